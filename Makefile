@@ -1,41 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-# The verbs of the project, over the presets of CMakePresets.json. On Debian they install what is missing.
+# The project's commands, built on the presets of CMakePresets.json. On Debian they install missing packages.
 .DEFAULT_GOAL := release
 .PHONY: help release debug cuda bundle run test soak fuzz mutants sanitize sanitize-threads lint format bench install deps clean
 
 PREFIX ?= /usr/local
 COEUS_ARCH ?=
-# openmpi or mpich, of a Debian that has both
+# openmpi or mpich, on a Debian that has both
 COEUS_MPI ?=
 export COEUS_MPI
-# of `make cuda`: a folder with a finished build, as build, whose libraries it links instead of building them again
+# for `make cuda`: a folder with a complete build, such as build, whose libraries are linked instead of built again
 COEUS_LIBRARIES_OF ?=
-# $(call configure,FOLDER,PRESET,OPTIONS): only once, since Ninja runs CMake again when its files change
+# $(call configure,FOLDER,PRESET,OPTIONS) runs CMake for a new folder or new options: Ninja runs it again by itself when
+# CMake's files change
 configure = if [ ! -f $(1)/build.ninja ] || [ -n '$(COEUS_ARCH)$(COEUS_MPI)$(COEUS_WARNINGS_AS_ERRORS)$(3)' ]; then tools/check_cmake.sh && \
     cmake --preset $(2) $(if $(COEUS_ARCH),-DCOEUS_ARCH=$(COEUS_ARCH)) $(if $(COEUS_MPI),-DCOEUS_MPI=$(COEUS_MPI)) \
     $(3) > /dev/null; fi
 
 help:
 	@echo 'make             build the program, build/coeus (release)'
-	@echo 'make run         build, then pre-train a small Llama on real English and show what it writes'
+	@echo 'make run         build, then pre-train a small Llama on real English text and show text that it generates'
 	@echo 'make test        build and run every test'
-	@echo 'make soak        every mesh with all that can be combined, restarts from each to each; runs killed, stopped, started twice and out of disk; jobs of Slurm disturbed (hours)'
-	@echo 'make fuzz        the readers of files under libFuzzer, FUZZ_SECONDS=600 each'
-	@echo 'make mutants     plant each bug of tests/mutants/list.txt in a copy, and look whether tests find it (hours)'
-	@echo 'make sanitize    the unit tests under the address and undefined-behaviour sanitizers'
-	@echo 'make sanitize-threads   the data units, whose threads work side by side, under the thread sanitizer'
-	@echo 'make lint        format, clang-tidy, layering, file rules'
-	@echo 'make format      lay out the sources by .clang-format'
-	@echo 'make bench       measure training steps beside PyTorch, and the kernels'
+	@echo 'make soak        the long tests (hours): every mesh with every combination of options, restarts from each mesh on each other;'
+	@echo '                 runs that are killed, stopped, started twice or out of disk space; disturbed Slurm jobs'
+	@echo 'make fuzz        run the file readers under libFuzzer, each for FUZZ_SECONDS (default 600)'
+	@echo 'make mutants     plant each bug of tests/mutants/list.txt in a copy and check that the tests find it (hours)'
+	@echo 'make sanitize    run the unit tests under the address and undefined-behaviour sanitizers'
+	@echo 'make sanitize-threads   run the unit tests of data loading, which uses several threads, under the thread sanitizer'
+	@echo 'make lint        check format, layering and file rules, and run clang-tidy'
+	@echo 'make format      format the sources with clang-format'
+	@echo 'make bench       measure training steps, compared with PyTorch, and the kernels'
 	@echo 'make debug       build with checks and symbols, build-debug/coeus'
 	@echo 'make cuda        build with the kernels for NVIDIA GPUs, build-cuda/coeus (doc/gpu.md)'
-	@echo 'make bundle      a folder and .tar.zst of such a build for machines that have just a driver and CUDA libraries, in build-bundle'
+	@echo 'make bundle      pack such a build as a folder and .tar.zst in build-bundle, for machines with only driver and CUDA libraries'
 	@echo 'make install     copy program, library, man page, decks and documents to PREFIX (default /usr/local)'
-	@echo 'make deps        install the packages of all the above (Debian)'
-	@echo 'make clean       delete the build folders; runs and checkpoints stay'
+	@echo 'make deps        install the packages that all these commands need (Debian)'
+	@echo 'make clean       delete the build folders, but not runs and checkpoints'
 	@echo
-	@echo 'COEUS_ARCH=x86-64-v3 (or x86-64-v4) builds for mixed nodes instead of this machine alone;'
-	@echo 'a build folder keeps the last value it was given'
+	@echo 'COEUS_ARCH=x86-64-v3 (or x86-64-v4) builds for nodes with different CPUs instead of for this machine;'
+	@echo 'a build folder keeps the last value that was given'
 
 release:
 	@tools/deps.sh build
@@ -52,7 +54,7 @@ cuda:
 	@$(call configure,build-cuda,cuda,-DCOEUS_LIBRARIES_OF=$(abspath $(COEUS_LIBRARIES_OF)))
 	@cmake --build --preset cuda --target all coeus_gpu_tests gpu_gemm
 
-# what the scripts for GPUs start, beside the program
+# the scripts for GPUs start these, and coeus
 BUNDLE_PROGRAMS = tests/test_gpu tests/mpi_gpu tests/test_gpu_program bench/gpu_gemm
 bundle:
 	@tools/deps.sh build test bundle
@@ -73,7 +75,7 @@ test:
 	@cmake --build --preset release --target coeus_tests
 	@tools/test.sh build
 
-# SOAK_RANKS=4: on so many ranks alone
+# SOAK_RANKS=4: only the tests with 4 ranks
 soak:
 	@tools/deps.sh build test
 	@$(call configure,build,release)
@@ -87,7 +89,7 @@ fuzz:
 	@cmake --build --preset fuzz --target coeus_fuzzers
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
-# MUTANTS=REGEX: of these names alone
+# MUTANTS=REGEX: only the bugs whose names match
 MUTANTS ?=
 mutants:
 	@tools/deps.sh build test
@@ -99,7 +101,7 @@ sanitize:
 	@cmake --build --preset asan-ubsan --target coeus_unit_tests
 	@tools/test.sh build-asan --tests-regex '^unit/'
 
-# OpenMP's own library is not instrumented, so kernels would give false alarms
+# OpenMP's own library is not instrumented, so the kernels' tests would give false alarms
 sanitize-threads:
 	@tools/deps.sh build test
 	@$(call configure,build-tsan,tsan)
@@ -113,7 +115,7 @@ lint:
 
 format:
 	@tools/deps.sh lint
-	@command -v clang-format-14 > /dev/null || { echo 'make format: the sources are laid out by clang-format 14 (Debian 12), which is not here'; exit 2; }
+	@command -v clang-format-14 > /dev/null || { echo 'make format: the sources are formatted with clang-format 14 (Debian 12), which was not found'; exit 2; }
 	@find include src tests bench \( -name '*.?pp' -o -name '*.cu' -o -name '*.h' \) -print0 | xargs -0 clang-format-14 -i
 
 bench:

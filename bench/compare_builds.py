@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How fast two builds are beside each other: compare_builds.py BUILD BUILD [TURNS]
+"""Compares the speed of two builds: compare_builds.py BUILD BUILD [TURNS]
 
 Each turn starts both builds with the same work: training steps of a small Llama on one thread (float32, bfloat16), a
-start with one step, and a dry run of a model of 405 billion parameters on 16,384 ranks. Printed are medians over the
-turns (9 unless given), of the whole time, of the time of this program on a processor (user), and of tokens per second,
-and the ratio of the second build to the first. Other work on the machine disturbs the user time least."""
+start with one step, and a dry run of a model with 405 billion parameters on 16,384 ranks. The script prints medians
+over the turns (9 by default) of the elapsed time, the CPU time in user mode, and the tokens per second, each with the
+ratio of the second build to the first. Other work on the machine disturbs the user time least."""
 import os
 import re
 import resource
@@ -30,7 +30,7 @@ WORK = {
 
 
 def coeus(build, arguments, folder):
-    """(seconds, user seconds, output)"""
+    """Runs coeus and returns (seconds, user seconds, output)."""
     environment = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.time()
     done = subprocess.run([build / "coeus", *arguments], cwd=folder, env=environment, capture_output=True, text=True)
@@ -41,7 +41,7 @@ def coeus(build, arguments, folder):
 
 
 def rate(output):
-    """Tokens per second, the first two steps left out if there are more."""
+    """Returns the median tokens per second, without the first two steps if there are more."""
     rates = [float(number.replace(",", "")) for number in re.findall(r" tps: ([\d,]+)  tflops", output)]
     return statistics.median(rates[2:] or rates) if rates else None
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Encoding and BPE training of Coeus, tiktoken and Hugging Face's tokenizers side by side, in alternation.
+"""Compares encoding and BPE training of Coeus with tiktoken and Hugging Face's tokenizers, in alternation.
 
     bench/compare_tokenizers.py [--alternations 5] [--threads 2] [--vocab_size 2048]
 
-Text: Debian's dict-gcide. Training: its first 20 MB; Coeus is measured as a whole program that reads and writes files,
-the library without reading. Encoding: the 8 MB behind these, in memory, with the vocabulary just trained, in blocks
-of 2000 lines; the libraries must give as many tokens as Coeus. Both come from PyPI into build/bench/tokenizers; where
-they cannot be had, Coeus is measured alone. The table shows medians; compare ratios, not figures of two days.
+The text is Debian's dict-gcide. Training uses its first 20 MB: Coeus is measured as a whole program that reads and
+writes files, the library without reading files. Encoding uses the next 8 MB, in memory, with the vocabulary just
+trained, in blocks of 2000 lines; the libraries must give as many tokens as Coeus. Both libraries are installed from
+PyPI into build/bench/tokenizers; if that fails, only Coeus is measured. The table shows medians. Compare ratios, not
+absolute figures of different days.
 """
 import argparse
 import gzip
@@ -27,7 +28,7 @@ TRAINED, MEASURED = 20_000_000, 8_000_000
 
 
 def whole_lines(text, begin, size):
-    """The lines that lie in text[begin:begin + size]."""
+    """Returns the whole lines within text[begin:begin + size]."""
     first = text.index(b"\n", begin) + 1 if begin else 0
     return text[first:text.rindex(b"\n", first, begin + size) + 1]
 
@@ -42,7 +43,7 @@ def make_texts():
 
 
 def library_python():
-    """The Python of a folder of its own with both libraries in it, or a reason why there is none."""
+    """Returns the Python of an environment with both libraries and None, or None and the reason why there is none."""
     folder = WORK / "tokenizers"
     python, ready = folder / "bin/python", folder / "ready"
     if ready.exists():
@@ -61,10 +62,11 @@ def library_python():
     return python, None
 
 
-# What the libraries do, run by library_python(): prints {"seconds", "tokens"}.
+# The work of the libraries. This script, started by the Python of library_python(), does it and prints
+# {"seconds", "tokens"}.
 
 def byte_symbols():
-    """The symbol of a byte-level vocabulary -> its byte."""
+    """Returns a map from each symbol of a byte-level vocabulary to its byte."""
     keep = [*range(33, 127), *range(161, 173), *range(174, 256)]
     rest = [b for b in range(256) if b not in keep]
     return {chr(b): b for b in keep} | {chr(256 + i): b for i, b in enumerate(rest)}
@@ -134,7 +136,7 @@ def run_library(python, what, folder, text, threads):
     return result["seconds"], result["tokens"]
 
 
-# What Coeus does.
+# The work of Coeus.
 
 def train_with_coeus(text, folder, vocab_size, threads):
     command = [ROOT / "build/coeus", "tokenizer", text, "--vocab_size", vocab_size, "--output", folder,
@@ -170,7 +172,7 @@ def compare(alternations, threads, vocab_size):
     train_with_coeus(train_text, folder, vocab_size, threads)
     python, reason = library_python()
     if reason:
-        print(f"Coeus alone: {reason}")
+        print(f"only Coeus is measured: {reason}")
     training, encoding = {"Coeus": []}, {"Coeus": []}
     for _ in range(alternations):
         training["Coeus"].append(train_with_coeus(train_text, folder, vocab_size, threads))
@@ -185,7 +187,7 @@ def compare(alternations, threads, vocab_size):
                 sys.exit(f"{name} gives {count} tokens, Coeus {tokens}")
     for title, text, table in (("encoding", encode_text, encoding), ("BPE training", train_text, training)):
         print(f"{title}: {text.stat().st_size / 1e6:.1f} MB, {vocab_size} tokens, {threads} threads, "
-              f"medians of {alternations}; how many times Coeus is faster")
+              f"medians of {alternations}; the last column: how many times faster Coeus is")
         for name, seconds in table.items():
             row(name, seconds, text, table["Coeus"])
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps of Coeus and of PyTorch (torch.compile) side by side on this machine, in alternation.
+"""Compares training steps of Coeus and of PyTorch (torch.compile) on this machine, in alternation.
 
     bench/compare_torch.py [--shapes debug-512,small-1024] [--dtypes f32,bf16] [--alternations 3] [--threads 2] [--emulated]
 
-PyTorch's program is bench/torch_llama.py of the reference files ($COEUS_SHARED, default ../shared); PyTorch itself comes
-from PyPI into build/bench/torch. Where either cannot be had, Coeus is measured alone and the table says so. Each run's
-figure is its median step after two warm-up steps; the table shows the median over the runs, and beside it which share of
-the machine's own GEMM rate that is (causal: a query's work with the keys it sees). Then Coeus as 2 ranks x 1 thread
-beside 1 rank x 2 threads, and the time from the start of the program to its first step. Compare ratios, not absolute
-figures of two days.
+PyTorch's program is bench/torch_llama.py of the reference files ($COEUS_SHARED, default ../shared); PyTorch itself is
+installed from PyPI into build/bench/torch. If either is missing, only Coeus is measured, and the table says so. The
+figure of a run is its median step after two warm-up steps. The table shows the median over the runs, and its share of
+the machine's own GEMM rate (causal: only the keys that a query sees are counted). Then the script compares Coeus on
+2 ranks x 1 thread with 1 rank x 2 threads, and measures the time from the start of the program to its first step.
+Compare ratios, not absolute figures of different days.
 """
 import argparse
 import json
@@ -28,14 +28,14 @@ SHARED = Path(os.environ.get("COEUS_SHARED", ROOT.parent / "shared"))
 TORCH_PROGRAM = SHARED / "bench/torch_llama.py"
 # the shapes of torch_llama.py: dim, layers, heads, kv heads, ffn, vocabulary
 MODELS = {"debug": (256, 6, 16, 16, 768, 2048), "small": (768, 12, 12, 4, 2048, 32000)}
-# model, sequence, sequences a step
+# model, sequence length, sequences per step
 SHAPES = {"debug-512": ("debug", 512, 8), "debug-2048": ("debug", 2048, 2), "debug-8192": ("debug", 8192, 1),
           "small-1024": ("small", 1024, 2)}
-# what the project sets itself: times PyTorch's rate; of one rank's rate; seconds
+# the project's goals: speed relative to PyTorch; speed relative to one rank; seconds
 GOALS = {("debug-512", "f32"): 1.5, ("debug-512", "bf16"): 1.5, ("small-1024", "f32"): 1.2, ("small-1024", "bf16"): 1.1}
 RANKS_GOAL, START_GOAL = 0.9, 1.0
 COMPUTE = {"f32": "float32", "bf16": "bfloat16"}
-# without these PyTorch is up to twice slower where the first touch of memory is slow
+# without these settings PyTorch takes up to twice as long on machines on which the first access to memory is slow
 ALLOCATOR = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=17179869184" \
             ":glibc.malloc.top_pad=268435456"
 WRITE_TOKENS = """
@@ -47,7 +47,7 @@ with h5py.File(sys.argv[1], "w") as file:
 
 
 def processor():
-    """(model name, can it multiply bfloat16)"""
+    """Returns (name of the CPU, whether it has instructions for products of bfloat16)."""
     text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     fields = {name.strip(): value.strip() for name, value in fields.items()}
@@ -56,9 +56,9 @@ def processor():
 
 
 def torch_python():
-    """The Python of a folder of its own with PyTorch in it, or a reason why there is none."""
+    """Returns the Python of an environment with PyTorch and None, or None and the reason why there is none."""
     if not TORCH_PROGRAM.exists():
-        return None, f"{TORCH_PROGRAM} is absent (set COEUS_SHARED)"
+        return None, f"there is no {TORCH_PROGRAM} (set COEUS_SHARED)"
     folder = WORK / "torch"
     python = folder / "bin/python"
     ready = folder / "ready"
@@ -72,21 +72,21 @@ def torch_python():
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode != 0:
             reason = (done.stderr or done.stdout).strip().splitlines()[-1:]
-            return None, f"PyTorch cannot be had: {reason[0] if reason else command}"
+            return None, f"PyTorch cannot be installed: {reason[0] if reason else command}"
     ready.touch()
     return python, None
 
 
 def write_tokens(path):
-    """A token file of a million random tokens, by the first Python that has h5py."""
+    """Writes a token file of a million random tokens, with the first Python that has h5py."""
     for python in (sys.executable, "/usr/bin/python3"):
         if subprocess.run([python, "-c", WRITE_TOKENS, str(path)], capture_output=True).returncode == 0:
             return
-    sys.exit("no python3 with h5py to write the token file (Debian: python3-h5py)")
+    sys.exit("there is no python3 with h5py to write the token file (Debian: python3-h5py)")
 
 
 def causal_flops_per_token(shape):
-    """Of forward and backward: 6 for each multiplied weight, and each query with half of the keys."""
+    """Counts forward and backward: 6 for each multiplied weight, and each query with half of the keys."""
     model, seq, _ = SHAPES[shape]
     dim, layers, heads, kv, ffn, vocab = MODELS[model]
     head = dim // heads
@@ -95,7 +95,7 @@ def causal_flops_per_token(shape):
 
 
 def run_coeus(shape, dtype, threads, ranks=1, options=()):
-    """Tokens per second of the median step, the GEMM rate it measured, seconds from start to the first step."""
+    """Returns the median step's tokens per second, the GEMM rate that Coeus measured, the seconds to the first step."""
     model, seq, batch = SHAPES[shape]
     dim, layers, heads, kv, ffn, vocab = MODELS[model]
     output = WORK / "coeus"
@@ -116,14 +116,14 @@ def run_coeus(shape, dtype, threads, ranks=1, options=()):
         sys.exit(f"coeus ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     records = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
     steps = [r["step_s"] for r in records if "step_s" in r and r["step"] > 2]
-    peak = re.search(r"reach, (\d+) GF/s in GEMM", done.stdout)
+    peak = re.search(r"(\d+) GF/s in GEMM", done.stdout)
     clock = re.search(r"\[coeus\] (\S+ \S+),(\d+) - info - Training starts", done.stdout)
     started = time.mktime(time.strptime(clock[1], "%Y-%m-%d %H:%M:%S")) + int(clock[2]) / 1000
     return seq * batch / statistics.median(steps), float(peak[1]) * 1e9, started - begin
 
 
 def run_torch(python, shape, dtype, threads, steps):
-    """Tokens per second of the median step, and PyTorch's version."""
+    """Returns the median step's tokens per second, and PyTorch's version."""
     model, seq, batch = SHAPES[shape]
     environment = dict(os.environ, GLIBC_TUNABLES=ALLOCATOR, TORCHINDUCTOR_CACHE_DIR=str(WORK / "inductor"))
     command = [python, TORCH_PROGRAM, "--shape", model, "--seq", str(seq), "--batch", str(batch), "--steps", str(steps),
@@ -140,8 +140,8 @@ def reached(is_so):
 
 
 def compare(python, shape, dtype, given, has_bf16):
-    """A line of the table, and PyTorch's version."""
-    # without the instructions PyTorch emulates bfloat16, some 30 times slower than float32
+    """Returns a row of the table, and PyTorch's version."""
+    # without these instructions PyTorch emulates bfloat16, which is about 30 times slower than float32
     emulated = dtype == "bf16" and not has_bf16
     torch_runs = 0 if not python else given.alternations if not emulated else int(given.emulated)
     ours, theirs, peaks, version = [], [], [], None
@@ -163,12 +163,12 @@ def compare(python, shape, dtype, given, has_bf16):
         goal = GOALS.get((shape, dtype))
         note = "" if goal is None else f"{goal}: {reached(mine / other >= goal)}"
         return f"| {shape} | {dtype} | {share(mine)} | {share(other)} | {mine / other:.2f} | {note} |", version
-    why = "not measured: emulated here (--emulated)" if python else "not measured"
+    why = "not measured: this CPU emulates bf16 (--emulated)" if python else "not measured"
     return f"| {shape} | {dtype} | {share(mine)} | {why} | | |", None
 
 
 def axes(batch):
-    """Two ranks along each axis of the mesh, with the same work in all."""
+    """Returns the options for two ranks along each axis of the mesh; the work is the same for all axes."""
     alone = ["--parallelism.data_parallel_shard_degree=1", f"--training.local_batch_size={batch}"]
     return {"FSDP": [],
             "replicas": ["--parallelism.data_parallel_replicate_degree=2", "--parallelism.data_parallel_shard_degree=1"],
@@ -178,7 +178,7 @@ def axes(batch):
 
 
 def compare_ranks(shape, alternations):
-    """2 ranks x 1 thread in each axis beside 1 rank x 2 threads, and the start."""
+    """Compares 2 ranks x 1 thread along each axis with 1 rank x 2 threads, and measures the start."""
     options = axes(SHAPES[shape][2])
     one, starts, two = [], [], {axis: [] for axis in options}
     for _ in range(alternations):
@@ -188,7 +188,7 @@ def compare_ranks(shape, alternations):
         for axis in options:
             two[axis].append(run_coeus(shape, "f32", 1, ranks=2, options=options[axis])[0])
     one = statistics.median(one)
-    lines = [f"{shape} f32, 2 ranks x 1 thread beside 1 rank x 2 threads ({one:,.0f} tok/s)\n",
+    lines = [f"{shape} f32, 2 ranks x 1 thread, compared with 1 rank x 2 threads ({one:,.0f} tok/s)\n",
              f"| axis | tok/s | ratio | goal {RANKS_GOAL} |\n|---|---:|---:|---|"]
     for axis, speeds in two.items():
         speed = statistics.median(speeds)
@@ -202,11 +202,12 @@ def compare_ranks(shape, alternations):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--alternations", type=int, default=3)
-    parser.add_argument("--shapes", default=",".join(SHAPES), help="of " + ", ".join(SHAPES))
+    parser.add_argument("--shapes", default=",".join(SHAPES), help="any of " + ", ".join(SHAPES))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtypes", default="f32,bf16", help="f32, bf16 or both")
     parser.add_argument("--emulated", action="store_true",
-                        help="bf16 beside PyTorch even where this CPU cannot multiply it: one run of 4 steps, 4 minutes")
+                        help="measure PyTorch in bf16 even if this CPU has no instructions for it: a run of 4 steps, 4 "
+                             "minutes")
     given = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     model, has_bf16 = processor()
@@ -229,7 +230,7 @@ def main():
     print(f"\n{ranks}")
     for shape in given.shapes.split(","):
         model, seq, batch = SHAPES[shape]
-        print("{}: dim {}, {} layers, {} heads, {} kv heads, ffn {}, vocabulary {}; {} x {} tokens a step".format(
+        print("{}: dim {}, {} layers, {} heads, {} kv heads, ffn {}, vocabulary {}; {} x {} tokens per step".format(
             shape, *MODELS[model], batch, seq))
 
 

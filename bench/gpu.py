@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps of Llamas on one GPU, of Coeus and of PyTorch with torch.compile in turns.
+"""Compares training steps of Llamas on one GPU: Coeus and PyTorch with torch.compile take turns.
 
     bench/gpu.sh [FOLDER [CASE ...]]      FOLDER: a build folder (default build-cuda) or an unpacked bundle
 
-Cases (7B-1024: model and sequence length; the table CASES says in which order) run until COEUS_GPU_SECONDS (470) are
-over; what is left then is named. A case's batch is the largest that the memory plan lets onto the card, with as little
-recomputation as that takes (SAVING); PyTorch gets the same. Weights and moments of 7B and 8B are bfloat16, of smaller models
-float32; both compute in bfloat16. Each figure is the median of the steps behind the warm-up, of two alternations the
-median of both. Prints and writes into OUT (default FOLDER) gpu-bench/gpu-bench.json and .md: card, driver, date, the
-card's rate in matrix products (gpu_gemm), tokens/s, MFU, memory, ratios, and the time by kernel class (--profile, in
-runs of its own: it slows them). Its own text is the data. Where python3 (COEUS_TORCH_PYTHON) has no PyTorch with CUDA,
-its column says so. COEUS_GPU_BENCH=tiny takes cases for a test of this script.
+A case is a model and a sequence length, such as 7B-1024. Cases run in the order of the table CASES until
+COEUS_GPU_SECONDS (470) have passed; the report names those that are left. The batch of a case is the largest that fits
+on the card by the memory plan, with as little recomputation as possible (SAVING); PyTorch gets the same. Weights and
+moments are bfloat16 for 7B and 8B, and float32 for smaller models; all models compute in bfloat16. Each figure is the
+median of the steps after the warm-up, and of two alternations if a case has two. The data is random text.
+
+The report is printed and written into OUT (default FOLDER) as gpu-bench/gpu-bench.json and .md: card, driver, date, the
+card's rate in matrix products (gpu_gemm), tokens/s, MFU, memory, ratios, and the time by kernel class (--profile, which
+slows a run and so gets runs of its own). If python3 (COEUS_TORCH_PYTHON) has no PyTorch with CUDA, the report says so.
+COEUS_GPU_BENCH=tiny selects small cases for a test of this script.
 """
 import datetime
 import json
@@ -53,24 +55,24 @@ MODELS = {"1B": Model(2048, 16, 32, 8, 8192, 128256, True, "float32"),
           "8B": Model(4096, 32, 32, 8, 14336, 128256, False, "bfloat16"),
           "tiny": Model(64, 2, 4, 2, 96, 320, True, "float32"),
           "tiny-bf16": Model(64, 2, 4, 4, 96, 320, False, "bfloat16")}
-# the most telling first
+# the most informative first
 CASES = [Case("7B", 1024, 2, True), Case("8B", 8192, 2, True), Case("1B", 4096), Case("3B", 4096), Case("8B", 1024),
          Case("8B", 32768), Case("1B", 1024), Case("1B", 8192), Case("1B", 32768), Case("3B", 1024), Case("3B", 8192),
          Case("7B", 4096), Case("8B", 4096), Case("3B", 32768), Case("7B", 8192), Case("7B", 32768)]
 if TINY:
     CASES = [Case("tiny", 32, 2, True), Case("tiny-bf16", 48)]
 STEPS, WARM_UP = (5, 2) if TINY else (10, 3)
-# tokens of a step that are aimed at, and with which less recomputation is no longer worth it
+# tokens per step: the number to aim at, and the number below which more recomputation is tried instead
 MOST_TOKENS, FEWEST_TOKENS = (128, 64) if TINY else (16384, 4096)
-# the cheapest first: (section of the deck, option, value)
+# ways to save memory, the cheapest first: (section of the deck, option, value)
 SAVING = {"none": [],
           "operations": [("activation_checkpoint", "mode", '"selective"'),
                          ("activation_checkpoint", "selective_ac_option", '"op"')],
           "blocks": [("activation_checkpoint", "mode", '"full"')],
           "blocks, moments on the host": [("activation_checkpoint", "mode", '"full"'),
                                           ("training", "enable_cpu_offload", "true")]}
-VOCABULARY = 300 if TINY else 20000  # of the data
-DECK = """# of bench/gpu.py
+VOCABULARY = 300 if TINY else 20000  # size of the data's vocabulary
+DECK = """# written by bench/gpu.py
 [model]
 name = "llama3"
 flavor = "debugmodel"
@@ -104,7 +106,7 @@ log_freq = 1
 
 
 class Failed(Exception):
-    """A run that ended badly: the last lines of what it said."""
+    """A run that failed, with the essential line of its output."""
 
 
 class Bench:
@@ -120,7 +122,7 @@ class Bench:
         self.flops_per_token, self.peak = {}, None
 
     def run(self, name, command):
-        """What a command prints; its whole output is in a file of this name."""
+        """Runs a command and returns its standard output; its whole output is written to NAME.log."""
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise Failed("no time was left")
@@ -136,13 +138,13 @@ class Bench:
         return done.stdout
 
     def program(self, name):
-        """The command that starts a program of the build folder or the bundle."""
+        """Returns the command that starts a program of the build folder or the bundle."""
         if (self.folder / "run").exists():
             return [self.folder / "run", name]
         return [self.folder / {"coeus": "coeus"}.get(name, f"bench/{name}")]
 
     def write_data(self):
-        """A token file of random words, by a tokenizer that knows them."""
+        """Writes a token file of random words, with a tokenizer trained on them."""
         letters = random.Random(1)
         words = ["".join(letters.choices("abcdefghijklmnopqrstuvwxyz", k=4)) for _ in range(VOCABULARY)]
         count = STEPS * MOST_TOKENS * (4 if TINY else 2)
@@ -168,7 +170,7 @@ class Bench:
                                                        f"--job.dump_folder={self.work / 'run'}", *options])
 
     def fit(self, case, memory):
-        """(sequences a step, key of SAVING) with which a case fits; Failed where none does."""
+        """Returns (sequences per step, key of SAVING) with which a case fits; raises Failed if there are none."""
         smallest = None
         for saving in SAVING:
             batch = max(1, MOST_TOKENS // case.seq)
@@ -176,18 +178,18 @@ class Bench:
                 try:
                     plan = self.coeus(f"{case.model}-{case.seq}.plan", self.deck(case, batch, saving), "--dry_run")
                 except Failed:
-                    if smallest is None:  # else this way is refused
+                    if smallest is None:  # otherwise Coeus refuses this way to save memory
                         raise
                     break
                 total = re.search(r"^ *total +([\d.]+) (\w+)", plan, re.MULTILINE)
                 size = float(total[1]) * 1024 ** ["B", "KiB", "MiB", "GiB", "TiB"].index(total[2])
                 self.flops_per_token[case.model, case.seq] = float(re.search(r"([\d.e+]+) FLOPs per token", plan)[1])
-                # enough tokens for now, or as few as there can be with nothing kept
+                # enough tokens per step, or any number if blocks are recomputed anyway
                 if size <= memory and (batch * case.seq >= FEWEST_TOKENS or saving.startswith("blocks")):
                     return batch, saving
                 smallest = size if smallest is None else min(smallest, size)
                 batch //= 2
-        raise Failed(f"needs {smallest / 2**30:.1f} GiB at least, of {memory / 2**30:.1f}")
+        raise Failed(f"needs at least {smallest / 2**30:.1f} GiB, but {memory / 2**30:.1f} GiB are free")
 
     def run_coeus(self, case, batch, saving):
         self.coeus(f"{case.model}-{case.seq}.coeus", self.deck(case, batch, saving))
@@ -208,11 +210,11 @@ class Bench:
         result = json.loads(self.run(f"{case.model}-{case.seq}.torch", command).splitlines()[-1])
         ours = self.flops_per_token[case.model, case.seq]
         if abs(result["flops_per_token"] / ours - 1) > 0.01:
-            raise Failed(f"is another model: {result['flops_per_token']:.4g} FLOPs per token, not {ours:.4g}")
+            raise Failed(f"computes another model: {result['flops_per_token']:.4g} FLOPs per token, not {ours:.4g}")
         return result
 
     def profile(self, case, batch, saving):
-        """Milliseconds and rates by kernel class, largest first, as the program prints them."""
+        """Returns the milliseconds and calls of each kernel class, the largest first, as the program prints them."""
         output = self.coeus(f"{case.model}-{case.seq}.profile", self.deck(case, batch, saving, 4), "--profile")
         table = output[output.index("Profile of rank 0"):]
         rows = re.findall(r"^  (\w[\w ]*?) +([\d.]+)% +(?:([\d.]+) +)?([\d.]+)(.*)$", table, re.MULTILINE)
@@ -225,19 +227,19 @@ class Bench:
 
 
 def card():
-    """(name, driver, free bytes) as the driver says; without one nothing is known, and all fits."""
+    """Returns (name, driver, free bytes) as the driver reports them. Without a driver all cases count as fitting."""
     try:
         text = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.free", "--format=csv,noheader,nounits"],
                               capture_output=True, text=True, check=True).stdout.splitlines()[0]
     except (OSError, subprocess.CalledProcessError):
         return "unknown", "unknown", float("inf")
     name, driver, free = (word.strip() for word in text.split(","))
-    # CUDA's own on the card
+    # CUDA itself takes 0.4 GiB
     return name, driver, float(free) * 2**20 - 0.4 * 2**30
 
 
 def why_no_torch():
-    """None where this Python has PyTorch, with a GPU."""
+    """Returns None if this Python has PyTorch with a GPU, otherwise the reason."""
     test = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 'PyTorch sees no GPU')"
     done = subprocess.run([sys.executable, "-c", "import torch" if TINY else test], capture_output=True, text=True)
     return None if done.returncode == 0 else f"{sys.executable}: {done.stderr.strip().splitlines()[-1]}"
@@ -284,7 +286,7 @@ def table(results):
         memory = result[name][-1]["memory_gib"]
         return f"{result[name + '_tps']:,.0f} | {'' if mfu is None else f'{mfu:.1f} %'} | " \
                f"{'' if memory is None else f'{memory:.1f}'}"
-    lines = ["| case | weights | batch | saved memory | Coeus, tokens/s | MFU | GiB | PyTorch, tokens/s | MFU | GiB | ratio | |",
+    lines = ["| case | weights | batch | memory saving | Coeus, tokens/s | MFU | GiB | PyTorch, tokens/s | MFU | GiB | ratio | |",
              "|---|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---|"]
     for r in results:
         notes = [r["note"]] if r["note"] else []
@@ -303,7 +305,8 @@ def main():
     known = {f"{case.model}-{case.seq}": case for case in CASES}
     unknown = [name for name in arguments if name not in known]
     if unknown or not (folder / "coeus").exists():
-        sys.exit(f"{folder} has no coeus" if not unknown else f"no case {unknown[0]}; there are {', '.join(known)}")
+        sys.exit(f"there is no {folder}/coeus" if not unknown
+                 else f"there is no case {unknown[0]}; the cases are {', '.join(known)}")
     name, driver, memory = card()
     no_torch = why_no_torch()
     bench = Bench(folder)
@@ -311,7 +314,7 @@ def main():
               "driver": driver, "command": " ".join(["bench/gpu.sh", *sys.argv[1:]]), "torch": no_torch or "", "gemm": [],
               "cases": [], "left_out": []}
     print(f"{report['date']}, card: {name}, driver: {driver}, logs: {bench.out}")
-    print(f"PyTorch is left out: {no_torch}" if no_torch else "PyTorch: in turns with Coeus", flush=True)
+    print(f"PyTorch is left out: {no_torch}" if no_torch else "PyTorch takes turns with Coeus", flush=True)
     problem = None
     try:
         sizes = ["16"] if TINY else []

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Training speed of Llamas on one GPU, beside PyTorch's: gpu.sh [FOLDER [CASE ...]], see bench/gpu.py.
+# Measures the training speed of Llamas on one GPU, compared with PyTorch: gpu.sh [FOLDER [CASE ...]]. See gpu.py.
 python=${COEUS_TORCH_PYTHON:-python3}
 command -v "$python" >/dev/null || { echo "bench/gpu.sh needs python3 (or COEUS_TORCH_PYTHON)" >&2; exit 2; }
 exec "$python" -B "$(dirname "$0")/gpu.py" "$@"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed of every kernel at the shapes of a training step, and of the matrix products beside oneDNN and
+// The speed of every kernel at the shapes of a training step, and of the matrix products next to oneDNN and
 // OpenBLAS.
-//   bench_kernels --benchmark_filter=gemm.*f32       threads: OMP_NUM_THREADS (default: all cores)
-// Rates are of processor time of the calling thread, so they mean something on a busy machine too.
+//     bench_kernels --benchmark_filter=gemm.*f32       threads: OMP_NUM_THREADS (default: all cores)
+// Rates are per second of the calling thread's processor time, so they are meaningful on a busy machine too.
 #include "support/cases.hpp"
 
 #if __has_include(<cblas-openblas.h>)

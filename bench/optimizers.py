@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Muon beside AdamW on the data of `make run`, 300 steps each, as a picture: doc/muon.svg.
+"""Compares Muon with AdamW on the data of `make run`, 300 steps each, and draws the losses: doc/muon.svg.
 
     make run && bench/optimizers.py [--ranks 2] [--steps 300] [--program build/coeus]
 
-Both runs have the deck inputs/llama3_debug.toml, the same learning rate and the same samples; Muon's update is scaled to
-the size of AdamW's (adjust_lr_fn = match_rms_adamw). A run that is there already continues, or is just read.
+Both runs use the deck inputs/llama3_debug.toml, the same learning rate and the same samples; Muon's update is scaled to
+the size of AdamW's (adjust_lr_fn = match_rms_adamw). An interrupted run continues; a complete run is only read.
 """
 import argparse
 import json
@@ -30,7 +30,7 @@ def train(name, options):
 
 
 def draw(losses):
-    """The losses over the steps, each the mean of the last ten."""
+    """Draws the losses over the steps, each point the mean of the last ten."""
     smooth = {name: [(step, sum(loss for _, loss in points[max(0, i - 9):i + 1]) / min(i + 1, 10))
                      for i, (step, _) in enumerate(points)] for name, points in losses.items()}
     values = [loss for points in smooth.values() for _, loss in points]

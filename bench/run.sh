@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What `make bench` measures after the build: every micro-benchmark, communication and checkpoints, tokenizers beside
-# tiktoken's and Hugging Face's, then whole training steps beside PyTorch.
+# `make bench` runs this after the build. It measures every micro-benchmark, communication, checkpoints, tokenizers
+# (compared with those of tiktoken and Hugging Face), and then whole training steps (compared with PyTorch).
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -12,7 +12,7 @@ for program in build/bench/bench_*; do
     fi
 done
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_reachable=weighted # Open MPI 5 asks routes, of which this machine's own address may have none
+export OMPI_MCA_reachable=weighted # otherwise Open MPI 5 asks for a route to its own address; there may be none
 start="$(tools/mpirun_command.sh build) -n"
 echo "== build/bench/mpi_overlap on 2 ranks"
 $start 2 build/bench/mpi_overlap

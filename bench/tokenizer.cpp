@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast text becomes ids, in memory: the text that COEUS_BENCH_TEXT names by the tokenizer that
-// COEUS_BENCH_TOKENIZER names, in blocks of 2000 lines on 1 and 2 threads. Each pass begins with empty
+// The speed of encoding text in memory. The text is the file COEUS_BENCH_TEXT, the tokenizer is
+// COEUS_BENCH_TOKENIZER. Blocks of 2000 lines are encoded on 1 and 2 threads; each pass begins with empty
 // caches.
 #include "coeus/data/tokenizer.hpp"
 

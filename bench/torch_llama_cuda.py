@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps of a Llama in PyTorch on a GPU: the peer that bench/gpu.sh measures Coeus against.
+"""Trains a Llama with PyTorch on a GPU: bench/gpu.sh compares Coeus with this program.
 
     bench/torch_llama_cuda.py --dim 4096 --layers 32 --heads 32 --kv_heads 8 --ffn 14336 --vocab 128256 --seq 8192
         --batch 1 --dtype bfloat16 [--tied] [--steps 10] [--compile blocks|whole|no] [--device cpu]
 
-As one would write it today: bfloat16 in the forward and backward, scaled_dot_product_attention, torch.compile (of each
-block and of head and loss, as torchtitan does; or of the whole model), clipping, fused AdamW. --dtype is that of weights
-and moments: float32 computes under autocast. Where memory does not suffice each block is recomputed in the backward,
-and then the batch is halved. Prints one JSON line: tokens/s of the median step behind the warm-up, the batch, memory at
-most, arithmetic per token as Coeus counts it, losses.
+It is written as is usual today: bfloat16 in the forward and backward, scaled_dot_product_attention, torch.compile (of
+each block and of head and loss, as torchtitan does; or of the whole model), gradient clipping, fused AdamW. --dtype is
+the data type of weights and moments: with float32 it computes under autocast. If memory does not suffice, it first
+recomputes each block in the backward, and then halves the batch. It prints one JSON line: tokens/s of the median step
+after the warm-up, the batch, peak memory, FLOPs per token as Coeus counts them, and losses.
 """
 import argparse
 import functools
@@ -24,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 
 
 def rotate(x, cos, sin):
-    """Pairs (j, j + half the width) of x [B, H, S, width] by the angles [S, width / 2]."""
+    """Rotates the pairs (j, j + width / 2) of x [B, H, S, width] by the angles [S, width / 2]."""
     a, b = x.float().chunk(2, -1)
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
 
@@ -79,7 +79,7 @@ class Llama(nn.Module):
         self.register_buffer("sin", angles.sin(), False)
 
     def end(self, x, labels):
-        """The loss of what the blocks give."""
+        """Returns the loss from the output of the blocks."""
         return F.cross_entropy(self.head(self.norm(x)).float().flatten(0, 1), labels.flatten())
 
     def forward(self, tokens, labels):
@@ -95,7 +95,7 @@ class Llama(nn.Module):
 
 
 def flops_per_token(model, given):
-    """6 for each weight but the embedding's, a tied one's head included, and for each query with each key."""
+    """Counts 6 for each weight except those of an untied embedding, and each query with each key."""
     weights = sum(p.numel() for p in model.parameters())
     if not given.tied:
         weights -= model.embedding.weight.numel()
@@ -103,7 +103,7 @@ def flops_per_token(model, given):
 
 
 def measure(model, optimizer, given, batch):
-    """Seconds of each step and its loss."""
+    """Returns the seconds and the loss of each step."""
     device = torch.device(given.device)
     tokens = torch.randint(0, given.vocab, (batch, given.seq + 1), device=device)
     seconds, losses = [], []
@@ -160,7 +160,7 @@ def main():
             if model.recompute:
                 batch //= 2
             model.recompute = True
-        optimizer.zero_grad(set_to_none=True)  # what the failed step has left
+        optimizer.zero_grad(set_to_none=True)  # gradients that the failed step has left
         torch.cuda.empty_cache()
     print(json.dumps({
         "torch": torch.__version__, "tps": batch * given.seq / statistics.median(seconds[given.warm_up:]), "batch": batch,

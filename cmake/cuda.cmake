@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# CUDA, where COEUS_CUDA asks for it: >= 12.4 from COEUS_CUDA_PYTHON (a Python environment with nvidia packages),
-# CUDA_HOME, /usr/local/cuda, the PATH or an active environment (VIRTUAL_ENV).
+# Finds CUDA 12.4 or newer if COEUS_CUDA is on: in COEUS_CUDA_PYTHON (a Python environment with nvidia packages),
+# CUDA_HOME, /usr/local/cuda, the PATH or the active Python environment (VIRTUAL_ENV).
 set(COEUS_CUDA_ARCH "80-real;90a-real" CACHE STRING "GPUs to build for: 80 (A100), 89 (L40), 90a (H100, H200), 100 (B200)")
 set(COEUS_CUDA_PYTHON "$ENV{COEUS_CUDA_PYTHON}" CACHE PATH "Python environment whose nvidia packages are the toolkit")
 include(cmake/cuda_python.cmake)
 if(NOT CMAKE_CUDA_COMPILER)
     set(toolkit "")
-    # one that is asked for goes before the machine's, one that is merely active after it
+    # an environment that COEUS_CUDA_PYTHON names comes before the machine's CUDA; one that is merely active comes after
     if(COEUS_CUDA_PYTHON)
         coeus_cuda_from_python(${COEUS_CUDA_PYTHON} ${PROJECT_BINARY_DIR}/cuda-toolkit toolkit)
         if(NOT toolkit)
@@ -29,7 +29,7 @@ if(NOT CMAKE_CUDA_COMPILER)
 endif()
 set(CMAKE_CUDA_ARCHITECTURES ${COEUS_CUDA_ARCH})
 enable_language(CUDA)
-# CMake 3.25 does not know how nvcc is asked for C++20
+# CMake 3.25 does not know nvcc's options for C++20
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
 set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 list(APPEND CMAKE_CUDA_COMPILE_FEATURES cuda_std_20)
@@ -37,7 +37,7 @@ set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 find_package(CUDAToolkit 12.4 REQUIRED)
 
-# constexpr functions run on the device too; what fmt computes while compiling, nvcc takes for plain functions
+# constexpr functions run on the device too; nvcc cannot compile fmt's consteval functions, so they become plain ones
 set(options --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-fopenmp
     -DFMT_CONSTEVAL= -DFMT_USE_CONSTEXPR=1)
 target_compile_options(coeus_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:${options}>")

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# A CUDA toolkit out of a Python environment, whose nvidia packages hold its parts: nvidia/cu13/{bin,include,lib,nvvm}
-# (CUDA 13), nvidia/cuda_nvcc, nvidia/cuda_runtime, nvidia/cublas ... (CUDA 12), nvidia/nccl, nvidia/cudnn. Links in
-# `toolkit` join them to the one tree that CMake looks for, with the libraries' plain names, which the packages lack.
+# Makes a CUDA toolkit from a Python environment whose nvidia packages contain its parts: nvidia/cu13/{bin,include,lib,
+# nvvm} (CUDA 13), nvidia/cuda_nvcc, nvidia/cuda_runtime, nvidia/cublas ... (CUDA 12), nvidia/nccl, nvidia/cudnn. Links
+# in the folder `toolkit` join the parts into one tree, as CMake expects, and give the libraries their plain names
+# (without a version), which the packages lack.
 
-# Sets `result` to the toolkit's folder, or to "" where `python` (an environment's folder) has no nvcc.
+# Sets `result` to the toolkit's folder, or to "" if `python` (the folder of an environment) has no nvcc.
 function(coeus_cuda_from_python python toolkit result)
     set(${result} "" PARENT_SCOPE)
     file(GLOB compilers ${python}/lib/python3*/site-packages/nvidia/*/bin/nvcc)
@@ -16,7 +17,7 @@ function(coeus_cuda_from_python python toolkit result)
     foreach(part bin include lib nvvm)
         file(GLOB_RECURSE found RELATIVE ${packages} ${packages}/*/${part}/*)
         foreach(file ${found})
-            # not of a folder of this name deeper in a package
+            # skips a folder of this name deeper inside a package
             if(NOT file MATCHES "^[^/]+/(${part}/.*)$")
                 continue()
             endif()
@@ -26,7 +27,7 @@ function(coeus_cuda_from_python python toolkit result)
             endif()
             get_filename_component(folder ${toolkit}/${place} DIRECTORY)
             file(MAKE_DIRECTORY ${folder})
-            # nvcc looks for its parts beside the file that a link leads to
+            # nvcc looks for its parts next to the file to which a link points, so it is copied
             if(place STREQUAL "bin/nvcc")
                 file(COPY ${packages}/${file} DESTINATION ${folder})
             else()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Every library Coeus uses. A missing one is named with its Debian package, its Spack name and a usual module name.
+# Finds every library that Coeus uses. If one is missing, the message names its Debian package, its Spack package and a
+# usual module name.
 
 function(coeus_missing what debian spack module)
     message(FATAL_ERROR
@@ -10,13 +11,13 @@ function(coeus_missing what debian spack module)
         "  `make deps` installs everything on Debian 12 and 13.")
 endfunction()
 
-# coeus_require_version(WHAT FOUND NEEDED): what is too old is named with both versions
+# coeus_require_version(WHAT FOUND NEEDED) fails if a version is too old; the message names both versions
 function(coeus_require_version what found needed)
     if("${found}" STREQUAL "")
         message(FATAL_ERROR "${what}: its version was not found. Coeus needs ${needed} or newer.")
     elseif(found VERSION_LESS needed)
         message(FATAL_ERROR "${what} ${found}, which is too old: Coeus needs ${needed} or newer. packaging/README.md says how "
-            "to get a newer one on a cluster without root (modules, Spack, a container).")
+            "to get a newer version on a cluster without root (modules, Spack, a container).")
     endif()
 endfunction()
 
@@ -25,7 +26,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
     coeus_require_version("The compiler is Clang" "${CMAKE_CXX_COMPILER_VERSION}" 14)
 else()
-    message(WARNING "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}: Coeus was tried with GCC and Clang only")
+    message(WARNING "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}: Coeus has been tried only with GCC and Clang")
 endif()
 
 find_package(Threads REQUIRED)
@@ -44,7 +45,7 @@ if(NOT HDF5_FOUND OR NOT HDF5_IS_PARALLEL)
     if(NOT coeus_open_mpi)
         set(package libhdf5-mpich-dev)
     endif()
-    coeus_missing("parallel HDF5 (of ${coeus_mpi_found})" ${package} "hdf5+mpi" hdf5-mpi)
+    coeus_missing("parallel HDF5 (for ${coeus_mpi_found})" ${package} "hdf5+mpi" hdf5-mpi)
 endif()
 coeus_require_version("This is HDF5" "${HDF5_VERSION}" 1.10)
 list(GET HDF5_LIBRARIES 0 library)
@@ -58,7 +59,7 @@ if(NOT Boost_FOUND)
     coeus_missing("Boost" "libboost-program-options-dev" "boost+program_options" boost)
 endif()
 
-# libraries that have no CMake package on Debian 12: header + library
+# for libraries that have no CMake package on Debian 12: finds the header and the library
 function(coeus_find target header library what debian spack module)
     find_path(${target}_INCLUDE_DIR NAMES ${header} PATH_SUFFIXES openblas)
     if(library)
@@ -74,7 +75,7 @@ function(coeus_find target header library what debian spack module)
     endif()
 endfunction()
 
-# With its CMake package, or as headers alone, which anybody can put into a folder of their own.
+# Finds a library by its CMake package, or else by its headers alone, which users can put into a folder of their own.
 macro(coeus_find_headers package header what debian spack module)
     find_package(${package} QUIET)
     if(NOT ${package}_FOUND)
@@ -95,7 +96,7 @@ if(TARGET coeus_spdlog)
 endif()
 coeus_find_headers(nlohmann_json nlohmann/json.hpp nlohmann-json nlohmann-json3-dev nlohmann-json nlohmann-json)
 coeus_find(coeus_onednn oneapi/dnnl/dnnl.hpp dnnl "oneDNN" libdnnl-dev onednn onednn)
-# Debian names the header after the library, others do not
+# Debian calls this header cblas-openblas.h, other systems cblas.h
 coeus_find(coeus_openblas "cblas-openblas.h;cblas.h" openblas "OpenBLAS" libopenblas-openmp-dev "openblas threads=openmp" openblas)
 coeus_find(coeus_tomlplusplus toml++/toml.h "" "toml++" libtomlplusplus-dev tomlplusplus tomlplusplus)
 coeus_find(coeus_hwloc hwloc.h hwloc "hwloc" libhwloc-dev hwloc hwloc)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# One static library per folder of src. A folder may use the folders named here and what those use; the order is
-# the layering of doc/design.md, and tools/check_includes.py holds the includes to it.
+# Builds one static library per folder of src. A folder may use the folders named after its USES, and those that they
+# use. The order is the layering of doc/design.md; tools/check_includes.py checks that the includes obey it.
 
 function(coeus_compile_in_batches target)
     if(COEUS_UNITY_BATCH GREATER 1)
@@ -8,7 +8,7 @@ function(coeus_compile_in_batches target)
     endif()
 endfunction()
 
-# coeus_library(NAME [USES folders] [LIBRARIES that nobody else sees] [PUBLIC_LIBRARIES])
+# coeus_library(NAME [USES folders] [LIBRARIES private ones] [PUBLIC_LIBRARIES public ones])
 function(coeus_library name)
     cmake_parse_arguments(arg "" "" "USES;LIBRARIES;PUBLIC_LIBRARIES" ${ARGN})
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
@@ -23,14 +23,16 @@ function(coeus_library name)
         return()
     endif()
     add_library(coeus_${name} STATIC ${sources})
-    # kernels each alone: a function that is inlined from another file may change how multiply-adds are fused
+    # the files of kernels are compiled separately: inlining a function of another file may change how multiply-adds are
+    # fused
     if(NOT name STREQUAL kernels)
         coeus_compile_in_batches(coeus_${name})
     endif()
     if(name MATCHES "^(device|kernels|data)$")
         coeus_optimise_sanitized(coeus_${name})
     endif()
-    # an object of its own: it is not linked if something else has its functions, which say that there is no GPU
+    # each *_none.cpp is compiled separately: its functions report that there is no GPU, and its object must stay out of
+    # a program that gets these functions from the GPU's library
     list(FILTER sources INCLUDE REGEX "_none.cpp$")
     set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     target_link_libraries(coeus_${name} PUBLIC coeus_options ${arg_USES} ${arg_PUBLIC_LIBRARIES} PRIVATE ${arg_LIBRARIES})
@@ -44,12 +46,13 @@ coeus_library(comm USES device base LIBRARIES MPI::MPI_CXX)
 coeus_library(job USES comm device base LIBRARIES Threads::Threads)
 coeus_library(file USES comm device base LIBRARIES coeus_hdf5 nlohmann_json::nlohmann_json coeus_tomlplusplus coeus_xxhash
     coeus_zlib coeus_zstd)
-# it changes macros that other files' headers look at
+# this file changes macros on which other files' headers depend
 set_source_files_properties(src/file/toml.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 coeus_library(kernels USES device base LIBRARIES coeus_onednn coeus_openblas OpenMP::OpenMP_CXX)
-# the compiler fuses a sum's multiply-adds or not as its loop's shape suggests; here all shapes must agree in every bit
+# whether the compiler fuses the multiply-adds of a sum depends on the shape of the loop; here all shapes must give the
+# same bits
 set_source_files_properties(src/kernels/cpu/thin_gemm.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
-# for tests/unit: the kernels as a build for mixed nodes has them, on a processor that seems to have no AVX-512
+# for tests/unit: the kernels of a build for x86-64-v3, made to believe that the CPU has no AVX-512
 if(COEUS_BUILD_TESTS AND NOT COEUS_LIBRARIES_OF AND NOT COEUS_ARCH STREQUAL "x86-64-v3"
    AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     include(CheckCXXSourceRuns)
@@ -63,7 +66,7 @@ if(COEUS_BUILD_TESTS AND NOT COEUS_LIBRARIES_OF AND NOT COEUS_ARCH STREQUAL "x86
         set_target_properties(coeus_kernels_v3 PROPERTIES COEUS_ARCH x86-64-v3 EXPORT_COMPILE_COMMANDS OFF)
         coeus_optimise_sanitized(coeus_kernels_v3)
         target_link_libraries(coeus_kernels_v3 PRIVATE ${libraries})
-        # in tests/stand_ins/cpu/avx2.cpp
+        # the function that tests/stand_ins/cpu/avx2.cpp defines
         target_compile_definitions(coeus_kernels_v3 PUBLIC cpu_vector_level=avx2_level)
     endif()
 endif()
@@ -89,7 +92,7 @@ if(NOT COEUS_LIBRARIES_OF)
     file(READ ${page}.css style)
     file(READ ${page}.js script)
     file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/report_page.cpp CONTENT [=[
-// made of src/report/page.css and page.js
+// generated from src/report/page.css and page.js
 #include "page.hpp"
 
 namespace coeus::report {
@@ -109,7 +112,8 @@ add_library(coeus INTERFACE)
 get_property(libraries GLOBAL PROPERTY COEUS_LIBRARIES)
 target_link_libraries(coeus INTERFACE ${libraries})
 
-# the GPU's part, in one library: linked whole before coeus, whose functions of the same names say that there is no GPU
+# all code for GPUs is in one library. It is linked whole and before coeus, whose functions of the same names report
+# that there is no GPU
 if(COEUS_CUDA)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
     add_library(coeus_cuda STATIC ${sources})
@@ -119,15 +123,15 @@ else()
     set(coeus_with_gpu coeus)
 endif()
 
-# the commands, with main() beside them
+# the commands; main() is not in the library
 include(cmake/jobscripts.cmake)
 include(cmake/built_with.cmake)
 coeus_library(apps USES train report watchdog observe guards pretrained generate engine config job plan pipeline optim data io models layers state comm kernels device file base
     LIBRARIES coeus_jobscripts coeus_built_with)
-# coeus_executable(NAME LIBRARIES): the program over coeus with a GPU or without
+# coeus_executable(NAME LIBRARIES): the program, with the libraries of a build with or without GPUs
 function(coeus_executable name)
     add_executable(${name} ${PROJECT_SOURCE_DIR}/src/apps/main.cpp)
-    # exported, so that the stack of a rank that hangs has names
+    # exports the symbols, so that the stack of a rank that hangs shows the functions' names
     set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON)
     target_link_libraries(${name} PRIVATE ${ARGN} coeus_apps)
 endfunction()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiler options of our own code, as the interface library coeus_options.
+# The interface library coeus_options: the compiler options for our own code.
 add_library(coeus_options INTERFACE)
 target_include_directories(coeus_options INTERFACE ${PROJECT_SOURCE_DIR}/include)
 set(options
     -Wall -Wextra -Wpedantic
-    # designated initialisers leave the rest to the defaults on purpose
+    # designated initialisers leave the other members at their defaults on purpose
     -Wno-missing-field-initializers
     # vectors wider than the CPU's registers never cross a library's boundary
     -Wno-psabi
@@ -14,25 +14,26 @@ set(options
     -march=$<IF:$<BOOL:$<TARGET_PROPERTY:COEUS_ARCH>>,$<TARGET_PROPERTY:COEUS_ARCH>,${COEUS_ARCH}>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     list(APPEND options
-        # not with Clang, to which each constant of a batch's other files is shadowed
+        # not with Clang, for which every constant shadows one of the same name in another file of the batch
         -Wshadow
-        # GCC 12 warns falsely inside std::string at -O3 (GCC bug 105651)
+        # GCC 12 gives false warnings inside std::string at -O3 (GCC bug 105651)
         -Wno-restrict
-        # to GCC a file of a batch (COEUS_UNITY_BATCH) is a header; in headers tools/check_files.py looks for it
+        # GCC takes the files of a batch (COEUS_UNITY_BATCH) for headers and would warn of each anonymous namespace;
+        # tools/check_files.py finds anonymous namespaces in real headers
         -Wno-subobject-linkage)
 else()
     list(APPEND options
-        # Clang says where it does not vectorise
+        # Clang would warn of each loop that it does not vectorise as asked
         -Wno-pass-failed
-        # Clang 16 and newer sees what the headers of GCC 12 call in std::stable_sort
+        # Clang 16 and newer warns of a function that GCC 12's std::stable_sort calls
         -Wno-deprecated-declarations)
-    # Clang 16 and 17 recurse without end over vectors of bfloat16 if they may use AVX512-BF16
+    # Clang 16 and 17 recurse endlessly on vectors of bfloat16 if they may use AVX512-BF16
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 16
        AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 18)
         list(APPEND options -mno-avx512bf16)
-        message(STATUS "Clang ${CMAKE_CXX_COMPILER_VERSION} crashes over AVX512-BF16: built without it, with slower products in bfloat16")
+        message(STATUS "Clang ${CMAKE_CXX_COMPILER_VERSION} crashes on AVX512-BF16: Coeus is built without it, so its matrix products in bfloat16 are slower")
     endif()
-    # Clang 14 lacks what the headers of GCC 12 ask of a compiler
+    # Clang 14 lacks built-in functions that the headers of GCC 12 use
     include(CheckCXXSourceCompiles)
     set(CMAKE_REQUIRED_FLAGS "-std=c++20 ${OpenMP_CXX_FLAGS}")
     check_cxx_source_compiles("#include <omp.h>
@@ -45,7 +46,7 @@ else()
 endif()
 target_compile_options(coeus_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
 target_compile_definitions(coeus_options INTERFACE $<$<CONFIG:Debug>:COEUS_DEBUG>)
-# full vectorisation also in -O2 builds; Debug builds are used with sanitizers and must not take minutes
+# -O3 for full vectorisation; Debug builds are used with sanitizers, and their tests must not take minutes
 set(CMAKE_CXX_FLAGS_RELEASE "-O3")
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
 
@@ -57,17 +58,19 @@ if(COEUS_SANITIZE)
         target_compile_options(coeus_options INTERFACE -Wno-error=maybe-uninitialized -Wno-error=stringop-overflow)
     endif()
     target_link_options(coeus_options INTERFACE -fsanitize=${COEUS_SANITIZE})
-    # optimising what sanitizers add takes longer than all the rest of a build; fuzzers run for longer than that
+    # optimising the code that sanitizers add takes longer than the rest of a build; only for fuzzers, which run longer
+    # than that, it pays
     if(NOT COEUS_FUZZ)
         set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
-        # half of each program would be relocations of what the sanitizers say, done again at each start
+        # otherwise half of each program would be relocations of the sanitizers' messages, processed at each start
         target_link_options(coeus_options INTERFACE -no-pie)
     endif()
 endif()
-# gold links in half the time of the default, for the many programs of the tests; coeus itself is linked as users do
+# gold takes half the time of the default linker. It links the many programs of the tests; coeus itself is linked with
+# the default, as on users' systems
 include(CheckLinkerFlag)
 check_linker_flag(CXX -fuse-ld=gold COEUS_HAS_GOLD)
-# for a target in which tests with sanitizers spend their time
+# for a target in which the tests with sanitizers spend most of their time
 function(coeus_optimise_sanitized target)
     if(COEUS_SANITIZE)
         target_compile_options(${target} PRIVATE -O1)
@@ -76,8 +79,8 @@ endfunction()
 
 if(COEUS_FUZZ)
     if(NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang)
-        message(FATAL_ERROR "COEUS_FUZZ = ON needs Clang, whose libFuzzer it uses, and the compiler is ${CMAKE_CXX_COMPILER}: "
-            "call `make fuzz`")
+        message(FATAL_ERROR "COEUS_FUZZ = ON needs Clang for its libFuzzer, but the compiler is ${CMAKE_CXX_COMPILER}. "
+            "Call `make fuzz`, which chooses Clang")
     endif()
     target_compile_options(coeus_options INTERFACE -fsanitize=fuzzer-no-link)
     set_source_files_properties(${PROJECT_SOURCE_DIR}/src/file/toml.cpp PROPERTIES COMPILE_OPTIONS

@@ -30,5 +30,5 @@ with_log() {
 
 # progress FILE: of a training's output, the lines that show where it starts and how the loss falls
 progress() {
-    sed -n -E '/Mesh:|Resuming|Starting from|fresh start|step:|Saved|completed/{s/.* - (info|warning) - //; s/ +memory:.*//; p}' "$1"
+    sed -n -E '/Mesh:|Resuming|Starting from|from scratch|step:|Saved|completed/{s/.* - (info|warning) - //; s/ +memory:.*//; p}' "$1"
 }

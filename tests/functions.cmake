@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# coeus_test, coeus_mpi_test, coeus_add_test, coeus_checked_header: tests of all kinds, with their labels, limits and costs.
+# coeus_test, coeus_mpi_test, coeus_add_test, coeus_checked_header: add tests, with their labels, time limits and costs.
 
-# cases take longer to compile than to run; what they test has full optimisation
+# test cases take longer to compile than to run; the code that they test is fully optimised
 set(coeus_case_options -O0)
 if(COEUS_SANITIZE)
-    # half of the instructions in cases, which are not what is checked; a null pointer ends in the address sanitizer
+    # these checks would be half of the instructions in test cases, which are not the code to check; the address
+    # sanitizer finds null pointers anyway
     list(APPEND coeus_case_options -fno-sanitize=null,alignment,vptr)
 endif()
 
-# What runs first of tests that run side by side: those over MPI find most, those that take long keep no core waiting at
-# the end.
+# Tests of higher cost start first: those with MPI, since they find most bugs, and those that take long, since otherwise
+# the other cores would wait for them at the end.
 set(coeus_cost_mpi 100)
 set(coeus_cost_emulated_gpu 90)
 set(coeus_cost_slurm 80)
@@ -19,7 +20,7 @@ foreach(label unit golden fuzz soak)
     set(coeus_cost_${label} 0)
 endforeach()
 
-# Labels of all tests of a folder; those of the emulated GPU, which take long, have one of their own.
+# Sets `result` to the label of all tests of a folder. The tests on the emulated GPU take long and have their own label.
 function(coeus_label result folder)
     if(folder MATCHES "^(unit/cuda|gpu/|mpi/nccl)")
         set(${result} emulated_gpu PARENT_SCOPE)
@@ -29,20 +30,21 @@ function(coeus_label result folder)
     endif()
 endfunction()
 
-# from 3.6 on Catch2 would set a code of its own for what it skips
+# from 3.6 on Catch2 would otherwise set its own exit code for skipped tests
 set(coeus_own_skips "")
 if(Catch2_VERSION VERSION_GREATER_EQUAL 3.6)
     set(coeus_own_skips SKIP_IS_FAILURE)
 endif()
-# SKIP_RETURN_CODE: what a test ends with if all of it was skipped (support/skip.hpp, tools/unittests.py)
+# SKIP_RETURN_CODE: the exit code of a test of which everything was skipped (support/skip.hpp, tools/unittests.py)
 set(coeus_properties SKIP_RETURN_CODE 77)
-# of `make soak`, in seconds
+# time limit of the tests of `make soak`, in seconds
 set(coeus_soak_test 172800)
 set(coeus_mpi_environment OMPI_MCA_mpi_yield_when_idle=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     OMP_NUM_THREADS=1)
 
-# What a test takes of the machine (ctest's PROCESSORS) is counted in thirds of a core: one if it mostly waits for
-# programs that start and end, three for each core that it keeps busy. tools/test.sh lets run as much as the machine has.
+# The share of the machine that a test takes (ctest's PROCESSORS) is counted in thirds of a core: one if the test mostly
+# waits for programs that start and end, three for each core that it keeps busy. tools/test.sh starts as many tests as
+# the machine has room for.
 
 # coeus_add_test(NAME LABEL SECONDS THIRDS COMMAND...)
 function(coeus_add_test name label seconds thirds)
@@ -50,13 +52,14 @@ function(coeus_add_test name label seconds thirds)
         set(configurations CONFIGURATIONS Soak)
     endif()
     add_test(NAME ${name} ${configurations} COMMAND ${ARGN})
-    # those that need most first: while smaller ones run there is never room for them
+    # tests that need most cores start first: while smaller ones run there is never room for them
     math(EXPR cost "${coeus_cost_${label}} + ${thirds}")
     set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds} PROCESSORS ${thirds} LABELS ${label}
         COST ${cost} ENVIRONMENT "${coeus_mpi_environment}" ${coeus_properties})
 endfunction()
 
-# one process, plain Catch2; a fourth argument is the prefix of the tests' names, which else is the folder
+# coeus_test(NAME FOLDER THIRDS [PREFIX]): tests in one process, with plain Catch2. PREFIX, by default the folder,
+# begins the tests' names
 function(coeus_test name folder thirds)
     set(prefix ${folder} ${ARGN})
     list(GET prefix -1 prefix)
@@ -75,8 +78,8 @@ function(coeus_test name folder thirds)
         ENVIRONMENT OMP_NUM_THREADS=2 ${coeus_properties})
 endfunction()
 
-# One mpirun for all cases of a number of ranks. It takes as many cores: ranks that wait for one that has none spin, so
-# that another test beside them makes them several times as slow.
+# coeus_mpi_test(NAME FOLDER RANKS...): one mpirun runs all cases for a number of ranks. It takes a core for each rank:
+# ranks that wait for a rank without a core spin, so another test at the same time would make them several times slower.
 separate_arguments(mpirun_flags UNIX_COMMAND "${coeus_mpirun_flags}")
 set(coeus_mpirun ${coeus_tests_dir}/support/mpirun.sh ${COEUS_MPIRUN} ${mpirun_flags} -n)
 cmake_host_system_information(RESULT coeus_cores QUERY NUMBER_OF_LOGICAL_CORES)
@@ -97,17 +100,17 @@ function(coeus_mpi_test name folder)
         math(EXPR thirds "3 * ${ranks}")
         coeus_add_test("${folder}: ${ranks} ranks" ${label} ${coeus_long_test} ${thirds}
             ${coeus_mpirun} ${ranks} $<TARGET_FILE:${name}>)
-        # ranks of MPICH keep their core while they wait: 8 of them on 2 cores take a hundred times as long
+        # ranks of MPICH keep their core busy while they wait: 8 of them on 2 cores take a hundred times as long
         if(ranks GREATER 4 AND ranks GREATER coeus_cores AND NOT coeus_open_mpi)
-            coeus_leave_out("${folder}: ${ranks} ranks" "${ranks} ranks of ${coeus_mpi_found} need as many cores")
+            coeus_leave_out("${folder}: ${ranks} ranks" "${ranks} ranks of ${coeus_mpi_found} need ${ranks} cores")
         endif()
     endforeach()
 endfunction()
 
-# Our declarations of a library are held to its own where these are: an object, made with the tests, that compiles
-# only where both agree. Where a header is `missing` the test is skipped.
+# Checks our declarations of a library against the library's own header: `object` is built with the tests and compiles
+# only if both agree. If the header is `missing` (its name), the test is skipped.
 function(coeus_checked_header library object missing)
-    set(name "headers: our declarations of ${library} are its own")
+    set(name "headers: our declarations match those of ${library}")
     if(NOT missing)
         add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E md5sum $<TARGET_OBJECTS:${object}>)
     else()

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Ends with 2 if CMake is too old for CMakePresets.json, of which an old one says only that it cannot be read.
+# Ends with exit code 2 if CMake is too old for CMakePresets.json. An old CMake would only report that it cannot read
+# the file.
 needed=3.25
 found=$(cmake --version 2>/dev/null | sed -n 's/^cmake version \([0-9.]*\).*/\1/p')
 newer="packaging/README.md says how to get a newer one on a cluster without root; python3 -m pip install cmake is another way."

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What documents name exists: files and headings that links lead to, commands and their flags, options of decks, verbs
-of the Makefile. Looked at are all *.md files; of CHANGELOG.md the links alone, since it names what is gone.
+"""Checks that everything exists that documents name: the files and headings of links, commands and their flags, options
+of decks, targets of the Makefile. All *.md files are checked. In CHANGELOG.md only links are, since it also names
+things that were removed.
 
-Options come from doc/decks.md, which a test compares with the program's own table; commands and flags from src/apps."""
+Options are read from doc/decks.md, which a test compares with the program's own table; commands and flags from src/apps."""
 import re
 import subprocess
 import sys
@@ -52,7 +53,7 @@ class Known:
 
 
 def slug(heading):
-    """The anchor that a heading has on GitHub."""
+    """The anchor of a heading on GitHub."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
     return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
 
@@ -67,7 +68,7 @@ def anchors(text):
 
 
 def code_of(text):
-    """[(line number, code)]: of a line of a code block, or of a span between backticks."""
+    """[(line number, code)] of lines in code blocks and of spans between backticks."""
     found, in_block, number = [], False, 0
     lines = text.split("\n")
     while number < len(lines):
@@ -95,7 +96,7 @@ def check_links(path, text, root):
             place, _, anchor = target.partition("#")
             file = (root / path.parent / place).resolve() if place else root / path
             if not file.exists():
-                found.append(f"{path}:{number}: the link leads to {place}, which is not there")
+                found.append(f"{path}:{number}: the link leads to {place}, which does not exist")
             elif anchor and file.suffix == ".md" and anchor not in anchors(file.read_text(encoding="utf-8")):
                 found.append(f"{path}:{number}: {place or path} has no heading #{anchor}")
     return found
@@ -106,7 +107,7 @@ def check_code(path, text, known):
     for number, code in code_of(text):
         place = f"{path}:{number}"
         for name in re.findall(r"(?<![\w-])--([a-z]\w*(?:\.\w+)+)", code):
-            if not name.startswith("section.") and not known.is_option(name):  # section.option: of any name
+            if not name.startswith("section.") and not known.is_option(name):  # "section.option" stands for any name
                 found.append(f"{place}: there is no option --{name}")
         for name in re.findall(r"(?<![\w./-])([a-z]\w*(?:\.[a-z]\w*)+)(?![\w(/.])", code):
             head, _, last = name.rpartition(".")
@@ -119,7 +120,7 @@ def check_code(path, text, known):
                 if flag not in known.flags and flag not in known.options:
                     found.append(f"{place}: there is no flag --{flag} of coeus")
         for verb in re.findall(r"^\s*(?:\w+=\S+ )*make ([a-z][a-z-]*)\b(?!=)", code):
-            if verb not in known.verbs: found.append(f"{place}: the Makefile has no verb {verb}")
+            if verb not in known.verbs: found.append(f"{place}: the Makefile has no target {verb}")
     return found
 
 
@@ -140,7 +141,7 @@ def main():
     known, found, paths = Known(), [], documents()
     for path in paths:
         found += check(path, (sources.ROOT / path).read_text(encoding="utf-8"), known)
-    return sources.report(found, f"{len(paths)} documents: links, commands, options, verbs")
+    return sources.report(found, f"{len(paths)} documents: links, commands, options, make targets")
 
 
 if __name__ == "__main__":

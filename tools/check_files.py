@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Rules on each file: the SPDX line, at most 600 lines, `#pragma once`, no anonymous namespace in a header, no path of
-one machine, plain white space."""
+"""Checks each file: the SPDX line, at most 600 lines, `#pragma once`, no anonymous namespace in a header, no path that
+exists only on one machine, no trailing white space."""
 import re
 import sys
 
@@ -9,7 +9,7 @@ import sources
 
 LONGEST = 600
 SPDX = "SPDX-License-Identifier: Apache-2.0"
-NO_COMMENTS = (".json", ".safetensors", ".h5", ".csv")  # formats that cannot carry the line
+NO_COMMENTS = (".json", ".safetensors", ".h5", ".csv")  # formats that cannot contain the line
 ANONYMOUS = re.compile(r"\s*namespace\s*\{")
 MACHINE_PATH = re.compile(r"""(^|[\s"'=(:`])/(home|root|work|Users)/(?!someone)\w""")
 
@@ -20,7 +20,7 @@ def check(path, text):
     found = []
     head = lines[1] if lines and lines[0].startswith("#!") and len(lines) > 1 else (lines or [""])[0]
     if SPDX not in head and path.suffix not in NO_COMMENTS:
-        found.append(f"{path}:1: the first line must carry '{SPDX}'")
+        found.append(f"{path}:1: the first line must contain '{SPDX}'")
     if path.suffix in (".hpp", ".cuh") and "#pragma once" not in lines:
         found.append(f"{path}:1: a header needs #pragma once")
     if path.suffix in (".hpp", ".cuh"):
@@ -30,7 +30,7 @@ def check(path, text):
         found.append(f"{path}:{len(lines)}: more than {LONGEST} lines; split the file")
     for number, line in enumerate(lines, 1):
         if MACHINE_PATH.search(line):
-            found.append(f"{path}:{number}: a path of one machine")
+            found.append(f"{path}:{number}: a path that exists only on one machine")
         if line != line.rstrip():
             found.append(f"{path}:{number}: white space at the end of the line")
     if text and not text.endswith("\n"):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each public header compiles alone: a -fsyntax-only run of the compiler each, all cores. Before it stand the headers
-of the libraries, precompiled, which would take nine tenths of the time; tools/check_uses.py sees which of them a file
-lacks."""
+"""Checks that each public header compiles alone, with one -fsyntax-only run of the compiler per header, on all cores.
+The headers of other libraries would take nine tenths of the time: they are precompiled and included first.
+tools/check_uses.py reports which of them a file lacks."""
 import os
 import re
 import subprocess
@@ -23,7 +23,7 @@ def run(*arguments):
 
 
 def precompiled(texts, folder):
-    """A header of all library headers that these texts include, and its precompiled form beside it."""
+    """Makes a header that includes all library headers of these texts, and precompiles it; returns its path."""
     header = Path(folder) / "libraries.hpp"
     header.write_text("".join(f"#include {name}\n" for name in sorted({n for text in texts for n in ANGLED.findall(text)})))
     done = run("c++-header", header, "-o", f"{header}.gch")
@@ -33,7 +33,7 @@ def precompiled(texts, folder):
 
 
 def compile_alone(path, before):
-    """Findings of one header: the first line of what the compiler says."""
+    """Findings of one header: the first error of the compiler."""
     done = run("c++", "-fsyntax-only", "-include", before, "-include", path, os.devnull)
     if done.returncode == 0:
         return []

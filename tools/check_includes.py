@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Includes go down: a folder includes only itself and what cmake/libraries.cmake lets it use. A third-party header
-that is heavy stays in the .cpp files (or private headers) of its one folder."""
+"""Checks the layers: a folder includes only itself and the folders that cmake/libraries.cmake lets it use. A heavy
+third-party header is included only by .cpp files and private headers of the folder it belongs to."""
 import os
 import re
 import sys
@@ -40,7 +40,7 @@ def includes(text):
 
 
 def folder_of(path):
-    """The library a file belongs to, or None for tests, benchmarks and examples."""
+    """The library that a file belongs to, or None for tests, benchmarks and examples."""
     parts = path.parts
     if parts[0] == "src":
         return parts[1]
@@ -61,13 +61,13 @@ def check(path, text, allowed, private_headers):
         if quote == '"' and folder:
             near = [Path(os.path.normpath(p)) for p in (path.parent / name, Path("src", folder, name))]
             if path.parts[0] == "include":
-                found.append(f'{place}: a public header includes by "coeus/<folder>/..." only ({name})')
+                found.append(f'{place}: a public header must include by "coeus/<folder>/..." ({name})')
             elif not any(p in private_headers and folder_of(p) == folder for p in near):
                 found.append(f"{place}: not a private header of {folder} ({name})")
             continue
         homes = next((folders for start, folders in HOME.items() if name.startswith(start)), None)
         if homes and folder and folder not in homes:
-            found.append(f"{place}: <{name}> belongs to {' and '.join(homes)} alone")
+            found.append(f"{place}: <{name}> may only be included in {' and '.join(homes)}")
         elif homes and path.parts[0] == "include":
             found.append(f"{place}: <{name}> in a public header; include it in the .cpp")
     return found
@@ -80,7 +80,7 @@ def main():
     found = []
     for path in code:
         found += check(path, (sources.ROOT / path).read_text(), allowed, private_headers)
-    return sources.report(found, f"{len(code)} files: includes go down, heavy headers stay at home")
+    return sources.report(found, f"{len(code)} files: layers of includes, places of heavy headers")
 
 
 if __name__ == "__main__":

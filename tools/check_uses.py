@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each file includes what it uses, itself or through headers of ours: the build compiles files in batches
-(COEUS_UNITY_BATCH), so the compiler does not see what a file lacks if a file before it in the batch has it.
+"""Checks that each file includes what it uses, directly or through our own headers. The build compiles files in batches
+(COEUS_UNITY_BATCH), so the compiler does not notice a missing include if an earlier file in the batch has it.
 
-Looked at are the names of the standard library in STANDARD, our types, and our functions whose names have an
-underscore (a single word is too often a variable somewhere else). What a standard header brings along by chance does
-not count, but for what ALSO names."""
+Checked are the names of the standard library in STANDARD, our types, and our functions whose names have an underscore
+(a single word is too often also a variable). A standard header that another one includes by chance does not count,
+unless ALSO lists it."""
 import os
 import re
 import sys
@@ -76,7 +76,7 @@ STANDARD = {
     "variant": "variant holds_alternative get get_if monostate visit",
     "vector": "vector erase erase_if",
 }
-# name -> other headers that are specified to have it, or that nobody could write without
+# name -> other headers that must have it, by the standard or because they cannot be implemented without it
 ALSO = {
     "move": "algorithm array deque filesystem fstream functional map memory mutex optional set span sstream string"
             " string_view thread tuple unordered_map variant vector",
@@ -107,7 +107,7 @@ ALSO = {
     "less": "map set",
     "remove": "algorithm filesystem",
 }
-# what headers of other libraries are documented to take or give
+# standard headers of types in the documented interfaces of other libraries
 BROUGHT = {"catch2/": {"string", "vector", "memory"}, "fmt/": {"string"}}
 HOME = {name: header for header, names in STANDARD.items() for name in names.split()}
 
@@ -119,24 +119,24 @@ INTEGER = re.compile(r"\bu?int(?:8|16|32|64|ptr)_t\b")
 LANGUAGE = re.compile(r"_t$|^static_assert$")
 KINDS = r"(?:class|struct|enum class|enum|union)"
 TYPE = re.compile(rf"^{KINDS}(?: \[\[nodiscard\]\])? ([A-Z]\w+)(?=[^;\n]*[{{:]| final)|^using ([A-Z]\w+) =", re.MULTILINE)
-# members: their names may be used without saying whose they are
+# members: their names may be used without naming their class
 NESTED = re.compile(rf"^[ \t]+(?:{KINDS}|using) ([A-Z]\w+)|^ +[\w:<>,*&\[\] ]+[ *&]\(?\*?([a-z]\w*_\w+)[()]", re.MULTILINE)
 FUNCTION = re.compile(r"^(?=[A-Za-z])(?!using|return|namespace)[\w:<>,*&\[\] ]+[ *&]([a-z]\w*_\w+)\([^\n]*[,;{)]$", re.MULTILINE)
 USED_TYPE = re.compile(r"(?<![\w.>:])(?:coeus::|test::)*([A-Z]\w+)\b")
 USED_FUNCTION = re.compile(r"(?<![\w.>:~])(?:coeus::|test::)*([a-z]\w*_\w+)\(")
 OWN_TYPE = re.compile(rf"\b(?:{KINDS}|typename|using|concept|typedef \w+)(?:\.\.\.)? ([A-Z]\w+)")
-# declared or defined here: at the beginning of a line, after a type
+# declared or defined in this file: at the beginning of a line, after a type
 OWN_FUNCTION = re.compile(r"^ *(?!return |throw |else |case |co_)(?:template <[^\n]*> )?(?:[\w:]+(?:<[^\n()]*>)?[*&]* )+[*&]*([a-z]\w*_\w+)\("
                           r"|\bauto[&*]* ([a-z]\w*_\w+) = ", re.MULTILINE)
 
 
 def code_of(text):
-    """Without comments, texts and directives."""
+    """The text without comments, strings and directives."""
     return DIRECTIVE.sub("", NOT_CODE.sub('""', text))
 
 
 class Tree:
-    """All files, and where their names are declared."""
+    """All files, and the places where their names are declared."""
 
     def __init__(self, texts):
         self.texts = texts
@@ -145,7 +145,7 @@ class Tree:
                   for names in NESTED.findall(text) for name in names}
         self.declared = {}
         for path, text in self.code.items():
-            if path.suffix in (".hpp", ".cuh") and Path("tests/stand_ins/cuda") not in path.parents:  # which has other names for the same
+            if path.suffix in (".hpp", ".cuh") and Path("tests/stand_ins/cuda") not in path.parents:  # they declare CUDA's names
                 for pattern in (TYPE, FUNCTION):
                     for match in pattern.finditer(text):
                         name = next(group for group in match.groups() if group)
@@ -153,14 +153,14 @@ class Tree:
                             self.declared.setdefault(name, set()).add(path)
 
     def target(self, path, name):
-        """The file that `#include "name"` means in a file, or None."""
+        """The file that `#include "name"` refers to in the file `path`, or None."""
         folders = [path.parent, Path("include"), Path("tests"), Path("tests/stand_ins/cuda")]
         if path.parts[0] == "src":
             folders.append(Path(*path.parts[:2]))
         return next((p for p in (Path(os.path.normpath(f / name)) for f in folders) if p in self.texts), None)
 
     def reached(self, path, seen=None):
-        """The file and all headers of ours that it includes."""
+        """The file and all of our headers that it includes, directly or not."""
         seen = set() if seen is None else seen
         if path not in seen:
             seen.add(path)

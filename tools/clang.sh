@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# clang.sh TOOL: the name of a tool of clang (clang-format, clang-tidy, clang++) as this system has it: of version 14
-# (Debian 12), of 19 (Debian 13), or without a number; ends with 1 if there is none.
+# clang.sh TOOL: prints the name that a tool of clang (clang-format, clang-tidy, clang++) has on this system: of version
+# 14 (Debian 12), of version 19 (Debian 13), or without a number. Ends with exit code 1 if there is none.
 for name in "$1-14" "$1-19" "$1"; do
     if command -v "$name" >/dev/null; then
         echo "$name"

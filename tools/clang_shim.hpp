@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Given to Clang 14 and clang-tidy 14 before each file, for what GCC 12's headers ask of a compiler:
-// __malloc__ with an argument (omp.h), and __builtin_source_location, without which there is no
-// std::source_location.
+// Included before each file by Clang 14 and clang-tidy 14. It provides two things that GCC 12's headers
+// expect of a compiler: __malloc__ with an argument (omp.h), and __builtin_source_location, without which
+// there is no std::source_location.
 #pragma once
 
 #ifdef __clang__

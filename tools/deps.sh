@@ -1,14 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages of the parts named as arguments (sections of packages.txt; none: all of them), and does
-# nothing if all are there. Without root or a sudo that asks nothing, prints the one line to run and ends with 2. On a
-# system without apt, names what is needed and leaves the search to CMake. COEUS_MPI=mpich: MPICH instead of Open MPI.
+# Installs the Debian packages of the parts given as arguments (sections of packages.txt; without arguments: all of
+# them). Packages that are installed already are skipped. Without root and without a sudo that needs no password, it
+# prints the command to run as root and ends with exit code 2. On a system without apt it names what is needed and
+# leaves the search to CMake. COEUS_MPI=mpich chooses MPICH instead of Open MPI.
 set -eu
 
 list=$(dirname "$0")/packages.txt
 parts=${*:-build run test lint bench fuzz bundle venv}
 
-# of all in the list, those that are there; dpkg-query complains about names that it has never seen
+# the packages of the list that are installed; dpkg-query complains about names that it has never seen
 installed=" $(dpkg-query -W -f '${Package} ${Status}\n' $(sed '/^[#[]/d' "$list" | tr '|,' '  ') 2>/dev/null |
     sed -n 's/ install ok installed$//p' | tr '\n' ' ')"
 has() { # NAME,NAME...
@@ -26,7 +27,7 @@ mpi=${COEUS_MPI:-openmpi}
 case $mpi in
     openmpi | mpich) ;;
     *)
-        echo "deps: COEUS_MPI = $mpi: no such MPI; known are openmpi (the default) and mpich" >&2
+        echo "deps: COEUS_MPI = $mpi: there is no such MPI; the choices are openmpi (the default) and mpich" >&2
         exit 2
         ;;
 esac
@@ -44,7 +45,7 @@ if [ -z "$packages" ]; then
     exit 2
 fi
 
-# the names that cmake/dependencies.cmake has for what it looks for: "OpenMP, parallel HDF5, Boost, ..."
+# the names of libraries in cmake/dependencies.cmake: "OpenMP, parallel HDF5, Boost, ..."
 libraries() {
     word='\("[^"]*"\|[^" ]*\)'
     sed -n "s/^coeus_find([^ ]* $word $word \"\([^\"]*\)\".*/\3/p
@@ -78,12 +79,12 @@ done
 has_lists() {
     apt-cache policy 2>/dev/null | grep -q ' Packages$'
 }
-is_known() { # NAME,NAME...: the release has each of them
+is_known() { # NAME,NAME...: whether the release has each of them
     for name in $(echo "$1" | tr ',' ' '); do
         apt-cache policy "$name" 2>/dev/null | grep -q '^  Candidate: [^(]' || return 1
     done
 }
-# chosen: from A|B the first that this release has; from A,B both
+# sets `chosen`: of A|B the first that this release has; of A,B both
 choose() {
     chosen=
     lacking=

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs the fuzzers of a build folder, as many at a time as there are cores: fuzz.sh FOLDER SECONDS. Says for
-# each how many inputs it took and what it found; what it found is FOLDER/findings/<fuzzer>-*, and
-# `FOLDER/tests/fuzz/<fuzzer> FILE` repeats it. Inputs that led further stay in FOLDER/corpus for the next run.
+# Runs the fuzzers of a build folder, one per core at a time: fuzz.sh FOLDER SECONDS. Prints for each the number of
+# inputs and of findings. Findings are written to FOLDER/findings/<fuzzer>-*; `FOLDER/tests/fuzz/<fuzzer> FILE` repeats
+# one. Inputs that reached new code are kept in FOLDER/corpus for the next run.
 set -eu
 folder=$1
 seconds=$2
@@ -25,4 +25,4 @@ fi
 
 find "$folder/tests/fuzz" -maxdepth 1 -name 'fuzz_*' -type f -perm -u+x | sort |
     xargs -P "$(getconf _NPROCESSORS_ONLN)" -n 1 "$0" "$folder" "$seconds" one ||
-    { echo "findings, and what the fuzzers said, are in $folder/findings" >&2; exit 1; }
+    { echo "findings and the logs of the fuzzers are in $folder/findings" >&2; exit 1; }

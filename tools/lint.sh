@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Every check of the sources but that headers compile alone, which is a test; each prints one line per finding, then its
-# own summary. Ends with 1 if any failed.
+# Runs every check of the sources (except that headers compile alone, which is a test). Each check prints one line per
+# finding, then its summary. Ends with exit code 1 if any failed.
 set -u
 cd "$(dirname "$0")/.."
 
@@ -20,15 +20,15 @@ check() {
     printf 'lint: %-12s %-7s %4d s\n' "$name" "$verdict" $(($(date +%s) - start))
 }
 
-# newer versions lay out some 80 places in other ways
+# newer versions format some 80 places differently
 format() {
     if ! command -v clang-format-14 >/dev/null; then
-        echo "skipped: the sources are laid out by clang-format 14, which is not here"
+        echo "skipped: the sources are formatted with clang-format 14, which is not installed"
         return 77
     fi
     find include src tests bench \( -name '*.?pp' -o -name '*.cu' -o -name '*.h' \) -print0 |
         xargs -0 -P "$(nproc)" -n 16 clang-format-14 --dry-run --Werror 2>&1 |
-        sed -n 's/^\([^:]*:[0-9]*\):[0-9]*: error: code should be clang-formatted.*/\1: not laid out by .clang-format (make format)/p' |
+        sed -n 's/^\([^:]*:[0-9]*\):[0-9]*: error: code should be clang-formatted.*/\1: not formatted as in .clang-format (run make format)/p' |
         sort -u -t: -k1,1 | { ! grep .; }
 }
 
@@ -44,4 +44,4 @@ if [ -n "$failed" ]; then
     echo "lint: failed:$failed" >&2
     exit 1
 fi
-echo "lint: all that ran is clean"
+echo "lint: no findings in the checks that ran"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Draws the two pictures of doc/design.md: doc/folders.svg from cmake/libraries.cmake, and doc/step.svg, whose boxes
-name a class and the file in which it is found. `--check` writes nothing; it reports pictures that are not what would
-be drawn, folders that have no description here, and names that are not in their file."""
+name classes or functions and their files. `--check` writes nothing; it reports pictures that are out of date, folders
+that have no description here, and names that are not in their file."""
 import re
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 import sources
 
-# folder -> (kind, what is in it); one of these lines for each coeus_library of cmake/libraries.cmake
+# folder -> (kind, contents); one line for each coeus_library of cmake/libraries.cmake
 FOLDERS = {
     "apps": ("run", "sub-commands"),
     "train": ("run", "one run: start, steps, saving, resuming"),
@@ -37,7 +37,7 @@ FOLDERS = {
     "device": ("machine", "memory, tensors, queues"),
     "base": ("machine", "errors, log, random numbers"),
 }
-# light fills with dark text in them, and grey lines: seen on white and on dark backgrounds
+# light fills with dark text, and grey lines: readable on white and on dark backgrounds
 FILLS = {"run": "#f3c78b", "around": "#e9b6b6", "files": "#b9d7a8", "model": "#a9c8ea", "machine": "#c9c3dd"}
 LINE, INK = "#8b949e", "#1f2328"
 FONT = "font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\""
@@ -54,7 +54,7 @@ class Svg:
         self.parts.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{ink}"{more}>{escape(text)}</text>')
 
     def box(self, x, y, width, height, fill, lines):
-        """`lines`: (text, size, weight) below each other, in the middle of the box."""
+        """Draws a box with lines of text in its middle. Each of `lines` is (text, size, weight)."""
         self.parts.append(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="5" fill="{fill}" '
                           f'stroke="{LINE}"/>')
         at = y + height / 2 - sum(size * 1.25 for _, size, _ in lines) / 2
@@ -71,14 +71,14 @@ class Svg:
 
 
 def uses_of(allowed):
-    """folder -> the folders that it uses and that no other of its folders uses."""
+    """Returns folder -> the folders that it uses, without those that another folder among these uses."""
     below = {name: folders - {name} for name, folders in allowed.items()}
     return {name: sorted(used for used in folders if not any(used in below[other] for other in folders))
             for name, folders in below.items()}
 
 
 def rows_of(uses):
-    """The folders by rows, the lowest first: each is as high as its users let it be, but below them."""
+    """Returns the folders by rows, the lowest row first. Each folder is as high as possible, but below its users."""
     height = {}
 
     def height_of(name):
@@ -99,7 +99,7 @@ def draw_folders(allowed):
     uses = uses_of(allowed)
     rows = rows_of(uses)
     width, row_height, box_height, gap = 900, 66, 40, 14
-    # a line over several rows passes each of them at a place of its own, which is a box without width
+    # a line across several rows has its own place in each of them, like a box without width
     level = {name: i for i, row in enumerate(rows) for name in row}
     chains = []
     places = [list(row) for row in rows]
@@ -114,7 +114,7 @@ def draw_folders(allowed):
     x = {}
 
     def spread(row):
-        """Puts a row's boxes side by side, near to where they want to be."""
+        """Places the boxes of a row next to each other, near their wanted positions."""
         half = [box_width.get(place, 4) / 2 for place in row]
         right, left = [], []
         for i, place in enumerate(row):
@@ -134,7 +134,7 @@ def draw_folders(allowed):
         for i, place in enumerate(row): x[place] = width * (i + 1) / (len(row) + 1)
 
     def pull(place, near):
-        """Towards its neighbours; a box also to the middle, a line so that it is straight."""
+        """Moves a place towards its neighbours: a box also towards the middle, a line so that it becomes straight."""
         pulls = [x[n] for n in near] + ([width / 2] if place in uses else [x[n] for n in near if n not in uses] * 3)
         x[place] = sum(pulls) / len(pulls)
 
@@ -177,7 +177,7 @@ def draw_folders(allowed):
     return picture.done()
 
 
-# (row, lane, kind, what it does, [(name, file of include/coeus or src in which it is)])
+# (row, lane, kind, action, [(name, its file in src)])
 STEP = [
     (0, 0, "files", "a thread reads the next samples", [("BatchLoader", "data/batch_loader.cpp")]),
     (0, 1, "run", "the samples of this step; all ranks count labels", [("train_step", "train/trainer.cpp")]),
@@ -237,9 +237,9 @@ def draw_step():
 
 
 def missing():
-    """Folders without a description, descriptions without a folder, names that are not in their file."""
+    """Returns folders without a description, descriptions without a folder, and names that are not in their file."""
     allowed = sources.layers()
-    found = [f"tools/pictures.py: {name} is a folder of cmake/libraries.cmake without a line in FOLDERS"
+    found = [f"tools/pictures.py: {name} of cmake/libraries.cmake has no line in FOLDERS"
              for name in allowed if name not in FOLDERS]
     found += [f"tools/pictures.py: {name} in FOLDERS is not in cmake/libraries.cmake"
               for name in FOLDERS if name not in allowed]
@@ -259,7 +259,7 @@ def main():
             if "--check" not in sys.argv[1:]:
                 path.write_text(text)
             elif not path.exists() or path.read_text() != text:
-                found.append(f"doc/{name}.svg is not what tools/pictures.py draws: run it")
+                found.append(f"doc/{name}.svg is out of date: run tools/pictures.py")
     return sources.report(found, "the pictures of doc/design.md")
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How many tests the last run of ctest skipped, and why, in few lines: skipped.py FOLDER, where ctest has written
-Testing/tests.xml (--output-junit). A test says why in lines "skipped: WHY"; one that passed may have skipped a part."""
+"""Prints how many tests the last run of ctest skipped, and why, in a few lines: skipped.py FOLDER. In that folder ctest
+has written Testing/tests.xml (--output-junit). A test gives its reasons in lines "skipped: WHY". A test that passed may
+have skipped some of its cases."""
 import re
 import sys
 from collections import Counter
@@ -9,12 +10,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 REASON = re.compile(r"^skipped: (.*\S)", re.MULTILINE)
-# of LastTest.log, which has what passed tests printed in full
+# in LastTest.log, which has the full output of passed tests
 TEST = re.compile(r"^\d+/\d+ Testing: (.*)$")
 
 
 def skipped_tests(cases):
-    """{name: what it printed} of the tests that ctest calls skipped."""
+    """{name: output} of the tests that ctest reports as skipped."""
     found = {}
     for case in cases:
         mark = case.find("skipped")
@@ -28,7 +29,7 @@ def passed_tests(cases):
 
 
 def printed(log):
-    """{name: what it printed} of all tests of LastTest.log."""
+    """{name: output} of all tests in LastTest.log."""
     found, name = {}, None
     for line in log.splitlines():
         start = TEST.match(line)
@@ -40,13 +41,13 @@ def printed(log):
 
 
 def reasons(outputs):
-    """In how many tests there is which reason."""
+    """The number of tests for each reason."""
     return Counter(why for output in outputs for why in sorted(set(REASON.findall(output))) or ["no reason is given"])
 
 
 def lines(junit, log):
     cases = list(ElementTree.fromstring(junit).iter("testcase"))
-    if not cases:  # they were listed, or none was found
+    if not cases:  # the tests were only listed, or none was found
         return []
     skipped, passed = skipped_tests(cases), passed_tests(cases)
     parts = [output for name, output in printed(log).items() if name in passed and REASON.search(output)]
@@ -56,7 +57,7 @@ def lines(junit, log):
 
     text = [f"skipped: {len(skipped)} test{'' if len(skipped) == 1 else 's'}"] + listed(skipped.values())
     if parts:
-        text += [f"skipped: a part of {len(parts)} more"] + listed(parts)
+        text += [f"partly skipped: {len(parts)} more"] + listed(parts)
     return text
 
 

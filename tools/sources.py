@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the checks share: the repository's files, the folders of the libraries, compiler options."""
+"""Shared by the checks: the repository's files, the folders of the libraries, the report of findings."""
 import os
 import re
 import sys
@@ -12,7 +12,7 @@ CODE = (".cpp", ".hpp", ".cu", ".cuh")
 
 
 def files(root=ROOT):
-    """Our own text files that a rule may concern, relative to the root, sorted."""
+    """Our own text files to which a rule may apply, relative to the root, sorted."""
     found = [Path(name) for name in ROOT_FILES if (root / name).exists()]
     for folder in SOURCE_FOLDERS:
         for place, folders, names in os.walk(root / folder):
@@ -26,8 +26,8 @@ def code(root=ROOT):
 
 
 def layers(root=ROOT):
-    """folder -> the folders it may include, itself included, from cmake/libraries.cmake. A folder may use what
-    stands above it in that file, so there are no cycles."""
+    """folder -> the folders that it may include (with itself), from cmake/libraries.cmake. A folder may only use
+    folders above it in that file, so there are no cycles."""
     text = (root / "cmake/libraries.cmake").read_text()
     allowed = {}
     for name, arguments in re.findall(r"^coeus_library\((\w+)([^)]*)\)", text, re.MULTILINE):
@@ -42,7 +42,7 @@ def layers(root=ROOT):
 
 
 def report(findings, summary):
-    """Prints the findings and the summary; the exit code."""
+    """Prints the findings and the summary; returns the exit code."""
     for finding in findings:
         print(finding)
     print(summary + (f": {len(findings)} findings" if findings else ""))

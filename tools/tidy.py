@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""clang-tidy over the sources that a build folder compiles (tidy.py FOLDER [start of a path ...]), all cores.
+"""Runs clang-tidy on the sources that a build folder compiles (tidy.py FOLDER [start of a path ...]), on all cores.
 
-Most of its time goes to the headers of the libraries, so files of one folder with the same options are looked at
-together: their texts, one after the other, are one file, which every check takes for the main one. Files that do not
-compile together are looked at alone.
-A file whose text, own headers, options and checks are unchanged since it was clean is not looked at again: its key is
-a file of FOLDER/tidy-clean. The compiler's options are cut down to those that clang 14 knows as well.
+Most of the time goes into headers of libraries. Therefore files of one folder with the same options are checked
+together: their texts are joined into one file, so that every check treats all of them as the main file. Files that do
+not compile together are checked separately.
+A file that was clean is not checked again as long as its text, our headers that it includes, the options and the checks
+are unchanged: FOLDER/tidy-clean has a file for its key. Only compiler options that clang 14 knows are passed on.
 """
 import hashlib
 import json
@@ -30,10 +30,10 @@ FINDING = re.compile(r"^(\S+?):(\d+):\d+: (?:warning|error): (.*)$")
 
 
 def options(command):
-    """The options that decide what a file means: include folders, macros, language."""
+    """The options that change the meaning of a file: include folders, macros, language."""
     words, kept = shlex.split(command), []
     for i, word in enumerate(words):
-        if word in ("-isystem", "-include", "-x"):  # "-x c++": kernels that are tested on the CPU
+        if word in ("-isystem", "-include", "-x"):  # "-x c++" is for kernels that are tested on the CPU
             kept += [word, words[i + 1]]
         elif word.startswith(("-I", "-D", "-std=", "-march=", "-fopenmp")):
             kept.append(word)
@@ -41,13 +41,13 @@ def options(command):
 
 
 def compiler_headers():
-    """The compiler's own folder of headers, for <omp.h>, which clang 14 brings only with its OpenMP package."""
+    """The compiler's own folder of headers, for <omp.h>: clang 14 has it only in its OpenMP package."""
     path = subprocess.run(["g++", "-print-file-name=include"], capture_output=True, text=True).stdout.strip()
     return ["-idirafter", path] if path else []
 
 
 def own_headers(path, include_folders, seen):
-    """Adds to `seen` the file and every header of ours that it includes, however deep."""
+    """Adds to `seen` the file and all of our headers that it includes, directly or not."""
     if path in seen:
         return
     seen.add(path)
@@ -69,7 +69,7 @@ def key_of(path, arguments, salt):
 
 
 def sources_of(entry, build):
-    """The files of ours that an entry of compile_commands.json compiles: one, or those of a batch."""
+    """Our files that an entry of compile_commands.json compiles: one file, or those of a batch."""
     path = Path(entry["file"])
     if path.is_relative_to(build) and path.parent.name == "Unity":
         found = [Path(name) for name in OWN_INCLUDE.findall(path.read_text())]
@@ -80,7 +80,7 @@ def sources_of(entry, build):
 
 
 def groups(work, most=MOST_TOGETHER):
-    """(path, arguments, ...) items in lists of at most `most`, each of one folder of src and of the same options."""
+    """Lists of at most `most` items (path, arguments, ...), each with files of one folder of src and the same options."""
     alike = {}
     for item in work:
         alike.setdefault((item[0].relative_to(sources.ROOT).parts[:2], tuple(item[1])), []).append(item)
@@ -92,7 +92,7 @@ def groups(work, most=MOST_TOGETHER):
 
 
 def joined(paths):
-    """The files' texts one after the other, includes beside them by their whole path; and (path, line) of each line."""
+    """The joined texts of the files, with full paths for includes of files next to them; and (path, line) of each line."""
     lines, places = [], []
     for path in paths:
         for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -105,7 +105,7 @@ def joined(paths):
 
 
 def run_tidy(path, arguments, places=None):
-    """Findings of one file, as (path, line, what). `places`: what its lines are in truth."""
+    """Findings of one file, as (path, line, what). `places`: (path, line) of the original of each line."""
     done = subprocess.run([TIDY, "--quiet", f"--config-file={CONFIG}", str(path), "--", *arguments], capture_output=True, text=True)
     found = set()
     for line in done.stdout.splitlines():
@@ -121,7 +121,7 @@ def run_tidy(path, arguments, places=None):
 
 
 def tidy(paths, arguments):
-    """Findings of files, together if that compiles."""
+    """Findings of files, checked together if that compiles."""
     if len(paths) > 1:
         text, places = joined(paths)
         with tempfile.TemporaryDirectory() as folder:
@@ -165,7 +165,7 @@ def main():
             found |= findings
             blamed = {place for place, _, _ in findings}
             for path, _, key in part:
-                # a finding in a header is one of all that were looked at with it
+                # a finding in a header belongs to all files that were checked together
                 if not blamed or (blamed <= {item[0] for item in part} and path not in blamed):
                     key.touch()
     return sources.report(sorted(text_of(finding) for finding in found),

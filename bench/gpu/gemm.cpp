@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu_gemm [SIZE ...]: the first GPU's rate in matrix products, y = x W^T and dW += dy^T x, as the model
-// calls them: square ones of these sizes (default 8192) and those of a Llama block (tokens 8192, dim 4096,
-// ffn 14336). A JSON object a line: type, sizes, TFLOP/s of the best and of the median of the runs.
+// gpu_gemm [SIZE ...]: the matrix-multiply rate of the first GPU, for y = x W^T and dW += dy^T x, called as
+// the model calls them.
+// It measures square matrices of the given sizes (default 8192) and the shapes of a Llama block (tokens 8192,
+// dim 4096, ffn 14336).
+// It prints one JSON object per line: type, sizes, TFLOP/s of the best and of the median run.
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/types.hpp"
@@ -19,10 +21,10 @@ namespace {
 
 struct Product {
     int64_t rows, outputs, inputs;
-    bool is_weight_gradient = false;  // into float32, added to what is there
+    bool is_weight_gradient = false;  // into float32, added to the previous content
 };
 
-// Random bits of a narrow range: zeros would be faster than numbers on many GPUs.
+// Random bits in a narrow range: on many GPUs, products of zeros run faster than products of other numbers.
 OwnedTensor random_matrix(const Device& device, Dtype type, int64_t rows, int64_t cols) {
     const OwnedTensor host(type, {rows, cols});
     uint32_t bits = 12345;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints beside what the disk gives: mpirun -n 4 build/bench/mpi_checkpoint [FOLDER, which is made].
-// About 1 GiB of state, rows divided over the ranks as FSDP does. In turns, medians of 5:
-//   save, beside a plain write of the same bytes by the same ranks (pwrite into one shared file, fsync)
-//   load, beside a plain read of the same bytes (pread); the page cache is dropped before both
-//   what training waits for a save beside it, as a share of a save at once
-// The last lines say whether 80 % of the plain speeds and 5 % of the time are reached.
+// The speed of checkpoints, next to what the disk can do:
+//     mpirun -n 4 build/bench/mpi_checkpoint [FOLDER, which is created]
+// The state is about 1 GiB; the ranks divide its rows as FSDP does. The measurements alternate; the figures
+// are medians of 5:
+// - save, next to a plain write of the same bytes by the same ranks (pwrite into one shared file, fsync)
+// - load, next to a plain read of the same bytes (pread); the page cache is dropped before both
+// - the time that training waits for an asynchronous save, as a fraction of the time of a synchronous one
+// The last lines say whether the goals are reached: 80 % of the plain speeds, 5 % of the time.
 #include "coeus/base/clock.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/mpi.hpp"
@@ -29,7 +31,7 @@ namespace {
 constexpr int rounds = 5;
 constexpr double wanted_speed = 0.8, wanted_stall = 0.05;
 
-// A model's matrices and vectors with both moments; one in 25 arrays is small.
+// A model's matrices and vectors with both moments; one array in 25 is small.
 struct State {
     std::deque<OwnedTensor> memory;
     std::vector<CheckpointTensor> tensors;
@@ -60,7 +62,7 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-// Seconds that the slowest rank takes.
+// The seconds that the slowest rank takes.
 template <class Work>
 double timed(const Communicator& ranks, const Work& work) {
     ranks.barrier();
@@ -70,7 +72,7 @@ double timed(const Communicator& ranks, const Work& work) {
     return timer.seconds();
 }
 
-// Every rank's parts of the arrays, each at its place in one file.
+// Moves every rank's parts of the arrays, each at its place in one file.
 template <class Move>
 void for_each_part(const State& state, const Move& move) {
     int64_t place = 0;
@@ -136,7 +138,7 @@ Medians measure_in_turns(const State& state, const std::string& folder, const Co
     return {median(writes), median(saves), median(reads), median(loads)};
 }
 
-// A forward and backward: work of a fixed size that leaves the state alone.
+// Stands in for a forward and backward: a fixed amount of work that does not touch the state.
 double compute(int64_t sweeps) {
     static std::vector<float> values(1 << 14, 1.5f);
     for (int64_t sweep = 0; sweep < sweeps; ++sweep)
@@ -204,11 +206,11 @@ int main(int argc, char** argv) {
                        state.tensors.size(), ranks.size(), ranks.size() == 1 ? "rank" : "ranks", rounds);
             fmt::print("  plain write {}, save {}; plain read {}, load {}\n", speed(m.plain_write),
                        speed(m.save), speed(m.plain_read), speed(m.load));
-            fmt::print("  a step takes {:.2f} s, {:.2f} s while a save is under way\n", stall.step,
+            fmt::print("  a step takes {:.2f} s, and {:.2f} s during an asynchronous save\n", stall.step,
                        stall.step_while_saving);
-            say("saving, of a plain write", m.plain_write / m.save, wanted_speed, true);
-            say("loading, of a plain read", m.plain_read / m.load, wanted_speed, true);
-            say("waiting for a save beside, of one at once", stall.waited / m.save, wanted_stall, false);
+            say("save, relative to a plain write", m.plain_write / m.save, wanted_speed, true);
+            say("load, relative to a plain read", m.plain_read / m.load, wanted_speed, true);
+            say("waits, relative to a synchronous save", stall.waited / m.save, wanted_stall, false);
         }
     }
     ranks.barrier();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives beside MPI's own blocking ones: mpirun -n 2 build/bench/mpi_collectives. In turns, medians of
-// 5, in microseconds a call: by one thread of each rank, and by two at once, each on a communicator of its
-// own, as weights are gathered beside gradients that are summed. Threads of a rank share one core, as those
-// of training do.
+// The speed of our collectives next to MPI's own blocking ones: mpirun -n 2 build/bench/mpi_collectives. The
+// measurements alternate; the figures are medians of 5, in microseconds per call.
+// The calls come from one thread of each rank, then from two at once, each with its own communicator: in
+// training, weights are gathered while gradients are summed. The threads of a rank share one core, as in
+// training.
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
@@ -27,7 +28,7 @@ namespace {
 
 constexpr int rounds = 5;
 
-// One thread's collectives, on communicators of its own.
+// The collectives of one thread, on its own communicators.
 struct Caller {
     Communicator ours = Communicator::world("ours");
     MPI_Comm theirs = MPI_COMM_NULL;
@@ -53,7 +54,7 @@ struct Caller {
     }
 };
 
-// Seconds a call, where each of these is done `calls` times, side by side.
+// Seconds per call, if all of these make `calls` calls at the same time.
 double seconds_of(const Communicator& world, int calls,
                   const std::vector<std::function<void()>>& side_by_side) {
     world.barrier();

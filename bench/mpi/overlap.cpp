@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of its communication a step hides: mpirun -n 2 build/bench/mpi_overlap. Each collective and
-// message of a stream (gathers of weights, sums of gradients, overlapped tokens) is made slower by 5 ms of
-// latency that takes no processor time, as a network would; what the computing thread exchanges itself (loss
-// and norm, a number each) is not. The last line says whether FSDP and replicas hide the 80 % that they are
-// to hide.
+// The fraction of its communication that a step hides: mpirun -n 2 build/bench/mpi_overlap.
+// Each collective and message of a stream (gathers of weights, sums of gradients, overlapped tokens) gets 5
+// ms of extra latency that takes no processor time, as on a network. Exchanges of the computing thread itself
+// (loss and norm, one number each) are not slowed.
+// The last line says whether FSDP and replicas reach the goal of hiding 80 %.
 #include "coeus/base/error.hpp"
 #include "coeus/base/random.hpp"
 #include "coeus/comm/mpi.hpp"
@@ -24,7 +24,7 @@ constexpr auto latency = std::chrono::milliseconds(5);
 constexpr int64_t seq_len = 512, sequences = 4;
 constexpr double wanted = 0.8;
 
-// Hands everything on to a tracer; collectives of other threads than its own take 5 ms longer.
+// Forwards everything to a tracer; collectives of threads other than its own take 5 ms longer.
 class SlowNetwork : public CommunicationObserver {
 public:
     explicit SlowNetwork(Tracer& tracer) : tracer_(tracer) {}
@@ -41,7 +41,7 @@ private:
     std::thread::id computing_ = std::this_thread::get_id();
 };
 
-// Prints it on rank 0; returns the part of the communication's time that was hidden on this rank.
+// Prints the figures on rank 0; returns the fraction of the communication time that was hidden on this rank.
 double measure(const char* what, const MeshShape& shape, const ExchangeOptions& exchanges = {}) {
     Mesh mesh(Communicator::world("world"), shape);
     const DecoderConfig& model = find_flavor(find_family("llama3"), "debugmodel");
@@ -61,7 +61,7 @@ double measure(const char* what, const MeshShape& shape, const ExchangeOptions& 
     SlowNetwork network(tracer);
     Observation tracing;
     for (int64_t step = 1; step <= 5; ++step) {
-        if (step == 3) {  // two steps warm up
+        if (step == 3) {  // the first two steps are the warm-up
             tracing = engine.observe(tracer);
             mesh.observe(&network);
         }
@@ -79,8 +79,10 @@ double measure(const char* what, const MeshShape& shape, const ExchangeOptions& 
     }
     const double hidden = all.seconds > 0 ? 1 - all.exposed / all.seconds : 0;
     if (mesh.world().rank() == 0)
-        fmt::print("== {}: 3 steps, {} ms of latency in what streams communicate, none elsewhere\n{}\n", what,
-                   latency.count(), tracer.overlap());
+        fmt::print(
+            "== {}: 3 steps, {} ms of latency for communication of streams, none for other "
+            "communication\n{}\n",
+            what, latency.count(), tracer.overlap());
     return hidden;
 }
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# One machine that plays a cluster (tests/slurm/cluster.sh), or a workstation with Slurm.
+# For one machine that simulates a cluster (tests/slurm/cluster.sh), or a workstation with Slurm.
 
 coeus=(${COEUS:-build/coeus})
-[ ! -x "${COEUS-}" ] || coeus=("$COEUS") # a path, blanks and all
+[ ! -x "${COEUS-}" ] || coeus=("$COEUS") # a path, which may contain spaces
 launch=(${COEUS_LAUNCH:-srun --mpi=pmix --kill-on-bad-exit=1})
 
-# Slurm does not bind tasks here
+# here, Slurm does not bind tasks to cores
 export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}
-# there may be more ranks than cores: those that wait give way
+# there may be more ranks than cores, so waiting ranks must yield
 export OMPI_MCA_mpi_yield_when_idle=1
-# mpirun, as root
+# let root use mpirun
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

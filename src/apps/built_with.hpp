@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the build was made with, which only CMake knows (cmake/built_with.cmake).
+// Compiler, flags and libraries of the build, which only CMake knows (cmake/built_with.cmake).
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace coeus::apps {
 
-/// Compiler, flags, libraries, CUDA: a name, and version and place.
+/// One pair for the compiler, its flags, each library and CUDA: its name, and its version and path.
 std::vector<std::pair<std::string, std::string>> built_with();
 
 }  // namespace coeus::apps

@@ -16,11 +16,12 @@ const std::vector<Command>& commands() {
     static const std::vector<Command> all = {
         {"train", "train the model that a deck describes, or resume it", train, train_help, true, false},
         {"generate", "write text with a trained model", generate, generate_help},
-        {"info", "show what a file or folder is and holds; --verify checks it", info, info_help, true},
-        {"convert", "checkpoints and Hugging Face folders into each other", convert, convert_help},
-        {"report", "plots and figures of one run or several: text, HTML, CSV", report, report_help},
+        {"info", "show what a file or folder is and contains; --verify checks it", info, info_help, true},
+        {"convert", "convert between checkpoints and Hugging Face folders", convert, convert_help},
+        {"report", "show plots and figures of one or more runs: text, HTML, CSV", report, report_help},
         {"sbatch", "print a job script for Slurm that trains a deck", sbatch, sbatch_help, true},
-        {"schedule", "show a pipeline schedule: timetable, bubble, frames alive", schedule, schedule_help},
+        {"schedule", "show a pipeline schedule: timetable, bubble, activations in memory", schedule,
+         schedule_help},
         {"tokenizer", "train a byte-level BPE tokenizer on text", run_tokenizer, tokenizer_help},
         {"tokenize", "turn text into a token file", run_tokenize, tokenize_help},
     };

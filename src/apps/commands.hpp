@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sub-commands of the program, one file each. A new one is a file here and a line in
-// commands.cpp.
+// The sub-commands of the program, one file each. A new one needs a file here and a line in commands.cpp.
 #pragma once
 
 #include "coeus/config/command_flags.hpp"
@@ -10,15 +9,15 @@
 
 namespace coeus::apps {
 
-using Arguments = std::vector<std::string>;  ///< what follows the sub-command
+using Arguments = std::vector<std::string>;  ///< the words after the sub-command
 
 struct Command {
     const char* name;
     const char* summary;                     ///< one line for `coeus help`
     int (*run)(const Arguments& arguments);  ///< returns the exit code; throws the errors of base/error.hpp
     Flags (*help)();                         ///< usage, meaning and flags
-    bool takes_options = false;              ///< of a deck, beside its flags
-    bool needs_stdout = true;                ///< what it prints is its result: exit code 3 if that is lost
+    bool takes_options = false;              ///< takes the options of a deck, too
+    bool needs_stdout = true;                ///< its result is what it prints: exit code 3 if that is lost
 };
 
 const std::vector<Command>& commands();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus convert SOURCE TARGET: a checkpoint to a Hugging Face folder, such a folder to a checkpoint, a
-// checkpoint to one of another type or without its optimizer, torchtitan's checkpoint to either. Under mpirun
-// the ranks share the arrays.
+// coeus convert SOURCE TARGET converts a checkpoint to a Hugging Face folder and back, a checkpoint to
+// another type or without its optimizer, and torchtitan's checkpoint to either. Under mpirun, the arrays are
+// divided among the ranks.
 #include "convert.hpp"
 
 #include "coeus/base/log.hpp"
@@ -29,17 +29,23 @@ namespace {
 namespace fs = std::filesystem;
 
 Flags convert_flags() {
-    Flags flags(
-        "convert", "SOURCE TARGET [--dtype TYPE]", "source and target",
-        "SOURCE: a checkpoint, a run's folder (its newest weights), a Hugging Face folder, or with --deck a\n"
-        "step's folder of torchtitan (PyTorch's distributed checkpoint). TARGET: a checkpoint (a name that\n"
-        "ends with .h5) or the Hugging Face folder that is to be made. Arrays pass by a few rows at a time;\n"
-        "under mpirun the ranks share them.");
-    flags.add("dtype", "TYPE", "", "float32, bfloat16 or float16; default: as in SOURCE (a folder has one)")
-        .add("only", "model", "", "from checkpoint to checkpoint: leave the optimizer out")
-        .add("deck", "FILE.toml", "", "of torchtitan's run, whose checkpoints do not describe their model")
-        .add("tokenizer", "PLACE", "", "folder or file: it goes into the folder; default: the run's own")
-        .add("max_shard_size", "SIZE", "5GB", "of a folder's files of weights, as 500MB or 2GiB")
+    Flags flags("convert", "SOURCE TARGET [--dtype TYPE]", "source and target",
+                "Converts between checkpoints and Hugging Face folders.\n"
+                "SOURCE: a checkpoint, a run's folder (its newest weights), a Hugging Face folder, or, with "
+                "--deck, the folder of one step of torchtitan (a distributed checkpoint of PyTorch).\n"
+                "TARGET: a checkpoint (a name that ends with .h5), or a Hugging Face folder to be created.\n"
+                "Arrays are converted a few rows at a time, so that little memory is needed. Under mpirun, "
+                "they are divided among the ranks.");
+    flags
+        .add("dtype", "TYPE", "",
+             "float32, bfloat16 or float16; default: the types of SOURCE. All arrays of a Hugging Face "
+             "folder have one type")
+        .add("only", "model", "", "from checkpoint to checkpoint: leave out the optimizer state")
+        .add("deck", "FILE.toml", "", "deck of the torchtitan run; its checkpoints do not describe the model")
+        .add("tokenizer", "PLACE", "",
+             "tokenizer (folder or file) to copy into TARGET; default: the run's own")
+        .add("max_shard_size", "SIZE", "5GB",
+             "maximum size of each weights file in a Hugging Face folder, such as 500MB or 2GiB")
         .add_force();
     return flags;
 }
@@ -60,7 +66,7 @@ std::optional<Dtype> dtype_of(const Flags& flags) {
     throw ConfigError("--dtype {}: must be float32, bfloat16 or float16", name);
 }
 
-/// The type in which all arrays keep their bits.
+/// A type that represents all arrays exactly.
 Dtype common_type(const ArraySource& source) {
     Dtype common = source.arrays.front().dtype;
     for (const ArraySource::Array& array : source.arrays)
@@ -69,7 +75,7 @@ Dtype common_type(const ArraySource& source) {
     return common;
 }
 
-/// What is to be converted, whatever it is.
+/// The weights to be converted, from any kind of source.
 struct Source {
     DecoderConfig model;
     TrainRecord record;
@@ -80,8 +86,8 @@ struct Source {
 Source open_titan(const std::string& path, const Flags& flags, bool weights_only) {
     if (!flags.given("deck"))
         throw ConfigError(
-            "{} is PyTorch's distributed checkpoint, which does not describe its model: give the deck of its "
-            "run with --deck FILE.toml",
+            "{} is a distributed checkpoint of PyTorch, which does not describe its model: give the deck of "
+            "its run with --deck FILE.toml",
             path);
     const Config deck = parse_command_line({flags.text("deck"), "--dry_run"}).config;
     TitanCheckpoint titan = read_titan_checkpoint(path, deck, weights_only);
@@ -91,18 +97,19 @@ Source open_titan(const std::string& path, const Flags& flags, bool weights_only
             .tokenizer = deck.model.tokenizer()};
 }
 
-// torchtitan's folder of steps holds none of Coeus's.
+// ConfigError for torchtitan's folder of all steps: one step must be chosen.
 void expect_step_of_titan(const fs::path& path) {
     std::error_code status;
     for (const auto& entry : fs::directory_iterator(path, status))
         if (DcpFolder::is_at(entry.path().string()))
-            throw ConfigError("{} holds PyTorch's distributed checkpoints: name one of them, such as {}",
-                              path.string(), entry.path().string());
+            throw ConfigError(
+                "{} contains several distributed checkpoints of PyTorch: give one of them, such as {}",
+                path.string(), entry.path().string());
 }
 
 Source open_source(const std::string& path, const Flags& flags, bool weights_only) {
     if (DcpFolder::is_at(path)) return open_titan(path, flags, weights_only);
-    if (flags.given("deck")) throw ConfigError("--deck: {} describes its model itself; leave it out", path);
+    if (flags.given("deck")) throw ConfigError("--deck: {} describes its model itself; remove --deck", path);
     expect_step_of_titan(path);
     const Pretrained known(path);
     Source source{.model = known.model(), .record = {}, .arrays = {}, .tokenizer = known.tokenizer_folder()};
@@ -132,7 +139,7 @@ void to_hub(const Source& source, const std::string& target, const Flags& flags,
     write_hub(writer, source.arrays, ranks, progress);
 }
 
-// A folder whose name looks like another program's file would be taken for one.
+// Refuses to make a folder whose name looks like a file of another program.
 void check_ending(const std::string& target) {
     const std::string ending = fs::path(target).extension().string();
     std::string lower = ending;
@@ -141,13 +148,13 @@ void check_ending(const std::string& target) {
                                 ".pkl", ".pt", ".pth", ".safetensors", ".tar", ".toml", ".zip"})
         if (lower == foreign)
             throw ConfigError(
-                "TARGET {}: coeus convert writes no {} files; it writes a checkpoint (a name that ends with "
-                ".h5) or a Hugging Face folder (a name without such an ending)",
+                "TARGET {}: coeus convert does not write {} files; it writes a checkpoint (a name that ends "
+                "with .h5) or a Hugging Face folder (a name without such an ending)",
                 target, ending);
 }
 
-// --force takes a checkpoint for a checkpoint, and a Hugging Face folder for such a folder: nothing else
-// goes.
+// --force replaces a checkpoint by a checkpoint, and a Hugging Face folder by such a folder, but nothing
+// else.
 void check_replaceable(const Flags& flags, const std::string& target) {
     flags.require_replaceable(target);
     std::error_code unseen;
@@ -155,7 +162,7 @@ void check_replaceable(const Flags& flags, const std::string& target) {
     if (is_file ? fs::is_directory(target, unseen)
                 : fs::exists(target, unseen) && !(is_hub_folder(target) || fs::is_empty(target, unseen)))
         throw ConfigError(
-            "{} is there already and is no {}: --force does not replace it; name another TARGET", target,
+            "{} already exists and is not a {}: --force does not replace it; choose another TARGET", target,
             is_file ? "file" : "Hugging Face folder");
 }
 
@@ -163,28 +170,28 @@ void check(const Flags& flags, bool to_hub, bool from_hub) {
     if (flags.given("only") && flags.text("only") != "model")
         throw ConfigError("--only {}: must be model", flags.text("only"));
     if (flags.given("only") && (to_hub || from_hub))
-        throw ConfigError("--only model: a Hugging Face folder holds nothing else; leave it out");
+        throw ConfigError("--only model: a Hugging Face folder contains only a model; remove --only");
     if (flags.given("tokenizer") && !to_hub)
-        throw ConfigError("--tokenizer: a checkpoint holds no tokenizer; leave it out");
+        throw ConfigError("--tokenizer: a checkpoint does not contain a tokenizer; remove --tokenizer");
     if (flags.given("tokenizer") && !Tokenizer::is_at(flags.text("tokenizer")))
-        throw ConfigError("--tokenizer {}: there is no tokenizer", flags.text("tokenizer"));
+        throw ConfigError("--tokenizer {}: there is no tokenizer at this path", flags.text("tokenizer"));
     if (flags.given("max_shard_size") && !to_hub)
-        throw ConfigError("--max_shard_size: a checkpoint is one file; leave it out");
+        throw ConfigError("--max_shard_size: a checkpoint is one file; remove --max_shard_size");
     dtype_of(flags);
     file_bytes_of(flags);
     if (to_hub && from_hub)
         throw ConfigError(
-            "SOURCE and TARGET are both Hugging Face folders; name a TARGET that ends with .h5");
+            "SOURCE and TARGET are both Hugging Face folders; choose a TARGET that ends with .h5");
 }
 
-// The second moments of Adam are squares of gradients: far below float16's smallest number.
+// Adam's second moments are squares of gradients, far below the smallest number of float16.
 void check_range(const Flags& flags, const ArraySource& arrays) {
     if (dtype_of(flags) != Dtype::f16) return;
     for (const ArraySource::Array& array : arrays.arrays)
         if (array.path.starts_with("optimizer/"))
             throw ConfigError(
-                "--dtype float16: the optimizer's moments do not fit into its range, and a run could not go "
-                "on from them; add --only model, or take bfloat16");
+                "--dtype float16: the optimizer's moments do not fit into its range, so that a run could not "
+                "resume from them; add --only model, or use bfloat16");
 }
 
 }  // namespace
@@ -223,9 +230,9 @@ int convert(const Arguments& arguments) {
     }
     const int64_t memory = world.all_reduce(peak_resident_bytes(), Reduce::max);
     if (world.rank() == 0)
-        log::info("{}: {} arrays, {} read, in {:.2f} s, with {} of memory at most{}", target,
+        log::info("Wrote {}: {} arrays, {} read in {:.2f} s (peak memory {}{})", target,
                   source.arrays.arrays.size(), bytes_text(double(source.arrays.bytes())), timer.seconds(),
-                  bytes_text(double(memory)), world.size() > 1 ? " on each rank" : "");
+                  bytes_text(double(memory)), world.size() > 1 ? " per rank" : "");
     return 0;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments of a command that takes options of a deck, as `coeus train` does, beside options of its own.
+// Arguments of a command that has its own flags and also takes options of a deck, as `coeus train` does.
 #pragma once
 
 #include "commands.hpp"
@@ -7,7 +7,7 @@
 namespace coeus::apps {
 
 struct DeckArguments {
-    Arguments own;   ///< the deck is among them
+    Arguments own;   ///< the command's own, including the deck
     Arguments deck;  ///< --section.option=value
 };
 DeckArguments split_deck_arguments(const Arguments& arguments);

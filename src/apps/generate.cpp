@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus generate --checkpoint FILE-or-FOLDER --prompt TEXT | --prompts FILE: writes on with a trained model.
-// Texts go to stdout in the order of their prompts, the first one that is not complete as it grows.
+// coeus generate --checkpoint FILE-or-FOLDER --prompt TEXT | --prompts FILE: continues texts with a trained
+// model. They are printed to stdout in the order of their prompts. The first text that is not complete yet is
+// printed while it grows.
 #include "generate.hpp"
 
 #include "coeus/base/clock.hpp"
@@ -34,27 +35,30 @@ namespace {
 Flags generate_flags() {
     Flags flags(
         "generate", "--checkpoint FILE-or-FOLDER [--prompt TEXT | --prompts FILE]", "",
-        "Writes text with a trained model, token by token. Of a file with several prompts, each text comes\n"
-        "under a line \"== its number\". A text that outgrows --context goes on from its newest half.");
+        "Writes text with a trained model, token by token. With several prompts, each text is printed under "
+        "a line \"== N\". A text longer than --context continues from its most recent half.");
     flags.add("checkpoint", "PATH", "", "a checkpoint, a run's folder, or a Hugging Face folder")
-        .add("prompt", "TEXT", "", "the text to go on from; may be empty")
+        .add("prompt", "TEXT", "", "text to continue; may be empty")
         .add("prompts", "FILE", "",
-             "one prompt per line; of a .jsonl, .ndjson or .json file its \"prompt\" (or \"text\")")
+             "file with one prompt per line; in a .jsonl, .ndjson or .json file, the field \"prompt\" (or "
+             "\"text\") of each object")
         .add("output", "FILE.jsonl", "",
-             "also write prompt, text, counts and why it ended, one JSON object a line")
-        .add("tokenizer", "PATH", "", "default: the one the checkpoint's deck or the folder names")
-        .add("length", "N", "128", "tokens to write at most, of each text")
-        .add_list("stop", "TEXT", "end a text before this; may be given several times")
-        .add_switch("ignore_eos", "go on behind EOS, which ends a text otherwise")
-        .add("temperature", "T", "0.8", "0: always the most likely token")
-        .add("top_k", "K", "0", "draw from the K most likely tokens; 0: from all")
-        .add("top_p", "P", "1", "draw from the smallest set with this probability")
-        .add("seed", "N", "0", "the same seed gives the same texts")
-        .add("context", "N", "0", "tokens the model looks back at; 0: as many as it was trained with")
-        .add("batch", "N", "8", "texts written side by side; on a CPU their number does not change them")
-        .add("device", "auto|cuda|cpu", "auto", "auto: a GPU where there is one")
-        .add("threads", "N", "0", "0: all cores")
-        .add_switch("stats", "say tokens per second and memory on stderr")
+             "also write one JSON object per text: prompt, text, number of tokens and why it ended")
+        .add("tokenizer", "PATH", "",
+             "tokenizer (folder or file); default: that of the checkpoint's deck, or of the folder")
+        .add("length", "N", "128", "maximum number of tokens of each text")
+        .add_list("stop", "TEXT", "end a text before this string; may be repeated")
+        .add_switch("ignore_eos", "continue after EOS instead of stopping")
+        .add("temperature", "T", "0.8", "sampling temperature; 0: always the most likely token")
+        .add("top_k", "K", "0", "sample from the K most likely tokens; 0: from all")
+        .add("top_p", "P", "1", "sample from the smallest set of tokens with at least this probability")
+        .add("seed", "N", "0", "random seed; the same seed gives the same texts")
+        .add("context", "N", "0", "context length in tokens; 0: the sequence length of training")
+        .add("batch", "N", "8",
+             "number of texts generated at the same time; on a CPU, it does not change the texts")
+        .add("device", "auto|cuda|cpu", "auto", "auto: a GPU if there is one")
+        .add("threads", "N", "0", "number of threads; 0: all cores")
+        .add_switch("stats", "print tokens per second and memory to stderr")
         .add_force();
     return flags;
 }
@@ -73,11 +77,11 @@ std::vector<Prompt> prompts_of(const Flags& flags) {
     if (!flags.given("prompts")) return {{flags.text("prompt"), 0}};
     if (flags.given("prompt"))
         throw ConfigError(
-            "coeus generate: --prompt and --prompts exclude each other; put the text into the file");
+            "coeus generate: --prompt and --prompts cannot be used together; put the text into the file");
     return read_prompts(flags.text("prompts"));
 }
 
-// Ids of the prompts behind BOS; all of them fit into the context.
+// Ids of the prompts, each after BOS. ConfigError for a prompt that does not fit into the context.
 std::vector<std::vector<int32_t>> encode(const std::vector<Prompt>& prompts, const Tokenizer& tokenizer,
                                          int64_t context, int64_t most, const std::string& file) {
     std::vector<std::vector<int32_t>> all;
@@ -85,18 +89,17 @@ std::vector<std::vector<int32_t>> encode(const std::vector<Prompt>& prompts, con
         const std::string name =
             prompt.line ? fmt::format("{}, line {}: the prompt", file, prompt.line) : "--prompt";
         if (const size_t valid = valid_utf8_prefix(prompt.text); valid < prompt.text.size())
-            throw ConfigError(
-                "{} is not UTF-8 at its byte {}; convert it with iconv -f WINDOWS-1252 -t UTF-8", name,
-                valid + 1);
+            throw ConfigError("{} is not UTF-8 at byte {}; convert it with iconv -f WINDOWS-1252 -t UTF-8",
+                              name, valid + 1);
         std::vector<int32_t> ids = tokenizer.document_ends().before;
         const std::vector<int32_t> text = tokenizer.encode_prompt(prompt.text);
         ids.insert(ids.end(), text.begin(), text.end());
         if (ids.empty()) throw ConfigError("{} is empty, and the tokenizer has no BOS to start from", name);
         if (int64_t(ids.size()) > context)
             throw ConfigError(
-                "{} has {} tokens, but the model looks back at {}: shorten it, or set --context={}{}", name,
+                "{} has {} tokens, but the context has only {}: shorten it, or set --context={}{}", name,
                 ids.size(), context, std::min(int64_t(ids.size()), most),
-                int64_t(ids.size()) > most ? ", the most that this model allows" : "");
+                int64_t(ids.size()) > most ? ", the maximum of this model" : "");
         all.push_back(std::move(ids));
     }
     return all;
@@ -150,7 +153,7 @@ private:
         if (!file_.flush())
             throw SystemError(fmt::format("cannot write {}: {}", file_name_, errno_text(errno)));
     }
-    // what a model writes must not steer a terminal
+    // a model's text must not control a terminal
     static void print(const std::string& written) {
         static const bool on_terminal = log::is_terminal(STDOUT_FILENO);
         const std::string text = on_terminal ? printable_lines(written) : written;
@@ -176,13 +179,13 @@ int generate(const Arguments& arguments) {
     const Pretrained source(flags.required("checkpoint"));
     if (!flags.given("tokenizer") && !std::filesystem::exists(source.tokenizer_folder()))
         throw ConfigError(
-            "{} was trained with the tokenizer \"{}\" (model.hf_assets_path of its deck), which is not there "
-            "as seen from here; name it: --tokenizer PATH",
+            "{} was trained with the tokenizer \"{}\" (model.hf_assets_path of its deck), which was not "
+            "found from the current folder; give it with --tokenizer PATH",
             source.path(), source.tokenizer_folder());
     const Tokenizer tokenizer(flags.given("tokenizer") ? flags.text("tokenizer") : source.tokenizer_folder());
     if (tokenizer.vocab_size() > source.model().vocab)
-        throw ConfigError("--tokenizer {}: has {} tokens, but the model knows {}", tokenizer.folder(),
-                          tokenizer.vocab_size(), source.model().vocab);
+        throw ConfigError("--tokenizer {}: has {} tokens, but the model's vocabulary only {}",
+                          tokenizer.folder(), tokenizer.vocab_size(), source.model().vocab);
     const int64_t most = source.model().max_seq_len, chosen = flags.integer("context", 0, most);
     const int64_t context = chosen > 0 ? chosen : source.trained_seq_len();
     const std::vector<Prompt> prompts = prompts_of(flags);

@@ -10,9 +10,13 @@ namespace coeus::apps {
 
 int help_options(const Arguments& arguments) {
     const bool markdown = arguments == Arguments{"--markdown"};
-    if (!markdown && !arguments.empty())
-        throw ConfigError("coeus help options takes nothing but --markdown, not {}", arguments[0]);
-    std::fputs((markdown ? options_markdown() : options_help()).c_str(), stdout);
+    for (const std::string& word : arguments)
+        if (!markdown && word.starts_with('-'))
+            throw ConfigError(
+                "coeus help options: {} cannot be used here; give words that the names of options contain, "
+                "or --markdown alone",
+                word);
+    std::fputs((markdown ? options_markdown() : options_help(arguments)).c_str(), stdout);
     return 0;
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// `coeus help options`: every option of a deck; and all commands as a man page and as completions of shells.
+// `coeus help options`: the options of a deck. All commands as a man page and as shell completions.
 #pragma once
 
 #include "commands.hpp"
 
 namespace coeus::apps {
 
-/// Prints the table, with --markdown as doc/decks.md. `arguments`: what follows "options".
+/// Prints all options, or those whose names contain one of the words given; with --markdown, prints
+/// doc/decks.md. `arguments`: the words after "options".
 int help_options(const Arguments& arguments);
 
 /// Prints what `make install` installs: --man, --bash or --zsh.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus info PATH...: what a file or folder is, found by its content, whatever it is called, and what it
-// holds.
+// coeus info PATH...: shows what a file or folder is and contains. Its content, not its name, determines its
+// kind.
 #include "info.hpp"
 
 #include "coeus/base/error.hpp"
@@ -35,10 +35,10 @@ namespace fs = std::filesystem;
 using Show = void (*)(const std::string& path, const InfoOptions& options);
 
 constexpr const char* known =
-    "coeus info knows checkpoints, token files, tokenizers, decks, safetensors files, Hugging Face folders "
+    "coeus info shows checkpoints, token files, tokenizers, decks, safetensors files, Hugging Face folders "
     "and run folders";
 
-// The first bytes, at most.
+// The first bytes of a file, at most `most`.
 std::string beginning(const std::string& path, size_t most) {
     const RawFile file = RawFile::open(path);
     std::string bytes(std::min(most, size_t(file.size())), '\0');
@@ -52,7 +52,8 @@ bool begins_as_safetensors(const std::string& head) {
     return length >= 2 && length < uint64_t(1) << 40 && head.size() > 8 && head[8] == '{';
 }
 
-// A protobuf whose first field is a message whose first field is a text: SentencePiece's first token.
+// True for a protobuf whose first field is a message whose first field is a string: SentencePiece's first
+// token.
 bool begins_as_sentencepiece(const std::string& head) {
     return head.size() > 4 && head[0] == '\n' && head[2] == '\n' && uint8_t(head[1]) > uint8_t(head[3]);
 }
@@ -63,7 +64,7 @@ bool is_text(const std::string& head) {
     });
 }
 
-// The first line with anything on it but a comment.
+// The first line that is neither empty nor a comment.
 std::string first_line(const std::string& head) {
     for (size_t begin = 0; begin < head.size();) {
         const size_t end = std::min(head.find('\n', begin), head.size());
@@ -86,7 +87,7 @@ bool looks_like_toml(const std::string& line) {
                        [](char c) { return std::isalnum(uint8_t(c)) || c == '_' || c == '.'; });
 }
 
-// A line of tiktoken's files: a token in base64 and its rank.
+// True for a line of a tiktoken file: a token in base64 and its rank.
 bool looks_like_tiktoken(const std::string& line) {
     const size_t space = line.find(' ');
     if (space == std::string::npos || space == 0 || space + 1 == line.size()) return false;
@@ -101,7 +102,7 @@ Show kind_of_hdf5(const std::string& path) {
     const hdf5::File file = hdf5::File::open(path);
     if (file.has_attribute("format")) return show_checkpoint;
     if (file.has("tokens")) return show_token_file;
-    throw ConfigError("{} is neither a checkpoint nor a token file: it has {}", path,
+    throw ConfigError("{} is an HDF5 file, but neither a checkpoint nor a token file: it contains {}", path,
                       file.names().empty() ? "nothing" : join(file.names(), ", "));
 }
 
@@ -112,7 +113,7 @@ std::string keys_of(const Json::Object& object) {
     return names.empty() ? "no keys" : "the keys " + join(names, ", ");
 }
 
-// vocab.json and merges.txt are one tokenizer.
+// vocab.json and merges.txt together are one tokenizer.
 bool has_vocab_and_merges(const fs::path& folder) {
     return fs::exists(folder / "vocab.json") && fs::exists(folder / "merges.txt");
 }
@@ -121,7 +122,7 @@ void show_vocab_and_merges(const std::string& either, const InfoOptions& options
     show_tokenizer((fs::path(either).parent_path() / "vocab.json").string(), options);
 }
 
-// The first of several objects, a line each.
+// The first object of JSON Lines, if the text has more than one.
 std::optional<JsonDocument> first_of_json_lines(std::string_view text, const std::string& path) {
     const std::string_view line = text.substr(0, text.find('\n'));
     const size_t behind = text.find_first_not_of(" \t\r\n", line.size());
@@ -137,7 +138,7 @@ Show kind_of_json(const std::string& path) {
     const MappedFile map(path);
     const std::string_view text(reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size());
     if (const auto first = first_of_json_lines(text, path))
-        throw ConfigError("{} is JSON lines whose first has {}; {}", path,
+        throw ConfigError("{} is a JSON Lines file whose first object has {}; {}", path,
                           keys_of(*first->root().value().as_object()), known);
     const JsonDocument document = JsonDocument::parse(text, path);
     const JsonView view = document.root();
@@ -167,14 +168,14 @@ Show kind_of_file(const std::string& path) {
     if (begins("\x89HDF\r\n\x1a\n", 8)) return kind_of_hdf5(path);
     if (begins_as_safetensors(head)) return show_safetensors;
     if (begins("\x1f\x8b", 2) || begins("\x28\xb5\x2f\xfd", 4))
-        throw ConfigError("{} is compressed ({}): unpack it first; {}", path,
+        throw ConfigError("{} is compressed ({}): decompress it first; {}", path,
                           head[0] == '\x1f' ? "gzip" : "zstd", known);
     if (begins_as_sentencepiece(head)) return show_tokenizer;
     if (!is_text(head)) {
         std::string bytes;
         for (size_t i = 0; i < std::min<size_t>(8, head.size()); ++i)
             bytes += fmt::format("{}{:02x}", i ? " " : "", uint8_t(head[i]));
-        throw ConfigError("{} is of no kind that is known here: it begins with the bytes {}; {}", path, bytes,
+        throw ConfigError("{} is a file of an unknown kind: it begins with the bytes {}; {}", path, bytes,
                           known);
     }
     const std::string line = first_line(head);
@@ -183,7 +184,7 @@ Show kind_of_file(const std::string& path) {
         return show_vocab_and_merges;
     if (looks_like_tiktoken(line)) return show_tokenizer;
     if (looks_like_toml(line)) return show_deck;
-    throw ConfigError("{} is text that begins with \"{}\"; {}", path, line.substr(0, 40), known);
+    throw ConfigError("{} is a text file that begins with \"{}\"; {}", path, line.substr(0, 40), known);
 }
 
 bool has_weights(const fs::path& folder, const char* extension) {
@@ -196,7 +197,7 @@ bool has_weights(const fs::path& folder, const char* extension) {
     return false;
 }
 
-// Its subfolders count too: a run's checkpoints lie one level below.
+// Subfolders count too, since a run's checkpoints are one level below its folder.
 bool has_checkpoints(const fs::path& folder) {
     if (has_weights(folder, ".h5")) return true;
     for (const auto& entry : fs::directory_iterator(folder))
@@ -224,7 +225,7 @@ Show kind_of_folder(const std::string& path) {
         return [](const std::string& of, const InfoOptions& options) {
             show_checkpoint(newest_weights(of), options);
         };
-    throw ConfigError("{} is a folder with {}; {}", path, names_in(folder), known);
+    throw ConfigError("{} is a folder that contains {}; {}", path, names_in(folder), known);
 }
 
 void show(const std::string& path, const InfoOptions& options) {
@@ -232,7 +233,7 @@ void show(const std::string& path, const InfoOptions& options) {
     const Show kind = fs::is_directory(path) ? kind_of_folder(path) : kind_of_file(path);
     if (kind != show_deck && (options.model || options.ranks > 0))
         throw ConfigError(
-            "coeus info --{}: is for decks, but {} is none{}", options.model ? "model" : "ranks", path,
+            "coeus info --{}: is for decks, but {} is not a deck{}", options.model ? "model" : "ranks", path,
             kind == show_run_folder ? "; the deck of this run is " + (fs::path(path) / "deck.toml").string()
                                     : "");
     kind(path, options);
@@ -243,22 +244,25 @@ Flags info_flags() {
         "info",
         "PATH... [--verify] [--diff OTHER] [--model] [--ranks N] [--gpu NAME] [--newest_step] | --build",
         "a file or folder",
-        "Says what a file or folder is and holds: checkpoints, token files, tokenizers, decks, safetensors\n"
-        "files, Hugging Face folders, folders of runs. The content decides, not the name.");
+        "Shows what a file or folder is and contains: checkpoints, token files, tokenizers, decks, "
+        "safetensors files, Hugging Face folders, and folders of runs. The content, not the name, determines "
+        "its kind.");
     flags
+        .add_switch("verify",
+                    "also read and check all data: checksums of a checkpoint, ids of a token file, elements "
+                    "of weights")
+        .add("diff", "OTHER", "",
+             "compare weights with those of another checkpoint, run or Hugging Face folder")
+        .add_switch("model", "for a deck: print one line per parameter, with elements and FLOPs per token")
+        .add("ranks", "N", "0", "for a deck: plan for N ranks; 0: for as few as its degrees need")
+        .add("gpu", "NAME", "", "for a deck: plan for this GPU model: h100, h200, a100-40gb, ...")
+        .add("memory", "SIZE", "", "for a deck: plan for this much memory per rank, such as 80GiB")
         .add_switch(
-            "verify",
-            "also read everything: checksums of a checkpoint, ids of a token file, elements of weights")
-        .add("diff", "OTHER", "", "of weights: compare them with those of another checkpoint, run or folder")
-        .add_switch("model", "of a deck: a line for each parameter, with elements and FLOPs per token")
-        .add("ranks", "N", "0", "of a deck: as if started on N ranks; 0: as few as its degrees ask for")
-        .add("gpu", "NAME", "", "of a deck: plan for this GPU, as h100, h200 or a100-40gb")
-        .add("memory", "SIZE", "", "of a deck: plan for ranks with so much memory, as 80GiB")
-        .add_switch("build", "alone: what the program was built with: compiler, flags, libraries, CUDA")
-        .add_switch(
-            "newest_step",
-            "of a deck: only print the step of its run's newest checkpoint, or 0; as to `coeus train`, "
-            "options of the deck may be added");
+            "build",
+            "without PATH: show the compiler, flags, libraries and CUDA with which the program was built")
+        .add_switch("newest_step",
+                    "for a deck: print only the step of the newest checkpoint of its run, or 0; options of "
+                    "the deck can be added, as for `coeus train`");
     return flags;
 }
 
@@ -270,7 +274,7 @@ Flags info_help() {
 
 int info(const Arguments& arguments) {
     const DeckArguments split = split_deck_arguments(arguments);
-    // the two that have no path
+    // --build has no path, and --newest_step takes options of a deck
     if (arguments == Arguments{"--build"}) {
         show_build();
         return 0;
@@ -283,8 +287,8 @@ int info(const Arguments& arguments) {
     flags.parse(split.own);
     if (!split.deck.empty())
         throw ConfigError(
-            "coeus info: {0} is for --newest_step; `coeus train DECK {0} --dry_run` plans a deck with such "
-            "options",
+            "coeus info: {0} can only be used with --newest_step; `coeus train DECK {0} --dry_run` plans a "
+            "deck with this option",
             split.deck[0]);
     const InfoOptions options = {.verify = flags.given("verify"),
                                  .model = flags.given("model"),
@@ -293,7 +297,7 @@ int info(const Arguments& arguments) {
                                  .memory = flags.text("memory")};
     if (flags.given("diff")) {
         if (flags.words().size() != 1)
-            throw ConfigError("coeus info --diff: compares one path with another, {} are given",
+            throw ConfigError("coeus info --diff: compares one PATH with OTHER, but {} paths are given",
                               flags.words().size());
         show_difference(flags.words()[0], flags.text("diff"));
         return 0;

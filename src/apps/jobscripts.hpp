@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of the folder jobscripts, which the program has within itself (cmake/jobscripts.cmake).
+// The files of the folder jobscripts, which are embedded in the program (cmake/jobscripts.cmake).
 #pragma once
 
 #include <map>
@@ -7,7 +7,7 @@
 
 namespace coeus::apps {
 
-/// By path below jobscripts: "hyak/train.sbatch".
+/// Content by path inside jobscripts: "hyak/train.sbatch".
 const std::map<std::string, std::string>& jobscripts();
 
 }  // namespace coeus::apps

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus report RUN...: what runs did, as text, as a page, as a table of numbers.
+// coeus report RUN...: reports runs as text, as an HTML page and as CSV.
 #include "report.hpp"
 
 #include "coeus/base/log.hpp"
@@ -22,14 +22,12 @@ int terminal_columns() {
 
 Flags report_flags() {
     Flags flags(
-        "report", "RUN... [--output FILE.html] [--csv FILE.csv]",
-        "the folder of a run (job.dump_folder); several are compared",
-        "Shows loss, gradient norm, learning rate, throughput, memory and the last figures of runs, what\n"
-        "their wall time went to over all starts, and what their decks say differently. A run may go on "
-        "meanwhile. Each run also writes a report.html\n"
-        "of its own into its folder when it ends.");
-    flags.add("output", "FILE.html", "", "write a page with plots, which needs nothing but itself")
-        .add("csv", "FILE.csv", "", "write every value of metrics.jsonl: run, step, loss, ...")
+        "report", "RUN... [--output FILE.html] [--csv FILE.csv]", "the folder of a run (job.dump_folder)",
+        "Shows plots of loss, gradient norm, learning rate, throughput and memory, the last metrics, the use "
+        "of wall time over all starts, and, for several runs, the differences between their decks. A run may "
+        "still be in progress. Each run also writes its own report.html into its folder when it ends.");
+    flags.add("output", "FILE.html", "", "write a self-contained page with plots")
+        .add("csv", "FILE.csv", "", "write all values of metrics.jsonl: run, step, loss, ...")
         .add_force();
     return flags;
 }

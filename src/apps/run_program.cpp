@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus COMMAND ...: finds the command, runs it, turns errors into one message and the exit codes of
+// coeus COMMAND ...: finds the command and runs it. Errors become one message and an exit code of
 // base/error.hpp.
 #include "coeus/apps/run_program.hpp"
 
@@ -22,15 +22,16 @@ namespace coeus::apps {
 
 namespace {
 
-// How long a rank that failed waits for the others to fail too.
+// How long a failed rank waits until the others have failed too.
 constexpr double patience_seconds = 10;
 
 void print_overview() {
     std::puts("coeus: pre-trains large language models on HPC clusters\n\nusage: coeus COMMAND ...\n");
     for (const Command& command : commands()) std::printf("  %-10s %s\n", command.name, command.summary);
     std::puts(
-        "\n  coeus help COMMAND   the command's options\n  coeus help options   every option of a deck\n"
-        "  coeus --version");
+        "\n  coeus help COMMAND            the flags of a command\n"
+        "  coeus help options [WORD...]  the options of a deck; with words, those whose names contain one\n"
+        "  coeus --version               version and build; also -V");
 }
 
 const Command& find(const std::string& name) {
@@ -48,7 +49,7 @@ const Command& find(const std::string& name) {
 
 int run(const Arguments& arguments) {
     if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") return print_overview(), 0;
-    if (arguments[0] == "--version")
+    if (arguments[0] == "--version" || arguments[0] == "-V" || arguments[0] == "version")
         return std::printf("coeus %s (%s)\n", version(), build_description().c_str()), 0;
     if (arguments[0] == "help") {
         if (arguments.size() == 1) return print_overview(), 0;
@@ -57,6 +58,7 @@ int run(const Arguments& arguments) {
         return find(arguments[1]).help().print_help(), 0;
     }
     const Command& command = find(arguments[0]);
+    if (command.needs_stdout) log::use_stderr();
     const Arguments rest(arguments.begin() + 1, arguments.end());
     for (const std::string& word : rest)
         if (word == "--help" || word == "-h") return command.help().print_help(), 0;
@@ -68,7 +70,7 @@ int run(const Arguments& arguments) {
     return code;
 }
 
-// The program's own lines go to stdout too, so that this one goes to stderr.
+// This message goes to stderr, since stdout cannot be written.
 ExitCode flush_output() {
     errno = 0;
     if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return ExitCode::done;
@@ -86,7 +88,7 @@ int run_program(int argc, char** argv) {
 }
 
 int run_program(int argc, char** argv, FunctionRef<void()> set_up) {
-    std::signal(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f` is an error with words (EFBIG)
+    std::signal(SIGXFSZ, SIG_IGN);  // so that a file beyond `ulimit -f` is an error with a message (EFBIG)
     const apps::Arguments arguments(argv + 1, argv + argc);
     ExitCode code = ExitCode::done;
     std::string message;
@@ -116,8 +118,8 @@ int run_program(int argc, char** argv, FunctionRef<void()> set_up) {
         code = ExitCode::system;
         found_by_all = false;
     }
-    // what every rank found alike is said once; a rank that found it alone (a file missing on its node) says
-    // so and ends the others, which wait for it
+    // An error that all ranks found is reported once. A rank that alone found an error (a file that is
+    // missing on its node) reports it and ends the other ranks, which wait for it.
     const bool first = world_rank() == 0;
     if (code == ExitCode::stopped) {
         if (!message.empty()) log::info("{}", message);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus sbatch DECK --machine hyak --nodes 4 ...: prints a job script for Slurm that trains this deck, whole
-// in one file, once deck and mesh are found valid for its ranks. It is train.sbatch of the machine's folder
-// in jobscripts, with other values in its #SBATCH lines, and what it sources in place of the lines that
-// source it.
+// coeus sbatch DECK --machine hyak --nodes 4 ...: checks deck and mesh for the job's ranks, then prints a
+// self-contained Slurm job script that trains the deck. The script is train.sbatch of the machine's folder in
+// jobscripts, with changed values in its #SBATCH lines. The files that it sources are inserted in place of
+// the lines that source them.
 #include "sbatch.hpp"
 
 #include "coeus/base/error.hpp"
@@ -29,7 +29,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* script_name = "/train.sbatch";
-// by their own name in Slurm; as they are given, or as the machine's script has them
+// Options of sbatch, with Slurm's own names. They are passed on as given; the default is that of the
+// machine's script.
 constexpr const char* passed_on[] = {"nodes", "gpus-per-node", "ntasks-per-node", "cpus-per-task",
                                      "mem",   "time",          "partition",       "account",
                                      "qos",   "constraint",    "job-name"};
@@ -42,48 +43,49 @@ std::vector<std::string> machines() {
 }
 
 Flags sbatch_flags() {
-    Flags flags(
-        "sbatch", "DECK --machine MACHINE [--section.option=value ...]", "a deck",
-        "Prints a job script for Slurm that trains the deck, saves and is queued again before its time is\n"
-        "over or when it is preempted, and goes on. Deck and mesh are checked as by a dry run. What is not\n"
-        "given is as in the machine's own script, jobscripts/MACHINE/train.sbatch.");
+    Flags flags("sbatch", "DECK --machine MACHINE [--section.option=value ...]", "a deck",
+                "Prints a Slurm job script that trains the deck. Before its time ends, or when it is "
+                "preempted, the job saves a checkpoint, requeues itself and then resumes. Deck and mesh are "
+                "checked as in a dry run. Flags that are not given default to the machine's own script, "
+                "jobscripts/MACHINE/train.sbatch.");
     flags.add("machine", "MACHINE", "", join(machines(), ", "))
-        .add("nodes", "N", "", "nodes")
-        .add("gpus-per-node", "[TYPE:]G", "", "GPUs of each node, a task for each; 0: a run on CPUs")
-        .add("ntasks-per-node", "N", "", "tasks of each node, of a run on CPUs")
-        .add("cpus-per-task", "N", "", "cores of each task")
-        .add("mem", "SIZE", "", "memory of each node, as 128G; 0: all")
-        .add("time", "TIME", "", "MINUTES, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS")
-        .add("partition", "NAME", "", "partition, or several with commas")
+        .add("nodes", "N", "", "number of nodes")
+        .add("gpus-per-node", "[TYPE:]G", "", "GPUs per node; there is one task for each. 0: a run on CPUs")
+        .add("ntasks-per-node", "N", "", "tasks per node, for a run on CPUs")
+        .add("cpus-per-task", "N", "", "cores per task")
+        .add("mem", "SIZE", "", "memory per node, such as 128G; 0: all")
+        .add("time", "TIME", "", "time limit: MINUTES, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS")
+        .add("partition", "NAME", "", "partition, or several separated by commas")
         .add("account", "NAME", "", "account")
         .add("qos", "NAME", "", "quality of service")
         .add("constraint", "LIST", "", "features that the nodes must have")
-        .add("job-name", "NAME", "", "default: the deck's name")
-        .add("gpu", "NAME", "", "the model of the GPUs, as h100 or a100-40gb: a plan beyond it is refused")
-        .add("memory", "SIZE", "", "of each rank's device, as 80GiB: a plan beyond it is refused");
+        .add("job-name", "NAME", "", "name of the job; default: the deck's name")
+        .add("gpu", "NAME", "",
+             "GPU model, such as h100 or a100-40gb; refuses a run that does not fit into its memory")
+        .add("memory", "SIZE", "",
+             "memory of each rank's device, such as 80GiB; refuses a run that does not fit into it");
     return flags;
 }
 
-// What a run would refuse in the job, though a dry run does not; and what a job that is queued again must
-// have.
+// Checks what a real run, unlike a dry run, would refuse in the job, and what a job that is requeued needs.
 void check_run(const Arguments& training, bool has_gpus) {
     const Config config = parse_command_line(training).config;
     // $COEUS names another program, which may have been built with CUDA
     if (has_gpus && !built_with_cuda() && std::getenv("COEUS") == nullptr)
         throw ConfigError(
-            "coeus sbatch: the job has GPUs, and {}; name the program of the job by COEUS=/path/to/coeus, or "
+            "coeus sbatch: the job has GPUs, but {}; set COEUS=/path/to/coeus to the program of the job, or "
             "give --gpus-per-node=0",
             why_no_gpu());
     const char* const queued_again =
-        "the job may be preempted and is queued again when its time is over, and would begin at step 1 each "
-        "time";
+        "the job is requeued when it is preempted or its time ends, and would start from scratch each time";
     if (!config.checkpoint.enable)
         throw ConfigError("checkpoint.enable = false: {}; set checkpoint.enable = true", queued_again);
     if (config.checkpoint.load_only)
         throw ConfigError("checkpoint.load_only = true: {}; set checkpoint.load_only = false", queued_again);
 }
 
-// ConfigError for what a run would be refused for. Files may be where the job runs and not here.
+// ConfigError with the reasons for which a run would be refused. Missing files do not count: they may exist
+// where the job runs.
 void require_runs(const std::vector<PlanLine>& plan) {
     std::string reasons;
     for (const PlanLine& line : plan)
@@ -119,12 +121,12 @@ void check_values(const Flags& flags) {
     if (flags.given("time") && !seconds_of_wall_time(flags.text("time")))
         throw ConfigError(
             "coeus sbatch: --time must be MINUTES, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS, or "
-            "DAYS-HOURS:MINUTES:SECONDS, such as 24:00:00, is \"{}\"",
+            "DAYS-HOURS:MINUTES:SECONDS, such as 24:00:00, but is \"{}\"",
             flags.text("time"));
     for (const char* name : passed_on)
         if (flags.given(name) &&
             (flags.text(name).empty() || flags.text(name).find_first_of(" \t\n\"'") != std::string::npos))
-            throw ConfigError("coeus sbatch: --{} must be one word, is \"{}\"", name, flags.text(name));
+            throw ConfigError("coeus sbatch: --{} must be one word, but is \"{}\"", name, flags.text(name));
 }
 
 // "4" and "a100:4" are 4.
@@ -133,28 +135,28 @@ int64_t gpus_of(const std::string& text) {
     std::smatch match;
     if (!std::regex_match(text, match, form))
         throw ConfigError(
-            "coeus sbatch: --gpus-per-node must be a number, or TYPE:NUMBER as a100:4, is \"{}\"", text);
+            "coeus sbatch: --gpus-per-node must be a number, or TYPE:NUMBER such as a100:4, but is \"{}\"",
+            text);
     return std::stoll(match[1]);
 }
 
-// Before the end of its time a job saves and is queued again: with less time than that it would do nothing
-// else.
+// A job saves and requeues itself some time before its end. If its time limit is not much longer, it would
+// hardly train.
 void check_time(const std::string& script) {
     const auto time = seconds_of_wall_time(directive(script, "time").value_or(""));
     const std::string signal = directive(script, "signal").value_or("");
     const size_t at = signal.find('@');
     if (!time || at == std::string::npos) return;
-    constexpr double resolution = 60;  // Slurm may signal so much earlier
+    constexpr double resolution = 60;  // Slurm may send the signal this much earlier
     const double before_end = std::stod(signal.substr(at + 1)), least = 2 * before_end + resolution;
     if (*time < least)
         throw ConfigError(
-            "coeus sbatch: --time={}: the job is told to save {:.0f} seconds before its time is over "
-            "(--signal in the "
-            "machine's script), and would hardly train; the nearest valid value is {:.0f}",
+            "coeus sbatch: --time={}: the job is told to save {:.0f} seconds before its time ends (--signal "
+            "in the machine's script), so it would hardly train; the nearest valid value is {:.0f}",
             directive(script, "time").value(), before_end, std::ceil(least / 60));
 }
 
-// A task for each GPU. Returns whether there are GPUs.
+// Sets one task for each GPU. Returns whether the job has GPUs.
 bool set_tasks(std::string& script, const Flags& flags) {
     const bool tasks_given = flags.given("ntasks-per-node");
     const std::string own = directive(script, "gpus-per-node").value_or("0");
@@ -168,8 +170,8 @@ bool set_tasks(std::string& script, const Flags& flags) {
     }
     if (tasks_given && flags.integer("ntasks-per-node", 1) != count)
         throw ConfigError(
-            "coeus sbatch: --ntasks-per-node={} with --gpus-per-node={}: each GPU has a task of its own; "
-            "leave --ntasks-per-node out",
+            "coeus sbatch: --ntasks-per-node={} with --gpus-per-node={}: there is one task for each GPU; "
+            "remove --ntasks-per-node",
             flags.text("ntasks-per-node"), gpus);
     set_directive(script, "gpus-per-node", gpus);
     set_directive(script, "ntasks-per-node", std::to_string(count));
@@ -181,7 +183,7 @@ int64_t ranks_of(const std::string& script) {
            std::stoll(directive(script, "ntasks-per-node").value());
 }
 
-// Every line ". "$jobscripts/FILE"" as that file, without its licence.
+// Replaces every line `. "$jobscripts/FILE"` by that file, without its licence.
 std::string with_sourced_files(const std::string& script) {
     static const std::regex source("(?:^|\n)\\. \"\\$jobscripts/([^\"]*)\"(?=\n)"),
         other("\njobscripts=[^\n]*");
@@ -205,13 +207,13 @@ std::string in_shell(const std::string& word) {
     return "'" + std::regex_replace(word, std::regex("'"), "'\\''") + "'";
 }
 
-// This program, or how it was started, as a bundle says.
+// The path of this program, or $COEUS if that is set, as a bundle does.
 std::string program() {
     if (const char* given = std::getenv("COEUS")) return given;
     return fs::read_symlink("/proc/self/exe").string();
 }
 
-// What a dry run says, as comments.
+// The lines of a dry run, as comments.
 std::string as_comments(const std::vector<PlanLine>& lines) {
     std::string text;
     for (const PlanLine& line : lines)
@@ -231,8 +233,7 @@ int sbatch(const Arguments& arguments) {
     flags.parse(split.own);
     if (flags.words().size() != 1)
         throw ConfigError(
-            "coeus sbatch takes one deck, not {}; options of the deck have the form "
-            "--section.option=value",
+            "coeus sbatch takes one deck, not {}; options of a deck have the form --section.option=value",
             join(flags.words(), ", "));
     flags.required("machine");
     const std::string machine = flags.choice("machine", machines());
@@ -251,8 +252,8 @@ int sbatch(const Arguments& arguments) {
     asked.push_back("--dry_run");
     if (has_gpus && parse_command_line(asked).config.device == "cpu")
         throw ConfigError(
-            "device = \"cpu\": the job has GPUs; give --gpus-per-node=0, or leave --device=cpu out");
-    // a GPU that is not found is to be an error
+            "device = \"cpu\": the job has GPUs; give --gpus-per-node=0, or remove --device=cpu");
+    // so that a GPU that is not found is an error
     if (has_gpus) training.emplace_back("--device=cuda");
 
     Arguments planning = training;
@@ -268,10 +269,10 @@ int sbatch(const Arguments& arguments) {
     const std::vector<PlanLine> plan = dry_run_lines(command_line, int(ranks_of(script)));
     require_runs(plan);
     check_run(training, has_gpus);
-    std::string command;  // of one line, as the comment is
+    std::string command;  // on one line, since it goes into a comment
     for (const std::string& word : arguments)
         command += (command.empty() ? "" : " ") + in_shell(std::regex_replace(word, std::regex("\n"), " "));
-    // in place of the line on how the script itself is used
+    // replaces the line that shows how the script itself is used
     const size_t usage = script.find("\n# sbatch ") + 1;
     script.replace(usage, script.find('\n', usage) + 1 - usage,
                    "# Made by: coeus sbatch " + command + "\n" + as_comments(plan));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus schedule --name 1F1B --pp 4 --microbatches 8: the timetable of a pipeline schedule, or of a CSV file,
-// with its bubble and the frames it keeps alive; as text, as a picture, as CSV.
+// coeus schedule --name 1F1B --pp 4 --microbatches 8: shows the timetable of a pipeline schedule, or of a CSV
+// file, with its bubble and the number of frames (activations of one micro-batch in one stage) in memory: as
+// text, as a picture and as CSV.
 #include "schedule.hpp"
 
 #include "coeus/base/error.hpp"
@@ -26,22 +27,21 @@ Flags schedule_flags() {
     std::string names;
     for (const Schedule& schedule : schedules())
         names += fmt::format("\n  {:<22} {}", schedule.name, schedule.summary);
-    Flags flags(
-        "schedule", "--name NAME --pp P --microbatches M | --csv FILE", "",
-        "Shows what each rank of a pipeline does and when, where forward (F) and each half of the "
-        "backward (I, W)\n"
-        "take 1 and the whole backward (B) takes 2, how long the ranks idle, and how many micro-batches "
-        "each keeps.\n"
-        "Schedules:" +
-            names);
-    flags.add("name", "NAME", "", "as in parallelism.pipeline_parallel_schedule")
-        .add("pp", "P", "", "ranks of the pipeline")
-        .add("microbatches", "M", "", "micro-batches of a step")
-        .add("virtual", "V", "", "stages on each rank; default: 1 or 2, as the schedule has")
-        .add("csv", "FILE", "", "a timetable of one's own, in PyTorch's format, instead")
-        .add("svg", "FILE", "", "write a picture")
-        .add("output", "FILE", "", "write the timetable as CSV in PyTorch's format")
-        .add_switch("lowered", "write it with sends and receives")
+    Flags flags("schedule", "--name NAME --pp P --microbatches M | --csv FILE", "",
+                "Shows when each rank of a pipeline does what, how long the ranks are idle (the bubble), and "
+                "how many frames each has in memory (a frame is the activations of one micro-batch in one "
+                "stage). A forward pass (F) and each half of a backward pass (I: gradients of inputs, W: of "
+                "weights) take 1 unit of time; a whole backward pass (B) takes 2.\n"
+                "Schedules:" +
+                    names);
+    flags.add("name", "NAME", "", "name of the schedule, as in parallelism.pipeline_parallel_schedule")
+        .add("pp", "P", "", "number of ranks of the pipeline")
+        .add("microbatches", "M", "", "number of micro-batches of a step")
+        .add("virtual", "V", "", "number of stages per rank; default: 1 or 2, as the schedule requires")
+        .add("csv", "FILE", "", "your own timetable, in PyTorch's format, instead of a schedule")
+        .add("svg", "FILE", "", "write the timetable as a picture")
+        .add("output", "FILE", "", "write the timetable as CSV, in PyTorch's format")
+        .add_switch("lowered", "with --output: include sends and receives")
         .add_force();
     return flags;
 }
@@ -58,7 +58,7 @@ Timetable from_name(const Flags& flags) {
     if (const auto refusal = schedule->refusal(shape)) {
         const bool of_microbatches = refusal->field == Refusal::Field::microbatches;
         throw ConfigError(
-            "--{} {}: {}; the nearest that works is {}", of_microbatches ? "microbatches" : "virtual",
+            "--{} {}: {}; the nearest valid value is {}", of_microbatches ? "microbatches" : "virtual",
             of_microbatches ? shape.microbatches : shape.virtual_stages, refusal->rule, refusal->nearest);
     }
     return schedule->timetable(shape);
@@ -67,7 +67,7 @@ Timetable from_name(const Flags& flags) {
 Timetable from_csv(const Flags& flags) {
     for (const char* other : {"name", "pp", "microbatches", "virtual"})
         if (flags.given(other))
-            throw ConfigError("--{} and --csv exclude each other: the file says it all", other);
+            throw ConfigError("--{} and --csv cannot be used together: the file determines it", other);
     return read_timetable(flags.text("csv"));
 }
 
@@ -84,7 +84,7 @@ TextStyle terminal_style() {
     return {.color = log::colored(), .width = size.ws_col};
 }
 
-// "4" where all ranks have the same, else "4 3 2 1".
+// "4 on each rank" if all ranks have the same value, else "4 3 2 1, rank by rank".
 std::string per_rank(const std::vector<int>& values) {
     if (std::ranges::all_of(values, [&](int v) { return v == values[0]; }))
         return fmt::format("{}{}", values[0], values.size() > 1 ? " on each rank" : "");
@@ -100,7 +100,7 @@ void line(const char* name, const std::string& value) {
 void print(const Timetable& table, const Simulation& simulation, const Timetable& lowered) {
     fmt::print("{}: {}\n\n{}\n", table.name, shape_text(table),
                timetable_text(table, simulation, terminal_style()));
-    line("time", fmt::format("{}, of which a rank works {}", simulation.makespan, simulation.busy[0]));
+    line("time", fmt::format("{}, of which each rank works {}", simulation.makespan, simulation.busy[0]));
     line("bubble", fmt::format("{:.1f} %", 100 * simulation.bubble_fraction));
     line("frames alive", per_rank(simulation.peak_frames));
     if (std::ranges::max(simulation.peak_owed_weights) > 0)
@@ -124,8 +124,7 @@ int schedule(const Arguments& arguments) {
     if (!flags.given("name") && !flags.given("csv"))
         throw ConfigError("coeus schedule needs --name or --csv; see coeus help schedule");
     const Timetable table = flags.given("csv") ? from_csv(flags) : from_name(flags);
-    if (flags.given("lowered") && !flags.given("output"))
-        throw ConfigError("--lowered concerns --output FILE, which is not given");
+    if (flags.given("lowered") && !flags.given("output")) throw ConfigError("--lowered needs --output FILE");
     for (const char* file : {"svg", "output"})
         if (flags.given(file)) flags.require_replaceable(flags.text(file));
     const Simulation simulation = simulate(table);

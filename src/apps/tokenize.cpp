@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus tokenize INPUT... --tokenizer FOLDER --output FILE.h5: text to a token file.
+// coeus tokenize INPUT... --tokenizer FOLDER --output FILE.h5: converts text to a token file.
 #include "coeus/data/tokenize.hpp"
 
 #include "coeus/base/log.hpp"
@@ -14,17 +14,16 @@ namespace coeus::apps {
 namespace {
 
 Flags tokenize_flags() {
-    Flags flags(
-        "tokenize", "INPUT... --tokenizer FOLDER --output FILE.h5", "a text file or folder",
-        "Writes the tokens of all documents, each between BOS and EOS, into one HDF5 file that training "
-        "reads:\n"
-        "/tokens, /documents. INPUT: text files (one document each), JSON or JSON lines with a \"text\" "
-        "field\n"
-        "(one document each), these as .gz or .zst, folders of these. A file made of the same text and\n"
-        "tokenizer is left as it is; a run that was interrupted goes on where it stopped.");
-    flags.add("tokenizer", "FOLDER", "", "a tokenizer's folder, or its file")
-        .add("output", "FILE.h5", "", "where to write")
-        .add("threads", "N", "0", "0: all cores")
+    Flags flags("tokenize", "INPUT... --tokenizer FOLDER --output FILE.h5", "a text file or folder",
+                "Writes the tokens of all documents, each between BOS and EOS, into one HDF5 file for "
+                "training, with the datasets /tokens and /documents.\n"
+                "INPUT: text files (one document each), JSON or JSON Lines files (one document per object, "
+                "from its field \"text\"), any of these as .gz or .zst, or folders of them.\n"
+                "If FILE.h5 was made from the same text and tokenizer, it is not changed. After an "
+                "interruption, the same command continues where it stopped.");
+    flags.add("tokenizer", "FOLDER", "", "folder or file of the tokenizer")
+        .add("output", "FILE.h5", "", "file to write")
+        .add("threads", "N", "0", "number of threads; 0: all cores")
         .add_force();
     return flags;
 }

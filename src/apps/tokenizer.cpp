@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus tokenizer CORPUS... --output FOLDER: trains a byte-level BPE vocabulary on the user's text.
+// coeus tokenizer CORPUS... --output FOLDER: trains a byte-level BPE tokenizer on text.
 #include "tokenizer.hpp"
 
 #include "coeus/base/log.hpp"
@@ -14,16 +14,14 @@ namespace coeus::apps {
 namespace {
 
 Flags tokenizer_flags() {
-    Flags flags(
-        "tokenizer", "CORPUS... --output FOLDER [--vocab_size N]", "a text file or folder",
-        "Trains a byte-level BPE tokenizer and writes tokenizer.json and tokenizer_config.json, in the form "
-        "of\n"
-        "Hugging Face, into FOLDER. CORPUS: text files, JSON or JSON lines with a \"text\" field, these as "
-        ".gz or\n"
-        ".zst, folders of these.");
-    flags.add("output", "FOLDER", "", "where to write; made if absent")
-        .add("vocab_size", "N", "2048", "tokens in all, with the 256 bytes, BOS and EOS")
-        .add("threads", "N", "0", "0: all cores")
+    Flags flags("tokenizer", "CORPUS... --output FOLDER [--vocab_size N]", "a text file or folder",
+                "Trains a byte-level BPE tokenizer and writes it into FOLDER in Hugging Face's format: "
+                "tokenizer.json and tokenizer_config.json.\n"
+                "CORPUS: text files, JSON or JSON Lines files with a field \"text\", any of these as .gz or "
+                ".zst, or folders of them.");
+    flags.add("output", "FOLDER", "", "folder to write; created if it does not exist")
+        .add("vocab_size", "N", "2048", "size of the vocabulary, including the 256 bytes, BOS and EOS")
+        .add("threads", "N", "0", "number of threads; 0: all cores")
         .add_force();
     return flags;
 }
@@ -46,7 +44,7 @@ int run_tokenizer(const Arguments& arguments) {
     const Corpus corpus({flags.words().begin(), flags.words().end()});
     const TokenizerTraining done = train_tokenizer(corpus, vocab_size, output, threads);
     if (done.vocab_size < vocab_size)
-        log::warn("the corpus gives only {} tokens: no pair of neighbours was left to merge",
+        log::warn("the corpus yields only {} tokens: there were no more pairs to merge",
                   with_commas(done.vocab_size));
     log::info("{}: {} tokens from {} of text ({} distinct words) in {}", output, with_commas(done.vocab_size),
               bytes_text(double(corpus.bytes())), with_commas(done.distinct_words),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two sub-commands about text: coeus tokenizer, coeus tokenize.
+// The two sub-commands for text: coeus tokenizer and coeus tokenize.
 #pragma once
 
 #include "commands.hpp"

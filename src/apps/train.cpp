@@ -17,9 +17,10 @@
 namespace coeus::apps {
 
 int train(const Arguments& arguments) {
-    // before MPI starts, which takes a while, and until the process ends: a second notice may come late
+    // Installed before MPI starts, which takes a while, and kept until the process ends, since a second
+    // signal may come late.
     static const StopSignals signals;
-    // a pipe or terminal that has gone ends no run: the log file and the metrics have every line
+    // A closed pipe or terminal does not end a run: every line is also in the log file and the metrics.
     std::signal(SIGPIPE, SIG_IGN);
     StartUp start_up;
     const auto mpi = start_up.phase("MPI", [] { return MpiRuntime(nullptr, nullptr); });
@@ -28,7 +29,7 @@ int train(const Arguments& arguments) {
         start_up.phase("deck", [&] { return parse_command_line(arguments, Communicator::world("deck")); });
     if (command_line.dry_run) {
         const Config& config = command_line.config;
-        // rank 0 speaks for all, whichever log.ranks names
+        // only rank 0 logs, whatever log.ranks says
         log::init({.rank = mpi.world_rank(),
                    .color = !config.metrics.disable_color_printing,
                    .quiet = config.log.quiet});

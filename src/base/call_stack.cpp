@@ -21,7 +21,7 @@ std::string demangled(const char* name) {
     return status == 0 && text ? text.get() : name;
 }
 
-// "coeus::Trainer::run() const" -> "coeus::Trainer::run": parameters of our functions fill lines.
+// "coeus::Trainer::run() const" -> "coeus::Trainer::run": the parameters of our functions would fill lines.
 std::string without_parameters(std::string name) {
     if (name.ends_with(" const")) name.resize(name.size() - 6);
     if (!name.ends_with(')')) return name;
@@ -47,7 +47,7 @@ void CallStack::capture() {
 std::vector<CallStack::Call> CallStack::calls() const {
     std::vector<Call> all;
     for (int i = 0; i < count_; ++i) {
-        // a return address may belong to what lies behind the call
+        // a return address may already belong to the function after the call
         auto* const address = static_cast<char*>(addresses_[size_t(i)]) - 1;
         Call call;
         Dl_info found;

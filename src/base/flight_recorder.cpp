@@ -23,12 +23,12 @@ namespace {
 constexpr int most_lines = 256;
 constexpr uint64_t magic = 0x636f65757366726cU;
 
-// A value that one thread writes and others, also of other processes, copy meanwhile: as words, so that no
-// access is a race, under a version that is odd while it is written.
+// A value that one thread writes while others, also of other processes, copy it. It is stored as atomic
+// words, so that no access is a race, with a version that is odd while it is written (a sequence lock).
 template <class T>
 class Published {
 public:
-    // False where somebody else writes.
+    // False if another thread is writing.
     bool try_lock() {
         uint64_t version = version_.load(std::memory_order_relaxed);
         return version % 2 == 0 &&
@@ -42,7 +42,7 @@ public:
         version_.fetch_add(1, std::memory_order_release);
     }
     void unlock() { version_.fetch_sub(1, std::memory_order_release); }
-    // False where it was never written, or is being written.
+    // False if it was never written, or is being written.
     bool load(T& value) const {
         const uint64_t version = version_.load(std::memory_order_acquire);
         if (version == 0 || version % 2 == 1) return false;
@@ -63,9 +63,9 @@ private:
 
 struct Slot {
     Published<Operation> operation;
-    std::atomic<double> ended;  // of the operation; 0: under way
+    std::atomic<double> ended;  // when the operation ended; 0: in progress
     std::atomic<bool> reached;
-    std::atomic<uint64_t> position;  // in the order of all, from 1; 0: none yet
+    std::atomic<uint64_t> position;  // in the order of all operations, from 1; 0: unused
 };
 
 struct LineSlot {
@@ -91,7 +91,7 @@ void copy_end(std::array<char, N>& to, std::string_view from) {
 
 }  // namespace
 
-// All zero at first.
+// All bytes are zero at first.
 struct FlightRecorder::Memory {
     std::atomic<uint64_t> begins_with;
     std::atomic<int64_t> pid;
@@ -102,7 +102,7 @@ struct FlightRecorder::Memory {
 };
 
 FlightRecorder& FlightRecorder::own() {
-    // never destroyed: threads enter operations until the process ends
+    // never destroyed: threads record operations until the process ends
     static FlightRecorder* const recorder = [] {
         const int file = memfd_create("coeus flight recorder", MFD_CLOEXEC);
         const bool sized = file >= 0 && ftruncate(file, sizeof(Memory)) == 0;
@@ -122,7 +122,7 @@ std::unique_ptr<FlightRecorder> FlightRecorder::of(int64_t pid, int descriptor) 
     if (descriptor < 0) return nullptr;
     const int file = open(fmt::format("/proc/{}/fd/{}", pid, descriptor).c_str(), O_RDWR | O_CLOEXEC);
     if (file < 0) return nullptr;
-    // elsewhere the number may be another process's
+    // on another host the same pid and descriptor may belong to another process
     const bool whole = lseek(file, 0, SEEK_END) == off_t(sizeof(Memory));
     void* const memory =
         whole ? mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
@@ -145,7 +145,7 @@ FlightRecorder::Notes& FlightRecorder::notes() const {
     return memory_->notes;
 }
 
-// Goes over the places whose operations are under way; where all of those are, the operation is not entered.
+// Skips slots whose operations are in progress. If all are, the operation is not recorded.
 int FlightRecorder::begin(const Line* line, OperationKind kind, const char* name, int64_t bytes,
                           std::string_view place, int source_line, int peer, double allowance) {
     Operation operation = {.bytes = bytes,

@@ -25,7 +25,7 @@ namespace coeus::log {
 
 namespace {
 
-// The mutex is recursive: that the file cannot be written is a line of it too.
+// The mutex is recursive: the warning that the file cannot be written is itself a line of the file.
 class FileSink final : public spdlog::sinks::sink {
 public:
     explicit FileSink(const std::string& path) : file_(path) { file_.require_open(); }
@@ -33,7 +33,7 @@ public:
         const std::lock_guard lock(mutex_);
         spdlog::memory_buf_t line;
         formatter_->format(message, line);
-        file_.append({line.data(), line.size() - 1});  // it ends lines itself
+        file_.append({line.data(), line.size() - 1});  // append() adds the line's end itself
     }
     void flush() override {
         const std::lock_guard lock(mutex_);
@@ -53,32 +53,39 @@ private:
     std::unique_ptr<spdlog::formatter> formatter_;
 };
 
-// One of the process: the sinks, and who this process is. (The others: FlightRecorder::own(), the signals
-// that stop_signals.cpp notes.)
+bool color_fits(int descriptor) {
+    return std::getenv("NO_COLOR") == nullptr && is_terminal(descriptor);
+}
+
+// The log of the process: its sinks and options. (The process's other globals are FlightRecorder::own() and
+// the signals that stop_signals.cpp notes.)
 struct State {
     std::shared_ptr<spdlog::logger> terminal;
     std::shared_ptr<spdlog::logger> file;
     Options options;
     bool shown = true;
-    bool colored = false;
+    int descriptor = STDOUT_FILENO;            // of the terminal's lines
+    bool colored = color_fits(STDOUT_FILENO);  // what a command prints there
 };
 
-std::shared_ptr<spdlog::logger> terminal_logger(bool color) {
-    auto sink = std::make_shared<spdlog::sinks::stdout_color_sink_mt>(color ? spdlog::color_mode::always
-                                                                            : spdlog::color_mode::never);
+std::shared_ptr<spdlog::logger> terminal_logger(int descriptor, bool color) {
+    const auto mode = color ? spdlog::color_mode::always : spdlog::color_mode::never;
+    spdlog::sink_ptr sink;
+    if (descriptor == STDOUT_FILENO)
+        sink = std::make_shared<spdlog::sinks::stdout_color_sink_mt>(mode);
+    else
+        sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(mode);
     auto logger = std::make_shared<spdlog::logger>("coeus", sink);
     logger->set_pattern("[coeus] %Y-%m-%d %H:%M:%S,%e - %^%l%$ - %v");
     logger->flush_on(spdlog::level::trace);
     return logger;
 }
 
-bool color_fits() {
-    return std::getenv("NO_COLOR") == nullptr && is_terminal(STDOUT_FILENO);
-}
-
 State& state() {
-    // never destroyed: other statics may still have something to say when the process ends
-    static State& s = *new State{terminal_logger(color_fits()), nullptr, {}, true, color_fits()};
+    // never destroyed: other statics may still log when the process ends
+    static State& s = *new State{.terminal = terminal_logger(STDOUT_FILENO, color_fits(STDOUT_FILENO)),
+                                 .file = nullptr,
+                                 .options = {}};
     return s;
 }
 
@@ -92,7 +99,7 @@ spdlog::level::level_enum to_spdlog(Level level) {
     return spdlog::level::info;
 }
 
-// "\033[36mloss\033[0m" -> "loss": files never hold terminal colours
+// "\033[36mloss\033[0m" -> "loss": files never contain terminal colours
 std::string without_color(std::string_view text) {
     std::string plain;
     plain.reserve(text.size());
@@ -111,8 +118,8 @@ std::string without_color(std::string_view text) {
 void init(const Options& options) {
     State& s = state();
     s.options = options;
-    s.colored = options.color && color_fits();
-    s.terminal = terminal_logger(s.colored);
+    s.colored = options.color && color_fits(STDOUT_FILENO);
+    s.terminal = terminal_logger(s.descriptor, options.color && color_fits(s.descriptor));
     s.shown = std::find(options.ranks.begin(), options.ranks.end(), options.rank) != options.ranks.end();
     s.file.reset();
     if (!options.file.empty()) {
@@ -121,10 +128,17 @@ void init(const Options& options) {
     }
 }
 
+void use_stderr() {
+    State& s = state();
+    s.descriptor = STDERR_FILENO;
+    s.terminal = terminal_logger(STDERR_FILENO, color_fits(STDERR_FILENO));
+}
+
 bool is_terminal(int descriptor) {
     if (isatty(descriptor) == 0) return false;
     if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return true;
-    // mpirun gives its ranks a terminal even where its own output goes to a file: look at the launcher's
+    // mpirun gives its ranks a terminal even if its own output goes to a file, so look at the launcher's
+    // output
     std::error_code unreadable;
     const auto target =
         std::filesystem::read_symlink(fmt::format("/proc/{}/fd/{}", getppid(), descriptor), unreadable);

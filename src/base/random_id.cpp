@@ -12,9 +12,9 @@ namespace coeus {
 
 std::string random_id() {
     uint64_t number = 0;
-    // so few bytes come whole, whatever signals come
+    // a request of so few bytes is never interrupted by signals
     if (getrandom(&number, sizeof number, 0) != ssize_t(sizeof number))
-        throw SystemError(fmt::format("the system gives no random numbers: {}", errno_text(errno)));
+        throw SystemError(fmt::format("cannot get random numbers from the system: {}", errno_text(errno)));
     return fmt::format("{:016x}", number);
 }
 

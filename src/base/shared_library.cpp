@@ -44,7 +44,7 @@ void* SharedLibrary::address_of(const char* name) const {
 }
 
 void SharedLibrary::require_found(const char* name, bool found) const {
-    if (!found) throw ConfigError("{}: is not {} {}: it has no {}", path_, name_, version_, name);
+    if (!found) throw ConfigError("{} is not {} {}: it has no function {}", path_, name_, version_, name);
 }
 
 }  // namespace coeus

@@ -45,7 +45,7 @@ std::string_view name_of(int signal) {
     }
 }
 
-// As one write, so that lines of other ranks do not come between.
+// Written by one call, so that the lines of other ranks do not mix with it.
 void say(std::string_view first, std::string_view then) {
     std::array<char, 160> line;
     size_t length = 0;
@@ -54,7 +54,7 @@ void say(std::string_view first, std::string_view then) {
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), length);
 }
 
-// Only what a signal's handler may call.
+// The signal handler: it calls only functions that are safe there.
 void note(int signal) {
     const int64_t now = clock_now.load()();
     int none = 0;
@@ -66,8 +66,8 @@ void note(int signal) {
         return;
     }
     if (noted_at == 0 || now - noted_at < same_notice_ns) return;
-    say("a second signal", ": ended at once, with nothing saved since the last checkpoint\n");
-    notes->left = 1;  // others must not take it for a death
+    say("a second signal", ": ended at once; nothing was saved since the last checkpoint\n");
+    notes->left = 1;  // so that other ranks do not take the end for a crash
     _exit(int(ExitCode::stopped));
 }
 
@@ -84,10 +84,10 @@ StopSignals::StopSignals(Clock now) {
     asked_before = file && access(file, F_OK) == 0;
     struct sigaction action = {};
     action.sa_handler = note;
-    action.sa_flags = SA_RESTART;  // no call of MPI or HDF5 is cut short
+    action.sa_flags = SA_RESTART;  // so that no call of MPI or HDF5 is interrupted
     for (size_t i = 0; i < signals.size(); ++i) {
         sigaction(signals[i], nullptr, &earlier[i]);
-        // as nohup and shells leave it for a process that outlives the terminal
+        // nohup and shells start a process that shall outlive the terminal with these signals ignored
         const bool is_ignored = earlier[i].sa_handler == SIG_IGN;
         if (!is_ignored || (signals[i] != SIGINT && signals[i] != SIGHUP))
             sigaction(signals[i], &action, nullptr);

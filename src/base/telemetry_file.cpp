@@ -40,8 +40,8 @@ void Losses::failed(const std::string& why) {
     ++count_;
     failing_ = true;
     const bool first = why_.empty();
-    why_ = why;  // first: a warning may itself be a line of the file that fails
-    if (first) log::warn("{}. Training continues, and what is lost is counted", why);
+    why_ = why;  // before the warning, which may itself be a line of the file that fails
+    if (first) log::warn("{}. Training continues; lost records are counted", why);
 }
 
 void Losses::succeeded() {
@@ -50,7 +50,7 @@ void Losses::succeeded() {
     if (told_) return;
     told_ = true;
     said_ = count_;
-    log::warn("It can be written again: {}", text());
+    log::warn("Writing works again: {}", text());
 }
 
 void Losses::say() {
@@ -73,7 +73,7 @@ void TelemetryFile::require_open() const {
         throw SystemError(fmt::format("cannot write {}: {}", path_.string(), errno_text(open_error_)));
 }
 
-// 0, or the system's error. Takes away what a failed write has left.
+// Returns 0 or the system's error. Removes what a failed write has left.
 int TelemetryFile::open() {
     descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (descriptor_ < 0) return errno;
@@ -126,7 +126,7 @@ bool TelemetryFile::append(std::string_view record) {
         losses_.succeeded();
         return true;
     }
-    if (descriptor_ >= 0 && is_cut_short_) cut();  // if it fails, before the next record
+    if (descriptor_ >= 0 && is_cut_short_) cut();  // if this fails, it is tried again before the next record
     close();
     losses_.failed(fmt::format("{} cannot be written: {}", path_.string(), errno_text(failed)));
     return false;

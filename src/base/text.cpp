@@ -17,7 +17,7 @@ namespace coeus {
 
 namespace {
 
-// Optimal string alignment distance.
+// Optimal string alignment distance: insertions, deletions, replacements and swaps of neighbours.
 size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
     for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
@@ -33,14 +33,15 @@ size_t edit_distance(std::string_view a, std::string_view b) {
     return d[a.size()][b.size()];
 }
 
-// Bytes of a terminal's colour at the start of a text, "\033[1;36m"; 0 if it begins otherwise.
+// Length in bytes of a terminal colour code at the start of a text, "\033[1;36m"; 0 if the text does not
+// begin with one.
 size_t colour_at(std::string_view text) {
     if (!text.starts_with("\033[")) return 0;
     const size_t end = text.find_first_not_of("0123456789;", 2);
     return end != std::string_view::npos && text[end] == 'm' ? end + 1 : 0;
 }
 
-// True if `c`, a valid sequence of UTF-8, is a control character, or one that turns the direction of writing
+// True if `c`, a valid UTF-8 sequence, is a control character or one that changes the direction of writing
 // (U+202A to U+202E, U+2066 to U+2069).
 bool is_control(std::string_view c) {
     if (c.size() == 1) return uint8_t(c[0]) < 0x20 || c[0] == 0x7f;
@@ -80,7 +81,7 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
     size_t best_distance = likely(name) + 1;
     for (const std::string& candidate : candidates) {
         size_t distance = edit_distance(name, candidate);
-        // an option that was given under another section, or without one, is nearer than its distance says
+        // an option given in a wrong section, or without one, is nearer than its edit distance says
         const size_t of_last = edit_distance(last_part(name), last_part(candidate));
         if (of_last <= likely(last_part(name))) distance = std::min(distance, of_last + 1);
         if (distance < best_distance) {
@@ -150,6 +151,56 @@ std::string printable(std::string_view text) {
 
 std::string printable_lines(std::string_view text) {
     return escaped(text, true);
+}
+
+namespace {
+
+// The end of the word, or of the code between backticks, that begins at `start`.
+size_t word_end(std::string_view text, size_t start) {
+    bool in_code = false;
+    for (; start < text.size() && (in_code || text[start] != ' '); ++start)
+        if (text[start] == '`') in_code = !in_code;
+    return start;
+}
+
+// True if a line of Markdown that begins with this text is a list item: "1.", "-".
+bool begins_list_item(std::string_view text) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    const size_t digits = std::min(word.find_first_not_of("0123456789"), word.size());
+    const std::string_view rest = word.substr(digits);
+    return digits > 0 ? rest == "." || rest == ")" : rest == "-" || rest == "+" || rest == "*";
+}
+
+}  // namespace
+
+std::string wrapped(std::string_view text, size_t width, std::string_view indent) {
+    // bytes that do not begin a character have no column of their own
+    const auto columns = [](std::string_view part) {
+        return size_t(std::ranges::count_if(part, [](char c) { return (uint8_t(c) & 0xc0) != 0x80; }));
+    };
+    if (columns(text) <= width) return std::string(text);
+    const size_t leading = std::min(text.find_first_not_of(' '), text.size());
+    std::string lines(text.substr(0, leading));
+    size_t used = leading;
+    bool is_first = true;
+    for (size_t start = leading; start < text.size();) {
+        size_t end = word_end(text, start);
+        while (end < text.size() && begins_list_item(text.substr(end + 1))) end = word_end(text, end + 1);
+        const std::string_view word = text.substr(start, end - start);
+        if (!is_first && used + 1 + columns(word) > width) {
+            lines += "\n";
+            lines += indent;
+            used = columns(indent);
+        } else if (!is_first) {
+            lines += " ";
+            ++used;
+        }
+        lines += word;
+        used += columns(word);
+        is_first = false;
+        start = std::min(text.find_first_not_of(' ', end), text.size());
+    }
+    return lines;
 }
 
 std::string join(const std::vector<std::string>& parts, std::string_view separator) {

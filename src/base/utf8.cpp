@@ -8,19 +8,19 @@ namespace coeus {
 namespace {
 
 struct Sequence {
-    size_t length;  // bytes that belong together, at least 1
+    size_t length;  // bytes that form a unit, at least 1
     bool valid;
-    bool cut;  // not valid only because the text ends
+    bool cut;  // invalid only because the text ends
 };
 
-// The sequence at the start of a text that is not empty.
+// The sequence at the start of a text, which must not be empty.
 Sequence first_sequence(std::string_view text) {
     const auto byte = [&](size_t i) { return uint8_t(text[i]); };
     const uint8_t lead = byte(0);
     if (lead < 0x80) return {1, true, false};
     if (lead < 0xc2 || lead > 0xf4) return {1, false, false};
     const size_t length = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    // the second byte's range keeps out overlong forms, surrogates and what lies above U+10FFFF
+    // the range of the second byte excludes overlong forms, surrogates and values above U+10FFFF
     const uint8_t low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
     const uint8_t high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
     for (size_t i = 1; i < length; ++i) {

@@ -11,7 +11,7 @@ namespace coeus {
 
 namespace {
 
-// Of digits alone.
+// A number that consists of digits alone.
 std::optional<int64_t> number(std::string_view text) {
     int64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -43,7 +43,8 @@ std::optional<double> seconds_of_wall_time(const std::string& text) {
         rest.remove_prefix(colon + 1);
     }
     if (parts.size() > 3) return std::nullopt;
-    // behind days the first is hours; else the last of two or three is seconds, and one alone is minutes
+    // after days, the first part is hours; otherwise the last of two or three parts is seconds, and a single
+    // part is minutes
     if (has_days)
         parts.resize(3);
     else if (parts.size() == 1)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check of every MPI call: records the call's text and MPI's own words.
+// COEUS_CHECK_MPI checks the result of an MPI call; an error has the call's source text and MPI's message.
 #pragma once
 
 #include "coeus/base/error.hpp"

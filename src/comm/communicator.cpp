@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives over MPI. Sums are our own: MPI's large reductions allocate temporaries in each call and leave
-// the order of summation open; pieces of 256 KiB to each peer, summed in the order of the ranks, are several
-// times faster.
+// Collectives over MPI. Coeus sums tensors itself: large reductions of MPI allocate temporaries in each call
+// and leave the order of summation open. Exchanging pieces of 256 KiB with each peer and summing them in rank
+// order is several times faster.
 #include "coeus/comm/communicator.hpp"
 
 #include "coeus/base/flight_recorder.hpp"
@@ -22,15 +22,16 @@ namespace coeus {
 
 namespace {
 
-int64_t max_message_bytes = int64_t(1) << 30;  // counts of MPI 3 are int
-constexpr int64_t few_bytes = 1024;            // of a rank: a message takes longer to be sent than to be read
+int64_t max_message_bytes = int64_t(1) << 30;  // counts in MPI 3 are int
+constexpr int64_t few_bytes = 1024;            // from each rank: for less, sending takes longer than reading
 
 int as_count(int64_t bytes) {
     require(bytes >= 0 && bytes <= max_message_bytes, "message too large for one MPI call");
     return int(bytes);
 }
 
-// sum = in rank order of the P pieces; `own` is this rank's, the others lie in staging at [rank * stride].
+// out = sum of the P pieces in rank order. `own` is this rank's piece; rank r's is in staging at [r *
+// stride].
 template <class T, class Accumulator>
 void sum_pieces(T* out, const std::byte* staging, int64_t stride, const T* own, int own_rank, int ranks,
                 int64_t count) {
@@ -86,7 +87,7 @@ Tensor part(Tensor t, int64_t first, int64_t count) {
     return t.reshape({t.count()}).slice_rows(first, count);
 }
 
-// In MPI's own way, a tree: for what does not depend on the order.
+// Reduces by MPI's own algorithm (a tree), for operations whose result does not depend on the order.
 void reduce_by_mpi(Tensor inout, MPI_Op op, MPI_Comm comm) {
     const int64_t piece = max_message_bytes / size_of(inout.dtype);
     for (int64_t first = 0; first < inout.count(); first += piece) {
@@ -169,7 +170,7 @@ void Communicator::reduce_piece(Tensor out, Tensor in, int64_t first, int64_t st
                                   handle_->comm, &requests.emplace_back()));
     }
     for (int step = 1; step < size_; ++step) {
-        const int peer = (rank_ + step) % size_;  // spreads the load: nobody is everyone's first
+        const int peer = (rank_ + step) % size_;  // spreads the load: no rank is the first peer of all others
         COEUS_CHECK_MPI(MPI_Isend(part_of(peer).data, as_count(bytes), MPI_BYTE, peer, 0, handle_->comm,
                                   &requests.emplace_back()));
     }
@@ -177,7 +178,7 @@ void Communicator::reduce_piece(Tensor out, Tensor in, int64_t first, int64_t st
     sum_pieces(out, handle_->pieces(), bytes, part_of(rank_), rank_, size_);
 }
 
-// Enters the operation, tells the observer, where there is one, and does it.
+// Records the operation, tells the observer, if there is one, and does the work.
 template <class Work>
 void Communicator::perform(const char* operation, int64_t bytes, const Where& where, const Work& work) const {
     if (size_ == 1) return work();
@@ -223,7 +224,7 @@ void Communicator::largest(Tensor inout) const {
     reduce_by_mpi(inout, MPI_MAX, handle_->comm);
 }
 
-// So that the part that was just summed is still in the cache when it is gathered.
+// Reduces and gathers window by window, so that the sum is still in the cache when it is gathered.
 void Communicator::sum_by_pieces(Tensor inout) const {
     const int64_t piece = handle_->piece_bytes / size_of(inout.dtype);
     int64_t first = 0;
@@ -236,7 +237,7 @@ void Communicator::sum_by_pieces(Tensor inout) const {
         gather(window, own);
         first += each * size_;
     }
-    // fewer elements than ranks are left: everyone sums all of them
+    // fewer elements than ranks are left: every rank sums all of them
     for (; first < inout.count(); first += piece) {
         const Tensor rest = part(inout, first, std::min(piece, inout.count() - first));
         auto* all = rest.bytes() <= int64_t(sizeof(int64_t))
@@ -293,8 +294,8 @@ void Communicator::gather(Tensor out, Tensor in) const {
     }
 }
 
-// In log2(n) messages, of n/2 ranks' bytes at most (Bruck et al. 1997, section 3): a rank has first its own,
-// then those of the 2, 4, 8 ... ranks from itself on.
+// Gathers in log2(n) messages of at most n/2 ranks' bytes (Bruck et al. 1997, section 3). A rank has first
+// its own bytes, then those of the 2, 4, 8, ... ranks that begin with itself.
 void Communicator::gather_by_doubling(std::byte* all, int64_t bytes) const {
     std::memmove(all, all + rank_ * bytes, size_t(bytes));
     for (int have = 1; have < size_; have *= 2) {
@@ -361,8 +362,8 @@ void Communicator::send_receive(Tensor sent, int to, Tensor received, int from, 
     });
 }
 
-// Moving a Communicator would leave its transport without ranks: where nothing is connected it is made by the
-// first call, when all are in their places.
+// Makes the staged transport at the first call if nothing is connected. By then the Communicator is where it
+// stays; moving it would leave the transport with a dangling reference.
 Transport& Communicator::transport(const Exec& exec) const {
     if (!handle_->transport) handle_->transport = make_staged_transport(*this, *exec.device);
     return *handle_->transport;
@@ -386,7 +387,7 @@ void Communicator::all_reduce(Exec& exec, Tensor inout, Where where) const {
     transport(exec).all_reduce(*exec.queue, inout, where);
 }
 
-// As work of the Exec's queue. One rank has in `in` what it will have in `out`.
+// Submits the exchange to the Exec's queue. With one rank, `out` gets a copy of `in`.
 void Communicator::carry(Exec& exec, Exchange exchange, Tensor out, Tensor in, Where where) const {
     if (planned_ || (size_ == 1 && out.data == in.data)) return;
     if (size_ == 1) return exec.queue->copy(out.data, in.data, in.bytes());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Communicator owns: the MPI communicator, and memory for its sums.
+// The data of a Communicator: its MPI communicator, and memory for its sums.
 #pragma once
 
 #include "check_mpi.hpp"
@@ -16,12 +16,12 @@ namespace coeus {
 struct Communicator::Handle {
     MPI_Comm comm = MPI_COMM_NULL;
     Buffer staging;                        // one piece from each peer
-    std::vector<int64_t> numbers;          // one from each: sums of single numbers need no more
+    std::vector<int64_t> numbers;          // one from each rank: enough for sums of single numbers
     std::vector<MPI_Request> requests;     // two for each peer
-    uint64_t origin = 0;                   // the same where ranks made it together, by the same call
-    uint64_t splits = 0;                   // made of it until now
-    FlightRecorder::Line line;             // of its collectives, and of its messages
-    std::unique_ptr<Transport> transport;  // of a device's tensors, made by connect() or by the first of them
+    uint64_t origin = 0;                   // the same on all ranks that made it together, by the same call
+    uint64_t splits = 0;                   // how many were split from it so far
+    FlightRecorder::Line line;             // the flight recorder's, for its collectives and messages
+    std::unique_ptr<Transport> transport;  // for a device's tensors; made by connect() or at the first use
 
     explicit Handle(MPI_Comm c, uint64_t made_by = 0) : comm(c), origin(made_by) {
         int size = 1;
@@ -39,14 +39,14 @@ struct Communicator::Handle {
         if (comm != MPI_COMM_NULL && !finalised) MPI_Comm_free(&comm);
     }
 
-    // At the first reduction where it was not prepared: most of a mesh's communicators never reduce anything
-    // large.
+    // Allocated at the first reduction unless it was prepared: most communicators of a mesh never reduce
+    // anything large.
     std::byte* pieces() {
-        if (staging.bytes() == 0) staging = Buffer(piece_bytes * ranks, "pieces of a reduction");
+        if (staging.bytes() == 0) staging = Buffer(piece_bytes * ranks, "reduction buffers");
         return staging.data();
     }
 
-    // 16 MiB in all, until pieces would become too small
+    // 16 MiB in all, unless the pieces would become too small
     static int64_t bytes_from_each(int ranks) {
         const int64_t piece = std::min((int64_t(16) << 20) / ranks / 64 * 64, int64_t(256) << 10);
         return std::max(piece, int64_t(4) << 10);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages by MPI, of tensors of the host or, by way of pinned memory, of a device.
+// Messages through MPI: from host memory, or from a device through pinned host memory.
 #include "communicator_handle.hpp"
 #include "message_carrier.hpp"
 #include "wait.hpp"
@@ -11,15 +11,15 @@ namespace coeus {
 
 namespace {
 
-// A channel is a tag: MPI keeps the order of messages of one tag, and no order between tags.
-constexpr int first_tag = 16;  // below it are those of Communicator
+// A channel is a tag: MPI keeps the order of messages with one tag, and no order between tags.
+constexpr int first_tag = 16;  // tags below it are used by Communicator
 
 class HostMessages : public MessageCarrier {
 public:
     HostMessages(const Communicator& ranks, int count, Sends sends)
         : ranks_(ranks), sends_(sends), requests_(size_t(count), MPI_REQUEST_NULL) {}
     ~HostMessages() override {
-        // after an exception the other end may never come
+        // after an exception the other end may never answer
         if (std::uncaught_exceptions() == 0)
             for (MPI_Request& request : requests_)
                 if (request != MPI_REQUEST_NULL) MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -55,7 +55,8 @@ private:
         MPI_Datatype type;
     };
 
-    // Of rows of that tensor, which have one of few lengths: MPI counts in int, so rows, not bytes.
+    // The MPI type for the tensor's rows, which have one of few lengths. MPI counts in int, so messages count
+    // rows, not bytes.
     MPI_Datatype row_of(Tensor tensor) {
         const int64_t bytes = tensor.cols() * size_of(tensor.dtype);
         for (const Row& row : rows_)
@@ -102,10 +103,10 @@ public:
     }
 
 private:
-    // Where a message begins or ends on the host.
+    // The host copy of a message.
     struct Copy {
         Buffer buffer;
-        void* arrives_at = nullptr;  // of what is received
+        void* arrives_at = nullptr;  // device memory that a received message is copied to; null for a send
         int64_t bytes = 0;
     };
 

@@ -163,8 +163,9 @@ MeshShape resolve_mesh(MeshShape degrees, int ranks) {
 
 namespace {
 
-// Messages of stages, weights, replicas, keys and values, tokens, losses, norms; with gradient_reduction().
-// Data ranks exchange numbers of the host by `dp`.
+// Communicators that carry tensors, besides gradient_reduction(): messages of stages, weights, replicas, keys
+// and values, tokens, losses, norms. The data-parallel ranks exchange host numbers over `dp`, which is not in
+// the list.
 constexpr unsigned carrying_axes[] = {axis::pp, axis::fsdp, axis::dp_replicate, axis::cp,
                                       axis::tp, loss_axes,  owner_axes};
 
@@ -183,7 +184,7 @@ Mesh::Mesh(Communicator world, const MeshShape& shape) : shape_(shape), world_(s
     };
     std::vector<unsigned> wanted(all_axes.begin(), all_axes.end());
     wanted.insert(wanted.end(), {axis::dp, axis::fsdp, loss_axes, owner_axes});
-    // named by the axes that there are
+    // named by the axes that have more than one rank
     unsigned present = 0;
     for (Axis axis : all_axes)
         if (shape_.degree(axis) > 1) present |= axis;

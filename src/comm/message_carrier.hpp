@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// MessageCarrier: how the messages of a PointToPoint get to other ranks. The PointToPoint has checked them
-// and knows which are under way.
+// MessageCarrier: transports the messages of a PointToPoint to other ranks, through MPI or NCCL. The
+// PointToPoint has checked the messages and knows which are pending.
 #pragma once
 
 #include "coeus/comm/point_to_point.hpp"
 
 namespace coeus {
 
-/// Tensors as those of PointToPoint, of one that is not planned.
+/// The arguments are those of PointToPoint, whose communicator is not planned.
 class MessageCarrier {
 public:
     virtual ~MessageCarrier() = default;
     virtual void send(int number, Tensor tensor, int peer, int channel) = 0;
     virtual void receive(int number, Tensor tensor, int peer, int channel) = 0;
-    /// What was given until now begins, if it has not yet.
+    /// Begins the messages that were submitted so far, if they have not begun yet.
     virtual void start() {}
-    /// Of one that is under way: the tensor's computation goes on behind it.
+    /// Waits for a pending message: work that the computation gets after this call sees the message complete.
     virtual void wait(int number) = 0;
     virtual void progress() {}
 };
 
-/// By MPI, tensors of the host.
+/// Carries tensors in host memory through MPI.
 std::unique_ptr<MessageCarrier> make_host_messages(const Communicator& ranks, int count, Sends sends);
-/// By MPI, tensors where `exec` runs, by way of pinned memory.
+/// Carries tensors where `exec` runs through MPI, by way of pinned host memory.
 std::unique_ptr<MessageCarrier> make_staged_messages(const Communicator& ranks, int count, Sends sends,
                                                      Exec& exec);
 

@@ -23,7 +23,7 @@ namespace coeus {
 
 namespace {
 
-constexpr int farewell_tag = 1;  // nothing else sends on MPI_COMM_WORLD itself
+constexpr int farewell_tag = 1;  // no other message uses MPI_COMM_WORLD itself
 
 bool mpi_is_running() {
     int initialised = 0, finalised = 0;
@@ -46,8 +46,8 @@ std::string launcher_problem(const StartEnvironment& start, int world_size) {
     if (world_size > 1 || launched == 1) return "";
     if (launched > 1 && !in_step)
         return fmt::format(
-            "mpirun started {} ranks, but each sees an MPI world of one rank: this mpirun is of another MPI "
-            "than the program, which was built with {}. Start it with the mpirun of that MPI",
+            "mpirun started {} ranks, but each sees an MPI world of one rank: this mpirun belongs to another "
+            "MPI than the program, which was built with {}. Start it with the mpirun of that MPI",
             launched, start.library);
     if (tasks <= 1) return "";
     const std::string missing =
@@ -68,11 +68,11 @@ std::string launcher_problem(const StartEnvironment& start, int world_size) {
 }
 
 MpiRuntime::MpiRuntime(int* argc, char*** argv) {
-    run_in_short_slices();  // MPI's threads too
+    run_in_short_slices();  // also affects MPI's threads
     int provided = 0;
     COEUS_CHECK_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
     if (provided < MPI_THREAD_MULTIPLE)
-        throw SystemError("this MPI offers no MPI_THREAD_MULTIPLE, which Coeus needs");
+        throw SystemError("this MPI does not offer MPI_THREAD_MULTIPLE, which Coeus needs");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     COEUS_CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
     COEUS_CHECK_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size_));
@@ -145,7 +145,7 @@ bool all_ranks_arrive(double seconds) {
     int rank = 0, size = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    // empty messages to rank 0 and back, since others may be inside a collective
+    // empty messages to rank 0 and back, since other ranks may be inside a collective
     const auto exchange = [&](auto call, int first, int last, double allowed) {
         std::vector<MPI_Request> requests;
         for (int peer = first; peer < last; ++peer) call(peer, &requests.emplace_back(MPI_REQUEST_NULL));
@@ -168,8 +168,8 @@ bool all_ranks_arrive(double seconds) {
 
 void end_mpi_after_error(int code, bool same_on_all_ranks) {
     if (!mpi_is_running()) return;
-    // mpirun of Open MPI 5 ends all ranks at the first code that is not 0, and may lose what it has not read
-    // of them yet
+    // mpirun of Open MPI 5 ends all ranks at the first exit code that is not 0, and may lose output of theirs
+    // that it has not read yet
     const char* launcher = std::getenv("PMIX_NAMESPACE");
     if (launcher && std::string_view(launcher).starts_with("prterun"))
         std::this_thread::sleep_for(std::chrono::milliseconds(100));

@@ -9,10 +9,10 @@ namespace coeus {
 
 namespace {
 
-constexpr int oldest = 21300;  // ncclGetLastError came with it
+constexpr int oldest = 21300;  // the first version with ncclGetLastError
 
 std::string text_of(int version) {
-    const int thousand = version >= 10000 ? 100 : 10;  // 2.8.4 was still 2804
+    const int thousand = version >= 10000 ? 100 : 10;  // up to 2.8.4 the code was 2804
     return fmt::format("{}.{}.{}", version / (100 * thousand), version / 100 % thousand, version % 100);
 }
 
@@ -28,8 +28,8 @@ std::string nccl_path() {
 }
 
 NcclLibrary load_nccl(const std::string& path) {
-    // what several communicators are given shares the GPU: where NCCL can (2.26), all ranks run it in the
-    // order in which it was given, in a graph too
+    // if NCCL can (from 2.26 on), operations of several communicators that share the GPU run on all ranks in
+    // the order in which they were submitted, also within a graph
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
     const SharedLibrary library(path, "NCCL", "2.13 or newer");
     NcclLibrary nccl;
@@ -37,7 +37,7 @@ NcclLibrary load_nccl(const std::string& path) {
     find("ncclGetVersion", nccl.get_version);
     int version = 0;
     if (nccl.get_version(&version) != nccl::Result::success || version < oldest)
-        throw ConfigError("{}: is NCCL {}; 2.13 or newer is needed", path, text_of(version));
+        throw ConfigError("{} is NCCL {}; 2.13 or newer is needed", path, text_of(version));
     find("ncclGetUniqueId", nccl.get_unique_id);
     find("ncclCommInitRank", nccl.comm_init_rank);
     library.find_optional("ncclCommSplit", nccl.comm_split);

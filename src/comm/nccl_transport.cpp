@@ -26,7 +26,7 @@ nccl::DataType type_of(Dtype dtype) {
     }
 }
 
-// Calls are made by one thread at a time, on the GPU that it uses.
+// Carries a GPU's tensors by NCCL. Called by one thread at a time, which must use that GPU.
 class NcclTransport : public Transport {
 public:
     NcclTransport(const Communicator& ranks, std::shared_ptr<const NcclConnection> connection)
@@ -82,13 +82,13 @@ public:
 
     std::unique_ptr<MessageCarrier> make_messages(Exec& computation, int count) override;
 
-    // A message as it is given: to that rank, or from it.
+    // A message as it was submitted: to rank `peer` (`sent`), or from it.
     struct Message {
         bool sent;
         Tensor tensor;
         int peer, number;
     };
-    // Begin together; an observer sees the waits for them (PointToPoint).
+    // Begins the messages together. Observers see the waits for them instead (PointToPoint).
     void exchange(Queue& queue, std::span<const Message> messages) {
         give_unobserved(messages[0].sent ? "send" : "receive", queue, messages[0].tensor, Where::current(),
                         [&] {
@@ -103,14 +103,14 @@ public:
 private:
     using Result = nccl::Result;
 
-    // What is called while it is open begins at its end().
+    // Calls that are made while it is open begin at end().
     class Group {
     public:
         explicit Group(NcclTransport& t) : transport_(t) {
             t.connection_->check(t.nccl_.group_start(), "group", Where::current());
             t.in_group_ = true;
         }
-        // An exception is on its way: NCCL leaves the group, and nobody asks what became of it.
+        // During an exception: leaves NCCL's group and ignores the result.
         ~Group() {
             if (is_open_) close();
         }
@@ -146,7 +146,7 @@ private:
                              queue.native());
     }
 
-    // Messages that need each other: the first failure of a group of calls.
+    // Runs calls that need each other as one group and returns their first failure.
     template <class Calls>
     Result all_of(const Calls& calls) const {
         Result first = nccl_.group_start();
@@ -160,7 +160,7 @@ private:
         return first;
     }
 
-    // For an observer a group's time is that of its first call.
+    // For an observer, the time of a group is that of its first call.
     template <class Call>
     void give(const char* operation, const Queue& queue, const Tensor& largest, const Where& where,
               const Call& call) {
@@ -175,7 +175,7 @@ private:
             observer->end(event);
     }
 
-    // Errors of earlier work are met here at the latest: what was given to a queue returns at once.
+    // Submitted work returns at once, so errors of earlier work are found here at the latest.
     template <class Call>
     void give_unobserved(const char* operation, const Queue& queue, const Tensor& largest, const Where& where,
                          const Call& call) {
@@ -188,7 +188,7 @@ private:
         if (connection_->line && !in_group_) connection_->line->end(&queue);
     }
 
-    // A group is one operation, by the name of its first.
+    // A group is one operation with the name of its first call.
     void begin_watch(const char* operation, const Queue& queue, int64_t bytes) {
         if (!connection_->line || queue_of_group_) return;
         connection_->line->begin(operation, bytes, &queue);
@@ -199,18 +199,18 @@ private:
     std::shared_ptr<const NcclConnection> connection_;
     const NcclLibrary& nccl_;
     bool in_group_ = false;
-    const Queue* queue_of_group_ = nullptr;  // of its first call, where someone watches
-    std::optional<int64_t> event_of_group_;  // of its first call, where someone observes
+    const Queue* queue_of_group_ = nullptr;  // of its first call, if a QueueWatch watches
+    std::optional<int64_t> event_of_group_;  // of its first call, if there is an observer
 };
 
-// All messages of a rank are given to one queue, in the order of its program; the computation waits for its
-// own receives. They cannot wait for each other in a circle: the rows of a lowered timetable are parts of one
-// sequence of messages and computations in which each comes after all that it needs, and a message needs
-// those before it in both rows (prove_unbuffered with Queues::one, where computations wait for all messages
-// before them too). The host waits as little: NCCL connects two ranks at their first message, inside the
-// call, which both make in that order. So an order of messages is all that channels need to become; two of
-// opposite directions begin together only where both ends give them so (ProgramStep::with_next), since NCCL
-// has to be told the same directions by both.
+// All messages of a rank are submitted to one queue, in the order of its program; the computation waits for
+// its own receives alone. Messages cannot wait for each other in a cycle: the rows of a lowered timetable are
+// parts of one sequence of messages and computations in which each comes after everything that it needs, and
+// a message needs the messages before it in both rows. prove_unbuffered() proves this with Queues::one, where
+// computations wait for all messages before them as well. Nor can the host: NCCL connects two ranks inside
+// the call for their first message, and both ranks make these calls in the same order. So channels are
+// replaced by one order of messages. Two messages of opposite directions begin together only if both ends
+// submit them so (ProgramStep::with_next), since both ends must tell NCCL the same directions.
 class NcclMessages : public MessageCarrier {
 public:
     NcclMessages(NcclTransport& transport, Exec& computation, int count)
@@ -249,7 +249,7 @@ private:
     NcclTransport& transport_;
     Exec& computation_;
     std::unique_ptr<Queue> queue_;
-    std::vector<int64_t> points_;  // of the queue, behind each message
+    std::vector<int64_t> points_;  // in the queue, after each message
     std::vector<NcclTransport::Message> given_;
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* starting = "start";
 
-// Notes the start of a communicator, which waits for the other ranks.
+// Records the start of a communicator, which waits for the other ranks.
 class WatchedStart {
 public:
     explicit WatchedStart(const NcclConnection& connection) : line_(connection.line.get()) {
@@ -44,8 +44,8 @@ void NcclConnection::check(nccl::Result result, const char* operation,
                       where);
 }
 
-// Split from one another, communicators meet through connections that are there already. They share no
-// resources (splitShare), which would let the operations of all of them run one after the other: weights are
+// Communicators that are split from another one set themselves up through its connections. They share no
+// resources (splitShare): sharing would let their operations run one after the other, but weights are
 // gathered while gradients are reduced.
 NcclWorld::NcclWorld(const NcclLibrary& nccl, const Communicator& world, const Device& device,
                      QueueWatch* watch)
@@ -97,7 +97,7 @@ void NcclWorld::make(NcclConnection& made, const Communicator& ranks) {
     made.comm = comm;
 }
 
-// Ranks of one part have one colour, which is the first of them; one rank alone has none.
+// Ranks of one part have the same colour, the number of their first rank; a rank alone has none.
 void NcclWorld::split(NcclConnection& made, const Communicator& ranks) {
     const auto here = std::source_location::current();
     const WatchedStart watched(made);

@@ -58,7 +58,7 @@ void PointToPoint::start() {
     if (messages_) messages_->start();
 }
 
-// An observer sees the waiting, which is the part of a message that the computation does not hide.
+// An observer sees the waiting time, which is the part of a message that the computation does not hide.
 void PointToPoint::wait(int number) {
     if (number < 0 || !under_way_[size_t(number)].operation) return;
     Message& message = under_way_[size_t(number)];

@@ -36,7 +36,7 @@ void QueueWatch::loop() {
             const std::chrono::duration<double> pause(std::clamp(allowed_ / 10, 0.001, 1.0));
             const Timer timer;
             if (changed_.wait_for(lock, pause, [this] { return ending_; })) return;
-            // the job was suspended: what is under way has not taken that time
+            // the job was suspended: the operations in progress have not taken that time
             if (timer.seconds() > pause.count() + 1 + allowed_ / 2)
                 for (Line* line : lines_) line->begin_again();
         }
@@ -63,7 +63,7 @@ void QueueWatch::look() {
                        now - operation->since > allowed_ + operation->seconds) {
                 message = fmt::format(
                     "{}: {} between the ranks of {} has not ended after {:.0f} s ({} = {:.0f}{}): another "
-                    "rank has not come to it, has ended, or is that much slower; look for the first message "
+                    "rank has not reached it, has ended, or is that much slower; look for the first message "
                     "of the other ranks",
                     settings_.who, what, line->communicator_, now - operation->since, option_, allowed_,
                     operation->seconds > 0 ? fmt::format(", and {:.0f} of its own", operation->seconds) : "");
@@ -104,8 +104,8 @@ QueueWatch::Line::~Line() {
     for (Operation& operation : ring_) FlightRecorder::own().end(operation.entry);
 }
 
-// The clock of an operation runs from when the device was first seen to have come to it: the host is far
-// ahead of the device, and its other work may take any time.
+// The time of an operation counts from when the device was first seen to have reached it: the host is far
+// ahead of the device, and the device's other work may take any time.
 QueueWatch::Line::Operation* QueueWatch::Line::first_under_way() {
     for (; first_ < given_; ++first_) {
         Operation& operation = at(first_);
@@ -125,7 +125,7 @@ void QueueWatch::Line::begin_again() {
         if (at(number).since >= 0) at(number).since = watch_.settings_.clock();
 }
 
-// Where the ring is full of operations under way, the last place stands for all that come later.
+// If the ring is full of operations in progress, the last slot represents all later ones.
 void QueueWatch::Line::begin(const char* operation, int64_t bytes, const Queue* queue, double seconds) {
     if (queue && queue->is_recording()) return;
     const std::lock_guard lock(watch_.mutex_);

@@ -22,7 +22,8 @@ RankNumbers::RankNumbers(const Communicator& ranks, size_t count)
       all_(ranks_.rank() == 0 ? count * size_t(ranks_.size()) : 0),
       request_(std::make_unique<Request>()) {}
 
-// After an error others may never come to it: then MPI keeps the memory until the process ends.
+// After an error other ranks may never join the gather. Then the memory is leaked, so that MPI can use it
+// until the process ends.
 RankNumbers::~RankNumbers() {
     int finalised = 0;
     MPI_Finalized(&finalised);
@@ -36,7 +37,8 @@ RankNumbers::~RankNumbers() {
 }
 
 void RankNumbers::begin(std::span<const double> values) {
-    require(!under_way_ && values.size() == own_.size(), "one gather at a time, of as many numbers as said");
+    require(!under_way_ && values.size() == own_.size(),
+            "only one gather at a time, of as many numbers as declared");
     std::ranges::copy(values, own_.begin());
     under_way_ = true;
     if (ranks_.size() == 1) {
@@ -49,7 +51,7 @@ void RankNumbers::begin(std::span<const double> values) {
 }
 
 std::span<const double> RankNumbers::finish() {
-    require(under_way_, "a gather begins before it ends");
+    require(under_way_, "finish() needs a gather in progress");
     wait_for(request_->request);
     under_way_ = false;
     return all_;

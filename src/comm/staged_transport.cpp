@@ -7,14 +7,14 @@ namespace coeus {
 
 namespace {
 
-// Pieces of a tensor pass through pinned memory, which has room for one from each rank.
+// Copies tensors through pinned host memory piece by piece, with room for two pieces of each rank.
 class StagedTransport : public Transport {
 public:
     StagedTransport(const Communicator& ranks, const Device& device)
         : ranks_(ranks),
           piece_bytes_(
               std::clamp(most_bytes / ranks.size() / alignment * alignment, least_piece, most_piece)),
-          staging_(2 * piece_bytes_ * ranks.size(), "tensors on their way between GPUs", device.staging()) {}
+          staging_(2 * piece_bytes_ * ranks.size(), "tensors in transfer between GPUs", device.staging()) {}
 
     void all_reduce(Queue& queue, Tensor inout, Where where) override {
         const int64_t most = 2 * piece_bytes_ * ranks_.size();

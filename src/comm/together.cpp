@@ -31,7 +31,7 @@ std::vector<std::string> broadcast_texts(const Communicator& comm, const std::ve
 
 namespace {
 
-// What an error says, behind one letter for its kind.
+// The error's text after one letter for its kind.
 std::string packed(const std::exception& error) {
     const char kind = dynamic_cast<const ConfigError*>(&error)      ? 'c'
                       : dynamic_cast<const StoppedError*>(&error)   ? 'e'
@@ -49,8 +49,8 @@ void together(const Communicator& comm, const std::function<void()>& work) {
     } catch (const std::exception& error) {
         text = packed(error);
     }
-    comm.patient_barrier();  // the work may be long, and threads of the working rank can use the cores of the
-                             // others
+    // the work may be long, and the threads of the working rank can use the cores of the others
+    comm.patient_barrier();
     // the lowest failing rank has the largest key; 0: none failed
     const int64_t key = text.empty() ? 0 : comm.size() - comm.rank();
     const int64_t worst = comm.all_reduce(key, Reduce::max);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transport: what carries a GPU's tensors between the ranks of a communicator, as work of a queue.
+// Transport: carries a GPU's tensors between the ranks of a communicator, as work of a queue.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -9,8 +9,8 @@ namespace coeus {
 class MessageCarrier;
 struct NcclConnection;
 
-/// Operands as those of Communicator, dense and checked by it. A call returns when its work is given to the
-/// queue, or done, and tells the communicator's observer.
+/// Operands are as in Communicator, which has checked them, and dense. A call returns when its work was
+/// submitted to the queue, or is done. It reports itself to the communicator's observer.
 class Transport {
 public:
     using Where = std::source_location;
@@ -20,20 +20,21 @@ public:
     virtual void reduce_scatter(Queue& queue, Tensor out, Tensor in, Where where) = 0;
     virtual void all_to_all(Queue& queue, Tensor out, Tensor in, Where where) = 0;
     virtual void send_receive(Queue& queue, Tensor sent, int to, Tensor received, int from, Where where) = 0;
-    /// Calls that may begin together, when the last is given.
+    /// Groups calls, which may begin together when the last one is submitted.
     virtual void grouped(FunctionRef<void()> calls) { calls(); }
-    /// Of a PointToPoint with so many numbers whose computation that is; null: MPI carries them.
+    /// The carrier of a PointToPoint with `count` numbers for that computation; null: MPI carries them.
     virtual std::unique_ptr<MessageCarrier> make_messages(Exec& computation, int count);
 };
 
-/// By way of the host: copied to pinned memory, exchanged by the communicator's own collectives, copied back;
-/// so the sums have the same bits as those of a CPU's tensors. For ranks that share a GPU, and where there is
-/// no NCCL.
+/// Carries tensors through the host: copies them to pinned memory, exchanges them by the communicator's own
+/// collectives, and copies them back. So sums have the same bits as those of a CPU's tensors. Used for ranks
+/// that share a GPU, and if there is no NCCL.
 std::unique_ptr<Transport> make_staged_transport(const Communicator& ranks, const Device& device);
 
-/// By NCCL, from GPU to GPU. A sum's bits depend on NCCL's algorithm and protocol (a ring adds in the order
-/// of its ranks, from another one on for each part), which it chooses by size and machine, unless NCCL_ALGO
-/// and NCCL_PROTO name them: the same from run to run on the same machine.
+/// Carries tensors by NCCL, from GPU to GPU. The bits of a sum depend on NCCL's algorithm and protocol, which
+/// it chooses by size and machine unless NCCL_ALGO and NCCL_PROTO name them. (A ring, for example, adds in
+/// the order of its ranks, and each part of the tensor begins at another rank.) They are the same from run to
+/// run on the same machine.
 std::unique_ptr<Transport> make_nccl_transport(const Communicator& ranks,
                                                std::shared_ptr<const NcclConnection> connection);
 

@@ -12,7 +12,7 @@ namespace coeus {
 
 namespace {
 
-// About a millisecond where nobody else wants the core; MPI yields it in each test where it is told to.
+// About a millisecond if nothing else wants the core. MPI yields the core in each test if it is told to.
 constexpr int tests_awake = 10'000;
 constexpr std::chrono::microseconds nap(20);
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all ranks do together beside any communicator of Coeus, as the flight recorder knows it: make the
-// first ones.
+// The flight recorder's line for operations of all ranks that use no communicator of Coeus, such as making
+// the first communicators.
 #pragma once
 
 #include "coeus/base/flight_recorder.hpp"
 
 namespace coeus {
 
-/// While MPI runs.
+/// MPI must be running.
 const FlightRecorder::Line& world_line();
 
 }  // namespace coeus

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Short names for the command line; names of torchtitan's first generation (2024) and of its newest (2026,
-// configured in Python) with what they are called in its TOML decks, or with what says it here.
+// Short names for the command line, and the names of torchtitan's first generation (2024) and of its newest
+// one (2026, configured in Python). Each has its name in torchtitan's TOML decks, or says what replaces it in
+// Coeus.
 #include "option.hpp"
 
 namespace coeus::config {
 
 namespace {
 
-// options that kept their last name when they moved to another section
+// Adds options that moved to another section and kept the last part of their name.
 void add_moved(std::vector<Alias>& all, const std::string& from, const std::string& to,
                std::initializer_list<const char*> names) {
     for (const char* name : names) all.push_back({from + name, to + name});
@@ -45,12 +46,13 @@ const std::vector<Alias>& aliases() {
         for (const char* number :
              {"experimental.pipeline_parallel_microbatches", "parallelism.pipeline_parallel_microbatches",
               "parallelism.num_pp_microbatches"})
-            table.push_back(
-                {number, "parallelism.pipeline_parallel_microbatch_size says the sequences of a micro-batch",
-                 Kind::retired});
+            table.push_back({number,
+                             "set parallelism.pipeline_parallel_microbatch_size, the number of sequences of "
+                             "a micro-batch",
+                             Kind::retired});
         for (const char* section : {"experimental.", "parallelism."}) {
             table.push_back({section + std::string("pipeline_parallel_split_points"),
-                             "parallelism.module_fqns_per_model_part says the contents of each stage",
+                             "set parallelism.module_fqns_per_model_part, the modules of each stage",
                              Kind::retired});
         }
         add_moved(table, "", "job.", {"dump_folder"});
@@ -71,15 +73,16 @@ const std::vector<Alias>& aliases() {
                        "prefetch_buffer_size", "infinite"});
             table.push_back({loader + "repeat", section + "dataloader.infinite"});
             table.push_back(
-                {loader + "seed", "debug.seed is the seed of the data's order too", Kind::retired});
-            table.push_back({loader + "dataset_config",
-                             section + "dataset_path and dataset_weights say what is read", Kind::retired});
+                {loader + "seed", "set debug.seed, which also seeds the order of the data", Kind::retired});
+            table.push_back({loader + "dataset_config", "set " + section + "dataset_path and dataset_weights",
+                             Kind::retired});
         }
         add_moved(table, "dataloader.", "training.", {"shuffle"});
         add_moved(table, "validator.dataloader.", "validation.dataloader.", {"shuffle"});
-        table.push_back({"tokenizer", "model.hf_assets_path names the tokenizer's folder", Kind::retired});
-        table.push_back({"module", "model.name says the model family", Kind::retired});
-        table.push_back({"config", "the deck, or model.flavor, says it", Kind::retired});
+        table.push_back(
+            {"tokenizer", "set model.hf_assets_path, the folder of the tokenizer", Kind::retired});
+        table.push_back({"module", "set model.name, the model family", Kind::retired});
+        table.push_back({"config", "give a deck, or set model.flavor", Kind::retired});
         table.push_back({"training.max_context_length", "training.seq_len"});
         table.push_back({"compile.enable_async_tensor_parallel", "parallelism.enable_async_tensor_parallel"});
         table.push_back({"activation_checkpoint.force_recompute_mm_shapes_by_fqns",

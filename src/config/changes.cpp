@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run that continues from a checkpoint does otherwise than the checkpoint's deck said.
+// Differences between the deck of a resumed run and the deck of its checkpoint.
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/toml.hpp"
@@ -18,9 +18,9 @@ using namespace config;
 
 const std::string groups = "optimizer.param_groups", shuffle = "training.shuffle";
 
-// An option that this program does not know matters to the run.
+// An option that this version does not know affects the run.
 Matter matter_of(const std::string& name, const Config& config) {
-    // the length of the schedule is the run's, unless the deck gives it one
+    // the length of the run is also that of the schedule, unless the deck sets the latter
     if (name == "training.steps" && config.lr_scheduler.total_steps) return to_nothing;
     // "optimizer.param_groups[0].optimizer_kwargs.lr"
     const bool is_of_group = name.starts_with(groups + "[");
@@ -37,7 +37,7 @@ std::map<std::string, std::string> values_of(const std::string& deck) {
             all[entry.key] = toml_text(entry.value);
             continue;
         }
-        // each option of each group by itself
+        // each option of each group separately
         for (size_t i = 0; i < list->size(); ++i)
             for (const TomlEntry& option : parse_toml("group = " + toml_text((*list)[i]), "deck"))
                 all[fmt::format("{}[{}]{}", entry.key, i, option.key.substr(std::string("group").size()))] =
@@ -52,8 +52,9 @@ struct Change {
 
 std::map<Matter, std::vector<Change>> all_changes(const std::string& checkpoint_deck, const Config& config) {
     auto before = values_of(checkpoint_deck);
-    before.merge(values_of(deck_text(Config())));  // what an older deck does not say had its default
-    before.try_emplace(shuffle, "false");          // nor did the versions that did not write it
+    before.merge(
+        values_of(deck_text(Config())));   // options that an older deck does not have were at their defaults
+    before.try_emplace(shuffle, "false");  // versions that did not write it did not shuffle
     auto now = values_of(deck_text(config));
     if (!config.training.shuffle) now[shuffle] = before[shuffle];  // kept
     std::set<std::string> keys;
@@ -85,13 +86,13 @@ std::vector<std::string> changes_since(const std::string& checkpoint_deck, const
     auto changes = all_changes(checkpoint_deck, config);
     std::vector<std::string> lines;
     if (const auto samples = texts(changes[to_samples]); !samples.empty())
-        lines.push_back("the data is not the checkpoint's: samples may be seen again or never (" +
+        lines.push_back("the data differs from the checkpoint's: some samples may be used twice or never (" +
                         join(samples, "; ") + ")");
     if (const auto rate = texts(changes[to_learning_rate]); !rate.empty())
-        lines.push_back("the learning-rate schedule is not the checkpoint's, the rate may jump (" +
+        lines.push_back("the learning-rate schedule differs from the checkpoint's; the rate may jump (" +
                         join(rate, "; ") + ")");
     if (const auto run = texts(changes[to_run]); !run.empty())
-        lines.push_back("the run is not the checkpoint's: " + join(run, "; "));
+        lines.push_back("the run differs from the checkpoint's: " + join(run, "; "));
     return lines;
 }
 
@@ -111,8 +112,8 @@ void require_deck_of_finished_run(const std::string& checkpoint_deck, const Conf
         }
     if (changed.empty()) return;
     throw ConfigError(
-        "{} has a finished run (step {}) of another deck: {}. Give this run a folder of its own{}, or raise "
-        "training.steps to continue the run that is there with this deck",
+        "{} contains a finished run (step {}) with a different deck: {}. Give this run its own folder{}, or "
+        "increase training.steps to continue the finished run with this deck",
         config.job.dump_folder, step, join(changed, "; "),
         pattern.empty() ? ""
                         : fmt::format(", such as --job.dump_folder=\"{}/{}\"", config.job.dump_folder,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function per section that has rules over several options; then the degrees of the mesh and the batch,
-// which need the number of ranks.
+// One function per section that has rules over several options.
 #include "check.hpp"
 
 #include "coeus/base/text.hpp"
@@ -21,8 +20,8 @@ namespace {
 constexpr int64_t largest_integer = 1000000000000;
 constexpr int64_t most_steps_in_window = 65536;
 
-// Sizes are multiplied with each other: what is checked one by one must not overflow together. True if all of
-// them are small enough for that.
+// Sizes are multiplied with each other and must not overflow, even if each of them is valid. True if all of
+// them are small enough.
 bool check_magnitudes(Errors& errors, const Config& config) {
     bool all = true;
     Config given = config;
@@ -41,12 +40,11 @@ bool check_magnitudes(Errors& errors, const Config& config) {
 void check_micro_batch(Errors& errors, const char* section, int64_t sequences, int64_t seq_len) {
     constexpr int64_t most = 0x7fffffff;  // tokens are counted in 32 bits
     errors.demand(double(sequences) * double(seq_len) <= double(most),
-                  "{}.local_batch_size x seq_len = {} x {}: must be at most {} tokens; lower one of them",
+                  "{}.local_batch_size x seq_len = {} x {}: must be at most {} tokens; reduce one of the two",
                   section, sequences, seq_len, most);
 }
 
-// The places of all that a run writes: a relative path stays inside job.dump_folder, an absolute one is as
-// it is.
+// Checks the path of something that a run writes: if it is relative, it must stay inside job.dump_folder.
 void check_place(Errors& errors, const char* option, const std::string& value, const char* usual) {
     const std::filesystem::path place = std::filesystem::path(value).lexically_normal();
     errors.demand(!place.empty() && (place.is_absolute() || *place.begin() != ".."),
@@ -66,12 +64,11 @@ void check_metrics(Errors& errors, const Config::Metrics& metrics) {
 }
 
 void check_gpu(Errors& errors, const Config& config) {
-    errors.demand(
-        config.comm.transport != "nccl" || config.device != "cpu",
-        "comm.transport = \"nccl\": is between GPUs, but device = \"cpu\"; leave one of the two out");
+    errors.demand(config.comm.transport != "nccl" || config.device != "cpu",
+                  "comm.transport = \"nccl\": NCCL is for GPUs, but device = \"cpu\"; remove one of the two");
     errors.demand(
         config.kernels.attention != "cudnn" || config.device != "cpu",
-        "kernels.attention = \"cudnn\": is for GPUs, but device = \"cpu\"; leave one of the two out");
+        "kernels.attention = \"cudnn\": cuDNN is for GPUs, but device = \"cpu\"; remove one of the two");
 }
 
 void check_model(Errors& errors, const Config& config) {
@@ -79,30 +76,27 @@ void check_model(Errors& errors, const Config& config) {
     errors.demand(!model.flavor.empty(), "model.flavor = \"\": must name a size, such as \"debugmodel\"");
     const bool weights = config.checkpoint.initial_load_in_hf && config.checkpoint.initial_load_path.empty();
     const std::filesystem::path assets = model.hf_assets_path;
-    errors.demand(
-        !(model.flavor == "hf" || weights) || !std::filesystem::is_regular_file(assets),
-        "model.hf_assets_path = \"{}\": is a file, but {} needs the folder of config.json; give \"{}\", "
-        "and the tokenizer's file as model.tokenizer_path",
-        model.hf_assets_path, weights ? "checkpoint.initial_load_in_hf" : "model.flavor = \"hf\"",
-        assets.has_parent_path() ? assets.parent_path().string() : ".");
+    errors.demand(!(model.flavor == "hf" || weights) || !std::filesystem::is_regular_file(assets),
+                  "model.hf_assets_path = \"{}\": is a file, but {} needs a folder with config.json; set it "
+                  "to \"{}\", and model.tokenizer_path to the tokenizer's file",
+                  model.hf_assets_path, weights ? "checkpoint.initial_load_in_hf" : "model.flavor = \"hf\"",
+                  assets.has_parent_path() ? assets.parent_path().string() : ".");
     errors.demand(model.flavor != "hf" || !model.hf_assets_path.empty(),
                   "model.flavor = \"hf\": needs model.hf_assets_path, a folder with config.json");
-    errors.demand(
-        !model.ffn_hidden || (!model.ffn_dim_multiplier && !model.multiple_of),
-        "model.ffn_hidden = {}: is the hidden width as it is, so neither model.ffn_dim_multiplier nor "
-        "model.multiple_of can be given with it",
-        model.ffn_hidden.value_or(0));
+    errors.demand(!model.ffn_hidden || (!model.ffn_dim_multiplier && !model.multiple_of),
+                  "model.ffn_hidden = {}: is the exact hidden width, so neither model.ffn_dim_multiplier nor "
+                  "model.multiple_of can be set too; remove them",
+                  model.ffn_hidden.value_or(0));
 }
 
 void check_optimizer(Errors& errors, const Config& config) {
     const std::vector<ParamGroupOptions> groups = param_groups(config);
-    const ParamGroups checked(config.optimizer, 0, groups);  // throws if they cannot be
+    const ParamGroups checked(config.optimizer, 0, groups);  // throws if they are not valid
     const auto check_moments = [&](const OptimizerOptions& options, const std::string& place) {
-        errors.demand(
-            options.implementation != "fused_opt_states_bf16" || config.training.dtype != "float64",
-            "{}implementation = \"fused_opt_states_bf16\": moments in bfloat16 are beside weights in "
-            "float32, but training.dtype = \"float64\"; leave one of the two out",
-            place);
+        errors.demand(options.implementation != "fused_opt_states_bf16" || config.training.dtype != "float64",
+                      "{}implementation = \"fused_opt_states_bf16\": moments in bfloat16 need weights in "
+                      "float32, but training.dtype = \"float64\"; remove one of the two",
+                      place);
     };
     check_moments(config.optimizer, "optimizer.");
     for (size_t i = 0; i < groups.size(); ++i)
@@ -117,7 +111,7 @@ std::string counted(size_t count, const char* what) {
 void check_blend(Errors& errors, const char* section, const Words& paths,
                  const std::vector<double>& weights) {
     for (const std::string& path : paths)
-        errors.demand(!path.empty(), "{}.dataset_path: has an empty path in it", section);
+        errors.demand(!path.empty(), "{}.dataset_path: contains an empty path", section);
     Words given;
     for (const double weight : weights) given.push_back(toml_text({weight}));
     errors.demand(weights.empty() || weights.size() == paths.size(),
@@ -142,13 +136,12 @@ void check_training(Errors& errors, const Config& config) {
         "valid value is {}",
         training.global_batch_size, training.local_batch_size,
         round_up(training.global_batch_size, training.local_batch_size));
-    errors.demand(
-        training.dtype != "float64" || config.device != "cuda",
-        "training.dtype = \"float64\": works on CPUs only; give device = \"cpu\", or dtype = \"float32\"");
+    errors.demand(training.dtype != "float64" || config.device != "cuda",
+                  "training.dtype = \"float64\": works only on CPUs; set device = \"cpu\", or training.dtype "
+                  "= \"float32\"");
     errors.demand(
         training.max_wall_time.empty() || seconds_of_wall_time(training.max_wall_time).value_or(0) > 0,
-        "training.max_wall_time = \"{}\": must be a time as Slurm writes it: minutes \"90\", "
-        "\"HH:MM:SS\", or "
+        "training.max_wall_time = \"{}\": must be a time in Slurm's format: minutes \"90\", \"HH:MM:SS\" or "
         "\"D-HH:MM:SS\", such as \"1-12:00:00\" for a day and a half",
         training.max_wall_time);
     check_blend(errors, "training", training.dataset_path, training.dataset_weights);
@@ -171,7 +164,8 @@ void check_parallelism(Errors& errors, const Config& config) {
     if (config.validation.enable) divides("validation", config.validation.seq_len);
     errors.demand(
         p.expert_tensor_parallel_degree == 1 || p.expert_tensor_parallel_degree == p.tensor_parallel_degree,
-        "parallelism.expert_tensor_parallel_degree = {}: must be 1 or the tensor_parallel_degree {}",
+        "parallelism.expert_tensor_parallel_degree = {}: must be 1 or parallelism.tensor_parallel_degree = "
+        "{}",
         p.expert_tensor_parallel_degree, p.tensor_parallel_degree);
     errors.demand(p.pipeline_parallel_degree == 1 ||
                       config.training.local_batch_size % p.pipeline_parallel_microbatch_size == 0,
@@ -182,21 +176,22 @@ void check_parallelism(Errors& errors, const Config& config) {
                   round_up(config.training.local_batch_size, p.pipeline_parallel_microbatch_size));
 }
 
-// What says how many stages there are, or what they hold, says it alone.
+// Only one option may determine the number or the content of the stages.
 void check_stages(Errors& errors, const Config::Parallelism& p) {
     const Config::Parallelism usual;
     const bool listed = !p.module_fqns_per_model_part.empty();
     errors.demand(
         !p.pipeline_parallel_layers_per_stage || (!listed && p.pipeline_parallel_schedule_csv.empty()),
-        "parallelism.pipeline_parallel_layers_per_stage = {}: {}; leave one of the two out",
+        "parallelism.pipeline_parallel_layers_per_stage = {}: {}; remove one of the two",
         p.pipeline_parallel_layers_per_stage.value_or(0),
-        listed ? "parallelism.module_fqns_per_model_part lists the stages already"
-               : "the table of parallelism.pipeline_parallel_schedule_csv has its number of stages already");
+        listed ? "parallelism.module_fqns_per_model_part already lists the stages"
+               : "the table of parallelism.pipeline_parallel_schedule_csv already determines the number of "
+                 "stages");
     const auto weighs = [&](const char* option, int64_t layers, int64_t usually) {
         errors.demand(
             !listed || layers == usually,
-            "parallelism.{} = {}: is for layers that are divided evenly, but "
-            "parallelism.module_fqns_per_model_part lists the layers of each stage; leave one of the two out",
+            "parallelism.{} = {}: applies if layers are divided evenly, but "
+            "parallelism.module_fqns_per_model_part lists the layers of each stage; remove one of the two",
             option, layers);
     };
     weighs("pipeline_parallel_first_stage_less_layers", p.pipeline_parallel_first_stage_less_layers,
@@ -209,62 +204,57 @@ void check_activation_checkpoint(Errors& errors, const Config::ActivationCheckpo
     const std::string& option = config.selective_ac_option;
     const bool digits =
         !option.empty() && option.size() <= 9 && option.find_first_not_of("0123456789") == std::string::npos;
-    errors.demand(
-        option == "op" || digits,
-        "activation_checkpoint.selective_ac_option = \"{}\": must be \"op\" or the number N of every N-th "
-        "block, such as \"2\"",
-        option);
+    errors.demand(option == "op" || digits,
+                  "activation_checkpoint.selective_ac_option = \"{}\": must be \"op\", or a number N such as "
+                  "\"2\" for every N-th block",
+                  option);
 }
 
 void check_checkpoint(Errors& errors, const Config::Checkpoint& checkpoint) {
     check_place(errors, "checkpoint.folder", checkpoint.folder, "checkpoint");
-    errors.demand(
-        !checkpoint.create_seed_checkpoint || (checkpoint.enable && !checkpoint.load_only),
-        "checkpoint.create_seed_checkpoint = true: saves a checkpoint, so set checkpoint.enable = true and "
-        "checkpoint.load_only = false");
-    errors.demand(
-        checkpoint.enable || checkpoint.load_step < 0,
-        "checkpoint.load_step: nothing is loaded from checkpoint.folder while checkpoint.enable = false; set "
-        "checkpoint.enable = true");
+    errors.demand(!checkpoint.create_seed_checkpoint || (checkpoint.enable && !checkpoint.load_only),
+                  "checkpoint.create_seed_checkpoint = true: needs checkpoint.enable = true and "
+                  "checkpoint.load_only = false, since it saves a checkpoint");
+    errors.demand(checkpoint.enable || checkpoint.load_step < 0,
+                  "checkpoint.load_step: has no effect with checkpoint.enable = false, since nothing is "
+                  "loaded from checkpoint.folder; set checkpoint.enable = true");
     const Words& excluded = checkpoint.exclude_from_loading;
-    errors.demand(
-        !excludes(excluded, "optimizer") || excludes(excluded, "lr_scheduler"),
-        "checkpoint.exclude_from_loading: an optimizer without its moments needs the warm-up of a schedule "
-        "from its beginning; exclude \"lr_scheduler\" too");
+    errors.demand(!excludes(excluded, "optimizer") || excludes(excluded, "lr_scheduler"),
+                  "checkpoint.exclude_from_loading: \"optimizer\" resets the moments, which need the warm-up "
+                  "of a new schedule; exclude \"lr_scheduler\" too");
     errors.demand(excluded.empty() || checkpoint.enable || !checkpoint.initial_load_path.empty(),
-                  "checkpoint.exclude_from_loading: nothing is loaded while checkpoint.enable = false; set "
-                  "checkpoint.enable = true or give checkpoint.initial_load_path");
+                  "checkpoint.exclude_from_loading: nothing is loaded with checkpoint.enable = false; set "
+                  "checkpoint.enable = true or checkpoint.initial_load_path");
     errors.demand(!checkpoint.initial_load_in_hf || checkpoint.initial_load_model_only,
-                  "checkpoint.initial_load_in_hf: a Hugging Face folder holds only a model; set "
+                  "checkpoint.initial_load_in_hf: a Hugging Face folder contains only a model; set "
                   "checkpoint.initial_load_model_only = true");
     errors.demand(!checkpoint.initial_load_in_hf_quantized ||
                       (checkpoint.initial_load_in_hf && !checkpoint.initial_load_path.empty()),
                   "checkpoint.initial_load_in_hf_quantized: needs checkpoint.initial_load_in_hf = true and "
                   "checkpoint.initial_load_path");
     errors.demand(!checkpoint.last_save_in_hf || checkpoint.last_save_model_only,
-                  "checkpoint.last_save_in_hf: a Hugging Face folder holds only a model; set "
+                  "checkpoint.last_save_in_hf: a Hugging Face folder contains only a model; set "
                   "checkpoint.last_save_model_only = true");
 }
 
 void check_guards(Errors& errors, const Config::Guards& guards) {
+    errors.demand(guards.on_mismatch == "stop" || guards.compare_replicas_interval > 0,
+                  "guards.on_mismatch = \"{}\": replicas are not compared with "
+                  "guards.compare_replicas_interval = 0; set it to a number of steps, such as 100",
+                  guards.on_mismatch);
     errors.demand(
-        guards.on_mismatch == "stop" || guards.compare_replicas_interval > 0,
-        "guards.on_mismatch = \"{}\": replicas are not compared while guards.compare_replicas_interval = "
-        "0; set it to a number of steps, such as 100",
-        guards.on_mismatch);
-    errors.demand(guards.spike_window <= most_steps_in_window,
-                  "guards.spike_window = {}: must be at most {}, which checkpoints keep", guards.spike_window,
-                  most_steps_in_window);
+        guards.spike_window <= most_steps_in_window,
+        "guards.spike_window = {}: must be at most {}, the number of steps that a checkpoint can store",
+        guards.spike_window, most_steps_in_window);
 }
 
 void check_validation(Errors& errors, const Config& config) {
     const auto& validation = config.validation;
-    errors.demand(
-        !validation.enable || !validation.dataset_path.empty() ||
-            validation.seq_len == config.training.seq_len,
-        "validation.seq_len = {}: where every 100th window of the training data is held out it must be "
-        "training.seq_len = {}; or give validation.dataset_path",
-        validation.seq_len, config.training.seq_len);
+    errors.demand(!validation.enable || !validation.dataset_path.empty() ||
+                      validation.seq_len == config.training.seq_len,
+                  "validation.seq_len = {}: must be training.seq_len = {} if every 100th sequence of the "
+                  "training data is held out; to change it, set validation.dataset_path",
+                  validation.seq_len, config.training.seq_len);
     check_blend(errors, "validation", validation.dataset_path, validation.dataset_weights);
 }
 
@@ -280,11 +270,10 @@ void check_profiling(Errors& errors, const Config::Profiling& profiling) {
 
 void check_comm(Errors& errors, const Config::Comm& comm) {
     const std::string& prefix = comm.save_traces_file_prefix;
-    errors.demand(
-        prefix.find('/') == std::string::npos,
-        "comm.save_traces_file_prefix = \"{}\": begins the names of files in comm.save_traces_folder, so it "
-        "must not contain \"/\"; give for example \"rank_\"",
-        prefix);
+    errors.demand(prefix.find('/') == std::string::npos,
+                  "comm.save_traces_file_prefix = \"{}\": must not contain \"/\", since names of files in "
+                  "comm.save_traces_folder begin with it; an example is \"rank_\"",
+                  prefix);
 }
 
 bool is_built(const Option& option, const std::string& choice) {
@@ -327,19 +316,18 @@ Words missing_for_a_run(const Config& config) {
         const auto usual = value_of(option, plain);
         const std::string* choice = value->as<std::string>();
         if (option.status == Status::not_built && value != usual)
-            lines.push_back(fmt::format("{} = {}: {} is not built yet; what works is {}", option.name,
+            lines.push_back(fmt::format("{} = {}: {} is not implemented yet; use {}", option.name,
                                         toml_text(*value), option.why, toml_text(*usual)));
         else if (choice != nullptr && !is_built(option, *choice))
-            lines.push_back(fmt::format("{} = {}: is not built yet; what works is {}", option.name,
-                                        toml_text(*value), join(option.built, ", ")));
+            lines.push_back(fmt::format("{} = {}: is not implemented yet; use {}", option.name,
+                                        toml_text(*value), join(option.built, " or ")));
     }
     if (config.training.dataset_path.empty())
         lines.push_back(fmt::format(
-            "training.dataset_path: is not given, and training.dataset = \"{}\" is not in {} "
-            "($COEUS_DATASETS names another folder); Coeus downloads nothing. Set "
-            "training.dataset_path to text or JSONL files of your own (also .gz, .zst), a folder of "
-            "these, or a token file that `coeus tokenize INPUT --tokenizer FOLDER --output FILE.h5` "
-            "makes of them",
+            "training.dataset_path: is not given, and training.dataset = \"{}\" was not found in {} (set "
+            "$COEUS_DATASETS to search another folder); Coeus downloads nothing. Set training.dataset_path "
+            "to your own text or JSON Lines files (also .gz, .zst), a folder of these, or a token file made "
+            "with `coeus tokenize INPUT --tokenizer FOLDER --output FILE.h5`",
             config.training.dataset, dataset_folders()));
     return lines;
 }

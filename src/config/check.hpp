@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules over several options, and what a real run lacks.
+// Rules over several options, and reasons why a real run cannot start.
 #pragma once
 
 #include "coeus/config/config.hpp"
@@ -10,17 +10,17 @@
 
 namespace coeus::config {
 
-/// Checks every section: notes each rule that does not hold, with key, value and the nearest valid choice.
+/// Checks every section. Notes each rule that is violated, with key, value and the nearest valid choice.
 void check(const Config& config, Errors& errors);
-/// The same; ConfigError with a line for each.
+/// The same; throws one ConfigError with a line for each violated rule.
 void check(const Config& config);
 
-/// One line for each thing that keeps a real run, but not a dry one, from starting: a setting that is not
-/// built yet, with what works instead, or no data.
+/// One line for each reason why a real run, unlike a dry run, cannot start: a setting that is not implemented
+/// yet (with what works instead), or missing data.
 Words missing_for_a_run(const Config& config);
 
-/// One notice for each option that a group of optimizer.param_groups gives, or [optimizer] sets otherwise
-/// than by default (value_of), and that none of the optimizers it is for reads.
+/// One notice for each option that is set in [optimizer] or in a group of optimizer.param_groups and that
+/// none of the optimizers concerned reads. In [optimizer], an option with its default value is not set.
 Words unread_optimizer_options(const Config& config);
 
 }  // namespace coeus::config

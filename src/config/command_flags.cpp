@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 
 namespace coeus {
@@ -53,14 +54,14 @@ Flags& Flags::add_switch(const std::string& name, const std::string& meaning) {
 }
 
 Flags& Flags::add_force() {
-    return add_switch("force", "replace files that are there already");
+    return add_switch("force", "replace existing files");
 }
 
 void Flags::require_replaceable(const std::string& path) const {
     namespace fs = std::filesystem;
     std::error_code unseen;
     if (given("force") || !(fs::is_regular_file(path, unseen) || fs::is_directory(path, unseen))) return;
-    throw ConfigError("{} is there already; --force replaces it", path);
+    throw ConfigError("{} already exists; --force replaces it", path);
 }
 
 void Flags::parse(const std::vector<std::string>& arguments) {
@@ -98,7 +99,7 @@ void Flags::parse(const std::vector<std::string>& arguments) {
     } catch (const po::unknown_option& error) {
         const std::string name = bare(error.get_option_name()), near = nearest_name(name, names);
         throw ConfigError("coeus {}: unknown option --{}{}; options: --{}", command_, name,
-                          near.empty() ? "" : ", did you mean --" + near + "?", join(names, ", --"));
+                          near.empty() ? "" : "; did you mean --" + near + "?", join(names, ", --"));
     } catch (const po::invalid_command_line_syntax& error) {
         throw ConfigError("coeus {}: --{} {}", command_, bare(error.get_option_name()),
                           error.kind() == po::invalid_command_line_syntax::extra_parameter ? "takes no value"
@@ -107,18 +108,29 @@ void Flags::parse(const std::vector<std::string>& arguments) {
         throw ConfigError("coeus {}: {}", command_, error.what());
     }
     if (words_name_.empty() && !words_.empty())
-        throw ConfigError("coeus {}: '{}' is not understood; see coeus help {}", command_, words_[0],
+        throw ConfigError("coeus {}: unexpected argument '{}'; see coeus help {}", command_, words_[0],
                           command_);
     if (!words_name_.empty() && words_.empty())
         throw ConfigError("coeus {} needs {}; see coeus help {}", command_, words_name_, command_);
 }
 
 void Flags::print_help() const {
-    std::printf("usage: coeus %s %s\n\n%s\n\n", command_.c_str(), usage_.c_str(), meaning_.c_str());
+    constexpr size_t columns = 100, column = 23;  // where the meanings of flags begin
+    std::printf("usage: coeus %s %s\n\n", command_.c_str(), usage_.c_str());
+    for (size_t begin = 0; begin < meaning_.size();) {
+        const size_t end = std::min(meaning_.find('\n', begin), meaning_.size());
+        std::puts(wrapped(std::string_view(meaning_).substr(begin, end - begin), columns).c_str());
+        begin = end + 1;
+    }
+    std::puts("");
     for (const Flag& flag : flags_) {
         const std::string left = "--" + flag.name + (flag.is_switch ? "" : " " + flag.value_name);
         const std::string right = flag.default_value.empty() ? "" : " (default " + flag.default_value + ")";
-        std::printf("  %-20s %s%s\n", left.c_str(), flag.meaning.c_str(), right.c_str());
+        const std::string indent(column, ' ');
+        if (left.size() + 3 > column) std::printf("  %s\n", left.c_str());
+        std::string text = wrapped(indent + flag.meaning + right, columns, indent);
+        if (left.size() + 3 <= column) text.replace(2, left.size(), left);
+        std::puts(text.c_str());
     }
 }
 
@@ -138,23 +150,26 @@ const std::string& Flags::required(const std::string& name) const {
 const std::string& Flags::choice(const std::string& name, const std::vector<std::string>& choices) const {
     const std::string& value = text(name);
     if (std::find(choices.begin(), choices.end(), value) != choices.end()) return value;
-    const std::string near = nearest_name(value, choices);
-    throw ConfigError("coeus {}: --{} must be one of {}, is \"{}\"{}", command_, name, join(choices, ", "),
-                      value, near.empty() ? "" : "; did you mean " + near + "?");
+    // the nearest name is "cpu", the opposite of what is meant
+    const bool means_gpu =
+        value == "gpu" && std::find(choices.begin(), choices.end(), "cuda") != choices.end();
+    const std::string near = means_gpu ? "cuda" : nearest_name(value, choices);
+    throw ConfigError("coeus {}: --{} must be one of {}, but is \"{}\"{}", command_, name,
+                      join(choices, ", "), value, near.empty() ? "" : "; did you mean " + near + "?");
 }
 
 int64_t Flags::integer(const std::string& name, int64_t least, int64_t most) const {
     int64_t value = 0;
     if (read_number(text(name), value) && value >= least && value <= most) return value;
-    throw ConfigError("coeus {}: --{} must be a whole number of at least {}{}, is \"{}\"", command_, name,
+    throw ConfigError("coeus {}: --{} must be a whole number of at least {}{}, but is \"{}\"", command_, name,
                       least, most == INT64_MAX ? "" : fmt::format(" and at most {}", most), text(name));
 }
 
 double Flags::number(const std::string& name, double least, double most) const {
     double value = 0;
     if (read_number(text(name), value) && value >= least && value <= most) return value;
-    throw ConfigError("coeus {}: --{} must be a number from {} to {}, is \"{}\"", command_, name, least, most,
-                      text(name));
+    throw ConfigError("coeus {}: --{} must be a number from {} to {}, but is \"{}\"", command_, name, least,
+                      most, text(name));
 }
 
 }  // namespace coeus

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of `coeus train`, by Boost.Program_options: --a.b=v, --a.b v, bare --a.b and --a.no_b for
-// booleans; no prefix guessing; of an option given twice the last one counts. Below it the deck, the decks it
-// includes, and the environment: in each the first that says something wins.
+// The command line of `coeus train`, parsed by Boost.Program_options: --a.b=v, --a.b v, and --a.b or --a.no_b
+// for booleans. Names cannot be abbreviated. If an option is given twice, the last one wins. Precedence,
+// highest first: command line, deck, included decks, environment.
 #include "check.hpp"
 #include "coeus/base/text.hpp"
 #include "datasets.hpp"
@@ -24,7 +24,7 @@ namespace po = boost::program_options;
 
 constexpr const char* here = "command line";
 
-// Options of the command, not of a deck.
+// Options of the command that are not options of a deck.
 constexpr const char* dry_run_option = "dry_run";
 constexpr const char* ranks_option = "ranks";
 constexpr const char* gpu_option = "gpu";
@@ -37,7 +37,7 @@ constexpr std::pair<const char*, Type> command_options[] = {{dry_run_option, Typ
                                                             {strict_option, Type::boolean}};
 constexpr int64_t max_ranks = 1 << 24;
 
-// One word after an option of a given type, kept as a Setting.
+// The word after an option of a given type, stored as a Setting.
 class Word : public po::value_semantic {
 public:
     Word(std::string name, Type type) : name_(std::move(name)), type_(type) {}
@@ -69,7 +69,7 @@ po::options_description option_table() {
     return table;
 }
 
-// The type of an option of the command; a deck's option has none here.
+// The type of an option of the command; nothing for an option of a deck.
 std::optional<Type> command_type(const std::string& name) {
     for (const auto& [known, type] : command_options)
         if (name == known) return type;
@@ -91,15 +91,15 @@ bool is_boolean(const std::string& name) {
     return is_known(name) && type_named(name, here) == Type::boolean;
 }
 
-// "a.no_b" -> "a.b"; "" where the last part does not begin with no_
+// "a.no_b" -> "a.b"; "" if the last part does not begin with no_
 std::string without_no(const std::string& name) {
     const size_t dot = name.rfind('.');
     const size_t start = dot == std::string::npos ? 0 : dot + 1;
     return name.compare(start, 3, "no_") == 0 ? name.substr(0, start) + name.substr(start + 3) : "";
 }
 
-// Takes what Boost does not: a boolean that stands alone, --a.b or --a.no_b, or before a word that is true or
-// false; and the empty value of --a.b=
+// Handles the forms that Boost does not: a boolean without a value (--a.b or --a.no_b) or followed by true or
+// false, and the empty value of --a.b=
 std::vector<po::option> take_special(std::vector<std::string>& words) {
     if (!words[0].starts_with("--")) return {};
     std::string key = words[0].substr(2), value = "true";
@@ -165,16 +165,16 @@ std::optional<Setting> take(po::variables_map& given, const std::string& name) {
     return setting;
 }
 
-// The deck: a word of its own or --job.config_file.
+// The deck: a positional argument or --job.config_file.
 std::string deck_of(const Found& found) {
     if (found.words.size() > 1)
-        throw ConfigError("{}: one deck at most, but there are {}: {}; a deck can include others", here,
+        throw ConfigError("{}: only one deck can be given, not {} ({}); a deck can include others", here,
                           found.words.size(), join(found.words, ", "));
     const auto named = found.options.find("job.config_file");
     const std::string file = named == found.options.end() ? "" : named->second.as<Setting>().text;
     if (!file.empty() && !found.words.empty() && file != found.words[0])
-        throw ConfigError("{}: two decks: {} and --job.config_file={}; leave one out", here, found.words[0],
-                          file);
+        throw ConfigError("{}: two decks are given: {} and --job.config_file={}; remove one of the two", here,
+                          found.words[0], file);
     return found.words.empty() ? file : found.words[0];
 }
 
@@ -190,7 +190,7 @@ bool is_same(const TomlValue& a, const TomlValue& b) {
     return text != nullptr && other != nullptr ? strcasecmp(text->c_str(), other->c_str()) == 0 : a == b;
 }
 
-// Whether an option without a field is given a value that would change anything in torchtitan.
+// Whether the value of an option without a field would change anything in torchtitan.
 bool asks(const Option& option, const TomlValue& value) {
     if (option.idle) return !is_same(value, *option.idle);
     if (const bool* boolean = value.as<bool>()) return *boolean;
@@ -206,7 +206,7 @@ bool is_refused(const Option& option, const TomlValue& given) {
                        [&](const std::string& choice) { return is_same(given, {choice}); });
 }
 
-// What was given and does nothing; a default that a deck repeats is not worth a word.
+// Whether a given value has no effect. A value that equals the default does not count.
 bool is_idle(const Option& option, const TomlValue& given, Config& config) {
     Config plain;
     if (option.status == Status::dormant && option.slot != nullptr)
@@ -215,7 +215,7 @@ bool is_idle(const Option& option, const TomlValue& given, Config& config) {
     return does_nothing && !is_refused(option, given) && asks(option, given);
 }
 
-// One notice per reason, naming all options it goes for.
+// Adds one notice per reason, which names all options concerned.
 void add_no_effect_notices(const Settings& settings, Config& config, Words& notices) {
     std::vector<std::pair<std::string, Words>> reasons;
     for (const Option& option : options()) {
@@ -223,7 +223,7 @@ void add_no_effect_notices(const Settings& settings, Config& config, Words& noti
         if (setting == settings.end() || !is_idle(option, setting->second.value, config)) continue;
         const std::string why =
             option.status == Status::dormant
-                ? fmt::format("used with {}, which is not built yet or not asked for", option.why)
+                ? fmt::format("it needs {}, which is not implemented yet or not used", option.why)
                 : option.why;
         const auto known =
             std::find_if(reasons.begin(), reasons.end(), [&](const auto& r) { return r.first == why; });
@@ -235,8 +235,8 @@ void add_no_effect_notices(const Settings& settings, Config& config, Words& noti
             fmt::format("{} {} no effect: {}", join(names, ", "), names.size() == 1 ? "has" : "have", why));
 }
 
-// What is refused of options that keep nothing: of those not built yet, or refused with a reason, whatever
-// asks for something, of the others some choices.
+// One line for each refused setting of options without a field: for options that are not implemented yet or
+// refused, every value that would change something; for others, the choices that are refused.
 Words refused_in(const Settings& settings) {
     Words lines;
     for (const Option& option : options()) {
@@ -244,17 +244,17 @@ Words refused_in(const Settings& settings) {
         if (found == settings.end()) continue;
         const Setting& setting = found->second;
         if (option.status == Status::not_built && option.slot == nullptr && asks(option, setting.value))
-            lines.push_back(fmt::format("{} = {}: {} is not built yet; leave it out", setting.name,
+            lines.push_back(fmt::format("{} = {}: {} is not implemented yet; remove it", setting.name,
                                         setting.text, option.why));
         else if (option.status == Status::refused && asks(option, setting.value))
-            lines.push_back(fmt::format("{} = {}: {}; leave it out", setting.name, setting.text, option.why));
+            lines.push_back(fmt::format("{} = {}: {}; remove it", setting.name, setting.text, option.why));
         else if (is_refused(option, setting.value))
             lines.push_back(fmt::format("{} = {}: {}", setting.name, setting.text, option.refusal));
     }
     return lines;
 }
 
-// torchtitan's newest decks count a batch in tokens: [local, global]_batch_size = tokens / seq_len.
+// The newest decks of torchtitan count a batch in tokens: [local, global]_batch_size = tokens / seq_len.
 void count_batches_in_sequences(const Settings& settings, Config& config) {
     const auto convert = [&](const char* name, std::optional<int64_t>& tokens, const char* batch,
                              int64_t& field) {
@@ -262,7 +262,8 @@ void count_batches_in_sequences(const Settings& settings, Config& config) {
         const int64_t count = *tokens, seq_len = config.training.seq_len;
         tokens.reset();
         if (settings.contains(batch))
-            throw ConfigError("{} = {}: says what {} says in sequences; leave one out", name, count, batch);
+            throw ConfigError("{} = {}: sets in tokens what {} sets in sequences; remove one of the two",
+                              name, count, batch);
         if (count > 0 && count % seq_len != 0)
             throw ConfigError(
                 "{} = {}: must be a multiple of training.seq_len = {}; the nearest valid value is {}", name,
@@ -276,9 +277,9 @@ void count_batches_in_sequences(const Settings& settings, Config& config) {
             "training.global_batch_size", config.training.global_batch_size);
 }
 
-// Data sets that are given by name. Validation data is looked for where the deck asks for it, or gives the
-// training data by name too; elsewhere its default name means nothing. A real run is refused (`missing`)
-// where the deck names what is not there.
+// Looks up datasets that are given by name. Validation data is looked up if the deck names it, or if it gives
+// the training data by name too; otherwise its default name means nothing. If a name that the deck gives is
+// not found, a real run is refused (`missing`).
 void find_datasets(const Settings& settings, Config& config, Words& notices, Words& missing) {
     const auto find = [&](const char* option, const std::string& name, Words& paths) {
         paths = named_dataset(name);
@@ -295,23 +296,23 @@ void find_datasets(const Settings& settings, Config& config, Words& notices, Wor
     if (!validation.enable || !validation.dataset_path.empty()) return;
     const bool given = settings.contains("validation.dataset") && !validation.dataset.empty();
     if ((by_name || given) && find("validation.dataset", validation.dataset, validation.dataset_path)) return;
-    const std::string absent =
-        fmt::format("validation.dataset = \"{}\": is not in {}", validation.dataset, dataset_folders());
+    const std::string absent = fmt::format("validation.dataset = \"{}\": was not found in {}",
+                                           validation.dataset, dataset_folders());
     const char* const held_out = "every 100th sequence of the training data is held out";
     if (given) {
-        missing.push_back(fmt::format(
-            "{} ($COEUS_DATASETS names another folder). Make it with `coeus tokenize INPUT --tokenizer "
-            "FOLDER --output {}.h5` in one of these, set validation.dataset_path to text of your own, or "
-            "leave it out: then {}",
-            absent, validation.dataset, held_out));
+        missing.push_back(
+            fmt::format("{} (set $COEUS_DATASETS to search another folder). Make it there with `coeus "
+                        "tokenize INPUT --tokenizer FOLDER --output {}.h5`, or set validation.dataset_path "
+                        "to your own text, or remove validation.dataset: then {}",
+                        absent, validation.dataset, held_out));
         return;
     }
     if (by_name && !validation.dataset.empty())
         notices.push_back(fmt::format("{}: {} for validation", absent, held_out));
-    validation.dataset.clear();  // the effective deck asks for what is done
+    validation.dataset.clear();  // so that the effective deck describes what is done
 }
 
-// Values that depend on others where they are not given, and old spellings of converters.
+// Completes values that are not given and depend on others, and replaces old names of converters.
 void complete(const Settings& settings, Config& config) {
     count_batches_in_sequences(settings, config);
     if (!settings.contains("validation.seq_len")) config.validation.seq_len = config.training.seq_len;
@@ -364,18 +365,17 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments, int ra
     config.job.config_file = deck;
     if (config.memory_estimation.enable && !result.dry_run) {
         result.dry_run = true;
-        result.notices.push_back(
-            "memory_estimation.enable = true: this is a dry run, which plans the memory");
+        result.notices.push_back("memory_estimation.enable = true: this is a dry run that plans the memory");
     }
     if (result.ranks > 0 && !result.dry_run)
-        throw ConfigError("{}: --ranks goes with --dry_run; a real run takes its ranks from mpirun or srun",
+        throw ConfigError("{}: --ranks needs --dry_run; a real run has the ranks that mpirun or srun starts",
                           here);
     if ((!result.gpu.empty() || result.memory_bytes > 0) && !result.dry_run)
-        throw ConfigError("{}: --{} goes with --dry_run; a real run asks the device for its memory", here,
+        throw ConfigError("{}: --{} needs --dry_run; a real run asks the device for its memory", here,
                           result.gpu.empty() ? memory_option : gpu_option);
-    if (result.strict && !result.dry_run) throw ConfigError("{}: --strict goes with --dry_run", here);
+    if (result.strict && !result.dry_run) throw ConfigError("{}: --strict needs --dry_run", here);
     if (!result.gpu.empty() && config.device == "cpu")
-        throw ConfigError("{}: --gpu={} plans for a GPU, but device = \"cpu\"; leave one out", here,
+        throw ConfigError("{}: --gpu={} plans for a GPU, but device = \"cpu\"; remove one of the two", here,
                           result.gpu);
     if (!result.gpu.empty()) config.device = "cuda";
     errors.collect([&] { complete(settings, config); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from several options together, and from the number of ranks.
+// Values that depend on several options together, or on the number of ranks.
 #include "coeus/config/config.hpp"
 
 #include "coeus/base/error.hpp"
@@ -53,12 +53,11 @@ int64_t gradient_accumulation_steps(const Config& config, int64_t dp_degree) {
 MeshShape mesh_shape(const Config& config, int ranks) {
     for (const int64_t shown : config.log.ranks)
         if (shown >= ranks)
-            throw ConfigError("log.ranks = {}: there is no such rank; the last of {} is {}", shown, ranks,
-                              ranks - 1);
+            throw ConfigError("log.ranks = {}: there is no such rank; the last of {} ranks is {}", shown,
+                              ranks, ranks - 1);
     if (config.checkpoint.create_seed_checkpoint && ranks > 1)
         throw ConfigError(
-            "checkpoint.create_seed_checkpoint = true: one rank writes the initial weights, but there are "
-            "{}; start 1",
+            "checkpoint.create_seed_checkpoint = true: works on one rank only, but there are {}; start 1",
             ranks);
     const Config::Parallelism& p = config.parallelism;
     // each degree is at most 65536, but MeshShape multiplies int
@@ -78,8 +77,8 @@ MeshShape mesh_shape(const Config& config, int ranks) {
         int64_t nearest = std::min(p.expert_parallel_degree, exchange);
         while (exchange % nearest != 0) --nearest;
         throw ConfigError(
-            "parallelism.expert_parallel_degree = {}: must divide data_parallel_shard x context x tensor = "
-            "{}; the nearest valid value is {}",
+            "parallelism.expert_parallel_degree = {}: must divide data_parallel_shard_degree x "
+            "context_parallel_degree x tensor_parallel_degree = {}; the nearest valid value is {}",
             p.expert_parallel_degree, exchange, nearest);
     }
     return shape;

@@ -25,7 +25,7 @@ bool is_there(const fs::path& path) {
     return fs::exists(path, ignored);
 }
 
-// Files of a folder whose names begin so, in order.
+// Files of a folder whose names begin with `beginning`, sorted.
 Words files_with(const fs::path& folder, const std::string& beginning) {
     Words files;
     std::error_code ignored;

@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Include {
-    std::string file, place;  // as the deck names it, and where: "my.toml:1:1"
+    std::string file, place;  // the path as written, and where it is written: "my.toml:1:1"
 };
 
 std::vector<Include> included(const TomlEntry& entry) {
@@ -32,10 +32,11 @@ std::vector<Include> included(const TomlEntry& entry) {
     return includes;
 }
 
-constexpr size_t most_levels = 16;  // of decks, each included by the one before it
-constexpr int most_decks = 256;     // a deck counts as often as it is included
+constexpr size_t most_levels = 16;  // levels of decks, each included by the one before it
+constexpr int most_decks = 256;     // a deck counts each time that it is included
 
-// `chain`: the decks that led here, each included by the one before it. `left`: how many more may be read.
+// `chain`: the decks that led to this one, each included by the one before it. `left`: how many more decks
+// may be read.
 void add(const fs::path& file, Words chain, int& left, Settings& settings, Errors& errors) {
     const auto is_this = [&](const std::string& other) {
         std::error_code ignored;
@@ -47,12 +48,11 @@ void add(const fs::path& file, Words chain, int& left, Settings& settings, Error
     if (again) throw ConfigError("{}: a deck cannot include itself: {}", includer, join(chain, " includes "));
 
     if (chain.size() > most_levels)
-        throw ConfigError("{}: includes {}: more than {} decks, each included by the one before it", includer,
-                          file.string(), most_levels);
+        throw ConfigError("{}: includes {}: more than {} levels of decks, each included by the one before it",
+                          includer, file.string(), most_levels);
     if (--left < 0)
         throw ConfigError(
-            "{}: includes {}: more than {} decks in all, if one that is included several times counts each "
-            "time",
+            "{}: includes {}: more than {} decks in all; a deck counts each time that it is included",
             includer, file.string(), most_decks);
     std::vector<Setting> given;
     std::vector<Include> includes;
@@ -61,8 +61,8 @@ void add(const fs::path& file, Words chain, int& left, Settings& settings, Error
             includes = included(entry);
         else if (entry.key == "job.config_file")
             throw ConfigError(
-                "{}: job.config_file = {}: only the command line names the deck; a deck names others with "
-                "include",
+                "{}: job.config_file = {}: can only be set on the command line; in a deck, use include for "
+                "other decks",
                 entry.place, toml_text(entry.value));
         else
             given.push_back({entry.key, entry.value, toml_text(entry.value), entry.place});
@@ -73,8 +73,9 @@ void add(const fs::path& file, Words chain, int& left, Settings& settings, Error
         const fs::path path = (file.parent_path() / include.file).lexically_normal();
         std::error_code ignored;
         if (!fs::exists(path, ignored))
-            throw ConfigError("{}: include = \"{}\": there is no file {}; the path is relative to this deck",
-                              include.place, include.file, path.string());
+            throw ConfigError(
+                "{}: include = \"{}\": there is no file {}; the path must be relative to this deck",
+                include.place, include.file, path.string());
         add(path, chain, left, settings, errors);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with a deck, collected, so that it is mended once.
+// Collects all errors of a deck, so that they can be corrected at once.
 #pragma once
 
 #include "coeus/base/text.hpp"
@@ -15,8 +15,8 @@ namespace coeus::config {
 
 class Errors {
 public:
-    /// Notes the ConfigError that `step` throws. If it throws and `option` names the option that it checks,
-    /// later messages about that option are left out: they would speak of its default.
+    /// Runs `step` and notes the ConfigError that it throws. `option`: the option that it checks; after an
+    /// error, later messages about this option are left out, since they would be about its default.
     template <class Step>
     void collect(Step&& step, const std::string& option = "") {
         try {
@@ -32,16 +32,16 @@ public:
         if (!holds) add(fmt::format(message, std::forward<Args>(args)...));
     }
     /// Leaves out later messages that contain the last part of this option's name ("seq_len" of
-    /// "training.seq_len"): they follow from what was said already.
+    /// "training.seq_len"), since they are consequences of an error that was noted already.
     void pass_over(const std::string& option) {
         passed_over_.push_back(option.substr(option.rfind('.') + 1));
     }
-    /// Notes a line whatever was said before.
+    /// Notes a line, whatever was noted before, unless it was noted already.
     void note(const std::string& line) {
         if (std::ranges::find(lines_, line) == lines_.end()) lines_.push_back(line);
     }
     bool any() const { return !lines_.empty(); }
-    /// All of them, a line each.
+    /// Throws one ConfigError with a line for each error, if there are any.
     void require_none() const {
         if (any()) throw ConfigError("{}", join(lines_, "\n"));
     }

@@ -22,7 +22,7 @@ bool is_letter_or_digit(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-// "optimizer.lr"; {1} and {} are no options.
+// True for "optimizer.lr"; false for the content of {1} and {}.
 bool may_be_option(std::string_view name) {
     return !name.empty() && is_letter_or_digit(name[0]) && name.find('.') != std::string_view::npos &&
            std::ranges::all_of(name, [](char c) { return is_letter_or_digit(c) || is_one_of(c, "._"); });

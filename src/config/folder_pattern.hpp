@@ -8,9 +8,10 @@
 
 namespace coeus::config {
 
-/// `text` with each {NAME OF AN OPTION} replaced by the option's value, in which "/", spaces, quotes and what
-/// a shell would take become "_". Braces around anything that cannot be an option's name stay. ConfigError:
-/// an unknown option, with the nearest known one; job.dump_folder itself.
+/// `text` with each {OPTION} replaced by the option's value. In the value, quotes, brackets and spaces are
+/// removed, and all characters but letters, digits and "._-+=" become "_". Braces stay if their content
+/// cannot be the name of an option. ConfigError: an unknown option (with the nearest known one), or
+/// job.dump_folder itself.
 std::string fill_in_options(const std::string& text, Config& config);
 
 }  // namespace coeus::config

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The option table as text: for the terminal, for doc/decks.md, and a config as a deck.
+#include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "value.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <string_view>
 
 namespace coeus {
 
@@ -28,7 +31,7 @@ const char* type_name(Type type) {
     return "";
 }
 
-// As in a deck; "" where there is none, or where it follows from other options.
+// As in a deck; "" if there is none, or if it follows from other options.
 std::string default_of(const Option& option) {
     if (option.idle) return toml_text(*option.idle);
     Config plain;
@@ -36,6 +39,7 @@ std::string default_of(const Option& option) {
     return value && option.default_note.empty() ? toml_text(*value) : "";
 }
 
+// Code is between backticks.
 std::string choices_of(const Option& option) {
     Words parts;
     for (const std::string& choice : option.choices) {
@@ -43,24 +47,46 @@ std::string choices_of(const Option& option) {
             return std::find(some.begin(), some.end(), choice) != some.end();
         };
         const bool built = option.built.empty() || in(option.built);
-        parts.push_back(choice + (!built ? " (not built yet)" : in(option.refused) ? " (refused)" : ""));
+        const char* mark = !built ? " (not implemented yet)" : in(option.refused) ? " (refused)" : "";
+        parts.push_back(fmt::format("`{}`{}", choice, mark));
     }
-    return join(parts, ", ");
+    const char* start = parts.size() == 1 ? "Only " : option.type == Type::words ? "Any of " : "One of ";
+    return start + join(parts, ", ") + ".";
 }
 
-// Meaning, rule, choices and status in one line.
-std::string explanation(const Option& option) {
-    std::string text = option.meaning;
-    if (option.rule != nullptr) text += fmt::format("; {}", option.rule->text);
-    if (!option.choices.empty()) text += fmt::format("; one of {}", choices_of(option));
+std::string status_of(const Option& option) {
     switch (option.status) {
-        case Status::works: return text;
-        case Status::dormant: return text + fmt::format(" [used with {}; not built yet]", option.why);
+        case Status::works: return "";
+        case Status::dormant:
+            return fmt::format(" *No effect yet*: it needs {1}{0}{1} (not implemented yet).", option.why,
+                               option.why.find('.') == std::string::npos ? "" : "`");
         case Status::not_built:
-            return text + (option.slot != nullptr ? " [not built yet]" : " [refused: not built yet]");
-        case Status::no_effect: return text + fmt::format(" [no effect: {}]", option.why);
-        case Status::refused: return text + fmt::format(" [refused: {}]", option.why);
+            return option.slot != nullptr ? " *Not implemented yet*." : " *Refused*: not implemented yet.";
+        case Status::no_effect: return fmt::format(" *No effect*: {}.", option.why);
+        case Status::refused: return fmt::format(" *Refused*: {}.", option.why);
     }
+    return "";
+}
+
+// Meaning, rule, choices, default (unless it is a value) and status as sentences, in Markdown.
+std::string explanation(const Option& option) {
+    std::string text = option.meaning + ".";
+    const bool is_list = option.type == Type::integers || option.type == Type::reals;
+    if (option.rule != nullptr)
+        text += fmt::format(" {} must be {}.", is_list ? "Each" : "It", option.rule->text);
+    if (!option.choices.empty()) text += " " + choices_of(option);
+    if (!option.default_note.empty()) text += fmt::format(" Default: {}.", option.default_note);
+    return text + status_of(option);
+}
+
+// Markdown in lines for a terminal: wrapped first, so that code is not broken.
+std::string terminal_text(std::string text, size_t columns, const std::string& indent) {
+    for (const std::string_view mark :
+         {"*No effect yet*", "*No effect*", "*Refused*", "*Not implemented yet*"})
+        if (const size_t at = text.find(mark); at != std::string::npos)
+            text.replace(at, mark.size(), mark.substr(1, mark.size() - 2));
+    text = wrapped(text, columns, indent);
+    std::erase(text, '`');
     return text;
 }
 
@@ -68,10 +94,107 @@ std::string last_part(const Option& option) {
     return option.name.substr(option.name.rfind('.') + 1);
 }
 
-std::string escaped(std::string text) {
-    for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
-    return text;
+// What an older or shorter name means, in Markdown.
+std::string meaning_of(const Alias& alias) {
+    switch (alias.kind) {
+        case Alias::Kind::same: return fmt::format("`{}`", alias.name);
+        case Alias::Kind::inverted: return fmt::format("`{}`, with the opposite meaning", alias.name);
+        case Alias::Kind::converter: return fmt::format("`{}` with `{}`", alias.name, float8_converter);
+        case Alias::Kind::retired: return "refused; " + alias.name;
+    }
+    return "";
 }
+
+// Which options `coeus help options WORD...` shows.
+class Filter {
+public:
+    explicit Filter(const Words& words) {
+        for (std::string word : words) {
+            std::erase_if(word, [](char c) { return c == '[' || c == ']'; });
+            for (char& c : word) c = char(std::tolower(uint8_t(c)));
+            const auto is_in = [&](const std::string& name) { return name.find(word) != std::string::npos; };
+            if (std::ranges::any_of(options(), is_in, &Option::name))
+                in_options_.push_back(word);
+            else if (std::ranges::any_of(aliases(), is_in, &Alias::old_name))
+                in_aliases_.push_back(word);
+            else
+                throw ConfigError("coeus help options: {}", unknown_option(word));
+        }
+    }
+    bool shows_all() const { return in_options_.empty() && in_aliases_.empty(); }
+    bool shows(const Option& option) const { return shows_all() || is_one_in(in_options_, option.name); }
+    bool shows(const Alias& alias) const { return is_one_in(in_aliases_, alias.old_name); }
+
+private:
+    static bool is_one_in(const Words& words, const std::string& name) {
+        return std::ranges::any_of(
+            words, [&](const std::string& word) { return name.find(word) != std::string::npos; });
+    }
+    Words in_options_, in_aliases_;
+};
+
+// The part of doc/decks.md before the options.
+constexpr const char* decks_introduction = R"(# Decks
+
+<!-- Generated by `coeus help options --markdown > doc/decks.md`; a test checks that it is up to date. -->
+
+A deck is a TOML file that describes a run:
+
+```toml
+include = "base/llama3_8b.toml"   # relative to this deck; a list works too
+
+[training]
+dataset_path = "data/tokens.h5"
+steps = 1_000
+```
+
+`coeus train deck.toml --training.steps=2000 --checkpoint.enable` starts the run.
+
+Precedence, highest first: command line, deck, included decks, defaults. If a deck includes several decks, a later one
+takes precedence over an earlier one.
+
+On the command line:
+
+- An option is written `--section.option=value` or `--section.option value`.
+- A boolean can also be written `--section.option` or `--section.no_option`.
+- A list is written `a,b,c`.
+- If an option is given twice, the last one wins.
+- Names cannot be abbreviated.
+
+The value `none` resets an option whose default is not a fixed value, such as `model.dim`. This also works in a deck.
+
+Paths are relative to the working directory, with two exceptions:
+
+- Paths in `include` are relative to the deck.
+- Files that a run writes go into `job.dump_folder` unless their path is absolute.
+
+Decks can include each other over at most 16 levels, and at most 256 decks in all.
+
+A run writes its effective deck, with the values of all options that are implemented, to `deck.toml` in
+`job.dump_folder`. That file can be used as a deck.
+
+`--dry_run` checks a deck and trains nothing. With `--ranks N`, it checks the deck for N ranks.
+
+`coeus help options WORD` prints the options whose names contain the word.
+
+Sections and options are those of torchtitan's TOML decks. Some are marked:
+
+- *Not implemented yet*: a real run refuses the option unless it has its default value.
+- *Refused*: a real run always refuses the option, or a single choice that is marked.
+- *No effect*: the option is checked and accepted, with one notice, but has no meaning in Coeus.
+- *No effect yet*: the option is checked and accepted, with one notice, but belongs to a feature that is not
+  implemented yet.
+)";
+
+constexpr const char* other_names_introduction = R"(
+## Other names
+
+Short names for the command line, names in torchtitan of 2024, and names in torchtitan of 2026, which is configured in
+Python:
+
+)";
+
+constexpr size_t terminal_columns = 100, document_columns = 120;
 
 }  // namespace
 
@@ -83,70 +206,54 @@ std::vector<OptionName> option_names() {
     return names;
 }
 
-std::string options_help() {
-    std::string text =
-        "Options of a deck, a TOML file with [section] and option = value; on the command line\n"
-        "  --section.option=value   --section.option value   --section.switch   --section.no_switch\n"
-        "Command line before deck before included deck before default.\n";
+std::string options_help(const Words& words) {
+    const Filter filter(words);
+    std::string text;
+    if (filter.shows_all())
+        text =
+            "A deck is a TOML file with [section] and option = value. On the command line, an option is\n"
+            "  --section.option=value   --section.option value   --section.switch   --section.no_switch\n"
+            "Precedence, highest first: command line, deck, included decks, defaults.\n"
+            "`coeus help options WORD` shows only the options whose names contain the word.\n\n";
     std::string section;
     for (const Option& option : options()) {
+        if (!filter.shows(option)) continue;
         if (option.section() != section) text += fmt::format("\n[{}]\n", section = option.section());
-        const std::string value = default_of(option);
-        const std::string given = "--" + option.name + (value.empty() ? "" : "=" + value);
-        const std::string usual = option.default_note.empty() ? "" : "; default: " + option.default_note;
-        text += fmt::format("  {:<52} {}{}\n", given, explanation(option), usual);
+        const std::string value = default_of(option), indent = "      ";
+        text += fmt::format("  --{}{}\n{}\n", option.name, value.empty() ? "" : "=" + value,
+                            terminal_text(indent + explanation(option), terminal_columns, indent));
     }
-    return text;
+    bool is_first = true;
+    for (const Alias& alias : aliases()) {
+        if (!filter.shows(alias)) continue;
+        if (is_first) text += "\nOther names:\n";
+        is_first = false;
+        text += terminal_text(fmt::format("  --{}: {}", alias.old_name, meaning_of(alias)), terminal_columns,
+                              "      ") +
+                "\n";
+    }
+    return text.starts_with('\n') ? text.substr(1) : text;
 }
 
 std::string options_markdown() {
-    std::string text =
-        "# Decks\n\n"
-        "<!-- Made by `coeus help options --markdown > doc/decks.md`; a test sees that it is fresh. -->\n\n"
-        "A run is described by a deck, a TOML file:\n\n"
-        "```toml\n"
-        "include = \"base/llama3_8b.toml\"   # relative to this deck; a list works too\n\n"
-        "[training]\n"
-        "dataset_path = \"data/tokens.h5\"\n"
-        "steps = 1_000\n"
-        "```\n\n"
-        "`coeus train deck.toml --training.steps=2000 --checkpoint.enable` starts it. The command line goes "
-        "before the deck, the deck before what it includes, that before the defaults. On the command line an "
-        "option is `--section.option=value` or `--section.option value`; a boolean also `--section.option` "
-        "and `--section.no_option`; a list `a,b,c`; and of an option given twice the last counts. Names are "
-        "written out. Where a value may be absent, `none` takes it away again.\n\n"
-        "Paths are relative to the working directory, but for `include`, and for what a run writes, which "
-        "lies in `job.dump_folder` unless its path is absolute. Decks include each other over 16 levels at "
-        "most, and 256 of them in all. The effective deck of a run is written to "
-        "`deck.toml` in `job.dump_folder` and is itself a deck. `--dry_run` checks a deck and runs nothing; "
-        "with `--ranks N` for a mesh of N ranks.\n\n"
-        "Sections and options are those of torchtitan's TOML decks. *Not built yet* marks what is refused in "
-        "a real run unless it has its default, *refused* what always is, an option or single words of one; "
-        "*no effect* what is checked and accepted, with one notice, and has no meaning here.\n";
+    std::string text = decks_introduction;
     std::string section = "-";
     for (const Option& option : options()) {
         if (option.section() != section) {
             section = option.section();
-            text += fmt::format("\n## {}\n\n| option | type | default | meaning |\n|---|---|---|---|\n",
-                                section.empty() ? "Without a section" : "[" + section + "]");
+            text += fmt::format("\n## {}\n\n", section.empty() ? "Top level" : "[" + section + "]");
         }
         const std::string value = default_of(option);
-        text += fmt::format("| `{}` | {} | {} | {} |\n", last_part(option), type_name(option.type),
-                            value.empty() ? option.default_note : "`" + value + "`",
-                            escaped(explanation(option)));
+        text += wrapped(fmt::format("- **`{}`** ({}{}): {}", option.name, type_name(option.type),
+                                    value.empty() ? "" : ", default `" + value + "`", explanation(option)),
+                        document_columns, "  ") +
+                "\n";
     }
-    text +=
-        "\n## Other names\n\nShort names for the command line, torchtitan's names of 2024, and those of "
-        "2026, where it is configured in Python:\n\n| name | here |\n|---|---|\n";
-    for (const Alias& alias : aliases()) {
-        const char* note = alias.kind == Alias::Kind::inverted ? ", with the opposite meaning" : "";
-        if (alias.kind == Alias::Kind::converter)
-            text += fmt::format("| `{}` | `{}` with `{}` |\n", alias.old_name, alias.name, float8_converter);
-        else if (alias.kind == Alias::Kind::retired)
-            text += fmt::format("| `{}` | refused: {} |\n", alias.old_name, alias.name);
-        else
-            text += fmt::format("| `{}` | `{}`{} |\n", alias.old_name, alias.name, note);
-    }
+    text += other_names_introduction;
+    for (const Alias& alias : aliases())
+        text +=
+            wrapped(fmt::format("- `{}`: {}", alias.old_name, meaning_of(alias)), document_columns, "  ") +
+            "\n";
     return text;
 }
 
@@ -159,7 +266,7 @@ std::string deck_text(const Config& config, const std::map<std::string, std::str
     for (const Option& option : options()) {
         const auto value = value_of(option, copy);
         if (!value || option.name == "job.config_file") continue;
-        // of what is not built yet only what was asked for
+        // options that are not implemented are written only if they were set
         if (option.status != Status::works && value == value_of(option, plain)) continue;
         if (option.section() != section) text += fmt::format("\n[{}]\n", section = option.section());
         const auto origin = origins.find(option.name);

@@ -11,7 +11,7 @@ namespace coeus::config {
 namespace {
 
 constexpr double max_degree = 65536;
-constexpr double max_files = 256;  // a process may have so many open anywhere
+constexpr double max_files = 256;  // every system lets a process open this many
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 template <class T>
@@ -174,7 +174,7 @@ const std::vector<Option>& options() {
         for (auto& part : {job_options(), model_options(), training_options(), parallel_options(),
                            other_options(), ignored_options()})
             table.insert(table.end(), part.begin(), part.end());
-        // what belongs to one section together, in the order in which they first come
+        // the options of a section together; sections in the order in which they first appear
         std::map<std::string, size_t> sections;
         for (const Option& option : table) sections.emplace(option.section(), sections.size());
         std::ranges::stable_sort(table, {}, [&](const Option& option) { return sections[option.section()]; });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The option table: one entry per option says name, field, meaning, rule, choices and status, and drives
-// deck, command line, help, doc/decks.md, suggestions and the effective deck. Type and default are those of
-// the field.
+// The option table. One entry per option has its name, field, meaning, rule, choices and status. Deck,
+// command line, help, doc/decks.md, suggestions and the effective deck are all driven by it. Type and default
+// are those of the field.
 #pragma once
 
 #include "coeus/config/config.hpp"
@@ -15,7 +15,7 @@
 
 namespace coeus::config {
 
-/// The field of a Config that an option sets. Optional fields may also be told "none".
+/// The field of a Config that an option sets. The value "none" resets an optional field.
 using Slot = std::variant<bool*, int64_t*, double*, std::string*, std::vector<int64_t>*, std::vector<double>*,
                           Words*, std::vector<Words>*, std::vector<TomlTable>*, std::optional<bool>*,
                           std::optional<int64_t>*, std::optional<double>*>;
@@ -24,24 +24,26 @@ enum class Type { boolean, integer, real, text, integers, reals, words, word_lis
 
 enum class Status {
     works,
-    dormant,    ///< goes with something that is not built yet or not used: checked, otherwise unused
-    not_built,  ///< only the default works; anything else is refused, in a dry run noticed; without a field
-                ///< whatever is given
-    no_effect,  ///< of torchtitan, without a meaning here: type and choice are checked, one notice says why
-    refused,    ///< of torchtitan, and no run may pass over it: as not_built without a field, for good reason
+    dormant,    ///< belongs to a feature that is not implemented yet, or not used: checked, otherwise ignored
+    not_built,  ///< not implemented yet: only the default works. Any other value (without a field: any value)
+                ///< is refused, with a notice in a dry run
+    no_effect,  ///< an option of torchtitan without a meaning here: type and choice are checked; a notice
+                ///< explains why
+    refused,    ///< an option of torchtitan that must not be ignored: refused for a reason, not only until it
+                ///< is implemented
 };
 
-/// What a change of the option means to a run that continues from a checkpoint: whether it is told to the
-/// user, and as what. `to_nothing`: where things are written and shown, how the work is divided, and what has
-/// a message of its own (the seed, the size of a batch).
+/// What a change of the option affects in a run that resumes from a checkpoint. The user is told about such
+/// changes. `to_nothing`: no message, since the option concerns only output, or how work is divided, or since
+/// it has its own message (the seed, the batch size).
 enum class Matter { to_nothing, to_samples, to_learning_rate, to_run };
 using enum Matter;
 
-/// What a number has to be.
+/// A rule for the value of a number.
 struct Rule {
     const char* text;                         ///< "at least 1": completes "must be ..."
     bool (*holds)(double);                    ///< false for NaN
-    double (*nearest)(double bad) = nullptr;  ///< valid value near a bad one; null where there is none
+    double (*nearest)(double bad) = nullptr;  ///< a valid value near a bad one; null if there is none
 };
 extern const Rule at_least_0, at_least_1, at_most_256, below_100, finite, all_or_some, all_or_two,
     step_or_newest, degree, degree_or_rest, positive, positive_or_infinite, not_negative, below_1, fraction;
@@ -58,20 +60,20 @@ struct Field {
 
 struct Option {
     std::string name;
-    Slot (*slot)(Config&) = nullptr;  ///< null: nothing is kept of it
+    Slot (*slot)(Config&) = nullptr;  ///< null: the value is not stored
     Type type = Type::text;
-    std::string meaning;
+    std::string meaning;  ///< one or more sentences without the last full stop; code between backticks
     Status status = Status::works;
     Matter matters = to_nothing;
-    std::string why;  ///< dormant: what it goes with; not_built: what is not built; else: the reason
+    std::string why;  ///< dormant: what it belongs to; not_built: what is not implemented; else: the reason
     const Rule* rule = nullptr;
-    Words choices;                       ///< empty: anything; compared without regard to case
+    Words choices;                       ///< empty: any value; not case-sensitive
     Words built = {};                    ///< the choices that work; empty: all
-    std::string default_note;            ///< in place of the field's default in help
-    std::optional<TomlValue> idle = {};  ///< without a field: the value that asks for nothing (torchtitan's
-                                         ///< default, or what is so here); none: false, 0, empty
-    Words refused = {};                  ///< no_effect: choices that no run may pass over
-    std::string refusal = {};            ///< why, and what to do instead
+    std::string default_note;            ///< replaces the field's default in help; code between backticks
+    std::optional<TomlValue> idle = {};  ///< without a field: the value that changes nothing (torchtitan's
+                                         ///< default, or how Coeus always behaves); not set: false, 0, empty
+    Words refused = {};                  ///< no_effect: choices that are refused
+    std::string refusal = {};            ///< why they are refused, and what to do instead
 
     Option obeys(const Rule& r) &&;
     Option one_of(Words all, Words that_work = {}) &&;
@@ -79,34 +81,34 @@ struct Option {
     Option idle_at(TomlValue value) &&;
     Option refuses(Words some, std::string reason) &&;
     bool is_optional() const;
-    std::string section() const;  ///< of the name: "quantize.linear.float8", or "" at the top
+    std::string section() const;  ///< "quantize.linear.float8", or "" at the top level
 };
 
 Option works(Field field, Matter matters, std::string meaning);
 Option dormant(Field field, Matter matters, std::string with, std::string meaning);
 Option not_built(Field field, Matter matters, std::string what, std::string meaning);
-// without a field: a change of them means nothing to a run
+// options without a field: a change of them affects nothing
 Option dormant(std::string name, Type type, std::string with, std::string meaning);
 Option not_built(std::string name, Type type, std::string what, std::string meaning);
 Option no_effect(std::string name, Type type, std::string why, std::string meaning);
 Option refused(std::string name, Type type, std::string why, std::string meaning);
 
-/// A short name, or one of an older or newer torchtitan.
+/// Another name of an option: a short one, or one in an older or newer torchtitan.
 struct Alias {
     enum class Kind {
         same,       ///< only the name changed
         inverted,   ///< a boolean with the opposite meaning
         converter,  ///< a boolean that adds `converter` to model.converters
-        retired,    ///< refused with `name` as advice
+        retired,    ///< refused, with `name` as advice
     };
     std::string old_name, name;
     Kind kind = Kind::same;
 };
 
-/// All options, section after section, in each those without effect last; and all aliases.
+/// All options, section by section (those without effect last in their section), and all aliases.
 const std::vector<Option>& options();
 const std::vector<Alias>& aliases();
-/// Null where there is none of that name.
+/// Null if there is none with that name.
 const Option* find_option(std::string_view name);
 const Alias* find_alias(std::string_view name);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // optimizer.param_groups: a list of tables, as in newer torchtitan,
 //   [[optimizer.param_groups]]
-//   pattern = "norm"                            # found in the parameter's name
-//   roles = ["norm", "bias"]                    # ours: and it has one of these roles
+//   pattern = "norm"                            # must be found in the parameter's name
+//   roles = ["norm", "bias"]                    # Coeus only: its role must be one of these
 //   optimizer_name = "AdamW"
 //   optimizer_kwargs = {lr = 1e-3, betas = [0.9, 0.95], weight_decay = 0}
-// What a group does not say is as [optimizer] has it.
+// Options that a group does not set are those of [optimizer].
 #include "coeus/optim/param_groups.hpp"
 
 #include "check.hpp"
@@ -31,7 +31,7 @@ Setting setting_of(const std::string& name, size_t number, const TomlValue& valu
             .place = fmt::format("optimizer.param_groups, group {}", number)};
 }
 
-// Sets what a group's key says as the option of that name in [optimizer] would be set.
+// Sets an option of a group in the same way as the option with that name in [optimizer].
 void assign_option(const std::string& key, const Setting& setting, Config& scratch) {
     const config::Option* option = config::find_option("optimizer." + key);
     const bool is_there =
@@ -60,7 +60,7 @@ Words words_of(const Setting& setting, const Words& choices) {
     for (const TomlValue& element : list) {
         const std::string* word = element.as<std::string>();
         if (word == nullptr || std::find(choices.begin(), choices.end(), *word) == choices.end())
-            config::reject(setting, "must be of " + join(choices, ", "));
+            config::reject(setting, "must be one or more of " + join(choices, ", "));
         words.push_back(*word);
     }
     return words;
@@ -87,7 +87,9 @@ ParamGroupOptions group_of(const std::string& table, size_t number, const Config
         } else if (key.starts_with(kwargs)) {
             assign_option(key.substr(kwargs.size()), setting, scratch);
         } else {
-            config::reject(setting, "a group has pattern, roles, optimizer_name and optimizer_kwargs");
+            config::reject(
+                setting,
+                "is not a key of a group; its keys are pattern, roles, optimizer_name and optimizer_kwargs");
         }
     }
     if (group.pattern.empty() && group.roles.empty())
@@ -96,7 +98,7 @@ ParamGroupOptions group_of(const std::string& table, size_t number, const Config
     return group;
 }
 
-// What updates the parameters of a group, or of no group.
+// The optimizers that update the parameters of a group, or those in no group.
 Words optimizers_of(const ParamGroupOptions& group) {
     Words names = {group.optimizer.name};
     const std::string substitute = substitute_of(group.optimizer.name);
@@ -110,7 +112,7 @@ void add_if_unread(const std::string& option, const Words& optimizers, const std
     const auto reads = [&](const std::string& optimizer) { return reads_option(optimizer, name); };
     if (std::none_of(optimizers.begin(), optimizers.end(), reads))
         notices.push_back(
-            fmt::format("{}{} has no effect: it is not for {}", place, option, join(optimizers, ", ")));
+            fmt::format("{}{} has no effect: it is not used by {}", place, option, join(optimizers, ", ")));
 }
 
 }  // namespace

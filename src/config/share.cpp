@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line on all ranks, as rank 0 read it: the effective deck as text, and what is beside it. So
-// thousands of ranks do not all open the same few files.
+// Broadcasts the command line that rank 0 read: the effective deck as text, and the rest. So thousands of
+// ranks do not open the same few files.
 #include "coeus/comm/together.hpp"
 #include "coeus/file/toml.hpp"
 #include "value.hpp"
@@ -17,7 +17,7 @@ namespace {
 
 using namespace config;
 
-// "" where it cannot be read, which is said when it is needed.
+// "" if the file cannot be read; the error is reported when it is needed.
 std::string read_if_there(const std::string& path) {
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored)) return "";
@@ -60,8 +60,8 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments, const 
     on_first_rank(ranks, [&] {
         if (arguments.empty())
             throw ConfigError(
-                "no deck is given: coeus train DECK [--section.option=value ...]; `coeus help train` says "
-                "more");
+                "no deck is given; usage: coeus train DECK [--section.option=value ...]; see coeus help "
+                "train");
         line = parse_command_line(arguments, ranks.size());
         Config::Parallelism& p = line.config.parallelism;
         p.schedule_table = read_if_there(p.pipeline_parallel_schedule_csv);

@@ -75,12 +75,12 @@ void check_rule(const Option& option, const Setting& setting, double number) {
     reject(setting, rule);
 }
 
-// The choice as the table spells it.
+// The choice, spelled as in the table.
 std::string check_choice(const Option& option, const Setting& setting, const std::string& text) {
     if (option.choices.empty()) return text;
     for (const std::string& choice : option.choices)
         if (strcasecmp(choice.c_str(), text.c_str()) == 0) return choice;
-    // "cpu" has one other letter, and is the opposite of what is asked for
+    // the nearest name is "cpu", the opposite of what is meant
     const bool means_gpu =
         strcasecmp(text.c_str(), "gpu") == 0 && std::ranges::count(option.choices, "cuda") > 0;
     const std::string near = means_gpu ? "cuda" : nearest_name(text, option.choices);
@@ -103,7 +103,7 @@ int64_t integer_of(const Option& option, const Setting& setting, const TomlValue
     return number;
 }
 
-// The fields: what each takes of a value.
+// Each stores a value in a field of its type.
 void store(bool& field, const Option& option, const Setting& setting, const TomlValue& value) {
     const bool* boolean = value.as<bool>();
     if (boolean == nullptr) reject_type(option, setting);
@@ -130,7 +130,7 @@ void store(std::string& field, const Option& option, const Setting& setting, con
     field = check_choice(option, setting, *text);
 }
 
-// A list, or text with the separator between its elements.
+// The elements of a list, or of a text with separators between them.
 TomlValue::List list_of(const Option& option, const Setting& setting, const TomlValue& value,
                         char separator) {
     if (const TomlValue::List* list = value.as<TomlValue::List>()) return *list;
@@ -171,7 +171,7 @@ void store(std::vector<Words>& field, const Option& option, const Setting& setti
         store(field.emplace_back(), option, setting, element);
 }
 
-// Tables as they are in a deck, or as text: "{key = 1}, {key = 2}".
+// Tables are given as in a deck, or as text: "{key = 1}, {key = 2}".
 void store(std::vector<TomlTable>& field, const Option& option, const Setting& setting,
            const TomlValue& value) {
     const std::string* text = value.as<std::string>();
@@ -199,7 +199,7 @@ void store(std::optional<T>& field, const Option& option, const Setting& setting
         store(field.emplace(), option, setting, value);
 }
 
-// The type alone, for options without a field.
+// Checks only the type, for options without a field.
 void check_type(const Option& option, const Setting& setting) {
     const auto check = [&]<class T>(T field) { store(field, option, setting, setting.value); };
     switch (option.type) {
@@ -246,7 +246,7 @@ std::optional<TomlValue> load(const std::optional<T>& field) {
     return field ? std::optional(written(*field)) : std::nullopt;
 }
 
-// What an older name means today: the name, with the value converted in place.
+// The option's name for an alias; the value is converted in place.
 std::string todays_name(Setting& setting) {
     const Alias* alias = find_alias(setting.name);
     if (alias == nullptr) {
@@ -255,7 +255,7 @@ std::string todays_name(Setting& setting) {
         return setting.name;
     }
     if (alias->kind == Alias::Kind::retired)
-        throw ConfigError("{}: {} is not used here; {}", setting.place, setting.name, alias->name);
+        throw ConfigError("{}: {} is not an option of Coeus; {}", setting.place, setting.name, alias->name);
     if (alias->kind == Alias::Kind::same) return alias->name;
     const bool* on = setting.value.as<bool>();
     if (on == nullptr) reject(setting, "must be true or false");
@@ -307,8 +307,8 @@ void add_layer(std::vector<Setting> given, Settings& settings, Errors& errors) {
                 const std::string name = todays_name(setting);
                 const auto [other, is_new] = layer.emplace(name, setting);
                 if (!is_new)
-                    throw ConfigError("{}: {} and {} ({}) say the same; leave one out", setting.place,
-                                      setting.name, other->second.name, other->second.place);
+                    throw ConfigError("{}: {} and {} ({}) are the same option; remove one of the two",
+                                      setting.place, setting.name, other->second.name, other->second.place);
             },
             setting.name);
     settings.merge(layer);
@@ -336,7 +336,7 @@ std::optional<std::variant<bool, int64_t, double, std::string>> option_value(con
                                                                              std::string_view name) {
     const config::Option* option = config::find_option(name);
     if (option == nullptr) return std::nullopt;
-    Config fields = config;  // a slot is a place to write to
+    Config fields = config;  // a slot points to a field that can be written
     const std::optional<TomlValue> value = config::value_of(*option, fields);
     if (!value) return std::nullopt;
     return std::visit(

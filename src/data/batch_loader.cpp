@@ -34,7 +34,7 @@ void BatchLoader::run() {
     try {
         for (int64_t step = 0;; ++step) {
             std::unique_lock lock(mutex_);
-            // step - 2 used this buffer: a later one must have been asked for
+            // step - 2 uses the same buffer: wait until next() was called for a later step
             changed_.wait(lock, [&] { return stop_ || step - 2 < taken_; });
             if (stop_) return;
             lock.unlock();
@@ -69,10 +69,10 @@ std::optional<StepBatch> BatchLoader::next() {
     const Timer timer;
     const Recorded recorded(OperationKind::data, "wait for the next batch", std::source_location::current());
     std::unique_lock lock(mutex_);
-    // the batch handed out last is given back by this call
+    // this call frees the buffer of the previous batch
     const int64_t step = ++taken_;
     changed_.notify_all();
-    // a signal's handler can wake nobody
+    // polling, since a signal handler cannot notify a condition variable
     constexpr std::chrono::milliseconds look(50);
     while (!changed_.wait_for(lock, look, [&] { return error_ || filled_ > step; }))
         if (stop_request() != 0) return std::nullopt;

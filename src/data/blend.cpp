@@ -11,9 +11,9 @@ namespace coeus {
 
 namespace {
 
-constexpr double largest_period = 0x1p40;  // products with small numbers stay exact in int64 and in double
+constexpr double largest_period = 0x1p40;  // products with small numbers are exact in int64 and double
 
-// The weights as whole numbers where some power of ten makes them so; empty where none does.
+// The weights multiplied by a power of ten that makes them whole numbers; empty if there is none.
 std::vector<int64_t> exact(const std::vector<double>& weights) {
     for (double scale = 1; scale <= 1e12; scale *= 10) {
         std::vector<int64_t> whole;
@@ -49,7 +49,7 @@ std::vector<double> sizes(const std::vector<Sampler>& sources) {
 BlendOrder::BlendOrder(const std::vector<double>& weights) {
     require(!weights.empty() && std::all_of(weights.begin(), weights.end(),
                                             [](double w) { return w > 0 && std::isfinite(w); }),
-            "weights of a blend are greater than 0");
+            "weights of a blend must be greater than 0");
     weights_ = exact(weights);
     if (weights_.empty()) weights_ = rounded(weights);
     int64_t divisor = 0;
@@ -108,7 +108,7 @@ double SampleStream::passes(size_t number, int64_t samples) const {
 
 int64_t SampleStream::first_epoch() const {
     BlendOrder order = order_;
-    int64_t periods = INT64_MAX;  // in which no source begins again
+    int64_t periods = INT64_MAX;  // periods in which no source is repeated
     for (size_t k = 0; k < sources_.size(); ++k)
         periods = std::min(periods, sources_[k].num_windows() / order.count(k));
     for (int64_t i = periods * order.period();; ++i) {

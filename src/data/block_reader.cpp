@@ -11,8 +11,8 @@ namespace coeus {
 namespace {
 
 constexpr size_t passage_bytes = 1 << 20;
-constexpr size_t look_ahead = 1 << 20;   // of a cut plain text: what a piece may reach past its passage
-constexpr size_t cut_search = 64 << 10;  // how far behind its place a cut may lie
+constexpr size_t look_ahead = 1 << 20;   // how far a piece of plain text may extend past its passage
+constexpr size_t cut_search = 64 << 10;  // how far after its target a cut may be
 constexpr size_t read_bytes = 4 << 20;
 constexpr int64_t block_files = 4096;
 constexpr size_t nowhere = std::string_view::npos;
@@ -22,8 +22,9 @@ bool letter(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// A place at or behind `from` where pieces end in all usual expressions: behind a line end before a letter,
-// or else before a space between letters. All bytes around it are ASCII. Nowhere where there is none nearby.
+// A position, at or after `from`, at which pieces end with all common regular expressions: after a line end
+// that is followed by a letter, or else before a space between letters. All bytes around it are ASCII.
+// `nowhere` if there is none nearby.
 size_t cut_behind(std::string_view text, size_t from) {
     const size_t last = std::min(text.size(), from + cut_search);
     for (size_t at = from; at < last; ++at)
@@ -38,7 +39,7 @@ size_t line_behind(std::string_view text, size_t from) {
     return end == nowhere ? end : end + 1;
 }
 
-// Ends of passages, all of them at most `limit`.
+// Ends of passages, none above `limit`.
 template <class Place>
 std::vector<size_t> inner_cuts(std::string_view text, size_t limit, Place place) {
     std::vector<size_t> cuts;
@@ -68,7 +69,7 @@ bool is_json(std::string_view text, const std::string& name) {
     }
 }
 
-// Where the JSON value that begins at `at` ends; nowhere where the text ends before it does.
+// The end of the JSON value that begins at `at`; `nowhere` if the text ends before it.
 size_t value_end(std::string_view text, size_t at) {
     int64_t depth = 0;
     bool quoted = false;
@@ -82,7 +83,7 @@ size_t value_end(std::string_view text, size_t at) {
         }
         if (c == '"') quoted = true;
         const bool closing = c == '}' || c == ']';
-        if (depth == 0 && (closing || c == ',')) return at;  // behind a number or a word
+        if (depth == 0 && (closing || c == ',')) return at;  // after a number or a word
         if (c == '{' || c == '[') ++depth;
         if (closing && --depth == 0) return at + 1;
     }
@@ -102,7 +103,7 @@ FileReader::FileReader(const Corpus::File& file, const CorpusPosition& from)
 }
 
 std::string too_long(const std::string& what) {
-    return fmt::format("{} has more than the {} MiB that a piece of JSON may have; make several of it", what,
+    return fmt::format("{} is longer than {} MiB, the maximum for one JSON value; split it", what,
                        longest_json >> 20);
 }
 
@@ -113,19 +114,20 @@ const std::string& text_of(const JsonDocument& document) {
     std::vector<std::string> fields;
     for (const auto& [field, value] : object.items())
         if (fields.size() < most_named) fields.push_back("\"" + field + "\"");
-    throw ConfigError("{}: has no field \"text\"{}; call the field that holds the text so", object.file(),
-                      fields.empty() ? "" : ", only " + join(fields, ", "));
+    throw ConfigError("{}: has no field \"text\"{}; rename the field that contains the text to \"text\"",
+                      object.file(), fields.empty() ? "" : ", only " + join(fields, ", "));
 }
 
 void FileReader::refuse(const std::string& what) const {
     throw ConfigError("{}: {}", file_->path, what);
 }
 
-// The three forms of .json: lines of objects, one array of objects, one object over several lines.
+// Finds which of three forms a .json file has: lines of objects, one array of objects, or one object over
+// several lines.
 void FileReader::find_form() {
     size_t begin = 0;
     while ((begin = text_.find_first_not_of(blanks)) == nowhere && !stream_.at_end()) {
-        if (int64_t(text_.size()) > longest_json) refuse("begins with more blanks than text may");
+        if (int64_t(text_.size()) > longest_json) refuse("begins with too much white space");
         grow(text_.size() + read_bytes);
     }
     form_ = Form::lines;
@@ -216,7 +218,7 @@ bool FileReader::read_lines(TextBlock& block, size_t block_bytes) {
     }
 }
 
-// Each element becomes a line of its own: line ends inside it can only be white space.
+// Converts each element to one line. Line ends inside an element can only be white space.
 bool FileReader::read_array(TextBlock& block, size_t block_bytes) {
     const auto invalid = [&](const std::string& what) { refuse("not valid JSON: " + what); };
     std::string lines;
@@ -234,9 +236,9 @@ bool FileReader::read_array(TextBlock& block, size_t block_bytes) {
         }
         if (begin != nowhere) end = value_end(text_, begin);
         if (end == nowhere || end == text_.size()) {
-            // a number might go on; an object at the very end is read again at little cost
+            // a number might continue; an object at the very end is parsed again, at little cost
             if (stream_.at_end())
-                invalid(fmt::format("the array ends inside or behind [{}] without a ]", number_));
+                invalid(fmt::format("the array ends in or after element [{}] without a ]", number_));
             if (int64_t(text_.size() - at) > longest_json) refuse(too_long(fmt::format("[{}]", number_)));
             grow(text_.size() + read_bytes);
             continue;
@@ -258,7 +260,7 @@ bool FileReader::read_array(TextBlock& block, size_t block_bytes) {
         at = 0;
         grow(read_bytes);
     }
-    if (done && text_.find_first_not_of(blanks, at) != nowhere) invalid("there is more behind the array");
+    if (done && text_.find_first_not_of(blanks, at) != nowhere) invalid("there is more text after the array");
     take(done ? text_.size() : at);
     const int64_t next = std::exchange(number_, first), offset = offset_;
     const std::string& all = block.texts.emplace_back(std::move(lines));
@@ -311,7 +313,7 @@ std::optional<TextBlock> BlockReader::next() {
     const auto count = int64_t(files_->size());
     if (at_.file >= count) return std::nullopt;
     TextBlock block;
-    bool inside = false;  // of a file that goes on in the next block
+    bool inside = false;  // the block ends inside a file
     int64_t text_bytes = 0;
     for (int64_t done = 0;
          !inside && at_.file < count && done < block_files && text_bytes < options_.block_bytes; ++done) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files to blocks of passages, in order. A block ends at the end of a file, of a line, or where a plain text
-// may be cut; what lies behind that place begins the next one.
+// Reads files as blocks of passages, in order. A block ends at the end of a file or line, or at a position
+// where plain text can be cut. The next block begins there.
 #pragma once
 
 #include "coeus/data/corpus.hpp"
@@ -12,37 +12,37 @@
 
 namespace coeus {
 
-/// Bytes that a piece of JSON may have: a line, an element of an array, or an object in a file of its own.
-/// Its values take 25 times as much memory.
+/// Maximum size in bytes of a JSON value: a line, an element of an array, or the object of a file. Parsing it
+/// takes 25 times as much memory.
 constexpr int64_t longest_json = 64 << 20;
-/// The message for a piece that is longer.
+/// The message for a longer value.
 std::string too_long(const std::string& what);
-/// Bytes that plain text may have without a place to cut it: a line's end before a letter, or a space between
-/// two letters.
+/// Maximum size in bytes of plain text without a position to cut it: a line end before a letter, or a space
+/// between two letters.
 constexpr int64_t longest_uncut = int64_t(1) << 30;
-/// The text of a JSON object. ConfigError: it has no field "text"; names those that it has.
+/// The text of a JSON object. ConfigError: it has no field "text" (names the fields that it has).
 const std::string& text_of(const JsonDocument& document);
 
-/// The text of one block and what its passages view.
+/// One block: its texts, and the passages with views into them.
 struct TextBlock {
-    std::deque<std::string> texts;  // a deque keeps addresses
+    std::deque<std::string> texts;  // a deque, so that addresses do not change
     std::vector<Passage> passages;
     CorpusPosition next;
     CorpusReport report;
     int64_t file_bytes = 0;
 };
 
-/// One file: plain text, lines, or the elements of a JSON array, which become lines.
+/// Reads one file: plain text, lines, or the elements of a JSON array, which become lines.
 class FileReader {
 public:
-    /// Reading goes on at offset and number of `from`.
+    /// Starts at offset and number of `from`.
     FileReader(const Corpus::File& file, const CorpusPosition& from);
 
-    /// Adds passages of about `block_bytes` of text; true where the file is done.
+    /// Adds passages with about `block_bytes` of text. Returns true at the end of the file.
     bool read(TextBlock& block, int64_t block_bytes, bool whole_documents);
 
     const TextStream& stream() const { return stream_; }
-    /// Behind the last passage.
+    /// The offset after the last passage.
     int64_t offset() const { return offset_; }
     int64_t number() const { return number_; }
 
@@ -61,16 +61,16 @@ private:
 
     const Corpus::File* file_;
     TextStream stream_;
-    std::string text_;  // read, and in no passage yet
+    std::string text_;  // read, but not in a passage yet
     Form form_ = Form::text;
-    bool one_object_ = false;  // .json of a single object over several lines
+    bool one_object_ = false;  // a .json file with a single object over several lines
     int64_t offset_ = 0, number_ = 0;
 };
 
 class BlockReader {
 public:
     BlockReader(const std::vector<Corpus::File>& files, const Corpus::Options& options);
-    /// The next block; nothing behind the last one.
+    /// The next block; nothing after the last one.
     std::optional<TextBlock> next();
     const CorpusReport& report() const { return report_; }
 
@@ -80,7 +80,7 @@ private:
     CorpusPosition at_;
     CorpusReport report_;
     std::optional<FileReader> file_;
-    int64_t bytes_before_ = 0;  // of the files that are done
+    int64_t bytes_before_ = 0;  // size of the files that were read completely
 };
 
 }  // namespace coeus

@@ -32,12 +32,13 @@ void refuse_known_formats(const fs::path& file) {
     const std::string extension = lower_extension(file);
     for (const char* packed : {".bz2", ".xz", ".zip", ".lz4", ".7z", ".rar"})
         if (extension == packed)
-            throw ConfigError("{}: {} cannot be read, only .gz and .zst can; unpack it first", file.string(),
-                              extension);
+            throw ConfigError("{}: {} is not supported, only .gz and .zst are; decompress it first",
+                              file.string(), extension);
     for (const char* other : {".parquet", ".arrow", ".h5", ".hdf5", ".npy", ".bin", ".pdf", ".tar", ".tgz"})
         if (extension == other)
             throw ConfigError(
-                "{}: {} is no text; give plain text, JSON lines, these as .gz or .zst, or folders of these",
+                "{}: {} is not supported; use plain text or JSON Lines, optionally .gz or .zst, or folders "
+                "of them",
                 file.string(), extension);
 }
 
@@ -49,8 +50,9 @@ Corpus::Kind kind_of(fs::path file) {
     return extension == ".json" ? Corpus::Kind::json : Corpus::Kind::text;
 }
 
-// Recursively and through links, each folder once, so that a link to one above it ends; without hidden ones.
-// The order of a folder's entries differs between machines; that of names does not.
+// Adds files recursively, also through links, except hidden ones. Each folder is visited once, so that a link
+// to a parent folder does no harm. Entries are sorted by name, since their own order differs between
+// machines.
 void add_files(const fs::path& folder, std::unordered_set<std::string>& visited,
                std::vector<fs::path>& found) {
     if (!visited.insert(fs::canonical(folder).string()).second) return;
@@ -69,7 +71,7 @@ std::vector<fs::path> files_in(const fs::path& folder) {
     try {
         add_files(folder, visited, found);
     } catch (const fs::filesystem_error& error) {
-        throw ConfigError("{}: this folder, or one in it, cannot be listed: {}", folder.string(),
+        throw ConfigError("{}: this folder, or one inside it, cannot be listed: {}", folder.string(),
                           error.code().message());
     }
     return found;
@@ -102,12 +104,12 @@ std::string CorpusReport::warning() const {
     if (nuls > 0) found.push_back(fmt::format("{} NUL bytes were kept", with_commas(nuls)));
     const std::string text = join(found, " and ");
     if (flawed_files == 1) return fmt::format("{}: {} is not UTF-8{}", text, worst_file, worst_place);
-    return fmt::format("{}: {} files are not UTF-8, most of all {} ({}){}", text, with_commas(flawed_files),
+    return fmt::format("{}: {} files are not UTF-8; the worst is {} ({}){}", text, with_commas(flawed_files),
                        worst_file, with_commas(worst_flaws), worst_place);
 }
 
 Corpus::Corpus(const std::vector<fs::path>& inputs) {
-    std::unordered_map<std::string, std::string> seen;  // name without links: name that was given
+    std::unordered_map<std::string, std::string> seen;  // canonical name: name that was given
     std::vector<std::string> repeated;
     const auto add = [&](const fs::path& file) {
         const auto [first, is_new] = seen.emplace(fs::canonical(file).string(), file.string());
@@ -125,11 +127,11 @@ Corpus::Corpus(const std::vector<fs::path>& inputs) {
         }
         for (const fs::path& file : files_in(input)) add(file);
     }
-    if (files_.empty()) throw ConfigError("{}: no files in there", join(given, ", "));
-    if (bytes_ == 0) throw ConfigError("{}: empty, there is no text to read", join(given, ", "));
+    if (files_.empty()) throw ConfigError("{}: contains no files", join(given, ", "));
+    if (bytes_ == 0) throw ConfigError("{}: is empty, there is no text to read", join(given, ", "));
     if (!repeated.empty())
         log::warn(
-            "{} given more than once and read once: {}{}; to train on a source more often, use "
+            "{} given more than once, but read only once: {}{}; to train on a source more often, use "
             "training.dataset_weights",
             repeated.size() == 1 ? "a file is"
                                  : fmt::format("{} files are", with_commas(int64_t(repeated.size()))),
@@ -181,7 +183,7 @@ void each_json_text(const Passage& passage, const std::function<void(std::string
         try {
             read(*passage.file);
         } catch (const ConfigError&) {
-            // the second time says where
+            // read again, for a message that names the place
             read(passage.elements ? fmt::format("{}: [{}]", *passage.file, number)
                                   : fmt::format("{}: line {}", *passage.file, number));
             throw;

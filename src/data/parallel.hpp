@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work on numbered items by several threads, results taken in order by the caller's thread. At most four
-// items per thread are under way or waiting to be taken, so memory is bounded.
+// Processes numbered items with several threads; the caller's thread takes the results in order. At most four
+// items per thread are in progress or waiting to be taken, so that memory is bounded.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,14 @@
 
 namespace coeus {
 
-/// Threads to use where the user did not say: those that the hardware has.
+/// Default number of threads: those of the hardware.
 inline int hardware_threads() {
     return int(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-/// For i in [0, count): result = work(state, i) on some thread, with a State made by make_state() per thread;
-/// take(i, result) on this thread, in order of i. The first exception of either ends all and is thrown here.
+/// For i in [0, count): calls result = work(state, i) on some thread, with one State per thread made by
+/// make_state(), then take(i, result) on this thread, in the order of i. The first exception of either stops
+/// everything and is rethrown here.
 template <class MakeState, class Work, class Take>
 void in_order(int64_t count, int threads, MakeState make_state, Work work, Take take) {
     using State = decltype(make_state());

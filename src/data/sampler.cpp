@@ -17,16 +17,15 @@ int64_t windows_in(const TokenFile& file, const Sampler::Options& options) {
     const int64_t window = options.seq_len + 1, all = file.num_tokens() / window;
     if (all == 0)
         throw ConfigError(
-            "{}: {} tokens are less than one window of seq_len + 1 = {}; give more data or a "
-            "training.seq_len "
-            "of at most {}",
+            "{}: {} tokens are less than one window of seq_len + 1 = {}; use more data, or a "
+            "training.seq_len of at most {}",
             file.path(), with_commas(file.num_tokens()), with_commas(window),
             with_commas(file.num_tokens() - 1));
     if (options.subset == Subset::all) return all;
     if (all == 1)
         throw ConfigError(
-            "{}: {} tokens are one window of seq_len + 1 = {}, so none can be held out for validation; give "
-            "more data, or validation data of its own (validation.dataset_path)",
+            "{}: {} tokens are only one window of seq_len + 1 = {}, so none can be held out for validation; "
+            "use more data, or separate validation data (validation.dataset_path)",
             file.path(), with_commas(file.num_tokens()), with_commas(window));
     const int64_t held_out = std::max<int64_t>(1, all / held_out_every);
     return options.subset == Subset::held_out ? held_out : all - held_out;
@@ -35,7 +34,8 @@ int64_t windows_in(const TokenFile& file, const Sampler::Options& options) {
 }  // namespace
 
 Sampler::Sampler(const TokenFile& file, const Options& options) : file_(&file), options_(options) {
-    if (options.seq_len < 1) throw ConfigError("training.seq_len must be at least 1, is {}", options.seq_len);
+    if (options.seq_len < 1)
+        throw ConfigError("training.seq_len must be at least 1, but is {}", options.seq_len);
     num_windows_ = windows_in(file, options);
 }
 
@@ -48,7 +48,7 @@ int64_t Sampler::window_of(int64_t i) const {
     if (options_.subset == Subset::all) return index;
     const int64_t all = file_->num_tokens() / (options_.seq_len + 1);
     if (options_.subset == Subset::held_out) return std::min((index + 1) * held_out_every, all) - 1;
-    return index + index / (held_out_every - 1);  // each 100 windows begin with 99 for training
+    return index + index / (held_out_every - 1);  // of each 100 windows, the first 99 are for training
 }
 
 int64_t Sampler::sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t> labels,
@@ -56,7 +56,7 @@ int64_t Sampler::sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t>
     const int64_t length = options_.seq_len;
     require(int64_t(inputs.size()) == length && int64_t(labels.size()) == length &&
                 int64_t(document_start.size()) == length,
-            "a sample has seq_len elements");
+            "a sample must have seq_len elements");
     const int64_t begin = window_of(i) * (length + 1);
     file_->read(begin, inputs);
     file_->read(begin + 1, labels);
@@ -82,7 +82,7 @@ int64_t Sampler::sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t>
 
 SampleRange samples_of(int64_t step, int64_t global_batch, int64_t rank, int64_t ranks) {
     require(global_batch > 0 && ranks > 0 && global_batch % ranks == 0 && rank >= 0 && rank < ranks,
-            "the global batch is a multiple of the data ranks");
+            "the global batch must be a multiple of the data-parallel ranks");
     const int64_t count = global_batch / ranks;
     return {step * global_batch + rank * count, count};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers appended to a plain file, 2, 4 or 8 bytes each: what is to become an array of an HDF5 file once its
-// length is known.
+// Appends numbers of 2, 4 or 8 bytes to a plain file. When their number is known, they are copied to an array
+// of an HDF5 file.
 #pragma once
 
 #include "coeus/file/hdf5.hpp"
@@ -16,7 +16,7 @@ namespace coeus {
 
 class Spool {
 public:
-    /// A new file, or one whose first `count` numbers are kept.
+    /// Creates a file, or opens one and keeps its first `count` numbers.
     Spool(const std::string& path, hdf5::Type type, int64_t count)
         : file_(count > 0 ? RawFile::open_for_update(path) : RawFile::create(path)),
           type_(type),
@@ -29,7 +29,7 @@ public:
     void append(std::span<const T> values) {
         bytes_.resize(values.size() * size_t(width_));
         std::byte* to = bytes_.data();
-        for (const T value : values) {  // little-endian machines only, as the token file itself
+        for (const T value : values) {  // only for little-endian machines, like the token file itself
             const auto number = uint64_t(value);
             std::memcpy(to, &number, size_t(width_));
             to += width_;
@@ -40,7 +40,7 @@ public:
 
     void sync() { file_.sync(); }
 
-    /// Makes the dataset `name` of all numbers.
+    /// Writes all numbers to a new HDF5 dataset `name`.
     void copy_to(hdf5::File& file, const std::string& name) const {
         hdf5::Dataset array = file.create_dataset(name, type_, {count_});
         if (type_ == hdf5::Type::u16) copy<uint16_t>(array);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view replacement = "\xEF\xBF\xBD";
 
-// A character of several bytes that is none of those which replaced something.
+// True if the text has a character of several bytes other than replacement characters.
 bool has_wide(std::string_view text) {
     const auto high = [](char c) { return uint8_t(c) >= 0x80; };
     for (auto at = text.begin(); (at = std::find_if(at, text.end(), high)) != text.end();
@@ -27,7 +27,7 @@ bool has_wide(std::string_view text) {
 void TextFlaws::add(std::string_view bytes, std::string_view text, int64_t replaced) {
     const auto nuls = std::count(bytes.begin(), bytes.end(), '\0');
     if (!found()) {
-        // up to the first flaw bytes and text are the same
+        // bytes and text are identical up to the first flaw
         const size_t sound = replaced > 0 ? valid_utf8_prefix(bytes) : bytes.size();
         const size_t first = nuls > 0 ? std::min(sound, bytes.find('\0')) : sound;
         const std::string_view before = bytes.substr(0, first);
@@ -44,7 +44,7 @@ void TextFlaws::add(std::string_view bytes, std::string_view text, int64_t repla
     wide_behind_ = wide_behind_ || (found() && has_wide(text));
 }
 
-// Of mostly ASCII characters every second byte is NUL.
+// In UTF-16 text of mostly ASCII characters, every second byte is NUL.
 bool TextFlaws::looks_utf16() const {
     return nuls_ * 4 >= behind_ || (utf16_mark_ && nuls_ > 0);
 }
@@ -56,7 +56,7 @@ std::string TextFlaws::place() const {
     if (looks_utf16() && utf16_mark_)
         text += fmt::format("; from there on it looks like UTF-16: {} -f UTF-16 -t UTF-8", from_there);
     else if (looks_utf16())
-        text += "; near there UTF-16 without a byte order mark seems to begin (iconv -f UTF-16LE -t UTF-8)";
+        text += "; UTF-16 without a byte order mark seems to begin near there (iconv -f UTF-16LE -t UTF-8)";
     else if (replaced_ > 0 && !wide_behind_ && wide_before_)
         text += fmt::format(
             "; it is UTF-8 up to there and looks like Latin-1 or Windows-1252 from there on: {} -f "

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a text is not UTF-8: how much, where it begins, and what it looks like instead.
+// The parts of a text that are not UTF-8: how many there are, where the first one is, and what encoding they
+// seem to have.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +11,29 @@ namespace coeus {
 
 class TextFlaws {
 public:
-    /// Bytes at the beginning that are no text: a byte order mark.
+    /// Skips bytes at the beginning that are not text: a byte order mark.
     void skip(size_t bytes) { bytes_ += int64_t(bytes); }
-    /// The next bytes, which end at the end of a character, and what they became.
+    /// Adds the next bytes, which end at the end of a character, and the text that they became.
     void add(std::string_view bytes, std::string_view text, int64_t replaced);
 
-    /// Parts that became U+FFFD.
+    /// Number of invalid parts, which became U+FFFD.
     int64_t replaced() const { return replaced_; }
-    /// NUL bytes: UTF-8 to the letter, and signs of another encoding.
+    /// Number of NUL bytes. They are valid UTF-8, but a sign of another encoding.
     int64_t nuls() const { return nuls_; }
 
-    /// ", first at line 3, byte 57 (...)" with what it looks like and how to convert it; "" where there are
-    /// none. Lines and bytes count from 1, the latter as `tail -c +57` does.
+    /// ", first at line 3, byte 57 (...)", with the likely encoding and how to convert it; "" without flaws.
+    /// Lines and bytes are counted from 1, bytes as in `tail -c +57`.
     std::string place() const;
 
 private:
     bool found() const { return replaced_ + nuls_ > 0; }
     bool looks_utf16() const;
 
-    int64_t bytes_ = 0, lines_ = 0;  // before the first flaw, or in all
+    int64_t bytes_ = 0, lines_ = 0;  // before the first flaw, or in total
     int64_t behind_ = 0;             // bytes from the first flaw on
     int64_t replaced_ = 0, nuls_ = 0;
     bool utf16_mark_ = false;                         // the first flaw is a byte order mark
-    bool wide_before_ = false, wide_behind_ = false;  // characters of several bytes that are right
+    bool wide_before_ = false, wide_behind_ = false;  // valid characters of several bytes
 };
 
 }  // namespace coeus

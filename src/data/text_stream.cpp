@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// Bytes at the end that may become a character with those that follow.
+// Number of bytes at the end that may be the beginning of a character.
 size_t unfinished(std::string_view text) {
     for (size_t bytes = 1; bytes <= std::min<size_t>(3, text.size()); ++bytes) {
         const std::string_view tail = text.substr(text.size() - bytes);
@@ -21,8 +21,8 @@ size_t unfinished(std::string_view text) {
     return 0;
 }
 
-// The encoding in which a text begins whose first character is ASCII, by the NUL bytes around it; "" where it
-// has none there.
+// The encoding of a text whose first character is ASCII, recognised by the NUL bytes around it; "" if there
+// are none.
 const char* wide_encoding(std::string_view begin) {
     const auto is = [&](std::string_view nuls) {  // 0: a NUL byte, x: another one
         return begin.size() >= nuls.size() &&
@@ -43,7 +43,7 @@ TextStream::TextStream(const std::string& path) : path_(path), bytes_(open_strea
 void TextStream::check_beginning() {
     const std::string_view begin = raw_;
     const auto refuse = [&](const char* encoding) {
-        throw ConfigError("{}: is {}, as its byte order mark says; convert it with iconv -f {} -t UTF-8",
+        throw ConfigError("{}: is {}, according to its byte order mark; convert it with iconv -f {} -t UTF-8",
                           path_, encoding, encoding);
     };
     if (begin.starts_with("\xFF\xFE\0\0"sv) || begin.starts_with("\0\0\xFE\xFF"sv)) refuse("UTF-32");
@@ -51,12 +51,12 @@ void TextStream::check_beginning() {
     const size_t nul = begin.substr(0, 4096).find('\0');
     if (const std::string encoding = wide_encoding(begin); !encoding.empty())
         throw ConfigError(
-            "{}: is no text, or {} without a byte order mark: convert it with iconv -f {} -t UTF-8", path_,
-            encoding, encoding);
+            "{}: is not text, or it is {} without a byte order mark (convert it with iconv -f {} -t UTF-8)",
+            path_, encoding, encoding);
     if (nul != std::string_view::npos)
         throw ConfigError(
-            "{}: has NUL bytes, the first at line {}, byte {}, so it is no text (or UTF-16 from there on: "
-            "iconv -f UTF-16 -t UTF-8)",
+            "{}: contains NUL bytes, the first at line {}, byte {}: it is not text, or it is UTF-16 from "
+            "there on (convert it with iconv -f UTF-16 -t UTF-8)",
             path_, 1 + std::count(begin.begin(), begin.begin() + std::ptrdiff_t(nul), '\n'), nul + 1);
     if (!begin.starts_with("\xEF\xBB\xBF"sv)) return;
     raw_.erase(0, 3);
@@ -68,7 +68,7 @@ void TextStream::append(std::string& text, size_t bytes) {
     while (!at_end_ && text.size() == before) {
         const size_t kept = raw_.size();
         raw_.resize(kept + std::max<size_t>(bytes, 4096));
-        // a decompressor may give little at a time: the beginning is looked at as a whole
+        // a decompressor may return little at a time, but the beginning is checked as a whole
         size_t got = kept, more = 1;
         while (got < raw_.size() && more > 0)
             got += more = bytes_->read(raw_.data() + got, raw_.size() - got);

@@ -50,7 +50,7 @@ TokenFile::TokenFile(const std::filesystem::path& path) : map_(path.string()) {
         const int64_t count = array.shape().count();
         if (array.shape().rank != 1 || std::find(types.begin(), types.end(), array.type()) == types.end())
             throw ConfigError(
-                "{}: /{} must be a 1-D array of {}, is {} {}; with h5py: f.create_dataset(\"{}\", "
+                "{}: /{} must be a 1-D array of {}, but is {} {}; with h5py: f.create_dataset(\"{}\", "
                 "data=...{})",
                 map_.path(), name, as, array.shape().text(), hdf5::name_of(array.type()), name,
                 fmt::format(".astype(\"{}\")", hdf5::name_of(*types.begin())));
@@ -63,7 +63,7 @@ TokenFile::TokenFile(const std::filesystem::path& path) : map_(path.string()) {
                 map_.path(), name, name);
         const auto width = hdf5::size_of(array.type());
         if (*offset + count * width > int64_t(map_.bytes().size()))
-            throw ConfigError("{} is truncated: /{} ends behind the end of the file", map_.path(), name);
+            throw ConfigError("{} is truncated: /{} extends past the end of the file", map_.path(), name);
         return array_at({.offset = *offset, .count = count, .width = width});
     };
     tokens_ = find("tokens", {hdf5::Type::u16, hdf5::Type::u32}, "uint16 or uint32");
@@ -79,7 +79,7 @@ TokenFile::TokenFile(const std::filesystem::path& path) : map_(path.string()) {
             before = begin;
         }
         if (before != tokens_.count)
-            throw ConfigError("{}: the last entry of /documents must be the number of tokens, {}, is {}",
+            throw ConfigError("{}: the last entry of /documents must be the number of tokens, {}, but is {}",
                               map_.path(), tokens_.count, before);
     }
     if (file.has("loss_mask")) {
@@ -96,7 +96,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, const Layout& layout)
     : map_(path.string()), tokenizer_hash_(layout.tokenizer_hash), max_token_(layout.max_token) {
     for (const Place& place : {layout.tokens, layout.documents, layout.mask})
         if (place.offset + place.count * place.width > int64_t(map_.bytes().size()))
-            throw ConfigError("{} has {} bytes here, fewer than rank 0 sees", map_.path(),
+            throw ConfigError("{} has {} bytes on this rank, fewer than on rank 0", map_.path(),
                               map_.bytes().size());
     tokens_ = array_at(layout.tokens);
     documents_ = array_at(layout.documents);
@@ -167,7 +167,7 @@ void TokenFile::check_vocabulary(int64_t vocab_size, int threads) {
 
 void TokenFile::read(int64_t first, std::span<int32_t> out) const {
     const auto count = int64_t(out.size());
-    require(first >= 0 && first + count <= tokens_.count, "tokens read from inside the file");
+    require(first >= 0 && first + count <= tokens_.count, "tokens must be inside the file");
     for (int64_t i = 0; i < count; ++i) out[size_t(i)] = int32_t(tokens_.at(first + i));
 }
 
@@ -189,7 +189,7 @@ int64_t TokenFile::document_begin(int64_t document) const {
 }
 
 int64_t TokenFile::document_of(int64_t position) const {
-    // the last document that begins at or before the position: documents may be empty
+    // the last document that begins at or before the position, since documents may be empty
     int64_t low = 0, high = num_documents();
     while (high - low > 1) {
         const int64_t middle = (low + high) / 2;

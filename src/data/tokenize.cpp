@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The number of tokens is known only at the end, but a contiguous array needs it at the beginning: tokens and
-// documents go to plain files first, then into the HDF5 file. Between blocks the plain files are complete up
-// to a place in the corpus, which .resume.json names: there an interrupted run goes on.
+// The number of tokens is known only at the end, but a contiguous array needs it at the beginning. So tokens
+// and documents are first written to plain files, then copied to the HDF5 file. Between blocks, the plain
+// files are complete up to a position in the corpus that is saved in .resume.json. An interrupted run resumes
+// there.
 #include "coeus/data/tokenize.hpp"
 
 #include "coeus/base/clock.hpp"
@@ -30,12 +31,13 @@ namespace {
 
 constexpr int64_t much_text = int64_t(10) << 30;
 
-// The files beside the output while it is made.
+// The temporary files next to the output while it is made.
 struct Parts {
     fs::path tokens, documents, resume, part;
 
     Parts(const fs::path& output, bool alone) {
-        // without a lock two runs may make the same file at once: each has its own, the last rename stays
+        // without a lock, two runs may make the same file at the same time: each has its own files,
+        // and the last rename wins
         const std::string own = alone ? output.string() : fmt::format("{}.{}", output.string(), getpid());
         tokens = own + ".tokens.part";
         documents = own + ".documents.part";
@@ -47,7 +49,7 @@ struct Parts {
         for (const fs::path& path : {resume, fs::path(resume.string() + ".part"), tokens, documents, part})
             fs::remove(path, ignored);
     }
-    // What the next start cannot continue with.
+    // Removes files from which the next start cannot resume.
     void remove_useless() const {
         std::error_code ignored;
         if (!fs::exists(resume, ignored)) return remove();
@@ -56,10 +58,11 @@ struct Parts {
     }
 };
 
-// How far a run has come; kept in .resume.json.
+// Progress of a run, saved in .resume.json.
 struct State {
     int64_t tokens = 0, documents = 0, max_token = 0;
-    int64_t reached = 0;  // in the text of the file at `next`: the last piece may end behind next.offset
+    int64_t reached =
+        0;  // offset in the text of the file at `next`; the last piece may end after next.offset
     CorpusPosition next;
     CorpusReport report;
 
@@ -75,7 +78,7 @@ struct State {
         return all;
     }
 
-    // What a run before left; the beginning where it left nothing, or made other content.
+    // The progress of an earlier run; the beginning if there is none, or if it was for other content.
     static State read(const Parts& parts, const std::string& content, int64_t token_bytes) {
         if (!fs::exists(parts.resume)) return {};
         try {
@@ -100,17 +103,17 @@ struct State {
             if (all.string("content") == content && has(parts.tokens, state.tokens * token_bytes) &&
                 has(parts.documents, state.documents * int64_t(sizeof(uint64_t))))
                 return state;
-        } catch (const ConfigError&) {  // what cannot be read is made anew
+        } catch (const ConfigError&) {  // if it cannot be read, start from the beginning
         }
         return {};
     }
 };
 
-// What one passage gave.
+// The tokens of one passage.
 struct Encoded {
     std::vector<int32_t> ids;
     std::vector<int64_t> documents;  // where documents begin in ids
-    int64_t reached = 0;             // in the text of the file
+    int64_t reached = 0;             // offset in the text of the file
 };
 
 class PassageEncoder {
@@ -126,7 +129,7 @@ public:
         }
     }
 
-    /// A passage of a document whose pieces begin at `from`.
+    /// Encodes a passage of a document, starting at `from`, where a piece begins.
     void encode_from(const Passage& passage, size_t from, Encoded& out) {
         if (passage.begins_document()) begin_document(out);
         const size_t reached =
@@ -152,7 +155,8 @@ private:
         return out;
     }
 
-    // The expression cannot resume in the middle: all of the document belongs to its first passage.
+    // The regular expression cannot start in the middle of a text, so the first passage encodes the whole
+    // document.
     void encode_whole(const Passage& passage, Encoded& out) {
         begin_document(out);
         encoder_.encode(passage.document, out.ids);
@@ -175,22 +179,21 @@ std::string content_of(const Corpus& corpus, const Tokenizer& tokenizer) {
     return hash_text(hash_of("tokens 2 " + tokenizer.hash() + " " + hash_text(corpus.content_hash())));
 }
 
-// What the file holds where it was made of this content; nothing where it must be made.
+// The contents of the file if it was made from this content; nothing if it must be made.
 std::optional<Tokenized> finished(const fs::path& output, const std::string& content, bool replace) {
     if (!fs::exists(output)) return std::nullopt;
     if (!is_token_file(output))
-        throw ConfigError(
-            "{} is in the way: it exists and is no token file; choose another name or remove it",
-            output.string());
+        throw ConfigError("{} already exists and is not a token file; choose another name, or remove it",
+                          output.string());
     const hdf5::File file = hdf5::File::open(output.string());
     if (!file.has("tokens"))
         throw ConfigError(
-            "{} is in the way: it is an HDF5 file but no token file; choose another name or remove it",
+            "{} already exists and is an HDF5 file, but not a token file; choose another name, or remove it",
             output.string());
     if (!file.has_attribute("content") || file.string_attribute("content") != content) {
         if (replace) return std::nullopt;
         throw ConfigError(
-            "{} is there already, made of other text or by another tokenizer; --force replaces it",
+            "{} already exists, but was made from other text or with another tokenizer; --force replaces it",
             output.string());
     }
     return Tokenized{
@@ -201,7 +204,7 @@ std::optional<Tokenized> finished(const fs::path& output, const std::string& con
     };
 }
 
-// One making of a token file.
+// Makes one token file.
 class Job {
 public:
     Job(const Corpus& corpus, const Tokenizer& tokenizer, const Parts& parts, const std::string& content,
@@ -221,7 +224,7 @@ public:
         const int64_t resumed = state_.tokens;
         if (!tokenizer_->notice().empty()) log::info("{}", tokenizer_->notice());
         if (resumed > 0)
-            log::info("going on with an interrupted run: {} tokens are there already", with_commas(resumed));
+            log::info("resuming an interrupted run: {} tokens exist already", with_commas(resumed));
         const int threads = options_.threads > 0 ? options_.threads : hardware_threads();
         ProgressBar progress("tokenizing", corpus_->bytes(), true);
         Timer since_save;
@@ -234,7 +237,7 @@ public:
                 const bool ends = stop_request() != 0;
                 if (!ends && since_save.seconds() < options_.save_seconds) return;
                 save();
-                end_if_requested("what was tokenized is kept, and the next start goes on from there");
+                end_if_requested("the tokens so far are saved, and the same command resumes from them");
                 since_save.restart();
             },
             {.from = state_.next,
@@ -242,7 +245,7 @@ public:
              .block_bytes = options_.block_bytes,
              .whole_documents = !tokenizer_->can_encode_parts()});
         if (const std::string warning = report.warning(); !warning.empty()) log::warn("{}", warning);
-        if (tokens_.count() == 0) throw ConfigError("{}: there is no text in it", corpus_->source());
+        if (tokens_.count() == 0) throw ConfigError("{}: contains no text", corpus_->source());
         write_hdf5(report);
         return {.tokens = tokens_.count(),
                 .documents = state_.documents,
@@ -252,7 +255,7 @@ public:
 
 private:
     void encode(const std::vector<Passage>& passages, int threads) {
-        // encoders keep the words they have seen from block to block
+        // encoders keep their caches of words from block to block
         while (encoders_.size() < size_t(threads)) encoders_.emplace_back(*tokenizer_);
         std::atomic<size_t> next_encoder = 0;
         in_order(
@@ -262,7 +265,8 @@ private:
     }
 
     void append(const Passage& passage, Encoded encoded) {
-        // A cut that was no end of a piece after all: this passage begins where the last one ended.
+        // If the cut was not the end of a piece, this passage is encoded again from the end of the
+        // last piece.
         const bool cut_text = !passage.json_lines && tokenizer_->can_encode_parts();
         if (cut_text && !passage.begins_document() &&
             state_.reached != passage.offset + int64_t(passage.begin)) {
@@ -322,17 +326,17 @@ Tokenized make(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path&
     const fs::path folder = output.has_parent_path() ? output.parent_path() : fs::path(".");
     std::error_code failed;
     fs::create_directories(folder, failed);
-    if (failed) throw ConfigError("{}: cannot make this folder: {}", folder.string(), failed.message());
+    if (failed) throw ConfigError("{}: this folder cannot be created: {}", folder.string(), failed.message());
 
     const FileLock lock(output.string() + ".lock",
-                        [&] { log::info("another run is making {}: waiting for it", output.string()); });
+                        [&] { log::info("another process is making {}: waiting for it", output.string()); });
     if (const auto done = finished(output, content, options.replace)) return *done;
     const Parts parts(output, lock.held());
     Tokenized done;
     try {
         done = Job(corpus, tokenizer, parts, content, options).run();
     } catch (const ConfigError&) {
-        parts.remove();  // the user will change the text, and nothing could go on
+        parts.remove();  // the user will change the text, so there is nothing to resume from
         throw;
     } catch (const SystemError&) {  // the disk is full
         parts.remove_useless();
@@ -360,8 +364,8 @@ fs::path tokenized(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
     const Corpus corpus(inputs);
     if (corpus.bytes() > much_text)
         log::info(
-            "reading {} of text to see whether it was tokenized before; the file that `coeus tokenize` makes "
-            "is opened at once",
+            "reading {} of text to find out whether it was tokenized before; a file made with `coeus "
+            "tokenize` needs no such check",
             bytes_text(double(corpus.bytes())));
     const std::string content = content_of(corpus, tokenizer);
     fs::path file = cache_folder / fmt::format("{}-{}.h5", inputs[0].stem().string(), content);

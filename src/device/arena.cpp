@@ -7,8 +7,8 @@
 namespace coeus {
 
 namespace {
-constexpr uintptr_t planning_base = uintptr_t(1)
-                                    << 44;  // outside what the kernel maps for a process of this size
+// outside the addresses that the kernel maps for a process of this size
+constexpr uintptr_t planning_base = uintptr_t(1) << 44;
 }  // namespace
 
 Arena::Arena(int64_t bytes, const std::string& what, const Memory& memory)
@@ -34,7 +34,7 @@ void Arena::touch(int64_t bytes) {
 
 void Arena::rewind(int64_t mark) {
 #ifdef COEUS_DEBUG
-    // a queue may still be on its way to pinned memory
+    // a queue may still write to pinned memory, so only ordinary host memory is filled
     if (!planning_ && mark < used_ && &buffer_.memory() == &host_memory())
         std::memset(buffer_.data() + mark, 0xff, size_t(used_ - mark));
 #endif

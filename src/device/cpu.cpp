@@ -23,7 +23,7 @@ namespace coeus {
 
 namespace {
 
-// The machine's topology and what this process may use of it.
+// The machine's topology, and the part of it that this process may use.
 class Topology {
 public:
     Topology() {
@@ -48,11 +48,11 @@ public:
                 n += hwloc_bitmap_intersects(core->cpuset, bound_);
         return std::max(1, n);
     }
-    // A run of cores.
+    // A range of adjacent cores.
     struct Cores {
         int first = 0, count = 0;
     };
-    // The longest run of those whose processors are all in the list, if it is a part of the machine.
+    // The longest range of cores whose processors are all in the list; empty if that is the whole machine.
     Cores cores_of(const std::string& processors) const {
         hwloc_bitmap_t set = hwloc_bitmap_alloc();
         Cores found, run;
@@ -73,8 +73,8 @@ public:
         std::free(text);
         return list;
     }
-    // Binds the process, with the threads it has and will have, to a run of cores. Where the system refuses,
-    // it runs unbound.
+    // Binds the process, with its present and future threads, to a range of cores. If the system refuses, it
+    // runs unbound.
     void bind_process(int first_core, int count) const {
         hwloc_bitmap_t set = hwloc_bitmap_alloc();
         for (int i = first_core; i < first_core + count; ++i)
@@ -105,7 +105,7 @@ CpuShare share_of_cpu(int wanted, int local_rank, int local_size, int sharing, c
     share.machine_cores = topology.cores();
     share.bound = share.cores < share.machine_cores;
     share.sharing = share.bound ? sharing : local_size;
-    // where something has bound the process, it has its reasons
+    // if something has bound the process, that binding is kept
     const Topology::Cores nearby = share.bound ? Topology::Cores{} : topology.cores_of(near.processors);
     if (nearby.count > 0) {
         share.cores = nearby.count;
@@ -131,7 +131,7 @@ CpuShare share_of_cpu(int wanted, int local_rank, int local_size, int sharing, c
             share.first_core = nearby.first + near.number * share.threads;
         return share;
     }
-    // a rank alone stays free: other programs of this host may have cores of their own
+    // a rank alone is not bound: other programs on this host may be bound to some of the cores
     if (!share.bound && local_size > 1 && share.threads * local_size <= share.cores)
         share.first_core = local_rank * share.threads;
     return share;
@@ -149,7 +149,7 @@ void apply(const CpuShare& share) {
 
 void run_in_short_slices() {
 #ifdef SYS_sched_setattr
-    // sched_setattr(2), which the C library does not have before glibc 2.41
+    // called through syscall(), since the C library has sched_setattr(2) only from glibc 2.41 on
     struct {
         uint32_t size = 48, policy = 0;
         uint64_t flags = 0;

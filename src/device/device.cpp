@@ -10,7 +10,7 @@ namespace coeus {
 
 namespace {
 
-// Does its work at once.
+// The host's queue, which does its work at once.
 class HostQueue : public Queue {
 public:
     bool is_synchronous() const override { return true; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs, by CUDA's runtime library.
+// GPUs through the CUDA runtime library.
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/device/device.hpp"
@@ -21,7 +21,7 @@ void check(cudaError_t status, const char* call) {
 
 __global__ void any_kernel() {}
 
-// Every kernel is built for the same GPUs.
+// All kernels are built for the same GPUs, so one of them tells whether this GPU is among them.
 void require_kernels_for(const cudaDeviceProp& gpu) {
     cudaFuncAttributes attributes;
     const cudaError_t status = cudaFuncGetAttributes(&attributes, any_kernel);
@@ -40,19 +40,19 @@ public:
     std::byte* take(int64_t bytes, const std::string& what) const override {
         void* data = nullptr;
         if (const cudaError_t status = cudaMalloc(&data, size_t(bytes)); status != cudaSuccess) {
-            cudaGetLastError();  // it would be met again by whoever asks next
+            cudaGetLastError();  // clears the error, which the next call would report again
             throw SystemError(fmt::format("cannot get {} of {} for {}: {}", bytes_text(double(bytes)), gpu_,
                                           what, cudaGetErrorString(status)));
         }
         COEUS_CHECK_CUDA(cudaMemset(data, 0, size_t(bytes)));
-        COEUS_CHECK_CUDA(cudaDeviceSynchronize());  // queues do not wait for it
-        // the peak is exact where one thread takes memory, as at the start of a run
+        COEUS_CHECK_CUDA(cudaDeviceSynchronize());  // queues do not wait for the memset
+        // the peak is exact if one thread allocates, as at the start of a run
         const int64_t now = taken_ += bytes;
         peak_ = std::max(peak_.load(), now);
         return static_cast<std::byte*>(data);
     }
     void give_back(std::byte* data, int64_t bytes) const override {
-        cudaFree(data);  // fails only where an earlier error was reported
+        cudaFree(data);  // fails only after an error that was already reported
         taken_ -= bytes;
     }
     bool is_host() const override { return false; }
@@ -122,7 +122,7 @@ public:
         COEUS_CHECK_CUDA(
             cudaStreamWaitEvent(stream_, static_cast<const GpuQueue&>(other).event_of(point), 0));
     }
-    // other threads may wait for their own queues meanwhile
+    // thread-local: other threads may wait for their own queues during the recording
     void begin_recording() override {
         COEUS_CHECK_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
     }
@@ -147,7 +147,7 @@ private:
 
     int gpu_;
     cudaStream_t stream_ = nullptr;
-    std::array<cudaEvent_t, 64> marks_ = {};  // as many points can be told apart
+    std::array<cudaEvent_t, 64> marks_ = {};  // so many points can be told apart
     std::atomic<int64_t> given_ = 0;
 };
 
@@ -160,7 +160,7 @@ public:
     void record(const Queue& queue) override {
         COEUS_CHECK_CUDA(cudaEventRecord(event_, static_cast<cudaStream_t>(queue.native())));
     }
-    // a thread that used no GPU yet would take memory of another
+    // sets the device: a thread that has used no GPU yet would allocate memory on another one
     bool passed() const override {
         cudaSetDevice(gpu_);
         return cudaEventQuery(event_) == cudaSuccess;

@@ -8,9 +8,9 @@ namespace coeus {
 
 namespace {
 
-// These values are those of nvml.h. They do not change between versions of the driver.
+// Values from nvml.h, which are the same in all versions of the driver.
 constexpr int success = 0;
-constexpr int sm_clock = 1, memory_clock = 2;  // kinds of clock
+constexpr int sm_clock = 1, memory_clock = 2;  // kinds of clocks
 constexpr int on_die = 0;                      // kind of temperature
 constexpr unsigned text_length = 96;
 
@@ -18,7 +18,7 @@ struct Reason {
     uint64_t bit;
     const char* name;
 };
-// 0x1, an idle GPU, is no reason to slow down
+// 0x1 means an idle GPU, which is not a reason for throttling
 constexpr Reason reasons[] = {
     {0x2, "application clocks"}, {0x4, "power cap"},        {0x8, "hardware slow-down"},
     {0x10, "sync boost"},        {0x20, "thermal"},         {0x40, "thermal (hardware)"},
@@ -28,8 +28,8 @@ constexpr Reason reasons[] = {
 }  // namespace
 
 struct GpuMonitor::Library {
-    // nvml.h's too. Not in the namespace without a name, where GCC 14 crashes at the pointers to functions
-    // below if this file is part of a batch.
+    // Types from nvml.h. They are not in the anonymous namespace: GCC 14 crashes at the function pointers
+    // below if this file is compiled in a batch with others.
     struct Memory {
         unsigned long long total, free, used;
     };

@@ -9,7 +9,7 @@ namespace coeus {
 
 namespace {
 
-// pass(rows on the device, rows in staging memory, number of the first)
+// Calls pass(rows on the device, rows in staging memory, number of the first row) for each piece.
 template <class Pass>
 void in_pieces(const Device& device, const Tensor& rows, int64_t piece_bytes, const Pass& pass) {
     if (rows.count() == 0) return;

@@ -26,9 +26,9 @@ public:
         if (memory == MAP_FAILED)
             throw SystemError(
                 fmt::format("cannot get {} for {}: {}", bytes_text(double(bytes)), what, errno_text(errno)));
-        madvise(memory, size_t(bytes), MADV_HUGEPAGE);  // advice: without it, small pages
+        madvise(memory, size_t(bytes), MADV_HUGEPAGE);  // only advice: without it there are small pages
         auto* const data = static_cast<std::byte*>(memory);
-        // first touched by the threads that will use it: faster, and on their own NUMA nodes
+        // first touched by the threads that will use it: faster, and in the memory of their own NUMA nodes
         constexpr int64_t piece = int64_t(2) << 20;
 #pragma omp parallel for schedule(static) if (bytes >= 16 * piece)
         for (int64_t first = 0; first < bytes; first += piece)
@@ -97,7 +97,7 @@ int64_t cgroup_memory_limit(const std::filesystem::path& root) {
         const char* file = version2 ? "memory.max" : "memory.limit_in_bytes";
         for (fs::path group = fs::path(line.substr(second + 1)).relative_path();;
              group = group.parent_path()) {
-            int64_t value = 0;  // "max" leaves the stream failed
+            int64_t value = 0;  // "max" (no limit) does not parse and is ignored
             if (std::ifstream in(top / group / file); in >> value) limit = std::min(limit, value);
             if (group.empty()) break;
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVTX finds the profiler's library by itself; without one its calls return at once.
+// NVTX finds the profiler's library itself; without a profiler its calls return at once.
 #include "coeus/device/named_range.hpp"
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
-#else  // a toolkit from Python packages may be without nvidia-nvtx
+#else  // a toolkit from Python packages may lack nvidia-nvtx
 inline int nvtxRangePushA(const char*) {
     return 0;
 }

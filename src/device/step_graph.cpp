@@ -12,7 +12,7 @@ std::unique_ptr<Graph> recorded(Queue& queue, FunctionRef<void()> work) {
     } catch (...) {
         try {
             queue.end_recording();
-        } catch (...) {  // NOLINT: of the first error
+        } catch (...) {  // NOLINT: the first error is the one to report
         }
         throw;
     }

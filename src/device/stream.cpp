@@ -13,7 +13,7 @@
 
 namespace coeus {
 
-// A ring of work that waits; number n, counted from 1, is at n - 1 modulo its size.
+// A thread and a ring of waiting work. Work item n, counted from 1, is in slot n - 1 modulo the ring's size.
 struct Stream::Worker {
     Stream& stream;
     std::array<std::function<void()>, places_> ring;
@@ -21,8 +21,8 @@ struct Stream::Worker {
     std::condition_variable changed;
     int64_t given = 0, done = 0;
     bool ending = false;
-    std::exception_ptr failure;  // the first; nothing runs after it
-    std::thread thread;          // last: it uses the others
+    std::exception_ptr failure;  // the first failure; no work runs after it
+    std::thread thread;          // last, since it uses the other members
 
     explicit Worker(Stream& s) : stream(s), thread([this] { loop(); }) {}
     ~Worker() {
@@ -59,12 +59,12 @@ struct Stream::Worker {
     }
 };
 
-// Work that nobody has waited for.
+// Deferred mode: work that nobody has waited for yet.
 struct Stream::Waiting {
     Stream& stream;
     std::deque<std::function<void()>> work;
     int64_t given = 0, done = 0;
-    std::exception_ptr failure;  // the first; nothing runs after it
+    std::exception_ptr failure;  // the first failure; no work runs after it
 
     explicit Waiting(Stream& s) : stream(s) {}
     ~Waiting() { run_until(given); }
@@ -137,7 +137,7 @@ Pending::~Pending() {
     if (!stream_) return;
     try {
         join();
-    } catch (...) {  // NOLINT: whoever joins later work of the stream gets it
+    } catch (...) {  // NOLINT: the next join() of later work on the stream rethrows it
     }
 }
 

@@ -9,7 +9,7 @@ namespace coeus {
 
 namespace {
 
-// Integer arithmetic, because the addresses of a planning run belong to no object.
+// Uses integer arithmetic, because the addresses of a planning run belong to no object.
 void* offset(void* data, int64_t elements, Dtype dtype) {
     return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(data) + uintptr_t(elements * size_of(dtype)));
 }
@@ -43,7 +43,7 @@ Tensor Tensor::reshape(const Shape& s) const {
 
 namespace {
 
-// Calls f with a value of the element type.
+// Calls f with a value of the element type, and returns its result.
 template <class F>
 decltype(auto) with_type(Dtype dtype, const char* caller, F f) {
     switch (dtype) {

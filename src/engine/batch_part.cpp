@@ -7,7 +7,7 @@ namespace coeus {
 
 namespace {
 
-// Of each sequence's own tokens, on the device.
+// The positions of this rank's tokens in each sequence, on the device.
 OwnedTensor positions_of(const SequencePart& part, int64_t sequences, const Device& device) {
     std::vector<int32_t> all;
     for (int64_t sequence = 0; sequence < sequences; ++sequence)
@@ -17,7 +17,7 @@ OwnedTensor positions_of(const SequencePart& part, int64_t sequences, const Devi
     return there;
 }
 
-// Kernels only read token ids.
+// A tensor of token ids that kernels only read.
 Tensor read_only(std::span<const int32_t> ids) {
     return Tensor(const_cast<int32_t*>(ids.data()), Dtype::i32, {int64_t(ids.size())});
 }
@@ -31,14 +31,14 @@ BatchPart::BatchPart(const BatchShape& shape, int64_t local_batches, const Seque
     tokens_ = StagedIds(device, own, "token ids of this rank", local_batches);
     labels_ = StagedIds(device, own, "labels of this rank", local_batches);
     if (!device.is_host())
-        document_start_ = StagedIds(device, shape.count(), "beginnings of documents", local_batches);
+        document_start_ = StagedIds(device, shape.count(), "document starts", local_batches);
     positions_ = positions_of(part, shape.sequences, device);
 }
 
 void BatchPart::stage(int64_t place, const SampleRows& local_batch) {
     require(local_batch.seq_len == seq_len_ && local_batch.tokens.size() == size_t(local_batch.count()) &&
                 local_batch.sequences * part_.count <= tokens_.count(),
-            "a local batch is not of the shape that was planned");
+            "a local batch does not have the planned shape");
     const auto cut = [&](const StagedIds& own, std::span<const int32_t> whole) {
         const int32_t* from = whole.data();
         auto* to = own.host(place);

@@ -30,9 +30,9 @@ EngineOptions complete(const DecoderConfig& config, EngineOptions options) {
     if (pipeline.parts.empty()) pipeline.parts = {DecoderPart::whole(config)};
     require(pipeline.timetable.ranks() == options.mesh.pp &&
                 pipeline.timetable.stages() == int(pipeline.parts.size()),
-            "a pipeline has the ranks of the mesh and a part of the model for each stage");
+            "a pipeline needs the ranks of the mesh and a part of the model for each stage");
     require(options.training.sequences % pipeline.timetable.microbatches == 0,
-            "a local batch is divided into micro-batches");
+            "a local batch must divide evenly into micro-batches");
     require_countable(config, micro_batch_of(options));
     require_countable(config, options.validation);
     return options;
@@ -51,8 +51,9 @@ std::vector<Stage> stages_of(const Model& model, Gathered* gathered) {
     return stages;
 }
 
-// Of this rank's stages, as the first of the ranks that have them sees it: what is computed again
-// communicates again, and parts that are not even would let ranks choose differently.
+// The choices for this rank's stages, as planned by the first of the ranks with these stages. All of them
+// must choose alike: recomputation repeats communication, and if parts are not even, ranks that plan for
+// themselves could choose differently.
 RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& options) {
     const int rank = options.mesh.coordinate(options.rank, axis::pp);
     const int first = rank * (options.mesh.ranks() / options.mesh.pp);
@@ -100,7 +101,7 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     plan_ = plan_training(options_, decoder_, gathered_, layers_);
 }
 
-// An update is after the last layer: it takes its scratch where they have their temporaries.
+// The update comes after the last layer, so its scratch memory shares the arena of the layers' temporaries.
 void Engine::measure_update() {
     const Mesh mesh = Mesh::planned(options_.mesh, options_.rank);
     Exec exec;
@@ -113,8 +114,9 @@ void Engine::measure_update() {
 }
 
 void Engine::allocate(const Mesh& mesh, const Device& device) {
-    require(device.backend() == options_.backend, "an engine was planned for another backend");
-    require(!options_.types.offload || !device.is_host(), "what is on the host already is not offloaded");
+    require(device.backend() == options_.backend, "the engine was planned for another backend");
+    require(!options_.types.offload || !device.is_host(),
+            "state that is on the host already cannot be offloaded");
     mesh_ = &mesh;
     exec_.run_on(device);
     kernels_ = &kernels_of(options_.backend);
@@ -154,7 +156,7 @@ LayerMemory Engine::used() const {
     ExecutorMemory& executor = used.executor;
     executor.frame = executor.validation_frame = executor.frame_on_host = 0;
     executor.frame_entries = 0;
-    // where validation needs more than training, it is seen in the frames that it uses
+    // if validation needs more than training, its peak is that of the frames that it uses
     const auto validated = layers_.executor.validation_frame > layers_.executor.frame
                                ? size_t(executor_.validation().frames)
                                : 0;
@@ -186,16 +188,16 @@ Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars, cons
             .inputs = inputs};
 }
 
-// Shape of what goes from stage to stage, of so many tokens of this rank's part of sequences.
+// Shapes of the flow between stages for this many tokens of this rank's part of sequences.
 Flow Engine::flow_of(int64_t tokens) const {
     return decoder_.flow_into(1, tokens / (*mesh_)[axis::tp].size());
 }
 
-// What the host adds to a step, first; then the work, which is the same in each.
+// First stages what the host adds to a step; then submits the work, which is the same in each step.
 bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t valid_tokens,
                                FunctionRef<SampleRows(int64_t)> local_batch, const StepLimits& limits,
                                FunctionRef<bool()> goes_on) {
-    exec_.queue->finish();  // of a step without update
+    exec_.queue->finish();  // waits for a step without update()
     StepScalars scalars = optimizer_.begin_step(uint64_t(step), learning_rate, valid_tokens);
     scalars.loss_limit = limits.loss;
     scalars.norm_limit = limits.norm;
@@ -229,7 +231,8 @@ bool Engine::update() {
     return step_->read(exec_).refusals == 0;
 }
 
-// Groups of ranks that have summed the same loss and norm in other orders may find a limit between them.
+// Groups of ranks that have summed the same loss and norm in different orders may find a limit between their
+// results.
 void Engine::agree_on_refusal() {
     const Tensor refusals(&step_->scalars().refusals, Dtype::f64, {1});
     for (const unsigned axes : {owner_axes, unsigned(axis::dp_replicate)})
@@ -241,7 +244,7 @@ void Engine::renew_weights() {
     gathered_.forget_weights();
 }
 
-// A graph gathers all weights it reads.
+// A graph contains the gathers of all weights that it reads.
 void Engine::give(StepGraph& work, FunctionRef<void()> call) {
     if (!gives_graphs()) return call();
     gathered_.forget_weights();

@@ -11,28 +11,29 @@ namespace coeus {
 
 namespace {
 
-// Percent of a step's time, roughly: what matters is their order.
+// Rough percentages of a step's time; only their order matters.
 constexpr double cost_of_operations = 2, cost_of_sharding = 3, cost_of_half_a_batch = 4,
                  cost_of_offloading = 5, cost_of_cp = 10, cost_of_tp = 15, cost_of_blocks = 30;
 constexpr int most_ranks = 1 << 16;
-// The search ends if twice as many ranks need more than this part of the memory: more would not help.
+// The search ends if twice as many ranks need more than this fraction of the memory: more ranks would not
+// help.
 constexpr double least_gain = 0.98;
-// If more of the memory is used, no hint says what is free.
+// If more of the memory is used, no hint about free memory is given.
 constexpr double most_used_to_advise = 0.75;
 
-// Sequences of a step, which no alternative changes.
+// Sequences per step, which no alternative changes.
 int64_t step_sequences(const EngineOptions& options) {
     return options.training.sequences * options.mesh.size(axis::dp) * options.accumulation;
 }
 
-// Sets the accumulation so that a step stays what it is; false where that does not come out even.
+// Sets the accumulation so that the sequences per step stay the same; false if they do not divide evenly.
 bool keep_step(EngineOptions& options, int64_t sequences) {
     const int64_t at_a_time = options.training.sequences * options.mesh.size(axis::dp);
     options.accumulation = sequences / at_a_time;
     return options.accumulation > 0 && sequences % at_a_time == 0;
 }
 
-// Less is kept for the backward than now.
+// The present options, and those with which less is kept for the backward.
 std::vector<Alternative> with_less_kept(const Alternative& now) {
     using Mode = RecomputeOptions::Mode;
     std::vector<Alternative> all = {now};
@@ -49,7 +50,7 @@ std::vector<Alternative> with_less_kept(const Alternative& now) {
     return all;
 }
 
-// State and inputs of blocks are in the memory of a GPU's host.
+// The present options, and those with state and inputs of blocks in host memory.
 std::vector<Alternative> with_offloading(const Alternative& now) {
     std::vector<Alternative> all = {now};
     if (now.options.backend == Backend::cpu || now.options.types.offload) return all;
@@ -67,7 +68,7 @@ bool divides(const DecoderConfig& model, const EngineOptions& options) {
            options.training.seq_len % pieces == 0 && options.validation.seq_len % pieces == 0;
 }
 
-// The ranks of the data axes, all sharding now: `tp` and `cp` times as many for these axes.
+// All data-parallel ranks shard parameters, except that `tp` and `cp` times as many serve these axes.
 Alternative with_mesh(const Alternative& now, int tp, int cp) {
     Alternative other = now;
     MeshShape& mesh = other.options.mesh;
@@ -91,7 +92,7 @@ std::vector<Alternative> with_other_meshes(const DecoderConfig& model, const Alt
     return all;
 }
 
-// Micro-batches of half as many sequences, of a quarter, ...
+// Micro-batches of the present size, of half of it, of a quarter, ...
 std::vector<Alternative> with_smaller_batches(const Alternative& now, int64_t sequences) {
     std::vector<Alternative> all;
     double cost = now.cost;
@@ -107,7 +108,7 @@ std::vector<Alternative> with_smaller_batches(const Alternative& now, int64_t se
     return all;
 }
 
-// Of the ranks that need most.
+// The needs of the ranks that need the most.
 struct Needed {
     int64_t bytes = 0, on_host = 0;
     std::string text() const {
@@ -124,7 +125,7 @@ Needed needed_by(const DecoderConfig& model, const EngineOptions& options) {
     return most;
 }
 
-// The settings of the deck that differ between two plans, each option once.
+// The settings of a deck that differ between two plans, each option once.
 std::vector<std::string> settings_that_change(const EngineOptions& from, const EngineOptions& to) {
     using Mode = RecomputeOptions::Mode;
     std::vector<std::string> all;
@@ -159,7 +160,7 @@ std::vector<std::string> settings_that_change(const EngineOptions& from, const E
     return all;
 }
 
-// All ways to train `sequences` a step on the ranks of `options`, the cheapest first.
+// All ways to train `sequences` sequences per step on the ranks of `options`, the cheapest first.
 std::vector<Alternative> ways_to_run(const DecoderConfig& model, const EngineOptions& options,
                                      int64_t sequences) {
     std::vector<Alternative> all;
@@ -203,7 +204,7 @@ std::string memory_advice(const DecoderConfig& model, const EngineOptions& optio
     };
     if (const auto advice = first_that_fits(alternatives(model, options))) return *advice;
     const int64_t least_on_these_ranks = least;
-    // more shards; steps of more sequences only if those of today cannot be divided
+    // more shards; more sequences per step only if those of the deck cannot be divided
     EngineOptions more = options;
     for (int64_t before = least; more.mesh.ranks() <= most_ranks / 2; before = least) {
         more.mesh.dp_shard *= 2;
@@ -216,12 +217,11 @@ std::string memory_advice(const DecoderConfig& model, const EngineOptions& optio
                 return *advice;
         more.training.sequences = options.training.sequences;
         more.accumulation = options.accumulation;
-        if (double(least) > least_gain * double(before)) break;  // what is left is not divided among ranks
+        if (double(least) > least_gain * double(before)) break;  // the rest is not divided among ranks
     }
     return fmt::format(
-        "No change of the deck fits this model in here; the smallest needs {}. Choose a smaller "
-        "model.flavor, "
-        "or devices with more memory",
+        "No change of the deck makes this model fit; the smallest configuration needs {}. Choose a smaller "
+        "model.flavor, or devices with more memory",
         bytes_text(double(least_on_these_ranks)));
 }
 
@@ -239,7 +239,7 @@ std::string spare_memory_advice(const DecoderConfig& model, const EngineOptions&
         faster.says = settings_that_change(options, faster.options);
         const Needed needed = needed_by(model, faster.options);
         if (needed.bytes > limit_bytes || (holds && !holds(faster))) continue;
-        return fmt::format("Hint: {} of {} are used. {} recomputes {} and needs {}",
+        return fmt::format("Hint: the run uses {} of {}. With {} it recomputes {} and needs {}",
                            bytes_text(double(now.bytes)), bytes_text(double(limit_bytes)),
                            join(faster.says, ", "), mode == Mode::nothing ? "nothing" : "less",
                            needed.text());

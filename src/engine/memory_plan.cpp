@@ -7,7 +7,7 @@ namespace coeus {
 
 namespace {
 
-// Pieces of the peers' gradients, of all communicators that sum.
+// Buffers for the pieces of gradients from peers, for all communicators that sum.
 int64_t reduction_bytes(const EngineOptions& options, const Mesh& mesh, bool shared_table) {
     int64_t bytes = shared_table ? Communicator::reduction_bytes(2) : 0;
     for (const Communicator* ranks : summing(mesh, options.exchanges))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both formats may hold several members (frames) in a row, as concatenation and parallel compressors make
-// them.
+// In both formats a file may have several members (frames) in a row: concatenation and parallel compressors
+// make such files.
 #include "coeus/file/byte_stream.hpp"
 
 #include "coeus/base/error.hpp"
@@ -60,15 +60,15 @@ public:
 
     [[noreturn]] void truncated(const char* format) const {
         throw ConfigError(
-            "{} is truncated: its {} data ends in the middle, at byte {}; fetch or compress it again", path(),
+            "{} is truncated: its {} data is incomplete, at byte {}; download or compress it again", path(),
             format, position());
     }
     [[noreturn]] void damaged(const char* format, const char* reason) const {
-        throw ConfigError("{} is damaged near byte {}: {} ({}); fetch or compress it again", path(),
+        throw ConfigError("{} is damaged near byte {}: {} ({}); download or compress it again", path(),
                           position(), reason, format);
     }
     [[noreturn]] void foreign(const char* format) const {
-        throw ConfigError("{} is not {} data, whatever its name says", path(), format);
+        throw ConfigError("{} is not {} data, although its name says so", path(), format);
     }
 
 private:
@@ -109,7 +109,7 @@ public:
     int64_t position() const override { return input_.position(); }
 
 private:
-    // Zeros behind the last member are padding, as tapes and disk images have it.
+    // Zeros after the last member are padding, as on tapes and in disk images.
     bool begin_member() {
         if (members_ > 0)
             while (*input_.data() == 0) {
@@ -137,7 +137,7 @@ class ZstdStream : public ByteStream {
 public:
     explicit ZstdStream(const std::string& path) : input_(path), zstd_(ZSTD_createDStream()) {
         if (zstd_ == nullptr) throw SystemError("libzstd cannot start: out of memory");
-        // windows of `zstd --long=31`, the largest that there are
+        // the largest possible window, that of `zstd --long=31`
         ZSTD_DCtx_setParameter(zstd_, ZSTD_d_windowLogMax, 31);
     }
     ~ZstdStream() override { ZSTD_freeDStream(zstd_); }
@@ -145,7 +145,7 @@ public:
     size_t read(char* to, size_t size) override {
         ZSTD_outBuffer out = {to, size, 0};
         while (out.pos == 0) {
-            // with a full output buffer, some of the text may still be inside the decompressor
+            // if the output buffer was full, the decompressor may still have some of the text
             if (input_.empty() && !pending_ && !input_.refill()) {
                 if (!begun_ || left_ != 0) input_.truncated("zstd");
                 return 0;
@@ -167,7 +167,7 @@ public:
 private:
     Input input_;
     ZSTD_DStream* zstd_;
-    size_t left_ = 0;  // of the frame, 0: at its end
+    size_t left_ = 0;  // bytes left in the frame; 0: at its end
     bool begun_ = false, pending_ = false;
 };
 

@@ -35,7 +35,8 @@ void convert_run(void* to, const void* from, int64_t count) {
     }
 }
 
-/// Calls `use` with a value of the C++ type of a float dtype (or integer dtype); false for the others.
+/// Calls `use` with a value of the C++ type of a floating-point dtype; false for other dtypes. with_integer()
+/// does the same for integer dtypes.
 template <class Use>
 bool with_float(Dtype dtype, Use use) {
     switch (dtype) {

@@ -14,14 +14,14 @@ namespace coeus {
 
 namespace {
 
-// flock, again where a signal came between.
+// flock, repeated if a signal interrupts it.
 bool lock(int descriptor, int how) {
     while (flock(descriptor, how) != 0)
         if (errno != EINTR) return false;
     return true;
 }
 
-// The last holder removes the file: who waited for it then holds a lock that nobody else sees.
+// False if the last holder has removed the file: a lock on the removed file does not exclude other processes.
 bool is_still_there(int descriptor, const std::string& path) {
     struct stat own, named;
     return fstat(descriptor, &own) == 0 && stat(path.c_str(), &named) == 0 && own.st_ino == named.st_ino &&
@@ -34,7 +34,7 @@ FileLock::FileLock(std::string path, const std::function<void()>& waiting) : pat
     for (bool said = false;;) {
         descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
         if (descriptor_ < 0)
-            throw SystemError(fmt::format("{} cannot be made: {}", path_, errno_text(errno)));
+            throw SystemError(fmt::format("{} cannot be created: {}", path_, errno_text(errno)));
         bool locked = lock(descriptor_, LOCK_EX | LOCK_NB);
         if (!locked && errno == EWOULDBLOCK) {
             if (!said) waiting();

@@ -32,7 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// 0 if it is not a number.
+// The number at the beginning of a text; 0 if there is none.
 int64_t number_in(std::string_view text) {
     int64_t number = 0;
     std::from_chars(text.data(), text.data() + text.size(), number);
@@ -44,12 +44,12 @@ int64_t start_of_process(int64_t process) {
     std::ifstream in(fmt::format("/proc/{}/stat", process));
     std::stringstream text;
     text << in.rdbuf();
-    // the name, in brackets, may have spaces and brackets in it
+    // the name, in brackets, may contain spaces and brackets
     const std::string all = text.str();
     std::istringstream fields(
         all.substr(all.rfind(')') == std::string::npos ? all.size() : all.rfind(')') + 1));
     std::string field;
-    constexpr int number = 20;  // of the fields after the name
+    constexpr int number = 20;  // the field with the start, counted after the name
     for (int i = 0; i < number; ++i) fields >> field;
     return number_in(field);
 }
@@ -73,18 +73,18 @@ std::string text_of(const FolderOwner::Who& who) {
                            .set("restart", who.restart)
                            .set("since", who.since)
                            .text();
-    // whoever writes next writes over all of it
+    // padded, so that the next owner's text overwrites all of it
     constexpr size_t usual_bytes = 511;
     if (text.size() < usual_bytes) text.resize(usual_bytes, ' ');
     return text + "\n";
 }
 
 struct Note {
-    std::optional<FolderOwner::Who> who;  // nobody: the file is empty, absent, or not a note
-    std::string touched;                  // changes with each touch
+    std::optional<FolderOwner::Who> who;  // none: the file is empty, absent or not valid
+    std::string touched;                  // time of the last touch
 };
 
-// It is opened again each time: network file systems then ask their server.
+// Opens the file each time, since network file systems then ask their server.
 Note read_note(const fs::path& file) {
     Note note;
     const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC);
@@ -106,7 +106,7 @@ Note read_note(const fs::path& file) {
                                     .process_start = root.integer("process_start"),
                                     .since = root.string("since")};
     } catch (const ConfigError&) {
-        // it is being written, or damaged: who holds the lock counts
+        // the file is being written, or damaged: only the lock counts then
     }
     return note;
 }
@@ -162,10 +162,10 @@ bool FolderOwner::take() {
     Life life = note.who ? life_of(*note.who) : Life::over;
     if (reason == 0) life = Life::over;
     if (reason == EWOULDBLOCK) life = Life::goes_on;
-    const std::string who = note.who ? note.who->text() : "who it is cannot be read";
+    const std::string who = note.who ? note.who->text() : "its file .owner cannot be read";
     if (life == Life::unknown) {
         waits_for_ =
-            fmt::format("a sign of life of the run there ({}), {:.0f} s at most", who, options_.patience);
+            fmt::format("a sign of life of the run there ({}), at most {:.0f} s", who, options_.patience);
         return false;
     }
     if (life == Life::goes_on) {
@@ -175,15 +175,14 @@ bool FolderOwner::take() {
             return false;
         }
         throw ConfigError(
-            "{} belongs to a run that is still there: {}. Wait until it has ended, end it, or give this run "
-            "folders of "
-            "its own (job.dump_folder, checkpoint.folder)",
+            "{} is used by another run, which is still alive: {}. Wait until that run has ended, stop it, or "
+            "choose other folders for this run (job.dump_folder, checkpoint.folder)",
             folder_.string(), who);
     }
     write(text_of(self_));
     owned_ = true;
     if (reason != 0) {
-        // of two that took it at once, the one that wrote last has it
+        // if two runs took it at the same time, the one that wrote last has it
         sleep_seconds(std::min(1.0, options_.beat));
         if (const Note now = read_note(file()); !now.who || now.who->id != self_.id) {
             owned_ = false;
@@ -194,7 +193,7 @@ bool FolderOwner::take() {
     return true;
 }
 
-// errno; 0: locked.
+// Returns errno of locking; 0: locked.
 int FolderOwner::open_and_lock() {
     while (true) {
         if (descriptor_ < 0)
@@ -208,14 +207,14 @@ int FolderOwner::open_and_lock() {
         if (fstat(descriptor_, &own) == 0 && stat(file().c_str(), &named) == 0 &&
             own.st_ino == named.st_ino && own.st_dev == named.st_dev)
             return reason;
-        // its owner has ended and removed it
+        // its owner has ended and removed the file
         close(descriptor_);
         descriptor_ = -1;
     }
 }
 
-// Without locks. On its own host its process says it; elsewhere its touches do, as long as they are watched
-// from here: the clocks of two hosts are not compared.
+// Used without locks. An owner on this host lives as long as its process. An owner on another host lives if
+// it touches its file while this process watches: the clocks of two hosts are not compared.
 FolderOwner::Life FolderOwner::life_of(const Who& other) {
     if (other.host == self_.host)
         return start_of_process(other.process) == other.process_start ? Life::goes_on : Life::over;
@@ -236,8 +235,8 @@ std::string FolderOwner::lost_to() const {
 void FolderOwner::require_owned() const {
     if (const std::string other = lost_to(); !other.empty())
         throw SystemError(fmt::format(
-            "this run has lost its folder {} to another one ({}) while it was suspended; it writes "
-            "nothing more",
+            "this run has lost its folder {} to another run ({}) while it was suspended; it ends without "
+            "writing to it",
             folder_.string(), other));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files and groups. Property lists, once for all:
-//   format of HDF5 1.8 (checksums on metadata; any reader since 2008), no times (same calls, same bytes),
+// Files and groups. All files have these properties:
+//   format of HDF5 1.8 (checksums of metadata; readable by any library since 2008)
+//   no times (the same calls give the same bytes)
 //   arrays of 64 KiB or more begin at multiples of 4 KiB (memory maps, stripes of parallel file systems)
 #include "coeus/file/hdf5.hpp"
 
@@ -22,9 +23,10 @@ Handle file_access(const std::string& file, bool writable) {
     Handle list(COEUS_CHECK_HDF5(H5Pcreate(H5P_FILE_ACCESS), file), close_list);
     COEUS_CHECK_HDF5(H5Pset_libver_bounds(list.id(), H5F_LIBVER_V18, H5F_LIBVER_V18), file);
     COEUS_CHECK_HDF5(H5Pset_alignment(list.id(), 64 << 10, 4096), file);
-    // weak is what HDF5 takes for files to which links lead; who reads may open such a file himself, too
+    // HDF5 opens the targets of links as weak; a reader may also open such a file directly, and must use the
+    // same
     COEUS_CHECK_HDF5(H5Pset_fclose_degree(list.id(), writable ? H5F_CLOSE_STRONG : H5F_CLOSE_WEAK), file);
-    // files to which links lead stay open while this one is
+    // the targets of links stay open while this file is open
     COEUS_CHECK_HDF5(H5Pset_elink_file_cache_size(list.id(), 16), file);
     return list;
 }
@@ -36,7 +38,7 @@ Handle creation(hid_t list_class, const std::string& file) {
     return list;
 }
 
-/// Makes the groups on the way to a new object. (HDF5 could do it by itself, but would store times.)
+/// Makes the groups on the path to a new object. (HDF5 could do this itself, but would store times.)
 void make_parents(hid_t group, const std::string& path, const std::string& file) {
     const Handle list = creation(H5P_GROUP_CREATE, file);
     for (size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
@@ -54,7 +56,7 @@ herr_t look_at_link(const char*, const char*, const char* file, const char*, uns
     return -1;
 }
 
-/// A list for opening what a path names, of any class of those that follow links.
+/// An access property list of any class that follows links.
 Handle link_access(hid_t list_class, const std::string& file, Links& links) {
     Handle list(COEUS_CHECK_HDF5(H5Pcreate(list_class), file), close_list);
     COEUS_CHECK_HDF5(H5Pset_elink_cb(list.id(), look_at_link, &links), file);
@@ -78,7 +80,7 @@ File File::open_existing(const std::string& path, bool writable) {
     if (H5Fis_hdf5(path.c_str()) <= 0) {
         const bool is_deck = std::filesystem::path(path).extension() == ".toml";
         throw ConfigError("{} is {}not an HDF5 file{}", path, is_deck ? "a deck, " : "",
-                          is_deck ? "; what its run has saved is in its job.dump_folder" : "");
+                          is_deck ? "; the files of its run are in its job.dump_folder" : "");
     }
     const Handle list = file_access(path, writable);
     Handle file(H5Fopen(path.c_str(), writable ? H5F_ACC_RDWR : H5F_ACC_RDONLY, list.id()), close_file);
@@ -108,7 +110,7 @@ File File::create(const std::string& path) {
     const Handle access_list = file_access(path, true);
     const Handle create_list = creation(H5P_FILE_CREATE, path);
     const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, create_list.id(), access_list.id());
-    if (id < 0) throw SystemError(fmt::format("{} cannot be made: {}", path, reason(path)));
+    if (id < 0) throw SystemError(fmt::format("{} cannot be created: {}", path, reason(path)));
     return {Handle(id, close_file), path, "/", std::make_shared<Links>()};
 }
 
@@ -120,7 +122,7 @@ void File::close() {
 
 void Group::require_own_links(const std::string& full) const {
     if (links_->refused.empty()) return;
-    throw ConfigError("{}: {} is a link to the file {}, which is not a part of this one", file_, full,
+    throw ConfigError("{}: {} is a link to the file {}, which is not a part of this file", file_, full,
                       std::exchange(links_->refused, ""));
 }
 
@@ -132,7 +134,7 @@ void Group::fail(const std::string& full, const char* otherwise) const {
 
 bool Group::has(const std::string& path) const {
     const Handle access = link_access(H5P_LINK_ACCESS, file_, *links_);
-    // H5Lexists is an error where a group on the way is missing, so each part is asked for
+    // H5Lexists fails if a group on the path is missing, so each part is looked up
     for (size_t end = path.find('/');; end = path.find('/', end + 1)) {
         const bool there = H5Lexists(handle_.id(), path.substr(0, end).c_str(), access.id()) > 0;
         require_own_links(joined(name_, path));
@@ -162,7 +164,7 @@ Dataset Group::dataset(const std::string& path) const {
             there = group(parent).names();
         const std::string near = nearest_name(path.substr(slash == std::string::npos ? 0 : slash + 1), there);
         throw ConfigError("{} has no dataset {}{}", file_, full,
-                          near.empty() ? "" : "; the nearest name there is '" + near + "'");
+                          near.empty() ? "" : "; the nearest name is '" + near + "'");
     }
     const Handle access = link_access(H5P_DATASET_ACCESS, file_, *links_);
     const hid_t id = H5Dopen2(handle_.id(), path.c_str(), access.id());
@@ -188,7 +190,7 @@ std::vector<std::string> Group::dataset_paths() const {
 
 std::vector<std::string> Group::dataset_paths(Left& left) const {
     if (std::count(name_.begin(), name_.end(), '/') > most_levels)
-        throw ConfigError("{}: groups within groups, more than {} levels of them", file_, most_levels);
+        throw ConfigError("{}: groups are nested deeper than {} levels", file_, most_levels);
     const Handle access = link_access(H5P_LINK_ACCESS, file_, *links_);
     std::vector<std::string> all;
     for (const std::string& name : names()) {
@@ -200,8 +202,8 @@ std::vector<std::string> Group::dataset_paths(Left& left) const {
             throw ConfigError("{}: more than {} arrays", file_, most_datasets);
         if (type != H5I_GROUP) continue;
         if (--left.groups < 0)
-            throw ConfigError("{}: more than {} groups, if one that is linked from several counts each time",
-                              file_, most_groups);
+            throw ConfigError("{}: more than {} groups (a group counts once for each link to it)", file_,
+                              most_groups);
         for (const std::string& below : group(name).dataset_paths(left)) all.push_back(name + "/" + below);
     }
     return all;

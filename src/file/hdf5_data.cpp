@@ -15,27 +15,27 @@ Dataset::Dataset(Handle handle, std::string file, std::string name)
     require_own_storage();
     const Handle space(COEUS_CHECK_HDF5(H5Dget_space(handle_.id()), file_), close_space);
     const int rank = H5Sget_simple_extent_ndims(space.id());
-    if (rank < 0 || rank > 4) throw ConfigError("{}: {} has {} dimensions, not 0 to 4", file_, name_, rank);
+    if (rank < 0 || rank > 4)
+        throw ConfigError("{}: {} has {} dimensions; 0 to 4 are possible", file_, name_, rank);
     hsize_t extents[4] = {};
     COEUS_CHECK_HDF5(H5Sget_simple_extent_dims(space.id(), extents, nullptr), file_);
     shape_.rank = rank;
-    int64_t most = std::numeric_limits<int64_t>::max() / 8;  // elements, of 8 bytes
+    int64_t most = std::numeric_limits<int64_t>::max() / 8;  // elements of at most 8 bytes
     for (int i = 0; i < rank; ++i) {
         if (extents[i] > hsize_t(most))
-            throw ConfigError("{}: {} has more elements than a file can hold", file_, name_);
+            throw ConfigError("{}: {} has more elements than a file can have", file_, name_);
         most /= std::max(int64_t(1), int64_t(extents[i]));
         shape_[i] = int64_t(extents[i]);
     }
 }
 
-// HDF5 would open whatever it is that the array names, and wait for a pipe.
+// HDF5 would open any file that the array names, and would wait if it is a pipe.
 void Dataset::require_own_storage() const {
     const Handle list(COEUS_CHECK_HDF5(H5Dget_create_plist(handle_.id()), file_), close_list);
     if (H5Pget_external_count(list.id()) > 0 || H5Pget_layout(list.id()) == H5D_VIRTUAL)
         throw ConfigError(
             "{}: the elements of {} are in other files (external storage, or a virtual dataset); `h5repack "
-            "-l CONTI "
-            "-f NONE {} NEW.h5` makes a file that holds them",
+            "-l CONTI -f NONE {} NEW.h5` makes a file that contains them",
             file_, name_, file_);
 }
 
@@ -115,7 +115,7 @@ void for_each_box(const Shape& shape, int64_t first, int64_t count, const std::s
 void Dataset::read_elements(void* out, Type memory, int64_t first, int64_t count) const {
     require(first >= 0 && count >= 0 && first + count <= shape_.count(), "a read beyond the dataset");
     if (!same_class(type_, memory))
-        throw ConfigError("{}: {} holds {}, where {} is expected", file_, name_, name_of(type_),
+        throw ConfigError("{}: {} has elements of type {}, but {} is expected", file_, name_, name_of(type_),
                           name_of(memory));
     const Handle element = make_type(memory, file_);
     for_each_box(shape_, first, count, file_, handle_.id(), [&](hid_t space, hid_t buffer, int64_t done) {
@@ -180,7 +180,7 @@ bool Object::has_attribute(const std::string& name) const {
 
 namespace {
 
-/// An open attribute with its type, checked to hold one value of one of the allowed classes.
+/// An open attribute and its type. It has one value, of one of the allowed classes.
 struct OpenAttribute {
     Handle id, type;
 };

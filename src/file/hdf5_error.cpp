@@ -16,13 +16,13 @@ static_assert(std::endian::native == std::endian::little);
 void be_quiet() {
     static std::once_flag once;
     std::call_once(once, [] {
-        // File systems are often mounted without locks. HDF5 then fails with ENOLCK, whatever it is told to
-        // ignore. No file needs its locks: what is written is a .part file of one program, renamed when it is
-        // whole. A property of a file does not reach the files to which its links lead. HDF5 reads the
-        // variable once, now.
+        // File systems are often mounted without locks, and HDF5 then fails with ENOLCK, even if it is told
+        // to ignore that. HDF5's locks are not needed: one program writes each file under a temporary name,
+        // and renames it when it is complete. A property list would not apply to the targets of links. HDF5
+        // reads the variable once, now.
         setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
-        // at the end of the process HDF5 would touch files whose close has failed, and crash (1.10.8); ours
-        // are closed by their owners
+        // at the end of the process HDF5 would use files whose close has failed, and crash (1.10.8); all
+        // files are closed by their owners
         H5dont_atexit();
         H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
     });
@@ -30,7 +30,7 @@ void be_quiet() {
 
 std::string reason(const std::string& file) {
     std::string text;
-    // H5E_WALK_UPWARD starts at the innermost call, where the cause is said best
+    // H5E_WALK_UPWARD starts at the innermost call, which describes the cause best
     const auto take_first = [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
         if (error->desc && *error->desc) static_cast<std::string*>(out)->assign(error->desc);
         return static_cast<std::string*>(out)->empty() ? 0 : 1;
@@ -52,11 +52,11 @@ std::string reason(const std::string& file) {
 
 namespace {
 
-/// bfloat16: sign bit 15, exponent of 8 bits from 7, mantissa of 7 bits from 0; a declared float type, so
-/// that h5dump and h5py print numbers.
+/// bfloat16: sign in bit 15, exponent of 8 bits from bit 7, mantissa of 7 bits from bit 0. A declared
+/// floating-point type, so that h5dump and h5py print numbers.
 hid_t make_bf16() {
     const hid_t type = H5Tcopy(H5T_IEEE_F32LE);
-    // the fields must fit the size at every moment: first move them down, then shrink
+    // the fields must always fit the size: move them down first, then reduce the size
     if (type < 0 || H5Tset_fields(type, 15, 7, 8, 0, 7) < 0 || H5Tset_precision(type, 16) < 0 ||
         H5Tset_size(type, 2) < 0 || H5Tset_ebias(type, 127) < 0)
         return -1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sources of the HDF5 wrapper share: the check of a call, HDF5's words, short-lived identifiers.
+// Shared by the sources of the HDF5 wrapper: the check of a call, HDF5's error texts, closing functions,
+// types.
 #pragma once
 
 #include "coeus/file/hdf5.hpp"
@@ -12,14 +13,14 @@ namespace coeus::hdf5 {
 
 static_assert(sizeof(hid_t) == sizeof(int64_t));
 
-/// Turns off HDF5's printing on stderr; called before any other use of the library.
+/// Turns off HDF5's messages on stderr. Called before any other use of the library.
 void be_quiet();
 
-/// HDF5's reason for the last failed call: its innermost description, with the reason of the operating
-/// system where it says one. ReadError, naming the file, where that is why HDF5 could not read it.
+/// HDF5's reason for the last failed call: its innermost description, with the reason of the operating system
+/// if there is one. Throws ReadError, with the file, if the operating system could not read the file.
 std::string reason(const std::string& file);
 
-/// Throws SystemError naming file and call where an identifier or status is negative; returns it otherwise.
+/// Throws SystemError, with file and call, if an identifier or status is negative; otherwise returns it.
 template <class Status>
 Status check(Status status, const char* call, const std::string& file,
              std::source_location where = std::source_location::current()) {
@@ -28,7 +29,7 @@ Status check(Status status, const char* call, const std::string& file,
     return status;
 }
 
-// closing functions in the form that Handle keeps
+// closing functions in the form that Handle needs
 inline int close_file(int64_t id) {
     return H5Fclose(id);
 }
@@ -54,12 +55,12 @@ inline int close_list(int64_t id) {
     return H5Pclose(id);
 }
 
-/// A new identifier of `type`, to be closed with close_type; stored and memory types are the same, since
-/// Coeus runs on little endian machines only.
+/// A new identifier of `type`, to be closed with close_type. Stored types and types in memory are the same,
+/// since Coeus runs only on little-endian machines.
 Handle make_type(Type type, const std::string& file);
 /// The Type of a stored type.
 Type recognise(hid_t stored);
-/// Whether HDF5 may convert one to the other: both integers or both floats.
+/// True if HDF5 may convert between the types: both are integers, or both are floats.
 bool same_class(Type a, Type b);
 
 }  // namespace coeus::hdf5

@@ -16,11 +16,11 @@ namespace coeus {
 
 namespace {
 
-constexpr int64_t most_json_values = 1 << 24;  // each takes some 50 bytes
-constexpr size_t max_depth = 256;              // of nesting; a file that needs more is damaged
+constexpr int64_t most_json_values = 1 << 24;  // each takes about 50 bytes
+constexpr size_t max_depth = 256;              // levels of nesting; a file with more is damaged
 
-// Receives the parser's events and fills a Json. Pointers into containers stay valid while they are on the
-// stack: only the innermost container grows.
+// Receives the parser's events and fills a Json. Pointers to containers on the stack stay valid, since only
+// the innermost container grows.
 class Builder {
 public:
     explicit Builder(std::string name) : name_(std::move(name)) {}
@@ -33,7 +33,7 @@ public:
     }
     bool number_float(double value, const std::string&) { return add(value); }
     bool string(std::string& value) { return add(std::move(value)); }
-    bool binary(std::vector<uint8_t>&) { return false; }  // not in JSON text
+    bool binary(std::vector<uint8_t>&) { return false; }  // does not occur in JSON text
     bool start_object(size_t) { return open(Json::object()); }
     bool start_array(size_t) { return open(Json::array()); }
     bool key(std::string& name) {
@@ -278,7 +278,7 @@ std::optional<JsonView> JsonView::find(std::string_view key) const {
     if (!is_object()) reject("must be an object");
     const Json* value = value_->find(key);
     if (!value) return std::nullopt;
-    const JsonView found = (*this)[key];  // noted, if it is null too
+    const JsonView found = (*this)[key];  // records the key, also if its value is null
     if (found.is_null()) return std::nullopt;
     return found;
 }
@@ -310,7 +310,7 @@ JsonDocument JsonDocument::parse(std::string_view text, std::string name) {
 }
 
 JsonDocument JsonDocument::read(const std::filesystem::path& file) {
-    constexpr int64_t most_bytes = 128 << 20;  // its values take 25 times as much
+    constexpr int64_t most_bytes = 128 << 20;  // the values need up to 25 times as much memory
     return parse(read_text_file(file, most_bytes), file.string());
 }
 

@@ -19,7 +19,7 @@ struct Opcode {
     char code;
     const char* name;
 };
-// those that are refused, for messages
+// refused opcodes, with their names for messages
 constexpr Opcode refused[] = {{'i', "INST"},
                               {'o', "OBJ"},
                               {'P', "PERSID"},
@@ -61,8 +61,8 @@ const PickleValue* PickleValue::find(std::string_view key) const {
     return nullptr;
 }
 
-/// The stack machine. Each opcode makes at most one value, and none of them loops or recurses, so that time
-/// and memory are bounded by the length of the pickle.
+/// The stack machine. Each opcode makes at most one value, and none of them loops or recurses. So time and
+/// memory are bounded by the length of the pickle.
 class PickleMachine {
 public:
     PickleMachine(Pickle& pickle, std::span<const std::byte> bytes, std::span<const std::string_view> allowed)
@@ -76,14 +76,14 @@ public:
             at_ = next_;
             step(char(take<uint8_t>()));
         }
-        if (next_ != bytes_.size()) reject("there are bytes behind its end");
+        if (next_ != bytes_.size()) reject("there are bytes after its end");
     }
 
 private:
     using List = PickleValue::List;
 
     [[noreturn]] void reject(const std::string& reason) const {
-        throw ConfigError("{}: a pickle that is not read, at byte {}: {}", pickle_.name_, at_, reason);
+        throw ConfigError("{}: the pickle cannot be read, at byte {}: {}", pickle_.name_, at_, reason);
     }
 
     std::string_view take_bytes(uint64_t count) {
@@ -109,7 +109,7 @@ private:
 
     template <class T>
     void push(T value) {
-        if (pickle_.values_.size() >= most_values) reject("it holds too many values");
+        if (pickle_.values_.size() >= most_values) reject("it has too many values");
         stack_.push_back(&pickle_.values_.emplace_back());
         stack_.back()->value = std::move(value);
     }
@@ -148,7 +148,7 @@ private:
     void remember(uint32_t number) { memo_[number] = &top(); }
     void recall(uint32_t number) {
         const auto found = memo_.find(number);
-        if (found == memo_.end()) reject("it refers to a value that was not made");
+        if (found == memo_.end()) reject("it refers to a value that does not exist");
         stack_.push_back(found->second);
     }
 
@@ -159,37 +159,38 @@ private:
                 push(PickleValue::Global{known});
                 return;
             }
-        reject(fmt::format("it names {}.{}, which such a file has no use for",
-                           printable(module.substr(0, 80)), printable(name.substr(0, 80))));
+        reject(fmt::format("it names {}.{}, which such a file does not need", printable(module.substr(0, 80)),
+                           printable(name.substr(0, 80))));
     }
-    // Where Python would call, a note of what it would call.
+    // Records a call that Python would make.
     void push_object() {
         const PickleValue* arguments = pop();
         const auto* global = pop()->as<PickleValue::Global>();
-        if (!global || !arguments->tuple()) reject("it calls what is no name with arguments");
+        if (!global || !arguments->tuple()) reject("it calls something that is not a name with arguments");
         push(PickleValue::Object{global->name, arguments});
     }
     void push_persistent() {
         if (std::find(allowed_.begin(), allowed_.end(), Pickle::persistent) == allowed_.end())
-            reject("it refers to something outside, which such a file has no use for");
+            reject("it refers to data outside of it, which such a file does not need");
         const PickleValue* id = pop();
         push(PickleValue::Object{Pickle::persistent, id});
     }
     void build() {
         const PickleValue* state = pop();
         auto* object = std::get_if<PickleValue::Object>(&top().value);
-        if (!object || object->state) reject("it gives a state to what has none, or has one");
+        if (!object || object->state)
+            reject("it sets the state of something that is not an object, or that has a state");
         object->state = state;
     }
 
     void append(const List& values) {
         auto* list = std::get_if<List>(&top().value);
-        if (!list) reject("it appends to what is no list");
+        if (!list) reject("it appends to something that is not a list");
         list->insert(list->end(), values.begin(), values.end());
     }
     void set_items(const List& values) {
         auto* dict = std::get_if<PickleValue::Dict>(&top().value);
-        if (!dict || values.size() % 2 != 0) reject("it sets items of what is no dict");
+        if (!dict || values.size() % 2 != 0) reject("it sets items of something that is not a dict");
         for (size_t i = 0; i < values.size(); i += 2) dict->emplace_back(values[i], values[i + 1]);
     }
 
@@ -202,8 +203,8 @@ private:
     [[noreturn]] void reject_opcode(char code) const {
         for (const Opcode& opcode : refused)
             if (opcode.code == code)
-                reject(fmt::format("opcode {}, which such a file has no use for", opcode.name));
-        reject(fmt::format("byte 0x{:02x} is no opcode", uint8_t(code)));
+                reject(fmt::format("opcode {}, which such a file does not need", opcode.name));
+        reject(fmt::format("byte 0x{:02x} is not an opcode", uint8_t(code)));
     }
 
     void step(char code) {
@@ -249,7 +250,7 @@ private:
             }
             case '\x93': {
                 const std::string_view *name = pop()->text(), *module = pop()->text();
-                if (!name || !module) reject("a name is no text");
+                if (!name || !module) reject("a name is not a text");
                 return push_global(*module, *name);
             }
             case 'R':

@@ -29,7 +29,7 @@ namespace {
     throw SystemError(fmt::format("{} {}: {}", path, what, errno_text(errno)), where);
 }
 
-constexpr int64_t largest_transfer = int64_t(1) << 30;  // Linux moves at most 2 GiB - 4 KiB in a call
+constexpr int64_t largest_transfer = int64_t(1) << 30;  // Linux transfers at most 2 GiB - 4 KiB per call
 
 }  // namespace
 
@@ -49,7 +49,7 @@ std::string read_error(const std::string& path) {
     if (descriptor < 0) return errno == ENOENT ? "" : errno_text(errno);
     struct stat status;
     char first = 0;
-    // of a pipe or a device nothing is read: that it is none is what is wrong with it
+    // a pipe or a device is not read here: other checks refuse it
     const bool failed =
         fstat(descriptor, &status) != 0 ||
         ((S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) && ::pread(descriptor, &first, 1, 0) < 0);
@@ -62,7 +62,7 @@ std::string read_text_file(const fs::path& file, int64_t most_bytes) {
     const auto refuse = [&](const std::string& why) {
         throw ConfigError("{}: cannot be read: {}", file.string(), why);
     };
-    // without O_NONBLOCK a pipe would be waited for
+    // without O_NONBLOCK, opening a pipe would wait
     const RawFile opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK), file.string());
     struct stat status;
     if (opened.descriptor_ < 0 || fstat(opened.descriptor_, &status) != 0) refuse(errno_text(errno));
@@ -95,7 +95,7 @@ RawFile RawFile::open_for_update(const std::string& path) {
 RawFile RawFile::create(const std::string& path) {
     const Recorded recorded("open", 0, path);
     const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (descriptor < 0) fail(path, "cannot be made");
+    if (descriptor < 0) fail(path, "cannot be created");
     return {descriptor, path};
 }
 
@@ -117,7 +117,7 @@ RawFile& RawFile::operator=(RawFile&& other) noexcept {
 
 int64_t RawFile::size() const {
     struct stat status;
-    if (fstat(descriptor_, &status) != 0) fail(path_, "has no size");
+    if (fstat(descriptor_, &status) != 0) fail(path_, "has an unknown size");
     return status.st_size;
 }
 
@@ -134,7 +134,7 @@ void RawFile::read(void* to, int64_t bytes, int64_t offset) const {
 }
 
 void RawFile::prefetch(int64_t bytes, int64_t offset) const {
-    posix_fadvise(descriptor_, offset, bytes, POSIX_FADV_WILLNEED);  // advice: reading works without it
+    posix_fadvise(descriptor_, offset, bytes, POSIX_FADV_WILLNEED);  // only advice: errors do not matter
 }
 
 void RawFile::write(const void* from, int64_t bytes, int64_t offset) {
@@ -216,7 +216,7 @@ void sync_folder(const std::string& folder) {
     const Recorded recorded("sync", 0, folder);
     const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) fail(folder, "cannot be opened");
-    // some network file systems refuse to sync a folder; the rename stands all the same
+    // some network file systems refuse to sync a folder; the file is renamed nevertheless
     const bool failed = fsync(descriptor) != 0 && errno != EINVAL && errno != EBADF;
     const int reason = errno;
     ::close(descriptor);
@@ -227,12 +227,12 @@ void sync_folder(const std::string& folder) {
 namespace {
 
 void reserve_for_a_moment(const std::string& folder, int64_t bytes, int64_t files) {
-    constexpr int64_t most_held = 64;  // far fewer than a process may have open
+    constexpr int64_t most_held = 64;  // far below the limit on open files of a process
     std::vector<RawFile> held;
     for (int64_t i = 0; i < std::min(files, most_held); ++i) {
         const std::string path = fmt::format("{}/.room.{}.{}", folder, random_id(), i);
         RawFile& file = held.emplace_back(RawFile::create(path));
-        unlink(path.c_str());  // what it holds is free again when it is closed, however this process ends
+        unlink(path.c_str());  // its space is released when it is closed, even if this process is killed
         file.reserve(bytes / files);
     }
 }
@@ -240,7 +240,7 @@ void reserve_for_a_moment(const std::string& folder, int64_t bytes, int64_t file
 }  // namespace
 
 void require_reservable(const std::string& folder, int64_t bytes, int64_t files) {
-    // runs that start at the same time hold their room at the same time
+    // other runs that start now may hold their reservations at the same time
     for (int more_tries = 2;; --more_tries) try {
             return reserve_for_a_moment(folder, bytes, files);
         } catch (const SystemError&) {
@@ -251,7 +251,7 @@ void require_reservable(const std::string& folder, int64_t bytes, int64_t files)
 
 int64_t free_bytes(const std::string& folder) {
     struct statvfs status;
-    if (statvfs(folder.c_str(), &status) != 0) fail(folder, "has no file system that answers");
+    if (statvfs(folder.c_str(), &status) != 0) fail(folder, "has an unknown amount of free space");
     return int64_t(status.f_bavail) * int64_t(status.f_frsize);
 }
 

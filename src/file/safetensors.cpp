@@ -36,9 +36,9 @@ Shape parse_shape(const JsonView& value) {
     Shape shape;
     int64_t count = 1;
     for (int64_t extent : extents) {
-        // 8 bytes an element must not overflow either
+        // the size with 8 bytes per element must not overflow either
         if (extent < 0 || (extent > 0 && count > std::numeric_limits<int64_t>::max() / 8 / extent))
-            value.reject("must have extents that are not negative and a product that can exist");
+            value.reject("must have extents that are not negative and whose product does not overflow");
         count *= std::max(extent, int64_t(1));
         shape[shape.rank++] = extent;
     }
@@ -68,7 +68,7 @@ struct Place {
     std::string name;
 };
 
-/// Tensors must lie one after the other, from the end of the header to the end of the file.
+/// Tensors must follow each other without gaps, from the end of the header to the end of the file.
 void check_places(const std::string& path, std::vector<Place>& places, int64_t data_bytes) {
     std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
         return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
@@ -107,7 +107,7 @@ void Safetensors::add_file(const std::string& path) {
             value["data_offsets"].reject("must be two positions, the first not after the second");
         if (offsets[1] - offsets[0] != shape.count() * size_of(dtype))
             throw ConfigError(
-                "{}: tensor '{}' of shape {} and dtype {} needs {} bytes, but its data_offsets hold {}", path,
+                "{}: tensor '{}' of shape {} and dtype {} needs {} bytes, but its data_offsets span {}", path,
                 name, shape.text(), name_of(dtype), with_commas(shape.count() * size_of(dtype)),
                 with_commas(offsets[1] - offsets[0]));
         if (entries_.contains(name)) throw ConfigError("{}: tensor '{}' appears twice", path, name);
@@ -127,14 +127,14 @@ void Safetensors::add_index(const std::string& path) {
     for (const auto& [name, value] : map.items()) {
         const std::string& file = value.string();
         if (file.empty() || file.find('/') != std::string::npos || file == "..")
-            value.reject("must be the name of a file beside it");
+            value.reject("must be the name of a file in the same folder");
         if (opened.insert(file).second) add_file((folder / file).string());
     }
     for (const auto& [name, value] : map.items()) {
         const std::string file = (folder / value.string()).string();
         const auto found = entries_.find(name);
         if (found == entries_.end() || files_[found->second.file].path() != file)
-            throw ConfigError("{} names tensor '{}' in {}, which does not hold it", path, name, file);
+            throw ConfigError("{} names tensor '{}' in {}, which does not have it", path, name, file);
     }
 }
 
@@ -166,7 +166,7 @@ const Safetensors::Entry& Safetensors::entry(const std::string& name) const {
     if (found != entries_.end()) return found->second;
     const std::string near = nearest_name(name, names());
     throw ConfigError("{} has no tensor '{}'{}", path_, name,
-                      near.empty() ? "" : "; the nearest name there is '" + near + "'");
+                      near.empty() ? "" : "; the nearest name is '" + near + "'");
 }
 
 void Safetensors::read(const std::string& name, Tensor out, int64_t first) const {
@@ -174,8 +174,8 @@ void Safetensors::read(const std::string& name, Tensor out, int64_t first) const
     require(out.dense() && first >= 0 && first + out.count() <= from.shape.count(),
             "a read beyond the tensor");
     if (!can_convert(out.dtype, from.dtype))
-        throw ConfigError("{}: tensor '{}' holds {}, where {} is expected", files_[from.file].path(), name,
-                          name_of(from.dtype), name_of(out.dtype));
+        throw ConfigError("{}: tensor '{}' has elements of type {}, but {} is expected",
+                          files_[from.file].path(), name, name_of(from.dtype), name_of(out.dtype));
     convert_elements(out.data, out.dtype, from.data + first * size_of(from.dtype), from.dtype, out.count());
 }
 
@@ -191,7 +191,7 @@ std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
     for (const auto& [name, dtype, shape] : entries) {
         const auto* known = std::find_if(std::begin(dtypes), std::end(dtypes),
                                          [of = dtype](const auto& pair) { return pair.second == of; });
-        require(known != std::end(dtypes), "a tensor that safetensors files cannot hold");
+        require(known != std::end(dtypes), "a type that safetensors files do not have");
         Json extents = Json::array();
         for (int i = 0; i < shape.rank; ++i) extents.push(shape[i]);
         const int64_t bytes = shape.count() * size_of(dtype);

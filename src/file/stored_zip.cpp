@@ -16,7 +16,7 @@ constexpr uint64_t end_bytes = 22, locator64_bytes = 20, member_bytes = 46, loca
 constexpr uint16_t extra64 = 1;  // the extra field with 64-bit sizes
 constexpr uint32_t in_extra64 = 0xffffffff;
 
-/// Little endian numbers at places of the archive.
+/// Little-endian numbers and texts in the archive.
 class Bytes {
 public:
     Bytes(std::span<const std::byte> bytes, const std::string& name) : bytes_(bytes), name_(name) {}
@@ -46,10 +46,11 @@ private:
 struct Directory {
     uint64_t offset, members;
 };
-// The end of an archive says where the list of its members is; torch.save leaves no comment behind it.
+// The record at the end of an archive has the place of the list of members. torch.save adds no comment after
+// it.
 Directory find_directory(const Bytes& bytes) {
     if (bytes.size() < end_bytes || bytes.number<uint32_t>(bytes.size() - end_bytes) != end_signature)
-        bytes.reject("no zip archive, or a truncated one");
+        bytes.reject("not a zip archive, or a truncated one");
     const uint64_t end = bytes.size() - end_bytes;
     if (end >= locator64_bytes && bytes.number<uint32_t>(end - locator64_bytes) == locator64_signature) {
         const auto end64 = bytes.number<uint64_t>(end - locator64_bytes + 8);
@@ -62,7 +63,7 @@ Directory find_directory(const Bytes& bytes) {
 struct Member {
     uint64_t stored, size, local;
 };
-// Numbers that do not fit into 32 bits are in the extra field, those that do are not.
+// The extra field has only those numbers that do not fit into 32 bits.
 void read_extra64(const Bytes& bytes, uint64_t at, uint64_t end, Member& member) {
     while (at + 4 <= end) {
         const uint64_t next = at + 4 + bytes.number<uint16_t>(at + 2);

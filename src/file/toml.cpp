@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-// toml++ 3.3 asserts what it should refuse, such as "[{a]"
+// toml++ 3.3 uses assertions for some invalid texts, such as "[{a]"
 #undef NDEBUG
 namespace {
 struct NotToml {};
@@ -54,7 +54,7 @@ bool is_bare(std::string_view key) {
 
 TomlValue value_of(const toml::node& node, const std::string& key, const std::string& name);
 
-// A table on one line, its keys in alphabetical order, tables within it too.
+// A table on one line, with its keys in alphabetical order; the same for tables within it.
 std::string inline_text(const toml::table& table, const std::string& key, const std::string& name) {
     std::vector<std::string> parts;
     for (const auto& [own_key, node] : table) {
@@ -78,7 +78,7 @@ TomlValue value_of(const toml::node& node, const std::string& key, const std::st
         return {std::move(list)};
     }
     if (const toml::table* table = node.as_table()) return {TomlTable{inline_text(*table, key, name)}};
-    throw ConfigError("{}: {}: a date or time is not understood here", place_of(node.source(), name), key);
+    throw ConfigError("{}: {}: a date or time is not possible here", place_of(node.source(), name), key);
 }
 
 struct Found {
@@ -100,12 +100,12 @@ void flatten(const toml::table& table, const std::string& prefix, const std::str
 
 std::string real_text(double value) {
     std::string text = fmt::format("{}", value);  // the shortest text that reads back as the same bits
-    // TOML tells 1.0 from 1
+    // in TOML 1.0 is a real number and 1 an integer
     if (std::isfinite(value) && text.find_first_of(".e") == std::string::npos) text += ".0";
     return text;
 }
 
-constexpr int max_parts = 64;  // of a key: a.b has 2
+constexpr int max_parts = 64;  // of a key; a.b has 2 parts
 
 // The last character of the string that begins at `first`.
 size_t end_of_string(std::string_view text, size_t first) {
@@ -117,7 +117,7 @@ size_t end_of_string(std::string_view text, size_t first) {
             ++at;
         } else if (text.substr(at, end.size()) == end) {
             at += end.size() - 1;
-            // one or two quotes more belong to the string
+            // one or two more quotes belong to the string
             for (int more = 0; more < 2 && has_lines && text.substr(at + 1, 1) == end.substr(0, 1); ++more)
                 ++at;
             return at;
@@ -128,7 +128,8 @@ size_t end_of_string(std::string_view text, size_t first) {
     return text.size() - 1;
 }
 
-// Each part is a table within a table: toml++ would overflow the stack.
+// ConfigError if a key has too many parts. Each part is a table within a table, and toml++ would overflow the
+// stack.
 void check_keys(std::string_view text, const std::string& name) {
     int64_t line = 1;
     int parts = 1;
@@ -156,18 +157,17 @@ void check_keys(std::string_view text, const std::string& name) {
 
 std::vector<TomlEntry> parse_toml(std::string_view text, const std::string& name) {
     if (text.starts_with("\x89HDF"))
-        throw ConfigError("{}: is an HDF5 file, as token files and checkpoints are, not TOML", name);
+        throw ConfigError("{}: is an HDF5 file (a token file or a checkpoint), not a TOML file", name);
     check_keys(text, name);
     std::vector<Found> found;
     try {
         flatten(toml::parse(text, name), "", name, found);
     } catch (const NotToml&) {
-        throw ConfigError(
-            "{}: not valid TOML: a key or a value begins with a character that none can begin with", name);
+        throw ConfigError("{}: not valid TOML: a key or a value begins with an invalid character", name);
     } catch (const toml::parse_error& error) {
         throw ConfigError("{}: not valid TOML: {}", place_of(error.source(), name), error.description());
     }
-    // toml++ sorts by key; messages should come in the order of the file
+    // toml++ sorts by key, but messages should follow the order of the file
     std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
         return std::tie(a.position.line, a.position.column) < std::tie(b.position.line, b.position.column);
     });

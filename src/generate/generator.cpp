@@ -12,8 +12,8 @@ namespace coeus {
 
 namespace {
 
-/// The ids that may be drawn. All of them stay in their order; of a selection the most likely come first,
-/// with ties by id. A heap hands them out, so that a large vocabulary is not sorted for a few.
+/// The ids that may be sampled. If these are all ids, they are in their usual order; else the most likely are
+/// first, with ties by id. A heap yields them, so that a large vocabulary is not sorted for a few ids.
 std::vector<int32_t> candidates(std::span<const float> logits, const Sampling& sampling, float highest) {
     std::vector<int32_t> ids(logits.size());
     std::iota(ids.begin(), ids.end(), 0);
@@ -50,11 +50,12 @@ std::vector<int32_t> candidates(std::span<const float> logits, const Sampling& s
     return chosen;
 }
 
-// Logits on the host, once they have been looked at.
+// Logits on the host, after a check that they are finite.
 Tensor finite(const Tensor& logits) {
     for (int64_t i = 0; i < logits.count(); ++i)
         if (!std::isfinite(element(logits, i)))
-            throw NotFiniteError("the model's logits are not finite: its weights are not, or too large");
+            throw NotFiniteError(
+                "the model's logits are not finite: its weights are not finite, or too large");
     return logits;
 }
 
@@ -88,8 +89,8 @@ Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, 
       step_(device),
       lengths_(size_t(sequences), 0) {
     require(sequences >= 1 && sequences <= most_sequences(device),
-            "so many texts are not written side by side");
-    require_fits(plan_, device.memory_bytes(), [] { return "Lower --context or --batch"; });
+            "the number of texts at the same time is out of range");
+    require_fits(plan_, device.memory_bytes(), [] { return "Reduce --context or --batch"; });
     const Memory& memory = device.memory();
     decoder_.allocate(false, device);
     cache_.allocate(memory);
@@ -125,11 +126,11 @@ Tensor Generator::read(int64_t slot, std::span<const int32_t> tokens) {
 
 Tensor Generator::append(std::span<const Next> tokens) {
     const auto count = int64_t(tokens.size());
-    require(count >= 1 && count <= sequences(), "one token for each of some slots");
+    require(count >= 1 && count <= sequences(), "one token for each of at least one slot");
     for (int64_t i = 0; i < count; ++i) {
         const Next& next = tokens[size_t(i)];
         int64_t& length = lengths_[size_t(next.slot)];
-        require(length >= 1 && length < context(), "a text without a beginning, or without room");
+        require(length >= 1 && length < context(), "a slot without a text, or without room");
         tokens_.host()[i] = next.token;
         positions_.host()[i] = int32_t(length++);
         slots_.host()[i] = int32_t(next.slot);

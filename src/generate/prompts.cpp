@@ -31,8 +31,10 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
     const MappedFile map(file.string());
     std::string_view all(reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size());
     if (all.find('\0') != std::string_view::npos)
-        throw ConfigError("{}: has NUL bytes, so it is no text, or UTF-16: iconv -f UTF-16 -t UTF-8",
-                          file.string());
+        throw ConfigError(
+            "{}: contains NUL bytes: it is not text, or it is UTF-16 (convert it with iconv -f UTF-16 -t "
+            "UTF-8)",
+            file.string());
     if (all.starts_with("\xEF\xBB\xBF")) all.remove_prefix(3);
     std::vector<Prompt> prompts;
     const bool json = is_json(file);
@@ -47,7 +49,7 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
         if (json) line = text_of(line, fmt::format("{}, line {}", file.string(), number));
         prompts.push_back({std::move(line), number});
     }
-    if (prompts.empty()) throw ConfigError("{} has no prompts: every line is empty", file.string());
+    if (prompts.empty()) throw ConfigError("{} contains no prompts: every line is empty", file.string());
     return prompts;
 }
 

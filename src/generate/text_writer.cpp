@@ -41,7 +41,7 @@ struct TextWriter::Text {
     Tokenizer::Stream stream;
     TextEnd end;
     Written written;
-    std::string piece;  // became certain with the newest token
+    std::string piece;  // the text that the newest token made certain
 };
 
 TextWriter::TextWriter(Generator& generator, const Tokenizer& tokenizer, const TextWriterOptions& options)
@@ -50,17 +50,17 @@ TextWriter::TextWriter(Generator& generator, const Tokenizer& tokenizer, const T
         if (stop.empty()) throw ConfigError("--stop is empty: every text would end at once");
         const std::vector<int32_t> ids = tokenizer.encode_prompt(stop);
         if (const std::string back = tokenizer.decode(ids); back != stop)
-            throw ConfigError("--stop \"{}\": the tokenizer cannot write this text, it makes \"{}\" of it",
+            throw ConfigError("--stop \"{}\": the tokenizer cannot write this text; it would write \"{}\"",
                               stop, back);
-        if (ids.size() == 1) stop_ids_.push_back(ids[0]);  // perhaps a special token, which has no text
+        if (ids.size() == 1) stop_ids_.push_back(ids[0]);  // it may be a special token, which has no text
     }
     if (!options.ignore_eos && tokenizer.eos_id()) stop_ids_.push_back(*tokenizer.eos_id());
 }
 
-// Draws a token from logits [1, V] and adds it to the text.
+// Samples a token from logits [1, V] and adds it to the text.
 void TextWriter::take(Text& text, Tensor logits) {
     Written& written = text.written;
-    // ids beyond the tokenizer's (a vocabulary padded for speed) are never drawn
+    // ids beyond the tokenizer's (a vocabulary padded for speed) are never sampled
     for (size_t i = 0; i < row_.size(); ++i) row_[i] = float(element(logits, int64_t(i)));
     const int32_t id = draw_token(row_, options_.sampling, uint64_t(written.ids.size()), text.number);
     if (std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end()) {

@@ -14,7 +14,7 @@ std::vector<double> numbers(const JsonView& values) {
     return all;
 }
 
-// An event stands at the step that is taken next.
+// The "step" of an event is the step that is taken next.
 Json event_at(const RunPlace& place, int64_t number, const char* what, const char* action) {
     return Json::object()
         .set("step", place.step + 1)
@@ -73,7 +73,7 @@ StepLimits Guards::limits() const {
 
 namespace {
 
-// Those of rank 0: ranks that sum in other orders still keep the same window.
+// Takes the values of rank 0: ranks that sum in other orders still have the same window.
 void agree(double& loss, double& norm, const Communicator& ranks) {
     double both[] = {loss, norm};
     ranks.broadcast(Tensor(both, Dtype::f64, {2}), 0);
@@ -96,13 +96,13 @@ std::string Guards::pass_over(RunPlace& place, int64_t samples, double loss, dou
     const SpikeGuard::Spike spike = state_.spikes.spike(loss, norm);
     const int64_t step = place.step + 1;
     const std::string text = fmt::format(
-        "step {}: {} {:.6g} is a spike: the {} accepted steps before have mean {:.6g} and deviation {:.3g}, "
+        "step {}: {} {:.6g} is a spike: the last {} accepted steps have mean {:.6g} and deviation {:.3g}, "
         "z = {:.1f} (limit {})",
         step, spike.what, spike.value, options_.spike_window, spike.mean, spike.deviation, spike.z,
         options_.spike_z_score);
     if (state_.in_a_row == options_.spike_patience)
         throw NotFiniteError(fmt::format(
-            "{}. It follows {} {}, guards.spike_patience: what was passed over is not what is wrong", text,
+            "{}. It came after {} {} (guards.spike_patience): the skipped samples are not the cause", text,
             state_.in_a_row, goes_back ? "rewinds to the same snapshot" : "updates skipped in a row"));
     ++state_.in_a_row;
     ++(goes_back ? state_.rewinds : state_.skips);
@@ -119,8 +119,8 @@ std::string Guards::pass_over(RunPlace& place, int64_t samples, double loss, dou
         snapshot_place_ = place;
     }
     if (engine_.mesh().world().rank() == 0)
-        log::warn("{}. {}; samples {} to {} are passed over", text,
-                  goes_back ? fmt::format("The run goes back to the snapshot of step {}", place.step)
+        log::warn("{}. {}; samples {} to {} are skipped", text,
+                  goes_back ? fmt::format("The run rewinds to the snapshot of step {}", place.step)
                             : "Its update is skipped",
                   first, place.sample - 1);
     return event_at(place, state_.events, "loss_spike", goes_back ? "rewind" : "skip")
@@ -137,7 +137,7 @@ std::string Guards::pass_over(RunPlace& place, int64_t samples, double loss, dou
 
 std::string Guards::look_after(RunPlace& place, bool saves) {
     const bool keeps = snapshot_ && (saves || place.step % options_.snapshot_interval == 0);
-    // before anything is kept: else what is gone back to may be wrong too
+    // before a snapshot or a checkpoint is taken, since a later rewind or resume would restore a wrong state
     const bool compares =
         replicas_ && (saves || keeps || place.step % options_.compare_replicas_interval == 0);
     if (compares)
@@ -151,16 +151,16 @@ std::string Guards::look_after(RunPlace& place, bool saves) {
 
 std::string Guards::rewind_from(RunPlace& place, const std::string& difference) {
     const std::string text = fmt::format("step {}: replicas differ: {}", place.step, difference);
-    constexpr const char* cause = "Memory or arithmetic failed there: look at the host";
+    constexpr const char* cause = "Memory or arithmetic failed there: check the host";
     if (options_.on_mismatch == "stop")
         throw CollectiveError(
-            fmt::format("{}. {}; nothing of this step is saved, and the same line goes on "
-                        "from the last checkpoint",
+            fmt::format("{}. {}; this step is not saved, and the same command resumes from the last "
+                        "checkpoint",
                         text, cause));
     if (repeats_)
         throw CollectiveError(fmt::format(
-            "{}. They differed before, since the snapshot of step {} that the run went back to. {}; "
-            "nothing of this is saved",
+            "{}. They differed before, and the run has already rewound to the snapshot of step {}. {}; "
+            "this step is not saved",
             text, snapshot_place_.step, cause));
     repeats_ = true;
     const int64_t step = place.step;
@@ -169,7 +169,7 @@ std::string Guards::rewind_from(RunPlace& place, const std::string& difference) 
     snapshot_state_.events = state_.events + 1;
     state_ = snapshot_state_;
     if (engine_.mesh().world().rank() == 0)
-        log::warn("{}. {}. The run goes back to the snapshot of step {} and repeats the steps since", text,
+        log::warn("{}. {}. The run rewinds to the snapshot of step {} and repeats the steps since then", text,
                   cause, place.step);
     return event_at(place, state_.events, "replicas_differ", "rewind")
         .set("found_step", step)

@@ -15,9 +15,9 @@ namespace coeus {
 
 namespace {
 
-constexpr size_t most_lines = 4;  // of a message
+constexpr size_t most_lines = 4;  // tensors that a message names
 
-// The sum that more than half of them have.
+// The checksum that more than half of the replicas have; none if there is no majority.
 std::optional<uint64_t> majority(const std::vector<uint64_t>& sums) {
     std::map<uint64_t, size_t> count;
     for (const uint64_t sum : sums)
@@ -34,8 +34,8 @@ ReplicaComparison::ReplicaComparison(const Parameters& parameters, const Mesh& m
         for (const bool shared_table : {false, true}) add_group(axis::dp_replicate | on_tp, shared_table);
     text_ =
         groups_.empty()
-            ? "guards.compare_replicas_interval: no two ranks of this mesh hold the same weights, so that "
-              "there is nothing to compare"
+            ? "guards.compare_replicas_interval: no two ranks of this mesh hold the same weights, so there "
+              "is nothing to compare"
             : "Replicas are compared: " + text_;
 }
 
@@ -67,7 +67,7 @@ void ReplicaComparison::add_group(unsigned axes, bool shared_table) {
     for (const Axis axis : all_axes)
         if (mesh_.size(axis) > 1) present |= axis;
     const std::string name = axes_name(among & present);
-    // of pipeline ranks those that have the table
+    // a tied table is compared only among the pipeline ranks that have it
     const int color = 2 * mesh_.shape().group_of(world.rank(), among) + (tensors.empty() ? 1 : 0);
     Group group = {world.split(color, "replicas over " + name), {}, std::move(tensors)};
     const int64_t rank = world.rank();
@@ -85,11 +85,11 @@ void ReplicaComparison::add_group(unsigned axes, bool shared_table) {
 std::string ReplicaComparison::compare() const {
     std::string here;
     for (const Group& group : groups_) {
-        const std::string found = compare(group);  // on every rank, which others wait for
+        const std::string found = compare(group);  // collective: every rank compares every group
         if (here.empty()) here = found;
     }
     const Communicator& world = mesh_.world();
-    // the lowest rank that has found something says it
+    // all ranks return the text of the lowest rank that has found a difference
     const int64_t key = here.empty() ? 0 : world.size() - world.rank();
     const int64_t first = world.all_reduce(key, Reduce::max);
     return first == 0 ? "" : broadcast_text(world, here, int(world.size() - first));
@@ -123,14 +123,15 @@ std::string ReplicaComparison::compare(const Group& group) const {
                 wrong.push_back(fmt::format("{} (host {})", group.world_ranks[rank],
                                             hosts_[size_t(group.world_ranks[rank])]));
         const std::string& what = group.tensors[size_t(i)].what;
-        lines.push_back(right ? fmt::format("the {} of rank {} are not those of the {} other replicas", what,
-                                            join(wrong, ", "), sums.size() - wrong.size())
-                              : fmt::format("the {} of ranks {} differ, and no majority says which are right",
-                                            what, join(wrong, ", ")));
+        lines.push_back(right
+                            ? fmt::format("the {} of rank {} differ from those of the {} other replicas",
+                                          what, join(wrong, ", "), sums.size() - wrong.size())
+                            : fmt::format("the {} of ranks {} differ, and no majority shows which are right",
+                                          what, join(wrong, ", ")));
     }
     const size_t found = lines.size();
     if (found > most_lines) lines.resize(most_lines);
-    if (found > most_lines) lines.push_back(fmt::format("so do {} more tensors", found - most_lines));
+    if (found > most_lines) lines.push_back(fmt::format("{} more tensors differ", found - most_lines));
     return join(lines, "; ");
 }
 

@@ -8,7 +8,7 @@ namespace coeus {
 
 namespace {
 
-constexpr double least_deviation = 0.01;  // of the mean
+constexpr double least_deviation = 0.01;  // as a fraction of the mean
 
 SpikeGuard::Spike spike_of(const char* what, double value, const SpikeWindow& window) {
     const double mean = window.mean(), deviation = window.deviation();
@@ -27,7 +27,7 @@ void SpikeWindow::assign(std::vector<double> values) {
     values_.assign(values.end() - std::ptrdiff_t(kept), values.end());
 }
 
-// Both from the values again, in their order: a resumed run has the same bits.
+// Mean and deviation are computed from all values in their order, so that a resumed run has the same bits.
 double SpikeWindow::mean() const {
     double sum = 0;
     for (const double value : values_) sum += value;

@@ -24,7 +24,7 @@ int64_t place_bytes(const CheckpointTensor& tensor, size_t number) {
     return round_up(elements * size_of(tensor.dtype), alignment);
 }
 
-// This rank's shares of the tensors, each whole, in memory behind each other.
+// This rank's shares of the tensors, one after the other in memory. Each copy is complete, without replicas.
 std::vector<CheckpointTensor> lay_out_copies(const std::vector<CheckpointTensor>& tensors,
                                              std::byte* memory) {
     std::vector<CheckpointTensor> copies = tensors;
@@ -77,7 +77,7 @@ AsyncCheckpoint::~AsyncCheckpoint() {
 }
 
 void AsyncCheckpoint::begin(const TrainRecord& train) {
-    require(!file_, "a checkpoint begins while another one is under way");
+    require(!file_, "a checkpoint begins while another one is being written");
     since_begin_.restart();
     waited_ = 0;
     wait_for_removal();
@@ -100,8 +100,8 @@ void AsyncCheckpoint::begin(const TrainRecord& train) {
     waited_ += since_begin_.seconds();
 }
 
-// A file for the next attempt; nothing of an earlier one is used again: after an fsync that failed, the
-// system may believe that pages are on the disk which it has dropped.
+// Makes a new file for the next attempt. Nothing of an earlier attempt is reused: after a failed fsync, the
+// system may take pages that it has dropped for written.
 void AsyncCheckpoint::lay_out() {
     ++attempts_;
     file_.reset();
@@ -166,7 +166,7 @@ void AsyncCheckpoint::wait_for_removal() {
     not_removed_.clear();
 }
 
-// Every rank has written its part, or could not.
+// Every rank has written its part, or has failed to write it.
 std::optional<SavedCheckpoint> AsyncCheckpoint::conclude() {
     const Timer timer;
     written_.join();
@@ -180,8 +180,8 @@ std::optional<SavedCheckpoint> AsyncCheckpoint::conclude() {
         const bool finite = dynamic_cast<const NotFiniteError*>(&error) == nullptr;
         if (finite && attempts_ < most_attempts) {
             if (ranks_.rank() == 0)
-                log::warn("{} could not be written beside the training: {}; it is tried once more",
-                          file_->path(), error.what());
+                log::warn("{} could not be written during training: {}; trying once more", file_->path(),
+                          error.what());
             if (ranks_.rank() == 0) file_->discard();
             lay_out();
             write_beside();

@@ -24,12 +24,12 @@ Dtype stored_type(const CheckpointTensor& tensor, std::optional<Dtype> dtype) {
 void make_folder(const std::string& folder) {
     std::error_code status;
     fs::create_directories(folder, status);
-    if (status) throw SystemError(fmt::format("{} cannot be made: {}", folder, status.message()));
+    if (status) throw SystemError(fmt::format("{} cannot be created: {}", folder, status.message()));
 }
 
-/// Throws where the disk, a quota or a limit has no room for a file. HDF5 must not be the one to find out:
-/// it cannot close a file that it cannot write. What HDF5 writes is reserved; the elements' place is only
-/// when the file is laid out, as it takes a while to give back.
+/// Throws if the disk, a quota or a limit has no room for a file. This must be found before HDF5 writes: HDF5
+/// cannot close a file that it cannot write. Only the space for HDF5's metadata is reserved here. The space
+/// for elements is reserved when the file is laid out, since reserved space takes a while to give back.
 void check_space(const std::string& path, int64_t element_bytes, size_t arrays) {
     const int64_t headers = checkpoint_bytes(0, arrays), needed = checkpoint_bytes(element_bytes, arrays);
     const std::string folder = fs::absolute(path).parent_path().string();
@@ -39,7 +39,8 @@ void check_space(const std::string& path, int64_t element_bytes, size_t arrays) 
     file.resize(needed);
 }
 
-/// A file as HDF5 has left it, in which these ranges are filled later. HDF5 gives back what check_space took.
+/// Adds the layout guard to a file that HDF5 has closed, and reserves its space; the ranges `later` are
+/// written later. HDF5 has given back the space that check_space() had reserved.
 void seal(const std::string& path, const std::vector<ByteRange>& later) {
     RawFile file = RawFile::open_for_update(path);
     append_layout_guard(file, later);
@@ -54,7 +55,7 @@ void write_train_record(hdf5::File& file, const TrainRecord& train) {
     group.set_attribute("tokens_seen", train.tokens_seen);
     group.set_attribute("seed", train.seed);
     group.set_attribute("sample", train.sample);
-    // most files do without, as those of earlier versions
+    // only if needed: most files do not have these attributes, like files of earlier versions
     if (train.schedule_step.value_or(train.step) != train.step)
         group.set_attribute("schedule_step", *train.schedule_step);
     if (train.optimizer_step.value_or(train.step) != train.step)
@@ -72,7 +73,8 @@ int64_t part_files_for(int64_t wanted, size_t arrays) {
     return files > 1 ? files : 0;
 }
 
-/// Adjacent elements of these rows in the stored type: the tensor's own, or converted ones in `staging`.
+/// The elements of these rows, adjacent and in the stored type: the tensor's own, or converted ones in
+/// `staging`.
 const std::byte* dense_rows(Tensor rows, Dtype stored, std::vector<std::byte>& staging) {
     if (rows.dense() && rows.dtype == stored) return static_cast<const std::byte*>(rows.data);
     staging.resize(size_t(rows.count() * size_of(stored)));
@@ -82,7 +84,7 @@ const std::byte* dense_rows(Tensor rows, Dtype stored, std::vector<std::byte>& s
     return staging.data();
 }
 
-/// Whether an element of the rows has all bits of its exponent: infinite, or not a number.
+/// True if all exponent bits of an element are set: it is infinite or NaN.
 template <class Bits>
 bool any_not_finite(Tensor rows, Bits exponent) {
     Bits found = 0;
@@ -103,7 +105,7 @@ bool any_not_finite(Tensor rows) {
     }
 }
 
-/// A file under a good name is one that a run can continue from.
+/// Weights that are not finite are not saved: a run must be able to resume from every checkpoint.
 void require_finite(const std::string& path, Tensor rows) {
     const std::string_view weights = "model/";
     if (path.starts_with(weights) && any_not_finite(rows))
@@ -191,7 +193,7 @@ void CheckpointFile::make_file(const TrainRecord& train, const std::vector<Check
     seal(unfinished_path_, later);
 }
 
-// Those that belong into this one of the files of elements.
+// Adds the arrays that belong to this file of elements.
 void CheckpointFile::add_arrays(hdf5::File& file, int64_t number,
                                 const std::vector<CheckpointTensor>& tensors) {
     for (size_t i = 0; i < tensors.size(); ++i)
@@ -272,7 +274,7 @@ void CheckpointFile::publish() {
     });
 }
 
-// What rank 0 let HDF5 write there, and the names, before a file links to them.
+// Syncs what HDF5 wrote to the parts on rank 0, and the names of the parts, before a file links to them.
 void CheckpointFile::sync_parts() const {
     if (num_part_files_ == 0) return;
     for (int64_t number = 0; number < num_part_files_; ++number)
@@ -283,14 +285,14 @@ void CheckpointFile::sync_parts() const {
 
 void CheckpointFile::discard() const {
     std::error_code ignored;
-    // where only the rename could not be made durable, a file of a good name has these parts
+    // if the rename succeeded but could not be synced, a complete checkpoint uses these parts
     if (!parts_folder_.empty() && !is_linked(parts_folder_)) fs::remove_all(parts_folder_, ignored);
     fs::remove(unfinished_path_, ignored);
 }
 
 void throw_not_saved(const std::string& path, const std::exception& reason, const CheckpointFolder& folder,
                      const Communicator& ranks) {
-    // the new owner of a lost folder has removed what was being written: that is the cause to be told
+    // if another run has taken the folder and removed the unfinished file, report that as the cause
     std::string lost;
     if (ranks.rank() == 0) try {
             folder.writer().require_owned();

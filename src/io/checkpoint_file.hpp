@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// CheckpointFile: a checkpoint on its way to its name. Rank 0 lets HDF5 make the file with all its arrays
-// (contiguous, allocated, unwritten) and tells the others where each begins; then every rank writes its rows
-// at their places; then rank 0 adds the checksums and gives it its name. Writing needs neither MPI nor HDF5,
-// so that a thread can do it beside the training; and with many arrays of a few MB it is 2 to 5 times as fast
-// as collective HDF5 writes on a local disk.
+// CheckpointFile: a checkpoint while it is being written. Rank 0 lets HDF5 make the file with all its arrays
+// (contiguous, allocated, unwritten) and tells the other ranks where each array begins. Then every rank
+// writes its rows at their places. Then rank 0 adds the checksums and renames the file. Writing needs neither
+// MPI nor HDF5, so a thread can do it during training. With many arrays of a few MB it is 2 to 5 times as
+// fast as collective HDF5 writes on a local disk.
 #pragma once
 
 #include "checkpoint_format.hpp"
@@ -15,34 +15,34 @@ namespace coeus {
 
 class CheckpointFile {
 public:
-    /// Makes <path>.part (with the writer's id in its name: <path>.ID.part), with `num_part_files` > 1 also
-    /// so many part files (checkpoint_parts.hpp), with everything but elements and checksums. `dtype`: all
-    /// arrays are stored in it; none: each in its own. Collective; where it throws, it throws on all ranks.
+    /// Makes <path>.part (<path>.ID.part if the writer has an id) with everything but elements and checksums.
+    /// With `num_part_files` > 1 it also makes that many part files (checkpoint_parts.hpp). `dtype`: type of
+    /// all stored arrays; none: each keeps its own. Collective; if it throws, it throws on all ranks.
     CheckpointFile(std::string path, const TrainRecord& train, const std::vector<CheckpointTensor>& tensors,
                    std::optional<Dtype> dtype, const Communicator& ranks, int64_t num_part_files = 1,
                    CheckpointWriter writer = {});
 
     const std::string& path() const { return path_; }
-    /// Elements of all arrays.
+    /// Bytes of the elements of all arrays.
     int64_t bytes() const { return bytes_; }
 
-    /// Writes rows [first_row, +rows) and columns [first_col, +cols) of an array; all ranks together write
-    /// each element once. Neither MPI nor HDF5. SystemError where the disk is full.
+    /// Writes rows [first_row, +rows) and columns [first_col, +cols) of an array. All ranks together write
+    /// each element once. Uses neither MPI nor HDF5. SystemError if the disk is full.
     void write(size_t array, Tensor rows, int64_t first_row, int64_t first_col);
-    /// This rank's shares of all arrays, and to the disk with them. Writes again what was written before.
-    /// NotFiniteError names weights that are not finite.
+    /// Writes and syncs this rank's shares of all arrays. It may be called again and then writes everything
+    /// again. NotFiniteError, with the weight's name, if a weight is not finite.
     void write(const std::vector<CheckpointTensor>& tensors);
-    /// Brings to the disk what this rank has written.
+    /// Syncs to disk what this rank has written.
     void sync();
-    /// Checksums and name, if the folder still is the writer's. Collective, after sync() on every rank;
-    /// throws on all.
+    /// Writes the checksums and renames the file, if the writer still owns the folder. Call it after sync()
+    /// on every rank. Collective; throws on all ranks.
     void publish();
-    /// Removes what was written and has no good name. Of rank 0 alone.
+    /// Removes the unfinished file and its parts. On rank 0 only.
     void discard() const;
 
 private:
-    /// Places: of the elements in data_path(file), of the checksums in <path>.part; -1 for an array without
-    /// elements.
+    /// Byte offsets: of the elements in data_path(file), of the checksums in the unfinished file; -1 for an
+    /// array without elements.
     struct Place {
         int64_t file = 0, elements = -1, checksums = -1;
     };
@@ -58,20 +58,20 @@ private:
 
     CheckpointWriter writer_;
     std::string path_, unfinished_path_;
-    int64_t num_part_files_;  // 0: the elements are in <path>.part
+    int64_t num_part_files_;  // 0: the elements are in the checkpoint's own file
     std::string parts_folder_;
     std::vector<Dtype> types_;  // as stored
     std::vector<Shape> shapes_;
     const Communicator& ranks_;
     int64_t bytes_ = 0;
     std::vector<Place> places_;
-    std::vector<std::optional<RawFile>> data_;  // from the first write to sync()
-    std::vector<BlockSums> sums_;               // of what this rank has written
+    std::vector<std::optional<RawFile>> data_;  // open from the first write to sync()
+    std::vector<BlockSums> sums_;               // sums of what this rank has written
     std::vector<std::byte> staging_;
 };
 
-/// The error of a save that failed, which names the newest good checkpoint: that one stays. NotFiniteError
-/// where the reason is one, else CollectiveError. Collective.
+/// Throws the error of a failed save, with the newest good checkpoint, which is kept. NotFiniteError if the
+/// reason is one, else CollectiveError. Collective.
 [[noreturn]] void throw_not_saved(const std::string& path, const std::exception& reason,
                                   const CheckpointFolder& folder, const Communicator& ranks);
 

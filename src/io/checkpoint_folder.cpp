@@ -2,6 +2,8 @@
 #include "coeus/io/checkpoint_folder.hpp"
 
 #include "checkpoint_parts.hpp"
+#include "coeus/base/error.hpp"
+#include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 
 #include <algorithm>
@@ -16,7 +18,7 @@ using namespace checkpoint_format;
 
 namespace {
 
-/// "NAME", or where that is taken "NAME.1" and so on.
+/// "NAME", or if that exists "NAME.1" and so on.
 std::string free_name(const std::string& name) {
     std::error_code ignored;
     std::string free = name;
@@ -24,17 +26,30 @@ std::string free_name(const std::string& name) {
     return free;
 }
 
-/// Files of later steps are of a branch that was left by checkpoint.load_step, or damaged: renamed, so that a
-/// resume takes this branch.
-void set_aside_later(const std::string& folder, int64_t step) {
+/// False if another run has taken the folder while this one was suspended.
+bool is_owned(const CheckpointWriter& writer) {
+    try {
+        writer.require_owned();
+        return true;
+    } catch (const SystemError&) {
+        return false;
+    }
+}
+
+/// Renames files of later steps, so that a resume takes this branch. They are damaged, or belong to a branch
+/// that the run left by checkpoint.load_step. False if the files belong to another run by now.
+bool set_aside_later(const std::string& folder, int64_t step, const CheckpointWriter& writer) {
     for (const StepFile& file : list_checkpoints(folder)) {
         if (file.step <= step) continue;
+        // the run may have been suspended since it published its own file
+        if (!is_owned(writer)) return false;
         std::error_code status;
         const std::string aside = free_name(file.path + ".abandoned");
         fs::rename(file.path, aside, status);
-        log::warn("{} is of a later step than the one saved now: {}", file.path,
+        log::warn("{} is from a later step than the checkpoint saved now: {}", file.path,
                   status ? "it cannot be renamed: " + status.message() : "renamed to " + aside);
     }
+    return true;
 }
 
 std::vector<std::string> old_files(const std::string& folder, int64_t keep_latest) {
@@ -45,7 +60,7 @@ std::vector<std::string> old_files(const std::string& folder, int64_t keep_lates
     return old;
 }
 
-/// 12345678 of "<prefix>12345678<suffix>".
+/// The number in "<prefix>12345678<suffix>"; none if the name has another form.
 std::optional<int64_t> step_in(std::string_view name, std::string_view prefix, std::string_view suffix) {
     if (name.size() < prefix.size() + suffix.size() || !name.starts_with(prefix) || !name.ends_with(suffix))
         return std::nullopt;
@@ -59,8 +74,8 @@ bool is_id(std::string_view text) {
     return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-/// "step-00000001.h5" of "step-00000001.h5.5f0c31d27b9a64e8.part" or of "step-00000001.h5.part" (of versions
-/// before 0.2); "" of other names.
+/// "step-00000001.h5" for "step-00000001.h5.5f0c31d27b9a64e8.part" or "step-00000001.h5.part" (written by
+/// versions before 0.2); "" for other names.
 std::string unfinished_name(const std::string& name) {
     if (!name.ends_with(".part")) return "";
     const fs::path rest = fs::path(name).stem();
@@ -68,7 +83,7 @@ std::string unfinished_name(const std::string& name) {
     return id.starts_with(".") && is_id(id.substr(1)) ? rest.stem().string() : rest.string();
 }
 
-/// Files "<prefix>12345678<suffix>", oldest first; no folders.
+/// Files with names "<prefix>12345678<suffix>", oldest first. Folders are left out.
 std::vector<StepFile> list_files(const std::string& folder, std::string_view prefix, std::string_view suffix,
                                  std::error_code& status) {
     std::vector<StepFile> all;
@@ -82,8 +97,8 @@ std::vector<StepFile> list_files(const std::string& folder, std::string_view pre
     return all;
 }
 
-/// What a killed run left of its last save. Other files of the folder, "other.h5.part" too, are not the
-/// run's.
+/// Unfinished files that a killed run left. Other files in the folder, for example "other.h5.part", do not
+/// belong to the run.
 std::vector<std::string> unfinished_files(const std::string& folder) {
     std::error_code ignored;
     std::vector<std::string> all = unlinked_parts(folder);
@@ -115,7 +130,7 @@ std::vector<StepFile> list_checkpoints(const std::string& folder, std::error_cod
 
 std::string newest_weights(const std::string& folder) {
     std::vector<StepFile> all = weights_in(folder);
-    // a run's folder holds them one level below (checkpoint.folder)
+    // in a run's folder they are one level below (checkpoint.folder)
     std::error_code ignored;
     for (const fs::path& entry : entries_of(folder, ignored))
         if (all.empty()) all = weights_in(entry.string());
@@ -126,11 +141,11 @@ std::string newest_weights(const std::string& folder) {
             read_checkpoint_header(file->path);
             return file->path;
         } catch (const ConfigError& error) {
-            log::warn("passed over: {}", error.what());
+            log::warn("checkpoint skipped: {}", error.what());
         }
     }
-    throw ConfigError("{} has no checkpoint (step-*.h5 or model-*.h5){}", folder,
-                      all.empty() ? "" : " that is sound");
+    throw ConfigError("{} has no{} checkpoint (step-*.h5 or model-*.h5)", folder,
+                      all.empty() ? "" : " intact");
 }
 
 std::string remove_all(const std::vector<std::string>& paths) {
@@ -152,9 +167,9 @@ std::string CheckpointFolder::model_path_of(int64_t step) const {
 }
 
 std::vector<std::string> CheckpointFolder::retire(int64_t step) const {
-    set_aside_later(path_, step);
+    if (!set_aside_later(path_, step, writer_)) return {};
     std::vector<std::string> gone = old_files(path_, keep_latest_);
-    // a file goes before its parts: what has a good name is whole
+    // a file is removed before its parts, so that it is never there without them
     const std::vector<std::string> parts = unlinked_parts(path_, gone);
     gone.insert(gone.end(), parts.begin(), parts.end());
     return gone;

@@ -41,7 +41,7 @@ std::optional<Dtype> tensor_type(hdf5::Type type) {
 }
 
 void for_each_block(const CheckpointTensor& tensor, Rows share, FunctionRef<void(const HeldBlock&)> each) {
-    int64_t before = 0;  // rows of the blocks before it
+    int64_t before = 0;  // rows of the blocks before this one
     for (const HeldBlock& block : tensor.blocks) {
         const int64_t rows = block.local.rows(), begin = std::max<int64_t>(0, share.first - before),
                       end = std::min(rows, share.first + share.count - before);
@@ -74,7 +74,7 @@ Rows share_of(const CheckpointTensor& tensor, size_t number) {
 
 namespace {
 
-// The names of all that is kept of any parameter, in the order in which they first come.
+// The names of all moments of all parameters, in the order in which they first occur.
 std::vector<std::string> moment_names(const Parameters& parameters) {
     std::vector<std::string> names;
     for (const Storage* storage : parameters.model())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What checkpoints say of themselves, and whether their bytes are those that were written.
+// Reads the description of a checkpoint, and verifies its bytes.
 #include "checkpoint_parts.hpp"
 
 #include <algorithm>
@@ -14,9 +14,9 @@ using namespace checkpoint_format;
 
 namespace {
 
-constexpr int64_t largest_number = int64_t(1) << 53;  // sums with steps and samples of a run stay exact
+constexpr int64_t largest_number = int64_t(1) << 53;  // adding the steps and samples of a run is exact
 
-/// Numbers from which no run can continue: a file without guard may say anything.
+/// ConfigError for numbers from which no run can continue: a file without a guard may have any.
 void require_sane(const TrainRecord& train, const std::string& path) {
     const std::pair<const char*, int64_t> numbers[] = {{"step", train.step},
                                                        {"tokens_seen", train.tokens_seen},
@@ -35,7 +35,8 @@ CheckpointHeader read_checkpoint_header(const std::string& path) {
     require_sound_layout(path);
     hdf5::File file = hdf5::File::open(path);
     if (file.has_attribute("format") && file.string_attribute("format") == part_format_name)
-        throw ConfigError("{} is a part of a checkpoint; name the file beside its folder instead", path);
+        throw ConfigError("{} is a part of a checkpoint; give the checkpoint file next to its folder instead",
+                          path);
     if (!file.has_attribute("format") || file.string_attribute("format") != format_name)
         throw ConfigError("{} is an HDF5 file, but not a checkpoint of Coeus", path);
     if (const int64_t version = file.int_attribute("format_version"); version != format_version)
@@ -79,7 +80,7 @@ std::vector<DamagedRows> verify_checkpoint(const std::string& path,
     const hdf5::File file = open_with_parts(path, header.parts.size());
     int64_t total = 0, done = 0;
     for (const auto& array : header.arrays) total += array.shape.count() * hdf5::size_of(array.type);
-    // an array that was lost has left its checksums
+    // if an array is missing, its checksums are still there
     const std::string sums = checksum_path("");
     if (file.has(sums.substr(0, sums.size() - 1)))
         for (const std::string& array : file.group(sums.substr(0, sums.size() - 1)).dataset_paths())
@@ -96,7 +97,7 @@ std::vector<DamagedRows> verify_checkpoint(const std::string& path,
         for (int64_t first = 0; first < rows; first += block_rows) {
             const int64_t last = std::min(first + block_rows, rows);
             uint64_t sum = 0, expected = 0;
-            // whatever the file says of its blocks, little memory is taken
+            // in small pieces: little memory is needed even if the file has a wrong number of rows per block
             for (int64_t next = first * cols; next < last * cols;) {
                 const int64_t count = std::min(int64_t(1) << 17, last * cols - next);
                 piece.resize(size_t(count * bytes));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading. Every rank reads its own elements; the checksums of what all have read together are compared with
-// those of the file, so each byte is checked once.
+// Loading. Every rank reads its own elements. The checksums over all ranks are then compared with those of
+// the file, so each byte is checked once.
 #include "checkpoint_reader.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
@@ -16,7 +16,7 @@ using namespace checkpoint_format;
 
 namespace {
 
-/// The first block whose sum differs from the file's, in words, or "".
+/// A message on the first block whose sum differs from the file's; "" if none does.
 std::string compare(const std::string& path, const std::vector<CheckpointTensor>& tensors,
                     const CheckpointContents& contents, const std::vector<uint64_t>& read) {
     size_t next = 0;
@@ -30,14 +30,14 @@ std::string compare(const std::string& path, const std::vector<CheckpointTensor>
     return "";
 }
 
-/// The system's error may pass, and the file may be good: the run must not take an earlier one, and save over
-/// this one.
+/// SystemError if the file cannot be read now. The reason may be temporary and the file intact: the run must
+/// not resume from an earlier checkpoint and then overwrite this one.
 void require_readable(const std::string& path) {
     if (const std::string why = read_error(path); !why.empty())
         throw SystemError(may_be_good(fmt::format("{} cannot be read: {}", path, why)));
 }
 
-/// What came of an attempt: the record, or what is wrong with the file's bytes. The same on all ranks.
+/// The result of an attempt: the record, or the damage of the file. The same on all ranks.
 struct Attempt {
     std::string damage;
     TrainRecord train;
@@ -79,17 +79,17 @@ TrainRecord load_checkpoint(const std::string& path, const std::vector<Checkpoin
 
 std::optional<CheckpointStore::Loaded> CheckpointStore::load_newest(
     const std::vector<CheckpointTensor>& tensors) const {
-    // rank 0 says what there is: on a network file system others may see it later
+    // only rank 0 lists the folder: on a network file system other ranks may see new files later
     std::vector<std::string> listed;  // newest first
     on_first_rank(ranks_, [&] {
         std::error_code status;
         for (const StepFile& file : list_checkpoints(folder_.path(), status))
             listed.insert(listed.begin(), file.path);
-        // a folder that does not answer may be full of them
+        // a folder that cannot be listed may have checkpoints
         if (status && status != std::errc::no_such_file_or_directory)
             throw SystemError(
-                fmt::format("{} cannot be listed: {}; whether the run goes on from a checkpoint there is "
-                            "not known. Make it readable, or start in another job.dump_folder",
+                fmt::format("{} cannot be listed: {}; it may have a checkpoint from which this run must "
+                            "resume. Make it readable, or start in another job.dump_folder",
                             folder_.path(), status.message()));
     });
     listed = broadcast_texts(ranks_, listed);
@@ -98,12 +98,13 @@ std::optional<CheckpointStore::Loaded> CheckpointStore::load_newest(
         on_first_rank(ranks_, [&] { require_readable(path); });
         const Attempt attempt = attempt_load(path, tensors, ranks_);
         if (attempt.damage.empty()) return Loaded{path, attempt.train};
-        if (ranks_.rank() == 0) log::warn("passed over: {}", attempt.damage);
+        if (ranks_.rank() == 0) log::warn("checkpoint skipped: {}", attempt.damage);
         damage = attempt.damage;
     }
     if (!damage.empty())
         throw ConfigError(
-            "no checkpoint in {} is sound (the last one tried: {}); move them away to start afresh",
+            "none of the checkpoints in {} is readable (the last one tried: {}); move them away to start "
+            "over",
             folder_.path(), damage);
     return std::nullopt;
 }
@@ -116,8 +117,9 @@ CheckpointStore::Loaded CheckpointStore::load_step(int64_t step,
         if (fs::exists(path, status)) return;
         std::vector<std::string> steps;
         for (const StepFile& file : folder_.list()) steps.push_back(std::to_string(file.step));
-        throw ConfigError("checkpoint.load_step = {}: there is no checkpoint of step {} in {}; there are: {}",
-                          step, step, folder_.path(), steps.empty() ? "none" : join(steps, ", "));
+        throw ConfigError(
+            "checkpoint.load_step = {}: there is no checkpoint of step {} in {}; existing steps: {}", step,
+            step, folder_.path(), steps.empty() ? "none" : join(steps, ", "));
     });
     return {path, load_checkpoint(path, tensors, ranks_)};
 }

@@ -19,8 +19,8 @@ constexpr const char* count_attribute = "files";
 constexpr const char* folder_ending = ".parts";
 constexpr int64_t most_parts = 1 << 16;
 
-/// The checkpoint to which a folder of parts belongs: "step-00000100" of "step-00000100.parts.1"; "" of
-/// others.
+/// The checkpoint to which a folder of parts belongs: "step-00000100" for "step-00000100.parts.1"; "" for
+/// other folders.
 std::string owner_of(const std::string& folder) {
     const size_t ending = folder.find(folder_ending);
     if (ending == std::string::npos) return "";
@@ -31,11 +31,11 @@ std::string owner_of(const std::string& folder) {
     return numbered && (owner.starts_with("step-") || owner.starts_with("model-")) ? owner : "";
 }
 
-/// The folder of parts to which a file links, "" where it links to none; nothing where that cannot be read.
+/// The folder of parts to which a file links; "" if it links to none; none if the file cannot be read.
 std::optional<std::string> linked_folder(const fs::path& path) {
     std::error_code ignored;
     const fs::file_type type = fs::status(path, ignored).type();
-    if (type == fs::file_type::none) return std::nullopt;  // it cannot be asked
+    if (type == fs::file_type::none) return std::nullopt;  // the status cannot be read
     if (type != fs::file_type::regular) return "";
     try {
         require_sound_layout(path.string());
@@ -50,7 +50,7 @@ void check_part(const std::string& path, const std::string& part, int64_t number
     require_sound_layout(part);
     const hdf5::File file = hdf5::File::open(part);
     if (!file.has_attribute("format") || file.string_attribute("format") != part_format_name)
-        throw ConfigError("{} is an HDF5 file, but no part of a checkpoint", part);
+        throw ConfigError("{} is an HDF5 file, but not a part of a checkpoint", part);
     if (file.int_attribute("number") != number || file.int_attribute("step") != train.step ||
         file.string_attribute("model") != train.model)
         throw ConfigError("{} is part {} of another checkpoint, of step {}, not part {} of {}", part,
@@ -79,7 +79,7 @@ std::string make_parts_folder(const std::string& path) {
         std::string folder = number == 0 ? first : fmt::format("{}.{}", first, number);
         std::error_code status;
         if (fs::create_directory(folder, status)) return folder;
-        if (status) throw SystemError(fmt::format("{} cannot be made: {}", folder, status.message()));
+        if (status) throw SystemError(fmt::format("{} cannot be created: {}", folder, status.message()));
     }
 }
 
@@ -103,13 +103,13 @@ std::vector<std::string> find_parts(const hdf5::File& file, const TrainRecord& t
     if (!file.has_attribute(folder_attribute)) return {};
     const std::string name = file.string_attribute(folder_attribute);
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
-        throw ConfigError("{} is damaged: its parts would be in \"{}\", which is not a folder beside it",
+        throw ConfigError("{} is damaged: its parts would be in \"{}\", which is not a folder next to it",
                           file.file(), name);
     const int64_t count = file.int_attribute(count_attribute);
     if (count < 1 || count > most_parts)
-        throw ConfigError("{} is damaged: it would have {} parts, not 1 to {}", file.file(), count,
-                          most_parts);
-    // HDF5 looks beside the file itself, not beside a link to it
+        throw ConfigError("{} is damaged: it would have {} parts, but 1 to {} are possible", file.file(),
+                          count, most_parts);
+    // HDF5 looks for parts next to the file itself, not next to a link to it
     const fs::path path = fs::is_symlink(file.file()) ? fs::canonical(file.file()) : fs::path(file.file());
     const fs::path folder = path.parent_path() / name;
     std::vector<std::string> parts;
@@ -120,7 +120,7 @@ std::vector<std::string> find_parts(const hdf5::File& file, const TrainRecord& t
         try {
             check_part(file.file(), parts.back(), number, train);
         } catch (const ConfigError& error) {
-            throw ConfigError("{} is not whole: {}", file.file(), error.what());
+            throw ConfigError("{} is incomplete: {}", file.file(), error.what());
         }
     }
     return parts;
@@ -146,7 +146,7 @@ bool is_linked(const std::string& parts_folder, const std::vector<std::string>& 
     const auto is_owner = [&](const fs::path& file) { return file.filename().string().starts_with(owner); };
     std::error_code ignored;
     std::vector<fs::path> files = entries_of(folder.parent_path().string(), ignored);
-    std::stable_partition(files.begin(), files.end(), is_owner);  // it is mostly the one
+    std::stable_partition(files.begin(), files.end(), is_owner);  // usually the owner has the link
     return std::any_of(files.begin(), files.end(), [&](const fs::path& file) {
         if (file.extension() == ".part" || std::find(gone.begin(), gone.end(), file) != gone.end())
             return false;

@@ -17,7 +17,7 @@ using namespace checkpoint_format;
 
 namespace {
 
-/// "layers.0.attention.wq.weight" of "model/layers.0.attention.wq.weight".
+/// "layers.0.attention.wq.weight" for "model/layers.0.attention.wq.weight".
 std::string parameter_of(const std::string& path) {
     return path.substr(path.rfind('/') + 1);
 }
@@ -28,8 +28,8 @@ void require_shape(const std::string& path, const CheckpointTensor& tensor, cons
                           parameter_of(tensor.path), stored.text(), tensor.shape.text());
 }
 
-/// Throws where the file does not hold exactly the weights that are asked for, and all other arrays asked
-/// for.
+/// ConfigError unless the file has exactly the weights that are asked for, and all other arrays that are
+/// asked for.
 void check_model(const std::string& path, const CheckpointHeader& header,
                  const std::vector<CheckpointTensor>& tensors) {
     std::map<std::string, const CheckpointHeader::Array*> there;
@@ -38,8 +38,8 @@ void check_model(const std::string& path, const CheckpointHeader& header,
         const auto found = there.find(tensor.path);
         if (found == there.end() && !header.full && tensor.path.starts_with("optimizer/"))
             throw ConfigError(
-                "{} holds weights alone, without the optimizer's state: it can be a start "
-                "(checkpoint.initial_load_path), not be resumed",
+                "{} has only weights, without the optimizer state: a run can start from it "
+                "(checkpoint.initial_load_path), but not resume from it",
                 path);
         if (found == there.end())
             throw ConfigError("{} is of another model: it has no {}, which this model has", path,
@@ -48,8 +48,8 @@ void check_model(const std::string& path, const CheckpointHeader& header,
         require_shape(path, tensor, array.shape);
         const auto stored = tensor_type(array.type);
         if (!stored || !can_convert(tensor.dtype, *stored))
-            throw ConfigError("{}: {} holds {}, where a floating type is expected", path, tensor.path,
-                              hdf5::name_of(array.type));
+            throw ConfigError("{}: {} has elements of type {}, but a floating-point type is expected", path,
+                              tensor.path, hdf5::name_of(array.type));
         there.erase(found);
     }
     for (const auto& [name, array] : there)
@@ -58,18 +58,18 @@ void check_model(const std::string& path, const CheckpointHeader& header,
                               parameter_of(name));
 }
 
-/// Throws where an array's elements are not one run of bytes; HDF5 could read them, but not each rank its
-/// own.
+/// ConfigError if the elements of an array are not contiguous in the file: HDF5 could read them, but each
+/// rank could not read only its own.
 void require_contiguous(const hdf5::File& file, const std::vector<CheckpointTensor>& tensors) {
     for (const CheckpointTensor& tensor : tensors)
         if (tensor.shape.count() > 0 && !file.dataset(tensor.path).offset())
             throw ConfigError(
-                "{}: {} is chunked, compressed or in an external file, so that its elements do not lie "
-                "behind each other; `h5repack -l CONTI -f NONE {} NEW.h5` makes a file that can be loaded",
+                "{}: {} is chunked, compressed or in an external file, so its elements are not contiguous; "
+                "`h5repack -l CONTI -f NONE {} NEW.h5` makes a file that can be loaded",
                 file.file(), tensor.path, file.file());
 }
 
-/// Places and checksums of the arrays. ConfigError: the file is damaged.
+/// Finds places and checksums of the arrays. ConfigError if the file is damaged.
 void find_places(CheckpointContents& contents, const hdf5::File& file,
                  const std::vector<CheckpointTensor>& tensors) {
     const std::string& path = file.file();
@@ -100,7 +100,8 @@ void find_places(CheckpointContents& contents, const hdf5::File& file,
     }
 }
 
-/// What is wrong with a file's bytes where `look` cannot make sense of them.
+/// Calls `look`, which examines a file. Returns the text of its error if the bytes of the file are wrong,
+/// else "".
 template <class Look>
 std::string damage_found_by(const Look& look) {
     try {
@@ -108,9 +109,9 @@ std::string damage_found_by(const Look& look) {
         return "";
     } catch (const ConfigError& error) {
         return error.what();
-    } catch (const ReadError&) {  // says nothing of the bytes
+    } catch (const ReadError&) {  // the bytes could not be read, and may be intact
         throw;
-    } catch (const SystemError& error) {  // of a call of HDF5
+    } catch (const SystemError& error) {  // a call of HDF5 failed
         return error.what();
     }
 }
@@ -128,7 +129,7 @@ CheckpointContents look_into(const std::string& path, const std::vector<Checkpoi
     return contents;
 }
 
-// Rank 0 packs the fields into one text, from which the others take them in the same order.
+// Rank 0 packs the fields into one text, from which the other ranks unpack them in the same order.
 struct Packer {
     std::string text;
     void number(int64_t& n) { text.append(reinterpret_cast<const char*>(&n), sizeof n); }
@@ -200,11 +201,11 @@ void broadcast(CheckpointContents& contents, const Communicator& ranks) {
     for_each_field(contents, unpacker);
 }
 
-/// What the disk is asked for before it is needed. Reading array by array without it leaves the disk idle
-/// while a rank computes sums, and its own read-ahead begins anew at each array: a quarter of the speed.
+/// Bytes that the disk is asked to read ahead. Without it, the disk is idle while a rank computes sums, and
+/// the system's own read-ahead starts again at each array, which is four times slower.
 constexpr int64_t prefetched_bytes = int64_t(64) << 20;
 
-/// Elements of a file in the form in which a rank holds them.
+/// Reads elements of files into the blocks of a rank, in the type of the blocks.
 struct Reader {
     const CheckpointContents& contents;
     std::vector<std::optional<RawFile>> files = std::vector<std::optional<RawFile>>(contents.files.size());
@@ -216,7 +217,8 @@ struct Reader {
         return *file;
     }
 
-    /// Asks the disk for the rows of a tensor, unless they are but parts of the file's; bytes asked for.
+    /// Asks the disk to read the rows of a tensor ahead, unless the tensor has only parts of the rows.
+    /// Returns the bytes that were asked for.
     int64_t prefetch(const CheckpointTensor& tensor, const CheckpointContents::Array& array) {
         const int64_t row_bytes = array.shape.cols() * size_of(array.type);
         int64_t asked = 0;
@@ -229,7 +231,7 @@ struct Reader {
         return asked;
     }
 
-    /// Elements of a block of rows, dense and as stored, in `to`.
+    /// Reads a block of rows and columns to `to`, dense and in the stored type.
     void read(std::byte* to, const CheckpointContents::Array& array, int64_t first_row, int64_t rows,
               int64_t first_col, int64_t cols) {
         const RawFile& file = file_of(array);
@@ -240,7 +242,7 @@ struct Reader {
             file.read(to + r * cols * bytes, cols * bytes, place + r * row_bytes);
     }
 
-    /// The tensor's part of an array; adds the sums of its share.
+    /// Reads the tensor's part of an array, and adds the sums of its share.
     void read(const CheckpointTensor& tensor, const CheckpointContents::Array& array, Rows share,
               BlockSums& sums) {
         for (const HeldBlock& block : tensor.blocks) {
@@ -249,7 +251,7 @@ struct Reader {
         }
     }
 
-    /// The same of a block, whose first row is number 0 of the share's.
+    /// The same for one block. The rows of `share` are counted from the first row of the block.
     void read(const HeldBlock& block, const Device& device, const CheckpointContents::Array& array,
               Rows share, BlockSums& sums) {
         const int64_t bytes = size_of(array.type), cols = block.local.cols();
@@ -274,7 +276,7 @@ struct Reader {
         }
     }
 
-    /// Where rows of a device are on the host.
+    /// Rows in host memory, through which rows of a device are read.
     Tensor landing_for(Tensor rows) {
         require(rows.dense(), "rows of a device are adjacent");
         landing.resize(size_t(rows.bytes()));
@@ -285,7 +287,7 @@ struct Reader {
 }  // namespace
 
 std::string may_be_good(const std::string& why) {
-    return why + ". It may be good: make it readable, or move it away to start from an earlier checkpoint";
+    return why + ". It may be intact: make it readable, or move it away to start from an earlier checkpoint";
 }
 
 CheckpointContents find_arrays(const std::string& path, const std::vector<CheckpointTensor>& tensors,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading, the mirror of writing: rank 0 alone asks HDF5 where the arrays lie and tells the others; then
-// every rank reads its own elements at their places, and nothing else.
+// Reading mirrors writing: rank 0 alone asks HDF5 for the places of the arrays and tells the other ranks.
+// Then every rank reads only its own elements, at their places.
 #pragma once
 
 #include "checkpoint_format.hpp"
@@ -10,32 +10,33 @@
 
 namespace coeus {
 
-/// What a file holds of the arrays that were asked for.
+/// The places of the arrays that were asked for, and the record of the run.
 struct CheckpointContents {
     struct Array {
         int64_t file = 0;       ///< number in `files`
-        int64_t elements = -1;  ///< position of the first byte; -1: an array without elements
+        int64_t elements = -1;  ///< offset of the first byte; -1: an array without elements
         Dtype type = Dtype::f32;
         Shape shape;
-        int64_t block_rows = 1;  ///< of the checksums
+        int64_t block_rows = 1;  ///< rows per block of the checksums
     };
     TrainRecord train;
     std::vector<std::string> files;
-    std::vector<Array> arrays;   ///< one for each array asked for
-    std::vector<uint64_t> sums;  ///< of all blocks of all arrays; of rank 0 alone
-    std::string damage;          ///< what is wrong with the bytes of the file; "": nothing is known of
+    std::vector<Array> arrays;   ///< one for each array that was asked for
+    std::vector<uint64_t> sums;  ///< checksums in the file, of all blocks of all arrays; only on rank 0
+    std::string damage;          ///< what is wrong with the file; "": no damage was found
 };
 
-/// Looks whether a file holds these arrays, and where; the same on all ranks but for the sums. ConfigError
-/// where a sound file is of another model, or not stored as Coeus reads it. Collective.
+/// Finds these arrays in a file. The result is the same on all ranks, except for the sums. ConfigError if an
+/// intact file is of another model, or is stored in a way that Coeus cannot read. Collective.
 CheckpointContents find_arrays(const std::string& path, const std::vector<CheckpointTensor>& tensors,
                                const Communicator& ranks);
 
-/// The message of a file that the system cannot read, which a run must not pass over.
+/// The message for a file that the system cannot read, and that a run must not skip. `why` is its beginning.
 std::string may_be_good(const std::string& why);
 
-/// Reads this rank's part of each array, and returns the sums of its shares of the blocks. Neither MPI nor
-/// HDF5. ReadError where the system cannot read them, another SystemError where they are not there.
+/// Reads this rank's part of each array, and returns the sums of its shares of the blocks. Uses neither MPI
+/// nor HDF5. ReadError if the system cannot read the elements; another SystemError if the file ends before
+/// them.
 std::vector<uint64_t> read_arrays(const CheckpointContents& contents,
                                   const std::vector<CheckpointTensor>& tensors);
 

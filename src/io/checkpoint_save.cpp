@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving at once.
+// Synchronous saving.
 #include "checkpoint_file.hpp"
 #include "checkpoint_parts.hpp"
 #include "coeus/base/clock.hpp"

@@ -44,7 +44,7 @@ void BlockSums::add(const void* elements, int64_t element_bytes, int64_t first_r
     const auto* next = static_cast<const std::byte*>(elements);
     for (int64_t row = first_row; row < first_row + rows;) {
         const int64_t block = row / block_rows_;
-        // whole rows up to the end of the block at once; parts of rows one by one
+        // whole rows are added together up to the end of the block, parts of rows one by one
         const int64_t last = std::min(first_row + rows, (block + 1) * block_rows_);
         const int64_t run_rows = cols == cols_ ? last - row : 1;
         sums_[size_t(block)] += checksum_of(next, element_bytes, row * cols_ + first_col, run_rows * cols);
@@ -54,7 +54,7 @@ void BlockSums::add(const void* elements, int64_t element_bytes, int64_t first_r
 }
 
 std::vector<uint64_t> sum_over_ranks(const std::vector<uint64_t>& parts, const Communicator& comm) {
-    // as halves of 32 bits in 64, whose sums cannot overflow
+    // sums of 32-bit halves in 64-bit numbers cannot overflow
     std::vector<int64_t> halves;
     for (uint64_t part : parts) {
         halves.push_back(int64_t(part & 0xffffffffu));

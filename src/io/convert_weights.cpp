@@ -26,7 +26,7 @@ int64_t ArraySource::bytes() const {
 
 namespace {
 
-/// Says when to give back the pages of mapped files: else they would add up to the whole model.
+/// Tells when to release the pages of mapped files: otherwise they would add up to the whole model.
 class PassingPages {
 public:
     bool passed(int64_t bytes) {
@@ -54,7 +54,7 @@ ArraySource arrays_of_checkpoint(const std::string& path, bool moments) {
         if (!moments && !array.path.starts_with("model/")) continue;
         const std::optional<Dtype> dtype = tensor_type(array.type);
         if (!dtype)
-            throw ConfigError("{}: {} holds {}, which no model has", path, array.path,
+            throw ConfigError("{}: {} has elements of type {}, which no model has", path, array.path,
                               hdf5::name_of(array.type));
         source.arrays.push_back({array.path, *dtype, array.shape});
         const hdf5::Dataset sums = open->file.dataset(checksum_path(array.path));
@@ -114,7 +114,8 @@ ArraySource arrays_of_dcp(DcpFolder folder, const std::vector<std::string>& path
 
 namespace {
 
-// Calls each(array, rows, first row) for all rows of this rank's arrays, every so many-th one.
+// Calls each(array, rows, first row) for all rows of this rank's arrays: rank r of R has the arrays r, r + R,
+// ...
 template <class Each>
 void for_each_block(const ArraySource& source, const Communicator& ranks, const ConversionProgress& progress,
                     const Each& each) {

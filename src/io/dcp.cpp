@@ -43,7 +43,7 @@ constexpr TypeNames types[] = {{Dtype::f64, "torch.float64", "torch.DoubleStorag
                                {Dtype::i32, "torch.int32", "torch.IntStorage"},
                                {Dtype::u8, "torch.uint8", "torch.ByteStorage"}};
 
-// What the pickles may name: these, and what stands in fields that nobody reads here.
+// The names that .metadata may contain. Some are only in fields that are not read here.
 std::vector<std::string_view> metadata_names() {
     std::vector<std::string_view> names = {metadata_class,
                                            tensor_class,
@@ -72,15 +72,15 @@ std::vector<std::string_view> tensor_names() {
     return names;
 }
 
-/// Walks through what a pickle holds, with errors that name its file.
+/// Access to the values of a pickle, with errors that name its file.
 class Walk {
 public:
     explicit Walk(const Pickle& pickle) : pickle_(pickle) {}
 
     [[noreturn]] void reject(std::string_view what) const {
-        throw ConfigError("{}: not as PyTorch writes it: {}", pickle_.name(), what);
+        throw ConfigError("{}: not in the format that PyTorch writes: {}", pickle_.name(), what);
     }
-    /// A field of an object of this class; null where it is absent or None.
+    /// A field of an object of this class; null if it is absent or None.
     const PickleValue* optional(const PickleValue& value, std::string_view type,
                                 std::string_view name) const {
         const PickleValue::Object* object = value.object(type);
@@ -90,7 +90,7 @@ public:
     }
     const PickleValue& field(const PickleValue& value, std::string_view type, std::string_view name) const {
         const PickleValue* found = optional(value, type, name);
-        if (!found) reject(fmt::format("there is no {} of a {}", name, type));
+        if (!found) reject(fmt::format("a {} has no {}", type, name));
         return *found;
     }
     const PickleValue::Dict& dict(const PickleValue& value) const {
@@ -102,12 +102,12 @@ public:
         if (!value.text()) reject("a text is missing");
         return std::string(*value.text());
     }
-    /// Never negative.
+    /// A number that is not negative.
     int64_t integer(const PickleValue& value) const {
         if (!value.integer() || *value.integer() < 0) reject("a number is missing, or negative");
         return *value.integer();
     }
-    /// A tuple of at most four extents whose product can exist.
+    /// A tuple of at most four extents, whose product does not overflow.
     Shape extents(const PickleValue& value) const {
         const PickleValue::List* list = value.tuple();
         if (!list || list->size() > 4) reject("a shape is missing, or has more than four extents");
@@ -116,7 +116,7 @@ public:
         for (const PickleValue* element : *list) {
             const int64_t extent = integer(*element);
             if (extent > 0 && count > std::numeric_limits<int64_t>::max() / 8 / extent)
-                reject("a shape is larger than anything");
+                reject("a shape is too large to exist");
             count *= std::max(extent, int64_t(1));
             shape[shape.rank++] = extent;
         }
@@ -135,7 +135,7 @@ public:
         if (!name) reject("the properties of a tensor have no type");
         for (const TypeNames& type : types)
             if (type.name == name->name) return type.dtype;
-        throw ConfigError("{}: tensor '{}' holds {}, which is not known", pickle_.name(), tensor, name->name);
+        throw ConfigError("{}: tensor '{}' has the unknown type {}", pickle_.name(), tensor, name->name);
     }
 
 private:
@@ -151,7 +151,7 @@ bool overlap(const Shape& offsets_a, const Shape& sizes_a, const Shape& offsets_
 
 }  // namespace
 
-/// Reads .metadata into a folder.
+/// Reads .metadata and fills a DcpFolder.
 class DcpFolder::Reader {
 public:
     explicit Reader(DcpFolder& folder)
@@ -179,9 +179,9 @@ private:
         for (const auto& [index, place] : walk_.dict(places)) {
             const std::string name = walk_.text(walk_.field(*index, index_class, "fqn"));
             const PickleValue* offset = walk_.optional(*index, index_class, "offset");
-            if (!offset) continue;  // no tensor
+            if (!offset) continue;  // not a tensor
             if (walk_.optional(*place, place_class, "transform_descriptors"))
-                throw ConfigError("{}: '{}' is compressed, which is not read here", file_.path(), name);
+                throw ConfigError("{}: '{}' is compressed, which Coeus cannot read", file_.path(), name);
             places_[{name, walk_.size(*offset).d}] = {
                 open_file(walk_.text(walk_.field(*place, place_class, "relative_path"))),
                 walk_.integer(walk_.field(*place, place_class, "offset")),
@@ -191,7 +191,7 @@ private:
 
     size_t open_file(const std::string& name) {
         if (name.empty() || name.find('/') != std::string::npos || name == "..")
-            walk_.reject(fmt::format("'{}' is no name of a file beside it", name));
+            walk_.reject(fmt::format("'{}' is not the name of a file next to it", name));
         const auto [at, is_new] = file_numbers_.try_emplace(name, folder_.files_.size());
         if (is_new) folder_.files_.emplace_back((fs::path(folder_.path_) / name).string());
         return at->second;
@@ -202,14 +202,14 @@ private:
         stored.entry = {walk_.dtype(walk_.field(value, tensor_class, "properties"), name),
                         walk_.size(walk_.field(value, tensor_class, "size"))};
         const PickleValue::List* chunks = walk_.field(value, tensor_class, "chunks").list();
-        if (!chunks) walk_.reject("the chunks of a tensor are no list");
+        if (!chunks) walk_.reject("the chunks of a tensor are not a list");
         for (const PickleValue* chunk : *chunks) {
             Part part{walk_.size(walk_.field(*chunk, chunk_class, "offsets")),
                       walk_.size(walk_.field(*chunk, chunk_class, "sizes")), 0, 0, 0};
             if (part.sizes.count() == 0) continue;
             const auto place = places_.find({name, part.offsets.d});
             if (place == places_.end())
-                throw ConfigError("{}: no file holds the part of '{}' at {}", file_.path(), name,
+                throw ConfigError("{}: no file has the part of '{}' at {}", file_.path(), name,
                                   part.offsets.text());
             std::tie(part.file, part.position, part.bytes) =
                 std::tie(place->second.file, place->second.position, place->second.bytes);
@@ -222,7 +222,7 @@ private:
             walk_.reject(fmt::format("tensor '{}' appears twice", name));
     }
 
-    // Parts within the tensor that do not overlap and have as many elements are all of it.
+    // Parts that lie within the tensor, do not overlap and have as many elements as it are the whole tensor.
     void check_parts(const std::string& name, const Stored& stored) const {
         const Shape& shape = stored.entry.shape;
         const auto wrong = [&](const Part& part, const char* how) {
@@ -230,7 +230,7 @@ private:
                               file_.path(), name, shape.text(), part.sizes.text(), part.offsets.text(), how);
         };
         if (stored.parts.size() > most_parts)
-            throw ConfigError("{}: tensor '{}' has {} parts; at most {} are read", file_.path(), name,
+            throw ConfigError("{}: tensor '{}' has {} parts; at most {} are possible", file_.path(), name,
                               stored.parts.size(), most_parts);
         int64_t elements = 0, longest = 0;
         for (const Part& part : stored.parts) longest = std::max(longest, part.sizes[0]);
@@ -241,7 +241,7 @@ private:
             for (int d = 0; d < shape.rank; ++d)
                 if (part.offsets[d] > shape[d] || part.sizes[d] > shape[d] - part.offsets[d])
                     wrong(part, "goes beyond it");
-            // parts are in ascending order of their first rows: those further ahead end before this one
+            // parts are sorted by their first rows: the parts before j end before this one
             for (size_t j = i; j-- > 0 && stored.parts[j].offsets[0] + longest > part.offsets[0];)
                 if (overlap(stored.parts[j].offsets, stored.parts[j].sizes, part.offsets, part.sizes))
                     wrong(part, "overlaps another part");
@@ -285,7 +285,7 @@ const DcpFolder::Stored& DcpFolder::stored(const std::string& name) const {
     if (found != tensors_.end()) return found->second;
     const std::string near = nearest_name(name, names());
     throw ConfigError("{} has no tensor '{}'{}", path_, name,
-                      near.empty() ? "" : "; the nearest name there is '" + near + "'");
+                      near.empty() ? "" : "; the nearest name is '" + near + "'");
 }
 
 DcpFolder::Entry DcpFolder::entry(const std::string& name) const {
@@ -300,7 +300,7 @@ struct DcpFolder::Payload {
 
 namespace {
 
-// A part may be larger than memory: its pages do not stay.
+// A part may be larger than memory, so pages that were read are released.
 void compare_checksum(const ZipMember& member, const MappedFile& file, const std::string& what) {
     constexpr size_t piece = size_t(64) << 20;
     uint32_t crc = 0;
@@ -313,15 +313,15 @@ void compare_checksum(const ZipMember& member, const MappedFile& file, const std
 
 }  // namespace
 
-// A stream of torch.save is a zip archive of a pickle, which says how the tensor lies in its storage, and of
-// the storage's bytes.
+// A stream of torch.save is a zip archive with a pickle, which describes the tensor's place in its storage,
+// and with the bytes of the storage.
 DcpFolder::Payload DcpFolder::payload(const std::string& name, const Part& part, Dtype dtype) const {
     const MappedFile& file = files_[part.file];
     const std::string what = fmt::format("{} (tensor '{}')", file.path(), name);
     const auto all = int64_t(file.bytes().size());
     if (part.position > all || part.bytes > all - part.position)
-        throw ConfigError("{} is truncated: a part of {} bytes begins at byte {}, the file ends at {}", what,
-                          with_commas(part.bytes), with_commas(part.position), with_commas(all));
+        throw ConfigError("{} is truncated: a part of {} bytes begins at byte {}, but the file ends at {}",
+                          what, with_commas(part.bytes), with_commas(part.position), with_commas(all));
     const auto members =
         members_of_stored_zip(file.bytes().subspan(size_t(part.position), size_t(part.bytes)), what);
     const auto member = [&](std::string_view suffix) {
@@ -329,17 +329,17 @@ DcpFolder::Payload DcpFolder::payload(const std::string& name, const Part& part,
             if (const size_t slash = path.find('/');
                 slash != std::string::npos && std::string_view(path).substr(slash + 1) == suffix)
                 return found;
-        throw ConfigError("{}: no stream of torch.save: {} is missing", what, suffix);
+        throw ConfigError("{}: not a stream of torch.save: {} is missing", what, suffix);
     };
     const auto order = member("byteorder").bytes;
     if (std::string_view(reinterpret_cast<const char*>(order.data()), order.size()) != "little")
-        throw ConfigError("{}: its bytes are not in little endian order", what);
+        throw ConfigError("{}: its byte order is not little-endian", what);
     static const std::vector<std::string_view> names = tensor_names();
     const Pickle pickle(member("data.pkl").bytes, what, names);
     const Walk walk(pickle);
     const PickleValue::Object* object = pickle.root().object(rebuild_function);
     const PickleValue::List* arguments = object ? object->arguments->tuple() : nullptr;
-    if (!arguments || arguments->size() < 4) walk.reject("no plain tensor");
+    if (!arguments || arguments->size() < 4) walk.reject("not a plain tensor");
     const PickleValue::Object* id = (*arguments)[0]->object(Pickle::persistent);
     const PickleValue::List* storage = id ? id->arguments->tuple() : nullptr;
     if (!storage || storage->size() < 3) walk.reject("a tensor without storage");
@@ -350,7 +350,7 @@ DcpFolder::Payload DcpFolder::payload(const std::string& name, const Part& part,
         walk.reject(fmt::format("a storage of another type than {}", known->name));
     if (walk.extents(*(*arguments)[2]) != part.sizes) walk.reject("a part of another shape");
     const Shape strides = walk.extents(*(*arguments)[3]);
-    if (strides.rank != part.sizes.rank) walk.reject("strides that are not the shape's");
+    if (strides.rank != part.sizes.rank) walk.reject("strides that do not fit the shape");
 
     const ZipMember elements_of = member("data/" + walk.text(*(*storage)[2]));
     const std::span<const std::byte> bytes = elements_of.bytes;
@@ -370,9 +370,9 @@ void DcpFolder::read(const std::string& name, Tensor rows, int64_t first_row) co
     const auto& [entry, parts] = stored(name);
     require(rows.dtype == entry.dtype && rows.cols() == entry.shape.cols() && rows.dense() &&
                 first_row >= 0 && first_row + rows.rows() <= entry.shape.rows(),
-            "rows that the tensor has not");
+            "rows that the tensor does not have");
     if (entry.shape.rank < 1 || entry.shape.rank > 2)
-        throw ConfigError("{}: tensor '{}' of shape {}: only vectors and matrices are read", path_, name,
+        throw ConfigError("{}: tensor '{}' of shape {}: only vectors and matrices can be read", path_, name,
                           entry.shape.text());
     const int64_t bytes = size_of(entry.dtype);
     for (const Part& part : parts) {
@@ -402,7 +402,7 @@ std::optional<int64_t> DcpFolder::integer(const std::string& name) const {
     if (!has(name)) return std::nullopt;
     const auto& [entry, parts] = stored(name);
     if (entry.shape.count() != 1)
-        throw ConfigError("{}: '{}' of shape {} is no number", path_, name, entry.shape.text());
+        throw ConfigError("{}: '{}' of shape {} is not a number", path_, name, entry.shape.text());
     const Payload from = payload(name, parts[0], entry.dtype);
     int64_t wide = 0;  // aligned
     std::memcpy(&wide, from.data, size_t(size_of(entry.dtype)));

@@ -20,7 +20,7 @@ bool is_hub_folder(const std::string& path) {
 
 namespace {
 
-// LogicError unless each row of a parameter lies in one place.
+// LogicError unless each row of a parameter is in exactly one place.
 void require_all_rows(const HubTensor& tensor) {
     std::vector<std::pair<int64_t, int64_t>> runs;  // first row, and the row after the last
     for (const HubPlace& place : tensor.places)
@@ -35,7 +35,7 @@ void require_all_rows(const HubTensor& tensor) {
             "the places of a parameter in a folder do not have each of its rows once");
 }
 
-// The tensor of a place, which is of the shape that the place says.
+// The tensor of a place. ConfigError if it does not have the shape that the place expects.
 const Safetensors::Entry& entry_of(const std::string& folder, const Safetensors& weights,
                                    const HubPlace& place) {
     const Safetensors::Entry& entry = weights.entry(place.name);
@@ -45,7 +45,7 @@ const Safetensors::Entry& entry_of(const std::string& folder, const Safetensors&
     return entry;
 }
 
-// Fills those of the rows [first_row, +rows) that lie in a place.
+// Fills those of the rows [first_row, +rows) that are in a place.
 void read_place(const HubPlace& place, const Safetensors::Entry& entry, Tensor rows, int64_t first_row,
                 int64_t first_col) {
     const int64_t bytes = size_of(entry.dtype),
@@ -70,8 +70,9 @@ void read_hub_tensor(const std::string& folder, const Safetensors& weights, cons
     for (const HubPlace& place : tensor.places) {
         const Safetensors::Entry& entry = entry_of(folder, weights, place);
         if (!tensor.blocks.empty() && !can_convert(tensor.blocks.front().local.dtype, entry.dtype))
-            throw ConfigError("{}: tensor '{}' holds {}, where a floating type is expected", folder,
-                              place.name, name_of(entry.dtype));
+            throw ConfigError(
+                "{}: tensor '{}' has elements of type {}, but a floating-point type is expected", folder,
+                place.name, name_of(entry.dtype));
     }
     for (const HeldBlock& block : tensor.blocks)
         write_rows(*tensor.device, block.local, [&](Tensor rows, int64_t first) {
@@ -87,7 +88,7 @@ void check_hub_weights(const std::string& folder, const Safetensors& weights,
         for (const HubPlace& place : tensor.places) taken.insert(place.name);
     for (const std::string& name : weights.names())
         if (!taken.contains(name) && !ignores(name))
-            throw ConfigError("{} is of another model: it has '{}', which no parameter of this model takes",
+            throw ConfigError("{} is of another model: it has '{}', which no parameter of this model uses",
                               folder, name);
 }
 

@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* generation_config = "generation_config.json";
 
-// What belongs to a tokenizer, as transformers and tokenizers call it.
+// Names of a tokenizer's files in the libraries transformers and tokenizers.
 constexpr const char* tokenizer_files[] = {"tokenizer.json",    "tokenizer_config.json",
                                            "tokenizer.model",   "special_tokens_map.json",
                                            "added_tokens.json", "vocab.json",
@@ -38,7 +38,7 @@ const char* torch_name(Dtype dtype) {
 
 void copy_tokenizer(const fs::path& from, const fs::path& to) {
     std::error_code status;
-    const bool is_file = fs::is_regular_file(from, status);  // of any name
+    const bool is_file = fs::is_regular_file(from, status);  // it may have any name
     const fs::path folder = is_file ? from.parent_path() : from;
     std::set<fs::path> names(std::begin(tokenizer_files), std::end(tokenizer_files));
     if (is_file) names.insert(from.filename());
@@ -47,12 +47,13 @@ void copy_tokenizer(const fs::path& from, const fs::path& to) {
             fs::copy_file(folder / name, to / name, fs::copy_options::overwrite_existing);
 }
 
-// null if it is not known: without the key transformers would take that of its own default
+// null if the id is not known: without the key, transformers would use its own default id
 Json id_or_null(std::optional<int32_t> id) {
     return id ? Json(*id) : Json();
 }
 
-// What `generate` of transformers begins and ends with, where the tokenizer's folder says nothing.
+// The tokens with which `generate` of transformers begins and ends a text, unless the tokenizer's folder has
+// this file.
 void write_generation_config(const fs::path& folder, const HubTokenizer& tokenizer) {
     const fs::path file = folder / generation_config;
     if (fs::exists(file) || (!tokenizer.bos_id && !tokenizer.eos_id)) return;
@@ -78,7 +79,7 @@ HubWriter::HubWriter(std::string folder, Json config, std::vector<HubEntry> entr
     open_.resize(files_.size());
     on_first_rank(ranks_, [&] {
         if (fs::exists(folder_))
-            throw ConfigError("{} is there already; name a folder that is to be made", folder_);
+            throw ConfigError("{} already exists; give the name of a new folder", folder_);
         try {
             make_files(std::move(config), tokenizer);
         } catch (...) {
@@ -97,8 +98,8 @@ std::string HubWriter::part(const std::string& name) const {
     return (fs::path(folder_ + ".part") / name).string();
 }
 
-// In alphabetical order, whatever that of the entries; a new file where the next tensor would make one too
-// large.
+// Divides the tensors among files, in alphabetical order. A new file begins when the next tensor would make
+// the present one too large.
 void HubWriter::divide(int64_t file_bytes) {
     for (const HubEntry& entry : entries_)
         for (const HubPlace& place : entry.places) {
@@ -131,13 +132,13 @@ void HubWriter::divide(int64_t file_bytes) {
 void HubWriter::make_files(Json config, const HubTokenizer& tokenizer) const {
     const std::string folder = folder_ + ".part";
     std::error_code status;
-    fs::remove_all(folder, status);  // of a run that was killed
+    fs::remove_all(folder, status);  // left by a run that was killed
     fs::create_directories(folder, status);
-    if (status) throw SystemError(fmt::format("{} cannot be made: {}", folder, status.message()));
+    if (status) throw SystemError(fmt::format("{} cannot be created: {}", folder, status.message()));
     if (const int64_t there = free_bytes(folder); there < bytes_)
         throw SystemError(fmt::format("{} needed in {}, where {} are free", bytes_text(double(bytes_)),
                                       folder, bytes_text(double(there))));
-    // first: whatever it is called, it takes no other file's place
+    // first, so that a tokenizer file of any name cannot replace one of the other files
     if (!tokenizer.folder.empty()) copy_tokenizer(tokenizer.folder, folder);
     Json map = Json::object();
     for (const File& file : files_) {
@@ -164,7 +165,7 @@ void HubWriter::write(size_t entry, Tensor rows, int64_t first_row, int64_t firs
     }
 }
 
-// Rows that all lie in this place, at most a MiB at a time.
+// Writes rows that are all in this place, at most a MiB at a time.
 void HubWriter::write_place(const HubPlace& place, Tensor rows, int64_t first_row, int64_t first_col) {
     const Target& target = tensors_.at(place.name);
     std::optional<RawFile>& file = open_[target.file];
@@ -208,7 +209,7 @@ void HubWriter::publish() {
         }
     });
     on_first_rank(ranks_, [&] {
-        // what no rank has had open: small files, headers, and the names of all
+        // small files, headers and file names, which no rank has synced
         for (const auto& entry : fs::directory_iterator(folder_ + ".part"))
             RawFile::open(entry.path().string()).sync();
         sync_folder(folder_ + ".part");

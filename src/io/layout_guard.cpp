@@ -11,14 +11,13 @@ namespace coeus {
 namespace {
 
 constexpr int64_t word = 8;
-constexpr uint64_t mark = 0x79614c7375656f43;  // "CoeusLay"
-constexpr uint64_t hdf5_mark =
-    0x0a1a0a0d46444889;                   // of HDF5's superblock; in its version 2, the files' length
-constexpr int64_t hdf5_end = 28;          // according to HDF5 is here
-constexpr int64_t shortest = 48;          // with that superblock alone
-constexpr int64_t most_ranges = 1 << 22;  // of a table that can be read into memory whatever it says
+constexpr uint64_t mark = 0x79614c7375656f43;       // "CoeusLay"
+constexpr uint64_t hdf5_mark = 0x0a1a0a0d46444889;  // signature of HDF5's superblock
+constexpr int64_t hdf5_end = 28;          // offset of the file's length in a superblock of version 2
+constexpr int64_t shortest = 48;          // bytes of a file with only that superblock
+constexpr int64_t most_ranges = 1 << 22;  // a damaged table must not need more memory than these
 
-/// Over bytes [0, end) that are in no range.
+/// The sum over those of the bytes [0, end) that are in no range.
 uint64_t sum_around(const RawFile& file, const std::vector<ByteRange>& ranges, int64_t end) {
     std::vector<std::byte> piece(1 << 16);
     uint64_t sum = 0;
@@ -54,7 +53,7 @@ uint64_t word_at(const RawFile& file, int64_t offset) {
     return value;
 }
 
-/// True where the guard of a file with this mark at its end fits it.
+/// True if the guard at the end of a file, which has the mark, fits the file.
 bool fits(const RawFile& file, int64_t size) {
     const int64_t sum_place = size - 2 * word, count_place = size - 3 * word;
     const uint64_t count = word_at(file, count_place);
@@ -90,8 +89,7 @@ void require_sound_layout(const std::string& path) {
     const int64_t size = file.size();
     if (size < shortest) return;
     if (word_at(file, size - word) == mark) {
-        if (!fits(file, size))
-            throw ConfigError("{} is damaged: what it says of its arrays is not what was written", path);
+        if (!fits(file, size)) throw ConfigError("{} is damaged: its metadata is not what was written", path);
     } else if (word_at(file, 0) == hdf5_mark && uint64_t(size) > word_at(file, hdf5_end)) {
         throw ConfigError("{} is truncated or damaged: its last bytes are not what was written", path);
     }

@@ -22,7 +22,7 @@ namespace coeus {
 
 namespace {
 
-// What a command prints first, without its end of line; "" where it fails.
+// The first line that a command prints, without its line end; "" if the command fails.
 std::string first_line(const std::string& command) {
     const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "re"), pclose);
     std::array<char, 256> line = {};
@@ -32,12 +32,13 @@ std::string first_line(const std::string& command) {
     return text;
 }
 
-// Of digits alone: what it is put into is a shell's line.
+// Digits only: the text becomes part of a shell command.
 bool is_number(const std::string& text) {
     return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// "" outside of Slurm. By the number of an array squeue would name the ends of all its tasks.
+// The id of this job; "" outside of Slurm. In a job array it has the task's number, since squeue lists the
+// ends of all tasks for the id of an array.
 std::string own_job() {
     const auto number = [](const char* variable) {
         const char* text = std::getenv(variable);
@@ -55,7 +56,7 @@ std::optional<double> slurm_job_end() {
     const std::string end = first_line("SLURM_TIME_FORMAT=%s timeout 20 squeue --noheader --jobs=" + job +
                                        " --format=%e 2>/dev/null");
     if (is_number(end)) return std::stod(end);
-    // in a container there may be no squeue: what the job script was told when it began
+    // a container may have no squeue: take the end that the job script found when it began
     const char* told = std::getenv("COEUS_JOB_END");
     return told && is_number(told) ? std::optional(std::stod(told)) : std::nullopt;
 }
@@ -77,7 +78,7 @@ struct JobEnd::State {
     double margin;
     std::mutex mutex;
     std::condition_variable changed;
-    std::optional<double> told;  // of options.now, as the deck's end
+    std::optional<double> told;  // the end by `ask`, by the clock options.now
     int64_t asked, answered = 0;
     bool ending = false, asking = false;
 
@@ -97,7 +98,7 @@ struct JobEnd::State {
         const std::optional<double> end = options.ask();
         lock.lock();
         asking = false;
-        // no answer says nothing new: a scheduler may be restarting
+        // without an answer the last one stays valid: the scheduler may be restarting
         if (end) told = options.now() + (*end - options.epoch());
         answered = question;
         changed.notify_all();

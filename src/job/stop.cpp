@@ -11,7 +11,7 @@ namespace coeus {
 
 namespace {
 
-constexpr double patience_seconds = 2;  // of the time that there is to save
+constexpr double patience_seconds = 2;  // waiting for squeue, which reduces the time for saving
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of planning runs: nothing is computed, the workspace that the CPU's kernels would take is noted.
-// Tensors may have no memory behind them.
+// The table for planning runs. It computes nothing, but notes the workspace that the CPU's kernels would
+// allocate. Tensors may have addresses without memory.
 #include "cpu/workspace.hpp"
 #include "observed.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of planning runs for a GPU, which needs none.
+// The table for planning runs of a GPU; needs no GPU.
 #include "cuda/workspace.hpp"
 #include "observed.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The formulas of the kernels on scalars, written once for all backends. Acc<T> is the type in which elements
 // of type T are computed: double for double, float for float and bf16. Nothing here needs -ffast-math, which
-// would break the checks for NaN: exp is a polynomial that the compiler turns into vector instructions.
+// would break the checks for NaN: exp is a polynomial that the compiler can vectorize.
 #pragma once
 
 #include "coeus/base/types.hpp"
@@ -23,7 +23,7 @@ namespace coeus::rows {
 template <class T>
 using Acc = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-/// Elements to and from the type of computation.
+/// Conversion of elements to and from the type of computation.
 COEUS_HD inline double load(double x) {
     return x;
 }
@@ -41,7 +41,7 @@ COEUS_HD T store(A x) {
         return T(x);
 }
 
-/// (exp(r) - 1 - r) / r^2 for |r| <= ln(2)/2 (Taylor to degree 13 of exp).
+/// (exp(r) - 1 - r) / r^2 for |r| <= ln(2)/2 (Taylor series of exp to degree 13).
 template <class F>
 COEUS_HD inline F exp_series(F r) {
     F p = r * (1.0 / 6227020800) + 1.0 / 479001600;
@@ -57,22 +57,23 @@ COEUS_HD inline F exp_series(F r) {
     return p * r + 0.5;
 }
 
-/// exp(x) for float and double, and for GCC vectors F of them with I the unsigned integers of the same width.
-/// x = n ln 2 + r, |r| <= ln(2)/2; a polynomial for exp(r) (float: Cephes expf). Relative error below 2 units
-/// in the last place; 0 below the smallest normal number, saturates instead of overflowing, NaN stays NaN.
+/// exp(x) for float and double, and for GCC vectors F of them, where I is the vector of unsigned integers of
+/// the same width. With x = n ln 2 + r and |r| <= ln(2)/2, exp(r) is a polynomial (float: that of Cephes
+/// expf). The relative error is below 2 units in the last place. The result is 0 below the smallest normal
+/// number, saturates instead of overflowing, and keeps NaN.
 template <class Scalar, class F, class I>
 COEUS_HD inline F exp_polynomial(F x) {
     constexpr bool is_double = std::is_same_v<Scalar, double>;
     constexpr Scalar low = is_double ? Scalar(-708.0) : Scalar(-87.3);
     constexpr Scalar high = is_double ? Scalar(709.0) : Scalar(88.3762626647949);
-    // adding 1.5 * 2^(mantissa bits) rounds to a whole number, which is then in the lowest bits
+    // adding 1.5 * 2^(mantissa bits) rounds to an integer, which is then in the lowest bits
     constexpr Scalar magic = is_double ? Scalar(0x1.8p52) : Scalar(0x1.8p23);
     constexpr Scalar ln2_high = is_double ? Scalar(6.93145751953125E-1) : Scalar(0.693359375);
     constexpr Scalar ln2_low = is_double ? Scalar(1.42860682030941723212E-6) : Scalar(-2.12194440e-4);
     constexpr int mantissa = is_double ? 52 : 23, bias = is_double ? 1023 : 127;
 
     const F zero{};
-    F y = low > x ? zero + low : x;  // in this order NaN stays, and it is one instruction
+    F y = low > x ? zero + low : x;  // this order keeps NaN, and compiles to one instruction
     y = high < y ? zero + high : y;
     const F t = y * Scalar(1.44269504088896341) + magic;
     const F n = t - magic;
@@ -81,7 +82,7 @@ COEUS_HD inline F exp_polynomial(F x) {
     if constexpr (is_double) {
         p = exp_series(r);
     } else {
-        // in pairs, which wait less for one another than Horner's scheme
+        // in pairs, which depend less on one another than the steps of Horner's scheme
         const F first = r * Scalar(1.9875691500E-4) + Scalar(1.3981999507E-3);
         const F second = r * Scalar(8.3334519073E-3) + Scalar(4.1665795894E-2);
         const F third = r * Scalar(1.6666665459E-1) + Scalar(5.0000001201E-1);
@@ -93,13 +94,13 @@ COEUS_HD inline F exp_polynomial(F x) {
     return x < low ? zero : p;
 }
 
-/// 2^x for x <= 0, for attention, whose scores may as well count in powers of 2: cheaper than exp (float:
-/// polynomial of Cephes exp2f). 0 below 2^-126.5 (double: 2^-1022.5): were hidden keys to get 2^-126,
-/// products with them would be denormal, which cost some processors over a hundred cycles each.
+/// 2^x for x <= 0, for attention, whose scores can be in powers of 2 as well: cheaper than exp (float: the
+/// polynomial of Cephes exp2f). The result is 0 below 2^-126.5 (double: 2^-1022.5). If hidden keys got
+/// 2^-126, products with them would be denormal, which cost some processors over a hundred cycles each.
 template <class Scalar, class F, class I>
 COEUS_HD inline F exp2_polynomial(F x) {
     constexpr bool is_double = std::is_same_v<Scalar, double>;
-    constexpr Scalar low = is_double ? Scalar(-1023.0) : Scalar(-127.0);  // the exponent's bits are 0 there
+    constexpr Scalar low = is_double ? Scalar(-1023.0) : Scalar(-127.0);  // there the exponent bits are 0
     constexpr Scalar magic = is_double ? Scalar(0x1.8p52) : Scalar(0x1.8p23);
     constexpr int mantissa = is_double ? 52 : 23, bias = is_double ? 1023 : 127;
     const F zero{};
@@ -136,7 +137,7 @@ COEUS_HD A silu(A x) {
     return x * sigmoid(x);
 }
 
-/// (a, b) turned by the angle with these cosine and sine.
+/// Rotates (a, b) by the angle with this cosine and sine.
 template <class A>
 COEUS_HD void rotate(A& a, A& b, A cosine, A sine) {
     const A turned = a * cosine - b * sine;
@@ -144,8 +145,8 @@ COEUS_HD void rotate(A& a, A& b, A cosine, A sine) {
     a = turned;
 }
 
-/// Rounds a float to one of its two bf16 neighbours, upwards with the probability that makes the expectation
-/// exact. `bits`: 16 random bits. NaN and infinity stay what they are.
+/// Rounds a float to one of its two bf16 neighbours; the probability of rounding up makes the expectation
+/// exact. `bits`: 16 random bits. NaN and infinity are kept.
 COEUS_HD inline bf16 round_stochastically(float x, uint32_t bits) {
     const uint32_t u = std::bit_cast<uint32_t>(x);
     bf16 result;
@@ -154,7 +155,7 @@ COEUS_HD inline bf16 round_stochastically(float x, uint32_t bits) {
     return result;
 }
 
-/// What follows from the squared norm of the gradient and the loss, as this rank sees them.
+/// Computes grad_norm, refusals and clip from the squared norm of the gradient and the loss on this rank.
 COEUS_HD inline void finish_norm(StepScalars& s, double max_norm) {
     s.grad_norm = std::sqrt(s.squared_norm);
     const bool accepted = std::isfinite(s.grad_norm) && std::isfinite(s.loss) && s.loss <= s.loss_limit &&
@@ -164,13 +165,13 @@ COEUS_HD inline void finish_norm(StepScalars& s, double max_norm) {
     s.clip = max_norm > 0 && wanted < 1 ? wanted : 1.0;
 }
 
-/// The numbers of one Adam step, in the type of computation.
+/// The factors of one Adam step, in the type of computation.
 template <class A>
 struct AdamFactors {
-    A clip, beta1, beta2, rest1, rest2;  ///< rest = 1 - beta
-    A decay;                             ///< added to the gradient: decay * weight (Adam)
+    A clip, beta1, beta2, rest1, rest2;  ///< rest1 = 1 - beta1, rest2 = 1 - beta2
+    A decay;                             ///< decay * weight is added to the gradient (Adam)
     A keep;                              ///< multiplies the weight (AdamW): 1 - learning rate * decay
-    A step_size, inverse_root2, eps;     ///< learning rate / correction1, correction2^-1/2
+    A step_size, inverse_root2, eps;     ///< learning rate / correction1, and correction2^-1/2
 };
 template <class A>
 COEUS_HD AdamFactors<A> adam_factors(const AdamOptions& o, const StepScalars& step) {
@@ -187,8 +188,8 @@ COEUS_HD AdamFactors<A> adam_factors(const AdamOptions& o, const StepScalars& st
             .eps = A(o.eps)};
 }
 
-/// a b + c, rounded once if the processor can. A sum of two products has two forms of that, and a compiler
-/// may choose another one in each loop; this says which.
+/// a b + c, rounded once if the processor can. A sum of two products can be fused in two ways, and a compiler
+/// may choose a different one in each loop; this fixes the choice.
 template <class A>
 COEUS_HD A multiply_add(A a, A b, A c) {
 #if defined(__CUDA_ARCH__) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
@@ -198,7 +199,7 @@ COEUS_HD A multiply_add(A a, A b, A c) {
 #endif
 }
 
-/// One element of Adam or AdamW.
+/// Updates one element by Adam or AdamW.
 template <class A>
 COEUS_HD void adam_update(A& weight, A& exp_avg, A& exp_avg_sq, A grad, const AdamFactors<A>& f) {
     const A g = grad * f.clip + weight * f.decay;

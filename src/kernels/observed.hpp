@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills a table from a backend's functions so that Exec's observers, if there are any, see every call, with
-// the floating point operations and the bytes that its operands say. The only place that knows observers. A
-// backend is a type whose static members are its functions; for an entry without one, nothing is computed.
+// Makes the table of a backend from its functions, so that Exec's observers, if there are any, are notified
+// of every call, with the floating-point operations and bytes computed from its operands. Only this file
+// knows about observers. A backend is a type whose static members are its functions; an entry without a
+// function computes nothing.
 #pragma once
 
 #include "coeus/kernels/kernels.hpp"
@@ -12,12 +13,12 @@
 
 namespace coeus {
 
-/// The type of the function behind an entry of the table.
+/// The type of an entry's function.
 template <class Entry>
 using Function = std::remove_pointer_t<Entry>;
 
-/// What a call costs: arithmetic (an estimate of a few operations an element where it is not a matrix
-/// product), and the bytes of its operands, each read or written once.
+/// The cost of a call: its arithmetic (for other kernels than matrix products an estimate of a few operations
+/// per element), and the bytes of its operands, each read or written once.
 struct Cost {
     double flops, bytes;
 };
@@ -28,7 +29,7 @@ template <class... Tensors>
 double bytes(const Tensors&... t) {
     return (double(t.bytes()) + ... + 0.0);
 }
-/// Pairs of a query and a key that it sees, over all heads; without document masks.
+/// Number of pairs of a query and a key that it sees, over all heads; document masks are ignored.
 inline double causal_pairs(const AttentionShape& s) {
     const SequencePart queries = s.queries(), keys = s.keys();
     double pairs = 0;

@@ -22,14 +22,14 @@ AttentionTensors Attention::tensors(const Batch& batch, Tensor qkv, Tensor out, 
                       .value_dim = heads_.value_dim}};
 }
 
-// Queries and keys of qkv, together.
+// Rotates the queries and keys in qkv together.
 void Attention::rotate(Ctx& c, Tensor qkv, bool inverse) const {
     const int64_t rotated = (heads_.heads + heads_.kv_heads) * heads_.head_dim;
     c.k.rope(c.exec, qkv.slice_cols(0, rotated), rope_->view(), c.batch.positions, heads_.head_dim,
              heads_.rope_layout, inverse);
 }
 
-// All but the last product: [T/P, D] -> [T, H e], kept.
+// Everything except the last product: [T/P, D] -> [T, H e], kept.
 Tensor Attention::attend(Ctx& c, Tensor x) const {
     const Tensor qkv = wqkv_.forward(c, x);
     rotate(c, qkv, false);
@@ -53,7 +53,7 @@ void Attention::rebuild(Ctx& c, Tensor x) const {
 Tensor Attention::backward(Ctx& c, Tensor dy) const {
     const Tensor dout = wo_.backward(c, dy);
     const Tensor lse = c.frame.pop(this), out = c.frame.pop(this), qkv = c.frame.pop(this);
-    // the gradients take the place of q, k and v
+    // the gradients overwrite q, k and v
     c.kv.backward(c, tensors(c.batch, qkv, out, lse), dout);
     rotate(c, qkv, true);
     return wqkv_.backward(c, qkv);

@@ -7,12 +7,12 @@ namespace coeus {
 
 namespace {
 
-// Where everything is that a micro-batch keeps.
+// Keeps inputs on the frame, like everything else of a micro-batch.
 class InputsInFrame : public BlockInputs {
 public:
     Kept keep(Ctx& c, const void* owner, Flow in) const override {
         push_flow(c, owner, in);
-        return {keep_like(c, in), {}};  // a block leaves types and shapes as they are
+        return {keep_like(c, in), {}};  // the block's result has the types and shapes of its input
     }
     Flow recall(Ctx& c, const void* owner, int count) const override { return pop_flow(c, owner, count); }
 };
@@ -30,11 +30,11 @@ const BlockInputs& inputs_in_frame() {
     return inputs;
 }
 
-// What is on its way between the device and the host.
+// Copies inputs between the device and the host.
 class OffloadedInputs::Transfers {
 public:
     Transfers(const Flow& flow, const Exec& computation)
-        : memory_(bytes(flow), "places of offloaded activations", computation.device->memory()),
+        : memory_(bytes(flow), "buffers of offloaded activations", computation.device->memory()),
           stream_(Stream::Mode::eager, computation) {
         places_[0].data = memory_.data();
         places_[1].data = memory_.data() + flow.bytes();
@@ -44,7 +44,7 @@ public:
         return stream_.run([&] { copy(on_host, here); });  // eager: at once
     }
 
-    // Begins to bring it to the place that is not in use.
+    // Begins to copy an input to the place that is not in use.
     void fetch(const Flow& from) {
         Place& place = places_[1 - in_use_];
         if (place.holds == from.hidden().data) return;
@@ -52,7 +52,7 @@ public:
         place.holds = from.hidden().data;
     }
 
-    // Fetched, and in use from now on: the other place is free.
+    // Waits for an input and puts it in use; the other place is then free.
     Flow take(const Flow& from) {
         fetch(from);
         in_use_ = 1 - in_use_;
@@ -65,7 +65,7 @@ public:
 private:
     struct Place {
         std::byte* data = nullptr;
-        const void* holds = nullptr;  // address of the first tensor on the host
+        const void* holds = nullptr;  // address of the first tensor on the host; null: nothing
         Pending arrived;
     };
     void copy(const Flow& to, const Flow& from) {
@@ -75,7 +75,7 @@ private:
 
     Buffer memory_;
     Stream stream_;
-    std::array<Place, 2> places_;  // end before the stream
+    std::array<Place, 2> places_;  // must end before the stream
     size_t in_use_ = 0;
 };
 
@@ -93,7 +93,7 @@ BlockInputs::Kept OffloadedInputs::keep(Ctx& c, const void* owner, Flow in) cons
 
 Flow OffloadedInputs::recall(Ctx& c, const void* owner, int count) const {
     const Flow from = flow_of(c.frame.last_on_host());
-    require(from.count() == count, "a block's input has another number of tensors than its gradient");
+    require(from.count() == count, "a block's input and its gradient have different numbers of tensors");
     for (int i = 0; i < count; ++i) c.frame.pop_from_host(owner);
     if (!transfers_) return from;
     const Flow here = transfers_->take(from);

@@ -5,10 +5,10 @@ namespace coeus {
 
 SequencePart part_of_sequence(int64_t length, int ranks, int rank, Balancing balancing) {
     if (balancing == Balancing::none || ranks == 1) {
-        require(length % ranks == 0, "a sequence is divided evenly");
+        require(length % ranks == 0, "a sequence must divide evenly over the ranks");
         return {.count = length / ranks, .first = rank * (length / ranks)};
     }
-    require(length % (2 * ranks) == 0, "a sequence is divided into two even runs for each rank");
+    require(length % (2 * ranks) == 0, "a sequence must divide evenly into two runs for each rank");
     const int64_t run = length / (2 * ranks);
     return {.count = 2 * run, .first = rank * run, .gap = 2 * (ranks - 1 - rank) * run};
 }
@@ -17,7 +17,8 @@ SequencePart DividedExchange::part_of(int rank, const AttentionTensors& t) const
     return part_of_sequence(t.shape.sequence * cp_.size(), cp_.size(), rank, balancing_);
 }
 
-// Calls each(row by ranks, row by sequences, rows) for the runs of consecutive tokens.
+// Calls each(row in the order of ranks, row in the order of sequences, number of rows) for the runs of
+// consecutive tokens.
 template <class Each>
 void DividedExchange::for_each_run(const AttentionTensors& t, const Each& each) const {
     const int64_t local = t.shape.sequence, whole = local * cp_.size();

@@ -6,7 +6,7 @@
 namespace coeus {
 
 void cast_flow(Ctx& c, const Flow& to, const Flow& from) {
-    require(to.count() == from.count(), "flows of different numbers of tensors");
+    require(to.count() == from.count(), "flows have different numbers of tensors");
     for (size_t i = 0; i < from.all().size(); ++i) c.k.cast(c.exec, to.all()[i], from.all()[i]);
 }
 

@@ -3,7 +3,7 @@
 
 namespace coeus {
 
-// [T, W] of each rank -> [P T, W] in temp, sequence after sequence.
+// Gathers [T, W] of each rank into [P T, W] in temp, sequence after sequence.
 Tensor AllGatherExchange::gather(Ctx& c, Tensor own, const AttentionTensors& t) const {
     const int64_t tokens = own.rows();
     const Tensor all = c.temp.alloc(own.dtype, {cp_.size() * tokens, own.cols()});
@@ -35,7 +35,7 @@ void AllGatherExchange::scatter(Ctx& c, Tensor own, Tensor gradients, const Atte
 
 namespace {
 
-// This rank's queries over the keys of all.
+// The shape for this rank's queries with the keys of all ranks.
 AttentionShape over_all(const AttentionTensors& t, const SequencePart& queries, int ranks) {
     AttentionShape shape = t.shape;
     shape.query_part = queries;

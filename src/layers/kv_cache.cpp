@@ -11,7 +11,7 @@ KvCache::KvCache(int64_t layers, int64_t sequences, int64_t context, int64_t key
       values_(nullptr, dtype, {layers * sequences * context, value_width}) {}
 
 void KvCache::allocate(const Memory& memory) {
-    memory_ = Buffer(bytes(), "cache of keys and values", memory);
+    memory_ = Buffer(bytes(), "key/value cache", memory);
     keys_.data = memory_.data();
     values_.data = memory_.data() + keys_.bytes();
 }
@@ -29,7 +29,7 @@ void PromptExchange::forward(Ctx& c, const AttentionTensors& t) const {
 }
 
 void CachedExchange::forward(Ctx& c, const AttentionTensors& t) const {
-    require(t.shape.sequence == 1, "a cache takes one token of each text");
+    require(t.shape.sequence == 1, "a cache takes one token of each text at a time");
     AttentionShape shape = t.shape;
     shape.sequence = cache_->context();
     c.k.attention_cached(c.exec, t.out, cache_->keys(t.layer), cache_->values(t.layer), t.q, t.k, t.v, slots_,

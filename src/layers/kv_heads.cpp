@@ -13,8 +13,8 @@ int64_t total_cols(std::initializer_list<Tensor> tensors) {
 
 }  // namespace
 
-// This rank's tokens of all heads [T, W] each -> all tokens of its heads [P T, sum of W / P] in temp, the
-// tensors side by side, sequence after sequence.
+// Exchanges this rank's tokens of all heads, tensors [T, W], for all tokens of this rank's heads, [P T, sum
+// of W / P] in temp: the tensors side by side, sequence after sequence.
 Tensor HeadsExchange::to_heads(Ctx& c, std::initializer_list<Tensor> tensors,
                                const AttentionTensors& t) const {
     const int64_t tokens = t.q.rows(), ranks = cp_.size();
@@ -38,7 +38,7 @@ Tensor HeadsExchange::to_heads(Ctx& c, std::initializer_list<Tensor> tensors,
     return all;
 }
 
-// The inverse.
+// The inverse of to_heads.
 void HeadsExchange::to_tokens(Ctx& c, std::initializer_list<Tensor> tensors, Tensor all,
                               const AttentionTensors& t) const {
     const int64_t tokens = t.q.rows(), ranks = cp_.size();
@@ -62,16 +62,16 @@ void HeadsExchange::to_tokens(Ctx& c, std::initializer_list<Tensor> tensors, Ten
 
 namespace {
 
-// Whole sequences of a rank's heads: attention as one rank alone would do it.
+// Whole sequences of a rank's heads, with which attention is computed as on a single rank.
 struct OwnHeads {
     Tensor q, k, v, lse;
     AttentionShape shape;
 
-    /// `all`: q, k and v side by side. The lse of all tokens of its heads takes as much room as that of its
-    /// tokens of all heads: it stays in the latter's memory, and is never exchanged.
+    /// `all` has q, k and v side by side. The lse for all tokens of this rank's heads is as large as that for
+    /// this rank's tokens of all heads. It is kept in the memory of the latter and never exchanged.
     OwnHeads(Tensor all, const AttentionTensors& t, int ranks) : shape(t.shape) {
         require(t.shape.heads % ranks == 0 && t.shape.kv_heads % ranks == 0,
-                "the ranks of an exchange by heads divide the heads");
+                "the number of heads must be a multiple of the context-parallel ranks");
         shape.sequence *= ranks;
         shape.heads /= ranks;
         shape.kv_heads /= ranks;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// At step s rank r has the keys and values of rank r - s:
+// Ring attention. At step s rank r has the keys and values of rank r - s:
 //
 //   step   rank 0   1   2
-//     0         0   1   2      each its own
-//     1         2   0   1      what came from the left
+//     0         0   1   2      each has its own
+//     1         2   0   1      received from the left
 //     2         1   2   0
 //             ->  ->  ->  (and from the last to the first)
 //
-// Gradients take one step more, which brings them home.
+// Gradients take one more step, which brings them back to their rank.
 #include "coeus/layers/context_parallel.hpp"
 
 #include <utility>
@@ -24,7 +24,7 @@ struct KeysAndValues {
 
 }  // namespace
 
-// [T, K (d + e)] in temp: one message.
+// [T, K (d + e)] in temp, to be sent as one message.
 Tensor RingExchange::keys_and_values(Ctx& c, const AttentionTensors& t) const {
     const Tensor both = c.temp.alloc(t.k.dtype, {t.k.rows(), t.k.cols() + t.v.cols()});
     const KeysAndValues parts(both, t);
@@ -33,15 +33,15 @@ Tensor RingExchange::keys_and_values(Ctx& c, const AttentionTensors& t) const {
     return both;
 }
 
-// To the right, from the left.
+// Sends to the right and receives from the left.
 void RingExchange::pass_on(Tensor here, Tensor coming) const {
     const int ranks = cp_.size(), rank = cp_.rank();
     messages_->receive(1, coming, (rank + ranks - 1) % ranks, 0);
     messages_->send(0, here, (rank + 1) % ranks, 0);
-    messages_->start();  // together: each waits for its neighbour's other one
+    messages_->start();  // together: each rank's receive needs its neighbour's send
 }
 
-// What was not hidden behind the computation.
+// Waits for the part of the messages that the computation did not hide.
 void RingExchange::finish(Ctx& c, Exchange exchange, Tensor passed) const {
     const ObservedExchange noted(c.exec, exchange, passed);
     messages_->wait_for_all();

@@ -34,7 +34,8 @@ Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
 Tensor RowLinear::forward(Ctx& c, Tensor x, Tensor residual) const {
     const int64_t own = x.rows() / c.tp.size();
     const Tensor y = c.frame.keep(x.dtype, {own, weight_->w.rows()});
-    // each rank adds the residual of its own rows: a product before them, one of them, one behind them
+    // each rank adds the residual to its own rows: one product for the rows before them, one for them, one
+    // for the rows after
     c.tokens.scatter(c, y, [&](Tensor rows, int64_t first) {
         const auto multiply = [&](int64_t begin, int64_t end, Tensor plus) {
             if (begin < end)

@@ -11,8 +11,8 @@ namespace coeus {
 
 namespace {
 
-// Rows of a chunk: logits of the size that suits the backend, but enough rows for an efficient GEMM.
-// `columns`: of the widest part of the vocabulary, so that all tensor-parallel ranks take the same chunks.
+// Rows of a chunk: logits of the backend's preferred size, but enough rows for an efficient GEMM. `columns`
+// are those of the widest part of the vocabulary, so that all tensor-parallel ranks use the same chunks.
 int64_t chunk_rows(const Kernels& kernels, int64_t tokens, int64_t columns, Dtype dtype) {
     const int64_t fitting = kernels.chunk_bytes / (std::max<int64_t>(1, columns) * size_of(dtype)) / 64 * 64;
     return std::min(tokens, std::max<int64_t>(256, fitting));
@@ -20,7 +20,7 @@ int64_t chunk_rows(const Kernels& kernels, int64_t tokens, int64_t columns, Dtyp
 
 }  // namespace
 
-// Calls each(first row, logits [n, V/P], losses [n]) with the logits of n rows of all tokens [T, D].
+// Calls each(first row, logits [n, V/P], losses [n]) for chunks of n rows of all tokens [T, D].
 template <class Each>
 void LossHead::for_each_chunk(Ctx& c, Tensor all, const Each& each) const {
     const int64_t columns = div_ceil(output_->params().front().shape.rows(), c.tp.size());
@@ -76,7 +76,7 @@ void LossHead::evaluate(Ctx& c, Tensor x, Tensor labels) const {
 }
 
 void LossHead::logits(Ctx& c, Tensor logits, Tensor x) const {
-    require(c.tp.size() == 1, "logits for a reader are computed by one rank alone");
+    require(c.tp.size() == 1, "logits are computed without tensor parallelism only");
     c.k.gemm(c.exec, logits, x, transposed(output_->w), {});
 }
 

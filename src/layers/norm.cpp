@@ -9,7 +9,7 @@ Dtype statistics_type(Tensor x) {
     return x.dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32;
 }
 
-// Where the weight's gradient goes: nowhere without a weight, or where it is frozen.
+// The destination of the weight's gradient; absent if there is no weight or it is frozen.
 Tensor gradient_of(const Storage* weight) {
     return weight && weight->trainable() ? weight->g : Tensor{};
 }

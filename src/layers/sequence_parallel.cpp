@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// In step s = 1 ... P - 1 of an overlapped exchange every rank sends to the s-th after it, and receives from
-// the s-th before it:
+// In step s = 1 ... P - 1 of an overlapped exchange every rank sends to the rank s after it, and receives
+// from the rank s before it:
 //
 //   gather    rank r    step:    own     1       2       3
 //             computes rows of     r    r - 1   r - 2   r - 3     while those of the next step arrive
-//   scatter   computes rows of         r + 1   r + 2   r + 3   own   while those of the step before leave
+//   scatter   computes rows of         r + 1   r + 2   r + 3   own   while those of the step before are sent
 #include "coeus/layers/sequence_parallel.hpp"
 
 #include <vector>
@@ -54,7 +54,7 @@ const TokenExchange& whole_tokens() {
     return whole;
 }
 
-// The messages of one exchange, each of a step.
+// The messages of one exchange, one for each step.
 class OverlappedTokens::Messages {
 public:
     Messages(const Communicator& tp, Stream& stream) : tp_(tp), stream_(stream), steps_(size_t(tp.size())) {}
@@ -110,7 +110,8 @@ Tensor OverlappedTokens::gather(Ctx& c, Tensor x, EachRows each) const {
 void OverlappedTokens::scatter(Ctx& c, Tensor y, EachRows compute) const {
     const int ranks = c.tp.size();
     const Scope temps(c.temp);
-    // the products of all ranks for this one's rows; and this one's for two others', which leave in turns
+    // the products of all ranks for this rank's rows, and this rank's products for two other ranks, which
+    // take turns
     const Tensor parts = c.temp.alloc(y.dtype, {y.rows() * ranks, y.cols()}),
                  leaving = c.temp.alloc(y.dtype, {y.rows() * std::min(ranks - 1, 2), y.cols()});
     const auto part_of = [&](int rank) { return parts.slice_rows(rank * y.rows(), y.rows()); };

@@ -9,7 +9,7 @@ namespace coeus {
 
 namespace {
 
-// What optimizers choose by.
+// The role by which optimizers choose parameters.
 ParamRole role_of(WeightRole role) {
     switch (role) {
         case WeightRole::embedding: return ParamRole::embedding;
@@ -38,7 +38,7 @@ std::unique_ptr<Norm> Declare::norm(const std::string& name, Output output) cons
     return std::make_unique<RmsNorm>(stored, model_.norm_eps, output);
 }
 
-// An input that is not kept is computed again by the norm before the layer.
+// If the norm's output is not kept, the backward pass recomputes it.
 PreNormBlock::Part build_part(const Declare& declare, const char* norm_name, Output output,
                               FunctionRef<std::unique_ptr<Sublayer>(LinearInput)> build) {
     PreNormBlock::Part part;

@@ -77,7 +77,7 @@ void read(const JsonView& json, bool& value) {
 template <Enumeration Enum>
 void read(const JsonView& json, Enum& value) {
     const std::optional<Enum> known = value_of_name<Enum>(json.string());
-    if (!known) json.reject("is a name that this version does not know");
+    if (!known) json.reject("is unknown to this version");
     value = *known;
 }
 void read(const JsonView& json, std::optional<RopeScaling>& scaling) {
@@ -118,7 +118,7 @@ DecoderConfig model_from_description(const std::string& description, const std::
     return model;
 }
 
-// A value as a message shows it.
+// A value in the form in which messages show it.
 template <class T>
 std::string shown(const T& value) {
     const Json json = to_json(value);
@@ -151,7 +151,7 @@ void override_field(const ConfigField& field, Enum& value, const GivenFields& gi
     require(known.has_value(), "the options' choices are the names of this enumeration");
     value = *known;
 }
-// rope_scaling_factor and so on; a factor of 1 is no scaling.
+// rope_scaling_factor and so on. A factor of 1 removes the scaling.
 void override_field(const ConfigField& field, std::optional<RopeScaling>& value, const GivenFields& given) {
     RopeScaling scaling = value.value_or(RopeScaling{});
     bool is_given = false;
@@ -165,7 +165,7 @@ void override_field(const ConfigField& field, std::optional<RopeScaling>& value,
     if (scaling.factor != 1) value = scaling;
 }
 
-// A new width of the model takes the feed-forward's along, by the flavour's own rule.
+// If the width of the model changes, the feed-forward width follows by the flavour's own rule.
 void follow_ffn_width(DecoderConfig& model, const GivenFields& given) {
     const auto multiplier = given("ffn_dim_multiplier"), multiple_of = given("multiple_of"),
                dim = given("dim");
@@ -176,8 +176,8 @@ void follow_ffn_width(DecoderConfig& model, const GivenFields& given) {
     if (!dim && !multiplier && !multiple_of) return;
     if (!model.ffn_rule && !multiplier)
         throw ConfigError(
-            "model.{} = {}: config.json gives the feed-forward width as a number, {}, from which no other "
-            "follows; set model.ffn_hidden as well",
+            "model.{} = {}: config.json gives the feed-forward width as a number, {}, which cannot be "
+            "adapted; set model.ffn_hidden too",
             dim ? "dim" : "multiple_of", std::get<int64_t>(dim ? *dim : *multiple_of),
             model.feed_forward.hidden);
     FfnRule rule = model.ffn_rule.value_or(FfnRule{});
@@ -197,7 +197,7 @@ void override_fields(DecoderConfig& model, const GivenFields& given) {
         if (field.kind != FieldKind::identity) override_field(field, value, given);
     });
     AttentionConfig& a = model.attention;
-    // heads without their own keys stay so if only the number of heads is given
+    // if only n_heads is given, there are at most as many key/value heads
     if (given("n_heads") && !given("n_kv_heads") && a.kv_heads > a.heads) a.kv_heads = a.heads;
     if ((given("dim") || given("n_heads")) && !given("head_dim"))
         a.head_dim = a.heads > 0 && model.dim % a.heads == 0 ? model.dim / a.heads : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Units and parameters beside the blocks of a decoder, by torchtitan's names.
+// Units of a decoder, and its parameters outside of layers, with torchtitan's names.
 #include "coeus/models/decoder.hpp"
 
 #include "coeus/layers/embedding.hpp"

@@ -12,7 +12,7 @@ namespace coeus {
 
 namespace {
 
-// The rule of each kind of value; texts and truths have none.
+// Checks the rule for each type of value; strings and booleans have none.
 template <class T>
 void require_valid(const ConfigField&, const T&) {}
 void require_valid(const ConfigField& field, int64_t value) {
@@ -27,7 +27,7 @@ void require_valid(const ConfigField& field, double value) {
                           field.usual);
 }
 
-// The divisors of n on both sides of a wrong value, for messages.
+// The divisors of n below and above a wrong value, for messages.
 std::string divisors_near(int64_t n, int64_t value) {
     int64_t below = std::min(value, n), above = value;
     while (below > 1 && n % below != 0) --below;
@@ -77,8 +77,8 @@ void DecoderConfig::validate() const {
     }
     if (elements > 1e15)
         throw ConfigError(
-            "model: {:.1e} parameters are more than this program counts (1e15); lower model.dim, "
-            "model.n_layers or model.ffn_hidden",
+            "model: {:.1e} parameters are more than the maximum of 1e15; reduce model.dim, model.n_layers or "
+            "model.ffn_hidden",
             elements);
 }
 
@@ -107,7 +107,8 @@ double DecoderConfig::flops_per_token(int64_t seq_len) const {
 }
 
 int64_t FfnRule::width(int64_t dim) const {
-    const int64_t quotient = 8 * dim / 3;  // the published widths round down before they multiply
+    const int64_t quotient =
+        8 * dim / 3;  // rounded down before the multiplication, as in the published widths
     return round_up(int64_t(multiplier * double(quotient)), multiple_of);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DecoderHead: the objective of a language model: the final norm, and the loss of the next token.
+// DecoderHead: the objective of a language model, with the last norm and the loss of the next token.
 #pragma once
 
 #include "coeus/layers/loss_head.hpp"
@@ -10,14 +10,14 @@ namespace coeus {
 
 class DecoderHead : public Objective {
 public:
-    /// `norm`: may put its output into temp, since no backward needs it. `output`: see LossHead.
+    /// `norm`: its output may be in temp, since no backward pass needs it. `output`: see LossHead.
     DecoderHead(std::unique_ptr<Norm> norm, const Storage& output) : norm_(std::move(norm)), loss_(output) {}
 
-    /// `in`: x [T/P, D]. The labels are the batch's.
+    /// `in`: x [T/P, D]. The labels are those of the batch.
     void forward(Ctx& c, Flow in) const override;
     Flow backward(Ctx& c) const override { return norm_->backward(c, loss_.backward(c), {}); }
     void evaluate(Ctx& c, Flow in) const override;
-    /// Logits [rows of x, V] (acc); one rank alone.
+    /// Logits [rows of x, V] (acc). Only without tensor parallelism.
     void predict(Ctx& c, Tensor out, Flow in) const override;
 
 private:

@@ -22,14 +22,14 @@ std::vector<DecoderPart> split_evenly(const DecoderConfig& config, int stages, c
     if (stages > all)
         throw ConfigError(
             "the pipeline has {} stages, but model.n_layers = {} with "
-            "parallelism.pipeline_parallel_first_stage_less_layers = {} and _last_stage_less_layers = {} can "
-            "be divided into {} at most",
+            "parallelism.pipeline_parallel_first_stage_less_layers = {} and "
+            "pipeline_parallel_last_stage_less_layers = {} can be divided into at most {}",
             stages, config.layers, weights.embedding, weights.head, all);
     const int64_t least = all / stages, more = all % stages;
     const auto refuse = [&](const char* option, int64_t weight, int64_t most) {
         throw ConfigError(
-            "parallelism.{} = {}: a stage of {} has room for the weight of {} layers; the nearest valid "
-            "value is {}",
+            "parallelism.{} = {}: with {} stages, a stage has room for a weight of {} layers; the nearest "
+            "valid value is {}",
             option, weight, stages, most, most);
     };
     if (stages > 1 && weights.embedding > least)
@@ -70,28 +70,28 @@ std::vector<DecoderPart> split_by_names(const DecoderConfig& config,
     size_t next = 0;
     int64_t layer = 0;
     for (size_t stage = 0; stage < lists.size(); ++stage) {
-        if (lists[stage].empty()) throw ConfigError("{}: stage {} has no module", option, stage);
+        if (lists[stage].empty()) throw ConfigError("{}: stage {} has no modules", option, stage);
         DecoderPart part = {.first_layer = layer};
         for (const std::string& name : lists[stage]) {
             if (std::ranges::find(names, name) == names.end()) {
                 const std::string near = nearest_name(name, names);
                 throw ConfigError(
-                    "{}: stage {}: \"{}\" is no module{}; they are tok_embeddings, layers.0 to "
+                    "{}: stage {}: \"{}\" is not a module{}; the modules are tok_embeddings, layers.0 to "
                     "layers.{}, norm, output",
-                    option, stage, name, near.empty() ? "" : ", did you mean \"" + near + "\"?",
+                    option, stage, name, near.empty() ? "" : "; did you mean \"" + near + "\"?",
                     config.layers - 1);
             }
             if (next == names.size() || name != names[next])
                 throw ConfigError(
-                    "{}: stage {}: \"{}\" stands where {} is due; every module stands there once, in "
-                    "the order of the model",
-                    option, stage, name, next == names.size() ? "nothing more" : "\"" + names[next] + "\"");
+                    "{}: stage {}: \"{}\" is listed where {} is expected; every module must be listed once, "
+                    "in the order of the model",
+                    option, stage, name, next == names.size() ? "the end" : "\"" + names[next] + "\"");
             if (name == "tok_embeddings") part.embedding = true;
             if (name == "output") part.head = true;
             if (name == "output" && lists[stage].front() == "output")
                 throw ConfigError(
-                    "{}: stage {}: \"output\" stands apart from \"norm\"; put both into one stage", option,
-                    stage);
+                    "{}: stage {}: \"output\" is not in the stage of \"norm\"; put both into one stage",
+                    option, stage);
             if (name.starts_with("layers.")) ++layer;
             ++next;
         }

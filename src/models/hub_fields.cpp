@@ -20,7 +20,7 @@ void read(const JsonView& json, const ConfigField&, double& value) {
 void read(const JsonView& json, const ConfigField&, bool& value) {
     value = json.boolean();
 }
-// a field of another type has no usual key
+// fields of other types have no usual key
 template <class T>
 void read(const JsonView&, const ConfigField&, const T&) {}
 
@@ -64,7 +64,7 @@ std::optional<RopeScaling> read_scaling(const JsonView& rope) {
     const std::string type = rope.string("rope_type", rope.string("type", "default"));
     if (type == "default") return std::nullopt;
     if (type != "llama3")
-        throw ConfigError("{}: {} of type \"{}\" is not built yet; built are \"default\" and \"llama3\"",
+        throw ConfigError("{}: {} of type \"{}\" is not implemented yet; \"default\" and \"llama3\" are",
                           rope.file(), rope.path(), type);
     RopeScaling scaling;
     for_each_field(scaling, [&](const ConfigField& field, double& value) { value = rope.number(field.hub); });
@@ -91,8 +91,8 @@ void read_hub_rope(const JsonView& json, RopeConfig& rope) {
     if (now) {
         rope.theta = now->number("rope_theta", rope.theta);
         rope.scaling = read_scaling(*now);
-        // folders for both generations have both forms; the new one counts, and the keys of the old one are
-        // known
+        // Folders for old and new versions have both formats. The new one applies, and the keys of
+        // the old one are not reported as unknown.
         if (before && before->is_object()) before->items();
     } else if (before) {
         rope.scaling = read_scaling(*before);

@@ -16,13 +16,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Keys that say nothing of the model: types, tokens, versions, and how transformers itself trains or runs it.
+// Keys that do not affect the model: types, tokens, versions, and how transformers trains or runs it.
 const std::set<std::string> without_meaning = {
     "_name_or_path", "architectures",        "attention_dropout", "bos_token_id", "dtype",
     "eos_token_id",  "initializer_range",    "model_type",        "pad_token_id", "pretraining_tp",
     "torch_dtype",   "transformers_version", "use_cache"};
 
-// Keys that were not asked for, of an object and of those in it.
+// Adds the keys of an object, and of the objects in it, that nobody asked for.
 void add_unknown(std::vector<std::string>& unknown, const JsonView& object,
                  const std::set<std::string>& asked) {
     for (const auto& [name, value] : object.items()) {
@@ -68,10 +68,10 @@ const ModelFamily& claimed_family(std::span<const ModelFamily> families, const J
             latest = &family;
         }
     if (!latest)
-        throw ConfigError("{}: architecture {} is not built yet; built are {}", config.file(), names[0],
-                          join(hub_architectures(), ", "));
+        throw ConfigError("{}: architecture {} is not implemented yet; implemented: {}", config.file(),
+                          names[0], join(hub_architectures(), ", "));
     if (named.empty()) return *latest;
-    throw ConfigError("model.name = \"{}\": {} has architecture {}, which is that of model.name = \"{}\"",
+    throw ConfigError("model.name = \"{}\": {} has architecture {}, which belongs to model.name = \"{}\"",
                       named, config.file(), names[0], latest->name);
 }
 
@@ -86,8 +86,7 @@ std::vector<std::string> hub_architectures() {
 DecoderConfig model_from_hub(const std::string& folder, const std::string& family) {
     const HubModel model = read_hub_model(folder, family);
     if (!model.unknown_keys.empty())
-        log::warn("{}/config.json: Coeus does not know {}, which has no effect here", folder,
-                  join(model.unknown_keys, ", "));
+        log::warn("{}/config.json: Coeus ignores {}", folder, join(model.unknown_keys, ", "));
     return model.config;
 }
 
@@ -95,12 +94,12 @@ Json hub_config_of(const DecoderConfig& model) {
     const ModelFamily& family = find_hub_family(model.family);
     Json json = Json::object();
     family.to_hub(json, model);
-    // what config.json cannot say comes back as another value
+    // a value that config.json cannot express is read back as another one
     DecoderConfig back = family.from_hub(JsonView(json, "config.json"));
     back.family = model.family;
     back.flavor = model.flavor;
     for (const FieldDifference& difference : differences(model, back))
-        throw ConfigError("a model with {} {} has no counterpart in a Hugging Face folder: {} has {}",
+        throw ConfigError("a model with {} = {} cannot be written as a Hugging Face folder: {} has {}",
                           difference.field.name, difference.ours, family.architectures.front(),
                           difference.theirs);
     return json;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// torchtitan's rule of initial values, which most families share.
+// torchtitan's rule for initial values, which most families share.
 #include "coeus/models/family.hpp"
 
 #include <cmath>
@@ -10,8 +10,8 @@ Init usual_init(WeightRole role, int64_t layer, const DecoderConfig& config) {
     const double output_std = 1 / std::sqrt(double(config.dim));
     const Init output = Init::truncated_normal(output_std, 3 * output_std);
     switch (role) {
-        // a tied table starts as an output projection: with N(0, 1) the first loss would be far above
-        // ln(vocabulary)
+            // a tied table starts like an output projection: with N(0, 1), the first loss would be far
+            // above ln(vocabulary)
         case WeightRole::embedding: return config.tied ? output : Init::normal(1);
         case WeightRole::output: return output;
         case WeightRole::norm: return Init::ones();

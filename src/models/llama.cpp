@@ -29,9 +29,9 @@ DecoderConfig flavor(const char* family, const Row& row, int64_t vocab, const Ro
             .tied = row.tied};
 }
 
-const std::array constants = {HubConstant{"hidden_act", "silu", "others are not built yet"},
-                              HubConstant{"attention_bias", false, "biases are not built yet"},
-                              HubConstant{"mlp_bias", false, "biases are not built yet"}};
+const std::array constants = {HubConstant{"hidden_act", "silu", "others are not implemented yet"},
+                              HubConstant{"attention_bias", false, "biases are not implemented yet"},
+                              HubConstant{"mlp_bias", false, "biases are not implemented yet"}};
 
 DecoderConfig from_hub(const JsonView& json) {
     require_hub_constants(json, constants);
@@ -48,7 +48,7 @@ void to_hub(Json& json, const DecoderConfig& config) {
     write_hub_rope(json, config.rope);
 }
 
-// Queries and keys are in half-split order there.
+// In Hugging Face folders, queries and keys are in half-split order.
 std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,
                                  const DecoderConfig& config) {
     const bool is_rotated =

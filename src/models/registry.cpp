@@ -5,6 +5,7 @@
 #include "coeus/models/family_names.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <system_error>
@@ -12,8 +13,8 @@
 
 namespace coeus {
 
-// The families: NAME_family() is in the family's own file. If two families share an architecture and the deck
-// of a folder names neither, the later one takes it.
+// The families: NAME_family() is in the family's own file. If two families can read an architecture and the
+// deck names neither, the later one reads it.
 #define COEUS_EACH_FAMILY(DO) \
     DO(llama2)                \
     DO(llama3)
@@ -67,7 +68,7 @@ std::vector<std::string> family_names() {
     return names;
 }
 
-// torchtitan's other families; a deck of one of them is told so by name.
+// The other families of torchtitan. A deck for one of them is refused with its name.
 const std::vector<std::string>& families_not_built() {
     static const std::vector<std::string> names = {"llama4",  "deepseek_v3", "qwen3",
                                                    "gpt_oss", "flux",        "llama3_ft"};
@@ -80,10 +81,10 @@ const ModelFamily& find_family(std::string_view name) {
     const std::vector<std::string> names = family_names();
     const std::vector<std::string>& unbuilt = families_not_built();
     if (std::find(unbuilt.begin(), unbuilt.end(), name) != unbuilt.end())
-        throw ConfigError("model.name = \"{}\": this model is not built yet; built are {}", name,
+        throw ConfigError("model.name = \"{}\": this model is not implemented yet; implemented: {}", name,
                           join(names, ", "));
     const std::string near = nearest_name(name, names);
-    throw ConfigError("model.name = \"{}\": no such model; {}known are {}", name,
+    throw ConfigError("model.name = \"{}\": there is no such model; {}known are {}", name,
                       near.empty() ? "" : "did you mean \"" + near + "\"? ", join(names, ", "));
 }
 
@@ -96,7 +97,7 @@ const ModelFamily& find_hub_family(std::string_view name) {
 
 namespace {
 
-// 7e9 of "7B"; 0: it is not a size.
+// 7e9 for "7B"; 0 if the name is not a size.
 double size_of(std::string_view flavor) {
     double number = 0;
     const auto [end, failed] = std::from_chars(flavor.data(), flavor.data() + flavor.size(), number);
@@ -113,7 +114,7 @@ double size_of(std::string_view flavor) {
     }
 }
 
-// The nearest in size if the name is a size, else the nearest in letters; "": none is near.
+// The flavour nearest in size if the name is a size, else the one with the nearest name; "" if there is none.
 std::string nearest_flavor(std::string_view flavor, const std::vector<std::string>& names) {
     const double wanted = size_of(flavor);
     if (wanted == 0) return nearest_name(flavor, names);
@@ -123,6 +124,16 @@ std::string nearest_flavor(std::string_view flavor, const std::vector<std::strin
                                                       std::fabs(std::log(size_of(best) / wanted))))
             best = name;
     return best.empty() ? nearest_name(flavor, names) : best;
+}
+
+// " (7B is a flavour of llama2)" if another family has the flavour, whatever its letters' case; else "".
+std::string family_that_has(std::string_view flavor) {
+    const auto is_same = [](char a, char b) { return std::toupper(uint8_t(a)) == std::toupper(uint8_t(b)); };
+    for (const ModelFamily& family : model_families())
+        for (const DecoderConfig& config : family.flavors)
+            if (std::ranges::equal(config.flavor, flavor, is_same))
+                return fmt::format(" ({} is a flavour of {})", config.flavor, family.name);
+    return "";
 }
 
 }  // namespace
@@ -135,9 +146,10 @@ const DecoderConfig& find_flavor(const ModelFamily& family, std::string_view fla
     }
     const std::string near = nearest_flavor(flavor, names);
     throw ConfigError(
-        "model.flavor = \"{}\": {} has no such flavour; {}known are {}, or \"hf\" for the shapes of "
+        "model.flavor = \"{}\": {} has no such flavour{}; {}known are {}, or \"hf\" for the shapes of "
         "config.json",
-        flavor, family.name, near.empty() ? "" : "did you mean \"" + near + "\"? ", join(names, ", "));
+        flavor, family.name, family_that_has(flavor), near.empty() ? "" : "did you mean \"" + near + "\"? ",
+        join(names, ", "));
 }
 
 }  // namespace coeus

@@ -11,7 +11,7 @@ namespace coeus {
 
 namespace {
 
-constexpr size_t room_for_kernels = 64;  // so that entries stay where they are
+constexpr size_t room_for_kernels = 64;  // reserved, so that references to entries stay valid
 
 std::string rate(double amount, double seconds, double peak) {
     if (amount <= 0 || seconds <= 0) return fmt::format("{:>15}", "");
@@ -61,7 +61,7 @@ std::string KernelProfile::table(const MachineRates& machine) const {
                      [](const Entry& a, const Entry& b) { return a.seconds > b.seconds; });
     const double steps = double(steps_);
     std::string text = fmt::format(
-        "{} {} of {:.1f} ms; in brackets the share of what this rank's threads reach, {} GF/s in GEMM and "
+        "{} {} of {:.1f} ms; percentages in brackets: share of this rank's peak, {} GF/s in GEMM and "
         "{:.1f} GB/s in a copy\n  {:<22} {:>6} {:>10} {:>12} {:>15} {:>15}",
         steps_, steps_ == 1 ? "step" : "steps", 1e3 * seconds_ / steps,
         machine.flops_per_second > 0 ? fmt::format("{:.0f}", machine.flops_per_second / 1e9) : "?",

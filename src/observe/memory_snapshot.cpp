@@ -11,7 +11,7 @@ namespace coeus {
 
 namespace {
 
-constexpr int64_t not_yet = -1;  // Held::to of what is still there
+constexpr int64_t not_yet = -1;  // Held::to of a tensor that is still held
 
 // "layers.0.attention.wq+wk+wv" of parameters "layers.0.attention.wq.weight", ...
 std::string name_of(const Storage& storage) {
@@ -24,13 +24,13 @@ std::string name_of(const Storage& storage) {
     return name;
 }
 
-// Without its last part: "layers.0.attention"; a name of one part is whole.
+// The name without its last part: "layers.0.attention"; a name of one part is returned as it is.
 std::string part_of(const std::string& name) {
     const size_t dot = name.rfind('.');
     return dot == std::string::npos ? name : name.substr(0, dot);
 }
 
-// What an output other than the first is.
+// Describes an operand other than the first.
 std::string role_of(const std::string& kernel, size_t output) {
     if (kernel == "rms_norm") return ", 1/rms";
     if (kernel == "layer_norm") return output == 1 ? ", mean" : ", 1/deviation";
@@ -56,7 +56,7 @@ MemorySnapshot::~MemorySnapshot() {
 size_t MemorySnapshot::index_of(const Arena& arena) const {
     for (size_t i = 0; i < arenas_.size(); ++i)
         if (arenas_[i].arena == &arena) return i;
-    throw LogicError("an arena is observed that the engine has not named");
+    throw LogicError("an observed arena is not in Engine::arenas()");
 }
 
 void MemorySnapshot::allocated(const Arena& arena, int64_t first, const Tensor& tensor) {
@@ -67,7 +67,7 @@ void MemorySnapshot::allocated(const Arena& arena, int64_t first, const Tensor& 
         return;
     }
     live_[index].push_back(held_.size());
-    // a kernel takes only scratch, which ends with it
+    // within a kernel only its scratch is allocated, which is released when the kernel ends
     held_.push_back({.arena = index,
                      .first = first,
                      .bytes = tensor.bytes(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The picture of a snapshot: calls to the right, memory upwards, the arenas one on the other, and each tensor
-// a rectangle where it lies, as long as it is held. Sizes are in pixels.
+// The picture of a snapshot: calls to the right, memory upwards, the arenas above each other. Each tensor is
+// a rectangle at its place in the arena, as long as it is held. Sizes are in pixels.
 #include "coeus/base/text.hpp"
 #include "coeus/observe/memory_snapshot.hpp"
 
@@ -13,12 +13,12 @@ namespace coeus {
 namespace {
 
 constexpr double width = 1180, height = 520, left = 120, top = 70, between_arenas = 14;
-constexpr size_t most_areas = 20000;  // a browser still shows them at once
+constexpr size_t most_areas = 20000;  // more would be slow in a browser
 
 struct CallKind {
     const char *name, *class_name, *color;
 };
-// By the beginning of a tensor's name; distinct also for the colour-blind.
+// Kinds are found by the beginning of a tensor's name. The colours are distinct also for the colour-blind.
 constexpr std::array<CallKind, 7> call_kinds = {{{"gemm", "g", "#2f5da8"},
                                                  {"rms_norm", "n", "#2e8b57"},
                                                  {"layer_norm", "n", "#2e8b57"},
@@ -97,7 +97,7 @@ private:
         if (h < 0.05 || to == held.from) return;
         put(R"(<rect class="h {}" x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}"><title>{}: {}, calls {} to {}</title></rect>)",
             kind_of(held.name).class_name, left + double(held.from) * pixels_per_call_, y,
-            double(to - held.from) * pixels_per_call_, h, held.name.empty() ? "not used" : held.name,
+            double(to - held.from) * pixels_per_call_, h, held.name.empty() ? "unused" : held.name,
             bytes_text(double(held.bytes)), held.from, to);
     }
 
@@ -123,7 +123,7 @@ private:
 
     const MemorySnapshot& snapshot_;
     double pixels_per_byte_ = 1, pixels_per_call_ = 1;
-    std::vector<double> floors_;  // of the arenas, the first lowest
+    std::vector<double> floors_;  // y of each arena's lower edge; the first arena is lowest
     std::string svg_;
 };
 

@@ -18,7 +18,7 @@ namespace coeus {
 double StartUp::seconds_since_exec() {
     std::ifstream file("/proc/self/stat");
     const std::string all{std::istreambuf_iterator<char>(file), {}};
-    // the program's name, in brackets, may have anything in it; the 22nd field counts ticks since the boot
+    // the program's name, in brackets, may contain any character; field 22 is the start in ticks since boot
     const size_t name_end = all.rfind(')');
     if (name_end == std::string::npos) return 0;
     std::istringstream fields(all.substr(name_end + 1));

@@ -8,7 +8,7 @@ namespace coeus {
 
 namespace {
 
-constexpr size_t usual_waits = 4096;  // of a step
+constexpr size_t usual_waits = 4096;  // per step
 
 }  // namespace
 
@@ -30,7 +30,7 @@ StepPhases::StepPhases(Timestamps stamps) : stamps_(std::move(stamps)) {
 
 void StepPhases::begin_step() {
     sees_ = true;
-    waits_.clear();  // of a step that was refused
+    waits_.clear();  // left over from a step that was refused
     if (stamps_.computation()) stamps_.restart();
 }
 
@@ -73,7 +73,7 @@ PhaseTimes StepPhases::means() const {
     PhaseTimes means = sums_;
     for (size_t i = 0; i < num_step_phases; ++i) {
         const bool always = StepPhase(i) == StepPhase::data || StepPhase(i) == StepPhase::saving;
-        means.seconds[i] /= double(always ? steps_ : seen_steps_);  // 0 / 0: not a number
+        means.seconds[i] /= double(always ? steps_ : seen_steps_);  // 0 / 0: NaN
     }
     return means;
 }

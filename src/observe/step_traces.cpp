@@ -18,7 +18,7 @@ StepTraces::StepTraces(const Config::Profiling& options, std::filesystem::path f
       tracer_(mesh.world().rank(), Tracer::room, Timestamps(engine.exec())),
       losses_("trace", "in " + folder_.string()) {}
 
-// A cycle is idle, then warms up, then is traced.
+// A cycle of steps: first idle, then warm-up, then traced.
 void StepTraces::begin(int64_t step) {
     const int64_t traced_from = options_.profile_freq - options_.profiler_active;
     const int64_t place = place_in_cycle(step);

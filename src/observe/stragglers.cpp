@@ -33,14 +33,14 @@ RankTimes unpacked(std::span<const double> numbers) {
     return times;
 }
 
-// With an even count the lower one: of two ranks the faster is what the slower is compared with.
+// With an even number of values the lower median: of two ranks the slower is compared with the faster.
 double lower_median(std::vector<double> values) {
     const auto middle = values.begin() + int64_t((values.size() - 1) / 2);
     std::nth_element(values.begin(), middle, values.end());
     return *middle;
 }
 
-// The axes of the ranks among which a phase's exchange goes; 0: it is no exchange, or one of all.
+// The axes over which the exchanges of a phase go; 0: not an exchange, or one of all ranks.
 unsigned axes_of(StepPhase phase) {
     switch (phase) {
         case StepPhase::along_pp: return Axis::pp;
@@ -51,7 +51,7 @@ unsigned axes_of(StepPhase phase) {
     }
 }
 
-// Who is compared with each other, by what: single ranks by their times, or groups by their least wait.
+// A rank with its time, or a group of ranks with its shortest wait: candidates of a phase are compared.
 struct Candidate {
     std::vector<int> ranks;
     double seconds;
@@ -83,7 +83,7 @@ std::optional<Straggler> slowest_of(const std::vector<Candidate>& candidates, St
     return s;
 }
 
-// A GPU whose clock is held down, where its computation is not seen.
+// A GPU that throttles, if the computation cannot be observed.
 std::optional<Straggler> slowest_clock(const std::vector<RankTimes>& ranks, double percent, double median) {
     const auto slowest = std::ranges::min_element(ranks, {}, &RankTimes::clock_mhz);
     if (std::isfinite(slowest->phases[StepPhase::compute]) || slowest->throttle == 0) return std::nullopt;
@@ -117,7 +117,7 @@ std::string trend_text(const Straggler& s) {
 
 namespace {
 
-// With its share of saving, which comes after the step.
+// Seconds of a step with its share of saving, which follows the step.
 double whole_step(const RankTimes& rank) {
     const double saving = rank.phases[StepPhase::saving];
     return rank.step + (std::isfinite(saving) ? saving : 0);
@@ -165,8 +165,9 @@ std::string console_line(const Straggler& s) {
     const std::string who =
         fmt::format("Slow {} {} (host {}): ", ranks.size() > 1 ? "ranks" : "rank", join(ranks, " "), s.host);
     if (!std::isfinite(s.seconds)) return who + gpu_text(s).substr(2);
-    return fmt::format("{}{} {:.1f} ms a step longer than others, {:.0f} % of {:.1f} ms{}{}", who, what_of(s),
-                       1e3 * s.seconds, s.percent(), 1e3 * s.step_seconds, trend_text(s), gpu_text(s));
+    return fmt::format("{}{} {:.1f} ms per step longer than others, {:.0f} % of {:.1f} ms{}{}", who,
+                       what_of(s), 1e3 * s.seconds, s.percent(), 1e3 * s.step_seconds, trend_text(s),
+                       gpu_text(s));
 }
 
 std::string json_line(const Straggler& s) {

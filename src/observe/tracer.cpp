@@ -152,7 +152,7 @@ void Tracer::write(const std::filesystem::path& file) const {
 std::map<std::string, Tracer::Communication> Tracer::communication() const {
     const std::lock_guard lock(mutex_);
     std::map<std::string, Communication> sums;
-    std::vector<Span> waits;  // of the computation, in order
+    std::vector<Span> waits;  // waits of the computation, in order
     for (const Event& event : events_)
         if (event.kind == Kind::wait && event.end) waits.push_back(span(event));
     for (const Event& event : events_) {
@@ -183,7 +183,7 @@ std::string Tracer::overlap() const {
             fmt::format("\n{:<40} {:>7} {:>11} {:>10.2f} {:>10.2f} {:>11.2f} {:>8.2f}", name, sum.calls,
                         bytes_text(double(sum.bytes)), 1e3 * sum.seconds, 1e3 * (sum.seconds - sum.exposed),
                         1e3 * sum.exposed, sum.seconds > 0 ? double(sum.bytes) / sum.seconds / 1e9 : 0);
-    if (sums.empty()) text += "\nnothing was communicated";
+    if (sums.empty()) text += "\nno communication";
     return text;
 }
 

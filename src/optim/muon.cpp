@@ -10,7 +10,7 @@ namespace {
 
 constexpr double smallest_norm = 1e-7;
 
-// Rows of one matrix: a parameter of three extents is several.
+// Rows of one matrix; a parameter with three extents is several matrices.
 int64_t matrix_rows(const Param& param) {
     return param.shape[param.shape.rank - 2];
 }
@@ -63,7 +63,7 @@ std::unique_ptr<Optimizer> make_muon(const OptimizerOptions& options, uint64_t s
     if (options.ns_coefficients.size() != 3)
         throw ConfigError("ns_coefficients: must be three numbers, but there are {}",
                           options.ns_coefficients.size());
-    muon_factor(options.adjust_lr_fn, 1, 1);  // throws where it is none
+    muon_factor(options.adjust_lr_fn, 1, 1);  // throws if the name is unknown
     return std::make_unique<Muon>(options, seed, group);
 }
 
@@ -75,7 +75,7 @@ void newton_schulz(Exec& exec, const Kernels& kernels, Tensor x, int64_t steps,
     const Dtype sums = x.dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32;
     const Tensor squared_norm = scratch.alloc(Dtype::f64, {1}), gram = scratch.alloc(x.dtype, {side, side}),
                  product = scratch.alloc(sums, {x.rows(), x.cols()});
-    const Tensor gram_squared(product.data, sums, {side, side});  // before the product is taken
+    const Tensor gram_squared(product.data, sums, {side, side});  // used before `product` is written
     kernels.zero(exec, squared_norm);
     kernels.sum_of_squares(exec, squared_norm.as<double>(), x);
     kernels.normalize(exec, x, squared_norm.as<double>(), smallest_norm);

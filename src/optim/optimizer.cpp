@@ -17,7 +17,7 @@ struct Entry {
     std::string name;
     std::unique_ptr<Optimizer> (*make)(const OptimizerOptions& options, uint64_t seed, size_t group);
     Names options;           // that not all optimizers read
-    std::string substitute;  // for the parameters that it is not for
+    std::string substitute;  // for the parameters that it is not for; empty: it is for all
 };
 
 const std::vector<Entry>& entries() {

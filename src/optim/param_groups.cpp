@@ -19,7 +19,7 @@ bool names_role(const std::vector<std::string>& roles, const Param& param) {
     return std::ranges::find(roles, role_name(param)) != roles.end();
 }
 
-// How messages call a group.
+// A group's name in messages.
 std::string name_of(const ParamGroupOptions& group) {
     std::vector<std::string> parts;
     if (!group.pattern.empty()) parts.push_back(fmt::format("pattern = \"{}\"", group.pattern));
@@ -27,7 +27,7 @@ std::string name_of(const ParamGroupOptions& group) {
     return join(parts, ", ");
 }
 
-// What stands before the name of an option in messages.
+// The text before an option's name in messages.
 std::string place_of(const ParamGroupOptions& group) {
     const std::string name = name_of(group);
     return name.empty() ? "optimizer." : fmt::format("optimizer.param_groups: {}: ", name);
@@ -77,7 +77,8 @@ size_t ParamGroups::add(const ParamGroupOptions& options, double base_rate, uint
     const OptimizerOptions& optimizer = options.optimizer;
     if (number == StepScalars::most_groups)
         throw ConfigError(
-            "optimizer.param_groups: there are too many; {} kinds of updates are possible, and a group has "
+            "optimizer.param_groups: too many groups; at most {} kinds of updates are possible, and a group "
+            "has "
             "up to four (optimizer and its substitute, with weight decay and without)",
             StepScalars::most_groups);
     if (base_rate == 0 && optimizer.lr != 0)
@@ -102,7 +103,7 @@ const ParamGroups::Rule& ParamGroups::rule_for(const Param& param) const {
     return rest_;
 }
 
-// An optimizer that a group names is for all that the group takes.
+// An optimizer that a group names is used for everything that the group takes.
 size_t ParamGroups::group_of(const Param& param) const {
     const Rule& rule = rule_for(param);
     const Optimizer& optimizer = *groups_[rule.own.decays].optimizer;
@@ -110,8 +111,8 @@ size_t ParamGroups::group_of(const Param& param) const {
     const bool takes = is_named ? optimizer.can_take(param) : optimizer.is_for(param);
     if (!takes && is_named)
         throw ConfigError(
-            "optimizer.param_groups: {}: {} is for matrices, and {} is a vector; say more narrowly which "
-            "parameters it updates",
+            "optimizer.param_groups: {}: {} is for matrices, and {} is a vector; let the group take "
+            "matrices only",
             name_of(rule.options), rule.options.optimizer.name, param.name);
     const Rule::Pair& pair = takes ? rule.own : rule.substitute;
     return names_role(rule.options.optimizer.weight_decay_exclude, param) ? pair.does_not : pair.decays;
@@ -125,7 +126,7 @@ void ParamGroups::attach(Parameters& parameters) const {
         });
         if (!takes_some)
             throw ConfigError(
-                "optimizer.param_groups: {}: there is no parameter that it takes and no group before it",
+                "optimizer.param_groups: {}: it takes no parameter, except those that an earlier group takes",
                 name_of(rule.options));
     }
     parameters.keep([&](const Param& param) -> Parameters::Kept {

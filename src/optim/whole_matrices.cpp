@@ -7,8 +7,8 @@ namespace coeus {
 
 namespace {
 
-// The parts of a storage that tensor-parallel ranks have, one after the other in memory, each as the storage
-// of its rank is laid out. Without a division there is one part.
+// The parts of a storage that the tensor-parallel ranks have, one after the other in memory, each with the
+// layout of its rank's storage. If it is not divided there is one part.
 class Parts {
 public:
     explicit Parts(const Storage& storage) : storage_(storage) {
@@ -18,7 +18,7 @@ public:
         own_ = divided ? place.tp_rank : 0;
         int64_t rows = 0, cols = 0;
         for (const Param& param : storage.params()) {
-            const Extent largest = param.part(count_, 0);  // the first rank's
+            const Extent largest = param.part(count_, 0);  // that of the first rank
             rows += largest.rows;
             cols = largest.cols;
         }
@@ -30,7 +30,7 @@ public:
     Tensor part(Tensor all, int rank) const { return all.slice_rows(rank * size_, size_); }
     Tensor own(Tensor all) const { return part(all, own_); }
 
-    // A rank's part of a parameter: [rows, cols] of its extent there.
+    // A rank's part of a parameter: [rows, cols] of that rank's extent.
     Tensor of(Tensor all, const Param& param, int rank) const {
         int64_t before = 0;  // rows of the parameters before it
         for (const Param& other : storage_.params()) {
@@ -44,14 +44,14 @@ public:
 private:
     const Storage& storage_;
     int count_, own_;
-    int64_t size_;  // elements of the largest one, with what FSDP's equal shares add
+    int64_t size_;  // elements of the largest part, including the padding for FSDP's equal shares
 };
 
 }  // namespace
 
 void WholeMatrices::replace(Exec& exec, const Kernels& kernels, const Storage& storage, Each each) const {
     require(storage.sharding() == dense_sharding && storage.params().front().groups == 1,
-            "whole matrices are gathered of the dense sharding, one of each parameter");
+            "whole matrices need the dense sharding and one matrix per parameter");
     const Scope scope(scratch_);
     const Parts parts(storage);
     const ShardPlace& place = storage.place();

@@ -20,7 +20,7 @@ std::string_view trimmed(std::string_view text) {
     return text.substr(first, text.find_last_not_of(space) - first + 1);
 }
 
-// Takes the digits at the front of `text`; nothing where there are none or too many for an int.
+// Takes the digits at the front of `text`. Nothing if there are none, or too many for an int.
 std::optional<int> take_number(std::string_view& text) {
     int value = 0;
     if (text.empty() || text[0] < '0' || text[0] > '9') return std::nullopt;

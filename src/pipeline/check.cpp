@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The proof that a timetable can run, in three steps: every action is there once and on the right rank; each
-// comes after what it needs of its own row, also by way of other ranks; and played together, the rows do not
-// dead-lock.
+// The proof that a timetable can run, in three steps. Every action is there once and on the right rank. Each
+// comes after what it needs in its own row, directly or through other ranks. And played together, the rows do
+// not deadlock.
 #include "coeus/base/error.hpp"
 #include "play.hpp"
 
@@ -66,7 +66,7 @@ private:
         if (owner != at.rank)
             refuse(action, at, fmt::format("is of stage {}, which is on rank {}", action.stage, owner));
         Place& first = place(action);
-        if (first.there()) refuse(action, at, "is there twice, first in cell " + std::to_string(first.cell));
+        if (first.there()) refuse(action, at, "appears twice, first in cell " + std::to_string(first.cell));
         const auto not_beside = [&](ActionKind other) {
             const Place half = place(other, action.stage, action.microbatch);
             if (half.there())
@@ -99,25 +99,24 @@ private:
                 if (!input && !weight)
                     missing(backward, stage, m,
                             "each stage runs each micro-batch backward once, as B, or as I and W");
-                if (!input) missing(backward_input, stage, m, "its other half W is there");
-                if (!weight) missing(backward_weight, stage, m, "its other half I is there");
+                if (!input) missing(backward_input, stage, m, "its other half W is present");
+                if (!weight) missing(backward_weight, stage, m, "its other half I is present");
             }
         }
     }
 
-    // An action comes too early where anything it needs, directly or through other ranks, is later in its
-    // row. All stages of this rank are looked at: F after F of those before; B and I after F of all, and B or
-    // I of those behind; W after I.
+    // An action is too early if anything that it needs, directly or through other ranks, is later in its row.
+    // All stages of this rank are checked: F must be after F of the earlier stages; B and I after F of all
+    // stages, and after B or I of the later stages; W after I.
     void check_order(const Action& action, Place at) {
         const auto after = [&](ActionKind kind, int stage) {
             const Place needed = place(kind, stage, action.microbatch);
             if (!needed.there() || needed.cell < at.cell) return;
             refuse(action, at,
-                   fmt::format(
-                       "needs {}, which {}", text_of(Action{kind, stage, action.microbatch}),
-                       needed.cell > at.cell
-                           ? fmt::format("comes only in cell {}", needed.cell)
-                           : "stands with it in one pair; the actions of a pair may not need each other"));
+                   fmt::format("needs {}, which {}", text_of(Action{kind, stage, action.microbatch}),
+                               needed.cell > at.cell
+                                   ? fmt::format("comes only in cell {}", needed.cell)
+                                   : "is in the same pair; the actions of a pair must not need each other"));
         };
         using enum ActionKind;
         for (const int stage : table_.placement.stages_of(at.rank)) {
@@ -132,7 +131,7 @@ private:
         }
     }
 
-    // The action whose need is not met, and that need's place.
+    // The action whose need is not met, and the place of what it needs.
     struct Waiting {
         Action action;
         Place at;
@@ -153,10 +152,10 @@ private:
             if (needed_at.cell >= played.stuck_at[size_t(needed_at.rank)])
                 return {action, {rank, cell}, needed, needed_at};
         }
-        throw LogicError("a rank is held up by nothing");
+        throw LogicError("a rank waits although nothing is missing");
     }
 
-    // Follows who waits for whom until a rank comes again, and tells the circle from its earliest cell on.
+    // Follows who waits for whom until a rank appears again, and reports the cycle from its earliest cell on.
     void explain_dead_lock(const Played& played) {
         int rank = 0;
         while (played.stuck_at[size_t(rank)] == int(table_.rows[size_t(rank)].size())) ++rank;
@@ -174,18 +173,19 @@ private:
             rest += fmt::format("; there {} (cell {}) waits for {} ({})", text_of(circle[i].action),
                                 circle[i].at.cell, text_of(circle[i].needed), where(circle[i].needed_at));
         refuse(circle[0].action, circle[0].at,
-               fmt::format("waits for ever for {} ({}){}", text_of(circle[0].needed),
+               fmt::format("waits forever for {} ({}){}", text_of(circle[0].needed),
                            where(circle[0].needed_at), rest));
     }
 
     const Timetable& table_;
-    std::array<std::vector<Place>, 4> places_;  // of each kind of computation: [stage, micro-batch]
+    std::array<std::vector<Place>, 4> places_;  // by kind of computation: [stage, micro-batch]
 };
 
 }  // namespace
 
 void check(const Timetable& table) {
-    require(table.placement.ranks() == table.ranks() && table.microbatches > 0, "a row for each rank");
+    require(table.placement.ranks() == table.ranks() && table.microbatches > 0,
+            "a timetable needs a row for each rank");
     Checker(table).run();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The picture of a timetable. Sizes are in pixels; a unit of time is as wide as the whole allows, within
-// bounds that keep the numbers legible.
+// The picture of a timetable. Sizes are in pixels. The width of a time unit follows from the total width,
+// within bounds that keep the numbers legible.
 #include "coeus/base/text.hpp"
 #include "coeus/pipeline/draw.hpp"
 
@@ -20,12 +20,12 @@ constexpr int row_height = 26, row_distance = 32, left = 70, top = 66, right_of_
 struct Color {
     int red, green, blue;
 };
-// F, B, I, W: distinct also in grey and for the colour-blind.
+// F, B, I, W: distinguishable also in grey and with colour blindness.
 constexpr std::array<Color, 4> color_of = {{{47, 93, 168}, {46, 139, 87}, {23, 162, 184}, {226, 150, 20}}};
 constexpr std::array<const char*, 4> meaning_of = {"forward", "backward", "backward, input half",
                                                    "backward, weight half"};
 
-// The stages of a rank are told apart by shade: the first strong, the last pale.
+// The stages of a rank differ in shade: the first is strong, the last pale.
 std::string shade(Color color, int which, int of) {
     const double pale = of == 1 ? 0 : 0.55 * which / (of - 1);
     const auto mix = [&](int part) { return int(std::lround(part + pale * (255 - part))); };
@@ -84,7 +84,7 @@ private:
 
     void title() {
         put(R"(<text class="name" x="{}" y="28">{}</text>)", left,
-            markup_of(table_.name.substr(table_.name.rfind('/') + 1)));  // of a file, without its folder
+            markup_of(table_.name.substr(table_.name.rfind('/') + 1)));  // for a file: without its folder
         put(R"(<text x="{}" y="48">{} · bubble {:.1f} %</text>)", left, shape_text(table_),
             100 * simulation_.bubble_fraction);
         put(R"(<text class="small" x="{}" y="48">frames alive</text>)", left + width_ + 10);
@@ -126,7 +126,7 @@ private:
         }
     }
 
-    // Only the kinds that the table has; a box in each shade.
+    // Only the kinds that the table has, with a box in each shade.
     void legend() {
         std::array<bool, 4> there{};
         bool pairs = false;
@@ -157,7 +157,7 @@ private:
 
     const Timetable& table_;
     const Simulation& simulation_;
-    double unit_;  // pixels of a unit of time
+    double unit_;  // pixels per unit of time
     int width_;    // of the rows
     int bottom_;   // of the rows
     int most_stages_ = 1;

@@ -9,7 +9,7 @@ namespace coeus {
 
 namespace {
 
-// Colours of F, B, I, W from the 256 of terminals, as black on colour; dim for what is idle.
+// Terminal colours (of 256) for F, B, I, W: black on colour; dim for idle time.
 constexpr std::array<const char*, 4> escape_of = {"\033[30;48;5;111m", "\033[30;48;5;114m",
                                                   "\033[30;48;5;80m", "\033[30;48;5;222m"};
 constexpr const char* dim = "\033[2m";
@@ -25,10 +25,10 @@ using Line = std::vector<Glyph>;
 std::string label_of(const Timetable& table, const Action& action) {
     std::string text = text_of(action);
     if (table.stages() > table.ranks()) return text;
-    return text.substr(text.find_first_not_of("0123456789"));  // the stage is the rank
+    return text.substr(text.find_first_not_of("0123456789"));  // one stage per rank
 }
 
-// Characters for a unit of time, so that every label and a blank behind it fit.
+// Characters per unit of time, so that every label and a following blank fit.
 int unit_width(const Timetable& table, const Simulation& simulation) {
     int64_t width = 1;
     for (const auto& row : simulation.rows) {

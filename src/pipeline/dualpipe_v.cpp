@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// DualPipeV (DeepSeek-AI 2025): the V of ZBV, where in the steady state a forward on one leg and a full
-// backward on the other are one cell, whose computations and messages may overlap; weight halves are split
-// off only while the pipeline fills and drains.
+// DualPipeV (DeepSeek-AI 2025): the V-shaped placement of ZBV. In the steady state a forward on one leg and a
+// full backward on the other share a cell, so that their computations and messages may overlap. Weight halves
+// are split off only while the pipeline fills and drains.
 #include "built_in.hpp"
 
 #include <fmt/core.h>
@@ -20,20 +20,20 @@ std::optional<Refusal> dualpipe_v_rule(const PipelineShape& shape) {
                                shape.ranks, 2 * shape.ranks)};
 }
 
-// The next forward or backward of the stage on the way down (leg 0) or back (leg 1).
+// Returns the next forward or backward of the stage on the way down (leg 0) or back (leg 1).
 class Counter {
 public:
     Counter(const PipelineShape& shape, int rank) : stages_{rank, 2 * shape.ranks - 1 - rank} {}
 
     Action f(int leg) { return F(stages_[size_t(leg)], forwards_[size_t(leg)]++); }
     Action b(int leg) { return B(stages_[size_t(leg)], backwards_[size_t(leg)]++); }
-    /// Its W is owed.
+    /// Returns I; its W is postponed.
     Action i(int leg) {
         const Action whole = b(leg);
         owed_.push_back(W(whole.stage, whole.microbatch));
         return I(whole.stage, whole.microbatch);
     }
-    /// The W that has been owed longest.
+    /// Returns the W that has been postponed longest.
     Action w() { return owed_[paid_++]; }
 
 private:
@@ -44,7 +44,7 @@ private:
 
 Row dualpipe_v_row(const PipelineShape& shape, int rank) {
     const int below = shape.ranks - 1 - rank;  // ranks after this one
-    const bool turn = below == 0;              // the rank where the V turns has both stages side by side
+    const bool turn = below == 0;              // the rank where the V turns has two neighbouring stages
     Counter next(shape, rank);
     Row row;
     const auto add = [&](const Action& action) { row.emplace_back(action); };
@@ -65,7 +65,7 @@ Row dualpipe_v_row(const PipelineShape& shape, int rank) {
         const Action forward = next.f(1);
         row.emplace_back(forward, next.b(0));
     }
-    // drain: half way the weight halves begin to wait, so that input halves reach the other ranks sooner
+    // drain: from half way on, weight halves are postponed, so that input halves reach the other ranks sooner
     for (int k = 0; k < below; ++k) {
         add(next.b(1));
         const Action forward = next.f(1);

@@ -9,7 +9,7 @@ namespace coeus {
 
 namespace {
 
-// Notes an action where someone observes.
+// Reports an action to the observer, if there is one.
 class ObservedAction {
 public:
     ObservedAction(ActionObserver* observer, const Action& action) : observer_(observer) {
@@ -32,7 +32,7 @@ Executor::Executor(const Timetable& table, int rank, std::vector<Stage> stages, 
       stages_(std::move(stages)),
       training_(program_of(table, rank)),
       validation_(forward_program(table.placement, rank)) {
-    require(stages_.size() == training_.stages.size(), "an executor has the stages of its rank");
+    require(stages_.size() == training_.stages.size(), "an executor needs the stages of its rank");
 }
 
 void Executor::allocate(const ExecutorMemory& memory, const Communicator& pipeline, Sends sends) {
@@ -42,7 +42,7 @@ void Executor::allocate(const ExecutorMemory& memory, const Communicator& pipeli
         frames_.emplace_back(bytes_of_frame(memory, i), memory.frame_entries, memory.frame_owed, place,
                              memory.frame_on_host, exec_.device->staging());
     outputs_.resize(frames_.size());
-    slots_ = Buffer(memory.slots, "flows between stages", place);
+    slots_ = Buffer(memory.slots, "pipeline buffers", place);
     flow_tensors_ = memory.flow_tensors;
     messages_ = std::make_unique<PointToPoint>(
         pipeline, std::max(training_.messages, validation_.messages) * flow_tensors_, sends, exec_);
@@ -76,9 +76,9 @@ Flow Executor::slot(int number, const Flow& flow) const {
     return flow.placed_at(slots_.data() + number * flow.bytes());
 }
 
-// A message for each tensor, in their order on both sides.
+// Sends one message for each tensor, in the same order on both sides.
 void Executor::send(const ProgramStep& step, const Flow& flow) {
-    require(flow.count() == flow_tensors_, "a stage sends another number of tensors than was planned");
+    require(flow.count() == flow_tensors_, "a stage sends a different number of tensors than planned");
     int number = step.message * flow_tensors_;
     for (const Tensor& tensor : flow.all())
         messages_->send(number++, tensor, step.action.peer, step.action.channel());

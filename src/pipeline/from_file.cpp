@@ -20,7 +20,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
     return parts;
 }
 
-// What PyTorch's lowering adds besides messages: 0UNSHARD, 1WAIT_SEND_F0.
+// True for entries other than messages that PyTorch's lowering adds: 0UNSHARD, 1WAIT_SEND_F0.
 bool is_of_fsdp_or_a_wait(std::string_view cell) {
     const size_t kind = cell.find_first_not_of(" \t0123456789");
     if (kind == 0 || kind == std::string_view::npos) return false;
@@ -39,7 +39,7 @@ Row parse_row(std::string_view line, const std::string& name, int rank, Messages
         const std::optional<Cell> cell = parse_cell(text);
         if (!cell)
             throw ConfigError(
-                "{}: rank {}, cell {}: \"{}\" is no action; an action is a stage, F, B, I or W, and a "
+                "{}: rank {}, cell {}: \"{}\" is not an action; an action is a stage, F, B, I or W, and a "
                 "micro-batch, such as 2F0, or a pair (0F3;3B1)OVERLAP_F_B",
                 name, rank, column, text);
         const bool message = !cell->empty() && !(*cell)[0].computes();
@@ -48,7 +48,7 @@ Row parse_row(std::string_view line, const std::string& name, int rank, Messages
     return row;
 }
 
-// Stages and micro-batches count up to the largest number.
+// The numbers of stages and micro-batches follow from the largest ones.
 void find_shape(Timetable& table) {
     int64_t actions = 0, stages = 0, microbatches = 0;
     for (const Row& row : table.rows) {
@@ -60,16 +60,16 @@ void find_shape(Timetable& table) {
             }
         }
     }
-    if (actions == 0) throw ConfigError("{}: empty, there is no action to read", table.name);
-    // a slip of the pen in a number must not ask for all memory
+    if (actions == 0) throw ConfigError("{}: is empty; it contains no actions", table.name);
+    // a typing error in a number must not allocate all memory
     if (actions < stages * microbatches)
         throw ConfigError(
-            "{}: {} actions are too few for {} stages and {} micro-batches, the largest numbers in it",
+            "{}: {} actions are too few for {} stages and {} micro-batches, the largest numbers in the file",
             table.name, actions, stages, microbatches);
     table.microbatches = int(microbatches);
 
-    // a stage is on the rank that has most of its actions, so that a stray one is found by check()
-    std::map<std::pair<int, int>, int> count;  // of (stage, rank)
+    // a stage is on the rank that has most of its actions, so that check() finds a misplaced one
+    std::map<std::pair<int, int>, int> count;  // by (stage, rank)
     for (int rank = 0; rank < table.ranks(); ++rank)
         for (const Cell& cell : table.rows[size_t(rank)])
             for (const Action& action : cell) ++count[{action.stage, rank}];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interleaved 1F1B (Narayanan et al. 2021): several stages on a rank, so that the pipeline fills V times
-// faster. Rank r runs (V - 1) rounds and 2 (P - 1 - r) forwards ahead, then one forward and one backward in
-// turn.
+// Interleaved 1F1B (Narayanan et al. 2021): each rank has several stages, so that the pipeline fills V times
+// faster. Rank r first runs the forwards of (V - 1) rounds and 2 (P - 1 - r) more, then alternates one
+// forward and one backward.
 #include "built_in.hpp"
 
 #include <fmt/core.h>

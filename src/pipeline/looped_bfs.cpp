@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LoopedBFS (Lamy-Poirier 2023, breadth-first pipelines): several stages on a rank, each runs all its
-// micro-batches before the next one. Each stage's weights are needed twice a step, in one go, which suits
-// FSDP.
+// LoopedBFS (Lamy-Poirier 2023, breadth-first pipelines): each rank has several stages, each of which
+// processes all micro-batches before the next one. Each stage's weights are needed only twice a step, without
+// interruption, which suits FSDP.
 #include "built_in.hpp"
 
 namespace coeus::pipeline {

@@ -11,14 +11,14 @@ namespace coeus {
 
 namespace {
 
-// One message: both of its ends, and when it takes place.
+// One message: its two ends, and when it takes place.
 struct Message {
     int64_t time;
     Action send, receive;
 };
 
-// In the order in which they are sent. Two rows that share several messages of one time need them in the same
-// order, so that the order is total: by time, then by channel.
+// The messages in the order in which they are sent. Two rows that share several messages of the same time
+// need them in the same order, so the order is total: by time, then by channel.
 std::vector<Message> messages_of(const Timetable& table, const pipeline::Played& played) {
     std::vector<Message> messages;
     const auto add = [&](int64_t time, ActionKind send, ActionKind receive, int from, int to,
@@ -30,7 +30,7 @@ std::vector<Message> messages_of(const Timetable& table, const pipeline::Played&
     for (const auto& row : played.rows) {
         for (size_t i = 0; i < row.size(); ++i) {
             const auto& [action, cell, second, start, end] = row[i];
-            // both messages of a pair leave at its end
+            // both messages of a pair are sent at its end
             const bool first_of_pair = i + 1 < row.size() && row[i + 1].cell == cell;
             const int64_t time = first_of_pair ? row[i + 1].end : end;
             using enum ActionKind;
@@ -48,13 +48,13 @@ std::vector<Message> messages_of(const Timetable& table, const pipeline::Played&
 
 Timetable lower(const Timetable& table, const CostModel& cost) {
     require(std::min({cost.forward, cost.backward, cost.backward_input, cost.backward_weight}) > 0,
-            "every computation takes time");
+            "every computation must take time");
     check(table);
     const pipeline::Played played = pipeline::play(table, cost, pipeline::Pairs::together);
 
     Timetable lowered = {table.name, table.placement, table.microbatches, {}};
     lowered.rows.resize(table.rows.size());
-    std::vector<size_t> next(table.rows.size());  // of played.rows
+    std::vector<size_t> next(table.rows.size());  // by rank: index in played.rows
     const auto copy_cells_before = [&](int rank, int64_t time) {
         const auto& timed = played.rows[size_t(rank)];
         size_t& i = next[size_t(rank)];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 1F1B (PipeDream-Flush, Narayanan et al. 2021): rank r runs P - r forwards ahead, then one backward and one
-// forward in turn, so that no rank keeps more than P frames.
+// 1F1B (PipeDream-Flush, Narayanan et al. 2021): rank r first runs P - r forwards, then alternates one
+// backward and one forward, so that no rank keeps more than P frames.
 #include "built_in.hpp"
 
 #include <fmt/core.h>

@@ -39,14 +39,14 @@ private:
         return size_t(stage) * size_t(table_.microbatches) + size_t(microbatch);
     }
 
-    // When the action's need was done: 0 without one, not_done where it is not.
+    // The time when what the action needs was done: 0 if it needs nothing, not_done if it is not done yet.
     int64_t ready(const Action& action) const {
         const std::optional<Need> need = need_of(action, table_.stages());
         if (!need) return 0;
         return (need->forward ? forward_end_ : backward_end_)[index(need->stage, need->microbatch)];
     }
 
-    // Runs the rank's next cell, or what of a pair is left and can run.
+    // Runs the rank's next cell, or as much of a pair as is left and can run.
     bool advance(int rank) {
         const size_t r = size_t(rank);
         int& at = played_.stuck_at[r];

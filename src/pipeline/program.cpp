@@ -10,15 +10,15 @@ namespace coeus {
 
 namespace {
 
-// Numbers that are free, each with the message that must be through before it is used again (-1: none). Those
-// that wait longest come first.
+// A free number, with the message that must be complete before the number is used again (-1: none). The
+// numbers that have been free longest come first.
 struct Free {
     int number, after;
 };
 
 class Writer {
 public:
-    // `slots`: how many there are; 0: as many as are in use at once, sends taking no time.
+    // `slots`: how many there are; 0: counts how many are in use at once if sends take no time.
     Writer(const Placement& placement, int microbatches, int rank, int slots)
         : placement_(placement), rank_(rank), counting_(slots == 0) {
         program_.stages = placement.stages_of(rank);
@@ -48,7 +48,7 @@ public:
     }
 
     Program program() {
-        std::vector<bool> forward(program_.stages.size()), end(program_.stages.size());  // seen behind
+        std::vector<bool> forward(program_.stages.size()), end(program_.stages.size());  // seen later
         for (auto step = program_.steps.rbegin(); step != program_.steps.rend(); ++step) {
             if (!step->action.computes() || step->action.kind == ActionKind::backward_input) continue;
             auto seen = (step->ends_frame ? end : forward)[size_t(step->stage)];
@@ -59,12 +59,12 @@ public:
     }
 
 private:
-    // Where what a stage has of a micro-batch is.
+    // The places of a (stage, micro-batch)'s data.
     struct Flow {
         int frame = -1;
-        int input = -1, input_message = -1;        // slot
-        int gradient = -1, gradient_message = -1;  // slot
-        int sent = -1;                             // message of the output
+        int input = -1, input_message = -1;        // a slot, and the message that fills it
+        int gradient = -1, gradient_message = -1;  // a slot, and the message that fills it
+        int sent = -1;                             // message that sends the output
     };
     Flow& flow(int stage, int microbatch) {
         return flows_[size_t(stage) * size_t(program_.microbatches) + size_t(microbatch)];
@@ -139,7 +139,7 @@ private:
 
     void take_slot(int& slot, int& after) {
         if (free_slots_.empty()) {
-            require(counting_, "a pipeline rank has as many slots as it uses");
+            require(counting_, "a pipeline rank must have as many slots as it uses");
             free_slots_.push_back({program_.slots++, -1});
         }
         slot = free_slots_.front().number;
@@ -175,10 +175,10 @@ bool is_message(const Cell& cell) {
     return cell.size() == 1 && !cell[0].computes();
 }
 
-// The places of a row whose message can begin together with the next: between the same two ranks, in opposite
-// directions, next to each other in both rows, and in no pair with the one before. The other rank finds the
-// same. As one event they take the place of both in the sequence of which all rows are parts: nothing comes
-// between them.
+// The entries of a row whose message can begin together with the next one: both are between the same two
+// ranks, in opposite directions and adjacent in both rows, and the first is not in a pair with the one
+// before. The other rank finds the same pairs. As one event a pair takes the place of both messages in the
+// common sequence of all rows, since nothing is between them.
 std::vector<bool> with_next(const Timetable& lowered, int rank) {
     const Row& row = lowered.rows[size_t(rank)];
     std::vector<bool> together(row.size());

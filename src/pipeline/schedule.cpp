@@ -11,10 +11,10 @@
 namespace coeus {
 
 Placement::Placement(std::vector<int> ranks) : rank_of_(std::move(ranks)) {
-    require(!rank_of_.empty() && std::ranges::min(rank_of_) >= 0, "a pipeline has stages, on ranks from 0");
+    require(!rank_of_.empty() && std::ranges::min(rank_of_) >= 0, "a pipeline needs stages, on ranks from 0");
     stages_of_.resize(size_t(std::ranges::max(rank_of_)) + 1);
     for (int stage = 0; stage < stages(); ++stage) stages_of_[size_t(rank_of(stage))].push_back(stage);
-    for (const auto& stages : stages_of_) require(!stages.empty(), "every rank has a stage");
+    for (const auto& stages : stages_of_) require(!stages.empty(), "every rank must have a stage");
 }
 
 Placement Placement::loop(const PipelineShape& shape) {
@@ -52,7 +52,7 @@ std::optional<Refusal> Schedule::refusal(const PipelineShape& shape) const {
 
 Timetable Schedule::timetable(const PipelineShape& shape) const {
     require(shape.ranks >= 1 && shape.microbatches >= 1 && shape.virtual_stages >= 1 && accepts(shape),
-            "the schedule accepts the shape");
+            "the schedule does not accept the shape");
     Timetable table = {name, placement(shape), shape.microbatches, {}};
     for (int rank = 0; rank < shape.ranks; ++rank) table.rows.push_back(row(shape, rank));
     return table;
@@ -82,8 +82,8 @@ std::string unknown_schedule_text(std::string_view name) {
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules()) names.emplace_back(schedule.name);
     const std::string near = nearest_name(name, names);
-    return fmt::format("no such schedule{}; there are {}", near.empty() ? "" : ", did you mean " + near + "?",
-                       join(names, ", "));
+    return fmt::format("no such schedule{}; there are {}",
+                       near.empty() ? "" : " (did you mean " + near + "?)", join(names, ", "));
 }
 
 namespace pipeline {

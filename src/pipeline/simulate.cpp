@@ -21,7 +21,7 @@ int64_t CostModel::of(ActionKind kind) const {
 Simulation simulate(const Timetable& table, const CostModel& cost) {
     check(table);
     pipeline::Played played = pipeline::play(table, cost, pipeline::Pairs::apart);
-    require(played.complete(), "what runs with pairs started together runs");
+    require(played.complete(), "a timetable that runs with pairs started together must run");
 
     Simulation result;
     result.rows = std::move(played.rows);

@@ -9,7 +9,7 @@ namespace coeus {
 using WeightLease = Gathered::WeightLease;
 using GradientLease = Gathered::GradientLease;
 
-// The unit of a segment of this part, or of the objective after the last.
+// Prefetches the unit of a segment of this part, or of the objective if the segment is after the last.
 void Stage::prefetch_forward(size_t segment) const {
     if (!gathered_) return;
     if (segment < part_.last)
@@ -18,7 +18,7 @@ void Stage::prefetch_forward(size_t segment) const {
         gathered_->prefetch(model_->objective_unit());
 }
 
-// The unit of the segment before this one, if its backward reads weights.
+// Prefetches the unit of the segment before this one, if its backward reads weights.
 void Stage::prefetch_backward(size_t segment) const {
     if (!gathered_ || segment == part_.first) return;
     const Segment& before = model_->segments()[segment - 1];
@@ -81,13 +81,13 @@ void Stage::backward_weight(Ctx& c) const {
         gradients.release();
     }
     if (!gathered_) return;
-    // complete since I, but only the last W knows that no I will follow
+    // complete since I, but only the last W knows that no further I follows
     for (size_t s = part_.first; s < part_.last; ++s)
         if (const Segment& segment = model_->segments()[s]; segment.block->is_lookup())
             gathered_->end_use(segment.unit);
 }
 
-// The frame holds one block at a time, and what flows between them.
+// The frame holds only one block at a time, and the flow between blocks.
 Flow Stage::without_backward(Ctx& c, Flow in) const {
     const bool reads_batch = part_.first == 0;
     Flow flow = keep_like(c, reads_batch ? model_->flow_into(1, c.batch.count() / c.tp.size()) : in);

@@ -27,7 +27,7 @@ public:
         }
         for (int rank = 0; rank < table_.ranks(); ++rank)
             if (const Cell* cell = next(rank))
-                fail(rank, text_of(*cell) + " waits for ever; the rows of the ranks wait for each other");
+                fail(rank, text_of(*cell) + " waits forever; the rows of the ranks wait for each other");
         for (const Channel& channel : channels_) {
             for (const auto* waiting : {&channel.sends, &channel.receives})
                 if (!waiting->empty()) fail(-1, text_of(waiting->front()) + " has no other end");
@@ -36,7 +36,7 @@ public:
 
 private:
     struct Channel {
-        std::deque<Action> sends, receives;  // issued, not matched
+        std::deque<Action> sends, receives;  // issued, but not matched
     };
 
     [[noreturn]] void fail(int rank, const std::string& what) const {
@@ -51,7 +51,7 @@ private:
         return at < row.size() ? &row[at] : nullptr;
     }
 
-    // Index of a stage's forward or backward of a micro-batch.
+    // Index of the forward or backward of a stage and micro-batch.
     size_t index(bool forward, int stage, int microbatch) const {
         return size_t(2 * stage + forward) * size_t(table_.microbatches) + size_t(microbatch);
     }
@@ -88,10 +88,10 @@ private:
         return true;
     }
 
-    // With one queue, true once both ends have come to the message; else true at once.
+    // With one queue, returns true once both ends have reached the message; otherwise at once.
     bool communicate(int rank, const Action& action) {
         if (queues_ == Queues::per_channel) return issue(rank, action), true;
-        // the other end goes on with this one
+        // the other end must be at this message too
         const Cell* other = next(action.peer);
         if (action.peer == rank || !other || other->empty() || (*other)[0].computes()) return false;
         const Action there = (*other)[0];
@@ -128,9 +128,9 @@ private:
     Queues queues_;
     std::vector<size_t> at_;
     std::vector<Channel> channels_;
-    std::vector<bool> done_;       // outputs and input gradients computed, of each stage
+    std::vector<bool> done_;       // by stage: outputs and input gradients that were computed
     std::vector<bool> requested_;  // inputs and output gradients whose receive was issued
-    std::vector<bool> arrived_;    // and that are there
+    std::vector<bool> arrived_;    // those that have arrived
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ZBV (Qi et al. 2024, zero bubble with a V): each rank has a stage on the way down the ranks and one on the
-// way back, so the last stage is on rank 0 and its backwards begin at once. No bubble where F, I and W take
-// as long, with no more frames than 1F1B.
+// way back, so the last stage is on rank 0 and its backwards begin at once. There is no bubble if F, I and W
+// take equally long, with no more frames than 1F1B.
 #include "built_in.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ std::optional<Refusal> zb_v_rule(const PipelineShape& shape) {
 }
 
 // Appends the next F, I or W of the stage on the way down (leg 0) or back (leg 1). The pattern needs 2 P - 1
-// micro-batches to close; where there are fewer, those beyond are counted but left out.
+// micro-batches to close. If there are fewer, the missing ones are counted but left out.
 class RowWriter {
 public:
     RowWriter(const PipelineShape& shape, int rank)
@@ -41,7 +41,7 @@ private:
 Row zb_v_row(const PipelineShape& shape, int rank) {
     const int ranks = shape.ranks, microbatches = std::max(2 * ranks - 1, shape.microbatches);
     RowWriter write(shape, rank);
-    // fill: until the first micro-batch has come back to this rank, then until it has gone back down
+    // fill: until the first micro-batch has returned to this rank, then until it has gone down again
     for (int k = 0; k < 2 * (ranks - rank) - 1; ++k) write.f(0);
     for (int k = 0; k < rank; ++k) write.f(1), write.f(0);
     for (int k = 0; k < ranks - rank; ++k) write.f(1), write.iw(1);
@@ -52,7 +52,7 @@ Row zb_v_row(const PipelineShape& shape, int rank) {
         write.f(1);
         write.iw(1);
     }
-    // drain: input halves first, since others wait for them
+    // drain: input halves first, since other ranks wait for them
     for (int k = 0; k < rank; ++k) write.i(0), write.i(1);
     for (int k = 0; k < ranks - rank; ++k) write.iw(0);
     while (write.weights[1] < write.inputs[1]) write.w(1);

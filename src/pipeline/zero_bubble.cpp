@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Interleaved zero bubble (ZB-H1 of Qi et al. 2023, with several stages on a rank): the backward is split,
-// and the weight halves W wait for as many turns as the rank's number, where 1F1B would be idle. Half the
-// forwards of interleaved 1F1B are run ahead, since I takes half the time of B.
+// and each weight half W is postponed by as many turns as the rank's number, to times at which 1F1B would be
+// idle. It first runs half as many forwards as interleaved 1F1B, since I takes half the time of B.
 #include "built_in.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ Row zero_bubble_row(const PipelineShape& shape, int rank) {
         std::min(all, (shape.virtual_stages - 1) * rounds.round_size() + shape.ranks - 1 - rank);
     Row row;
     for (int k = 0; k < ahead; ++k) row.emplace_back(rounds.forward(rank, k));
-    // W follows I by `rank` operations
+    // W follows I after `rank` operations
     for (int k = 0; k < all + rank; ++k) {
         if (k + ahead < all) row.emplace_back(rounds.forward(rank, k + ahead));
         if (k < all) row.emplace_back(rounds.backward(ActionKind::backward_input, rank, k));

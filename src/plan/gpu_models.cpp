@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t mib = int64_t(1) << 20;
 
-// "NVIDIA <model>", and after it no more than the board or the size of the memory ("-SXM4-80GB", " 80GB
-// HBM3"): an "A10G", an "RTX 4090 D" or " Laptop GPU", and parts (" MIG 1g.5gb") are other models.
+// True for "NVIDIA <model>" followed by nothing but the board or the memory size ("-SXM4-80GB", " 80GB
+// HBM3"). An "A10G", an "RTX 4090 D", a " Laptop GPU" and MIG parts (" MIG 1g.5gb") are other models.
 bool is_of_model(const std::string& name, const std::string& model) {
     const std::string start = "NVIDIA " + model;
     if (!name.starts_with(start) || name.find(" MIG ") != std::string::npos) return false;
@@ -25,7 +25,7 @@ bool is_of_model(const std::string& name, const std::string& model) {
 }  // namespace
 
 const std::vector<GpuModel>& gpu_models() {
-    // memory: what nvidia-smi reports as total; f32 0: not known
+    // memory: the total that nvidia-smi reports; f32 0: unknown
     static const std::vector<GpuModel> models = {
         {"a10", "A10", 23028 * mib, 125e12, 31.2e12},
         {"a40", "A40", 46068 * mib, 149.7e12, 37.4e12},
@@ -62,7 +62,7 @@ const GpuModel& gpu_model(const std::string& name) {
     }
     const std::string near = nearest_name(name, names);
     throw ConfigError(
-        "--gpu={}: this GPU is not known{} Known are {}. --memory SIZE, such as --memory 80GiB, plans for "
+        "--gpu={}: unknown GPU{} Known are {}. --memory SIZE, such as --memory 80GiB, plans for "
         "any other",
         name, near.empty() ? "." : "; did you mean " + near + "?", join(names, ", "));
 }

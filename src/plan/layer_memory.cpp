@@ -10,7 +10,7 @@ namespace coeus {
 
 namespace {
 
-// What one dry pass would have used.
+// The peaks of one dry pass.
 struct Measured {
     int64_t activations, on_host, temporaries, workspace;
     size_t entries, owed;
@@ -27,7 +27,7 @@ private:
     double flops_ = 0;
 };
 
-// `ranks` divide each sequence of `shape`.
+// A batch for planning; `ranks` ranks divide each sequence of `shape`.
 Batch planned_batch(const BatchShape& shape, int ranks) {
     const Tensor ids(nullptr, Dtype::i32, {shape.count() / ranks});
     return {.sequences = shape.sequences,
@@ -38,7 +38,7 @@ Batch planned_batch(const BatchShape& shape, int ranks) {
             .document_start = Tensor(nullptr, Dtype::i32, {shape.count()})};
 }
 
-// `context` makes a Ctx of what a dry run has.
+// Runs `pass` with a Ctx that `context` makes for the dry run, and returns the peaks.
 template <class Context, class Pass>
 Measured measure(int threads, const Context& context, const Pass& pass) {
     FlopCounter counter;
@@ -111,7 +111,7 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
     };
     for (size_t i = 0; i < model.parts().size(); ++i) {
         const ModelPart& part = model.parts()[i];
-        const Stage stage(model, part);  // nothing is gathered
+        const Stage stage(model, part);  // no unit is gathered
         const Flow in = flow_into(part.first, training);
         const Flow gradient = stage.is_whole() ? Flow{} : flow_into(part.last, training);
         double flops = 0;

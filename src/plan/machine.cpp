@@ -13,14 +13,14 @@ namespace {
 
 constexpr int64_t probe_size = 1024;
 constexpr double probe_seconds = 0.2, repeated_probe_seconds = 0.02;
-constexpr int measuring_starts =
-    4;  // one of so many finds the machine idle; a start after them takes no time
+// Enough starts that one of them finds the machine idle; later starts do not measure.
+constexpr int measuring_starts = 4;
 
 double measure_gemm(Exec& exec, const Kernels& kernels, Dtype dtype, double seconds) {
     Exec probe;
     probe.threads = exec.threads;
     {
-        // planning pass: how much workspace this product takes
+        // planning: how much workspace this product needs
         const Tensor matrix(nullptr, dtype, {probe_size, probe_size});
         dry_kernels().gemm(probe, matrix, matrix, transposed(matrix), {});
     }
@@ -34,9 +34,9 @@ double measure_gemm(Exec& exec, const Kernels& kernels, Dtype dtype, double seco
     }
     const double flops = 2.0 * double(probe_size) * double(probe_size) * double(probe_size);
     double best = 0;
-    kernels.gemm(probe, d, a, transposed(b), {});  // makes the library's plan
+    kernels.gemm(probe, d, a, transposed(b), {});  // creates the library's plan
     const Timer all;
-    do {  // once at least, however long other processes had this core
+    do {  // at least once, however long other processes use this core
         const Timer one;
         kernels.gemm(probe, d, a, transposed(b), {});
         best = std::max(best, flops / one.seconds());
@@ -44,13 +44,14 @@ double measure_gemm(Exec& exec, const Kernels& kernels, Dtype dtype, double seco
     return best;
 }
 
-// What earlier starts measured.
+// Results of earlier starts.
 struct EarlierStarts {
-    double best = 0;  // a busy machine shows less
+    double best = 0;  // the largest, since a busy machine measures less
     int starts = 0;
 };
 
-// Reads the lines that have this key. Each start that measured wrote one: "FLOP/s <tab> CPU, threads, type".
+// Reads the lines with this key. Each start that measured has appended one: "FLOP/s <tab> CPU, threads,
+// type".
 EarlierStarts measured_before(const std::string& cache_file, const std::string& key) {
     EarlierStarts measured;
     double value = 0;

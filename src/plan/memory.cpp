@@ -8,7 +8,7 @@
 namespace coeus {
 
 void MemoryPlan::add(const std::string& name, int64_t bytes, MemoryPlace place) {
-    require(bytes >= 0, "a term of the memory plan has no negative bytes");
+    require(bytes >= 0, "a term of the memory plan must not be negative");
     if (bytes == 0) return;
     for (Term& term : terms_)
         if (term.name == name && term.place == place) {
@@ -90,8 +90,8 @@ TokenIdBytes token_id_bytes(const BatchShape& training, int64_t local_batches, c
 }
 
 int64_t library_bytes(Dtype compute, int ranks) {
-    // measured with Open MPI 4.1 and 5.0 (0.75 MiB for each peer) and MPICH 4.0 over UCX, which takes more; a
-    // rank exchanges data with few of many others
+    // measured with Open MPI 4.1 and 5.0 (0.75 MiB for each peer), and with MPICH 4.0 over UCX, which takes
+    // more; a rank exchanges data with only a few of many ranks
     const int64_t peers = std::min(ranks - 1, 16);
     return gemm_library_bytes(compute) + peers * (1 << 20);
 }
@@ -116,7 +116,7 @@ std::string largest_of(const MemoryPlan& plan, MemoryPlace place) {
 
 void require_fits(const MemoryPlan& plan, int64_t limit_bytes, const std::function<std::string()>& remedy) {
     if (plan.total() <= limit_bytes) return;
-    throw ConfigError("the run needs {} per rank, but there are {}; the largest terms: {}. {}",
+    throw ConfigError("the run needs {} per rank, but only {} is available; the largest terms: {}. {}",
                       bytes_text(double(plan.total())), bytes_text(double(limit_bytes)),
                       largest_of(plan, MemoryPlace::device), remedy());
 }
@@ -127,9 +127,9 @@ void require_fits_on_host(const MemoryPlan& plan, int64_t limit_bytes) {
     const bool has_state =
         plan.bytes(term::weights, MemoryPlace::host) > 0 || plan.bytes(term::moments, MemoryPlace::host) > 0;
     throw ConfigError(
-        "the run needs {} of host memory per rank beside its GPU, but this host allows {}; the largest "
-        "terms: {}. More ranks that share the parameters (parallelism.data_parallel_shard_degree) need less "
-        "each{}",
+        "the run needs {} of host memory per rank besides its GPU's, but this host allows {}; the largest "
+        "terms: {}. If more ranks shard the parameters (parallelism.data_parallel_shard_degree), each needs "
+        "less{}",
         bytes_text(double(needed)), bytes_text(double(limit_bytes)), largest_of(plan, MemoryPlace::host),
         has_state ? "; without training.enable_cpu_offload the GPU holds the state" : "");
 }

@@ -11,12 +11,12 @@ namespace {
 
 using Choices = std::vector<Recompute>;
 
-// Whether place i of n is one of k that lie evenly among them: pipeline stages get equal shares.
+// True if place i of n is one of k that are evenly distributed, so that pipeline stages get equal shares.
 bool is_among(int64_t i, int64_t k, int64_t n) {
     return (i + 1) * k / n > i * k / n;
 }
 
-// `blocks` whole blocks, and the operations of `operations` of the others.
+// Recomputes `blocks` whole blocks, and the operations of `operations` other blocks.
 Choices choices_of(int64_t layers, int64_t operations, int64_t blocks) {
     Choices choices;
     const int64_t others = layers - blocks;
@@ -30,8 +30,8 @@ Choices choices_of(int64_t layers, int64_t operations, int64_t blocks) {
     return choices;
 }
 
-// The cheapest choices whose frame has at most `limit` bytes. More operations, and more blocks after the
-// first, make a frame smaller; only their numbers matter.
+// The choices with the fewest FLOPs whose frame has at most `limit` bytes. More operations, and more blocks
+// after the first, make a frame smaller; only their numbers matter.
 Choices cheapest_within(double limit, int64_t layers, const PlanOfChoices& plan_of) {
     Choices best = choices_of(layers, 0, layers);
     double best_flops = plan_of(best).flops;
@@ -45,7 +45,7 @@ Choices cheapest_within(double limit, int64_t layers, const PlanOfChoices& plan_
         }
         return true;
     };
-    // without a whole block: the fewest operations
+    // without whole blocks: the fewest operations
     int64_t fewest = 0, most = layers;
     while (fewest < most) {
         const int64_t middle = (fewest + most) / 2;
@@ -55,7 +55,7 @@ Choices cheapest_within(double limit, int64_t layers, const PlanOfChoices& plan_
             fewest = middle + 1;
     }
     fits(fewest, 0);
-    // the more whole blocks, the fewer operations
+    // the more whole blocks, the fewer operations are needed
     int64_t operations = layers - 1;
     for (int64_t blocks = 1; blocks <= layers; ++blocks) {
         if (plan_of(choices_of(layers, 0, blocks)).flops >= best_flops) break;
@@ -106,15 +106,16 @@ std::string RecomputePlan::text(const std::vector<size_t>& layers) const {
     const auto all = layers.size();
     const auto whole = count(Recompute::block), operations = count(Recompute::operations);
     std::string what;
-    if (whole > 0) what = fmt::format("{} of {} blocks whole", whole, all);
+    if (whole > 0) what = fmt::format("{} of {} blocks", whole, all);
     if (operations > 0)
         what += fmt::format("{}norms and activation functions of {}", whole > 0 ? ", " : "",
                             whole > 0 ? fmt::format("{} others", operations)
                                       : fmt::format("{} of {} blocks", operations, all));
     if (whole + operations == 0) what = fmt::format("none of {} blocks", all);
     return fmt::format(
-        "Recomputed in the backward: {}; a frame takes {} instead of {}, for {:.2g}% more arithmetic", what,
-        bytes_text(double(frame)), bytes_text(double(frame_without)), 100 * extra);
+        "Activation checkpointing recomputes {}; activations per micro-batch {} instead of {}, {:.2g}% more "
+        "FLOPs",
+        what, bytes_text(double(frame)), bytes_text(double(frame_without)), 100 * extra);
 }
 
 }  // namespace coeus

@@ -14,7 +14,8 @@ namespace coeus {
 
 namespace {
 
-// Weights fit any constants that are no shapes, but were trained with those of their own description.
+// Constants of the model, such as rope_theta, that differ from those with which the weights were trained.
+// Weights can be loaded whatever these constants are.
 std::vector<std::string> other_constants(const DecoderConfig& model, const DecoderConfig& source) {
     std::vector<std::string> parts;
     for (const FieldDifference& difference : differences(model, source))
@@ -40,9 +41,8 @@ std::string unused_weights_notice(const Config& config) {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable))
         if (entry.path().extension() == ".safetensors")
             return fmt::format(
-                "Notice: {} (model.hf_assets_path) holds weights ({}), but a run from the start begins from "
-                "random "
-                "ones; checkpoint.initial_load_in_hf = true begins from these",
+                "Notice: {} (model.hf_assets_path) contains weights ({}), but a new run starts from random "
+                "weights; to start from these, set checkpoint.initial_load_in_hf = true",
                 folder, entry.path().filename().string());
     return "";
 }
@@ -66,7 +66,7 @@ std::string load_initial_weights(const Config& config, Decoder& decoder, const M
     const std::vector<std::string> differ = other_constants(decoder.config(), source.model());
     if (!differ.empty() && mesh.world().rank() == 0)
         log::warn(
-            "{} was trained with other constants ({}); model.flavor = \"hf\" takes those of a Hugging Face "
+            "{} was trained with other constants ({}); model.flavor = \"hf\" uses those of a Hugging Face "
             "folder",
             source.path(), join(differ, ", "));
     source.load(decoder.parameters(), mesh.world());

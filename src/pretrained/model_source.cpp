@@ -18,10 +18,11 @@ DecoderConfig model_from_deck(const Config& config) {
     const bool validated = config.validation.enable && config.validation.seq_len > config.training.seq_len;
     const int64_t seq_len = validated ? config.validation.seq_len : config.training.seq_len;
     if (seq_len > model.max_seq_len)
-        throw ConfigError("{}.seq_len = {}: {} {} allows at most {}; lower it, or raise model.max_seq_len",
-                          validated ? "validation" : "training", seq_len, model.family, model.flavor,
-                          model.max_seq_len);
-    if (config.checkpoint.last_save_in_hf) hub_config_of(model);  // refused now, not after the last step
+        throw ConfigError(
+            "{}.seq_len = {}: {} {} allows at most {}; reduce it, or increase model.max_seq_len",
+            validated ? "validation" : "training", seq_len, model.family, model.flavor, model.max_seq_len);
+    if (config.checkpoint.last_save_in_hf)
+        hub_config_of(model);  // throws now rather than after the last step
     return model;
 }
 

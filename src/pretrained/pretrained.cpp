@@ -3,6 +3,7 @@
 
 #include "coeus/base/log.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/config/config.hpp"
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/file/toml.hpp"
 #include "coeus/io/checkpoint.hpp"
@@ -18,9 +19,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The file of weights that a path means: itself, or the newest in it.
+// The checkpoint at a path: the file itself, or the newest one in a folder.
 std::string weights_file(const fs::path& path) {
     if (!fs::exists(path)) throw ConfigError("{}: this file or folder does not exist", path.string());
+    if (path.extension() == ".toml")
+        throw ConfigError("{} is a deck, not weights; give the folder of its run: {}", path.string(),
+                          parse_command_line({path.string(), "--dry_run"}).config.job.dump_folder);
     return fs::is_directory(path) ? newest_weights(path.string()) : path.string();
 }
 
@@ -31,7 +35,8 @@ const T* find(const std::vector<TomlEntry>& deck, const std::string& key) {
     return nullptr;
 }
 
-// Every parameter, its places in the folder, and where its master weights are, if anywhere.
+// Every parameter with its places in the folder, and with the memory of its master weights if it is
+// allocated.
 std::vector<HubTensor> hub_tensors(const Parameters& parameters, const DecoderConfig& model) {
     const ModelFamily& family = find_hub_family(model.family);
     std::vector<HubTensor> tensors;
@@ -65,7 +70,7 @@ std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const s
     const std::string group = "model/";
     std::vector<HubEntry> entries;
     for (size_t i = 0; i < paths.size(); ++i) {
-        require(paths[i].starts_with(group), "a Hugging Face folder holds weights alone");
+        require(paths[i].starts_with(group), "a Hugging Face folder contains only weights");
         entries.push_back({shapes[i], family.hub_places(paths[i].substr(group.size()), shapes[i], model)});
     }
     return entries;
@@ -83,7 +88,7 @@ HubTokenizer hub_tokenizer(const std::string& place) {
     HubTokenizer known{.folder = place};
     if (place.empty()) return known;
     if (!Tokenizer::is_at(place)) {
-        log::warn("The Hugging Face folder gets no tokenizer: there is none at {}", place);
+        log::warn("The Hugging Face folder will have no tokenizer: there is none at {}", place);
         return known;
     }
     try {
@@ -91,7 +96,7 @@ HubTokenizer hub_tokenizer(const std::string& place) {
         known.bos_id = tokenizer.bos_id();
         known.eos_id = tokenizer.eos_id();
     } catch (const ConfigError& error) {
-        log::warn("The folder's files do not tell BOS and EOS: {}", error.what());
+        log::warn("config.json will have no BOS and EOS ids: {}", error.what());
     }
     return known;
 }
@@ -108,7 +113,7 @@ Pretrained::Pretrained(const fs::path& path) : is_hub_(is_hub_folder(path.string
     model_ = model_from_description(record.model, path_);
     const std::vector<TomlEntry> deck = parse_toml(record.deck, path_ + " (deck)");
     for (const char* key :
-         {"model.hf_assets_path", "model.tokenizer_path"})  // the later one, where given, counts
+         {"model.hf_assets_path", "model.tokenizer_path"})  // the second one, if given, takes precedence
         if (const std::string* folder = find<std::string>(deck, key); folder && !folder->empty())
             tokenizer_folder_ = *folder;
     const int64_t* seq_len = find<int64_t>(deck, "training.seq_len");

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t most_steps = 1'000'000'000'000;
 
-/// What a parameter is called in the folder.
+/// The names of parameters in the folder.
 class TitanNames {
 public:
     explicit TitanNames(const DcpFolder& folder)
@@ -34,7 +34,7 @@ public:
     }
 
 private:
-    // the names of 2026, where these differ
+    // the names of 2026, if they differ
     static std::string renamed_later(std::string name) {
         if (name == "output.weight") return "lm_head.weight";
         if (const size_t at = name.find("attention.w"); at != std::string::npos && name[at + 11] != 'o')
@@ -43,13 +43,13 @@ private:
     }
 
     const DcpFolder& folder_;
-    std::string group_;  // under which 2024's torchtitan put the model
+    std::string group_;  // prefix of the model's names in torchtitan of 2024
 };
 
 struct Parameter {
     std::string name;
     Shape shape;
-    std::vector<Moment> moments;  // that the deck's optimizer keeps
+    std::vector<Moment> moments;  // those of the deck's optimizer
 };
 std::vector<Parameter> parameters_of(const DecoderConfig& model, const Config& deck) {
     std::vector<Parameter> all;
@@ -61,7 +61,7 @@ std::vector<Parameter> parameters_of(const DecoderConfig& model, const Config& d
     return all;
 }
 
-// The names of all moments, in the order in which they first come.
+// The names of all moments, in the order in which they first appear.
 std::vector<std::string> moment_names(const std::vector<Parameter>& parameters) {
     std::vector<std::string> names;
     for (const Parameter& parameter : parameters)
@@ -71,7 +71,7 @@ std::vector<std::string> moment_names(const std::vector<Parameter>& parameters) 
     return names;
 }
 
-// State of a run that is no weight.
+// True for state of a run that is not a weight.
 bool is_beside_model(const std::string& name) {
     for (const char* group : {"optimizer", "lr_scheduler", "dataloader", "train_state"})
         if (name.starts_with(group)) return true;
@@ -81,20 +81,21 @@ bool is_beside_model(const std::string& name) {
 void check_weights(const std::string& path, const DcpFolder& folder, const TitanNames& names,
                    const std::vector<Parameter>& parameters, bool tied) {
     std::set<std::string> taken;
-    if (tied) taken = {names.weight("output.weight")};  // the embedding's table once more
+    if (tied) taken = {names.weight("output.weight")};  // the embedding table again
     for (const auto& [name, shape, moments] : parameters) {
         const std::string theirs = names.weight(name);
         const DcpFolder::Entry entry = folder.entry(theirs);
         if (entry.shape != shape)
             throw ConfigError(
-                "{} is of another model than the deck's: {} is {} in the folder, {} in the model", path,
+                "{} does not fit the model of the deck: {} is {} in the folder, {} in the model", path,
                 theirs, entry.shape.text(), shape.text());
         taken.insert(theirs);
     }
     for (const std::string& name : folder.names())
         if (!taken.contains(name) && !is_beside_model(name))
             throw ConfigError(
-                "{} is of another model than the deck's: it has '{}', which no parameter of the model takes",
+                "{} does not fit the model of the deck: it contains '{}', which is not a parameter of the "
+                "model",
                 path, name);
 }
 
@@ -105,17 +106,17 @@ int64_t sequences_of_a_step(const Config& deck) {
         return deck.training.local_batch_size * degrees.data_parallel_shard_degree *
                degrees.data_parallel_replicate_degree;
     throw ConfigError(
-        "the deck leaves open how many sequences a step takes, and so where in the data the run stood: set "
-        "training.global_batch_size in it, or leave the optimizer out with --only model");
+        "the deck does not determine how many sequences a step uses, and so the run's position in the data: "
+        "set training.global_batch_size in the deck, or leave out the optimizer with --only model");
 }
 
-// A run that went on from moments as if at step 0 would warm up and correct their bias once more.
+// With moments but without their step, a resumed run would repeat the warm-up and the bias correction.
 int64_t step_of(const std::string& path, const DcpFolder& folder, bool full) {
     const std::optional<int64_t> step = folder.integer("train_state.step");
     if (full && !step)
         throw ConfigError(
-            "{} has the optimizer's moments, but no train_state.step, and so not where the run stood; leave "
-            "the optimizer out with --only model",
+            "{} contains the optimizer's moments, but no train_state.step, so the run's position is unknown; "
+            "leave out the optimizer with --only model",
             path);
     if (step && (*step < 0 || *step > most_steps))
         throw ConfigError("{}: train_state.step = {}: must be from 0 to {}", path, *step, most_steps);
@@ -150,7 +151,7 @@ TitanCheckpoint read_titan_checkpoint(const std::string& folder, const Config& d
     std::vector<std::string> paths, theirs;
     const auto add = [&](const std::string& ours, const std::string& name, const Shape& shape) {
         if (stored.entry(name).shape != shape)
-            throw ConfigError("{}: {} is {}, not {} as its parameter", folder, name,
+            throw ConfigError("{}: {} is {}, but its parameter is {}", folder, name,
                               stored.entry(name).shape.text(), shape.text());
         paths.push_back(ours);
         theirs.push_back(name);

@@ -11,12 +11,12 @@ namespace coeus::report {
 namespace {
 
 struct Unit {
-    double one, least;  ///< used from `least` on
+    double one, least;  ///< used for values of at least `least`
     const char* name;
 };
 constexpr Unit units[] = {{1e12, 1e12, "T"}, {1e9, 1e9, "B"}, {1e6, 1e6, "M"}, {1e3, 1e4, "k"}};
 
-// Multiples of a round step: 1, 2, 2.5 or 5 times a power of ten.
+// Multiples of a round step, which is 1, 2, 2.5 or 5 times a power of ten.
 std::vector<double> linear_ticks(double low, double high, int wanted) {
     const double rough = (high - low) / wanted, unit = std::pow(10, std::floor(std::log10(rough)));
     double step = 10 * unit;
@@ -29,7 +29,8 @@ std::vector<double> linear_ticks(double low, double high, int wanted) {
     return ticks;
 }
 
-// The fullest of three sets that is not too full: each 1 to 9 times a power of ten, each 1, 2, 5, the powers.
+// The largest of three sets that does not have too many ticks: 1 to 9 times each power of ten; 1, 2 and 5
+// times; 1.
 std::vector<double> log_ticks(double low, double high, int wanted) {
     const int first = int(std::floor(std::log10(low))), last = int(std::ceil(std::log10(high)));
     const std::vector<std::vector<double>> sets = {{1, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 2, 5}, {1}};
@@ -54,7 +55,7 @@ double ChartAxis::position(double value) const {
 }
 
 ChartAxis make_axis(double low, double high, Scale scale, int wanted) {
-    // ends that are all but equal, between which no numbers for ticks would be
+    // the ends are nearly equal: there would be no numbers for ticks between them
     if (!(high - low > 1e-12 * std::max(std::fabs(low), std::fabs(high)))) {
         const double apart = low == 0 ? 1 : std::fabs(low) / 10;
         low -= apart;
@@ -62,13 +63,13 @@ ChartAxis make_axis(double low, double high, Scale scale, int wanted) {
     }
     ChartAxis axis = {low, high, scale, {}};
     if (scale == Scale::log) axis.ticks = log_ticks(low, high, wanted);
-    // within less than a decade the powers' multiples may be too few to read
+    // within less than a decade there may be too few logarithmic ticks
     if (axis.ticks.size() < 3) axis.ticks = linear_ticks(low, high, wanted);
     return axis;
 }
 
 std::string tick_text(const ChartAxis& axis, double tick) {
-    // one unit for all: 5k beside 10k
+    // one unit for all ticks of an axis: 5k and 10k
     for (const Unit& unit : units)
         if (axis.scale == Scale::linear && axis.high >= unit.least && tick != 0)
             return fmt::format("{:.6g}{}", tick / unit.one, unit.name);

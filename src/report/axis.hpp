@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An axis of a plot: where values lie on it, and the round values that are written beside it.
+// An axis of a plot: the positions of values, and its ticks at round values.
 #pragma once
 
 #include <string>
@@ -18,10 +18,10 @@ struct ChartAxis {
     double position(double value) const;
 };
 
-/// Covers [low, high] with about `wanted` ticks. Equal ends are moved apart.
+/// An axis over [low, high] with about `wanted` ticks. Equal ends are moved apart.
 ChartAxis make_axis(double low, double high, Scale scale, int wanted);
 
-/// The number beside a tick.
+/// The label of a tick.
 std::string tick_text(const ChartAxis& axis, double tick);
 
 /// For tables, six digits at most: "0.5", "3e-4", "12.5k", "1.2M", "3B", "4T".

@@ -12,12 +12,12 @@ namespace coeus::report {
 
 namespace {
 
-constexpr size_t most_dots = 800;  // more cannot be told apart on a screen
+constexpr size_t most_dots = 800;  // more cannot be distinguished on a screen
 
 struct ChartKind {
     const char *title, *unit, *short_unit, *field, *validation_field;
     enum class Range { tight, from_zero, log_if_wide } range;
-    bool noisy;  ///< the moving mean says more
+    bool noisy;  ///< a moving mean is drawn too
 };
 
 constexpr ChartKind loss = {"Loss", "nats per token", "", "loss", "validation_loss", ChartKind::Range::tight,
@@ -26,18 +26,17 @@ constexpr ChartKind over_steps[] = {
     loss,
     {"Gradient norm", "before clipping", "", "grad_norm", nullptr, ChartKind::Range::log_if_wide, true},
     {"Learning rate", "", "", "lr", nullptr, ChartKind::Range::from_zero, false},
-    {"Throughput", "tokens per second and rank", "tokens/s", "tps", nullptr, ChartKind::Range::from_zero,
+    {"Throughput", "tokens per second per rank", "tokens/s", "tps", nullptr, ChartKind::Range::from_zero,
      true},
-    {"Memory", "GiB, the most that was resident", "GiB", "memory_gib", nullptr, ChartKind::Range::from_zero,
-     false},
+    {"Memory", "GiB, peak", "GiB", "memory_gib", nullptr, ChartKind::Range::from_zero, false},
     {"Step time", "seconds", "s", "step_s", nullptr, ChartKind::Range::from_zero, true},
     {"Waiting for data", "% of the step", "%", "data_percent", nullptr, ChartKind::Range::from_zero, true},
 };
 
-// Of a step, what stands on the x axis; none where the run does not say.
+// The x value of a step; none if the run has no value for it.
 using Place = std::function<std::optional<double>(int64_t step)>;
 
-// Values between two logged steps lie on the line between theirs.
+// Between two logged steps values are interpolated linearly.
 Place along(MetricSeries values) {
     return [values = std::move(values)](int64_t step) -> std::optional<double> {
         const auto after = values.lower_bound(step);
@@ -69,7 +68,7 @@ std::vector<Dot> dots(const MetricSeries& series, const Place& place) {
     return all;
 }
 
-// The least and the largest of each stretch, so that no peak is lost.
+// Keeps the smallest and the largest value of each stretch, so that no peak is lost.
 std::vector<Dot> thinned(const std::vector<Dot>& all) {
     if (all.size() <= most_dots) return all;
     std::vector<Dot> kept;
@@ -87,8 +86,8 @@ std::vector<Dot> thinned(const std::vector<Dot>& all) {
     return kept;
 }
 
-// The mean of the values around each: at the beginning, where curves are steep, of as many as there are on
-// both sides; at the end of those that there are.
+// The mean of the values around each value. At the beginning, where curves are steep, the window is shortened
+// on both sides; at the end only on the right side.
 std::vector<Dot> moving_mean(const std::vector<Dot>& all) {
     const size_t window = mean_window(all.size());
     if (window <= 1) return {};
@@ -115,7 +114,7 @@ ChartAxis y_axis(ChartKind::Range range, double low, double high) {
     return make_axis(low - room, high + room, Scale::linear, wanted);
 }
 
-// `places`: of each run. Empty curves where no run has the field.
+// `places`: the x values of each run. Without curves if no run has the field.
 Chart make_chart(const ChartKind& kind, const std::string& x_title, const std::vector<RunData>& runs,
                  const std::vector<Place>& places) {
     Chart chart = {kind.title, kind.unit, kind.short_unit, x_title, {}, {}, {}};

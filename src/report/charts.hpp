@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plots of a report show, before anything is drawn: which values over what, at which scale.
+// The plots of a report, before they are drawn: curves, axes and scales.
 #pragma once
 
 #include "axis.hpp"
@@ -18,22 +18,22 @@ struct Dot {
 struct Curve {
     size_t run = 0;
     bool validation = false;  ///< drawn as marks
-    std::vector<Dot> logged;  ///< as they stand in metrics.jsonl; of many, each stretch's least and largest
-    std::vector<Dot> smooth;  ///< moving mean; empty where there are few values, or no noise
+    std::vector<Dot> logged;  ///< as in metrics.jsonl; of very many, the smallest and largest of each stretch
+    std::vector<Dot> smooth;  ///< moving mean; empty if there are few values, or no noise
 };
 
 struct Chart {
     std::string title, unit;  ///< "Loss", "nats per token"
-    std::string short_unit;   ///< "GiB"; "" where numbers stand alone
+    std::string short_unit;   ///< "GiB"; "" if numbers have no unit
     std::string x_title;      ///< "step"
     ChartAxis x, y;
     std::vector<Curve> curves;
 };
 
-/// Those for which a run has values. Of several runs also the loss over tokens and over time.
+/// All charts for which a run has values. For several runs also the loss over tokens and over time.
 std::vector<Chart> charts_of(const std::vector<RunData>& runs);
 
-/// Steps over which a moving mean goes, for this number of values; 1: none is made.
+/// Number of steps in the window of the moving mean, for this number of values; 1: no moving mean.
 size_t mean_window(size_t values);
 
 }  // namespace coeus::report

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RFC 4180, with the line ends of this system.
+// CSV as in RFC 4180, but with the line ends of this system.
 #include "coeus/report/report.hpp"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ std::string quoted(const std::string& text) {
     return q + "\"";
 }
 
-// Of all runs, in the order of the first that has them.
+// The fields of all runs, in the order of the first run that has them.
 std::vector<std::string> fields_of(const std::vector<RunData>& runs) {
     std::vector<std::string> fields;
     for (const RunData& run : runs)

@@ -24,7 +24,7 @@ std::string json_line(const StartTimes& t) {
     return line.text();
 }
 
-// The sums of a start where it had taken `step` steps.
+// The sums of a start when the run had taken `step` steps.
 StartTimes at_step(const std::vector<StartTimes>& lines, int64_t step) {
     const auto after = std::ranges::find_if(lines, [&](const StartTimes& line) { return line.step > step; });
     if (after == lines.end()) return lines.back();
@@ -60,7 +60,7 @@ Goodput goodput_of(const std::vector<StartTimes>& lines) {
     sum.starts = int64_t(starts.size());
     sum.wall = starts.back().back().time - starts.front().front().start;
     sum.steps = starts.back().back().step;
-    int64_t counted = sum.steps;  // steps beyond were taken again by a later start
+    int64_t counted = sum.steps;  // a later start repeated the steps after this one
     for (size_t i = starts.size(); i-- > 0;) {
         const std::vector<StartTimes>& start = starts[i];
         const StartTimes &all = start.back(), kept = at_step(start, counted);
@@ -96,7 +96,7 @@ std::vector<StartTimes> read_start_times(const std::filesystem::path& file) {
             lines.back().taken_back = line.number("taken_back_s");
             lines.back().steps_taken_back = line.integer("steps_taken_back");
         } catch (const ConfigError&) {
-            continue;  // cut short when the run was killed
+            continue;  // an incomplete line: the run was killed
         }
     }
     return lines;

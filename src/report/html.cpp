@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page: head, figures, a plot for each chart, what the decks say. Plots are drawn here, as SVG with the
-// colours of the page's style; the values go along as JSON for the script.
+// The page: title, figures, a plot for each chart, and the decks. Plots are drawn here, as SVG with the
+// colours of the page's style. Their values are included as JSON for the script.
 #include "charts.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
@@ -19,7 +19,7 @@ namespace {
 
 using namespace report;
 
-// Pixels of a plot and of the frame that the curves fill.
+// The size of a plot and the margins around its curves, in pixels.
 struct Box {
     double width, height;
     double left = 58, top = 12, right = 16, bottom = 44;
@@ -28,7 +28,7 @@ struct Box {
 };
 constexpr Box wide_box = {1090, 350}, half_box = {530, 270};
 
-// Of one run the marks of its validation have a colour of their own.
+// With a single run, the marks of its validation have their own colour.
 std::string color_of(size_t run, bool validation, size_t num_runs) {
     return validation && num_runs == 1 ? "var(--marks)" : fmt::format("var(--c{})", run % 8);
 }
@@ -95,7 +95,7 @@ private:
         if (curve.logged.size() == 1) circles(curve, "dot", 3.5);
     }
     void marks_of(const Curve& curve) {
-        constexpr size_t many = 60;  // marks that would run into each other
+        constexpr size_t many = 60;  // more marks would overlap
         polyline(curve, curve.logged, curve.logged.size() > many ? "second" : "between");
         if (curve.logged.size() <= many) circles(curve, "mark", 3.6);
     }
@@ -117,7 +117,7 @@ std::string swatch(const std::string& color, bool validation, bool dashed) {
         validation ? "<circle class=\"mark\" cx=\"13\" cy=\"5\" r=\"3.6\"/>" : "");
 }
 
-// What the lines and marks of a chart are; nothing where there is one line.
+// The legend of a chart's lines and marks; "" if there is only one line.
 std::string chart_legend(const Chart& chart, bool first, size_t num_runs) {
     const auto any = [&](auto holds) { return std::any_of(chart.curves.begin(), chart.curves.end(), holds); };
     std::string items;
@@ -128,7 +128,7 @@ std::string chart_legend(const Chart& chart, bool first, size_t num_runs) {
         items +=
             "<li>" + swatch(num_runs == 1 ? color_of(0, true, 1) : line, true, false) + "validation</li>";
     }
-    // said once, beside the first
+    // only on the first chart
     if (first && any([](const Curve& curve) { return !curve.smooth.empty(); }))
         items += "<li>faint: logged steps, strong: moving mean</li>";
     return items.empty() ? "" : "<ul class=\"legend\">" + items + "</ul>";
@@ -168,10 +168,11 @@ Json chart_data(const Chart& chart, const Box& box, const std::vector<RunData>& 
         .set("curves", std::move(curves));
 }
 
-// As the content of a script element: "</script" would end it, and "<!--" with "<script" hide its end.
+// JSON for a script element. "<" is escaped: "</script" would end the element, and "<!--" with "<script" hide
+// its end.
 std::string script_data(Json charts) {
     std::string text = Json::object().set("charts", std::move(charts)).text();
-    const std::string escaped = "\\u003c";  // in JSON "<" is in strings alone
+    const std::string escaped = "\\u003c";  // in JSON "<" occurs only in strings
     for (size_t at = 0; (at = text.find('<', at)) != std::string::npos; at += escaped.size())
         text.replace(at, 1, escaped);
     return text;
@@ -191,7 +192,8 @@ std::string html_table(const std::vector<RunData>& runs, const std::vector<Table
     return html + "</tbody></table></div>";
 }
 
-// What a tile says large, and below it small.
+// A tile: title, a large figure, and a small one below it. `figure` and `below` are names of rows of
+// final_figures().
 struct Tile {
     const char *title, *figure, *below, *below_title;
 };
@@ -199,12 +201,12 @@ constexpr Tile tiles[] = {
     {"Loss", "loss", "", ""},
     {"Validation loss", "last validation loss", "lowest validation loss", "lowest "},
     {"Tokens seen", "tokens seen", "", ""},
-    {"Tokens/s and rank", "tokens/s and rank, median", "MFU, median", "MFU "},
+    {"Tokens/s per rank", "tokens/s per rank, median", "MFU, median", "MFU "},
     {"Time in training steps", "time in training steps", "waiting for data, median", "data wait "},
-    {"Most memory of a rank", "most memory of a rank", "", ""},
+    {"Peak memory of a rank", "peak memory of a rank", "", ""},
 };
 
-// "3.4938 at step 300" with the second half small.
+// "3.4938 at step 300": the part from "at" is shown small.
 std::string tile_html(const Tile& tile, const std::vector<TableRow>& rows) {
     const auto cell = [&](const std::string& name) -> std::string {
         for (const TableRow& row : rows)
@@ -241,8 +243,8 @@ std::string decks(const std::vector<RunData>& runs) {
                                   markup_of(text) + "</pre></details></section>\n";
     }
     const std::vector<TableRow> rows = deck_differences(runs);
-    return "<section class=\"card\"><h2>What the decks say differently</h2>" +
-           (rows.empty() ? std::string("<p class=\"about\">Nothing: the decks are alike.</p>")
+    return "<section class=\"card\"><h2>Differences between the decks</h2>" +
+           (rows.empty() ? std::string("<p class=\"about\">None: the decks are equal.</p>")
                          : html_table(runs, rows, true)) +
            "</section>\n";
 }
@@ -283,7 +285,7 @@ std::string report_html(const std::vector<RunData>& runs) {
     Json data = Json::array();
     const std::vector<Chart> charts = charts_of(runs);
     for (size_t i = 0; i < charts.size(); ++i) {
-        // the first has the page's width, and another so that the rest fill rows of two
+        // the first chart is as wide as the page; so is the last one if it would be alone in a row of two
         const bool wide = i == 0 || (i + 1 == charts.size() && charts.size() % 2 == 0);
         html += chart_card(charts[i], i == 0, wide, runs.size());
         data.push(chart_data(charts[i], wide ? wide_box : half_box, runs));

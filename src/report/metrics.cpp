@@ -28,7 +28,7 @@ std::string memory_text(double gib, double percent) {
     return fmt::format("memory: {:5.2f}GiB({:.2f}%)", gib, percent);
 }
 
-// "30.00GiB 650W 1755MHz 61C power cap": what is known.
+// "30.00GiB 650W 1755MHz 61C power cap": the values that are known.
 std::string gpu_text(const StepMetrics& m) {
     std::vector<std::string> parts;
     if (m.gpu_memory_gib) parts.push_back(fmt::format("{:.2f}GiB", *m.gpu_memory_gib));
@@ -43,22 +43,22 @@ bool is_past(const std::string& text, const MetricsFile::Past& past) {
     try {
         const JsonDocument document = JsonDocument::parse(text, "metrics.jsonl");
         const JsonView line = document.root();
-        // samples stay passed over where the run has gone back to a step before
+        // events count by their number: samples stay skipped after the run has gone back to an earlier step
         if (line.contains("event")) return line.integer("event_number") <= past.events;
         if (past.validation_is_left && line.contains("validation_loss") && line.integer("step") == past.step)
             return false;
         return line.integer("step") <= past.step;
     } catch (const ConfigError&) {
-        return false;  // a line cut short when the run was killed
+        return false;  // an incomplete line: the run was killed
     }
 }
 
-// Writes what is past beside the old file, which stands until the new one is whole.
+// Writes the lines that are past to a new file. The old file stays until the new one is complete.
 void drop_what_comes_again(const std::filesystem::path& file, const MetricsFile::Past& past) {
     const auto require_read = [&](bool holds, const std::string& why) {
         if (!holds)
             throw SystemError(
-                fmt::format("{} cannot be read: {}; it stays as it is. Make it readable, or move it away",
+                fmt::format("{} cannot be read: {}; it was not changed. Make it readable, or move it away",
                             file.string(), why));
     };
     const std::string why = read_error(file);
@@ -77,8 +77,10 @@ void drop_what_comes_again(const std::filesystem::path& file, const MetricsFile:
             throw SystemError(fmt::format("cannot write {}: {}", part.string(), errno_text(reason)));
         std::error_code ignored;
         if (is_made) std::filesystem::remove(part, ignored);
-        log::warn("{} cannot be written: {}. Lines after step {} stay in {}; those that come later count",
-                  part.string(), errno_text(reason), past.step, file.string());
+        log::warn(
+            "{} cannot be written: {}. Lines after step {} stay in {}; of two lines for a step the later "
+            "one counts",
+            part.string(), errno_text(reason), past.step, file.string());
         return;
     }
     std::error_code failed;

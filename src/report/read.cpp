@@ -19,12 +19,12 @@ namespace fs = std::filesystem;
 
 constexpr double most_drawn = 1e300;
 
-// Fields that are no numbers, and so no series.
+// Fields with other values than numbers; they are not series.
 constexpr std::string_view words[] = {"gpu_throttle", "straggler_phase", "straggler_host", "straggler_group",
                                       "straggler_throttle"};
 constexpr const char* metrics_name = "metrics.jsonl";
 
-// Folders of runs in a folder or one below.
+// Folders of runs directly below a folder, at most five.
 std::vector<std::string> runs_below(const fs::path& folder) {
     std::vector<std::string> found;
     std::error_code unreadable;
@@ -39,28 +39,28 @@ fs::path folder_of(const std::string& given) {
     fs::path path(given);
     if (fs::is_regular_file(path)) {
         if (path.filename() == metrics_name) return path.has_parent_path() ? path.parent_path() : ".";
-        throw ConfigError("{} is not a run: a run is its folder (job.dump_folder) or the {} in it", given,
+        throw ConfigError("{} is not a run: give the folder of a run (job.dump_folder) or its {}", given,
                           metrics_name);
     }
     if (!fs::exists(path))
-        throw ConfigError("{} does not exist; a run is its folder (job.dump_folder)", given);
+        throw ConfigError("{} does not exist; give the folder of a run (job.dump_folder)", given);
     if (fs::exists(path / metrics_name)) return path;
     const std::vector<std::string> near = runs_below(path);
     throw ConfigError("{} is not the folder of a run: it has no {}{}", given, metrics_name,
                       near.empty() ? "" : "; runs in it: " + join(near, ", "));
 }
 
-// One line of metrics.jsonl. A line of a validation repeats the memory of its step: only its own fields
-// count.
+// Adds one line of metrics.jsonl. A validation line repeats the memory of its step, so only its validation_
+// fields count.
 void add_line(const JsonView& line, RunData& run) {
-    if (line.contains("event")) return;  // of a guard: no curve
+    if (line.contains("event")) return;  // an event of the guards is not part of a curve
     const int64_t step = line.integer("step");
     const bool validation = line.contains("validation_loss");
     for (const auto& [field, value] : line.items()) {
         if (field == "step" || value.is_null() || (validation && !field.starts_with("validation_"))) continue;
         if (std::ranges::find(words, field) != std::end(words)) continue;
         double number = value.number();
-        // the difference of two, or the sum of some, would not be finite
+        // the difference or the sum of such values could overflow
         if (std::fabs(number) > most_drawn) continue;
         if (std::fabs(number) < 1 / most_drawn) number = 0;
         if (!run.series.contains(field)) run.fields.push_back(field);
@@ -77,14 +77,14 @@ void read_metrics(const fs::path& file, RunData& run) {
     int64_t number = 0;
     for (std::string line; std::getline(in, line);) {
         const std::string place = fmt::format("{}:{}", file.string(), ++number);
-        const bool cut_short = in.eof();  // without a line's end
+        const bool cut_short = in.eof();  // the line has no line end
         try {
             const JsonDocument document = JsonDocument::parse(line, place);
             if (!document.root().is_object()) throw ConfigError("{}: is not a JSON object", place);
             add_line(document.root(), run);
         } catch (const ConfigError&) {
             if (!cut_short) throw;
-            run.notices.push_back(fmt::format("{}: cut short, left out", place));
+            run.notices.push_back(fmt::format("{}: skipped, since the line is incomplete", place));
         }
     }
     if (run.series.empty()) throw ConfigError("{} has no logged step yet", file.string());
@@ -113,7 +113,7 @@ fs::path last_parts(const fs::path& path, int parts) {
     return name.empty() ? path : name;
 }
 
-// As many last parts of the folders' paths as tell them apart.
+// Names the runs by the fewest last parts of their folders' paths that distinguish them.
 void name_runs(std::vector<RunData>& runs) {
     constexpr int most_parts = 16;
     for (int parts = 1; parts <= most_parts; ++parts) {
@@ -151,7 +151,7 @@ std::vector<RunData> read_runs(const std::vector<std::string>& paths) {
 
 void write_report(const fs::path& file, const std::string& text) {
     std::error_code failed;
-    // a device or a pipe, such as /dev/stdout, is written to, not replaced
+    // a device or a pipe such as /dev/stdout is written directly, not replaced
     const bool replaces = !fs::exists(file, failed) || fs::is_regular_file(file, failed);
     const fs::path part = replaces ? fs::path(file.string() + ".part") : file;
     std::ofstream out(part, std::ios::binary);

@@ -17,7 +17,8 @@ namespace {
 
 template <class Metrics>
 void add_memory(Metrics& m, const Device& device, int64_t resident) {
-    // Linux counts resident pages for each core and sums them now and then, so that the peak may lag behind
+    // Linux counts resident pages per core and sums the counts only from time to time, so its peak may be too
+    // low
     const int64_t peak = device.is_host() ? std::max(device.peak_bytes(), resident) : device.peak_bytes();
     m.memory_gib = double(peak) / bytes_per_gib;
     m.memory_percent = 100 * double(peak) / double(device.memory_bytes());
@@ -50,7 +51,7 @@ void Reporting::go_back(const MetricsFile::Past& past) {
         auto next = std::make_unique<TensorBoardFile>(*folder_.tensorboard_folder(), past.step);
         tensorboard_ = std::move(next);
     } catch (const std::exception& failure) {
-        log::warn("{}. Training continues, and its events go on in {}", failure.what(),
+        log::warn("{}. Training continues, and writes its events to {}", failure.what(),
                   tensorboard_->path().string());
     }
 }
@@ -83,8 +84,8 @@ void Reporting::write_page() const {
         write_report(folder_.report_file(), report_html(read_runs({folder_.root().string()})));
         log::info("Plots of this run: {}", folder_.report_file().string());
     } catch (const std::exception& failure) {
-        // the weights are safe; coeus report can draw it again
-        log::warn("There is no {}: {}", folder_.report_file().string(), failure.what());
+        // only a warning: the weights are saved, and coeus report can write the page later
+        log::warn("The page {} was not written: {}", folder_.report_file().string(), failure.what());
     }
 }
 

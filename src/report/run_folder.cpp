@@ -26,14 +26,15 @@ void make_writable_folder(const char* option, const fs::path& folder) {
                               above.string());
     }
     if (failed)
-        throw ConfigError("{}: cannot make {}: {}; choose a folder you may write to", option, folder.string(),
-                          failed.message());
+        throw ConfigError("{}: cannot create the folder {}: {}; choose a folder that you may write to",
+                          option, folder.string(), failed.message());
     if (access(folder.c_str(), W_OK) != 0)
-        throw ConfigError("{}: cannot write to {}: {}; choose a folder you may write to", option,
+        throw ConfigError("{}: cannot write to {}: {}; choose a folder that you may write to", option,
                           folder.string(), errno_text(errno));
 }
 
-// All folders that the run will write to, so that none fails it later. Absolute ones replace the root.
+// Makes all folders to which the run will write, so that a problem is found now. An absolute path is not
+// below `root`.
 void make_folders(const fs::path& root, const Config& config) {
     make_writable_folder("job.dump_folder", root);
     make_writable_folder("job.dump_folder", root / "log");
@@ -50,18 +51,18 @@ void make_folders(const fs::path& root, const Config& config) {
     if (const std::string& file = config.job.save_config_file; !file.empty()) {
         make_writable_folder("job.save_config_file", (root / file).parent_path());
         if (fs::is_directory(root / file))
-            throw ConfigError("job.save_config_file = \"{}\": {} is a folder; name a file", file,
+            throw ConfigError("job.save_config_file = \"{}\": {} is a folder; give the name of a file", file,
                               (root / file).string());
     }
 }
 
-// What a run writes in its folder but for logs, checkpoints and token files. metrics.jsonl comes last: while
-// it is in its place, what is beside it is of the same run.
+// The files that a run writes to its folder, except logs, checkpoints and token files. metrics.jsonl is last:
+// while it is in its place, the other files belong to the same run.
 std::vector<fs::path> files_of_a_run(const Config& config) {
     std::vector<fs::path> names = {"goodput.jsonl", "deck.toml", "report.html"};
     for (const std::string& name : {config.metrics.save_tb_folder, config.profiling.save_traces_folder,
                                     config.profiling.save_memory_snapshot_folder}) {
-        // an absolute one may have files of others in it
+        // a folder with an absolute path may contain files of other runs
         const fs::path folder = fs::path(name).lexically_normal();
         if (folder.is_relative() && folder != ".") names.push_back(folder);
     }
@@ -106,7 +107,7 @@ std::optional<fs::path> RunFolder::put_earlier_run_aside(const Config& config, b
     try {
         if (!resumes && trained())
             for (const fs::path& name : files_of_a_run(config)) {
-                // what was moved before may stand here again, as an empty folder of this start
+                // a folder that was moved before may exist again, as an empty folder of this start
                 if (!fs::exists(root_ / name) || fs::exists(begun / name)) continue;
                 fs::create_directories((begun / name).parent_path());
                 fs::rename(root_ / name, begun / name);
@@ -118,7 +119,7 @@ std::optional<fs::path> RunFolder::put_earlier_run_aside(const Config& config, b
         fs::rename(begun, aside);
         return aside;
     } catch (const fs::filesystem_error& failure) {
-        throw SystemError(fmt::format("cannot put the earlier run aside: {}", failure.what()));
+        throw SystemError(fmt::format("cannot move the files of the earlier run aside: {}", failure.what()));
     }
 }
 

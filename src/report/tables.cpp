@@ -56,7 +56,7 @@ std::string share_text(const MetricSeries& percent) {
     return median < 0.1 ? "under 0.1 %" : fmt::format("{:.1f} %", median);
 }
 
-// Each logged step stands for those since the one before.
+// Each logged step stands for all steps since the previous logged one.
 std::string time_text(const MetricSeries& step_seconds) {
     double sum = 0;
     int64_t before = 0;
@@ -78,12 +78,12 @@ const Figure figures[] = {
     {"last validation loss", "validation_loss", last_text},
     {"tokens seen", "tokens_seen", tokens_text},
     {"epochs", "epoch", [](const MetricSeries& v) { return fmt::format("{:.3g}", last_of(v)); }},
-    {"tokens/s and rank, median", "tps",
+    {"tokens/s per rank, median", "tps",
      [](const MetricSeries& v) { return with_commas(std::llround(median_of(v))); }},
     {"MFU, median", "mfu", [](const MetricSeries& v) { return fmt::format("{:.1f} %", median_of(v)); }},
     {"time in training steps", "step_s", time_text},
     {"waiting for data, median", "data_percent", share_text},
-    {"most memory of a rank", "memory_gib",
+    {"peak memory of a rank", "memory_gib",
      [](const MetricSeries& v) { return fmt::format("{:.3g} GiB", largest_of(v)); }},
 };
 
@@ -106,7 +106,7 @@ std::vector<TableRow> final_figures(const std::vector<RunData>& runs) {
         if (std::any_of(row.cells.begin(), row.cells.end(), [](const auto& cell) { return !cell.empty(); }))
             rows.push_back(std::move(row));
     }
-    TableRow goodput = {"goodput, of the wall time", {}};
+    TableRow goodput = {"goodput, of wall time", {}};
     bool known = false;
     for (const RunData& run : runs) {
         known |= run.goodput.starts > 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of a report: the last figures of the runs, and what their decks say differently.
+// The tables of a report: the final figures of the runs, and the differences between their decks.
 #pragma once
 
 #include "coeus/report/report.hpp"
@@ -11,17 +11,17 @@ namespace coeus::report {
 
 struct TableRow {
     std::string name;
-    std::vector<std::string> cells;  ///< one for each run; "" where a run has nothing to say
+    std::vector<std::string> cells;  ///< one per run; "" if a run has no value
 };
 
 /// Rows for which at least one run has a figure.
 std::vector<TableRow> final_figures(const std::vector<RunData>& runs);
 
-/// Options with different values, but for those that say where a run writes and what it shows. None for one
-/// run.
+/// Options with different values, except those on where a run writes its files and what it logs. Empty for a
+/// single run.
 std::vector<TableRow> deck_differences(const std::vector<RunData>& runs);
 
-/// The option's value in a run's deck, as TOML; "" where it is not there.
+/// The option's value in a run's deck, as TOML; "" if the deck does not have it.
 std::string deck_value(const RunData& run, const std::string& option);
 
 }  // namespace coeus::report

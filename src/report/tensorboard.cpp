@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of protobuf's wire format three forms are needed: varints (0), 8 and 4 byte numbers (1, 5), and bytes with
-// their length (2); a field begins with (number << 3) | form.
+// Only four forms of protobuf's wire format are needed: varints (0), numbers of 8 and of 4 bytes (1, 5), and
+// bytes with their length (2). A field begins with (number << 3) | form.
 #include "coeus/report/tensorboard.hpp"
 
 #include "coeus/base/clock.hpp"
@@ -55,15 +55,15 @@ std::string bytes_field(int field, std::string_view bytes) {
     return start_of(field, with_length) + varint_of(bytes.size()) + std::string(bytes);
 }
 
-// An event of now in its frame.
+// A record with an event that has the present time.
 std::string record_of(std::string event) {
     event = double_field(1, seconds_since_1970()) + event;
     const std::string length = little_endian(uint64_t(event.size()));
     return length + little_endian(masked_crc32c(length)) + event + little_endian(masked_crc32c(event));
 }
 
-// A number of seconds above those in the names of the files that are there: names sort as the starts came,
-// even within a second or where a clock was wrong.
+// Seconds since 1970, but larger than the numbers in the names of existing files: names then sort in the
+// order of the starts, even within one second or if a clock was wrong.
 int64_t number_of_file(const fs::path& folder) {
     auto number = int64_t(seconds_since_1970());
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -90,7 +90,7 @@ std::vector<Scalar> tensorboard_scalars(const StepMetrics& m) {
         {"time_metrics/data_loading(%)", m.data_percent()},
         {"memory/max_active(GiB)", m.memory_gib},
         {"memory/max_active(%)", m.memory_percent},
-        // no caching allocator stands between: what is reserved is in use
+        // there is no caching allocator: all reserved memory is in use
         {"memory/max_reserved(GiB)", m.memory_gib},
         {"memory/max_reserved(%)", m.memory_percent},
     };
@@ -123,7 +123,8 @@ uint32_t masked_crc32c(std::string_view bytes) {
 TensorBoardFile::TensorBoardFile(const fs::path& folder, int64_t resumed_step) {
     std::error_code failed;
     fs::create_directories(folder, failed);
-    if (failed) throw SystemError(fmt::format("cannot make {}: {}", folder.string(), failed.message()));
+    if (failed)
+        throw SystemError(fmt::format("cannot create the folder {}: {}", folder.string(), failed.message()));
     constexpr int64_t start_of_session = 1;
     file_.emplace(
         folder / fmt::format("{}{:010}.{}.{}.0", name_start, number_of_file(folder), host_name(), getpid()),
@@ -133,7 +134,7 @@ TensorBoardFile::TensorBoardFile(const fs::path& folder, int64_t resumed_step) {
                                     record_of(integer_field(2, resumed_step + 1) +
                                               bytes_field(7, integer_field(1, start_of_session)))});
     file_->require_open();
-    file_->append("");  // the head
+    file_->append("");  // writes the head
 }
 
 void TensorBoardFile::write(int64_t step, const std::vector<Scalar>& scalars) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report for a terminal: the loss as a plot of Braille dots (2 x 4 to a character), the rest as one line
-// of eighth blocks each, and the tables.
+// The report for a terminal: the loss as a plot of Braille dots (2 x 4 per character), the other charts as
+// one line of block characters each (eight heights), and the tables.
 #include "coeus/base/text.hpp"
 
 #include "charts.hpp"
@@ -24,12 +24,12 @@ std::string painted(const std::string& text, size_t run, bool color) {
     return color ? fmt::format("\033[{}m{}\033[0m", run_colors[run % std::size(run_colors)], text) : text;
 }
 
-// UTF-8 of a character beyond U+0800 and below U+10000.
+// UTF-8 of a character from U+0800 to U+FFFF.
 std::string utf8(uint32_t code) {
     return {char(0xE0 | (code >> 12)), char(0x80 | (code >> 6 & 0x3F)), char(0x80 | (code & 0x3F))};
 }
 
-// Characters, each one column wide, of a UTF-8 text.
+// Number of characters of a UTF-8 text; each is one column wide.
 size_t width_of(const std::string& text) {
     return size_t(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
@@ -48,7 +48,7 @@ public:
 
     /// (0, 0) is the upper left dot.
     void dot(int x, int y, size_t run) {
-        // bits of the Braille block: three rows of two, and a fourth that was added later
+        // bits of the Braille block: three rows of two, then a fourth row, which Unicode appended
         static constexpr int bits[4][2] = {{0, 3}, {1, 4}, {2, 5}, {6, 7}};
         Cell& cell = cells_[size_t(y / 4 * columns_ + x / 2)];
         cell.dots |= uint8_t(1 << bits[y % 4][x % 2]);
@@ -89,7 +89,7 @@ private:
     std::vector<Cell> cells_;
 };
 
-// `one_run`: only that one's curves; otherwise all.
+// `one_run`: draws only the curves of that run; null: all.
 std::string plot(const Chart& chart, int columns, int rows, bool color, const size_t* one_run) {
     constexpr int margin = 9;
     DotField field(std::max(10, columns - margin - 1), rows);
@@ -117,7 +117,7 @@ std::string plot(const Chart& chart, int columns, int rows, bool color, const si
     for (int row = 0; row < rows; ++row)
         text += fmt::format("{:>{}} {} {}\n", labels[size_t(row)], margin - 3,
                             labels[size_t(row)].empty() ? "│" : "┤", field.row(row, color));
-    // below: each tick's number, begun early enough to end at its place
+    // below: the number of each tick, which ends at the place of the tick
     std::string below(size_t(columns + margin), ' ');
     size_t free = 0;
     for (const double tick : chart.x.ticks) {
@@ -131,7 +131,7 @@ std::string plot(const Chart& chart, int columns, int rows, bool color, const si
     return text + below + "  " + chart.x_title + "\n";
 }
 
-// The mean of each of `columns` stretches as a block of one to eight eighths.
+// The mean of each of `columns` stretches, as a block of one to eight eighths of the height.
 std::string sparkline(const Chart& chart, const Curve& curve, int columns) {
     std::vector<double> sums(size_t(columns), 0);
     std::vector<int> counts(size_t(columns), 0);
@@ -144,7 +144,7 @@ std::string sparkline(const Chart& chart, const Curve& curve, int columns) {
     double level = 0;
     bool begun = false;
     for (size_t i = 0; i < sums.size(); ++i) {
-        // a stretch without a logged step goes on as the one before
+        // a stretch without a logged step repeats the one before
         if (counts[i] > 0) level = chart.y.position(sums[i] / counts[i]);
         begun = begun || counts[i] > 0;
         const bool ended = chart.x.position(curve.logged.back().x) * columns < double(i);
@@ -193,7 +193,7 @@ std::string titled(const Chart& chart) {
     return chart.title + (chart.unit.empty() ? "" : " (" + chart.unit + ")");
 }
 
-// One plot where the runs can be told apart by colour, otherwise one each.
+// One plot for all runs if colours distinguish them, otherwise one plot per run.
 std::string loss_plots(const Chart& chart, const std::vector<RunData>& runs, int columns, bool color) {
     constexpr int tall = 12, low = 8;
     const bool marks = std::any_of(chart.curves.begin(), chart.curves.end(),
@@ -209,7 +209,7 @@ std::string loss_plots(const Chart& chart, const std::vector<RunData>& runs, int
     return text;
 }
 
-// Of one run a line after the title, of several a line each below it.
+// For a single run one line that begins with the title; for several runs the title and one line per run.
 std::string sparklines(const Chart& chart, const std::vector<Chart>& all, const std::vector<RunData>& runs,
                        int columns, bool color) {
     constexpr int range_width = 40, least = 10;
@@ -240,11 +240,12 @@ std::string report_text(const std::vector<RunData>& runs, int columns, bool colo
         text += loss_plots(charts[0], runs, columns, color) + "\n";
         charts.erase(charts.begin());
     }
-    std::erase_if(charts, [](const Chart& chart) { return chart.x_title != "step"; });  // the loss again
+    // the loss over tokens and over time is left out
+    std::erase_if(charts, [](const Chart& chart) { return chart.x_title != "step"; });
     for (const Chart& chart : charts) text += sparklines(chart, charts, runs, columns, color);
     text += "\n" + text_table(runs, final_figures(runs), color) + wall_time_text(runs, columns);
     if (const std::vector<TableRow> rows = deck_differences(runs); !rows.empty())
-        text += "\nWhat the decks say differently\n" + text_table(runs, rows, color);
+        text += "\nDifferences between the decks\n" + text_table(runs, rows, color);
     return text;
 }
 

@@ -58,7 +58,7 @@ std::string wall_time_text(const std::vector<RunData>& runs, int columns) {
         int drawn = 0;
         std::string bar, legend;
         for (size_t i = 0; i < parts.size(); ++i) {
-            // ends are rounded, not lengths, so that the bar is full
+            // the ends of parts are rounded, not their lengths, so that the bar is exactly full
             seconds += parts[i].seconds;
             const int end = std::min(columns, int(std::lround(columns * seconds / run.goodput.wall)));
             for (; drawn < end; ++drawn) bar += fills[i];

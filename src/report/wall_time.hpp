@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the wall time of runs went to, over all their starts: a bar for each run that has a goodput.jsonl.
+// The wall time of runs by activity, over all their starts: a bar for each run that has a goodput.jsonl.
 #pragma once
 
 #include "coeus/report/report.hpp"
@@ -9,7 +9,7 @@
 
 namespace coeus::report {
 
-/// "" where no run has one.
+/// "" if no run has a goodput.jsonl.
 std::string wall_time_html(const std::vector<RunData>& runs);
 std::string wall_time_text(const std::vector<RunData>& runs, int columns);
 

@@ -10,7 +10,7 @@ namespace coeus {
 
 namespace {
 
-// This rank's part of what all of them have together.
+// This rank's part of a buffer that all ranks share equally.
 Tensor share_of(Tensor all, const Communicator& ranks) {
     const int64_t share = all.count() / ranks.size();
     return all.slice_rows(ranks.rank() * share, share);
@@ -18,14 +18,14 @@ Tensor share_of(Tensor all, const Communicator& ranks) {
 
 }  // namespace
 
-// Where the units lie in a buffer, and which of them are there.
+// The places of the units in a buffer, and which units are there.
 class Gathered::Places {
 public:
     struct State {
-        int64_t first = 0, bytes = 0;  // in the buffer
-        bool valid = false;            // it holds the unit
+        int64_t first = 0, bytes = 0;  // within the buffer
+        bool valid = false;            // true if the unit is in its place, or on the way there
         int leases = 0;
-        Pending pending;  // work that fills or empties it
+        Pending pending;  // work that fills or empties the place
     };
 
     Places(const Parameters& parameters, Dtype dtype, Keep keep) : parameters_(parameters), dtype_(dtype) {
@@ -43,7 +43,8 @@ public:
     int64_t bytes() const { return bytes_; }
     void allocate(const std::string& what, const Memory& memory) { buffer_ = Buffer(bytes_, what, memory); }
 
-    // The gathered buffer of one storage, [ranks * rows_per_shard, cols]; empty for one that is not gathered.
+    // The gathered buffer of one storage, [ranks * rows_per_shard, cols]; empty for a storage that is not
+    // gathered.
     Tensor of(size_t unit, size_t storage) const {
         std::byte* at = buffer_.data() + states[unit].first;
         for (size_t i = parameters_.units()[unit].first; i < storage; ++i)
@@ -52,7 +53,7 @@ public:
         return Tensor(at, dtype_, {s.is_gathered() ? s.padded_count() : 0});
     }
 
-    // Ends what is in the way of a unit. Nobody may hold it.
+    // Removes the units that overlap a unit's place. None of them may have a lease.
     void make_room(size_t unit) {
         State& mine = states[unit];
         for (size_t other = 0; other < states.size(); ++other) {
@@ -73,7 +74,7 @@ public:
         });
     }
 
-    std::vector<State> states;  // of the units
+    std::vector<State> states;  // by unit
 
 private:
     int64_t bytes_of(const Storage& storage) const {
@@ -118,8 +119,8 @@ bool Gathered::is_gathered(size_t unit) const {
     return is_gathered_[unit];
 }
 
-// Work under way refers to the places: the streams, which do what was given to them, end before these. Nobody
-// waits for it any more.
+// Work in progress refers to the places, so the streams, which complete their work, end before these. Nobody
+// waits for the work any more.
 Gathered::~Gathered() {
     for (const auto* places : {&weights_, &gradients_})
         if (*places)
@@ -148,7 +149,7 @@ void Gathered::allocate(const std::vector<GatherRanks>& ranks, Stream::Mode stre
     reduce_stream_ = std::make_unique<Stream>(streams, compute);
     if (!weights_) return;
     weights_->allocate("gathered weights", compute.device->memory());
-    gradients_->allocate("gradients before their reduction", compute.device->memory());
+    gradients_->allocate("unreduced gradients", compute.device->memory());
     for (size_t u = 0; u < parameters_.units().size(); ++u)
         for_each_gathered(u, [&](size_t i, Storage& storage) {
             storage.w = Tensor(weights_->of(u, i).data, storage.w.dtype, storage.shape());
@@ -256,9 +257,9 @@ void Gathered::hold_gradients(size_t unit) {
     ++state.leases;
 }
 
-// Gives the reduction of a unit to the stream.
+// Submits the reduction of a unit to the stream.
 void Gathered::reduce_later(size_t unit, bool complete) {
-    const ObservedExchange wait(*compute_, Exchange::reduce_gradients);  // where the stream is eager
+    const ObservedExchange wait(*compute_, Exchange::reduce_gradients);  // the wait if the stream is eager
     if (is_gathered(unit) && gradients_->states[unit].valid) {
         gradients_->states[unit].valid = false;
         gradients_->states[unit].pending =

@@ -7,7 +7,7 @@ namespace coeus {
 
 namespace {
 
-// Two places take turns. What is less than a chunk needs no more.
+// Bytes of one of the two places, which never needs more than all state of its kind.
 int64_t place_bytes(int64_t kind_bytes, int64_t chunk) {
     return std::min(padded_bytes(chunk), kind_bytes);
 }
@@ -16,12 +16,12 @@ int64_t distance(const void* from, const void* to) {
     return static_cast<const std::byte*>(to) - static_cast<const std::byte*>(from);
 }
 
-// Beginning of the line of memory that a byte is in.
+// Beginning of the memory line (of `alignment` bytes) that contains a byte.
 int64_t line_of(int64_t byte) {
     return byte / alignment * alignment;
 }
 
-// The tensor of a kind among owned rows; absent where nothing of it is kept.
+// The tensor of a kind among owned rows; absent if the parameter has none of this kind.
 Tensor of_kind(const OwnedRows& rows, size_t kind, size_t moments) {
     return kind < moments ? rows.moments[kind] : rows.master;
 }
@@ -36,7 +36,7 @@ int64_t Offloaded::bytes(const Parameters& parameters, int64_t chunk) {
 
 Offloaded::Offloaded(const Parameters& parameters, int64_t chunk, const Exec& computation)
     : with_masters_(parameters.types().offloads_master()),
-      places_(bytes(parameters, chunk), "places of offloaded state", computation.device->memory()),
+      places_(bytes(parameters, chunk), "buffers of offloaded state", computation.device->memory()),
       in_(Stream::Mode::eager, computation),
       out_(Stream::Mode::eager, computation) {
     const auto add_kind = [&](std::span<std::byte> host) {
@@ -51,7 +51,7 @@ Offloaded::Offloaded(const Parameters& parameters, int64_t chunk, const Exec& co
     });
 }
 
-// Rows of what is left of a parameter that a chunk has room for, in every kind.
+// Number of rows of the rest of a parameter that fit in a chunk in every kind.
 int64_t Offloaded::fitting(const OwnedRows& rest, const Chunk& chunk) const {
     const size_t moments = kinds_.size() - (with_masters_ ? 1 : 0);
     int64_t count = rest.master.rows();
@@ -60,14 +60,14 @@ int64_t Offloaded::fitting(const OwnedRows& rest, const Chunk& chunk) const {
         if (!rows) continue;
         const int64_t at = distance(kinds_[k].first, rows.data);
         const Range& range = chunk.ranges[k];
-        // elements keep their place in a line of memory, which kernels look at
+        // elements keep their offset within a memory line, since kernels depend on alignment
         const int64_t begin = line_of(range.last > range.first ? range.first : at);
         count = std::min(count, (kinds_[k].place_bytes - (at - begin)) / (rows.cols() * size_of(rows.dtype)));
     }
     return count;
 }
 
-// To the chunk that was begun last, as far as its places go, and to new ones.
+// Adds a run to the last chunk as far as it fits, and to new chunks.
 void Offloaded::add(const Storage& storage, const OwnedRun& run) {
     const size_t moments = kinds_.size() - (with_masters_ ? 1 : 0);
     for (int64_t first = 0; first < run.rows;) {
@@ -90,7 +90,7 @@ void Offloaded::add(const Storage& storage, const OwnedRun& run) {
     }
 }
 
-// A chunk lies in its places as it does between the lines of the host's memory.
+// Data has the same offset within a memory line in a place as in host memory.
 std::byte* Offloaded::place_of(size_t kind, size_t chunk) const {
     std::byte* at = places_.data();
     for (size_t k = 0; k < kinds_.size(); ++k)
@@ -120,9 +120,9 @@ void Offloaded::copy_out(size_t chunk) {
 }
 
 void Offloaded::for_each_owned(EachRows each) {
-    std::array<Pending, 2> here, back;  // of the places
+    std::array<Pending, 2> here, back;  // by place
     const auto bring = [&](size_t chunk) {
-        back[chunk % 2].join();  // the one before the last, which lies there
+        back[chunk % 2].join();  // the last chunk but one, which was in that place
         here[chunk % 2] = in_.run([this, chunk] { copy_in(chunk); });
     };
     if (!chunks_.empty()) bring(0);

@@ -20,7 +20,7 @@ int64_t bytes_of(const std::deque<Storage>& storages, Dtype dtype) {
     return bytes;
 }
 
-// f(storage) in the order of Parameters::for_each_in_memory.
+// Calls f(storage) in the order of Parameters::for_each_in_memory.
 template <class Storages, class F>
 void in_order_of_memory(Storages& storages, size_t shardings, F&& f) {
     for (auto& storage : storages)
@@ -30,7 +30,7 @@ void in_order_of_memory(Storages& storages, size_t shardings, F&& f) {
             if (!storage.is_partial() && storage.sharding() == sharding) f(storage);
 }
 
-// Gives storages their memory, one after the other.
+// Hands out the memory of storages, one after the other.
 class Layout {
 public:
     explicit Layout(const Buffer& buffer) : first_(buffer.data()), at_(first_) {}
@@ -45,8 +45,8 @@ private:
     std::byte *first_, *at_;
 };
 
-// Weights in the compute type are kept beside their master, but gathered ones are made of it where it is on
-// the device as well.
+// Weights in the compute type are kept besides their masters. Gathered weights are converted from the masters
+// instead, if these are on the device as well.
 bool keeps_compute(const Storage& storage, const StateTypes& types) {
     return types.compute != types.master && (!storage.is_gathered() || types.offload);
 }
@@ -77,9 +77,9 @@ Storage& Parameters::add(std::vector<Param> params) {
     if (here_) ++units_.back().count;
     require(!params.empty(), "a storage holds at least one parameter");
     const Shard& shard = params.front().shard;
-    require(shard.sharding < places_.size(), "a parameter is of a sharding that was not added");
+    require(shard.sharding < places_.size(), "the sharding of a parameter was not added");
     require(shard.tp != Split::partial || shard.sharding == dense_sharding,
-            "gradients that are sums over tensor-parallel ranks are of the dense sharding");
+            "gradients that are sums over tensor-parallel ranks must be in the dense sharding");
     const ShardPlace& place = places_[shard.sharding];
     Storage& storage = here_ ? storages_.emplace_back(std::move(params), types_, place, units_.size() - 1)
                              : elsewhere_.emplace_back(std::move(params), types_, place);
@@ -111,8 +111,8 @@ void Parameters::keep(FunctionRef<Kept(const Param&)> kept_of) {
         for (const Param& param : storage.params())
             if (kept_of(param).moments != moments)
                 throw ConfigError(
-                    "optimizer.param_groups: {} and {} are stored together, so that their optimizers must "
-                    "keep the same of both; give them the same optimizer_name and the same implementation",
+                    "optimizer.param_groups: {} and {} are stored together, so their optimizers must keep "
+                    "the same moments; give both the same optimizer_name and implementation",
                     first.name, param.name);
         storage.keep(moments, [&](const Param& param) { return kept_of(param).group; });
     };
@@ -225,7 +225,7 @@ std::array<Tensor, 2> Parameters::gradients_of(size_t unit, size_t sharding) con
         const auto* at = static_cast<const std::byte*>(storages_[i].gradient.data);
         const int64_t first = (at - origin) / size_of(acc),
                       count = bytes_of(storages_[i], acc) / size_of(acc);
-        // storages of a kind follow each other
+        // storages of a kind are adjacent
         part = part.count() == 0 ? gradients_.slice_rows(first, count)
                                  : Tensor(part.data, acc, {part.count() + count});
     }
@@ -234,7 +234,8 @@ std::array<Tensor, 2> Parameters::gradients_of(size_t unit, size_t sharding) con
 
 namespace {
 
-// Elements of a run from `begin` on, by several threads; they are on the host.
+// Fills the elements of a run from `begin` on with initial values, by several threads. The elements are on
+// the host.
 void fill(Tensor values, int64_t begin, const OwnedRun& run, const RandomStream& stream, int threads) {
     const Param& param = *run.param;
     const int64_t cols = param.local.cols;

@@ -7,7 +7,7 @@ namespace coeus {
 
 namespace {
 
-// n rows of such a shape, a vector's elements being its rows.
+// A shape with n rows; the elements of a vector are its rows.
 Shape with_rows(const Shape& like, int64_t rows) {
     return like.rank == 1 ? Shape{rows} : Shape{rows, like.cols()};
 }
@@ -19,20 +19,21 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
     require(!params_.empty(), "a storage holds at least one parameter");
     const Param& first = params_.front();
     for (Param& param : params_) {
-        require(param.shape.cols() == first.shape.cols(), "parameters of one storage have equal columns");
+        require(param.shape.cols() == first.shape.cols(),
+                "parameters of one storage must have equal columns");
         require(param.trainable == first.trainable,
-                "parameters of one storage are trained together or not at all");
+                "parameters of one storage must be trained together or not at all");
         require(param.shard.tp == first.shard.tp && param.shard.sharding == first.shard.sharding,
-                "parameters of one storage are divided alike");
+                "parameters of one storage must be divided alike");
         require(param.groups == first.groups && param.groups > 0 && param.shape.rows() % param.groups == 0,
-                "parameters of one storage have as many groups, each of equal rows");
+                "parameters of one storage must have equally many groups, each of equal rows");
         param.local = param.part(place.tp, place.tp_rank);
         param.first_row = rows_per_group_;
         rows_per_group_ += param.local.rows;
     }
     lay_out();
     list_runs();
-    // types and shapes are known before there is memory, so that a planning run can read them
+    // types and shapes are known before memory is allocated, so that a planning run can read them
     w = Tensor(nullptr, types.compute, shape_);
     g = Tensor(nullptr, types.accumulate(), shape_);
     gradient = Tensor(nullptr, types.accumulate(), shard_shape_);
@@ -73,7 +74,7 @@ void Storage::list_runs() {
 }
 
 void Storage::keep(std::vector<Moment> kept, FunctionRef<size_t(const Param&)> group_of) {
-    require(!master, "what an optimizer keeps is said before there is memory");
+    require(!master, "an optimizer must declare its moments before memory is allocated");
     for (Param& param : params_) param.group = group_of(param);
     kept_ = std::move(kept);
     moments.assign(kept_.size(), Tensor());
@@ -81,7 +82,7 @@ void Storage::keep(std::vector<Moment> kept, FunctionRef<size_t(const Param&)> g
 
 Tensor Storage::rows_of(const Param& param, Tensor of) const {
     require(param.groups == 1 || params_.size() == 1,
-            "rows of a parameter that lies between others, group by group, do not follow each other");
+            "the rows of a parameter that is stacked group by group with others are not adjacent");
     const Tensor rows = of.slice_rows(param.first_row, param.groups * param.local.rows);
     return rows.count() == param.shape.count() ? rows.reshape(param.shape) : rows;
 }

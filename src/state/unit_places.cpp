@@ -15,8 +15,8 @@ using Lists = std::vector<std::vector<size_t>>;  // the neighbours of each unit
 
 constexpr int64_t not_placed = -1;
 
-// Places one unit after the other, beginning with `begin` and continuing with unit 0 after the last: each at
-// the beginning of the buffer, else at its end, else beside a neighbour, if no neighbour is there.
+// Places one unit after the other, beginning with `begin` and continuing with unit 0 after the last. Each is
+// placed at the beginning of the buffer, else at its end, else next to a neighbour, wherever no neighbour is.
 std::optional<std::vector<int64_t>> place_within(int64_t capacity, std::span<const int64_t> bytes,
                                                  const Lists& neighbours, size_t begin) {
     std::vector<int64_t> first(bytes.size(), not_placed);
@@ -40,8 +40,8 @@ std::optional<std::vector<int64_t>> place_within(int64_t capacity, std::span<con
     return first;
 }
 
-// What a buffer may have to be, smallest first: it holds each pair of neighbours; where these are an odd
-// circle, three units in a line; at most all units.
+// Sizes that a buffer may need, the smallest first. It holds each pair of neighbours; for an odd cycle of
+// neighbours, three units in a row; at most all units.
 std::vector<int64_t> capacities(std::span<const int64_t> bytes, const Lists& neighbours) {
     int64_t least = bytes.empty() ? 0 : std::ranges::max(bytes);
     for (size_t unit = 0; unit < bytes.size(); ++unit)
@@ -62,13 +62,13 @@ std::vector<int64_t> capacities(std::span<const int64_t> bytes, const Lists& nei
 UnitPlaces place_units(std::span<const int64_t> bytes, const Neighbours& neighbours) {
     Lists lists(bytes.size());
     for (const auto& [a, b] : neighbours) {
-        require(a != b && a < bytes.size() && b < bytes.size(), "neighbours are two different units");
+        require(a != b && a < bytes.size() && b < bytes.size(), "neighbours must be two different units");
         lists[a].push_back(b);
         lists[b].push_back(a);
     }
     for (const int64_t capacity : capacities(bytes, lists))
         for (size_t i = 0; i < bytes.size(); ++i) {
-            // unit 0 first, then the last, the last but one, ...: what is between two others is late in the
+            // unit 0 first, then the last, the last but one, ...: a unit between two others is late in the
             // model
             const size_t begin = (bytes.size() - i) % bytes.size();
             if (const auto first = place_within(capacity, bytes, lists, begin)) return {*first, capacity};

@@ -62,12 +62,12 @@ TrainRecord reset_parts(TrainRecord train, const Words& parts) {
 
 std::string describe_exclusion(const Words& parts, const Words& excluded) {
     std::string text;
-    if (!excluded.empty()) text = fmt::format("not loaded, begun again: {}", meanings_of(excluded));
+    if (!excluded.empty()) text = fmt::format("not loaded but reset: {}", meanings_of(excluded));
     Words already;
     std::copy_if(parts.begin(), parts.end(), std::back_inserter(already),
                  [&](const std::string& part) { return !excludes(excluded, part); });
     if (!already.empty())
-        text += fmt::format("{}begun again by the run that wrote this checkpoint, and continues: {}",
+        text += fmt::format("{}reset by the run that wrote this checkpoint, and loaded now: {}",
                             text.empty() ? "" : "; ", meanings_of(already));
     return text.empty() ? "" : "checkpoint.exclude_from_loading: " + text;
 }

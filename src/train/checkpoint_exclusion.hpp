@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint.exclude_from_loading: parts of a checkpoint that a run does not take over but begins again.
+// checkpoint.exclude_from_loading: parts of a checkpoint that a run does not load but resets.
 #pragma once
 
 #include "coeus/config/config.hpp"
@@ -9,15 +9,16 @@
 
 namespace coeus {
 
-/// Of the deck's parts those that a checkpoint of the run's own folder still has. The others were left out
-/// when the run that wrote it (`checkpoint_deck`) began, and are its own since: a job that is queued again
-/// goes on with them.
+/// The parts of `parts` that must be reset when a checkpoint in the run's own folder is loaded. The others
+/// were reset when the run that wrote it (its deck: `checkpoint_deck`) started. Their values in the
+/// checkpoint are therefore this run's own, and a requeued job resumes with them.
 Words still_to_exclude(const Words& parts, const std::string& checkpoint_deck);
 
-/// Where a run is that begins these parts again and continues with the others.
+/// The record of a run that resets these parts and continues with the others.
 TrainRecord reset_parts(TrainRecord train, const Words& parts);
 
-/// What the log says of it; "" where nothing is excluded.
+/// The line of the log on what is reset; "" if nothing is excluded. `parts`: all parts of the deck;
+/// `excluded`: those that are reset now.
 std::string describe_exclusion(const Words& parts, const Words& excluded);
 
 }  // namespace coeus

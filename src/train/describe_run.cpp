@@ -13,14 +13,14 @@ namespace {
 std::string describe_offloading(const Engine& engine) {
     const StateTypes& types = engine.options().types;
     if (!types.offload)
-        return "Notice: training.enable_cpu_offload has no effect on CPUs: all of the run is in host memory "
+        return "Notice: training.enable_cpu_offload has no effect on CPUs: everything is in host memory "
                "already";
     const bool inputs = engine.layer_memory().activations_on_host > 0;
     return fmt::format("Offloaded to host memory: {}optimizer moments{}",
-                       types.offloads_master() ? "weights, " : "",
-                       inputs ? ", inputs of blocks that are computed again"
-                              : "; no activations, since no block is computed again whole "
-                                "(activation_checkpoint.mode = \"full\")");
+                       types.offloads_master() ? "master weights, " : "",
+                       inputs ? ", inputs of recomputed blocks"
+                              : "; no activations, since no whole block is recomputed "
+                                "(activation_checkpoint.mode = \"full\" does that)");
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                     m.tied ? ", tied" : "", m.flops_per_token(options.training.seq_len)),
         fmt::format("Types: weights {}, compute {}, gradients {}", name_of(options.types.master),
                     name_of(options.types.compute), name_of(options.types.accumulate())),
-        fmt::format("Batch: {} sequences of {} tokens a step ({} local x {} data {} x {} accumulation), {} "
+        fmt::format("Batch: {} sequences of {} tokens per step ({} local x {} data {} x {} accumulation), {} "
                     "steps (warm-up {})",
                     sequences, options.training.seq_len, options.training.sequences, mesh.size(axis::dp),
                     mesh.size(axis::dp) == 1 ? "rank" : "ranks", options.accumulation, config.training.steps,
@@ -52,7 +52,8 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
         lines.push_back("Optimizer: " + optimizers);
     if (mesh.cp > 1)
         lines.push_back(
-            fmt::format("Sequences: each of {} ranks has {} of {} tokens ({}); keys and values by {}",
+            fmt::format("Sequences: each of {} ranks has {} of {} tokens (load balancer {}); keys and values "
+                        "are exchanged by {}",
                         mesh.cp, options.training.seq_len / mesh.cp, options.training.seq_len,
                         config.parallelism.context_parallel_load_balancer,
                         config.parallelism.context_parallel_rotate_method));
@@ -65,7 +66,7 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
         std::vector<std::string> totals;
         for (const MemoryPlan& plan : plans_of_stages(m, options))
             totals.push_back(bytes_text(double(plan.total())));
-        lines.push_back("that was rank 0 and its stages; the plans of the pipeline ranks: " +
+        lines.push_back("The plan above is for pipeline rank 0. Totals of all pipeline ranks: " +
                         join(totals, ", "));
     }
     for (const std::string& line : describe_pipeline(options.pipeline)) lines.push_back(line);

@@ -26,7 +26,8 @@ namespace {
 constexpr const char* does_not_fit = "Notice: a rank does not fit into the memory of ";
 constexpr const char* memory_not_known = "whose memory is not known";
 
-// What a deck names and this host does not have: a deck may be checked elsewhere than where it runs.
+// Notices on files that the deck names and this host does not have: a deck may be checked on another machine
+// than it runs on.
 std::vector<std::string> absent_files(const Config& config) {
     std::vector<std::string> notices;
     const auto look = [&](const char* option, const std::string& path) {
@@ -47,7 +48,7 @@ std::vector<std::string> absent_files(const Config& config) {
 
 constexpr const char* real_run_refuses = " (a real run refuses this)";
 
-// The weights of a run that does not resume.
+// Path of the weights from which a run with this deck starts; "" if it resumes or starts from random weights.
 std::string weights_at_start(const Config& config) {
     std::error_code absent;
     const auto folder = std::filesystem::path(config.job.dump_folder) / config.checkpoint.folder;
@@ -74,8 +75,9 @@ PlannedDevice planned_device(const CommandLine& command_line, Backend backend) {
 std::string PlannedDevice::text() const {
     return memory_bytes
                ? fmt::format("Planned for {} with {}", title, bytes_text(double(*memory_bytes)))
-               : fmt::format("Planned for {} {}: --gpu NAME or --memory SIZE compares the plan with it",
-                             title, memory_not_known);
+               : fmt::format(
+                     "Planned for {} {}: give --gpu NAME or --memory SIZE to compare the plan with it", title,
+                     memory_not_known);
 }
 
 bool advice_holds(const Config& config, const DecoderConfig& model, const Alternative& advice) {
@@ -129,17 +131,17 @@ std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) 
     add({device.text()});
     add(describe_run(config, mesh, engine, device.memory_bytes));
     if (config.checkpoint.enable && !config.checkpoint.load_only)
-        add({fmt::format(
-            "A checkpoint takes {} on the disk, and {} are kept at once",
-            bytes_text(double(engine.decoder().parameters().full_state_bytes())),
-            config.checkpoint.keep_latest_k == 0
-                ? "all (checkpoint.keep_latest_k = 0)"
-                : fmt::format("checkpoint.keep_latest_k = {}", config.checkpoint.keep_latest_k))});
+        add({fmt::format("A checkpoint takes {} on disk; {}",
+                         bytes_text(double(engine.decoder().parameters().full_state_bytes())),
+                         config.checkpoint.keep_latest_k == 0
+                             ? "all are kept (checkpoint.keep_latest_k = 0)"
+                             : fmt::format("the newest {} are kept (checkpoint.keep_latest_k)",
+                                           config.checkpoint.keep_latest_k))});
     add(notices);
     add(absent_files(config), refused_here);
     const DataCheck data = check_data(config, model.vocab, weights_at_start(config));
     for (const std::string& error : data.errors) add({error + real_run_refuses}, refused);
-    // the folder was named above if the deck names it
+    // if the deck names the folder, absent_files() has reported it
     if (config.model.tokenizer() == Config().model.tokenizer() || !config.model.tokenizer_path.empty())
         add(data.absent, refused_here);
     add(data.notices);
@@ -167,13 +169,15 @@ int dry_run(const CommandLine& command_line, int world_size) {
         std::error_code failed;
         if (std::filesystem::exists(file, failed))
             throw ConfigError(
-                "job.save_config_file = \"{}\": {} is there already, and a dry run replaces no file; name "
-                "another one",
+                "job.save_config_file = \"{}\": {} already exists, and a dry run does not replace files; "
+                "choose another name",
                 name, file.string());
         std::filesystem::create_directories(file.parent_path(), failed);
         if (failed)
-            throw ConfigError("job.save_config_file: cannot make {}: {}; choose a folder you may write to",
-                              file.parent_path().string(), failed.message());
+            throw ConfigError(
+                "job.save_config_file: cannot create the folder {}: {}; choose a folder that you may write "
+                "to",
+                file.parent_path().string(), failed.message());
         write_whole_file(file, deck_text(config));
         log::info("Wrote the effective deck: {}", file.string());
     }
@@ -181,10 +185,10 @@ int dry_run(const CommandLine& command_line, int world_size) {
         lines, [](const PlanLine& line) { return line.text.find(memory_not_known) != std::string::npos; });
     if (reasons == 0)
         log::info("Dry run: deck and mesh are valid; {}nothing was run",
-                  memory_known ? "" : "whether a rank fits into its GPU is not known; ");
+                  memory_known ? "" : "it is not known whether a rank fits into its GPU; ");
     else
         log::warn(
-            "Dry run: deck and mesh are valid, but a run would be refused: {} reason{} above; nothing was "
+            "Dry run: deck and mesh are valid, but a run would be refused ({} reason{} above); nothing was "
             "run",
             reasons, reasons == 1 ? "" : "s");
     return command_line.strict && reasons > 0 ? 2 : 0;

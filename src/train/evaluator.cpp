@@ -27,8 +27,8 @@ std::optional<ValidationMetrics> Evaluator::run(Engine& engine, FunctionRef<bool
 
     double loss = 0;
     int64_t valid = 0;
-    // as many calls on every rank, since the layers communicate: of one that has no sample left, without
-    // labels
+    // the same number of calls on every rank, since the layers communicate; a rank with no sample left
+    // evaluates one without labels
     const int64_t calls = div_ceil(div_ceil(samples, ranks), sequences_);
     int64_t sample = data_ranks.rank();
     for (int64_t call = 0; call < calls; ++call) {
@@ -58,8 +58,8 @@ std::optional<ValidationMetrics> Evaluator::run(Engine& engine, FunctionRef<bool
     m.tokens = data_ranks.all_reduce(valid);
     if (m.tokens == 0)
         throw ConfigError(
-            "validation: none of the tokens of its {} samples is a label, so that there is no loss; look at "
-            "/loss_mask of the validation data",
+            "validation: no token of its {} samples is a label, so there is no loss; check /loss_mask of the "
+            "validation data",
             samples);
     m.loss = engine.mesh()[loss_axes].all_reduce(loss) / double(m.tokens);
     m.seconds = timer.seconds();

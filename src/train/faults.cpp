@@ -44,7 +44,7 @@ std::unique_ptr<Faults> Faults::from_environment(int rank) {
     if (!text || !*text) return nullptr;
     auto faults = std::make_unique<Faults>(text);
     if (faults->rank_ != rank) return nullptr;
-    log::warn("COEUS_FAULT = \"{}\": this rank will go wrong on purpose", text);
+    log::warn("COEUS_FAULT = \"{}\": this rank will fail on purpose", text);
     FlightRecorder::own().set_fault(faults.get());
     return faults;
 }
@@ -53,7 +53,7 @@ Faults::Faults(const std::string& text) {
     std::istringstream in(text);
     in >> kind_;
     if (std::ranges::find(fault_kinds, kind_) == fault_kinds.end())
-        throw ConfigError("COEUS_FAULT = \"{}\": there is no {}; choose one of {}", text, kind_,
+        throw ConfigError("COEUS_FAULT = \"{}\": unknown fault {}; choose one of {}", text, kind_,
                           join(fault_kinds, ", "));
     for (std::string word; in >> word;) {
         const size_t equals = word.find('=');
@@ -113,7 +113,7 @@ void Faults::entered(const char* operation, OperationKind kind) {
     const bool is_meant = operation_.empty() || std::ranges::equal(name, operation_, {}, [](char letter) {
                               return letter == ' ' ? '_' : letter;
                           });
-    // other threads come to their operations sooner or later
+    // the order of other threads' operations is not the same in each run
     const bool counts = is_meant && (!operation_.empty() || gettid() == getpid());
     if (is("signal") && counts && entered_++ == after_) std::raise(SIGUSR1);
     if (is("hang_in_collective") && kind == OperationKind::collective && is_meant) sleep_seconds(seconds_);
@@ -124,7 +124,7 @@ void Faults::entered(const char* operation, OperationKind kind) {
     if (is("full_disk")) throw SystemError("cannot be written: " + errno_text(ENOSPC));
 }
 
-// Of the master weight, which the optimizer reads.
+// Flips a bit of the master weight, which the optimizer reads.
 void Faults::flip(const Parameters& parameters, Exec& exec) const {
     bool found = false;
     if (bit_ < 0 || bit_ >= 8 * size_of(parameters.types().master))
@@ -147,7 +147,7 @@ void Faults::flip(const Parameters& parameters, Exec& exec) const {
         found = true;
     });
     if (!found) throw ConfigError("COEUS_FAULT: this rank has no element {} of \"{}\"", element_, tensor_);
-    log::warn("COEUS_FAULT: bit {} of element {} of {} is flipped", bit_, element_, tensor_);
+    log::warn("COEUS_FAULT: flipped bit {} of element {} of {}", bit_, element_, tensor_);
 }
 
 }  // namespace coeus

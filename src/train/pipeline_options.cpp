@@ -17,10 +17,10 @@ int64_t micro_batches_of(const Config& config) {
     return config.training.local_batch_size / config.parallelism.pipeline_parallel_microbatch_size;
 }
 
-// Which option says how many stages there are.
+// The number of stages, and the option that determines it.
 struct Stages {
     int64_t count;
-    std::string said_by;  // "parallelism.pipeline_parallel_layers_per_stage = 2: "
+    std::string said_by;  // begins a message: "parallelism.pipeline_parallel_layers_per_stage = 2: "
 };
 
 Stages stages_from_deck(const Deck& deck, const DecoderConfig& model, const Schedule& schedule) {
@@ -48,7 +48,7 @@ void require_even(const Stages& stages, int64_t ranks) {
         stages.said_by, ranks, std::max<int64_t>(1, (stages.count + ranks / 2) / ranks) * ranks);
 }
 
-// In the words of the deck.
+// Throws the refusal as a ConfigError that names options of the deck.
 [[noreturn]] void refuse(const Refusal& refusal, const Config& config, const Stages& stages, int64_t ranks) {
     const int64_t size = config.parallelism.pipeline_parallel_microbatch_size;
     if (refusal.field == Refusal::Field::microbatches)
@@ -56,8 +56,9 @@ void require_even(const Stages& stages, int64_t ranks) {
             "training.local_batch_size = {} in micro-batches of {} "
             "(parallelism.pipeline_parallel_microbatch_size): {}; the nearest valid local_batch_size is {}",
             config.training.local_batch_size, size, refusal.rule, refusal.nearest * size);
-    throw ConfigError("{}{}, but {} on {} ranks are {} on each; the nearest that works is {}", stages.said_by,
-                      refusal.rule, stages.count, ranks, stages.count / ranks, refusal.nearest);
+    throw ConfigError(
+        "{}{}, but {} stages on {} ranks are {} on each; the nearest valid number on each rank is {}",
+        stages.said_by, refusal.rule, stages.count, ranks, stages.count / ranks, refusal.nearest);
 }
 
 Timetable built_in(const Config& config, const DecoderConfig& model, const MeshShape& mesh) {
@@ -65,16 +66,16 @@ Timetable built_in(const Config& config, const DecoderConfig& model, const MeshS
     const Schedule* schedule = find_schedule(deck.pipeline_parallel_schedule);
     if (schedule == nullptr)
         throw ConfigError(
-            "parallelism.pipeline_parallel_schedule = \"{}\": needs a table of one's own, "
-            "parallelism.pipeline_parallel_schedule_csv; or name a schedule: 1F1B, GPipe, Interleaved1F1B, "
-            "LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble, DualPipeV",
+            "parallelism.pipeline_parallel_schedule = \"{}\": needs your own table in "
+            "parallelism.pipeline_parallel_schedule_csv; or choose a built-in schedule: 1F1B, GPipe, "
+            "Interleaved1F1B, LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble, DualPipeV",
             deck.pipeline_parallel_schedule);
     const Stages stages = stages_from_deck(deck, model, *schedule);
     require_even(stages, mesh.pp);
     const PipelineShape shape = {.ranks = mesh.pp,
                                  .microbatches = int(micro_batches_of(config)),
                                  .virtual_stages = int(stages.count / mesh.pp)};
-    // torchtitan's own rule: what may have one stage on a rank has no more, and the other way round
+    // torchtitan's rule: a schedule has either one stage on each rank or several, never both
     if (schedule->default_virtual_stages > 1 && shape.virtual_stages == 1 && mesh.pp > 1)
         refuse({Refusal::Field::virtual_stages,
                 std::string(schedule->name) + " has at least two stages on each rank", 2},
@@ -120,7 +121,7 @@ PipelineOptions pipeline_from_deck(const Config& config, const DecoderConfig& mo
     }
     pipeline.parts = split_by_names(model, deck.module_fqns_per_model_part);
     if (int(pipeline.parts.size()) != stages)
-        throw ConfigError("parallelism.module_fqns_per_model_part: has {} stages, where {} has {}",
+        throw ConfigError("parallelism.module_fqns_per_model_part: has {} stages, but {} has {}",
                           pipeline.parts.size(), pipeline.timetable.name, stages);
     return pipeline;
 }
@@ -133,15 +134,15 @@ std::vector<std::string> describe_pipeline(const PipelineOptions& pipeline) {
         stages.push_back(fmt::format("{} (rank {})", pipeline.parts[size_t(stage)].text(),
                                      table.placement.rank_of(stage)));
     std::vector<std::string> lines = {
-        fmt::format("Pipeline: {}, {} ranks, {} stages, {} micro-batches of a local batch, bubble {:.1f} %",
+        fmt::format("Pipeline: {}, {} ranks, {} stages, {} micro-batches per local batch, bubble {:.1f} %",
                     table.name, table.ranks(), table.stages(), table.microbatches,
                     100 * simulate(table).bubble_fraction),
         "Stages: " + join(stages, "; ")};
     if (table.microbatches < table.stages())
         lines.push_back(fmt::format(
-            "Notice: {} micro-batches are fewer than the {} stages of the pipeline, whose ranks will "
-            "idle; training.local_batch_size / parallelism.pipeline_parallel_microbatch_size says how "
-            "many there are",
+            "Notice: {} micro-batches are fewer than the {} stages of the pipeline, so its ranks will idle; "
+            "the number of micro-batches is training.local_batch_size / "
+            "parallelism.pipeline_parallel_microbatch_size",
             table.microbatches, table.stages()));
     return lines;
 }

@@ -35,7 +35,7 @@ std::vector<std::string> gpus_of(const Communicator& world, const Device& device
     return names;
 }
 
-// "ranks 0 and 1 share GPU ...", of the first two that do; else "".
+// "ranks 0 and 1 share GPU ...", for the first two that do; "" if none do.
 std::string sharing_text(const std::vector<std::string>& gpus) {
     std::unordered_map<std::string, size_t> first;
     for (size_t rank = 0; rank < gpus.size(); ++rank)
@@ -44,7 +44,7 @@ std::string sharing_text(const std::vector<std::string>& gpus) {
     return "";
 }
 
-// NCCL where every rank can load it; else why not.
+// NCCL, if every rank can load it; else none, with the reason in `why`.
 std::optional<NcclLibrary> load_on_all(const Communicator& world, const std::string& path, std::string& why) {
     std::optional<NcclLibrary> nccl;
     try {
@@ -57,7 +57,7 @@ std::optional<NcclLibrary> load_on_all(const Communicator& world, const std::str
 }
 
 ConfigError no_gpu(const std::string& asked) {
-    return ConfigError("{}: {}; \"auto\" or \"cpu\" computes on CPUs", asked, why_no_gpu());
+    return ConfigError("{}: {}; \"auto\" or \"cpu\" would compute on CPUs", asked, why_no_gpu());
 }
 
 }  // namespace
@@ -80,8 +80,8 @@ RankTransport transport_from_deck(const Config& config, const Communicator& worl
     if (device.is_host()) {
         if (asks)
             throw ConfigError(
-                "comm.transport = \"nccl\": NCCL is between GPUs, and this run computes on CPUs, whose "
-                "tensors go by MPI; leave it out, or give device = \"cuda\"");
+                "comm.transport = \"nccl\": NCCL connects GPUs, but this run computes on CPUs, which use "
+                "MPI; remove the option, or set device = \"cuda\"");
         return {};
     }
     if (world.size() == 1) return {};
@@ -91,7 +91,7 @@ RankTransport transport_from_deck(const Config& config, const Communicator& worl
     if (!shared.empty()) {
         if (asks)
             throw ConfigError(
-                "comm.transport = \"nccl\": {}; start at most one rank per GPU, or give comm.transport = "
+                "comm.transport = \"nccl\": {}; start at most one rank per GPU, or set comm.transport = "
                 "\"staged\"",
                 shared);
         return {std::nullopt, by_host + ": " + shared};
@@ -101,8 +101,8 @@ RankTransport transport_from_deck(const Config& config, const Communicator& worl
     if (nccl) return {nccl, "NCCL " + nccl->version_text()};
     if (asks)
         throw ConfigError(
-            "comm.transport = \"nccl\": {}; name the library by the environment variable COEUS_NCCL, or "
-            "give comm.transport = \"staged\"",
+            "comm.transport = \"nccl\": {}; set the environment variable COEUS_NCCL to the path of the "
+            "library, or set comm.transport = \"staged\"",
             why);
     return {std::nullopt, by_host + ": " + why};
 }
@@ -112,8 +112,8 @@ std::string attention_from_deck(const Config& config, const Communicator& world,
     if (exec.device->is_host()) {
         if (asks)
             throw ConfigError(
-                "kernels.attention = \"cudnn\": is for GPUs, and this run computes on CPUs; leave it out, or "
-                "give device = \"cuda\"");
+                "kernels.attention = \"cudnn\": is for GPUs, but this run computes on CPUs; remove the "
+                "option, or set device = \"cuda\"");
         return "";
     }
     std::string own = "our own kernels";
@@ -126,14 +126,14 @@ std::string attention_from_deck(const Config& config, const Communicator& world,
         use_own_attention(exec);
         if (!asks) return fmt::format("{}: {}", own, error.what());
         throw ConfigError(
-            "kernels.attention = \"cudnn\": {}; name the library by the environment variable COEUS_CUDNN, or "
-            "give kernels.attention = \"own\"",
+            "kernels.attention = \"cudnn\": {}; set the environment variable COEUS_CUDNN to the path of the "
+            "library, or set kernels.attention = \"own\"",
             error.what());
     }
 }
 
 RankDevice::RankDevice(const Config& config, const Communicator& world, int local_rank, int local_size)
-    : sharing_(local_size) {  // of the host
+    : sharing_(local_size) {  // ranks that share the host's CPUs
     const int gpus = wants_gpu_where_there_is_one(config) ? visible_gpus() : 0;
     const bool missing = world.all_reduce(int64_t(gpus == 0), Reduce::max) != 0,
                found = world.all_reduce(int64_t(gpus > 0), Reduce::max) != 0;
@@ -141,7 +141,7 @@ RankDevice::RankDevice(const Config& config, const Communicator& world, int loca
         if (gpus == 0 && config.device == "cuda") throw no_gpu("device = \"cuda\"");
         if (gpus == 0 && missing && found)
             throw ConfigError(
-                "device = \"auto\": rank {} sees no GPU, others do; give each host its GPUs "
+                "device = \"auto\": rank {} sees no GPU, but other ranks do; request GPUs on every node "
                 "(--gpus-per-node), or set device = \"cpu\"",
                 world.rank());
     });

@@ -26,7 +26,7 @@ std::optional<Loaded> load_own(const Config::Checkpoint& options, const Saving& 
     return saving.checkpoints().load_newest(saving.full_state());
 }
 
-// The checkpoint of another run, whole but for the excluded parts.
+// The checkpoint of another run, without the excluded parts.
 std::optional<Loaded> load_initial(const Config::Checkpoint& options, const Saving& saving,
                                    const Communicator& world) {
     if (options.initial_load_path.empty() || options.initial_load_model_only) return std::nullopt;
@@ -35,7 +35,7 @@ std::optional<Loaded> load_initial(const Config::Checkpoint& options, const Savi
         if (std::filesystem::is_directory(options.initial_load_path, ignored))
             throw ConfigError(
                 "checkpoint.initial_load_path = \"{}\": is a folder; with "
-                "checkpoint.initial_load_model_only = false name one of its files, step-*.h5",
+                "checkpoint.initial_load_model_only = false give one of its files, step-*.h5",
                 options.initial_load_path);
     });
     const bool with_moments = !excludes(options.exclude_from_loading, "optimizer");
@@ -92,16 +92,16 @@ std::optional<int64_t> Resume::saved_step() const {
 
 std::vector<std::string> Resume::warnings(int64_t global_batch, int64_t passed_over) const {
     std::vector<std::string> lines = changes_since(checkpoint_.train.deck, *config_);
-    // steps and samples were counted together, unless one of the two was reset
+    // samples / steps is the old global batch size, unless one of the two was reset
     const Words& parts = config_->checkpoint.exclude_from_loading;
     const bool together = !excludes(parts, "dataloader") && !excludes(parts, "train_state");
     const int64_t step = progress_.step, seen = progress_.sample - passed_over;
     const int64_t before = together && step > 0 && seen % step == 0 ? seen / step : global_batch;
     if (before != global_batch)
         lines.push_back(
-            fmt::format("a step takes {} sequences now; until the checkpoint it took {} "
-                        "(training.global_batch_size keeps it on any number of ranks)",
-                        global_batch, before));
+            fmt::format("the global batch size changes from {} to {} sequences per step; "
+                        "training.global_batch_size = {} keeps it on any number of ranks",
+                        before, global_batch, before));
     return lines;
 }
 

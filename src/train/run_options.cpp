@@ -10,7 +10,7 @@ namespace coeus {
 
 namespace {
 
-// torchtitan says alltoall for what PyTorch does with it: a ring, whose steps are calls of all-to-all.
+// torchtitan's "alltoall" is a ring: in PyTorch each of its steps is an all-to-all call.
 ContextParallel context_from_deck(const Config::Parallelism& p) {
     return {.exchange = p.context_parallel_rotate_method == "allgather"  ? ContextExchange::all_gather
                         : p.context_parallel_rotate_method == "alltoall" ? ContextExchange::ring
@@ -72,8 +72,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.seed = uint64_t(config.debug.seed);
     options.max_norm = config.training.max_norm;
     options.threads = threads;
-    // a pipeline's stages are used by one micro-batch after the other: their weights stay, and gradients are
-    // summed once
+    // every micro-batch uses a pipeline's stages: their weights stay gathered, and gradients are summed once
     const std::string& reshard = config.parallelism.fsdp_reshard_after_forward;
     const bool keeps = reshard == "never" || (reshard == "default" && mesh.pp > 1);
     options.gather.weights = keeps ? Keep::all : Keep::neighbours;

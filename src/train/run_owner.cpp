@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double most_waiting = 300;  // seconds, for an earlier start of the same job
-constexpr double look_every = 5;      // seconds; less than a folder without locks may go untouched
+constexpr double look_every = 5;      // seconds; less than the patience of FolderOwner
 
 std::vector<fs::path> owned_folders(const Config& config) {
     const fs::path root = config.job.dump_folder;
@@ -46,7 +46,7 @@ void RunOwner::take(const std::function<void()>& meanwhile) {
     looked_at_ = steady_seconds();
 }
 
-// The run's id; "": a folder is waited for.
+// The run's id; "" while another run still has a folder.
 std::string RunOwner::take_folders(std::set<std::string>& said, double waited) {
     if (owners_.empty()) {
         const FolderOwner::Who self = FolderOwner::Who::self();
@@ -55,14 +55,14 @@ std::string RunOwner::take_folders(std::set<std::string>& said, double waited) {
     }
     bool owns_all = true;
     for (const auto& owner : owners_) {
-        // all are watched at once
+        // try the others too: they are waited for at the same time
         if (owner->is_owned() || owner->take()) continue;
         owns_all = false;
         if (waited > most_waiting)
-            throw StoppedError(fmt::format("{} waited {:.0f} s for {}", owner->folder().string(), waited,
+            throw StoppedError(fmt::format("{}: waited {:.0f} s for {}", owner->folder().string(), waited,
                                            owner->waits_for()));
         const std::string waits =
-            fmt::format("{} waits for {}", owner->folder().string(), owner->waits_for());
+            fmt::format("{}: waiting for {}", owner->folder().string(), owner->waits_for());
         if (said.insert(waits).second) log::info("{}", waits);
     }
     return owns_all ? owners_[0]->self().id : "";

@@ -20,7 +20,7 @@ namespace coeus {
 
 namespace {
 
-// Before the first step, rather than at the first save hours later.
+// Called before the first step, so that a lack of room is not found hours later, at the first save.
 void check_room(const Config& config, const CheckpointFolder& folder, int64_t element_bytes, size_t arrays,
                 int64_t step) {
     const int64_t there = int64_t(folder.list().size()), keep = config.checkpoint.keep_latest_k,
@@ -33,8 +33,8 @@ void check_room(const Config& config, const CheckpointFolder& folder, int64_t el
         require_reservable(folder.path(), bytes, config.checkpoint.files);
     } catch (const SystemError& error) {
         throw SystemError(fmt::format(
-            "there is no room for a checkpoint of {}: {}; look at your quota and at `ulimit -f`, or "
-            "choose another checkpoint.folder",
+            "there is no room for a checkpoint of {}: {}; check your quota and `ulimit -f`, or choose "
+            "another checkpoint.folder",
             bytes_text(double(bytes)), error.what()));
     }
 }
@@ -129,8 +129,8 @@ void Saving::note(const std::optional<SavedCheckpoint>& done) {
 void Saving::save_seed(const TrainRecord& train) {
     const CheckpointStore::Saved saved = checkpoints_.save(train, full_state());
     log::info(
-        "Saved the initial weights as {}, from which any number of ranks starts. Coeus does not need it: "
-        "without one, ranks start from the same weights for the same debug.seed",
+        "Saved the initial weights as {}; a run on any number of ranks can start from them. Coeus does not "
+        "need this file: without it, runs with the same debug.seed start from the same weights",
         saved.path);
 }
 
@@ -155,7 +155,7 @@ void Saving::export_model(const TrainRecord& train) {
     const std::string path = config_.checkpoint.last_save_in_hf
                                  ? export_hub(train.step, dtype)
                                  : checkpoints_.export_model(train, weights(), dtype).path;
-    if (world_.rank() == 0) log::info("Saved the model alone as {} ({})", path, type);
+    if (world_.rank() == 0) log::info("Saved the model weights as {} ({})", path, type);
 }
 
 std::string Saving::export_hub(int64_t step, Dtype dtype) {
@@ -167,7 +167,7 @@ std::string Saving::export_hub(int64_t step, Dtype dtype) {
         paths.push_back(tensor.path);
         shapes.push_back(tensor.shape);
     }
-    // of a run that took this step before
+    // a folder that an earlier start of this run left when it reached this step
     on_first_rank(world_, [&] { std::filesystem::remove_all(folder); });
     HubWriter writer(folder, hub_config_of(model_), hub_entries(paths, shapes, model_), dtype,
                      world_.rank() == 0 ? hub_tokenizer(config_.model.tokenizer()) : HubTokenizer(), world_);

@@ -38,7 +38,7 @@ std::vector<Place> places_of(const Config& config) {
     return places;
 }
 
-// "" where nothing is off.
+// "" if the place is fine.
 std::string hint_of(const Place& place) {
     const char* const better = "a local disk or a parallel file system (Lustre, GPFS, BeeGFS)";
     const bool in_memory = place.file_system == "tmpfs" || place.file_system == "ramfs";
@@ -46,10 +46,10 @@ std::string hint_of(const Place& place) {
     if (place.file_system.empty() || parallel || (in_memory && !place.is_written)) return "";
     if (in_memory)
         return fmt::format(
-            "{} lies in memory ({}): what the run writes takes memory from it and is lost when the "
+            "{} is in memory ({}): the files that the run writes there use up memory and are lost when the "
             "machine restarts; choose a folder on a disk as {}",
             place.path, place.file_system, place.option);
-    return fmt::format("{} lies on network storage ({}): {} may be slow there; choose {} as {}", place.path,
+    return fmt::format("{} is on network storage ({}): {} may be slow there; choose {} as {}", place.path,
                        place.file_system, place.is_written ? "checkpoints" : "reading", better, place.option);
 }
 
@@ -86,13 +86,13 @@ std::vector<std::string> start_hints(const StartFacts& facts) {
     const int sharing = facts.cpu.sharing;
     if (facts.cpu.threads * sharing > facts.cpu.cores)
         hints.push_back(fmt::format(
-            "{}{} {} on {} {} take turns: set training.threads={}{}",
+            "{}{} {} must share {} {}: set training.threads={}{}",
             sharing > 1 ? fmt::format("{} ranks x ", sharing) : "", facts.cpu.threads,
             facts.cpu.threads == 1 ? "thread" : "threads", facts.cpu.cores,
             facts.cpu.cores == 1 ? "core" : "cores", std::max(1, facts.cpu.cores / sharing),
             sharing > facts.cpu.cores ? fmt::format(" and start at most {} ranks here", facts.cpu.cores)
                                       : ""));
-    // mpirun binds each rank of a small run to one core unless it is told otherwise
+    // mpirun binds each rank of a small run to one core by default
     if (facts.cpu.bound && facts.cpu.cores == 1 && sharing == 1 &&
         facts.cpu.machine_cores >= 2 * facts.local_ranks)
         hints.push_back(fmt::format(
@@ -110,16 +110,16 @@ std::string striping_advice(const std::string& file_system, const std::string& f
     constexpr int64_t most_stripes = 64;
     if (file_system == "gpfs")
         return fmt::format(
-            "{} lies on GPFS, which stripes files by itself: there is nothing to set; where one file turns "
-            "out slow, checkpoint.files spreads a checkpoint over several",
+            "{} is on GPFS, which stripes files automatically; if writing one file is slow, checkpoint.files "
+            "spreads a checkpoint over several",
             folder);
     if (file_system != "lustre") return "";
     const double file_bytes = double(checkpoint_bytes) / double(std::max<int64_t>(1, files));
     const auto stripes =
         std::clamp(int64_t(std::ceil(file_bytes / bytes_per_stripe)), int64_t(1), most_stripes);
     return fmt::format(
-        "{} lies on Lustre: `lfs setstripe -c {} -S 4M {}` lets a file of {} be written to {} at a time; it "
-        "counts for files that are made after it",
+        "{} is on Lustre: `lfs setstripe -c {} -S 4M {}` stripes a file of {} over {}; it affects only files "
+        "that are created afterwards",
         folder, stripes, folder, bytes_text(file_bytes),
         stripes == 1 ? "one target" : fmt::format("{} targets", stripes));
 }

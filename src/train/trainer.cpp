@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of a run, and what comes with them.
+// The steps of a run, with logging, validation, checkpoints and the end of the run.
 #include "coeus/train/trainer.hpp"
 
 #include "coeus/base/log.hpp"
@@ -29,8 +29,8 @@ void Trainer::run() {
         saving_.export_if_missing(record());
         if (first_rank())
             log::info(
-                "This run is already at step {} of training.steps = {}: nothing to do. Raise training.steps "
-                "to go on",
+                "This run is already at step {} of training.steps = {}: nothing to do. Increase "
+                "training.steps to continue",
                 progress_.step, steps);
         return;
     }
@@ -58,7 +58,7 @@ void Trainer::run() {
     }
     for (int64_t done = 0; progress_.step < steps; ++done) {
         const StepTime time = observed_step(*loader, done >= profile_warmup || steps - progress_.step <= 1);
-        if (engine_.scalars().refusals != 0) {  // passed over
+        if (engine_.scalars().refusals != 0) {  // the optimizer step was not taken
             goodput_->take_back(1);
             continue;
         }
@@ -72,7 +72,7 @@ void Trainer::run() {
             read_on();
             continue;
         }
-        // last: a run killed here has everything of the step in its files
+        // last: if the run is killed here, its files have everything of the step
         goodput_->during(&StartTimes::saving, [&] { saving_.after_step(record()); });
         goodput_->write(progress_.step);
     }
@@ -119,7 +119,7 @@ bool Trainer::snapshot_due() const {
 }
 
 void Trainer::report_profile() {
-    // all ranks measure together, as they computed together; each writes its own table into its own log
+    // all ranks measure at the same time, as they computed at the same time; each logs its own table
     mesh_.world().barrier();
     const double bandwidth = copy_bandwidth(engine_.exec(), engine_.kernels());
     log::info("Profile of rank {}: {}", mesh_.world().rank(),
@@ -136,8 +136,8 @@ bool Trainer::train_step(const StepBatch& batch) {
         exchange(Exchange::count_labels, [&] { return mesh_[axis::dp].all_reduce(batch.valid_tokens); });
     if (valid_tokens == 0)
         throw ConfigError(
-            "step {}: none of its tokens is a label, so that there is no loss (samples {} to {}); look at "
-            "/loss_mask of the training data",
+            "step {}: no token is a label, so there is no loss (samples {} to {}); check /loss_mask of the "
+            "training data",
             progress_.step + 1, batch.first_sample, batch.first_sample + global_batch_ - 1);
     const int64_t sequences = engine_.options().training.sequences;
     SampleRows samples = batch.samples;
@@ -156,7 +156,7 @@ bool Trainer::train_step(const StepBatch& batch) {
         return true;
     }
     guards_->accept(engine_.scalars().loss, engine_.scalars().grad_norm);
-    // the largest mean of a data rank: its sum is scaled by the tokens of all
+    // the largest mean loss of a data rank; own_loss is a sum divided by the valid tokens of all data ranks
     loss_max_ = exchange(Exchange::compare_losses, [&] {
         const double own_loss =
             mesh_[axis::pp].all_reduce(mesh_[axis::cp].all_reduce(engine_.scalars().own_loss));
@@ -170,7 +170,7 @@ bool Trainer::train_step(const StepBatch& batch) {
     return true;
 }
 
-// At the same places of the program on all ranks.
+// All ranks call it at the same places of the program, since it is collective.
 bool Trainer::must_stop() {
     const ObservedExchange noted(engine_.exec(), Exchange::agree_to_stop);
     return stop_.agreed(watchdog_.slowest_step() + saving_.expected_seconds());
@@ -183,7 +183,7 @@ void Trainer::end_run() {
     const double needed = mesh_.world().all_reduce(saving_.expected_seconds(), Reduce::max);
     std::string state;
     if (progress_.step == 0)
-        state = "before the first step was done";
+        state = "before the first step was complete";
     else
         goodput_->during(&StartTimes::saving, [&] { state = save_in(left, needed); });
     say_goodput();
@@ -191,10 +191,10 @@ void Trainer::end_run() {
                                    config_.training.steps, stop_.reason(), state);
     if (first_rank()) {
         const std::vector<StepFile> good = saving_.checkpoints().folder().list();
-        text += good.empty() ? " The same line begins again"
-                             : " The same line continues from " + good.back().path;
+        text += good.empty() ? " The same command starts from scratch"
+                             : " The same command resumes from " + good.back().path;
     }
-    log::info("{}", text);  // now: what is being written may take a while to end
+    log::info("{}", text);  // now: files that are still being written may delay the end
     log::flush();
     throw StoppedError("");
 }
@@ -202,7 +202,7 @@ void Trainer::end_run() {
 std::string Trainer::save_in(std::optional<double> left, double needed) {
     if (saving_.is_saved(progress_.step)) return "saved";
     if (left && *left < needed) {
-        // what is being written beside is nearer to its end
+        // the asynchronous save that is being written is finished sooner than a new one
         if (saving_.is_under_way() && *left > needed / 2) saving_.finish();
         if (saving_.is_saved(progress_.step)) return "saved";
         return fmt::format("not saved, since the job ends in {:.0f} s and saving takes {:.0f} s", *left,
@@ -211,8 +211,10 @@ std::string Trainer::save_in(std::optional<double> left, double needed) {
     saving_.finish();
     if (saving_.is_saved(progress_.step)) return "saved";
     restore_if_bad();
-    return saving_.save_now(record()) ? "saved"
-                                      : "not saved, as the deck says (checkpoint.enable, load_only)";
+    return saving_.save_now(record())
+               ? "saved"
+               : "not saved, since checkpoints are disabled (checkpoint.enable = false "
+                 "or checkpoint.load_only = true)";
 }
 
 namespace {
@@ -232,7 +234,7 @@ std::string what_is_not_finite(const StepScalars& scalars) {
 void Trainer::pass_over() {
     const StepScalars& scalars = engine_.scalars();
     const bool finite = std::isfinite(scalars.loss) && std::isfinite(scalars.grad_norm);
-    // one rank may be the only one that has seen it
+    // only some ranks may see a value that is not finite
     if (!guards_->watches_loss() || mesh_.world().all_reduce(int64_t(!finite), Reduce::max) != 0)
         stop_diverged(fmt::format("step {}: {}; the optimizer step was not taken", progress_.step + 1,
                                   what_is_not_finite(scalars)));
@@ -253,7 +255,7 @@ bool Trainer::restore_if_bad() {
         if (!event.empty()) continue_at(next, event);
         return !event.empty();
     } catch (const CollectiveError&) {
-        saving_.finish();  // of a state that was good
+        saving_.finish();  // the checkpoint being written is from an earlier step, which was good
         throw;
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The start of a run: device, mesh, plan, data, and weights from where they are.
+// The start of a run: device, mesh, memory plan, data and weights.
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/user_cache.hpp"
@@ -28,7 +28,7 @@ namespace {
 
 constexpr const char* before_training = "before the first step; nothing was lost";
 
-// Of this rank, near its device. Collective.
+// This rank's share of the host's cores, near its device. Collective.
 CpuShare cpu_share(const Config& config, const Device& device, const MpiRuntime& mpi) {
     const int sharing = mpi.local_ranks_with(cpu_binding()).ranks;
     NearDevice near = {.processors = processors_near(device.bus_id())};
@@ -46,20 +46,20 @@ JobEnd::Options job_end(const Config& config) {
     return end;
 }
 
-// Where a rank computes and how it exchanges tensors, one line each. `graphs`: steps are CUDA graphs.
+// Lines on the device of a rank and on the exchange of tensors. `graphs`: steps are run as CUDA graphs.
 std::vector<std::string> describe(const RankDevice& device, bool graphs, const Config& config) {
     std::vector<std::string> lines;
     const bool on_host = device.device().is_host();
     if (!device.text().empty())
         lines.push_back((on_host ? "Computing on the CPU: " : "Computing on ") + device.text());
     if (const std::string& transport = device.transport().text; !transport.empty())
-        lines.push_back("Ranks exchange tensors by " + transport);
+        lines.push_back("Ranks exchange tensors through " + transport);
     if (on_host) return lines;
     const char* const how = graphs ? "as CUDA graphs"
                             : config.training.disable_cuda_graphs
                                 ? "kernel by kernel: training.disable_cuda_graphs"
                                 : "kernel by kernel: CUDA graphs need NCCL between the ranks";
-    lines.push_back(fmt::format("Steps are given to the GPU {}", how));
+    lines.push_back(fmt::format("The GPU runs steps {}", how));
     return lines;
 }
 
@@ -106,7 +106,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
     const bool continues = start_up.phase("weights", [&] { return load_state(); });
     guards_->begin(progress_.place());
     prepare_folder(continues);
-    if (!config_.checkpoint.create_seed_checkpoint) begin_reporting();  // else there is nothing to measure
+    if (!config_.checkpoint.create_seed_checkpoint) begin_reporting();  // else there are no steps to report
 }
 
 std::vector<std::string> Trainer::describe_start(int local_size, int64_t memory_limit) const {
@@ -127,7 +127,7 @@ std::vector<std::string> Trainer::describe_start(int local_size, int64_t memory_
     add_all(describe_run(config_, mesh_.shape(), engine_, memory_limit));
     add(data_.summary());
     if (const std::string passes = data_.passes(config_.training.steps * global_batch_); !passes.empty())
-        add(fmt::format("All {} steps read {}", config_.training.steps, passes));
+        add(fmt::format("{} steps = {}", config_.training.steps, passes));
     std::vector<std::string> hints = start_hints(start_facts(cpu_, local_size, config_));
     if (const std::string& folder = saving_.checkpoints().folder().path();
         config_.checkpoint.enable && !config_.checkpoint.load_only)
@@ -145,16 +145,16 @@ void Trainer::take_memory() {
     if (config_.kernels.autotune) autotune_products(engine_.exec(), user_cache("products"));
     if (const std::string attention = attention_from_deck(config_, mesh_.world(), engine_.exec());
         !attention.empty() && first_rank())
-        log::info("Attention by {}", attention);
+        log::info("Attention kernels: {}", attention);
     if (nccl_) log::debug("NCCL: {}", nccl_->text());
 }
 
 void Trainer::prepare_folder(bool continues) {
     on_first_rank(mesh_.world(), [&] {
-        // if this run was suspended, another one may have written here since the folder was read
+        // if this run was suspended, another run may have written here since this one read the folder
         owner_.require_owned();
         if (const auto aside = folder_.put_earlier_run_aside(config_, continues && progress_.step > 0))
-            log::info("There was a run in {}: its metrics are kept in {}", folder_.root().string(),
+            log::info("{} had files of an earlier run: its metrics were moved to {}", folder_.root().string(),
                       aside->string());
         // a finished run keeps the deck that it was trained with
         if (!continues || !progress_.is_finished(config_.training.steps)) folder_.write_deck(config_);
@@ -169,7 +169,7 @@ void Trainer::begin_reporting() {
                             mesh_, watchdog_.hosts(), engine_.exec(), engine_.options().graphs,
                             reporting_.gpu());
     saving_.begin([this](const SavedCheckpoint& done) { note_saved(done); });
-    // a data rank's tokens are the work of all ranks that divide its model and its sequences
+    // tokens per rank: all ranks that share a data rank's model and sequences share its tokens
     const double tokens = double(global_batch_ * config_.training.seq_len) / mesh_.world().size();
     reporting_.begin(past(),
                      {.tokens_per_step = tokens,
@@ -182,13 +182,13 @@ Trainer::~Trainer() {
     engine_.forget_graphs();
 }
 
-// FLOP/s of this rank's part of its device, if known. All ranks of a host measure together, as they compute
-// together; rank 0 alone keeps what was best.
+// FLOP/s of this rank's part of its device, if known. All ranks of a host measure at the same time, as they
+// compute at the same time; rank 0 alone stores the best result.
 std::optional<double> Trainer::measure_peak(int local_size) {
     if (const Device& device = device_.device(); !device.is_host()) {
         const std::optional<double> peak = gpu_peak_flops(device.name(), compute_dtype(config_));
         if (!peak && first_rank())
-            log::info("The peak of {} in {} is not known: no MFU", device.name(),
+            log::info("The peak FLOP/s of {} in {} are not known: MFU is not reported", device.name(),
                       name_of(compute_dtype(config_)));
         return peak ? std::optional(*peak / device_.sharing()) : std::nullopt;
     }
@@ -198,7 +198,7 @@ std::optional<double> Trainer::measure_peak(int local_size) {
         user_cache("peaks"), mesh_.world());
 }
 
-// Plans and hosts differ: all ranks learn whether any lacks memory, and say what the one says that lacks
+// Plans and hosts differ between ranks. If any rank lacks memory, all throw the error of the rank that lacks
 // most.
 void Trainer::require_all_fit(int64_t limit, int64_t host_limit) const {
     const MemoryPlan& plan = engine_.plan();
@@ -220,7 +220,7 @@ bool Trainer::load_state() {
     if (const std::string& folder = saving_.checkpoints().folder().path();
         config_.checkpoint.create_seed_checkpoint && !list_checkpoints(folder).empty())
         throw ConfigError(
-            "checkpoint.create_seed_checkpoint = true: there are checkpoints in {} already; choose another "
+            "checkpoint.create_seed_checkpoint = true: {} already has checkpoints; choose another "
             "checkpoint.folder or job.dump_folder",
             folder);
     const std::optional<Resume> resume = Resume::load(config_, saving_, engine_, mesh_.world());
@@ -268,7 +268,7 @@ void Trainer::start_fresh() {
         return;
     }
     engine_.decoder().parameters().initialise(uint64_t(config_.debug.seed), cpu_.threads);
-    if (first_rank()) log::info("No checkpoint was found: this is a fresh start");
+    if (first_rank()) log::info("No checkpoint was found: starting from scratch");
 }
 
 }  // namespace coeus

@@ -16,15 +16,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// True also for a damaged token file, which is no text just because it has lost its beginning.
+// True also for a damaged token file (*.h5), which must not be read as text.
 bool means_token_file(const fs::path& path) {
     return fs::is_regular_file(path) && (is_token_file(path) || path.extension() == ".h5");
 }
 
-// What becomes one token file: a token file, or text of one or several paths.
+// Paths that become one token file: a token file, or text of one or several paths.
 using Source = std::vector<fs::path>;
 
-// With weights each path is a source of its own; without them all text is one, as if it were in one folder.
+// With weights each path is one source. Without them all text is one source, as if it were in one folder.
 std::vector<Source> sources_of(const Words& paths, const char* option, bool weighted) {
     std::vector<Source> sources;
     Source* text = nullptr;
@@ -42,7 +42,7 @@ std::vector<Source> sources_of(const Words& paths, const char* option, bool weig
     return sources;
 }
 
-// ConfigError: it has more tokens than the model.
+// ConfigError if the tokenizer has more tokens than the model's vocabulary.
 Tokenizer tokenizer_for(const Config& config, int64_t vocab) {
     Tokenizer tokenizer(config.model.tokenizer());
     if (tokenizer.vocab_size() > vocab)
@@ -58,13 +58,14 @@ fs::path token_file(const Source& source, const Config& config, int64_t vocab, c
     return tokenized(source, tokenizer_for(config, vocab), cache_folder, threads);
 }
 
-// Rank 0 compares the data with the tokenizer in model.hf_assets_path, and finds this.
+// What rank 0 finds when it compares the data with the tokenizer in model.hf_assets_path.
 struct TokenizerFacts {
     Words others;        // files that another tokenizer made
     std::string notice;  // "" if there is none
 };
 
-// A vocabulary of more than twice the tokenizer's tokens, and by more than are left for rounding up.
+// The vocabulary has more than twice the tokenizer's tokens, and exceeds them by more than rounding up
+// explains.
 bool is_much_larger(int64_t vocab, int64_t tokens) {
     constexpr int64_t left_for_rounding = 4096;
     return vocab > 2 * tokens && vocab - tokens > left_for_rounding;
@@ -79,11 +80,9 @@ void compare_tokenizer(const TokenFile& file, const std::string& place, int64_t 
             facts.others.push_back(file.path());
         else if (is_much_larger(vocab, tokenizer.vocab_size()))
             facts.notice = fmt::format(
-                "Notice: the model has a vocabulary of {}, but the tokenizer in {} has {} tokens: the other "
-                "rows of "
-                "embedding and output take memory and time and learn nothing; set model.vocab_size = {} or a "
-                "little "
-                "more",
+                "Notice: the model has a vocabulary of {}, but the tokenizer in {} has {} tokens: the unused "
+                "rows of the embedding and the output layer cost memory and time and learn nothing; set "
+                "model.vocab_size = {} or a little more",
                 with_commas(vocab), tokenizer.folder(), with_commas(tokenizer.vocab_size()),
                 tokenizer.vocab_size());
     } catch (const ConfigError& error) {
@@ -91,7 +90,7 @@ void compare_tokenizer(const TokenFile& file, const std::string& place, int64_t 
     }
 }
 
-// Rank 0 finds or makes the files and looks into them while the others wait; these then map them.
+// Rank 0 finds or makes the files and checks them while the other ranks wait; then these map the files.
 TrainingData::Files open(const Words& paths, const char* option, bool weighted, const Config& config,
                          int64_t vocab, const fs::path& cache_folder, const Communicator& world, int threads,
                          TokenizerFacts& facts) {
@@ -115,7 +114,7 @@ TrainingData::Files open(const Words& paths, const char* option, bool weighted, 
     return files;
 }
 
-// Source 0 has the order of a run without a blend; the others permute otherwise.
+// Source 0 has the order of a run without a blend; the other sources are permuted with other seeds.
 SampleStream blend_of(const TrainingData::Files& files, const std::vector<double>& weights,
                       Sampler::Options options) {
     std::vector<Sampler> samplers;
@@ -127,13 +126,14 @@ SampleStream blend_of(const TrainingData::Files& files, const std::vector<double
     return {std::move(samplers), weights};
 }
 
-// The data of another tokenizer than that of the weights from which a run begins.
+// Error: another tokenizer made the data than that of the weights from which the run starts.
 std::string other_tokenizer_error(const Words& files, const std::string& weights,
                                   const std::string& tokenizer) {
     return fmt::format(
-        "training.dataset_path: another tokenizer than the one in {} made {}, but the run begins from the "
-        "weights of {}, to which its ids mean other tokens. Make the file again with `coeus tokenize INPUT "
-        "--tokenizer {} --output FILE.h5`, or name the tokenizer that made it by model.tokenizer_path",
+        "training.dataset_path: another tokenizer than the one in {} made {}, but the run starts from the "
+        "weights of {}, for which the token ids have another meaning. Make the file again with `coeus "
+        "tokenize INPUT --tokenizer {} --output FILE.h5`, or set model.tokenizer_path to the tokenizer that "
+        "made it",
         tokenizer, join(files, ", "), weights, tokenizer);
 }
 
@@ -141,9 +141,8 @@ Words notices_of(const TokenizerFacts& facts) {
     Words all;
     for (const std::string& path : facts.others)
         all.push_back(
-            fmt::format("Notice: another tokenizer than model.hf_assets_path names made {}: what the model "
-                        "writes is read with the tokenizer of this file, which `coeus generate --tokenizer` "
-                        "must name",
+            fmt::format("Notice: another tokenizer than the one in model.hf_assets_path made {}: "
+                        "`coeus generate` will need --tokenizer with the tokenizer that made this file",
                         path));
     if (!facts.notice.empty()) all.push_back(facts.notice);
     return all;
@@ -209,14 +208,15 @@ DataCheck check_data(const Config& config, int64_t vocab, const std::string& wei
             else if (found.absent.empty())
                 found.absent.push_back(fmt::format(
                     "Notice: the tokenizer \"{}\" (model.hf_assets_path): this file or folder does not exist "
-                    "here; to read text a run needs it",
+                    "here; a run needs it to tokenize text",
                     tokenizer));
             return;
         }
         TokenFile file(source[0]);
         file.check_vocabulary(vocab, threads);
         compare_tokenizer(file, tokenizer, vocab, facts);
-        for (const Sampler::Options& stream : streams) (void)Sampler(file, stream);  // is there a window?
+        // throws if there is no window
+        for (const Sampler::Options& stream : streams) (void)Sampler(file, stream);
     };
     const auto look_at_all = [&](Words paths, const char* option, bool weighted,
                                  const std::vector<Sampler::Options>& streams) {
@@ -265,7 +265,8 @@ std::string TrainingData::passes(int64_t samples) const {
     for (size_t k = 0; k < files_.size(); ++k) {
         const double passes = training_->passes(k, samples);
         repeats |= passes > 1;
-        all.push_back(fmt::format("{} {:.2f} times", files_.size() == 1 ? "it" : files_[k]->path(), passes));
+        all.push_back(
+            fmt::format("{:.2f} epochs of {}", passes, files_.size() == 1 ? "this data" : files_[k]->path()));
     }
     return repeats ? join(all, ", ") : "";
 }

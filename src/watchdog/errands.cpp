@@ -15,7 +15,7 @@ namespace coeus {
 struct Errands::State {
     std::mutex mutex;
     std::condition_variable changed;
-    std::function<void()> work;  // none: the last one has ended
+    std::function<void()> work;  // none: the previous work has ended
     bool ending = false, is_late = false;
 
     void loop() {
@@ -27,7 +27,7 @@ struct Errands::State {
             try {
                 work();
             } catch (const std::exception& error) {
-                log::warn("The watchdog's records are not complete: {}", error.what());
+                log::warn("The watchdog's records are incomplete: {}", error.what());
             }
             lock.lock();
             work = nullptr;
@@ -53,7 +53,7 @@ bool Errands::run(double seconds, std::function<void()> work) {
                                                     [this] { return !state_->work; });
         return !state_->is_late;
     };
-    // what was late a moment ago is given little more
+    // work that was late at the last call gets little more time
     if (!ends_within(state_->is_late ? std::min(seconds, 0.2) : seconds)) return false;
     state_->work = std::move(work);
     state_->changed.notify_all();

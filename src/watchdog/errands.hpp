@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errands: work with files, on a thread of its own: a file system that does not answer stops whoever asks it,
-// and the watchdog is there for such days.
+// Errands: runs file operations on a thread of their own. A file system that does not answer blocks the
+// thread that uses it, and the watchdog must not block.
 #pragma once
 
 #include <functional>
@@ -12,17 +12,17 @@ namespace coeus {
 class Errands {
 public:
     Errands();
-    /// Waits for nothing.
+    /// Does not wait for work that has not ended.
     ~Errands();
     Errands(const Errands&) = delete;
     Errands& operator=(const Errands&) = delete;
 
-    /// False where the work has not ended after so many seconds, or was not begun because the one before it
-    /// has not ended by then. It may go on for good, and so must own all it refers to. An error of it is a
-    /// warning in the log.
+    /// Runs `work` and waits at most `seconds`. False if the work has not ended by then, or was not begun
+    /// because the previous work has not ended. The work may run forever, so it must own everything that it
+    /// refers to. Its errors are logged as warnings.
     bool run(double seconds, std::function<void()> work);
 
-    /// What it returns; `otherwise` where it has not ended.
+    /// The result of `question`; `otherwise` if it has not ended in time.
     template <class T>
     T ask(double seconds, T otherwise, std::function<T()> question) {
         const auto answer = std::make_shared<T>(otherwise);
@@ -33,7 +33,7 @@ public:
 
 private:
     struct State;
-    std::shared_ptr<State> state_;  // with the thread, which may outlive this
+    std::shared_ptr<State> state_;  // shared with the thread, which may outlive this object
 };
 
 }  // namespace coeus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank in a collective waits for the ranks of its communicator that have not entered so many; a rank with a
-// message for its peer. Who is waited for, and waits for nobody, holds the others up.
+// A rank in a collective waits for the ranks of its communicator that have entered fewer collectives. A rank
+// in a message waits for its peer. A rank that others wait for, and that waits for no other, holds the others
+// up.
 #include "hang_report.hpp"
 
 #include "coeus/base/error.hpp"
@@ -20,7 +21,7 @@ using Condition = RankState::Condition;
 using Entry = RankState::Entry;
 using Line = RankState::Line;
 
-// A line as the rank with this state has it.
+// A rank of a communicator, with the communicator's line in the rank's state.
 struct Member {
     int rank;
     const Line* line;
@@ -56,7 +57,8 @@ private:
         return ranks;
     }
 
-    // In a collective that all have come to: in MPI, or held up before it.
+    // The stack of the thread that is in a collective: within MPI, or held up before it; null if there is
+    // none.
     static const RankState::Stack* stack_in_collective(const RankState& of) {
         const Entry* at = of.at();
         return at && at->kind == OperationKind::collective ? of.stack_of(at->thread) : nullptr;
@@ -70,7 +72,7 @@ private:
         return stack && !stack->in_mpi;
     }
 
-    // The host has given its GPU this operation, and the GPU has not come to it.
+    // The host has given its GPU this operation, and the GPU has not reached it.
     static bool waits_in_queue(const RankState& of, const Entry& operation) {
         return std::ranges::any_of(of.entries, [&](const Entry& entry) {
             return entry.id == operation.id && entry.sequence == operation.sequence && entry.under_way &&
@@ -78,7 +80,7 @@ private:
         });
     }
 
-    // Ranks that this one waits for.
+    // Ranks for which this one waits.
     std::vector<int> blockers(const RankState& of) const {
         const Entry* at = of.at();
         if (is_gone(of) || of.condition == Condition::stopped || !at || !at->is_communication() ||
@@ -92,7 +94,7 @@ private:
             if (rank == of.rank) continue;
             const bool is_late = at->kind == OperationKind::message ? line->rank == at->peer
                                                                     : line->collectives < at->sequence;
-            // who has come to it and is dead or stopped since holds it up all the same
+            // a rank that entered it, and then died or was stopped, holds it up as well
             if (is_late ||
                 (at->kind != OperationKind::message && state(rank).condition != Condition::running))
                 all.insert(rank);
@@ -110,7 +112,7 @@ private:
         return {all.begin(), all.end()};
     }
 
-    // Those that others wait for, over others or not, and that wait for nobody.
+    // Ranks for which others wait, directly or indirectly, and that wait for no other.
     std::vector<int> roots() const {
         std::set<int> all;
         for (const std::vector<int>& of : blockers_)
@@ -136,8 +138,8 @@ private:
             !gone.empty())
             return {HangCause::died, gone,
                     names(gone) +
-                        " died: killed from outside, for lack of memory (`dmesg`, the job's "
-                        "accounting), or ended by a library; look at the last lines of its log"};
+                        " died: killed from outside, or for lack of memory (see `dmesg` and the job's "
+                        "accounting), or ended by a library (see the last lines of its log)"};
         if (auto crashed = ranks_with([](const RankState& s) { return !s.crash.empty(); }); !crashed.empty())
             return {HangCause::crashed, crashed,
                     fmt::format("{} crashed: {}", names(crashed), state(crashed[0]).crash)};
@@ -149,7 +151,7 @@ private:
         if (auto failed = ranks_with([](const RankState& s) { return !s.error.empty(); }); !failed.empty())
             return {HangCause::error, failed,
                     fmt::format("{} failed: {}", names(failed), state(failed[0]).error)};
-        // in a large run a healthy host may be too late with its answer
+        // in a large run even a healthy host may answer too late
         const std::vector<int> late = roots();
         const bool is_clear =
             std::ranges::any_of(late, [&](int rank) { return state(rank).condition == Condition::running; });
@@ -157,8 +159,8 @@ private:
             !silent.empty() && !is_clear)
             return {HangCause::silent, silent,
                     names(silent) +
-                        " did not answer: the process or its host is gone or stopped, or does not "
-                        "reach the folder of this run"};
+                        " did not answer: the process or its host is gone or stopped, or cannot access "
+                        "the folder of this run"};
         return stuck();
     }
 
@@ -182,7 +184,7 @@ private:
         if (const auto behind = those_in(OperationKind::data); !behind.empty())
             return {HangCause::data, behind,
                     names(behind) + " " + verb(behind) +
-                        " behind in data: the next batch is not there (slow storage, or too few cores for "
+                        " waiting for data: the next batch is not ready (slow storage, or too few cores for "
                         "the thread that reads)"};
         if (const auto driver = those_in(OperationKind::driver); !driver.empty())
             return {
@@ -193,7 +195,7 @@ private:
         return circle ? circle_of_ranks() : held_up(late);
     }
 
-    // Where no file, data or driver holds up the ranks that are late.
+    // The finding if no file, data or driver holds up the ranks that are late.
     HangReport held_up(const std::vector<int>& late) const {
         std::vector<int> working, queueing, outside;
         for (const int rank : late) {
@@ -202,35 +204,37 @@ private:
             if (is_outside(state(rank))) outside.push_back(rank);
         }
         if (occasion_.kind == HangOccasion::Kind::by_hand && longest_wait() < 1)
-            return {HangCause::none, {}, "none: no rank has waited for a second; the run goes on"};
+            return {HangCause::none, {}, "none: no rank has waited for a second; the run continues"};
         if (!working.empty())
             return {HangCause::computing, working,
-                    fmt::format("{} {} not come to it: slower than the others, or caught in code of its own "
-                                "({})",
+                    fmt::format("{} {} not reached the operation in which others wait: slower than the "
+                                "others, or stuck in code of its own ({})",
                                 names(working), working.size() > 1 ? "have" : "has",
                                 quiet_text(state(working[0])))};
         if (!queueing.empty())
             return {
                 HangCause::gpu, queueing,
-                fmt::format("the GPU of {} has not come to {}: a kernel before it does not end, or the GPU "
+                fmt::format("the GPU of {} has not reached {}: an earlier kernel does not end, or the GPU "
                             "has failed (`nvidia-smi`, Xid in `dmesg`)",
                             names(queueing), state(queueing[0]).at()->text())};
         if (!outside.empty())
             return {HangCause::held_up, outside,
-                    fmt::format("{} {} come to what the others wait in, but {} held up there outside of MPI",
+                    fmt::format("{} {} entered the operation in which the others wait, but {} held up there "
+                                "outside of MPI",
                                 names(outside), outside.size() > 1 ? "have" : "has", verb(outside))};
         if (occasion_.kind == HangOccasion::Kind::by_hand)
-            return {HangCause::none, {}, "none is seen: the run goes on"};
+            return {HangCause::none, {}, "none was found; the run continues"};
         if (const Entry* at = state(occasion_.rank).at(); at && at->kind == OperationKind::graph)
             return {
                 HangCause::graph, late,
-                "all ranks have given their GPUs this step, as graphs, into which nobody sees: a GPU that "
-                "hangs, the network or NCCL. training.disable_cuda_graphs = true shows which"};
+                "all ranks have launched this step as CUDA graphs, which cannot be inspected: a GPU hangs, "
+                "or the network or NCCL makes no progress. training.disable_cuda_graphs = true shows which"};
         return {HangCause::network, late,
-                "all ranks have come to it, so that the network, MPI or NCCL does not get on with it"};
+                "all ranks have entered it: the network, MPI or NCCL makes no progress"};
     }
 
-    // Who is not where most are has left something out, or has another order.
+    // Ranks wait for each other in a circle: those that are not where most are have left out an operation, or
+    // call operations in another order.
     HangReport circle_of_ranks() const {
         std::map<std::string, std::vector<int>> places;
         for (const RankState& of : states_)
@@ -244,8 +248,8 @@ private:
         std::ranges::sort(odd);
         if (odd.empty()) odd = most->second;
         return {HangCause::order, odd,
-                fmt::format("{} {} for the others, and they for {}: an operation was left out, or comes in "
-                            "another order",
+                fmt::format("{} {} for the others, and they wait for {}: an operation was left out, or comes "
+                            "in another order",
                             names(odd), odd.size() > 1 ? "wait" : "waits", odd.size() > 1 ? "them" : "it")};
     }
 
@@ -258,7 +262,7 @@ private:
         return longest;
     }
 
-    // Of a thread that writes beside the training, too.
+    // The finding if the slowest operation is one with a file, also of a thread that writes during training.
     HangReport overdue_file() const {
         if (occasion_.kind != HangOccasion::Kind::overdue) return {};
         const Entry* slowest = nullptr;
@@ -272,7 +276,7 @@ private:
     }
 
     // The first operation of a communicator that is not the same on all ranks, and the ranks that differ from
-    // most.
+    // the majority.
     std::optional<HangReport> disagreement() const {
         std::map<std::tuple<uint64_t, int64_t>, std::map<std::string, std::vector<int>>> done;
         for (const RankState& of : states_)
@@ -293,8 +297,8 @@ private:
             }
             std::ranges::sort(odd);
             return HangReport{HangCause::order, odd,
-                              fmt::format("{} {} not at the same as the others, with the same number: {}: an "
-                                          "operation was left out, or came in another order",
+                              fmt::format("{} {} in another operation than the others with the same number "
+                                          "({}): an operation was left out, or came in another order",
                                           names(odd), verb(odd), join(texts, "; "))};
         }
         return std::nullopt;
@@ -303,23 +307,23 @@ private:
     std::string quiet_text(const RankState& of) const {
         const Entry* last = of.last();
         return last ? fmt::format("its last operation, {}, ended {:.1f} s ago", last->text(), last->seconds)
-                    : "it has had no operation yet";
+                    : "it has not begun any operation yet";
     }
 
     std::string at_text(const RankState& of) const {
-        const char* prefix = of.condition == Condition::died      ? "died; was at "
-                             : of.condition == Condition::stopped ? "stopped; was at "
-                             : !of.crash.empty()                  ? "crashed; was at "
-                             : !of.error.empty()                  ? "failed; was at "
+        const char* prefix = of.condition == Condition::died      ? "died; was in "
+                             : of.condition == Condition::stopped ? "stopped; was in "
+                             : !of.crash.empty()                  ? "crashed; was in "
+                             : !of.error.empty()                  ? "failed; was in "
                                                                   : "";
         if (of.condition == Condition::silent) return "did not answer";
         const Entry *at = of.at(), *last = of.last();
         if (at) return prefix + at->text();
-        return fmt::format("{}nothing that waits{}", prefix, last ? ", since " + last->text() : "");
+        return fmt::format("{}no operation that waits{}", prefix, last ? ", since " + last->text() : "");
     }
 
-    // Ranks that are at the same and wait for the same have one row; those that hold the others up come
-    // first.
+    // Ranks in the same operation that wait for the same ranks share a row. Ranks that hold the others up are
+    // in the first rows.
     std::string table(const std::vector<int>& first) const {
         struct Row {
             std::vector<int> ranks;
@@ -339,7 +343,7 @@ private:
             row.most = std::max(row.most, since);
             row.ranks.push_back(of.rank);
         }
-        std::vector<std::array<std::string, 4>> cells = {{"ranks", "at", "for", "waiting for"}};
+        std::vector<std::array<std::string, 4>> cells = {{"ranks", "operation", "for", "waiting for"}};
         for (const auto& [key, row] : rows) {
             const auto& [later, at, waits] = key;
             const RankState& one = state(row.ranks[0]);
@@ -371,7 +375,7 @@ private:
                 text += fmt::format(
                     "\nRank {}, {}{}:", of.rank,
                     stack.thread == of.pid ? "its main thread" : fmt::format("its thread {}", stack.thread),
-                    stack.on_disk ? ", which the system says waits for a disk" : "");
+                    stack.on_disk ? ", waiting for a disk (state D)" : "");
                 for (const std::string& call : stack.calls) text += "\n    " + call;
                 if (stack.calls.empty()) text += "\n    does not answer";
             }

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the states of all ranks say together: a table of who is at what and waits for whom, the likely cause,
-// and where the ranks are that hold the others up.
+// The report on a hang, from the states of all ranks: a table of the current operation of each rank and of
+// the ranks for which it waits, the likely cause, and the call stacks of the ranks that hold the others up.
 #pragma once
 
 #include "rank_state.hpp"
 
 namespace coeus {
 
-/// Why the ranks were asked.
+/// The event that caused the report.
 struct HangOccasion {
     enum class Kind : uint8_t {
-        by_hand,  ///< a user wants to know; the run goes on
-        overdue,  ///< something has taken too long
+        by_hand,  ///< a user asked for it; the run continues
+        overdue,  ///< an operation has taken too long
         death,
         crash,
         error
     };
     Kind kind = Kind::by_hand;
-    int rank = 0;      ///< that has noticed
-    std::string text;  ///< what it has noticed: "rank 3 has died"
+    int rank = 0;      ///< the rank that noticed the event
+    std::string text;  ///< what it noticed: "Rank 3 has died."
+    /// True if the run ends after the report.
     bool ends() const { return kind != Kind::by_hand; }
 };
 
@@ -27,25 +28,25 @@ enum class HangCause : uint8_t {
     died,
     crashed,
     stopped,
-    order,  ///< ranks do not agree on what they do together
+    order,  ///< ranks do not call the same operations in the same order
     error,
     silent,
     disk,
     data,
-    gpu,        ///< has not come to what its host gave it, or its driver does not answer
-    held_up,    ///< has come to where the others wait, but is not in MPI
-    computing,  ///< or hangs in code of its own
-    network,    ///< all ranks are there
-    graph       ///< all GPUs have their step, and nobody sees into that
+    gpu,        ///< a GPU has not reached an operation in its queue, or its driver does not answer
+    held_up,    ///< a rank entered the operation in which the others wait, but is not in MPI
+    computing,  ///< a rank is slow, or hangs in code of its own
+    network,    ///< all ranks have entered the operation
+    graph       ///< all ranks have launched the step as CUDA graphs, which cannot be inspected
 };
 
 struct HangReport {
     HangCause cause = HangCause::none;
-    std::vector<int> ranks;  ///< that hold the others up, or did
-    std::string text;        ///< for people, of several lines
+    std::vector<int> ranks;  ///< the ranks that hold the others up
+    std::string text;        ///< the report, several lines
 };
 
-/// `states`: of every rank, by its number.
+/// `states`: the state of every rank, in the order of ranks.
 HangReport hang_report(const HangOccasion& occasion, const std::vector<RankState>& states);
 
 /// "0, 2 - 5, 9"

@@ -61,7 +61,7 @@ std::vector<RankState> Meeting::read(int64_t event, const std::vector<int>& rank
         place->look_again();
         for (const int rank : ranks)
             if (timer.seconds() > 0.9 * seconds)
-                return;  // not late itself
+                return;  // end before errands_ would count it as late
             else if (auto state = place->read(event, rank)) {
                 const std::lock_guard lock(found->mutex);
                 found->states.push_back(std::move(*state));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Meeting: what a watchdog does in the MeetingPlace, by errands: each call returns within its patience,
+// Meeting: a watchdog's calls of the MeetingPlace, run by Errands. Each call returns within a fixed time,
 // whether the file system answers or not.
 #pragma once
 
@@ -16,18 +16,19 @@ class Meeting {
 public:
     Meeting(Errands& errands, MeetingPlace place);
 
-    /// The last event; none where there is no answer.
+    /// The last event; a default Event if the file system does not answer.
     MeetingPlace::Event newest() const;
-    /// False: another one collects. Nothing: there is no answer, and everyone is on his own.
+    /// True: this process collects. False: another one does. None: the file system does not answer, and each
+    /// host reports on its own.
     std::optional<bool> claim(int64_t event) const;
     void announce(int64_t event, bool ends) const;
     void conclude(int64_t event, const std::string& report) const;
     void write(int64_t event, const RankState& state) const;
-    /// For those ranks that have not written what they are at.
+    /// Writes the states of those of these ranks that have not written one.
     void write_for(int64_t event, const std::vector<RankState>& states) const;
-    /// What these ranks have written, as far as it can be read in so many seconds.
+    /// The states that these ranks have written, as many as can be read within `seconds`.
     std::vector<RankState> read(int64_t event, const std::vector<int>& ranks, double seconds) const;
-    /// The run ends.
+    /// Call it when the run ends.
     void leave() const;
     std::filesystem::path folder() const { return place_->record_of(0).parent_path(); }
 

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A number beyond it is a damaged line's: a run ends with its first or second event.
+// A larger number comes from a damaged line: a run has only a few events.
 constexpr int64_t most_events = 1'000'000;
 
 }  // namespace
@@ -39,7 +39,7 @@ void MeetingPlace::leave() const {
     fs::remove(folder_.parent_path(), not_empty);
 }
 
-// One write, which those of others do not come between.
+// One write call, so that the lines of several processes do not mix.
 void MeetingPlace::append(const fs::path& file, const std::string& text) const {
     const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     const bool written =
@@ -67,7 +67,7 @@ MeetingPlace::Event MeetingPlace::newest() const {
 bool MeetingPlace::claim(int64_t event) const {
     const fs::path file = folder_ / fmt::format("event_{}", event);
     const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor < 0) return errno != EEXIST;  // where nothing can be written, everyone is on his own
+    if (descriptor < 0) return errno != EEXIST;  // if nothing can be written, each host reports on its own
     close(descriptor);
     return true;
 }
@@ -105,7 +105,7 @@ std::optional<RankState> MeetingPlace::read(int64_t event, int rank) const {
         if (record.root().integer("event") != event) return std::nullopt;
         return rank_state_of(record.root()["state"]);
     } catch (const std::exception&) {
-        return std::nullopt;  // another program's, or an older version's
+        return std::nullopt;  // written by another program or an older version
     }
 }
 

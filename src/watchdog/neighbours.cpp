@@ -22,7 +22,7 @@ struct Introduction {
     std::array<char, 48> host = {};
 };
 
-// Where the kernel (before 5.3) has none: -1.
+// -1 if the kernel is older than 5.3, which has no such descriptors.
 int descriptor_of_process(int64_t pid) {
 #ifdef SYS_pidfd_open
     return int(syscall(SYS_pidfd_open, pid_t(pid), 0));
@@ -41,7 +41,7 @@ char process_state(int64_t pid, int64_t thread) {
     std::ifstream in(fmt::format("/proc/{}/task/{}/stat", pid, thread > 0 ? thread : pid));
     std::string text;
     std::getline(in, text);
-    const size_t name_ends = text.rfind(')');  // a name may have anything in it
+    const size_t name_ends = text.rfind(')');  // the name may contain any character
     return name_ends == std::string::npos || name_ends + 2 >= text.size() ? '0' : text[name_ends + 2];
 }
 
@@ -59,7 +59,7 @@ Neighbours::Neighbours(const MpiRuntime& mpi) : rank_(mpi.world_rank()) {
         if (hosts_[size_t(rank)] == hosts_[size_t(rank_)])
             all_.push_back({rank, one.pid, FlightRecorder::of(one.pid, int(one.descriptor))});
     }
-    world.barrier();  // nobody ends before the others have what they need of it
+    world.barrier();  // no process ends before the others have opened its recorder
     for (size_t i = 0; i < all_.size(); ++i)
         if (all_[i].rank == rank_) next_ = &all_[(i + 1) % all_.size()];
     if (next_->rank != rank_ && next_->recorder) descriptor_ = descriptor_of_process(next_->pid);
@@ -84,7 +84,7 @@ RankState Neighbours::state_of(const Neighbour& neighbour) const {
     state.rank = neighbour.rank;
     state.pid = neighbour.pid;
     state.host = host_of(neighbour.rank);
-    // where its recorder cannot be read, the process of this number may be another one
+    // if the recorder cannot be read, another process may have this number now
     if (!neighbour.recorder) {
         state.condition = RankState::Condition::silent;
         return state;
@@ -105,7 +105,7 @@ std::vector<RankState> Neighbours::that_cannot_answer() const {
     return states;
 }
 
-// The first of the host that can be read keeps the claim, alive or not.
+// The first rank of the host whose notes can be read stores the claim, whether it is alive or not.
 FlightRecorder::Notes* Neighbours::notes_of_host() const {
     for (const Neighbour& neighbour : all_)
         if (neighbour.recorder) return &neighbour.recorder->notes();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Neighbours: the ranks of this host, whose flight recorders this process can read, and what the system says
-// of their processes. One of them, the next, is watched: so that of any that die one is seen at once.
+// Neighbours: the ranks of this host, whose flight recorders this process can read, and the states of their
+// processes. Each rank watches the next one, so that a death is noticed at once.
 #pragma once
 
 #include "coeus/base/flight_recorder.hpp"
@@ -29,24 +29,24 @@ public:
     struct Neighbour {
         int rank;
         int64_t pid;
-        std::unique_ptr<FlightRecorder> recorder;  ///< null where it cannot be read
+        std::unique_ptr<FlightRecorder> recorder;  ///< null if it cannot be read
     };
-    /// This rank too.
+    /// All ranks of this host, including this one.
     const std::vector<Neighbour>& all() const { return all_; }
-    /// The next one, where it has died without having ended its work in order.
+    /// The next rank, if its process died before its work was complete; else null.
     const Neighbour* dead_neighbour() const;
-    /// Becomes readable when the next one dies; -1: there is no such thing.
+    /// A file descriptor that becomes readable when the next rank dies; -1: not available.
     int descriptor() const;
 
-    /// What is known of a rank of this host without its help; silent where its recorder cannot be read.
+    /// The state of a rank of this host, found without its help; silent if its recorder cannot be read.
     RankState state_of(const Neighbour& neighbour) const;
-    /// The states of those of this host that died or are stopped.
+    /// The states of the ranks of this host that died or are stopped.
     std::vector<RankState> that_cannot_answer() const;
-    /// False where another rank of this host has already claimed this event, or a later one.
+    /// False if another rank of this host has already claimed this event or a later one.
     bool claim(int64_t event) const;
-    /// Tells all of this host of it, and wakes them.
+    /// Tells all ranks of this host of an event, and wakes them.
     void tell(int64_t event) const;
-    /// The last one that any of them claimed or told.
+    /// The last event that a rank of this host claimed or told.
     int64_t told() const;
 
 private:
@@ -58,8 +58,8 @@ private:
     int descriptor_ = -1;
 };
 
-/// Letter of a process's, or of a thread's, state (/proc/PID/stat): R runs, S sleeps, D waits for a disk, T
-/// and t are stopped, Z and 0 are gone.
+/// The state of a process or a thread as a letter (/proc/PID/stat): R runs, S sleeps, D waits for a disk, T
+/// and t are stopped, Z and 0 have ended. `thread`: 0 for the main thread.
 char process_state(int64_t pid, int64_t thread = 0);
 
 }  // namespace coeus

@@ -14,7 +14,8 @@ namespace {
 
 constexpr size_t last_of_a_line = 16;
 
-// ".../src/train/trainer.cpp" -> "train/trainer.cpp:374"; the path of a file stays as it is
+// ".../src/train/trainer.cpp" -> "train/trainer.cpp:374"; the path of a file that is read or written stays
+// unchanged
 std::string place_text(const Operation& operation) {
     std::string place = operation.place.data();
     if (operation.source_line == 0) return place;
@@ -46,10 +47,10 @@ const RankState::Entry* RankState::at() const {
         if (!entry.under_way) {
             if (entry.thread == pid) quiet = std::min(quiet, entry.seconds);
         } else if (entry.is_given_to_gpu()) {
-            // the first that the GPU has come to, of any communicator, else the first that it was given
+            // the first that the GPU has reached, in any communicator, else the first that it was given
             if (!on_gpu || (entry.reached && !on_gpu->reached)) on_gpu = &entry;
         } else if (entry.thread == pid) {
-            on_main = &entry;  // the innermost
+            on_main = &entry;  // ends as the innermost
         } else if (entry.is_communication()) {
             if (!talks || entry.seconds > talks->seconds) talks = &entry;
         } else if (!works || entry.seconds > works->seconds) {

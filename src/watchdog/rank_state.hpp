@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RankState: what a rank is at, as a watchdog's report has it: from its flight recorder, and from file to
-// file between hosts.
+// RankState: the state of a rank in a watchdog's report. It is read from the rank's flight recorder; hosts
+// exchange it as JSON files.
 #pragma once
 
 #include "coeus/base/flight_recorder.hpp"
@@ -17,12 +17,12 @@ struct RankState {
         running,
         stopped,  ///< by a signal or a debugger
         died,
-        silent  ///< of another host, and has not answered
+        silent  ///< on another host, and has not answered
     };
-    /// An entry of its recorder.
+    /// An operation in its recorder.
     struct Entry {
         std::string line;  ///< the communicator; "": none
-        uint64_t id = 0;   ///< of the line
+        uint64_t id = 0;   ///< id of the communicator
         OperationKind kind = OperationKind::collective;
         std::string name, place;  ///< "all_reduce", "train/trainer.cpp:374" or the file
         int64_t sequence = 0, bytes = 0;
@@ -30,7 +30,7 @@ struct RankState {
         int64_t thread = 0;
         bool under_way = false;
         bool reached = true;  ///< false: it waits in a GPU's queue
-        double seconds = 0;   ///< since it began where it is under way, else since it ended
+        double seconds = 0;   ///< since it began if it is under way, else since it ended
 
         /// "all_reduce 14 of dp_shard (8 B, train/trainer.cpp:374)"
         std::string text() const;
@@ -39,10 +39,11 @@ struct RankState {
     };
     struct Stack {
         int64_t thread = 0;
-        bool in_mpi = false;   ///< or in NCCL
-        bool on_disk = false;  ///< the system says that it waits for a disk
+        bool in_mpi = false;   ///< the thread is in MPI or NCCL
+        bool on_disk = false;  ///< the thread waits for a disk (state D)
         std::vector<std::string> calls;
     };
+    /// A communicator of the rank. `collectives`: how many it has entered.
     struct Line {
         std::string name;
         uint64_t id = 0;
@@ -55,26 +56,26 @@ struct RankState {
     int64_t pid = 0, step = 0;
     Condition condition = Condition::running;
     std::string crash;  ///< "segmentation fault ..."
-    std::string error;  ///< that ends it, and it alone
+    std::string error;  ///< an error that only this rank has, and that ends it
     std::vector<Line> lines;
-    std::vector<Entry> entries;  ///< the last of each line, and all that are under way; the oldest first
+    std::vector<Entry> entries;  ///< the last ones of each line, and all that are under way; the oldest first
     std::vector<Stack> stacks;   ///< the main thread's first
 
     /// "rank 3 (host a, GPU 0000:1b:00.0, process 4711)"
     std::string who() const;
-    /// What it is at: of its main thread, else of its GPU, which works off what it was given in order, else
-    /// of a thread that communicates, else what its main thread may wait for. Null: nothing.
+    /// Its current operation: that of its main thread, else of its GPU (which works in order), else of a
+    /// thread that communicates, else one for which its main thread may wait. Null: none.
     const Entry* at() const;
-    /// The last that has ended.
+    /// The last operation that has ended; null: none.
     const Entry* last() const;
     const Stack* stack_of(int64_t thread) const;
 };
 
-/// Of this process, or of another one's memory.
+/// The state in a recorder, of this process or of another one on this host. `now`: steady_seconds().
 RankState state_of(const FlightRecorder& recorder, double now);
 
 Json json_of(const RankState& state);
-/// ConfigError where it is not one.
+/// ConfigError if the JSON is not a state.
 RankState rank_state_of(const JsonView& json);
 
 }  // namespace coeus

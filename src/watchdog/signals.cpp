@@ -21,7 +21,8 @@ namespace coeus {
 
 namespace {
 
-// Handlers can reach nothing else; what they write is read behind the flag that they set last.
+// Global, since signal handlers get no argument. What they write is read only after the flag that they set
+// last.
 struct Heard {
     int wake = -1;  // eventfd
     double patience = 0;
@@ -42,7 +43,7 @@ Heard heard;
 
 void wake_watchdog() {
     const uint64_t one = 1;
-    if (write(heard.wake, &one, sizeof one) < 0) return;  // full: it is awake already
+    if (write(heard.wake, &one, sizeof one) < 0) return;  // full: the watchdog is awake already
 }
 
 void hear_by_hand(int) {
@@ -67,7 +68,7 @@ void say(const char* text, size_t length) {
     if (write(STDERR_FILENO, text, length) < 0) return;
 }
 
-// Of what nobody can report, and after the report. A core file is left where `ulimit -c` allows one.
+// Ends the process, after the report or if nobody can report. Leaves a core file if `ulimit -c` allows one.
 [[noreturn]] void end(int signal) {
     rlimit core{};
     if (getrlimit(RLIMIT_CORE, &core) == 0 && core.rlim_cur > 0) {
@@ -106,10 +107,10 @@ void hear_crash(int signal, siginfo_t* info, void*) {
 const char* describe_crash(int signal) {
     switch (signal) {
         case SIGSEGV: return "segmentation fault";
-        case SIGBUS: return "bus error (a mapped file that was cut off, or a full /dev/shm)";
+        case SIGBUS: return "bus error (a mapped file was truncated, or /dev/shm is full)";
         case SIGFPE: return "arithmetic error";
-        case SIGILL: return "illegal instruction (a build for other processors?)";
-        default: return "aborted (its last lines say why)";
+        case SIGILL: return "illegal instruction (was the program built for another processor?)";
+        default: return "aborted (its last lines of output say why)";
     }
 }
 
@@ -121,7 +122,7 @@ Signals::Signals(double patience) : alternate_stack_(64 << 10) {
     heard.by_hand = heard.answered = heard.crashing = heard.crashed = heard.reported = false;
     heard.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (heard.wake < 0) throw SystemError("eventfd: " + errno_text(errno));
-    // a stack that has overflowed has no room for a handler
+    // after a stack overflow the thread's own stack has no room for a handler
     const stack_t stack = {
         .ss_sp = alternate_stack_.data(), .ss_flags = 0, .ss_size = alternate_stack_.size()};
     sigaltstack(&stack, nullptr);
@@ -158,7 +159,7 @@ void Signals::wait(double seconds, int descriptor) {
     pollfd looked_at[2] = {{heard.wake, POLLIN, 0}, {descriptor, POLLIN, 0}};
     if (poll(looked_at, descriptor < 0 ? 1 : 2, std::max(1, int(seconds * 1000))) <= 0) return;
     uint64_t count = 0;
-    if (read(heard.wake, &count, sizeof count) < 0) return;  // the other one
+    if (read(heard.wake, &count, sizeof count) < 0) return;  // only the other descriptor is ready
 }
 
 void Signals::wake() {
@@ -195,7 +196,7 @@ std::optional<CallStack> Signals::stack_of(int64_t thread, double seconds, doubl
     while (!heard.answered && may_answer()) nanosleep(&pause, nullptr);
     int64_t still = thread;
     if (!heard.answered && heard.asked.compare_exchange_strong(still, 0)) return std::nullopt;
-    // it has begun to answer; where that needs a lock that the thread holds it never ends
+    // it has begun to answer; if that needs a lock that the thread holds, it never ends
     const double most = timer.seconds() + seconds;
     while (!heard.answered && timer.seconds() < most) nanosleep(&pause, nullptr);
     if (!heard.answered) return std::nullopt;

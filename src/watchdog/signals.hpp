@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals: what a watchdog hears by signals, and how it asks a thread where it is.
-//   SIGQUIT                                     a user asks for the report
-//   SIGURG (ignored by who does not know it)    wakes the watchdog; the thread that is asked says where it is
-//   SIGSEGV SIGBUS SIGFPE SIGILL SIGABRT        the thread crashed: it waits until the watchdog ends all
+// Signals: the signals that a watchdog handles, and how it gets the call stack of a thread.
+//   SIGQUIT                                 a user asks for the report
+//   SIGURG (ignored by default)             wakes the watchdog; a thread that is asked records its call stack
+//   SIGSEGV SIGBUS SIGFPE SIGILL SIGABRT    a thread crashed: it waits until the watchdog ends all ranks
 #pragma once
 
 #include "coeus/base/call_stack.hpp"
@@ -16,22 +16,23 @@
 
 namespace coeus {
 
-/// One at a time in a process.
+/// A process has at most one at a time.
 class Signals {
 public:
-    /// Signals are caught from now on, until the end. `patience`: seconds that a crashed thread waits.
+    /// Handles the signals until it is destroyed. `patience`: seconds that a crashed thread waits for the
+    /// report.
     explicit Signals(double patience);
     ~Signals();
     Signals(const Signals&) = delete;
     Signals& operator=(const Signals&) = delete;
 
-    /// From the watchdog's own thread, whose crash nobody else can report.
+    /// The watchdog's own thread calls it: nobody else can report a crash of that thread.
     void this_is_the_watchdog();
-    /// Sleeps until a signal or wake(), or until one of the descriptors (below 0: none) has something, or so
-    /// long.
+    /// Sleeps until a signal arrives, wake() is called or `descriptor` (below 0: none) is readable, at most
+    /// `seconds`.
     void wait(double seconds, int descriptor);
     void wake();
-    /// Whether SIGQUIT came since the last call.
+    /// True if SIGQUIT arrived since the last call.
     bool asked_by_hand();
 
     struct Crash {
@@ -39,15 +40,16 @@ public:
         std::string text;  ///< "segmentation fault (signal 11) at 0x0"
         CallStack stack;
     };
+    /// The crash of a thread of this process; none if there was none.
     std::optional<Crash> crash() const;
-    /// It is reported: the crashed thread may end the process.
+    /// Call it after the report: the crashed thread may end the process.
     void end_crashed() const;
 
-    /// Where a thread of this process is; none if it does not say so within so many seconds, or
-    /// `while_ready` if it is ready to run all that time and only waits for a core. A thread that crashed
-    /// says where.
+    /// The call stack of a thread of this process; for a thread that crashed, the stack of the crash. None if
+    /// the thread does not answer within `seconds`, or within `while_ready` seconds if it is ready to run all
+    /// that time and only waits for a core.
     std::optional<CallStack> stack_of(int64_t thread, double seconds, double while_ready = 0);
-    /// Lets the watchdog of another process of this host look.
+    /// Wakes the watchdog of another process of this host.
     static void wake_process(int64_t pid);
 
 private:

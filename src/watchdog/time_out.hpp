@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TimeOut: how long an operation may take, and when the watchdog looks.
+// TimeOut: how long an operation may take, and how often the watchdog checks.
 #pragma once
 
 #include "coeus/base/flight_recorder.hpp"
@@ -11,10 +11,10 @@ namespace coeus {
 
 class TimeOut {
 public:
-    /// `option`: what reports call it; a literal.
+    /// `option`: its name in reports; a literal.
     TimeOut(double seconds, const char* option) : seconds_(seconds), option_(option) {}
 
-    /// From now on it is so long. By any thread.
+    /// Changes the time-out. Any thread may call it.
     void set(double seconds, const char* option) {
         option_ = option;
         seconds_ = seconds;
@@ -22,13 +22,15 @@ public:
     double seconds() const { return seconds_; }
     const char* option() const { return option_; }
 
-    /// From one look to the next: ten in a time-out, or one each second.
+    /// Seconds from one check to the next: a tenth of the time-out, at most 1.
     double pause() const;
-    /// At each look. A job that was suspended as a whole has not taken that time.
+    /// Call it at each check. It notices if the whole job was suspended; that time does not count for
+    /// operations.
     void look(double now);
-    /// When it was seen last that the job had been suspended; 0: never.
+    /// When the end of a suspension of the job was last noticed; 0: never.
     double resumed() const { return resumed_; }
-    /// How long it has taken, if that is too long. A QueueWatch sees to what was given to a GPU.
+    /// Seconds that the operation has taken, if these are too many; else none. Operations of a GPU's queue
+    /// are watched by a QueueWatch instead.
     std::optional<double> overdue(const Operation& operation, double now) const;
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An event is a number, the same on all ranks, and whether the run ends with it. Whoever notices something
-// claims the next number: first among the ranks of its host, then in the meeting place. Who gets it collects;
-// all others write what they are at and wait for the report.
+// An event has a number, the same on all ranks, and a flag: the run ends with it, or continues. A rank that
+// notices something claims the next number, first among the ranks of its host, then in the meeting place. The
+// rank that gets the number collects the states; all other ranks write their state and wait for the report.
 #include "coeus/watchdog/watchdog.hpp"
 
 #include "coeus/base/clock.hpp"
@@ -30,30 +30,31 @@ namespace coeus {
 
 namespace {
 
-// mpirun ends the others one second after a death
+// mpirun ends the other ranks one second after a death
 constexpr double death_patience = 0.5;  // seconds
 constexpr double stack_patience = 0.2, abort_patience = 2, log_patience = 1;
-// for all stacks of a rank whose threads are ready to run: other processes may have their cores
+// more time for all stacks of a rank whose threads are ready to run: other processes may occupy their cores
 constexpr double busy_patience = 1;
-constexpr double one_report = 2;  // so close together, signals of a user are one
+constexpr double one_report = 2;  // signals of a user that are closer together count as one
 constexpr size_t most_calls = 24;
 
-// Until the records of other hosts are there, which the reporter opens one by one.
+// Seconds to wait for the records of other hosts, which the reporting rank opens one by one.
 double record_patience(int ranks) {
     return 4 + 0.002 * ranks;
 }
 
-// Until the report is there.
+// Seconds to wait for the report.
 double report_patience(int ranks) {
     return record_patience(ranks) + 2.5;
 }
 
-// Of those that wait for the report: 640 times a second by all together.
+// Seconds between the checks of a rank that waits for the report: all ranks together check 640 times a
+// second.
 double pause_between_looks(int ranks) {
     return std::max(0.05, ranks / 640.0);
 }
 
-// Notes of an event carry whether the run ends with it.
+// The number of an event and the flag "the run ends with it", in one number.
 int64_t note_of(int64_t event, bool ends) {
     return 2 * event + int64_t(ends);
 }
@@ -62,12 +63,12 @@ bool is_of_mpi(const CallStack::Call& call) {
     for (const char* library :
          {"libmpi", "libopen-pal", "libopen-rte", "libpmix", "libucp", "libuct", "libnccl"})
         if (call.object.starts_with(library)) return true;
-    // which naps between MPI's tests
+    // our own function that sleeps between MPI's tests
     if (call.function == waiting_function) return true;
     return call.function.starts_with("MPI_") || call.function.starts_with("PMPI_");
 }
 
-// A signal's handler and what calls it are the first.
+// The first calls of a stack, those of the signal handler, are left out.
 RankState::Stack stack_state(int64_t thread, const std::optional<CallStack>& stack) {
     constexpr size_t of_the_handler = 3;
     RankState::Stack state = {.thread = thread,
@@ -98,7 +99,7 @@ struct Watchdog::Thread {
         if (meeting_ && neighbours.rank() == 0) meeting_->leave();
     }
 
-    // What another thread has noticed of this rank: the first of it.
+    // Another thread reports an event of this rank. Only the first one counts.
     void notice(HangOccasion::Kind kind, const std::string& text) {
         {
             const std::lock_guard lock(mutex);
@@ -109,7 +110,7 @@ struct Watchdog::Thread {
 
     void run() {
         signals.this_is_the_watchdog();
-        // once before the first step: what a look takes of memory is there from then on
+        // the first check comes before the first step, so that later ones allocate nothing
         while (!ending) {
             look();
             signals.wait(time_out.pause(), neighbours.descriptor());
@@ -121,11 +122,11 @@ struct Watchdog::Thread {
         if (const auto occasion = own_occasion()) raise(*occasion);
         if (neighbours.told() > note_of(handled, true))
             take_part({.number = neighbours.told() / 2, .ends = neighbours.told() % 2 == 1});
-        // one of a host asks the others at a time
+        // the ranks of a host take turns to look for events of other hosts
         else if (const Meeting* others = meeting();
                  others && looks++ % neighbours.all().size() == index_on_host()) {
             const MeetingPlace::Event newest = others->newest();
-            // who was alone with an event may find that others met in it
+            // a rank that was alone with an event may find that other hosts share it
             if (newest.number > handled || (alone && newest.ends && newest.number == handled)) {
                 neighbours.tell(note_of(newest.number, newest.ends));
                 take_part(newest);
@@ -155,9 +156,9 @@ struct Watchdog::Thread {
         }
         if (const std::string overdue = overdue_text(); !overdue.empty())
             return HangOccasion{Kind::overdue, rank, overdue};
-        // a signal to all ranks asks for one report
+        // a signal that was sent to all ranks causes only one report
         if (signals.asked_by_hand() && steady_seconds() - last_report > one_report)
-            return HangOccasion{Kind::by_hand, rank, "What the ranks are at, asked for by SIGQUIT."};
+            return HangOccasion{Kind::by_hand, rank, "State of all ranks, asked for by SIGQUIT."};
         return std::nullopt;
     }
 
@@ -174,13 +175,13 @@ struct Watchdog::Thread {
                                        neighbours.rank(), entry.text(), *seconds, time_out.option(),
                                        time_out.seconds(),
                                        operation.allowance >= 1
-                                           ? fmt::format(", and {:.0f} for its bytes", operation.allowance)
+                                           ? fmt::format(", plus {:.0f} for its bytes", operation.allowance)
                                            : "");
         }
         return "";
     }
 
-    // `busy`: that many seconds more for threads that wait for a core.
+    // `busy`: additional seconds for threads that wait for a core.
     RankState own_state(double busy) {
         RankState state = state_of(FlightRecorder::own(), steady_seconds());
         state.rank = neighbours.rank();
@@ -188,7 +189,7 @@ struct Watchdog::Thread {
         {
             const std::lock_guard lock(mutex);
             state.gpu = gpu;
-            // its threads have left what they were at
+            // an exception has ended the operations, so stacks would not help
             if (noticed && noticed->kind == HangOccasion::Kind::error) {
                 state.error = noticed->text;
                 return state;
@@ -226,15 +227,15 @@ struct Watchdog::Thread {
         neighbours.tell(note_of(event, occasion.ends()));
         const std::vector<RankState> states = collect(event, occasion);
         std::string text = hang_report(occasion, states).text;
-        if (others) text += fmt::format("\nWhat each rank did last: {}", others->folder().string());
+        if (others) text += fmt::format("\nThe last operations of each rank: {}", others->folder().string());
         say(text, occasion.ends());
         if (others) others->conclude(event, text);
         if (occasion.ends()) end();
         last_report = steady_seconds();
     }
 
-    // Another host has claimed this event and announces it, unless it was cut off before that: then the event
-    // is passed over, and whoever still has an occasion raises the next one.
+    // Another host has claimed this event and announces it. If it was cut off before the announcement, the
+    // event is skipped, and a rank that still has an occasion raises the next one.
     void follow(const Meeting& others, int64_t event) {
         MeetingPlace::Event newest;
         for (const Timer timer; newest.number < event && timer.seconds() < log_patience; sleep_seconds(0.05))
@@ -244,7 +245,8 @@ struct Watchdog::Thread {
         take_part(newest);
     }
 
-    // Of dead and stopped ranks of this host what their recorders say; of all others what they write.
+    // The states of all ranks: from the recorder for dead and stopped ranks of this host, from their files
+    // for all others.
     std::vector<RankState> collect(int64_t event, const HangOccasion& occasion) {
         const auto ranks = size_t(neighbours.world_size());
         std::vector<RankState> states(ranks);
@@ -297,7 +299,7 @@ struct Watchdog::Thread {
         const int ranks = neighbours.world_size();
         while (timer.seconds() < report_patience(ranks) && !(others && is_over(*others, event.number)))
             sleep_seconds(pause_between_looks(ranks));
-        sleep_seconds(1);  // who reports ends the others
+        sleep_seconds(1);  // normally the rank that reports ends this process
         end();
     }
 
@@ -306,7 +308,7 @@ struct Watchdog::Thread {
         return newest.number == event && newest.over;
     }
 
-    // The log's file may be where nothing answers.
+    // The log file may be on a file system that does not answer.
     void say(const std::string& text, bool ends) {
         const auto log_text = [text, ends] {
             if (ends)
@@ -317,7 +319,7 @@ struct Watchdog::Thread {
         };
         if (errands.run(log_patience, log_text)) return;
         const std::string line = text + "\n";
-        if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // then nobody can be told
+        if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // there is no other place to write
     }
 
     // Longer than a report takes.
@@ -325,7 +327,7 @@ struct Watchdog::Thread {
         return report_patience(neighbours.world_size()) + 4 * log_patience + abort_patience;
     }
 
-    // This process ends, whatever the report or MPI waits for.
+    // Ends this process after `seconds`, even if the report or MPI hangs.
     static void end_within(double seconds) {
         std::thread([seconds] {
             sleep_seconds(seconds);
@@ -333,7 +335,7 @@ struct Watchdog::Thread {
         }).detach();
     }
 
-    // MPI_Abort may wait for what hangs.
+    // MPI_Abort may hang too.
     [[noreturn]] void end() {
         errands.run(log_patience, log::flush);
         if (signals.crash()) {
@@ -364,17 +366,17 @@ struct Watchdog::Thread {
     Errands errands;
     Neighbours neighbours;
     Signals signals;
-    mutable std::mutex mutex;  // of what other threads set
+    mutable std::mutex mutex;  // protects the members that other threads set
     std::unique_ptr<Meeting> meeting_;
     std::string gpu;
     std::optional<HangOccasion> noticed;
     TimeOut time_out;
     std::atomic<bool> ending = false;
-    std::atomic<int64_t> handled = 0;  // the last event
-    bool alone = false;                // with that event: there was no answer from the meeting place
+    std::atomic<int64_t> handled = 0;  // number of the last event
+    bool alone = false;                // the meeting place did not answer in that event
     size_t looks = 0;
     double last_report = -1e9;
-    std::thread thread;  // last: everything else exists before it runs
+    std::thread thread;  // last member: it uses all others
 };
 
 Watchdog::Watchdog(const Config::Comm& options, const MpiRuntime& mpi)
@@ -417,7 +419,7 @@ void Watchdog::meet_in(const std::filesystem::path& folder, const std::string& r
     const Communicator world = Communicator::world("meeting");
     MeetingPlace place(folder / options_.save_traces_folder, run, options_.save_traces_file_prefix);
     on_first_rank(world, [&] { place.prepare(); });
-    // one of these ranks may have had events of its own before
+    // some ranks may have had events before, on their own
     thread_->meet(std::move(place), world.all_reduce(thread_->handled.load(), Reduce::max));
     world.barrier();
 }
@@ -446,7 +448,7 @@ void Watchdog::begin_step(int64_t step) {
 }
 
 void Watchdog::end_step(double seconds) {
-    // suspended meanwhile, it says nothing of others
+    // a step in which the job was suspended tells nothing about the time of other steps
     if (thread_->time_out.resumed() < step_began_) last_steps_[steps_ended_++ % last_steps_.size()] = seconds;
     if (std::exchange(first_step_done_, true)) return;
     constexpr const char* option = "comm.train_timeout_seconds";

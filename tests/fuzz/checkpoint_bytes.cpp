@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint whose bytes are not those that were written. The input says what is changed: where the file
-// ends (4 bytes), then places (4 bytes each) and the bits that change there (1 byte each). It must be found,
-// or what is loaded be what was saved. Cut just behind HDF5's part it would be a file of another program,
-// which has no layout guard (doc/checkpoint.md): there it is cut one byte earlier.
+// A checkpoint with changed bytes. The input says what is changed: the length of the file (4 bytes), then
+// positions (4 bytes each) with the bits that change there (1 byte each). Either the damage is found, or the
+// loaded values are those that were saved. Cut exactly at the end of HDF5's part, it would look like a file
+// of another program, which has no layout guard (doc/checkpoint.md): there it is cut one byte earlier.
 #include "coeus/base/error.hpp"
 #include "support/checkpoint_state.hpp"
 #include "target.hpp"

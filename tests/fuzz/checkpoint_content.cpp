@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sound HDF5 file that says of itself that it is a checkpoint: attributes and arrays of any name, type and
-// shape. Each byte of the input decides one thing of it. (libhdf5 itself is not tested:
+// A valid HDF5 file that claims to be a checkpoint, with attributes and arrays of any name, type and shape.
+// Each byte of the input makes one decision about it. (libhdf5 itself is not tested: see
 // checkpoint_bytes.cpp.)
 #include "coeus/base/error.hpp"
 #include "support/checkpoint_state.hpp"
@@ -17,7 +17,7 @@ using test::CheckpointState;
 class Decisions {
 public:
     explicit Decisions(std::string_view input) : input_(input) {}
-    /// One of so many; the first ones where the input has ended.
+    /// Chooses one of `choices`; the first one once the input is used up.
     size_t operator()(size_t choices) {
         return next_ < input_.size() ? uint8_t(input_[next_++]) % choices : 0;
     }
@@ -27,7 +27,7 @@ private:
     size_t next_ = 0;
 };
 
-// mostly what should be there
+// usually the correct attribute
 void write_attribute(hdf5::Object& object, const char* name, const std::string& text, int64_t number,
                      bool is_text, Decisions& decide) {
     const int64_t odd[] = {0, -1, INT64_MAX, INT64_MIN, 1};
@@ -85,10 +85,10 @@ void read_input(std::string_view input) {
                 write_attribute(train, name, "text", 0, true, decide);
         }
         file.close();
-        // what is a hole in the file takes only time
+        // a large file is mostly a hole: reading it would only take time
         if (std::filesystem::file_size(path) > (64 << 20)) std::filesystem::resize_file(path, 1 << 20);
     } catch (const SystemError&) {
-        return;  // HDF5 does not make such a file
+        return;  // HDF5 does not write such a file
     }
     const auto attempt = [&](const auto& read) {
         try {
@@ -105,7 +105,7 @@ void read_input(std::string_view input) {
 std::vector<std::string> seeds() {
     std::string all;
     for (int i = 0; i < 120; ++i) all += char(i * 37);
-    // blocks of more rows than can be counted
+    // blocks of more rows than an integer can count
     return {"", std::string(10, '\0') + std::string(22, '\x9d'), all, std::string(120, '\3'),
             std::string(60, '\0') + std::string(60, '\5')};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's distributed checkpoints: the pickle of a folder's .metadata, or the stream of a tensor, a zip
-// archive with a pickle in it. The first byte of the input says which of them the others are; what is not
-// input is right.
+// PyTorch's distributed checkpoints: a folder's .metadata, which is a pickle, or a tensor's stream, which is
+// a zip archive with a pickle in it. The first byte of the input says which of the two the other bytes are;
+// the rest of the folder is correct.
 #include "coeus/io/dcp.hpp"
 
 #include "coeus/device/memory.hpp"
@@ -14,7 +14,7 @@ namespace coeus::fuzz {
 
 namespace {
 
-constexpr int64_t most_elements = 1 << 20;  // that the metadata may speak of, to be read
+constexpr int64_t most_elements = 1 << 20;  // the metadata may announce so many elements and still be read
 constexpr const char *metadata_file = ".metadata", *stream_file = "__0_0.distcp";
 
 struct Sound {
@@ -28,7 +28,8 @@ const Sound& sound() {
     return made;
 }
 
-// Stands before the stream's length: .metadata counts it as it is in the input.
+// The correct metadata with another length of the stream: .metadata gives the length that the stream has in
+// the input.
 std::string metadata_for(size_t stream_bytes) {
     std::string metadata = sound().metadata;
     const std::string length = test::pickled::text("length");
@@ -41,7 +42,7 @@ std::string metadata_for(size_t stream_bytes) {
 }  // namespace
 
 void read_input(std::string_view input) {
-    const Sound& right = sound();  // made before the input takes its place
+    const Sound& right = sound();  // made before the input replaces it
     const bool is_stream = !input.empty() && input[0] == 's';
     if (!input.empty()) input.remove_prefix(1);
     write_scratch(metadata_file, is_stream ? metadata_for(input.size()) : input);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json of a Hugging Face folder, and the one that says the model again.
+// config.json of a Hugging Face folder, and the config.json that we write for the model that was read from
+// it.
 #include "coeus/models/hub_model.hpp"
 #include "target.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decks that include others: the input is several, one behind the other, which a line "%" divides. The first
-// is read.
+// Decks that include others. The input is several decks, one after the other, divided by lines "%". The first
+// one is read.
 #include "coeus/config/config.hpp"
 #include "target.hpp"
 
@@ -16,7 +16,7 @@ void read_input(std::string_view input) {
         write_scratch(std::string(1, name) + ".toml", input.substr(begin, end - begin));
         begin = end + border.size();
     }
-    // of an input before
+    // left by an earlier input
     for (; name <= 'h'; ++name) std::filesystem::remove(scratch() / (std::string(1, name) + ".toml"));
     const CommandLine line = parse_command_line({(scratch() / "a.toml").string()});
     deck_text(line.config);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer's entries: it brings main(), options and the search. The seeds go into the first folder that it
-// is given, which is its corpus.
+// The functions that libFuzzer calls; main(), options and the search are its own. The seeds are written into
+// the first folder on its command line, its corpus.
 #include "target.hpp"
 
 #include <cstdint>

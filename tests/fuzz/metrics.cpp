@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics.jsonl, and its page, text and table where it is right; the same lines as goodput.jsonl.
+// metrics.jsonl, and the page, text and table of a valid one; the same lines also serve as goodput.jsonl.
 #include "coeus/report/report.hpp"
 #include "target.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A target without libFuzzer: its seeds, then random changes of them, or the files named as arguments, such
-// as a finding of `make fuzz`. An input that ends the process, or takes long, is left in the folder where
-// it runs.
+// Runs a target without libFuzzer: on its seeds and random changes of them, or on the files named as
+// arguments, such as a finding of `make fuzz`. An input that ends the process or takes long stays in the
+// working folder.
 #include "coeus/base/random.hpp"
 #include "target.hpp"
 
@@ -21,10 +21,10 @@ using namespace coeus;
 namespace {
 
 constexpr uint64_t inputs = 500;
-constexpr time_t most_seconds = 10;  // of the processor, for an input
+constexpr time_t most_seconds = 10;  // of processor time per input
 constexpr rlim_t most_memory = rlim_t(8) << 30;
 
-/// Random numbers of one input.
+/// The random numbers for one input.
 class Draw {
 public:
     explicit Draw(uint64_t number) : random_(11, number) {}
@@ -63,7 +63,7 @@ std::string read(const char* path) {
 int main(int argc, char** argv) {
     for (int i = 1; i < argc; ++i) fuzz::check_input(read(argv[i]));
     if (argc > 1) return 0;
-#ifndef __SANITIZE_ADDRESS__  // takes terabytes of addresses
+#ifndef __SANITIZE_ADDRESS__  // takes terabytes of address space
     const rlimit memory{most_memory, most_memory};
     setrlimit(RLIMIT_AS, &memory);
 #endif

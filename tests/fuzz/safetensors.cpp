@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A safetensors file: its header, and its elements where that is right.
+// A safetensors file: its header and, if that is valid, its elements.
 #include "coeus/file/safetensors.hpp"
 
 #include "coeus/device/memory.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// model.safetensors.index.json beside two files that are right.
+// model.safetensors.index.json next to two valid files.
 #include "coeus/file/safetensors.hpp"
 #include "support/write_safetensors.hpp"
 #include "target.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sound HDF5 file with the arrays and attributes of a token file, of any type, length and value: each byte
-// of the input decides one thing of it. (libhdf5 itself is not tested.)
+// A valid HDF5 file with the arrays and attributes of a token file, of any type, length and value. Each byte
+// of the input makes one decision about it. (libhdf5 itself is not tested.)
 #include "coeus/data/token_file.hpp"
 
 #include "coeus/base/error.hpp"
@@ -24,7 +24,7 @@ private:
     size_t next_ = 0;
 };
 
-// Mostly small numbers, and some that no array can hold.
+// Mostly small numbers, and a few that are larger than any array.
 template <class T>
 void write_array(hdf5::File& file, const char* name, Bytes& next) {
     std::vector<T> values(next() % 65);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tokenizer.json, and a text through the tokenizer where it is right.
+// tokenizer.json and, if it is valid, a text that its tokenizer encodes and decodes.
 #include "coeus/data/tokenizer.hpp"
 
 #include "coeus/data/bpe_training.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learning-rate factors against those of torchtitan's scheduler, stepped under PyTorch.
+// Learning-rate factors against those of torchtitan's scheduler, stepped with PyTorch.
 #include "coeus/optim/lr_schedule.hpp"
 
 #include "coeus/file/json.hpp"
@@ -33,15 +33,15 @@ void compare(const JsonView& c) {
     for (int64_t k = 0; k < steps; ++k) {
         INFO(c.string("name") << ", after " << k << " steps");
         if (k > total) {
-            // beyond the end torchtitan's factor falls below the minimum, even below zero; ours stays
-            // there
+            // after the last step torchtitan's factor falls below the minimum, even below zero; ours stays at
+            // the minimum
             CHECK(factors[size_t(k)].number() < minimum);
             CHECK(schedule.factor(k) == minimum);
         } else {
             CHECK(close(schedule.factor(k), factors[size_t(k)].number(), 1e-12));
         }
     }
-    // a resumed run asks for the same k: the schedule has no state
+    // a resumed run asks for the same k: the schedule is stateless
     if (const auto part = c.find("resumed")) {
         const int64_t after = part->integer("after_step");
         const std::vector<JsonView> rest = (*part)["factor"].elements();

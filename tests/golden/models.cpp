@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every model of golden/models against Hugging Face's: loss, logits, every gradient by name and ten AdamW
-// steps, in float64 and float32 at the tolerances of golden/README.md, and in bfloat16 within 1 %. Gradients
-// are compared as the files store them. Initial values of every model of golden/init against torchtitan's
-// distributions.
+// steps, in float64 and float32 with the tolerances of golden/README.md, and in bfloat16 within 1 %.
+// Gradients are compared in the layout of the files. The initial values of every model of golden/init are
+// compared with torchtitan's distributions.
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
 #include "coeus/models/hub_model.hpp"
@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// golden/README.md, "Suggested tolerances". All relative but the logits, which are absolute.
+/// golden/README.md, "Suggested tolerances". All are relative except the logits', which is absolute.
 struct Tolerances {
     double loss, logits, all_gradients, each_gradient, run_loss, run_norm, final_l2;
 };
@@ -39,7 +39,7 @@ constexpr double lr_tolerance = 1e-12;
 /// One case in memory: its files, our model with its weights, and its batches.
 class Case {
 public:
-    /// `as_stored`: rows of q and k stay in the order of the files, and RoPE has their layout.
+    /// `as_stored`: rows of q and k keep the order of the files, and RoPE uses their layout.
     Case(const fs::path& folder, const StateTypes& types, bool as_stored)
         : folder_(folder),
           as_stored_(as_stored),
@@ -60,14 +60,15 @@ public:
     TestModel& model() { return model_; }
     const fs::path& folder() const { return folder_; }
 
-    /// All parameters as the files store them, by the names there: the elements of each tensor in its order.
+    /// All parameters in the layout of the files, under the names used there: the elements of each tensor in
+    /// order.
     std::map<std::string, std::vector<double>> stored(Tensor Storage::*kind) const {
         std::map<std::string, std::vector<double>> tensors;
         for (const auto& [name, places] : places_of_all()) {
             const Tensor ours = model_.tensor(name, kind);
             for (const HubPlace& place : places) {
                 std::vector<double>& theirs = tensors[place.name];
-                theirs.resize(size_t(place.shape.count()), NAN);  // an element in no place shows
+                theirs.resize(size_t(place.shape.count()), NAN);  // an element that no place covers stays NaN
                 for (int64_t row = place.first_row; row < place.first_row + place.rows; ++row)
                     for (int64_t col = 0; col < ours.cols(); ++col)
                         theirs.at(size_t(place.index(row, col))) = element(ours, row * ours.cols() + col);
@@ -112,7 +113,7 @@ private:
             c.rope.layout = RopeLayout::half_split;
         return c;
     }
-    // by our names
+    // keyed by our names
     std::map<std::string, std::vector<HubPlace>> places_of_all() const {
         const DecoderConfig& c = model_.decoder.config();
         std::map<std::string, std::vector<HubPlace>> places;
@@ -139,7 +140,7 @@ double l2(const std::vector<double>& x) {
 const OptimizerOptions adam_options = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
 constexpr double base_rate = 8e-4, max_norm = 1;
 
-// One step up to the gradient norm; `step` from 1.
+// One step up to the gradient norm; `step` counts from 1.
 void measure_step(Case& c, const ParamGroups& adam, int64_t step, double learning_rate) {
     TestModel& model = c.model();
     TestBatch batch = c.batch(step - 1);
@@ -175,7 +176,7 @@ void check_first_batch(Case& c, const Tolerances& tolerance) {
             relatively_close(l2(g), expected["parameters"][name].number("grad_l2"), tolerance.each_gradient));
     }
     CHECK(expected["parameters"].size() == ours.size());
-    if (!fs::exists(gradient_file)) {  // cases in several files give the norms alone
+    if (!fs::exists(gradient_file)) {  // cases of several files have only the norms
         CHECK(fs::exists(c.folder() / "model.safetensors.index.json"));
         return;
     }
@@ -214,7 +215,7 @@ void check_training(Case& c, const Tolerances& tolerance) {
     }
 }
 
-// Every case of golden/models that the program does not refuse by name.
+// Every case of golden/models except those of models that the program does not support.
 void for_each_model(const std::function<void(const fs::path& folder)>& check) {
     std::vector<GoldenCase> cases;
     for (const std::string& name : golden_folders("models")) {
@@ -262,7 +263,7 @@ TEST_CASE("golden: models in bfloat16 with float32 master weights: losses within
     });
 }
 
-TEST_CASE("golden: both forms of config.json describe the same model, and ours again") {
+TEST_CASE("golden: both forms of config.json describe the same model, and so does the one that we write") {
     for_each_model([](const fs::path& folder) {
         const TemporaryFolder older, ours;
         fs::copy_file(folder / "config_4x.json", older / "config.json");
@@ -280,7 +281,7 @@ TEST_CASE("golden: both forms of config.json describe the same model, and ours a
 
 namespace {
 
-// The parameter that torchtitan calls so, of 2026 too.
+// Our name of the parameter that torchtitan calls `name`, in its versions up to 2026.
 std::string our_name(std::string name) {
     if (name == "lm_head.weight") return "output.weight";
     const std::string inserted = "qkv_linear.";
@@ -316,7 +317,7 @@ TEST_CASE("golden: initial values have torchtitan's distributions") {
     for (const std::string& file : files_in(folder)) documents.push_back(JsonDocument::read(folder / file));
     for (const JsonDocument& document : documents)
         for (const auto& [name, rules] : document.root().items()) {
-            // "llama3 debugmodel", and options after it
+            // "llama3 debugmodel", followed by options
             const std::string family = name.substr(0, name.find(' ')),
                               flavor = name.substr(family.size() + 1);
             cases.push_back({document.root().file() + ", " + name,

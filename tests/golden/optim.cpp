@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers, Newton and Schulz's iteration and clipping against PyTorch's, golden/README.md section optim:
-// five steps of every case that cases.json has, in the types that its tolerances are given for.
+// Optimizers, the Newton-Schulz iteration and clipping against PyTorch's (golden/README.md, section optim):
+// five steps of every case of cases.json, in the types for which it gives tolerances.
 #include "../../src/optim/muon.hpp"
 #include "coeus/device/memory.hpp"
 #include "coeus/file/json.hpp"
@@ -27,7 +27,7 @@ double bf16_unit(double x) {
     return std::ldexp(1.0, std::max(-133, std::ilogb(std::fabs(x) > 0 ? x : 1e-39) - 7));
 }
 
-/// A case, as the options of an optimizer. A key that is not known here throws.
+/// The optimizer's options of a case. An unknown key throws.
 OptimizerOptions options_of(const JsonView& c) {
     OptimizerOptions o;
     const std::map<std::string, std::function<void(const JsonView&)>> keys = {
@@ -51,7 +51,7 @@ OptimizerOptions options_of(const JsonView& c) {
     return o;
 }
 
-/// One tensor of a case, updated by the optimizer as a model's parameter is.
+/// One tensor of a case, updated by the optimizer like a parameter of a model.
 class Updated {
 public:
     Updated(const OptimizerOptions& options, const StateTypes& types, const Shape& shape)
@@ -68,13 +68,13 @@ public:
         inputs.read(name, storage_.master);
         parameters_.refresh_compute(exec_, cpu_kernels());
     }
-    /// `gradient`: in the type of the case.
+    /// `gradient` has the type of the case.
     void step(uint64_t number, double rate, const OwnedTensor& gradient) {
         test::copy_converting(storage_.gradient, gradient);
         const StepScalars scalars = optimizer_.begin_step(number, rate, 1);
         optimizer_.update(exec_, cpu_kernels(), parameters_, scalars, &matrices_);
     }
-    /// The direction along which the last step moved the weights.
+    /// The direction in which the last step moved the weights.
     Tensor direction() const { return storage_.gradient; }
     Tensor weights() const { return storage_.master; }
     Tensor moment(const std::string& name) const { return test::moment(name)(storage_); }
@@ -101,8 +101,8 @@ struct Files {
     JsonView shapes(const std::string& kind) const { return document.root()[kind + "_shapes"]; }
 };
 
-/// What a run of Adam may differ by after a step: absolute, or units of bf16 in the last place for each
-/// step taken; its moments by these at the end.
+/// The largest allowed difference of a run of Adam. After each step: an absolute difference, or units in the
+/// last place of bf16 per step taken. For its moments, at the end: `moment_units`.
 struct Tolerance {
     double absolute = 0, bf16_units = 0, moment_units = 0;
 };
@@ -136,8 +136,8 @@ void compare_adam(const fs::path& folder, const std::string& name, const Optimiz
             files.expected.read(tensor + "." + moment, reference);
             for (int64_t i = 0; i < shape.count(); ++i) {
                 const double value = element(reference, i);
-                // moments may cancel, so rounding is relative to what they were made of: up to the largest
-                // gradient, or its square, which reaches 1e4
+                // moments may cancel, so rounding is relative to the size of their summands: at most the
+                // largest gradient, or its square, which reaches 1e4
                 const double size = largest[size_t(i)] * (moment == "exp_avg" ? 1 : largest[size_t(i)]);
                 const double bound = tolerance.absolute +
                                      (tolerance.absolute + tolerance.bf16_units * 5.0 / 128) * size +
@@ -150,7 +150,8 @@ void compare_adam(const fs::path& folder, const std::string& name, const Optimiz
     }
 }
 
-/// (p_t - (1 - rate decay) p_{t-1}) / (rate factor): what a step of Muon has subtracted, up to its sign.
+/// (p_t - (1 - rate decay) p_{t-1}) / (rate factor): the direction that a step of Muon subtracted, up to its
+/// sign.
 std::vector<double> direction_of(const std::vector<double>& after, const std::vector<double>& before,
                                  const OptimizerOptions& o, double rate, const Shape& shape) {
     const double factor = muon_factor(o.adjust_lr_fn, shape.rows(), shape.cols());
@@ -161,7 +162,8 @@ std::vector<double> direction_of(const std::vector<double>& after, const std::ve
 }
 
 /// `suffix`: ".f64" for the files in float64, "" for those whose iteration is in bfloat16. Our direction is
-/// what the optimizer has left in the gradient: the difference of two weights in float32 has fewer digits.
+/// read from the gradient, where the optimizer leaves it: the difference of two float32 weights has fewer
+/// digits.
 void compare_muon(const fs::path& folder, const std::string& name, const OptimizerOptions& options,
                   const StateTypes& types, const std::string& suffix, double tolerance,
                   std::optional<double> of_weights = std::nullopt) {
@@ -196,13 +198,13 @@ void compare_muon(const fs::path& folder, const std::string& name, const Optimiz
     }
 }
 
-// In every type that the case's tolerances are given for; says which.
+// Compares a case in every type for which it gives tolerances; returns the names of those types.
 std::string compare(const fs::path& folder, const std::string& name, const JsonView& c,
                     const OptimizerOptions& options) {
     const std::string dtype = c.string("dtype");
     if (options.name == "Muon") {
         REQUIRE(dtype == "float32");
-        // of iterations that differ by their roundings the directions are compared alone
+        // iterations that round differently: only the directions are compared
         compare_muon(folder, name, options, {Dtype::f64, Dtype::f64}, ".f64", 1e-9, 1e-12);
         compare_muon(folder, name, options, {Dtype::f32, Dtype::f32}, ".f64", 1e-4, 2e-6);
         compare_muon(folder, name, options, {Dtype::f32, Dtype::f32}, "", 6e-2);
@@ -238,7 +240,7 @@ TEST_CASE("golden: optimizers") {
         if (std::find(known.begin(), known.end(), options.name) == known.end()) {
             try {
                 make_optimizer(options, 0, 0);
-                FAIL("an optimizer that is not known was made");
+                FAIL("make_optimizer accepted an unknown optimizer");
             } catch (const ConfigError& refused) {
                 fmt::print("optim/{}: left out: {}\n", name, refused.what());
             }
@@ -250,7 +252,7 @@ TEST_CASE("golden: optimizers") {
     CHECK(compared > 0);
 }
 
-TEST_CASE("golden: the iteration of Newton and Schulz") {
+TEST_CASE("golden: Newton-Schulz iteration") {
     const auto folder = golden("optim");
     if (folder.empty()) return;
     const Safetensors file = Safetensors::open((folder / "newton_schulz.safetensors").string());

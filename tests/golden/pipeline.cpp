@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules against the tables of PyTorch's own classes, and their statistics.
+// Schedules against the tables of PyTorch's own classes, and against their statistics.
 #include "coeus/base/error.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/pipeline/from_file.hpp"
@@ -40,7 +40,7 @@ const Schedule& schedule_of(const JsonView& entry) {
 }
 
 void compare_lowered(const Timetable& table, const JsonView& entry, const std::filesystem::path& folder) {
-    // its own lowering, which needs no buffers either, holds the same computations
+    // the lowered table, which needs no buffers either, has the same computations
     const std::string text = read_file(folder / entry.string("lowered"));
     const Timetable dropped = parse_timetable(text, entry.string("lowered"), Messages::drop);
     CHECK(without_idle_cells(dropped.rows) == table.rows);
@@ -50,7 +50,7 @@ void compare_lowered(const Timetable& table, const JsonView& entry, const std::f
 }
 
 void compare_simulation(const Timetable& table, const Timetable& file, const JsonView& entry) {
-    // PyTorch's file runs as ours does
+    // PyTorch's file runs like our table
     for (const Timetable* runs : {&table, &file}) {
         const Simulation simulation = simulate(*runs);
         CHECK(simulation.makespan == entry.integer("makespan"));

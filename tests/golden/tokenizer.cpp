@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-level BPE against Hugging Face's: merges of a training on 20 MB of English, ids and texts of whole
+// Byte-level BPE against Hugging Face's: merges trained on 20 MB of English; ids and texts of complete
 // tokenizers.
 #include "coeus/data/tokenizer.hpp"
 
@@ -19,7 +19,8 @@ using namespace coeus::test;
 
 namespace {
 
-// The English that the golden values were made of (Debian's dict-gcide), or "" where it is not installed.
+// The English text from which the golden values were made (Debian's dict-gcide), or "" if it is not
+// installed.
 std::string english() {
     const std::string packed = "/usr/share/dictd/gcide.dict.dz";
     if (!std::filesystem::exists(packed)) {
@@ -27,7 +28,7 @@ std::string english() {
         return "";
     }
     const std::string text = run_shell("zcat " + packed + " 2>/dev/null | iconv -f UTF-8 -t UTF-8 -c").output;
-    // its head names the second in which the package was built: that of Debian 12's
+    // its head names the second in which the package was built; the golden values have that of Debian 12
     const size_t head = std::min<size_t>(text.size(), 2000);
     static const std::regex built(R"([A-Z][a-z]{2} [A-Z][a-z]{2} +[0-9]+ [0-9:]{8} [0-9]{4}\n)");
     return std::regex_replace(text.substr(0, head), built, "Tue Feb 15 10:31:36 2022\n") + text.substr(head);
@@ -60,7 +61,7 @@ TEST_CASE("golden: merges of BPE training, and bytes per token") {
     for (const auto& [left, right] : train_bpe(words, vocab)) merges += left + " " + right + "\n";
     CHECK((merges == read_file(folder / "merges.txt")));
 
-    // two tokens fewer are learnt, for BOS and EOS: the measure is near, not equal
+    // two tokens fewer are learnt, to leave room for BOS and EOS: the result is close, not equal
     train_tokenizer(Corpus({work / "train.txt"}), vocab + 2, work / "tokenizer", 2);
     const Tokenizer tokenizer(work / "tokenizer");
     CHECK(tokenizer.vocab_size() == vocab + 2);
@@ -76,12 +77,12 @@ std::vector<int32_t> between(const Tokenizer::Ends& ends, std::vector<int32_t> i
     return ids;
 }
 
-// The texts of cases.json in which a tokenizer differs, by what differs.
+// The texts of cases.json for which a tokenizer differs, sorted by the kind of difference.
 struct Differences {
     std::vector<std::string> ids, parts, prompts, own_ends, document_ends, texts, streams;
 };
 
-// The ids of a text that is encoded in parts of some length.
+// The ids of a text that is encoded in parts of `size` bytes.
 std::vector<int32_t> in_parts(const Tokenizer& tokenizer, const std::string& text, size_t length) {
     std::vector<int32_t> ids;
     Tokenizer::Encoder encoder(tokenizer);
@@ -145,7 +146,7 @@ void check_all(const Tokenizer& tokenizer, const std::filesystem::path& folder) 
 
 namespace fs = std::filesystem;
 
-// Compares every tokenizer of golden/tokenizer but those that `why_not` gives a reason for.
+// Compares every tokenizer of golden/tokenizer, except those for which `why_not` returns a reason.
 void for_each_tokenizer(const std::function<std::string(const fs::path& folder)>& why_not,
                         const std::function<void(const fs::path& folder)>& check) {
     std::vector<GoldenCase> cases;
@@ -159,7 +160,7 @@ void for_each_tokenizer(const std::function<std::string(const fs::path& folder)>
     compare_golden(cases);
 }
 
-// tiktoken's tokenizer.model does not say its pattern; cases.json does.
+// tiktoken's tokenizer.model does not contain its pattern; cases.json does.
 bool is_tiktoken(const fs::path& folder) {
     return JsonDocument::read(folder / "cases.json").root().contains("pattern");
 }
@@ -176,7 +177,7 @@ std::string not_sentencepiece(const fs::path& folder) {
 std::string not_tiktoken(const fs::path& folder) {
     return is_tiktoken(folder) ? "" : "it is not a file of tiktoken's";
 }
-// vocab.json and merges.txt have the pattern of one of two classes, without a space in front of a text.
+// vocab.json and merges.txt imply the pattern of one of two classes, and no space in front of a text.
 std::string not_two_files(const fs::path& folder) {
     if (!has_tokenizer_json(folder)) return "it has no tokenizer.json";
     const JsonDocument document = JsonDocument::read(folder / "tokenizer_config.json");
@@ -187,8 +188,8 @@ std::string not_two_files(const fs::path& folder) {
     return space && space->boolean() ? "two files cannot say add_prefix_space" : "";
 }
 
-// What a tiktoken file is, for tokenizer_config.json beside it: the kind, and the special tokens where they
-// are not the kind's own.
+// The tokenizer_config.json for a tiktoken file: its kind and, if they are not those of the kind, its special
+// tokens.
 Json word_on_tiktoken(const fs::path& folder) {
     const std::string name = folder.filename(), kind = name.substr(name.find('_') + 1);
     Json word = Json::object().set("tiktoken", kind), added = Json::object();
@@ -203,7 +204,7 @@ Json word_on_tiktoken(const fs::path& folder) {
     return word.set("added_tokens_decoder", std::move(added));
 }
 
-// Writes what a tokenizer.json says as vocab.json and merges.txt.
+// Writes the content of a tokenizer.json as vocab.json and merges.txt.
 void write_two_files(const fs::path& folder, const TemporaryFolder& work) {
     const JsonDocument document = JsonDocument::read(folder / "tokenizer.json");
     const JsonView model = document.root()["model"];
@@ -214,7 +215,7 @@ void write_two_files(const fs::path& folder, const TemporaryFolder& work) {
             merge.is_array() ? merge[0].string() + " " + merge[1].string() + "\n" : merge.string() + "\n";
     write_file(work / "merges.txt", merges);
     Json config = JsonDocument::read(folder / "tokenizer_config.json").root().value();
-    if (!config.find("added_tokens_decoder")) {  // GPT-2's are in its tokenizer.json alone
+    if (!config.find("added_tokens_decoder")) {  // GPT-2's are only in its tokenizer.json
         Json added = Json::object();
         for (const JsonView& token : document.root()["added_tokens"].elements())
             added.set(std::to_string(token.integer("id")),
@@ -262,7 +263,7 @@ TEST_CASE("golden: SentencePiece gives a long text the ids of its words") {
     });
 }
 
-TEST_CASE("golden: tiktoken's files, with a word on what they are") {
+TEST_CASE("golden: tiktoken files whose kind is named") {
     for_each_tokenizer(not_tiktoken, [](const fs::path& folder) {
         const TemporaryFolder work;
         write_file(work / "tokenizer.model", read_file(folder / "tokenizer.model"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the list of cases leaves out of attention: rows at any place, gradients in the place of operands, long
-// documents, queries that see nothing. The kernels without tensor cores are the oracle of those with them.
+// Attention cases that the common list leaves out: rows at any address, gradients that overwrite operands,
+// long documents, queries that see no key. The kernels without tensor cores check those with tensor cores.
 #include "gpu/gpu.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
@@ -27,7 +27,7 @@ void check_against_double(const KernelCase& c) {
         }
 }
 
-// Infinities are counted apart: they have no difference.
+// Removes and counts infinities, which have no difference.
 int64_t take_infinities(std::vector<double>& values) {
     int64_t count = 0;
     for (double& value : values)
@@ -40,7 +40,7 @@ int64_t take_infinities(std::vector<double>& values) {
 
 }  // namespace
 
-TEST_CASE("GPU kernels: attention takes rows at any place") {
+TEST_CASE("GPU kernels: attention accepts rows at any address") {
     for (const bool backward : {false, true}) {
         KernelCase c = attention_case({1, 50, 2, 1, 16, 0.25}, true, backward);
         for (Argument& argument : c.arguments)
@@ -49,7 +49,7 @@ TEST_CASE("GPU kernels: attention takes rows at any place") {
     }
 }
 
-TEST_CASE("GPU kernels: gradients of attention may take the place of queries, keys and values") {
+TEST_CASE("GPU kernels: gradients of attention may overwrite queries, keys and values") {
     for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
         const AttentionShape s = {2, 150, 4, 2, 24, 0.2};
         const KernelCase beside = attention_case(s, true, true, true);
@@ -64,8 +64,8 @@ TEST_CASE("GPU kernels: gradients of attention may take the place of queries, ke
     }
 }
 
-TEST_CASE("GPU kernels: queries that see no key have zeros, -infinity, and no gradients") {
-    // the first queries; whole blocks; all
+TEST_CASE("GPU kernels: queries that see no key get zeros, -infinity, and no gradients") {
+    // the first queries; whole blocks; all queries
     for (const AttentionShape& s : {AttentionShape{1, 70, 2, 1, 16, 0.25, {70}, {40, 30}},
                                     AttentionShape{1, 300, 1, 1, 64, 0.12, {300}, {100, 200}},
                                     AttentionShape{2, 20, 2, 2, 72, 0.12, {20}, {33, 20}}})
@@ -86,7 +86,7 @@ TEST_CASE("GPU kernels: queries that see no key have zeros, -infinity, and no gr
         }
 }
 
-TEST_CASE("GPU kernels: attention keeps documents apart that are longer than tiles") {
+TEST_CASE("GPU kernels: attention separates documents that are longer than tiles") {
     for (const int64_t head_dim : {64, 128})
         for (const bool backward : {false, true}) {
             const AttentionShape s = {1, 400, 1, 1, head_dim, 0.1};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products whose algorithm is searched for: the same duties, and what is kept decides from then on.
+// Products with a search for the fastest algorithm: they meet the same requirements, and a stored choice is
+// used from then on.
 #include "coeus/kernels/autotune.hpp"
 
 #include "gpu/gpu.hpp"
@@ -34,7 +35,7 @@ size_t files_below(const fs::path& folder) {
 }  // namespace
 
 TEST_CASE(
-    "GPU kernels: products that search for the fastest algorithm add to what was there before the search") {
+    "GPU kernels: products add to the previous content, even while they search for the fastest algorithm") {
     const TemporaryFolder folder;
     for (const KernelCase& c : test_cases()) {
         if (!c.name.starts_with("gemm")) continue;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by cuDNN, where there is one: on the emulated GPU a stand-in, which does what our graph says.
+// Attention by cuDNN, if there is one. The emulated GPU has a stand-in, which computes what our graph
+// describes.
 #include "coeus/kernels/cudnn.hpp"
 
 #include "gpu/gpu.hpp"
@@ -26,7 +27,7 @@ bool has_cudnn() {
 KernelCase by_cudnn(const KernelCase& c) {
     KernelCase with = c;
     with.call = [call = c.call](const Kernels& kernels, Exec& exec, const Operands& operands) {
-        if (!exec.device->is_host()) use_cudnn(exec);  // not while it is planned
+        if (!exec.device->is_host()) use_cudnn(exec);  // not for a dry run
         call(kernels, exec, operands);
     };
     return with;
@@ -34,10 +35,11 @@ KernelCase by_cudnn(const KernelCase& c) {
 
 }  // namespace
 
-TEST_CASE("GPU kernels: attention by cuDNN agrees with double, with its own lse for our backward") {
+TEST_CASE("GPU kernels: attention by cuDNN agrees with double, and its lse serves our backward") {
     choose_cudnn();
     if (!has_cudnn()) return;
-    // cuDNN's: batches, shared heads, odd lengths, columns of one matrix; not cuDNN's: documents, odd widths
+    // for cuDNN: batches, shared heads, odd lengths, columns of one matrix; not for cuDNN: documents, odd
+    // widths
     for (const KernelCase& c : {attention_case({1, 64, 2, 2, 64, 0.125}, false, false),
                                 attention_case({2, 77, 6, 3, 80, 0.11}, false, false),
                                 attention_case({3, 33, 4, 1, 8, 0.35}, false, false, true),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU's queues, and what is in its memory.
+// A GPU's queues, and the contents of its memory.
 #include "coeus/device/host_rows.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/state/step_state.hpp"
@@ -12,7 +12,7 @@
 using namespace coeus;
 using namespace coeus::test;
 
-TEST_CASE("a GPU: points of a queue are told apart, and may be long past") {
+TEST_CASE("a GPU: points of a queue are distinct, and remain valid long after the queue passed them") {
     const Device& gpu = the_gpu();
     Exec first(gpu), second(gpu);
     Numbers a(gpu, 1), b(gpu, 0);
@@ -30,7 +30,7 @@ TEST_CASE("a GPU: points of a queue are told apart, and may be long past") {
     first.queue->finish(points.front());
 }
 
-TEST_CASE("a GPU: the scalars of a step are the host's when read, and the GPU's when written") {
+TEST_CASE("a GPU: the scalars of a step move to the host when read, and to the GPU when written") {
     const Device& gpu = the_gpu();
     Exec exec(gpu);
     exec.workspace = Arena(4096, "workspace", gpu.memory());
@@ -50,7 +50,7 @@ TEST_CASE("a GPU: the scalars of a step are the host's when read, and the GPU's 
     CHECK(state.read(exec).step == 8);
 }
 
-TEST_CASE("a GPU: the host writes and reads rows of it in pieces, each in its place") {
+TEST_CASE("a GPU: the host writes and reads rows in pieces, each at its place") {
     const Device& gpu = the_gpu();
     for (const int64_t piece_bytes : {1, 12, 25, 1000}) {
         const OwnedTensor there(Dtype::f32, {7, 3}, "rows", gpu.memory());
@@ -73,5 +73,5 @@ TEST_CASE("a GPU: the host writes and reads rows of it in pieces, each in its pl
             piece_bytes);
         for (size_t i = 0; i < read.size(); ++i) CHECK(read[i] == (i < 15 ? float(i + 3) : -1));
     }
-    read_rows(gpu, Tensor(nullptr, Dtype::f32, {0, 3}), [](Tensor, int64_t) { FAIL("there are none"); });
+    read_rows(gpu, Tensor(nullptr, Dtype::f32, {0, 3}), [](Tensor, int64_t) { FAIL("there are no rows"); });
 }

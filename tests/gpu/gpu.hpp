@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of a GPU ask of it beside Coeus' own interfaces. They are built twice: for the emulated one
-// (tests/stand_ins/cuda), which draws the order of its threads and streams, and where there is CUDA for a
-// real one.
+// What the GPU tests need besides Coeus' own interfaces. They are built twice: for the emulated GPU
+// (tests/stand_ins/cuda), which draws the order of its threads and streams at random, and, if there is CUDA,
+// for a real GPU.
 #pragma once
 
 #include "coeus/device/device.hpp"
 
 namespace coeus::test {
 
-/// The first one, opened once.
+/// The first GPU, opened once.
 const Device& the_gpu();
-/// Of threads and streams from now on, where it can be chosen.
+/// Sets the order of threads and streams from now on, if the GPU lets it be chosen.
 void set_order(uint64_t seed);
-/// The emulated GPU's cuDNN from now on; a real one has its own.
+/// From now on the emulated GPU uses its stand-in for cuDNN; a real GPU has its own cuDNN.
 void choose_cudnn();
-/// Of the streams made from now on: some, drawn from the seed, do nothing until no other one can go on, so
-/// that whoever forgot to wait for them finds their work undone. False: none does so any more.
+/// With `some`, some of the streams made from now on, drawn from the seed, do nothing until no other stream
+/// can continue: code that forgot to wait for them finds their work undone. Without, none does so any more.
 void let_streams_starve(bool some);
-/// Allocations of the GPU's memory and of pinned memory, and events that were made, until now.
+/// The number of allocations of GPU memory and of pinned memory, and of events made, until now.
 size_t gpu_allocations();
-/// Of each kernel by the GPU's own clock; 0: that is not known.
+/// The time of each kernel by the GPU's own clock; 0 if it is unknown.
 double seconds_of_kernel();
-/// Times that the host asked for a queue or a point of it to be finished, until now.
+/// How often the host has waited for a queue or for a point of a queue, until now.
 size_t gpu_waits();
 
 }  // namespace coeus::test

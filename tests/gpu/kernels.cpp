@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a GPU have the duties of those of tests/unit/kernels/table.cpp, and no result depends on the
-// order in which threads run between two barriers.
+// The GPU kernels meet the requirements of tests/unit/kernels/table.cpp. No result depends on the order in
+// which threads run between two barriers.
 #include "coeus/base/random.hpp"
 #include "coeus/state/step_state.hpp"
 #include "gpu/gpu.hpp"
@@ -20,7 +20,7 @@ Operands run_in_order(const KernelCase& c, uint64_t order) {
     return run_case_on(the_gpu(), c, Dtype::bf16, Dtype::bf16);
 }
 
-// All, or where a tool makes each of them slow (COEUS_GPU_CASES=few) every seventh.
+// All cases, or every seventh if a tool makes each of them slow (COEUS_GPU_CASES=few).
 std::vector<KernelCase> cases() {
     std::vector<KernelCase> all = test_cases();
     if (!std::getenv("COEUS_GPU_CASES")) return all;
@@ -31,7 +31,7 @@ std::vector<KernelCase> cases() {
 
 }  // namespace
 
-TEST_CASE("GPU kernels agree with double, write all of their outputs and nothing beside them") {
+TEST_CASE("GPU kernels agree with double, write all of their outputs and nothing else") {
     for (const KernelCase& c : cases())
         for (Dtype type : {Dtype::f32, Dtype::bf16}) {
             const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, type);
@@ -48,11 +48,11 @@ TEST_CASE("GPU kernels agree with double, write all of their outputs and nothing
         }
 }
 
-TEST_CASE("GPU kernels: Adam rounds each element by its place in the whole parameter, as the CPU does") {
+TEST_CASE("GPU kernels: Adam rounds each element by its index in the whole parameter, as the CPU does") {
     struct Case {
         int64_t count, run;
         uint64_t first, stride;
-        int64_t padding;  // elements before the first, so that packs of 16 bytes do not begin there
+        int64_t padding;  // elements before the first one, so that it is not aligned to packs of 16 bytes
     };
     for (const Case& of :
          {Case{4096, 0, 0, 0, 0}, Case{1003, 0, 7, 0, 0}, Case{1003, 0, 6, 0, 1}, Case{1024, 64, 128, 256, 0},
@@ -63,7 +63,8 @@ TEST_CASE("GPU kernels: Adam rounds each element by its place in the whole param
         const ElementPlace place = {
             .stream = stream_of("test"), .first_index = of.first, .run = of.run, .stride = of.stride};
         KernelCase c;
-        // no gradient and no first moment: one product an element is left, which all devices round alike
+        // no gradient and no first moment: one multiplication per element is left, which all devices round
+        // alike
         for (const char* name : {"master", "exp_avg", "exp_avg_sq", "compute"})
             c.arguments.push_back({name, Role::update, Kind::compute, {of.count + of.padding}, 1, 0.2});
         c.arguments.push_back({"grad", Role::update, Kind::acc, {of.count + of.padding}});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of a GPU's work as observers get them: by stamps in its queues, without waiting for it.
+// Times of a GPU's work as observers get them: from timestamps in its queues, without waiting for the GPU.
 #include "coeus/device/timestamps.hpp"
 #include "coeus/engine/engine.hpp"
 #include "coeus/file/json.hpp"
@@ -18,14 +18,14 @@ using namespace coeus::test;
 namespace {
 
 struct Step {
-    size_t waits = 0;  // for the GPU
+    size_t waits = 0;  // number of waits for the GPU
     int kernels = 0, without_time = 0;
-    double first = 0, last = 0;  // of the trace, by the host's clock
+    double first = 0, last = 0;  // of the trace, on the host's clock
     double began = 0, ended = 0;
     std::vector<std::string> profile;
 };
 
-// The second step of two, observed or not.
+// The second of two steps, observed or not.
 Step second_step(const Device& device, bool observed) {
     Engine engine(tiny_config(), {.training = {.sequences = 2, .seq_len = 7},
                                   .accumulation = 2,
@@ -42,7 +42,7 @@ Step second_step(const Device& device, bool observed) {
     };
     take_step(1);
     Step step;
-    step.began = steady_seconds();  // before the clocks are compared
+    step.began = steady_seconds();  // before the clocks are synchronised
     KernelProfile profile{Timestamps(engine.exec())};
     Tracer tracer(0, Tracer::room, Timestamps(engine.exec()));
     Observation profiling, tracing;
@@ -74,7 +74,7 @@ Step second_step(const Device& device, bool observed) {
 
 }  // namespace
 
-TEST_CASE("a GPU: stamps are in the order of the work of their queues, by the host's clock") {
+TEST_CASE("a GPU: timestamps follow the order of work in their queues, on the host's clock") {
     const Device& gpu = the_gpu();
     const Kernels& k = cuda_kernels();
     const double before = steady_seconds();
@@ -88,7 +88,7 @@ TEST_CASE("a GPU: stamps are in the order of the work of their queues, by the ho
         std::vector<Timestamp> taken = {stamps.take(first.queue.get())};
         for (int i = 0; i < 50; ++i) {
             k.add(first, b.memory, a.memory);
-            k.add(second, a.memory, a.memory);  // of a queue that waits for nobody
+            k.add(second, a.memory, a.memory);  // in a queue that waits for no other
             taken.push_back(stamps.take(first.queue.get()));
         }
         second.queue->wait_for(*first.queue, first.queue->mark());
@@ -108,7 +108,7 @@ TEST_CASE("a GPU: stamps are in the order of the work of their queues, by the ho
     }
 }
 
-TEST_CASE("a GPU: an observed step has the time of each kernel, and waits no more than another one") {
+TEST_CASE("a GPU: an observed step has the time of each kernel, and no more waits than any other step") {
     set_order(3);
     const Step cpu = second_step(host_device(), true), gpu = second_step(the_gpu(), true),
                unobserved = second_step(the_gpu(), false);
@@ -119,14 +119,14 @@ TEST_CASE("a GPU: an observed step has the time of each kernel, and waits no mor
     CHECK(gpu.without_time == 0);
     CHECK(gpu.first > gpu.began);
     CHECK(gpu.last < gpu.ended);
-    // a step of a microsecond, so that any time is a share
+    // the step lasts a microsecond, so that every time is a visible fraction of it
     CHECK(gpu.profile.size() == cpu.profile.size());
-    // one rank has nobody to sum the norm with
+    // a single rank sums no norm
     for (const std::string& line : gpu.profile)
         CHECK_THAT(line, !Catch::Contains(" 0.0%") || Catch::Contains("sum_squared_norm"));
 }
 
-TEST_CASE("a GPU: profile and trace have the time of each kernel by the GPU's clock, not the host's") {
+TEST_CASE("a GPU: profile and trace take the time of each kernel from the GPU's clock, not the host's") {
     const Device& gpu = the_gpu();
     Exec exec(gpu);
     Numbers a(gpu, 1), b(gpu, 0);
@@ -140,10 +140,10 @@ TEST_CASE("a GPU: profile and trace have the time of each kernel by the GPU's cl
         const Timer timer;
         if (step == 2) tracer.clear(), before = gpu_allocations();
         for (int i = 0; i < calls; ++i) cuda_kernels().add(exec, b.memory, a.memory);
-        profile.end_step(1, 0);  // has waited for them
+        profile.end_step(1, 0);  // the timestamps have arrived
         host_seconds = timer.seconds();
     }
-    CHECK(gpu_allocations() == before);  // events are used again
+    CHECK(gpu_allocations() == before);  // events are reused
     const TemporaryFolder folder;
     tracer.write(folder / "trace.json");
     const JsonDocument trace = JsonDocument::read(folder / "trace.json");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Offloading to pinned host memory: the same bits, in whatever order the copies run, less of the GPU's
-// memory, and nothing is allocated in a step.
+// Offloading to pinned host memory: the same bits whatever the order of the copies, less GPU memory, and no
+// allocation in a step.
 #include "coeus/layers/block_inputs.hpp"
 #include "coeus/layers/context.hpp"
 #include "gpu/gpu.hpp"
@@ -28,7 +28,7 @@ MeshCase tiny_case(Dtype master, Dtype compute, const RecomputeOptions& recomput
     return c;
 }
 
-// Of one kind of tensor on the host, of all parameters.
+// The elements of one kind of tensor of all parameters, read on the host.
 std::vector<double> all_of(const Parameters& parameters, const StorageTensor& kind) {
     std::vector<double> all;
     for (const Storage& storage : parameters.storages()) {
@@ -42,7 +42,7 @@ std::vector<double> all_of(const Parameters& parameters, const StorageTensor& ki
 
 }  // namespace
 
-TEST_CASE("offloading leaves every bit as it is, in any order of the copies") {
+TEST_CASE("offloading changes no bit, whatever the order of the copies") {
     const std::pair<Dtype, Dtype> types[] = {
         {Dtype::f32, Dtype::f32}, {Dtype::f32, Dtype::bf16}, {Dtype::bf16, Dtype::bf16}};
     const RecomputeOptions recompute[] = {
@@ -53,7 +53,7 @@ TEST_CASE("offloading leaves every bit as it is, in any order of the copies") {
             let_streams_starve(seed >= 2);
             MeshCase c = tiny_case(types[i].first, types[i].second, recompute[(i + seed) % 3]);
             c.model.tied = seed % 2 == 1;
-            // called, recorded, given
+            // kernel by kernel, captured, replayed
             c.graphs = seed < 2;
             if ((seed + i) % 3 == 1) c.optimizer.name = "Muon";
             if ((seed + i) % 3 == 2) c.optimizer.implementation = "fused_opt_states_bf16";
@@ -62,8 +62,8 @@ TEST_CASE("offloading leaves every bit as it is, in any order of the copies") {
     let_streams_starve(false);
 }
 
-TEST_CASE("chunks of offloaded state may be of any size") {
-    // a row, which need not end with a line of memory; some; all
+TEST_CASE("chunks of offloaded state may have any size") {
+    // one row, which need not end at a cache line; some rows; all rows
     for (const int64_t chunk : {160, 1000, 12345, 1 << 20}) {
         INFO(chunk);
         MeshCase c = tiny_case(Dtype::f32, Dtype::bf16);
@@ -79,7 +79,7 @@ TEST_CASE("chunks of offloaded state may be of any size") {
     CHECK_THROWS_WITH(MeshRun(c, mesh_of_one()), Catch::Contains("longer than the place of a chunk"));
 }
 
-TEST_CASE("what is offloaded is on the host, and leaves the GPU's memory") {
+TEST_CASE("offloaded tensors are on the host, and take no GPU memory") {
     MeshCase c = tiny_case(Dtype::f32, Dtype::bf16);
     const MeshRun here(c, mesh_of_one());
     c.types.offload = true;
@@ -96,11 +96,11 @@ TEST_CASE("what is offloaded is on the host, and leaves the GPU's memory") {
           without.bytes(term::activations) - c.model.layers * padded_bytes(flow));
     CHECK(with.bytes(term::offloading) == 2 * 3 * 4096 + 2 * padded_bytes(flow));
     for (const Storage& storage : there.engine.decoder().parameters().storages()) {
-        // the host may read it
+        // the host can read it
         CHECK(element(exp_avg(storage), 0) == 0);
         CHECK(std::isfinite(element(storage.master, 0)));
     }
-    // layers that compute in the master's type read the master
+    // layers that compute in the type of the master weights read these directly
     MeshCase same = tiny_case(Dtype::bf16, Dtype::bf16, {});
     same.types.offload = true;
     const MeshRun state(same, mesh_of_one());
@@ -109,7 +109,8 @@ TEST_CASE("what is offloaded is on the host, and leaves the GPU's memory") {
     CHECK(state.engine.plan().bytes(term::activations, MemoryPlace::host) == 0);
 }
 
-TEST_CASE("offloading allocates nothing in a step, and a step that is not finite changes nothing") {
+TEST_CASE(
+    "offloading allocates nothing in a step, and a step with values that are not finite changes nothing") {
     MeshCase c = tiny_case(Dtype::f32, Dtype::bf16);
     c.types.offload = true;
     MeshRun run(c, mesh_of_one());
@@ -130,8 +131,7 @@ TEST_CASE("offloading allocates nothing in a step, and a step that is not finite
     for (size_t i = 0; i < state.size(); ++i) CHECK(all_of(parameters, kinds[i]) == state[i]);
 }
 
-TEST_CASE(
-    "a block's input of several tensors leaves the GPU and comes back, whatever the order of the copies") {
+TEST_CASE("a block's input of several tensors is offloaded and recalled, whatever the order of the copies") {
     constexpr int64_t rows = 3, widths[] = {5, 40};
     constexpr int blocks = 4;
     const Flow like(
@@ -145,7 +145,7 @@ TEST_CASE(
         Arena temp;
         StepScalars scalars;
         Ctx c{exec, cuda_kernels(), frame, temp, Batch{}, scalars};
-        // the numbers of a block's tensor: nothing else has them
+        // values that are unique to a block's tensor
         const auto fill = [&](const Flow& flow, int block) {
             for (const Tensor& tensor : flow.all()) {
                 const OwnedTensor host(tensor.dtype, tensor.shape, "input", the_gpu().staging());
@@ -180,9 +180,10 @@ TEST_CASE(
         CHECK(frame.last_on_host().empty());
         frame.rewind(begin);
         inputs.keep(c, &c, flow).left.join();
-        CHECK_THROWS_WITH(inputs.recall(c, &c, 1),
-                          Catch::Contains("a block's input has another number of tensors than its gradient"));
-        exec.queue->finish();  // before its memory ends
+        CHECK_THROWS_WITH(
+            inputs.recall(c, &c, 1),
+            Catch::Contains("a block's input and its gradient have different numbers of tensors"));
+        exec.queue->finish();  // while its memory still exists
     }
     let_streams_starve(false);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that choose among algorithms, at a shape that is met in a recording first: what would break it
-// (timing candidates, loading a kernel) is left for later calls, and the result is the same.
+// Kernels that choose among algorithms, at a shape whose first call is captured in a graph. Anything that a
+// capture does not allow (timing candidates, loading a kernel) is left to later calls, and the result is the
+// same.
 #include "coeus/kernels/autotune.hpp"
 #include "coeus/kernels/cudnn.hpp"
 #include "gpu/gpu.hpp"
@@ -13,11 +14,11 @@ using namespace coeus::test;
 
 namespace {
 
-// Each call alone in a graph, behind `begin`.
+// Captures each call in its own graph, after `begin`.
 KernelCase recorded(const KernelCase& c, const std::function<void(Exec&)>& begin) {
     KernelCase with = c;
     with.call = [call = c.call, begin](const Kernels& kernels, Exec& exec, const Operands& operands) {
-        if (exec.is_synchronous()) return call(kernels, exec, operands);  // on the host, or planned
+        if (exec.is_synchronous()) return call(kernels, exec, operands);  // on the host, or in a dry run
         begin(exec);
         exec.queue->finish();
         exec.queue->begin_recording();
@@ -42,7 +43,7 @@ void check_agrees(const KernelCase& c, const KernelCase& on_gpu, Dtype type) {
 
 }  // namespace
 
-TEST_CASE("GPU kernels: a product that is recorded first searches for no algorithm, and keeps none") {
+TEST_CASE("GPU kernels: a product whose first call is captured searches for no algorithm, and stores none") {
     const TemporaryFolder folder;
     for (const KernelCase& c : test_cases())
         if (c.name.starts_with("gemm"))
@@ -53,7 +54,7 @@ TEST_CASE("GPU kernels: a product that is recorded first searches for no algorit
         CHECK_FALSE(entry.is_regular_file());
 }
 
-TEST_CASE("GPU kernels: attention that is recorded first is our own, not cuDNN's") {
+TEST_CASE("GPU kernels: attention whose first call is captured uses our own kernel, not cuDNN's") {
     choose_cudnn();
     try {
         Exec exec(the_gpu());

@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# All tests that need a GPU, on one, in less than 8 minutes: run.sh [FOLDER [PART ...]], with the parts named at the end,
-# or all. FOLDER is a build folder (default build-cuda) or an unpacked bundle, where this script is gpu-tests.sh. Says of
-# each part what passed and failed, at the end 'N passed, N failed', and writes gpu-tests/gpu-tests.json into OUT (default
-# FOLDER). Reference files (COEUS_SHARED) and compute-sanitizer are left out where they are not there; a test program that
-# is not there, and a part for which no time is left (COEUS_GPU_SECONDS), have failed.
+# Runs all tests that need a GPU, on one GPU, in less than 8 minutes: run.sh [FOLDER [PART ...]]. FOLDER is a build
+# folder (default build-cuda) or an unpacked bundle, in which this script is called gpu-tests.sh. Each PART is one of
+# those in the second half of this script; without one, all parts run. The script prints how many cases of each part
+# passed and failed, and at the end 'N passed, N failed'. It writes gpu-tests/gpu-tests.json into OUT (default FOLDER).
+# The parts that need reference files (COEUS_SHARED) or compute-sanitizer are left out if these are missing. A part
+# fails if its test program is missing or no time is left for it (COEUS_GPU_SECONDS).
 set -u
 here=$(CDPATH='' cd "$(dirname "$0")" && pwd)
 own=build-cuda beside=$here/../../..
@@ -15,7 +16,7 @@ wanted=${*:-all}
 out=${OUT:-$folder}/gpu-tests
 mkdir -p "$out" || exit 2
 
-# a bundle starts its programs, mpirun among them, with its own libraries
+# a bundle starts its programs, including mpirun, with its own libraries
 programs=$folder/tests
 [ ! -x "$folder/run" ] || { programs=$folder/bin PATH=$folder:$PATH; }
 export COEUS_TEST_PROGRAM="$folder/coeus" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -29,7 +30,7 @@ fi
 date=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 echo "$date, card: $card, driver: $driver, logs: $out"
 
-# one GPU for all parts but that of NCCL
+# all parts except the one with NCCL use one GPU
 gpus=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)
 all_gpus=${CUDA_VISIBLE_DEVICES-}
 export CUDA_VISIBLE_DEVICES="${all_gpus%%,*}"
@@ -41,7 +42,7 @@ end=$(($(date +%s) + seconds))
 
 is_wanted() { case " $wanted " in *" $1 "* | " all ") ;; *) return 1 ;; esac }
 
-note() { # note PART PASSED FAILED SECONDS "why it failed or was left out"
+note() { # note PART PASSED FAILED SECONDS "reason why it failed or was left out"
     passed=$((passed + $2)) failed=$((failed + $3))
     printf '%-10s %3s passed, %s failed, %4s s%s\n' "$1" "$2" "$3" "$4" "${5:+   $5}"
     parts="$parts${parts:+, }{\"name\": \"$1\", \"passed\": $2, \"failed\": $3, \"seconds\": $4, \"note\": \"$5\"}"
@@ -49,20 +50,21 @@ note() { # note PART PASSED FAILED SECONDS "why it failed or was left out"
 
 leave_out() { ! is_wanted "$1" || note "$1" 0 0 0 "left out: $2"; } # leave_out PART why
 
-part() { # part NAME SECONDS "what starts it" PROGRAM [ARGUMENT ...]: the cases of a Catch2 program
+part() { # part NAME SECONDS "command that starts it" PROGRAM [ARGUMENT ...]: runs cases of a Catch2 program
     name=$1 limit=$2 starter=$3 program=$4
     shift 4
-    [ "$seconds" -le 470 ] || limit=$((limit * seconds / 470)) # who gives more of it has a slower machine
+    [ "$seconds" -le 470 ] || limit=$((limit * seconds / 470)) # a longer total time is given for a slower machine
     is_wanted "$name" || return 0
     begin=$(date +%s)
     [ "$limit" -le $((end - begin)) ] || limit=$((end - begin))
-    if [ ! -x "$programs/$program" ]; then note "$name" 0 1 0 "$program is not there"; return; fi
+    if [ ! -x "$programs/$program" ]; then note "$name" 0 1 0 "there is no $program"; return; fi
     if [ "$limit" -le 0 ]; then note "$name" 0 1 0 "no time was left"; return; fi
     if [ -x "$folder/run" ]; then set -- "$folder/run" "$program" "$@"; else set -- "$programs/$program" "$@"; fi
     # shellcheck disable=SC2086 # the starter is words
     timeout -k 5 "$limit" $starter "$@" >"$out/$name.log" 2>&1 </dev/null
     code=$?
-    # ranks of Open MPI write to a terminal; Catch2 2 and 3 are told by different options that theirs has no colours
+    # Open MPI gives its ranks a terminal, so Catch2 prints colours, and its versions 2 and 3 turn them off by different
+    # options: they are removed here
     sed -i "s/$(printf '\033')\\[[0-9;]*m//g" "$out/$name.log"
     if grep -q 'Device not supported' "$out/$name.log"; then # compute-sanitizer on some virtual machines
         leave_out "$name" "compute-sanitizer does not support this device"
@@ -73,17 +75,17 @@ part() { # part NAME SECONDS "what starts it" PROGRAM [ARGUMENT ...]: the cases 
     if [ -z "$good" ]; then
         good=$(count '^test cases:.*| *\([0-9]*\) passed.*') bad=$(count '^test cases:.*| *\([0-9]*\) failed.*')
     fi
-    if [ $code = 77 ]; then # tests/support/skip.hpp: all of it was skipped
+    if [ $code = 77 ]; then # see tests/support/skip.hpp: every case was skipped
         leave_out "$name" "$(count '^skipped: \(.*\)' | sed "s/[\"\\\\]/'/g")"
         return
     fi
-    # no case ran, or the program ended badly behind good ones
+    # no case ran, or the program failed after its cases had passed
     if [ $code != 0 ] || [ -z "$good$bad" ]; then [ "${bad:-0}" != 0 ] || bad=1; fi
     why=
     skipped=$(grep -c '^skipped: ' "$out/$name.log")
     if [ "$skipped" != 0 ] && [ "${good:-0}" -ge "$skipped" ]; then good=$((good - skipped)) why="$skipped skipped"; fi
     [ "${bad:-0}" = 0 ] || why="${why:+$why, }see $name.log"
-    [ $code != 124 ] || why="longer than $limit s, $why"
+    [ $code != 124 ] || why="took longer than $limit s, $why"
     note "$name" "${good:-0}" "${bad:-0}" $(($(date +%s) - begin)) "$why"
 }
 
@@ -91,9 +93,9 @@ part kernels 150 "" test_gpu "GPU kernels*"
 part device 30 "" test_gpu "a GPU*"
 part training 60 "" test_gpu "training on a GPU*"
 part others 60 "" test_gpu '~"GPU kernels*"~"a GPU*"~"training on a GPU*"' # offloading
-mpirun="mpirun --oversubscribe --bind-to none" # a bundle's is Open MPI's
+mpirun="mpirun --oversubscribe --bind-to none" # a bundle contains Open MPI
 if [ -f "$folder/CMakeCache.txt" ]; then mpirun=$("$here/../../tools/mpirun_command.sh" "$folder"); fi
-for ranks in 2 4 8; do # that share the GPU
+for ranks in 2 4 8; do # these share the GPU
     part meshes-$ranks 90 "$mpirun -n $ranks" mpi_gpu
 done
 part program 90 "" test_gpu_program "~[golden]~[.]"
@@ -113,7 +115,7 @@ else
     leave_out golden "no reference files in $COEUS_SHARED"
 fi
 sanitizer=$(PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin:/usr/local/cuda/bin command -v compute-sanitizer)
-for tool in memcheck racecheck; do # on every seventh case, which it makes slow
+for tool in memcheck racecheck; do # only every seventh case, since these tools are slow
     if [ -n "$sanitizer" ]; then
         COEUS_GPU_CASES=few part $tool 120 "$sanitizer --tool $tool --target-processes all --error-exitcode 1" \
             test_gpu "GPU kernels agree*"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of an engine on a GPU: what the CPU gives, in whatever order streams run, and nothing is allocated in
-// a step.
+// Steps of an engine on a GPU give the CPU's results, in whatever order the streams run, and allocate
+// nothing.
 #include "coeus/engine/engine.hpp"
 #include "coeus/state/state_snapshot.hpp"
 #include "gpu/gpu.hpp"
@@ -46,7 +46,7 @@ Result train(const Device& device, Dtype compute, bool documents = false, bool g
     size_t before = 0;
     for (int64_t step = 1; step <= 4; ++step) {
         if (step == 2) before = gpu_allocations();
-        batch.tokens[size_t(step)] = int32_t(step);  // none is like another
+        batch.tokens[size_t(step)] = int32_t(step);  // each row is different
         engine.compute_gradients(step, 1e-2, batch.valid_labels(),
                                  [&](int64_t i) { return batch.local_batch(2 * i, 2); });
         CHECK(engine.update());
@@ -70,7 +70,7 @@ double difference(const std::vector<double>& a, const std::vector<double>& b) {
 
 }  // namespace
 
-TEST_CASE("training on a GPU is training on the CPU") {
+TEST_CASE("training on a GPU gives the CPU's results") {
     for (const bool documents : {false, true})
         for (const Dtype compute : {Dtype::f32, Dtype::bf16}) {
             const char* optimizer = documents ? "Muon" : "AdamW";
@@ -86,7 +86,7 @@ TEST_CASE("training on a GPU is training on the CPU") {
         }
 }
 
-TEST_CASE("a GPU's chunks of logits are planned as they are used") {
+TEST_CASE("a GPU's chunks of logits are planned as large as they are used") {
     // 514 tokens: three chunks on the CPU, one on a GPU
     DecoderConfig config = tiny_config();
     config.vocab = 9001;
@@ -111,7 +111,7 @@ TEST_CASE("a GPU's chunks of logits are planned as they are used") {
     CHECK(temporaries[1] - temporaries[0] > int64_t(200) * config.vocab * size_of(Dtype::f32));
 }
 
-TEST_CASE("training on a GPU has the same bits in any order of streams") {
+TEST_CASE("training on a GPU gives the same bits whatever the order of the streams") {
     set_order(1);
     const Result first = train(the_gpu(), Dtype::bf16);
     for (uint64_t seed = 2; seed <= 4; ++seed) {
@@ -122,7 +122,7 @@ TEST_CASE("training on a GPU has the same bits in any order of streams") {
     }
 }
 
-TEST_CASE("training on a GPU by graphs has the same bits as kernel by kernel") {
+TEST_CASE("training on a GPU with graphs gives the same bits as kernel by kernel") {
     for (const Dtype compute : {Dtype::f32, Dtype::bf16}) {
         set_order(5);
         const char* optimizer = compute == Dtype::bf16 ? "Muon" : "AdamW";
@@ -140,7 +140,7 @@ TEST_CASE("training on a GPU by graphs has the same bits as kernel by kernel") {
 }
 
 TEST_CASE(
-    "a GPU refuses a step beyond its limits and goes back to a snapshot, by graphs too, and waits for "
+    "a GPU refuses a step beyond its limits and restores a snapshot, with graphs too, and waits for "
     "neither") {
     for (const bool graphs : {false, true}) {
         EngineOptions with = options(Backend::cuda, Dtype::bf16, graphs);

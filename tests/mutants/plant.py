@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plants bugs, one at a time, and looks whether the tests find them.
+"""Plants bugs, one at a time, and checks that the tests find them.
 
-    plant.py --check [--build FOLDER]     each mutant of list.txt is in its file, once; with a build, its tests exist
-    plant.py --run FOLDER [--only REGEX]  plants each in a copy of the sources in FOLDER, builds, and runs its tests;
-                                          what was found in an earlier run of the same list is passed over
+    plant.py --check [--build FOLDER]     checks that each mutant of list.txt fits its file at exactly one line and, with
+                                          a build, that its tests exist
+    plant.py --run FOLDER [--only REGEX]  plants each mutant in a copy of the sources in FOLDER, builds it and runs its
+                                          tests; skips mutants that an earlier run of the same list found
 
 A mutant of list.txt is a block of lines:
-    name: what is wrong with it
+    name: the bug in a few words
     file: src/folder/file.cpp
-    in: a line of the file, after which the changed line is the first such (only if there are several)
-    - the line, without its indentation
-    + what it becomes (may be left out: the line goes)
-    tests: a regular expression of the names of tests of which at least one must fail
+    in: a line of the file; the changed line is the first match after it (only if there are several matches)
+    - the line to change, without its indentation
+    + the new line (without a "+", the old line is deleted)
+    tests: a regular expression that matches names of tests; at least one of them must fail
 """
 import argparse
 import json
@@ -47,16 +48,16 @@ class Mutant:
         if self.old == self.new: raise SystemExit(f"{self.place}: the mutant changes nothing")
 
     def line_in(self, lines):
-        """The number of the line; an error as text."""
+        """Returns the index of the line, or an error as text."""
         stripped = [line.strip() for line in lines]
         begin = 0
         if self.anchor:
             if stripped.count(self.anchor) != 1:
-                return f"{self.place}: \"{self.anchor}\" is {stripped.count(self.anchor)} times in {self.file}"
+                return f"{self.place}: \"{self.anchor}\" occurs {stripped.count(self.anchor)} times in {self.file}"
             begin = stripped.index(self.anchor)
         found = [i for i in range(begin, len(lines)) if stripped[i] == self.old]
         if not found or (len(found) > 1 and not self.anchor):
-            return f"{self.place}: \"{self.old}\" is {len(found)} times in {self.file}"
+            return f"{self.place}: \"{self.old}\" occurs {len(found)} times in {self.file}"
         return found[0]
 
     def planted(self, text):
@@ -90,7 +91,7 @@ def test_names(build):
 
 
 def programs_of_tests(build):
-    """By test: what of the build its command runs, as Ninja's targets are called."""
+    """Returns for each test the files of the build that its command names, as Ninja targets."""
     listed = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], capture_output=True, text=True,
                             check=True).stdout
     return {test["name"]: {str(pathlib.Path(word).relative_to(build)) for word in test.get("command", [])
@@ -104,11 +105,11 @@ def check(build):
     all_mutants = mutants()
     for mutant in all_mutants:
         file = sources / mutant.file
-        found = mutant.line_in(file.read_text().split("\n")) if file.is_file() else f"{mutant.place}: no {mutant.file}"
+        found = mutant.line_in(file.read_text().split("\n")) if file.is_file() else f"{mutant.place}: there is no {mutant.file}"
         if isinstance(found, str): errors.append(found)
         if build and not any(re.search(mutant.tests, test) for test in tests):
-            errors.append(f"{mutant.place}: no test is called \"{mutant.tests}\"")
-    print("\n".join(errors) if errors else f"{len(all_mutants)} mutants: each is in its file")
+            errors.append(f"{mutant.place}: no test matches \"{mutant.tests}\"")
+    print("\n".join(errors) if errors else f"{len(all_mutants)} mutants: each fits its file")
     return 1 if errors else 0
 
 
@@ -136,7 +137,7 @@ def run(folder, only):
     def build(*targets):
         return call("cmake", "--build", "build", "--target", *targets)
 
-    # a bug may make a test hang: its limit is short, and a test that reaches it has found the bug
+    # a bug may make a test hang, so the time limit is short; a test that reaches it has found the bug
     if not (copy / "build/build.ninja").is_file() and \
             call("cmake", "--preset", "release", "-DCOEUS_TEST_TIMEOUT_FACTOR=1") != 0:
         raise SystemExit(f"the copy cannot be configured; see {copy.parent}/log.txt")

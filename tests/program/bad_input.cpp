@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data and training that cannot work: the exit code, and a message that names key, value and rule, said once
-// however many ranks there are. Mistakes in decks and options alone: decks.cpp; in checkpoints:
+// Data and runs that cannot work: the exit code, and a message that names key, value and rule, logged once
+// however many ranks there are. For mistakes in decks and options see decks.cpp, for those in checkpoints
 // checkpoint.cpp.
 #include "coeus/file/hdf5.hpp"
 #include "program/tiny_run.hpp"
@@ -24,7 +24,7 @@ public:
     fs::path path(const std::string& name) const { return folder_ / name; }
     fs::path out() const { return folder_ / "out"; }
 
-    /// Expects the exit code and, once, "error - <message>".
+    /// Expects the exit code and exactly one line "error - <message>".
     void check(const fs::path& data, const Arguments& more, const std::string& message, int ranks = 0,
                int exit_code = 2) const {
         const Outcome run = run_coeus(tiny_run(out(), data, more), ranks);
@@ -47,7 +47,7 @@ std::string forty_lines() {
 
 }  // namespace
 
-TEST_CASE("Data that is not there") {
+TEST_CASE("Missing data") {
     const BadInput bad;
     const std::string absent = bad.path("absent.h5").string();
     bad.check(absent, {}, "training.dataset_path = \"" + absent + "\": this file or folder does not exist",
@@ -70,14 +70,14 @@ TEST_CASE("Data without tokens") {
                                  "--model.vocab_size=300"};
     write_file(bad.path("empty.txt"), "");
     bad.check(bad.path("empty.txt"), tokenizer,
-              bad.path("empty.txt").string() + ": empty, there is no text to read");
+              bad.path("empty.txt").string() + ": is empty, there is no text to read");
     fs::create_directory(bad.path("empty"));
-    bad.check(bad.path("empty"), tokenizer, bad.path("empty").string() + ": no files in there");
+    bad.check(bad.path("empty"), tokenizer, bad.path("empty").string() + ": contains no files");
     // a vocabulary smaller than the tokenizer
     bad.check(bad.path("corpus.txt"), tokenizer + Arguments{"--model.vocab_size=269"},
               "model.vocab_size = 269: the tokenizer in " + bad.path("tok").string() +
                   " has 270 tokens; set model.vocab_size = 270 or more");
-    // and what is right
+    // and the correct size
     train_tiny(bad.out(), bad.path("corpus.txt"), tokenizer + Arguments{steps(2)}, 2);
     CHECK(fs::exists(bad.path("out/data")));
     const Outcome again =
@@ -85,7 +85,7 @@ TEST_CASE("Data without tokens") {
     CHECK_THAT(again.output, Contains("out/data/"));
 }
 
-TEST_CASE("Text that is not all UTF-8 is counted, placed and said once, however many ranks there are") {
+TEST_CASE("Text that is not all UTF-8 is counted, located and reported once, however many ranks there are") {
     const BadInput bad;
     write_file(bad.path("corpus.txt"), forty_lines());
     REQUIRE(run_coeus({"tokenizer", bad.path("corpus.txt"), "--vocab_size=270", "--output", bad.path("tok")})
@@ -123,10 +123,10 @@ TEST_CASE("Text that is not all UTF-8 is counted, placed and said once, however 
     write_file(bad.path("utf16.txt"), "\xFF\xFE" + wide);
     bad.check(bad.path("utf16.txt"), tokenizer,
               bad.path("utf16.txt").string() +
-                  ": is UTF-16, as its byte order mark says; convert it with iconv -f UTF-16 -t UTF-8");
+                  ": is UTF-16, according to its byte order mark; convert it with iconv -f UTF-16 -t UTF-8");
 }
 
-TEST_CASE("Compressed text that is damaged") {
+TEST_CASE("Damaged compressed text") {
     const BadInput bad;
     write_file(bad.path("corpus.txt"), forty_lines());
     REQUIRE(run_coeus({"tokenizer", bad.path("corpus.txt"), "--vocab_size=270", "--output", bad.path("tok")})
@@ -140,16 +140,15 @@ TEST_CASE("Compressed text that is damaged") {
         write_file(bad.path(name), content);
         bad.check(bad.path(name), tokenizer, bad.path(name).string() + message, ranks);
     };
-    check(
-        "cut.txt.gz", packed.substr(0, packed.size() / 2),
-        fmt::format(" is truncated: its gzip data ends in the middle, at byte {}; fetch or compress it again",
-                    packed.size() / 2));
+    check("cut.txt.gz", packed.substr(0, packed.size() / 2),
+          fmt::format(" is truncated: its gzip data is incomplete, at byte {}; download or compress it again",
+                      packed.size() / 2));
     std::string flipped = packed;
     flipped[packed.size() - 6] = char(~flipped[packed.size() - 6]);
     check("flipped.txt.gz", flipped, " is damaged near byte ", 2);
-    check("none.txt.gz", forty_lines(), " is not gzip data, whatever its name says");
-    check("none.txt.zst", forty_lines(), " is not zstd data, whatever its name says");
-    // nothing half-made is left
+    check("none.txt.gz", forty_lines(), " is not gzip data, although its name says so");
+    check("none.txt.zst", forty_lines(), " is not zstd data, although its name says so");
+    // no partial file is left
     for (const auto& entry : fs::recursive_directory_iterator(bad.out() / "data"))
         CHECK_THAT(entry.path().string(), !Contains(".part") && !Catch::EndsWith(".h5"));
 }
@@ -163,21 +162,21 @@ TEST_CASE("A tokenizer.json of an unknown kind") {
                   bad.path("tok/tokenizer.json").string() + ": " + message, ranks);
     };
     check(R"({"model": {"type": "Unigram", "vocab": []}})",
-          "model: the model Unigram is not known here; byte-level BPE is", 2);
+          "model: the model Unigram is not supported; only byte-level BPE is", 2);
     check(R"({"model": {"type": "WordPiece", "vocab": {}}})",
-          "model: the model WordPiece is not known here; byte-level BPE is");
+          "model: the model WordPiece is not supported; only byte-level BPE is");
     check(R"({"model": {"vocab": {"a": 0}, "merges": []}, "pre_tokenizer": {"type": "Metaspace"}})",
-          "pre_tokenizer: the pre-tokenizer Metaspace at the end is not known here; Split (Isolated, with a "
-          "Regex) and Digits are, then ByteLevel at the end");
+          "pre_tokenizer: the pre-tokenizer Metaspace at the end is not supported; only Split (Isolated, "
+          "with a Regex) and Digits are, with ByteLevel at the end");
     check(R"({"model": {"vocab": {"a": 0}, "merges": []}, "pre_tokenizer": null})",
-          "pre_tokenizer: is empty, which is not known here; Split");
+          "pre_tokenizer: is empty, which is not supported; only Split");
     check(R"({"model": {"vocab": {"a": 0, "b": 0}, "merges": []}, "pre_tokenizer": {"type": "ByteLevel"},
               "decoder": {"type": "ByteLevel"}})",
           "two tokens have the id 0: \"a\" and \"b\"");
     check(R"({"model": )", "not valid JSON");
 }
 
-TEST_CASE("Token files that are wrong") {
+TEST_CASE("Wrong token files") {
     const BadInput bad;
     const auto file = [&](const std::string& name, const TokenData& data) {
         write_token_file(bad.path(name), data);
@@ -195,13 +194,14 @@ TEST_CASE("Token files that are wrong") {
 
     bad.check(file("short.h5", {.tokens = learnable_tokens(16)}), {},
               bad.path("short.h5").string() +
-                  ": 16 tokens are less than one window of seq_len + 1 = 17; give more data or a "
+                  ": 16 tokens are less than one window of seq_len + 1 = 17; use more data, or a "
                   "training.seq_len of at most 15",
               2);
     train_tiny(bad.out(), bad.path("short.h5"), {"--training.seq_len=15", steps(1)});
-    bad.check(file("one.h5", {.tokens = learnable_tokens(17)}), {"--validation.enable"},
-              bad.path("one.h5").string() +
-                  ": 17 tokens are one window of seq_len + 1 = 17, so none can be held out for validation");
+    bad.check(
+        file("one.h5", {.tokens = learnable_tokens(17)}), {"--validation.enable"},
+        bad.path("one.h5").string() +
+            ": 17 tokens are only one window of seq_len + 1 = 17, so none can be held out for validation");
 
     write_file(bad.path("cut.h5"), read_file(bad.good()).substr(0, 3000));
     bad.check(bad.path("cut.h5"), {}, bad.path("cut.h5").string() + " is truncated");
@@ -229,10 +229,9 @@ TEST_CASE("A step without any label") {
         run_coeus(tiny_run(bad.out(), bad.path("mask.h5"), {"--training.local_batch_size=2"}), 2);
     INFO(run.output);
     CHECK(run.exit_code == 2);
-    CHECK(count_of("step 2: none of its tokens is a label, so that there is no loss (samples 4 to 7)",
-                   run.output) == 1);
+    CHECK(count_of("step 2: no token is a label, so there is no loss (samples 4 to 7)", run.output) == 1);
     CHECK(read_metrics(bad.out()).steps.size() == 1);
-    // a rank without labels does no harm while another has some
+    // a rank without labels does no harm if another rank has some
     for (size_t i = 6 * 17; i < 7 * 17; ++i) data.loss_mask[i] = 1;
     write_token_file(bad.path("mask.h5"), data);
     train_tiny(bad.path("2 ranks"), bad.path("mask.h5"), {"--training.local_batch_size=2"}, 2);
@@ -249,7 +248,7 @@ TEST_CASE("A step without any label") {
                  {"--validation.enable", "--validation.dataset_path=" + bad.path("none.h5").string()}));
     INFO(validated.output);
     CHECK(validated.exit_code == 2);
-    CHECK_THAT(validated.output, Contains("validation: none of the tokens of its 2 samples is a label"));
+    CHECK_THAT(validated.output, Contains("validation: no token of its 2 samples is a label"));
 }
 
 TEST_CASE("A mesh or a batch that does not fit the ranks") {
@@ -266,36 +265,38 @@ TEST_CASE("A mesh or a batch that does not fit the ranks") {
               2);
     bad.check(bad.good(), {"--training.seq_len=0"},
               "command line: training.seq_len = 0: must be at least 1; the nearest valid value is 1");
-    bad.check(
-        bad.good(), {"--model.max_seq_len=15"},
-        "training.seq_len = 16: llama3 debugmodel allows at most 15; lower it, or raise model.max_seq_len");
+    bad.check(bad.good(), {"--model.max_seq_len=15"},
+              "training.seq_len = 16: llama3 debugmodel allows at most 15; reduce it, or increase "
+              "model.max_seq_len");
     bad.check(bad.good(), {"--model.n_heads=5"},
               "model.n_heads = 5: must divide model.dim = 32 (nearest: 4 or 8)");
-    bad.check(bad.good(), {"--log.ranks=0,2"}, "log.ranks = 2: there is no such rank; the last of 2 is 1", 2);
+    bad.check(bad.good(), {"--log.ranks=0,2"},
+              "log.ranks = 2: there is no such rank; the last of 2 ranks is 1", 2);
     bad.check(bad.good(), {"--validation.enable", "--validation.seq_len=8"},
-              "validation.seq_len = 8: where every 100th window of the training data is held out it must be "
-              "training.seq_len = 16; or give validation.dataset_path");
+              "validation.seq_len = 8: must be training.seq_len = 16 if every 100th sequence of the training "
+              "data is held out; to change it, set validation.dataset_path");
 }
 
 TEST_CASE("A folder that cannot be written to") {
     const BadInput bad;
-    // for root too: below a file, and where the kernel makes no folders
-    bad.check(bad.good(), {"--job.dump_folder=/proc/coeus"}, "job.dump_folder: cannot make /proc/coeus: ", 2);
+    // the cases also fail for root: below a file, and where the kernel does not allow folders
+    bad.check(bad.good(), {"--job.dump_folder=/proc/coeus"},
+              "job.dump_folder: cannot create the folder /proc/coeus: ", 2);
     for (const fs::path& folder : {bad.good() / "out", bad.good()})
         bad.check(bad.good(), {"--job.dump_folder=" + folder.string()},
                   fmt::format("job.dump_folder = \"{}\": {} is a file; choose a folder", folder.string(),
                               bad.good().string()),
                   2);
-    // the folder is there, but its files cannot be made
+    // the folder exists, but its files cannot be created
     fs::create_directories(bad.out() / "metrics.jsonl.part");
     bad.check(bad.good(), {}, "rank 0: cannot write " + bad.path("out/metrics.jsonl.part").string() + ": ", 2,
               3);
     fs::remove(bad.out() / "metrics.jsonl.part");
     fs::create_directories(bad.out() / "metrics.jsonl");
-    bad.check(
-        bad.good(), {},
-        "rank 0: " + bad.path("out/metrics.jsonl").string() + " cannot be read: Is a directory; it stays", 2,
-        3);
+    bad.check(bad.good(), {},
+              "rank 0: " + bad.path("out/metrics.jsonl").string() +
+                  " cannot be read: Is a directory; it was not changed",
+              2, 3);
 }
 
 TEST_CASE("A resumed run with another seed") {
@@ -338,7 +339,7 @@ TEST_CASE("A loss that is not finite ends the run before the optimizer steps") {
     }
 }
 
-TEST_CASE("Starts that cannot be read") {
+TEST_CASE("Start files that cannot be read") {
     const BadInput bad;
     bad.check(bad.good(), {"--checkpoint.initial_load_path=" + bad.path("nowhere").string()},
               "checkpoint.initial_load_path = \"" + bad.path("nowhere").string() +
@@ -354,7 +355,7 @@ TEST_CASE("Starts that cannot be read") {
                   "checkpoint.initial_load_in_hf = false");
 }
 
-TEST_CASE("Hugging Face folders that cannot be started from") {
+TEST_CASE("Hugging Face folders that a run cannot start from") {
     const fs::path model = golden("models/llama2_mha");
     if (model.empty()) return;
     const BadInput bad;
@@ -378,12 +379,12 @@ TEST_CASE("Hugging Face folders that cannot be started from") {
               bad.path("hf/model.safetensors").string() + " is truncated: tensor 'lm_head.weight'", 2);
 }
 
-TEST_CASE("What is missing on one node only ends all ranks") {
+TEST_CASE("Files that are missing on one node only end all ranks") {
     const TemporaryFolder folder;
     fs::create_directories(folder / "a");
     fs::create_directories(folder / "b");
     write_token_file(folder / "a/tokens.h5", {.tokens = learnable_tokens(40 * 17)});
-    // a folder for each rank (mpirun of Open MPI 5.0.7 crashes if it is given two programs)
+    // each rank has its own folder (mpirun of Open MPI 5.0.7 crashes if it is given two programs)
     write_file(folder / "coeus",
                "#!/bin/sh\ncase ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} in 0) cd a ;; *) cd b ;; esac\n"
                "exec " COEUS_PROGRAM " \"$@\"\n");
@@ -402,7 +403,7 @@ TEST_CASE("What is missing on one node only ends all ranks") {
     CHECK(data.exit_code == 2);
     CHECK(count_of(" - error - rank 1: tokens.h5", data.output) == 1);
     CHECK(count_of(" - error - ", data.output) == 1);
-    // the deck is read by rank 0 alone
+    // only rank 0 reads the deck
     fs::copy(folder / "a/tokens.h5", folder / "b/tokens.h5");
     write_file(folder / "a/deck.toml", "[debug]\nseed = 1\n");
     const Outcome deck = run(tiny + Arguments{"deck.toml"});

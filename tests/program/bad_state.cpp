@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run must not take, or leave, as if it were good: tokens beyond the vocabulary in a file that says
-// otherwise, and weights that are not finite.
+// States that a run must not accept or save as if they were good: tokens beyond the vocabulary in a file that
+// claims otherwise, and weights that are not finite.
 #include "coeus/file/hdf5.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A token file whose max_token is believed, with this token at a position.
+/// A token file with one changed token, whose max_token attribute is still that of the others.
 void write_changed_tokens(const fs::path& path, size_t position, uint16_t token) {
     std::vector<uint16_t> tokens = learnable_tokens(40 * 17);
     tokens.at(position) = token;
@@ -36,7 +36,7 @@ TEST_CASE("A token beyond the vocabulary is found where it is read, in training 
             "max_token is 63: the file is damaged, or was changed after it was made; make it again",
             data.string(), token, position);
     };
-    // in the second step's samples, and there the label of the last input alone
+    // a token of the second step's samples that is only a label, of the last input
     write_changed_tokens(data, 5 * 17 + 16, 64);
     const Outcome run = run_coeus(tiny_run(out, data));
     INFO(run.output);
@@ -77,11 +77,12 @@ TEST_CASE("Weights that are not finite are not saved, and the last good checkpoi
               std::vector<std::string>{"model-00000002.h5", "step-00000001.h5", "step-00000002.h5"});
         CHECK(read_file(out / checkpoint_of(2)) == state);
     }
-    // with the usual rate the run continues
+    // with the usual learning rate the run continues
     train_tiny(out, data, saving + Arguments{steps(3)});
 }
 
-TEST_CASE("A checkpoint that a disk cannot read in its middle is not damaged, and nothing replaces it") {
+TEST_CASE(
+    "A checkpoint that a disk cannot read to the end is not treated as damaged, and nothing replaces it") {
     const TemporaryFolder folder;
     const fs::path data = folder / "data.h5";
     write_token_file(data, {.tokens = learnable_tokens(40 * 17)});
@@ -91,7 +92,7 @@ TEST_CASE("A checkpoint that a disk cannot read in its middle is not damaged, an
         const fs::path file = out / "checkpoint" / bad_file;
         const std::string state = read_file(file);
         const auto size = int64_t(state.size());
-        // the superblock, the elements, the layout's guard
+        // errors in the superblock, in the elements, in the layout guard
         for (const int64_t from : {int64_t(40), size / 2, size - 9}) {
             const Outcome run =
                 run_coeus(tiny_run(out, data, Arguments{"--checkpoint.enable", steps(3)} + more), ranks,
@@ -101,8 +102,8 @@ TEST_CASE("A checkpoint that a disk cannot read in its middle is not damaged, an
             INFO(run.output);
             CHECK(run.exit_code == 3);
             CHECK_THAT(run.output,
-                       Contains(file.string() + " cannot be read: Input/output error. It may be good: "));
-            CHECK(count_of("passed over", run.output) == 0);
+                       Contains(file.string() + " cannot be read: Input/output error. It may be intact: "));
+            CHECK(count_of("checkpoint skipped", run.output) == 0);
             CHECK(read_file(file) == state);
             CHECK_FALSE(fs::exists(out / checkpoint_of(3)));
         }

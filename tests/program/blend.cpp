@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training on several sources: by weight or joined, on any number of ranks, stopped and resumed; data that
-// is compressed, named, or wrong.
+// Training on several sources: weighted or joined, on any number of ranks, stopped and resumed. Data that are
+// compressed, given by name, or wrong.
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 
@@ -39,7 +39,7 @@ std::string sixty_lines() {
 
 }  // namespace
 
-TEST_CASE("A blend gives the same samples on any number of ranks, and after a restart") {
+TEST_CASE("A blend gives the same samples on any number of ranks and after a restart") {
     const Sources s;
     const Arguments more =
         blend + Arguments{"--training.shuffle", "--validation.enable", "--validation.freq=3",
@@ -48,12 +48,12 @@ TEST_CASE("A blend gives the same samples on any number of ranks, and after a re
     CHECK_THAT(one.output, Contains("Data: 70 % of " + (s.folder / "a.h5").string() +
                                     ", 153 tokens in 1 document, 8 windows of 16 + 1 tokens; 30 % of " +
                                     (s.folder / "b.h5").string()));
-    // one window of each is held out; the order of the blend is first, second, first again
+    // each source holds out one window
     CHECK_THAT(one.output, Contains("; validation: 2 windows held out"));
     train_tiny(s.folder / "moving", s.both, more + Arguments{steps(3)}, 2);
     train_tiny(s.folder / "moving", s.both, more + Arguments{steps(5)}, 4);
     const Outcome resumed = train_tiny(s.folder / "moving", s.both, more + Arguments{steps(8)});
-    CHECK(count_of("the data is not the checkpoint's", resumed.output) == 0);
+    CHECK(count_of("the data differs from the checkpoint's", resumed.output) == 0);
     const MetricLines a = read_metrics(s.folder / "one"), b = read_metrics(s.folder / "moving");
     REQUIRE(a.steps.size() == 8);
     REQUIRE(b.steps.size() == 8);
@@ -63,31 +63,32 @@ TEST_CASE("A blend gives the same samples on any number of ranks, and after a re
         CHECK(a.validations[i].tokens == b.validations[i].tokens);
         CHECK(relatively_close(a.validations[i].loss, b.validations[i].loss, 1e-12));
     }
-    // weights are part of what the data is
+    // changed weights count as changed data
     const Outcome changed = train_tiny(s.folder / "moving", s.both,
                                        more + Arguments{steps(9), "--training.dataset_weights=0.5,0.5"});
-    CHECK(count_of("the data is not the checkpoint's: samples may be seen again or never "
+    CHECK(count_of("the data differs from the checkpoint's: some samples may be used twice or never "
                    "(training.dataset_weights was [0.7, 0.3], is [0.5, 0.5])",
                    changed.output) == 1);
-    // and matter
+    // and the weights matter
     train_tiny(s.folder / "other", s.both, more + Arguments{steps(8), "--training.dataset_weights=0.1,0.9"});
     const double other = read_metrics(s.folder / "other").losses()[7], same = a.losses()[7];
     CHECK(std::fabs(other - same) > 1e-6 * same);
 }
 
-TEST_CASE("Epochs of a blend count windows of all sources, and the start says how often each is read") {
+TEST_CASE(
+    "Epochs of a blend count windows of all sources, and the start logs how often each source is read") {
     const Sources s;
     const Outcome run = train_tiny(s.folder / "out", s.both, blend + Arguments{steps(50)});
-    // 200 samples: 140 of 9 windows, 60 of 150
-    CHECK_THAT(run.output, Contains("All 50 steps read " + (s.folder / "a.h5").string() + " 15.56 times, " +
-                                    (s.folder / "b.h5").string() + " 0.40 times"));
+    // 200 samples: 140 from 9 windows, 60 from 150
+    CHECK_THAT(run.output, Contains("50 steps = 15.56 epochs of " + (s.folder / "a.h5").string() +
+                                    ", 0.40 epochs of " + (s.folder / "b.h5").string()));
     const MetricLines lines = read_metrics(s.folder / "out");
     REQUIRE(lines.steps.size() == 50);
     for (const StepLine& line : lines.steps) CHECK(line.epoch == 4 * double(line.step) / 159);
     const Outcome few = train_tiny(s.folder / "few", s.both, blend + Arguments{steps(3)});
-    CHECK(count_of("steps read", few.output) == 0);
+    CHECK(count_of("steps = ", few.output) == 0);
     const Outcome one = train_tiny(s.folder / "one", s.folder / "a.h5", {steps(5)});
-    CHECK_THAT(one.output, Contains("All 5 steps read it 2.22 times"));
+    CHECK_THAT(one.output, Contains("5 steps = 2.22 epochs of this data"));
 }
 
 TEST_CASE("Token files without weights count by their size, and a source may be text") {
@@ -104,7 +105,7 @@ TEST_CASE("Token files without weights count by their size, and a source may be 
     const Arguments tokenizer = {"--model.hf_assets_path=" + in_folder("tok"), "--model.vocab_size=300",
                                  steps(2)};
     const std::string texts = in_folder("corpus") + "," + in_folder("two.txt");
-    // joined, as always
+    // without weights, texts are joined
     const Outcome joined = train_tiny(s.folder / "joined", texts, tokenizer, 2);
     CHECK_THAT(joined.output, Contains(" tokens in 2 documents, "));
     CHECK(count_of(" % of ", joined.output) == 0);
@@ -112,12 +113,12 @@ TEST_CASE("Token files without weights count by their size, and a source may be 
         train_tiny(s.folder / "weighted", texts, tokenizer + Arguments{"--training.dataset_weights=1,3"}, 2);
     CHECK_THAT(weighted.output, Contains("Data: 25 % of ") && Contains("; 75 % of "));
     CHECK(count_of(" tokens in 1 document, ", weighted.output) >= 2);
-    // text and a token file: two sources
+    // text and a token file are two sources
     const Outcome mixed = train_tiny(s.folder / "mixed", texts + "," + in_folder("a.h5"), tokenizer);
     CHECK(count_of(" % of ", mixed.output) == 2);
 }
 
-TEST_CASE("Sources and texts that are wrong, exit 2") {
+TEST_CASE("Wrong sources and texts end the run with exit code 2") {
     const Sources s;
     const auto in_folder = [&](const char* name) { return (s.folder / name).string(); };
     write_file(s.folder / "two.txt", sixty_lines());
@@ -152,15 +153,17 @@ TEST_CASE("Sources and texts that are wrong, exit 2") {
     write_file(s.folder / "cut.txt.gz", "");
     REQUIRE(run_shell("gzip -c " + in_folder("two.txt") + " | head -c 60 > " + in_folder("cut.txt.gz"))
                 .exit_code == 0);
-    check(in_folder("cut.txt.gz"), {}, in_folder("cut.txt.gz") + " is truncated: its gzip data ends", 2);
+    check(in_folder("cut.txt.gz"), {}, in_folder("cut.txt.gz") + " is truncated: its gzip data is incomplete",
+          2);
     write_file(s.folder / "not.txt.zst", "plain text");
     check(in_folder("not.txt.zst"), {},
-          in_folder("not.txt.zst") + " is not zstd data, whatever its name says");
+          in_folder("not.txt.zst") + " is not zstd data, although its name says so");
     write_file(s.folder / "wide.txt", std::string("\xFF\xFEh\0i\0", 6));
-    check(in_folder("wide.txt"), {}, in_folder("wide.txt") + ": is UTF-16, as its byte order mark says; ");
+    check(in_folder("wide.txt"), {},
+          in_folder("wide.txt") + ": is UTF-16, according to its byte order mark; ");
     CHECK_FALSE(fs::exists(s.folder / "out/data/wide.h5"));
 
-    // text that is not UTF-8 is said once, and trained on
+    // text that is not UTF-8 is reported once, and used
     std::string latin = sixty_lines();
     for (size_t i = 0; i < latin.size(); i += 50) latin[i] = '\xe9';
     write_file(s.folder / "latin.txt", latin);
@@ -172,7 +175,7 @@ TEST_CASE("Sources and texts that are wrong, exit 2") {
                    run.output) == 1);
 }
 
-TEST_CASE("Data sets by name") {
+TEST_CASE("Datasets by name") {
     const Sources s;
     const auto run = [&](const Arguments& more) {
         Arguments arguments = tiny_run(s.folder / "out", "x", more);
@@ -188,8 +191,8 @@ TEST_CASE("Data sets by name") {
     CHECK_THAT(found.output, Contains("; validation: 150 windows of " + (s.folder / "b.h5").string()));
     const Outcome gone = run({"--training.dataset=c4"});
     CHECK(gone.exit_code == 2);
-    CHECK_THAT(gone.output,
-               Contains("training.dataset_path: is not given, and training.dataset = \"c4\" is not in "));
-    CHECK_THAT(gone.output,
-               Contains("`coeus tokenize INPUT --tokenizer FOLDER --output FILE.h5` makes of them"));
+    CHECK_THAT(
+        gone.output,
+        Contains("training.dataset_path: is not given, and training.dataset = \"c4\" was not found in "));
+    CHECK_THAT(gone.output, Contains("made with `coeus tokenize INPUT --tokenizer FOLDER --output FILE.h5`"));
 }

@@ -33,7 +33,7 @@ void damage(const fs::path& file) {
 
 }  // namespace
 
-TEST_CASE("program: a run goes on with another number of ranks") {
+TEST_CASE("program: a run resumes with another number of ranks") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);
     const Arguments more =
@@ -52,7 +52,7 @@ TEST_CASE("program: a run goes on with another number of ranks") {
     CHECK_THAT(again.output, Contains("already at step 6"));
 }
 
-TEST_CASE("program: checkpoints written while training goes on are those written at once") {
+TEST_CASE("program: asynchronous checkpoints are the same as synchronous ones") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);
     const Arguments more = saving_twice + Arguments{"--checkpoint.interval=1", "--checkpoint.keep_latest_k=0",
@@ -79,7 +79,7 @@ TEST_CASE("program: checkpoints written while training goes on are those written
     }
 }
 
-TEST_CASE("program: checkpoints of several files do what those of one do") {
+TEST_CASE("program: checkpoints of several files work like those of one file") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder), run = folder / "run";
     const Arguments parts = saving_twice + Arguments{"--checkpoint.files=3", "--checkpoint.keep_latest_k=2"};
@@ -97,19 +97,19 @@ TEST_CASE("program: checkpoints of several files do what those of one do") {
     const std::string file = run / checkpoint_of(6);
     const Outcome info = run_coeus({"info", file, "--verify"});
     CHECK(info.exit_code == 0);
-    CHECK_THAT(info.output, Contains("this one and 3 parts in ") && Contains("match their checksums"));
-    // what is made of it, and by it
+    CHECK_THAT(info.output, Contains("this file and 3 parts in ") && Contains("match their checksums"));
+    // conversions of it, and a diff with it
     REQUIRE(run_coeus({"convert", file, (folder / "whole.h5").string()}).exit_code == 0);
     const Outcome difference = run_coeus({"info", file, "--diff", (folder / "whole.h5").string()});
     CHECK_THAT(difference.output, Contains("arrays in both, none differ"));
     CHECK(run_coeus({"convert", run.string(), (folder / "hub").string()}).exit_code == 0);
-    // without a part it is damaged
+    // if a part is missing, it is damaged
     fs::remove(run / "checkpoint/step-00000006.parts/2.h5");
     const Outcome broken = run_coeus({"info", file});
     CHECK(broken.exit_code == 2);
-    CHECK_THAT(broken.output, Contains("is not whole: ") && Contains("2.h5: this file does not exist"));
+    CHECK_THAT(broken.output, Contains("is incomplete: ") && Contains("2.h5: this file does not exist"));
     const Outcome before = train_tiny(run, data, parts, 2);
-    CHECK(count_of("passed over: " + file + " is not whole", before.output) == 1);
+    CHECK(count_of("checkpoint skipped: " + file + " is incomplete", before.output) == 1);
     CHECK_THAT(before.output, Contains("Resuming from") && Contains(checkpoint_of(4)));
     CHECK(files_in(run / "checkpoint").size() == 8);
     const Outcome bad = run_coeus(tiny_run(run, data, saving_twice + Arguments{"--checkpoint.files=0"}));
@@ -125,23 +125,24 @@ TEST_CASE("program: damaged and foreign checkpoints") {
     SECTION("truncated") {
         fs::resize_file(newest, fs::file_size(newest) / 2);
         const Outcome resumed = train_tiny(run, data, saving_twice);
-        CHECK_THAT(resumed.output, Contains("passed over: " + newest.string() + " is truncated"));
+        CHECK_THAT(resumed.output, Contains("checkpoint skipped: " + newest.string() + " is truncated"));
         CHECK_THAT(resumed.output, Contains("Resuming from") && Contains(checkpoint_of(2)));
     }
     SECTION("a flipped bit") {
         damage(newest);
         const Outcome resumed = train_tiny(run, data, saving_twice, 2);
-        CHECK(count_of("passed over: " + newest.string() + " is damaged: rows", resumed.output) == 1);
+        CHECK(count_of("checkpoint skipped: " + newest.string() + " is damaged: rows", resumed.output) == 1);
         CHECK_THAT(resumed.output, Contains(checkpoint_of(2)));
     }
-    SECTION("all of them damaged") {
+    SECTION("all are damaged") {
         for (int64_t step : {2, 4}) write_file(run / checkpoint_of(step), "not a checkpoint");
         const Outcome resumed = run_coeus(tiny_run(run, data, saving_twice), 2);
         CHECK(resumed.exit_code == 2);
-        CHECK_THAT(resumed.output, Contains("is sound") && Contains("step-00000002.h5 is not an HDF5 file"));
-        CHECK(count_of("move them away to start afresh", resumed.output) == 1);
+        CHECK_THAT(resumed.output, Contains("none of the checkpoints in ") &&
+                                       Contains("step-00000002.h5 is not an HDF5 file"));
+        CHECK(count_of("move them away to start over", resumed.output) == 1);
     }
-    SECTION("of another model") {
+    SECTION("from another model") {
         const Outcome resumed =
             run_coeus(tiny_run(run, data, saving_twice + Arguments{"--model.ffn_hidden=64"}));
         CHECK(resumed.exit_code == 2);
@@ -156,7 +157,7 @@ TEST_CASE("program: damaged and foreign checkpoints") {
         CHECK(started.exit_code == 2);
         CHECK_THAT(started.output, Contains("is an HDF5 file, but not a checkpoint of Coeus"));
     }
-    SECTION("a folder as the start of all") {
+    SECTION("a folder as the initial checkpoint") {
         const Outcome started = run_coeus(
             tiny_run(
                 folder / "new", data,
@@ -164,21 +165,21 @@ TEST_CASE("program: damaged and foreign checkpoints") {
                                          "--checkpoint.no_initial_load_model_only"}),
             2);
         CHECK(started.exit_code == 2);
-        CHECK(count_of("/checkpoint\": is a folder; with checkpoint.initial_load_model_only = false name one "
+        CHECK(count_of("/checkpoint\": is a folder; with checkpoint.initial_load_model_only = false give one "
                        "of its files, step-*.h5",
                        started.output) == 1);
     }
-    SECTION("a step that is not there") {
+    SECTION("a missing step") {
         const Outcome resumed =
             run_coeus(tiny_run(run, data, saving_twice + Arguments{"--checkpoint.load_step=3"}));
         CHECK(resumed.exit_code == 2);
         CHECK_THAT(resumed.output,
                    Contains("checkpoint.load_step = 3: there is no checkpoint of step 3 in ") &&
-                       Contains("; there are: 2, 4"));
+                       Contains("; existing steps: 2, 4"));
     }
 }
 
-TEST_CASE("program: room for checkpoints is looked at before the first step") {
+TEST_CASE("program: the room for checkpoints is checked before the first step") {
     if (run_shell("unshare -m sh -c 'mount -t tmpfs none /mnt'").exit_code != 0)
         return skip("this user cannot mount a small file system");
     const TemporaryFolder folder;
@@ -202,15 +203,14 @@ TEST_CASE("program: room for checkpoints is looked at before the first step") {
     const Outcome some = on_disk_of("4m");
     INFO(some.output);
     CHECK_THAT(some.output, Contains("warning - the disk has room for ") && Contains("of the ") &&
-                                Contains("checkpoints that the run will keep at once") &&
+                                Contains("checkpoints that the run will keep at the same time") &&
                                 Contains("step:  1"));
     const Outcome all = on_disk_of("64m");
     CHECK(all.exit_code == 0);
     CHECK_THAT(all.output, !Contains("the disk has room for"));
-    CHECK(fs::is_empty(run / "checkpoint"));  // below the mount
+    CHECK(fs::is_empty(run / "checkpoint"));  // the folder under the mount point
     const Outcome planned = run_coeus(tiny_run(run, data, saving_twice + Arguments{"--dry_run"}));
-    CHECK_THAT(planned.output,
-               Contains("A checkpoint takes ") && Contains("on the disk, and checkpoint.keep_"));
+    CHECK_THAT(planned.output, Contains("A checkpoint takes ") && Contains("on disk; "));
 }
 
 TEST_CASE("program: a full disk while saving") {
@@ -275,15 +275,15 @@ TEST_CASE("program: info") {
         CHECK_THAT(absent.output, Contains("no.h5: this file or folder does not exist"));
         write_file(folder / "text.h5", "hello");
         CHECK_THAT(run_coeus({"info", (folder / "text.h5").string()}).output,
-                   Contains("text.h5 is text that begins with \"hello\""));
+                   Contains("text.h5 is a text file that begins with \"hello\""));
         const Outcome empty = run_coeus({"info", folder.path().string()});
         CHECK(empty.exit_code == 2);
         CHECK_THAT(empty.output,
-                   Contains("is a folder with text.h5, tokens.h5; coeus info knows checkpoints"));
+                   Contains("is a folder that contains text.h5, tokens.h5; coeus info shows checkpoints"));
     }
 }
 
-TEST_CASE("initial weights that were trained with other constants are a warning that names them") {
+TEST_CASE("initial weights that were trained with other constants cause a warning that names these") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     train_tiny(folder / "first", folder / "tokens.h5",

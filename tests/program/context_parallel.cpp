@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Documents and labels that do not fall in with windows.
+// Documents and labels that do not line up with windows.
 void write_data(const fs::path& file) {
     TokenData data = {.tokens = learnable_tokens(100 * 18), .documents = {0, 5, 30, 31, 500, 900, 1800}};
     for (size_t i = 0; i < data.tokens.size(); ++i) data.loss_mask.push_back(i % 7 != 0 && i % 400 > 50);
@@ -63,7 +63,8 @@ TEST_CASE("Ranks that divide each sequence train as one rank does") {
         CAPTURE(layout.what);
         const fs::path out = folder / layout.what;
         const Outcome run = train_tiny(out, folder / "tokens.h5", more + layout.arguments, layout.ranks);
-        CHECK_THAT(run.output, Contains("of 16 tokens (") && Contains("keys and values by "));
+        CHECK_THAT(run.output,
+                   Contains("of 16 tokens (load balancer ") && Contains("keys and values are exchanged by "));
         const MetricLines lines = read_metrics(out);
         REQUIRE(lines.steps.size() == 5);
         REQUIRE(lines.validations.size() == 2);
@@ -82,7 +83,7 @@ TEST_CASE("Ranks that divide each sequence train as one rank does") {
     }
 }
 
-TEST_CASE("A deck that asks for what context parallelism cannot do, exit 2") {
+TEST_CASE("A deck that asks for something that context parallelism cannot do ends the run with exit code 2") {
     const TemporaryFolder folder;
     write_data(folder / "tokens.h5");
     const auto refused = [&](const Arguments& more, int ranks) {
@@ -102,8 +103,7 @@ TEST_CASE("A deck that asks for what context parallelism cannot do, exit 2") {
         "valid are 1, 2");
     CHECK_THAT(refused(heads, 4), names_the_degrees);
     CHECK_THAT(refused(heads + Arguments{"--dry_run", "--ranks=4"}, 0), names_the_degrees);
-    CHECK_THAT(
-        refused({"--parallelism.context_parallel_load_balancer=ptrr"}, 0),
-        Contains("parallelism.context_parallel_load_balancer = \"ptrr\": is not built yet; what works is "
-                 "headtail, none"));
+    CHECK_THAT(refused({"--parallelism.context_parallel_load_balancer=ptrr"}, 0),
+               Contains("parallelism.context_parallel_load_balancer = \"ptrr\": is not implemented yet; use "
+                        "headtail or none"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus convert, and Hugging Face folders written after the last step: every bit arrives, whoever writes.
+// coeus convert, and Hugging Face folders written after the last step: both preserve every bit.
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/file/hdf5.hpp"
 #include "coeus/file/json.hpp"
@@ -30,7 +30,7 @@ void convert_well(const fs::path& source, const fs::path& target, const Argument
     CHECK_FALSE(fs::exists(target.string() + ".part"));
 }
 
-// Names of tensors whose type, shape or bytes differ, or which one folder has alone.
+// Names of tensors whose type, shape or bytes differ, or that only one folder has.
 std::vector<std::string> differing_tensors(const fs::path& a, const fs::path& b) {
     const Safetensors first = Safetensors::open(a.string()), second = Safetensors::open(b.string());
     std::vector<std::string> differ;
@@ -49,7 +49,7 @@ std::vector<std::string> differing_tensors(const fs::path& a, const fs::path& b)
     return differ;
 }
 
-// Names of files of two folders that are not the same in both.
+// Names of files that are not the same in both folders.
 std::vector<std::string> differing_files(const fs::path& a, const fs::path& b) {
     std::set<std::string> names;
     for (const fs::path& folder : {a, b})
@@ -66,7 +66,7 @@ const std::vector<std::string> nothing;
 
 }  // namespace
 
-TEST_CASE("convert: a Hugging Face folder to a checkpoint and back has the same bits") {
+TEST_CASE("convert: from a Hugging Face folder to a checkpoint and back, the bits are the same") {
     for (const char* name :
          {"llama2_mha", "llama3_gqa", "llama3_tied", "llama31_rope_scaled", "sharded_bf16", "sharded_f16"}) {
         CAPTURE(name);
@@ -76,7 +76,7 @@ TEST_CASE("convert: a Hugging Face folder to a checkpoint and back has the same 
         const int ranks = std::string(name) == "llama3_gqa" ? 3 : 0;
         convert_well(model, folder / "weights.h5", {}, ranks);
         const Outcome verified = run_coeus({"info", (folder / "weights.h5").string(), "--verify"});
-        CHECK_THAT(verified.output, Contains("weights alone") && Contains("match their checksum"));
+        CHECK_THAT(verified.output, Contains("weights only") && Contains("match their checksum"));
         const bool sharded = std::string(name).starts_with("sharded");
         convert_well(folder / "weights.h5", folder / "back",
                      sharded ? Arguments{"--max_shard_size", "73kB"} : Arguments{}, ranks);
@@ -86,12 +86,12 @@ TEST_CASE("convert: a Hugging Face folder to a checkpoint and back has the same 
     }
 }
 
-TEST_CASE("convert: weights of several types go into a folder without a loss") {
+TEST_CASE("convert: weights of several types are written to a folder without loss") {
     const fs::path model = golden("models/llama3_gqa");
     if (model.empty()) return;
     const TemporaryFolder folder;
     const Safetensors weights = Safetensors::open(model.string());
-    std::map<std::string, std::vector<float>> exact;  // the norms
+    std::map<std::string, std::vector<float>> exact;  // the weights of the norms
     std::map<std::string, std::vector<bf16>> rounded;
     std::vector<test::NamedTensor> mixed;
     for (const std::string& name : weights.names()) {
@@ -116,7 +116,7 @@ TEST_CASE("convert: weights of several types go into a folder without a loss") {
     }
 }
 
-TEST_CASE("convert: a run's checkpoint to a folder, as the run itself writes it, on any mesh") {
+TEST_CASE("convert: a run's checkpoint becomes the folder that the run itself writes, on any mesh") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
     const Arguments saving = {"--checkpoint.enable", "--checkpoint.last_save_in_hf",
@@ -130,12 +130,13 @@ TEST_CASE("convert: a run's checkpoint to a folder, as the run itself writes it,
         const fs::path run = folder / std::to_string(number);
         const Outcome trained = train_tiny(run, folder / "tokens.h5", saving + mesh, 2);
         const fs::path written = run / "checkpoint/hf-00000002";
-        CHECK_THAT(trained.output, Contains("Saved the model alone as " + written.string() + " (bfloat16)"));
+        CHECK_THAT(trained.output,
+                   Contains("Saved the model weights as " + written.string() + " (bfloat16)"));
         const fs::path converted = folder / fmt::format("converted {}", number++);
         convert_well(run, converted, {"--dtype", "bfloat16"});
         CHECK(differing_files(written, converted) == nothing);
     }
-    // a folder can be trained from
+    // training can start from the folder
     const Outcome started =
         train_tiny(folder / "more", folder / "tokens.h5",
                    {"--model.flavor=hf", "--checkpoint.initial_load_in_hf",
@@ -176,7 +177,7 @@ TEST_CASE("convert: both forms of config.json become the same one, which has bot
     CHECK(ours.root().number("rms_norm_eps") == newer.root().number("rms_norm_eps"));
 }
 
-TEST_CASE("convert: several files hold what one file holds, by any number of ranks") {
+TEST_CASE("convert: several files have the content of one file, on any number of ranks") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
     train_tiny(folder / "run", folder / "tokens.h5", {"--checkpoint.enable", steps(2)});
@@ -219,7 +220,7 @@ TEST_CASE("a run on any mesh exports the same bytes") {
           Case{{"--parallelism.data_parallel_replicate_degree=2", "--parallelism.context_parallel_degree=2"},
                4}}) {
         CAPTURE(mesh);
-        // the initial weights are the same on every mesh; at a rate of 0 they stay so
+        // the initial weights are the same on every mesh; with a rate of 0 they stay unchanged
         const std::string name = std::to_string(number++);
         train_tiny(folder / name, folder / "tokens.h5",
                    Arguments{"--checkpoint.enable", "--checkpoint.last_save_in_hf", "--optimizer.lr=0",
@@ -231,7 +232,7 @@ TEST_CASE("a run on any mesh exports the same bytes") {
     }
 }
 
-TEST_CASE("convert: the folder has the tokenizer, and says with what a text begins and ends") {
+TEST_CASE("convert: the folder has the tokenizer, and names the tokens at the begin and end of a text") {
     const TemporaryFolder folder;
     write_file(folder / "text.txt", "a rose is a rose is a rose, said she; and so it is\n");
     REQUIRE(run_coeus({"tokenizer", (folder / "text.txt").string(), "--vocab_size", "260", "--output",
@@ -245,7 +246,7 @@ TEST_CASE("convert: the folder has the tokenizer, and says with what a text begi
         CHECK(document.root().integer("eos_token_id") == *tokenizer.eos_id());
     };
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
-    // of the run's own, by its older name
+    // the run's own tokenizer, by the option's older name
     train_tiny(folder / "run", folder / "tokens.h5",
                {"--checkpoint.enable", "--checkpoint.last_save_in_hf", "--model.vocab_size=260",
                 "--model.tokenizer_path=" + (folder / "tokenizer").string(), steps(1)});
@@ -255,16 +256,16 @@ TEST_CASE("convert: the folder has the tokenizer, and says with what a text begi
         check_ids(written / "generation_config.json");
         CHECK(Tokenizer(written).hash() == tokenizer.hash());
     }
-    // of an imported model, given
+    // a given tokenizer, for an imported model
     convert_well(folder / "converted", folder / "weights.h5");
     convert_well(folder / "weights.h5", folder / "back", {"--tokenizer", (folder / "tokenizer").string()});
     CHECK(differing_files(folder / "converted", folder / "back") == nothing);
-    // of a run whose tokenizer has moved
+    // of a run whose tokenizer was moved
     fs::rename(folder / "tokenizer", folder / "moved");
     const Outcome without = convert_folder(folder / "run", folder / "without");
     CHECK(without.exit_code == 0);
     CHECK_THAT(without.output,
-               Contains("gets no tokenizer: there is none at " + (folder / "tokenizer").string()));
+               Contains("will have no tokenizer: there is none at " + (folder / "tokenizer").string()));
 }
 
 TEST_CASE("convert: checkpoints of another type, or without the optimizer") {
@@ -276,7 +277,7 @@ TEST_CASE("convert: checkpoints of another type, or without the optimizer") {
     CHECK(differing_arrays(whole, folder / "same.h5") == nothing);
     convert_well(whole, folder / "weights.h5", {"--only", "model", "--dtype", "bfloat16"}, 2);
     const Outcome info = run_coeus({"info", (folder / "weights.h5").string(), "--verify"});
-    CHECK_THAT(info.output, Contains("weights alone") && Contains("bfloat16") && !Contains("float32"));
+    CHECK_THAT(info.output, Contains("weights only") && Contains("bfloat16") && !Contains("float32"));
     const Outcome same = run_coeus({"info", whole.string(), "--diff", (folder / "same.h5").string()});
     CHECK(same.exit_code == 0);
     CHECK_THAT(same.output, Contains(": 63 arrays in both, none differ"));
@@ -284,7 +285,7 @@ TEST_CASE("convert: checkpoints of another type, or without the optimizer") {
     CHECK_THAT(rounded.output, Contains(": 21 arrays in both, ") && Contains("model/output.weight ") &&
                                    Contains("of its norm") && Contains("only in " + whole.string()) &&
                                    Contains("... and 34 more"));
-    // goes on where the first one stood
+    // resumes at the step of the first run
     fs::create_directories(folder / "other/checkpoint");
     fs::rename(folder / "same.h5", folder / "other" / checkpoint_of(2));
     const Outcome resumed =
@@ -292,7 +293,7 @@ TEST_CASE("convert: checkpoints of another type, or without the optimizer") {
     CHECK_THAT(resumed.output, Contains("Resuming from") && Contains("step 2"));
 }
 
-TEST_CASE("convert: what cannot be converted is said, and leaves nothing behind") {
+TEST_CASE("convert: an impossible conversion is reported, and leaves no files") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
     train_tiny(folder / "run", folder / "tokens.h5", {"--checkpoint.enable", steps(2)});
@@ -306,15 +307,15 @@ TEST_CASE("convert: what cannot be converted is said, and leaves nothing behind"
         CHECK_FALSE(fs::exists(target));
         CHECK_FALSE(fs::exists(target.string() + ".part"));
     };
-    refuses(whole, folder / "run", {}, "is there already; --force replaces it");
+    refuses(whole, folder / "run", {}, "already exists; --force replaces it");
     refuses(whole, folder / "run", {"--force"},
-            "run is there already and is no Hugging Face folder: --force does not replace it");
+            "run already exists and is not a Hugging Face folder: --force does not replace it");
     write_file(folder / "mine/notes.txt", "");
-    refuses(whole, folder / "mine", {"--force"}, "mine is there already and is no Hugging Face folder");
+    refuses(whole, folder / "mine", {"--force"}, "mine already exists and is not a Hugging Face folder");
     const fs::path hub = folder / "hub", file = folder / "file.h5";
     for (const fs::path& to : {hub, file}) {
         CHECK(convert_folder(whole, to).exit_code == 0);
-        refuses(whole, to, {}, to.string() + " is there already; --force replaces it");
+        refuses(whole, to, {}, to.string() + " already exists; --force replaces it");
         write_file(to == hub ? hub / "model-old.safetensors" : file, "old");
         CHECK(convert_folder(whole, to, {"--force"}).exit_code == 0);
     }
@@ -322,7 +323,7 @@ TEST_CASE("convert: what cannot be converted is said, and leaves nothing behind"
     CHECK(run_coeus({"info", file.string(), "--verify"}).exit_code == 0);
     for (const std::string ending : {".gguf", ".GGUF", ".safetensors", ".pt", ".hdf5"}) {
         refuses(whole, target.string() + ending, {},
-                "target" + ending + ": coeus convert writes no " + ending +
+                "target" + ending + ": coeus convert does not write " + ending +
                     " files; it writes a checkpoint (a name that ends with .h5) or a Hugging Face folder");
         CHECK_FALSE(fs::exists(target.string() + ending));
     }
@@ -332,9 +333,9 @@ TEST_CASE("convert: what cannot be converted is said, and leaves nothing behind"
     refuses(whole, target.string() + ".h5", {"--dtype", "float16"},
             "--dtype float16: the optimizer's moments do not fit into its range");
     CHECK_FALSE(fs::exists(target.string() + ".h5"));
-    refuses(whole, target, {"--only", "model"}, "--only model: a Hugging Face folder holds nothing else");
+    refuses(whole, target, {"--only", "model"}, "--only model: a Hugging Face folder contains only a model");
     refuses(whole, target.string() + ".h5", {"--tokenizer", "x"},
-            "--tokenizer: a checkpoint holds no tokenizer");
+            "--tokenizer: a checkpoint does not contain a tokenizer");
     refuses(whole, target, {"--tokenizer", (folder / "no").string()}, "no: there is no tokenizer");
     refuses(whole, target, {"--max_shard_size", "big"},
             "--max_shard_size big: must be a size of at least one byte, such as 5GB, 500MB or 2GiB");
@@ -350,10 +351,10 @@ TEST_CASE("convert: what cannot be converted is said, and leaves nothing behind"
     train_tiny(folder / "other", folder / "tokens.h5",
                {"--checkpoint.enable", "--model.norm_type=layernorm", steps(1)});
     refuses(folder / "other", target, {},
-            "norm_type \"layernorm\" has no counterpart in a Hugging Face folder");
+            "norm_type = \"layernorm\" cannot be written as a Hugging Face folder");
     const Outcome early = run_coeus(
         tiny_run(folder / "third", folder / "tokens.h5",
                  {"--checkpoint.enable", "--model.norm_type=layernorm", "--checkpoint.last_save_in_hf"}));
     CHECK(early.exit_code == 2);
-    CHECK_THAT(early.output, Contains("has no counterpart in a Hugging Face folder"));
+    CHECK_THAT(early.output, Contains("cannot be written as a Hugging Face folder"));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints that PyTorch wrote as torchtitan writes them, through coeus convert: those packed in
-// tests/data, and, where a Python has torch, new ones (tests/tools/write_dcp.py).
+// Checkpoints that PyTorch wrote as torchtitan does, through coeus convert: those packed in tests/data and,
+// if there is a Python with torch, new ones (tests/tools/write_dcp.py).
 #include "coeus/io/dcp.hpp"
 
 #include "coeus/file/hdf5.hpp"
@@ -47,7 +47,8 @@ struct Unpacked {
     }
 };
 
-// Names of arrays of a checkpoint that are not bit for bit those of a safetensors file, or in one alone.
+// Names of arrays that differ in any bit between a checkpoint and a safetensors file, or that only one of
+// them has.
 std::vector<std::string> differing(const fs::path& checkpoint, const fs::path& expected, bool weights_only) {
     const hdf5::File file = hdf5::File::open(checkpoint.string());
     const Safetensors tensors = Safetensors::open(expected.string());
@@ -94,7 +95,7 @@ void check_conversion(const fs::path& folder, const fs::path& deck, int ranks) {
     const fs::path weights = made(" weights.h5", {"--only", "model"});
     CHECK(differing(weights, folder / "expected.safetensors", true) == none);
     CHECK_FALSE(read_checkpoint_header(weights.string()).full);
-    // straight into a Hugging Face folder, or by way of a checkpoint
+    // directly to a Hugging Face folder, or through a checkpoint
     const fs::path direct = made(" direct", {}), by_way = target.string() + " by way";
     REQUIRE(convert_folder(weights, by_way, {}).exit_code == 0);
     for (const char* name : {"model.safetensors", "config.json"})
@@ -125,7 +126,7 @@ TEST_CASE("convert: checkpoints that this machine's PyTorch writes") {
     }
 }
 
-TEST_CASE("a run goes on from a checkpoint of PyTorch") {
+TEST_CASE("a run resumes from a checkpoint of PyTorch") {
     const Unpacked torch;
     write_token_file(torch.folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17, 18)});
     const fs::path run = torch.folder / "run";
@@ -144,7 +145,7 @@ TEST_CASE("a run goes on from a checkpoint of PyTorch") {
     CHECK(read_metrics(run).steps.size() == 2);
 }
 
-TEST_CASE("convert: what is wrong with a checkpoint of PyTorch is said, and leaves nothing behind") {
+TEST_CASE("convert: errors in a checkpoint of PyTorch are reported, and leave no files") {
     const Unpacked torch;
     const fs::path target = torch.folder / "target.h5", deck = torch.folder / "deck.toml";
     const auto refuses = [&](const fs::path& source, const Arguments& more, const std::string& message) {
@@ -159,11 +160,11 @@ TEST_CASE("convert: what is wrong with a checkpoint of PyTorch is said, and leav
     refuses(torch.step, {}, "does not describe its model: give the deck of its run with --deck");
     refuses(torch.folder.path(), with_deck,
             "--deck: " + torch.folder.path().string() + " describes its model");
-    refuses(torch.folder.path(), {}, "name one of them, such as " + torch.step.string());
-    refuses(torch.folder / "expected.safetensors", with_deck, "describes its model itself; leave it out");
+    refuses(torch.folder.path(), {}, "give one of them, such as " + torch.step.string());
+    refuses(torch.folder / "expected.safetensors", with_deck, "describes its model itself; remove --deck");
 
     write_file(deck, tiny_deck);
-    refuses(torch.step, with_deck, "the deck leaves open how many sequences a step takes");
+    refuses(torch.step, with_deck, "the deck does not determine how many sequences a step uses");
     CHECK(convert_folder(torch.step, torch.folder / "open.h5", with_deck + Arguments{"--only", "model"})
               .exit_code == 0);
     std::string other = whole_deck;
@@ -195,15 +196,15 @@ TEST_CASE("convert: what is wrong with a checkpoint of PyTorch is said, and leav
     for (size_t at = 0; (at = unknown_step.find(step, at)) != std::string::npos; ++at)
         unknown_step[at + step.size() - 1] = 'x';
     write_file(torch.step / ".metadata", unknown_step);
-    refuses(torch.step, with_deck, "has the optimizer's moments, but no train_state.step");
+    refuses(torch.step, with_deck, "contains the optimizer's moments, but no train_state.step");
     CHECK(convert_folder(torch.step, torch.folder / "still.h5", with_deck + Arguments{"--only", "model"})
               .exit_code == 0);
     write_file(torch.step / ".metadata", metadata.substr(0, metadata.size() / 2));
-    refuses(torch.step, with_deck, ".metadata: a pickle that is not read, at byte ");
+    refuses(torch.step, with_deck, ".metadata: the pickle cannot be read, at byte ");
     // os.system("true")
     write_file(torch.step / ".metadata",
                "\x80\x02"
                "cos\nsystem\nX\x04" +
                    std::string(3, '\0') + "true\x85R.");
-    refuses(torch.step, with_deck, "it names os.system, which such a file has no use for");
+    refuses(torch.step, with_deck, "it names os.system, which such a file does not need");
 }

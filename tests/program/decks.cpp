@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decks and command lines as a user gives them: what the program says about mistakes, and with which exit
-// code.
+// Decks and command lines as a user gives them: what the program reports about mistakes, and its exit codes.
 #include "coeus/comm/mpi.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
@@ -18,22 +17,22 @@ void expect_config_error(const Outcome& outcome, const std::string& message) {
 
 }  // namespace
 
-TEST_CASE("A wrong command line ends with 2 and a message") {
+TEST_CASE("A wrong command line ends with exit code 2 and a message") {
     expect_config_error(run_coeus({"train", "--training.stepz=1"}),
                         "command line: unknown option --training.stepz; did you mean --training.steps?");
     expect_config_error(run_coeus({"train", "--training.seq_len=0"}),
                         "training.seq_len = 0: must be at least 1; the nearest valid value is 1");
     expect_config_error(run_coeus({"train", "absent.toml"}),
                         "absent.toml: cannot be read: No such file or directory");
-    expect_config_error(run_coeus({"train"}), "no deck is given: coeus train DECK ");
+    expect_config_error(run_coeus({"train"}), "no deck is given; usage: coeus train DECK ");
     expect_config_error(run_coeus({"train", "--training.steps=1"}), "training.dataset_path: is not given");
     expect_config_error(run_coeus({"train", "--device=gpu"}),
                         "device = gpu: must be one of auto, cpu, cuda; did you mean cuda?");
     expect_config_error(run_coeus({"train", "--parallelism.expert_parallel_degree=2"}),
-                        "expert parallelism is not built yet; what works is 1");
+                        "expert parallelism is not implemented yet; use 1");
 }
 
-TEST_CASE("A wrong deck ends with 2 and its place") {
+TEST_CASE("A wrong deck ends with exit code 2 and names the line") {
     const TemporaryFolder folder;
     write_file(folder / "deck.toml", "[training]\nsteps = \"many\"\n");
     expect_config_error(run_coeus({"train", "deck.toml"}, 0, {}, folder.path()),
@@ -45,16 +44,17 @@ TEST_CASE("A wrong deck ends with 2 and its place") {
                         "a deck cannot include itself: deck.toml includes deck.toml");
     write_file(folder / "deck.toml", "[log]\nranks = [0]\n");
     expect_config_error(run_coeus({"train", "deck.toml"}, 0, {{"LOG_RANK", "first"}}, folder.path()),
-                        "training.dataset_path: is not given");  // the deck goes before the environment
+                        // the deck takes precedence over the environment
+                        "training.dataset_path: is not given");
 }
 
-TEST_CASE("Several ranks say a mistake once") {
+TEST_CASE("Several ranks report a mistake once") {
     const Outcome outcome = run_coeus({"train", "--training.stepz=1"}, 3);
     CHECK(outcome.exit_code == 2);
     CHECK(count_of("unknown option --training.stepz", outcome.output) == 1);
 }
 
-TEST_CASE("Slurm's tasks that MPI does not see end the run before it starts") {
+TEST_CASE("Slurm tasks that MPI does not see end the run before it starts") {
     const std::vector<std::string> run = {"train", "--training.dataset_path=tokens.h5"};
     const std::string missing =
         MpiRuntime::library_version().starts_with("Open MPI") ? "PMIx is missing" : "PMI2 is missing";
@@ -67,7 +67,7 @@ TEST_CASE("Slurm's tasks that MPI does not see end the run before it starts") {
               .exit_code == 0);
 }
 
-TEST_CASE("A dry run is as quiet as its deck says") {
+TEST_CASE("A dry run logs as little as its deck asks for") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17)});
     const std::string data = "--training.dataset_path=" + (folder / "tokens.h5").string(),
@@ -87,16 +87,16 @@ TEST_CASE("A dry run counts the reasons for which a run would be refused") {
     INFO(one.output);
     CHECK(one.exit_code == 0);
     CHECK(count_of("warning - Notice: training.dataset_path = \"no/such.h5\"", one.output) == 1);
-    CHECK(count_of("warning - Dry run: deck and mesh are valid, but a run would be refused: 1 reason above; "
+    CHECK(count_of("warning - Dry run: deck and mesh are valid, but a run would be refused (1 reason above); "
                    "nothing was run",
                    one.output) == 1);
     const Outcome two = run_coeus({"train", "--dry_run", "--quiet", "--model.converters=float8"});
     INFO(two.output);
     CHECK(count_of("(a real run refuses this)", two.output) == 2);
-    CHECK(count_of("a run would be refused: 2 reasons above", two.output) == 1);
+    CHECK(count_of("a run would be refused (2 reasons above)", two.output) == 1);
 }
 
-TEST_CASE("memory_estimation.enable plans and trains nothing") {
+TEST_CASE("With memory_estimation.enable a run plans and does not train") {
     const TemporaryFolder folder;
     const Outcome run =
         run_coeus(tiny_run(folder / "out", folder / "absent.h5", {"--memory_estimation.enable"}), 2);
@@ -107,6 +107,13 @@ TEST_CASE("memory_estimation.enable plans and trains nothing") {
     CHECK_FALSE(std::filesystem::exists(folder / "out"));
 }
 
+TEST_CASE("The version has three spellings") {
+    const Outcome version = run_coeus({"--version"});
+    CHECK(version.exit_code == 0);
+    CHECK(version.output.starts_with("coeus "));
+    for (const char* spelling : {"-V", "version"}) CHECK(run_coeus({spelling}).output == version.output);
+}
+
 TEST_CASE("Help of the options") {
     const Outcome help = run_coeus({"help", "options"});
     CHECK(help.exit_code == 0);
@@ -114,5 +121,12 @@ TEST_CASE("Help of the options") {
     const Outcome markdown = run_coeus({"help", "options", "--markdown"});
     CHECK(markdown.exit_code == 0);
     CHECK(markdown.output == read_file(std::filesystem::path(COEUS_SOURCE_DIR) / "doc/decks.md"));
-    expect_config_error(run_coeus({"help", "options", "--html"}), "takes nothing but --markdown, not --html");
+    expect_config_error(run_coeus({"help", "options", "--html"}),
+                        "coeus help options: --html cannot be used here");
+    const Outcome some = run_coeus({"help", "options", "shuffle", "optimizer.lr"});
+    CHECK(some.exit_code == 0);
+    CHECK(some.output.starts_with("[optimizer]\n  --optimizer.lr="));
+    CHECK_THAT(some.output, Contains("--training.shuffle") && !Contains("--training.steps"));
+    expect_config_error(run_coeus({"help", "options", "shufle"}),
+                        "unknown option shufle; did you mean training.shuffle?");
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run meets a second start in its folder at moments by chance: a stranger's, its own job's that was queued
-// again, and one while it is suspended; on a file system with locks, and on one without (the second start is
-// on another host). One of them is refused or waits, no line of the metrics and no checkpoint is lost.
+// A second start in a run's folder at random moments: by a stranger, by the run's own job after Slurm
+// requeued it, or while the first run is suspended. It happens on a file system with locks, and on one
+// without (then the second start is on another host). One of the two starts is refused or waits; no line of
+// the metrics and no checkpoint is lost.
 #include "coeus/base/random.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "program/tiny_run.hpp"
@@ -33,7 +34,7 @@ Environment environment_of(bool locks, const char* host, const char* job, const 
     return all;
 }
 
-// Sends a signal to the run's processes that are there now.
+// Sends a signal to the processes that the run has now.
 void signal_all(const std::string& processes, int signal) {
     std::istringstream in(processes);
     for (int64_t process = 0; in >> process;) kill(pid_t(process), signal);
@@ -41,7 +42,8 @@ void signal_all(const std::string& processes, int signal) {
 
 bool is_refused(const Outcome& outcome) {
     return outcome.exit_code == 2 &&
-           outcome.output.find(" belongs to a run that is still there: process ") != std::string::npos;
+           outcome.output.find(" is used by another run, which is still alive: process ") !=
+               std::string::npos;
 }
 
 bool has_lost(const Outcome& outcome) {
@@ -60,7 +62,8 @@ struct Round {
     void run(const Arguments& arguments, const fs::path& folder) {
         const char* job = kind == Second::queued_again ? "12" : "13";
         Environment environment = environment_of(locks, "first", "12", "0");
-        // steps last so long that a start finds the first run still there, without locks after its next touch
+        // steps are slow enough that the second start finds the first run alive; without locks, after it has
+        // touched its file again
         environment["COEUS_FAULT"] = fmt::format("slow rank=0 step=1 seconds={}", locks ? 0.1 : 0.4);
         int64_t process = 0;
         bool is_done = false;
@@ -77,8 +80,8 @@ struct Round {
                 second =
                     run_shell(coeus_line(arguments, ranks, environment_of(locks, "second", job, "1")),
                               [&](const std::string& of_second) {
-                                  // what Slurm does before it queues a job again
-                                  if (of_second.find("waits for the end of an earlier start of this job") !=
+                                  // as Slurm does before it requeues a job
+                                  if (of_second.find("waiting for the end of an earlier start of this job") !=
                                       std::string::npos)
                                       kill(pid_t(process), SIGUSR1);
                               });
@@ -86,7 +89,7 @@ struct Round {
             });
     }
 
-    // Whether both ended as they must. If the first had ended, or had not begun, nobody is refused.
+    // Whether both ended correctly. If the first run had ended or had not begun yet, nobody is refused.
     bool ends_well() const {
         const bool both = first.exit_code == 0 && second.exit_code == 0;
         switch (kind) {
@@ -101,7 +104,7 @@ struct Round {
         }
         return false;
     }
-    // Whether the second start met the first.
+    // Whether the second start found the first run alive.
     bool has_met() const {
         return is_refused(first) || is_refused(second) || has_lost(first) || first.exit_code == 75;
     }
@@ -152,13 +155,13 @@ void double_starts(int rounds, uint64_t seed) {
         }
         fs::remove_all(run);
     }
-    // on a slow machine a run may have ended when the second start looks
+    // on a slow machine, a run may already have ended when the second start checks
     CHECK(met > rounds / 4);
 }
 
 }  // namespace
 
-TEST_CASE("owner: second starts at moments by chance lose nothing") {
+TEST_CASE("owner: second starts at random moments lose nothing") {
     double_starts(6, 1);
 }
 

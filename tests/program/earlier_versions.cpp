@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What earlier versions wrote is read and resumed: decks, token files and checkpoints, of each commit that
-// tests/data has a folder of (version_COMMIT*.tar.xz; `without_shuffle`: the deck does not say whether
-// windows are shuffled, and they were not). Each has
-//   deck.toml, tokens.h5     8 steps in float64, and their data
-//   one_file, in_parts       the dump folders of that run after step 4, with checkpoint.files = 1 and 2
-//   whole/metrics.jsonl      what that commit computed in all 8 steps
+// Files that earlier versions wrote can be read and resumed: decks, token files and checkpoints of each
+// commit for which tests/data has an archive (version_COMMIT*.tar.xz; `without_shuffle`: the deck does not
+// mention the shuffling of windows, and they were not shuffled). An archive has
+// - deck.toml, tokens.h5: 8 steps in float64, and their data
+// - one_file, in_parts: the dump folders of that run after step 4, with checkpoint.files = 1 and 2
+// - whole/metrics.jsonl: the metrics that this commit wrote in all 8 steps
 #include "coeus/file/hdf5.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
@@ -36,8 +36,8 @@ int64_t format_version(const fs::path& checkpoint) {
     return hdf5::File::open(checkpoint.string()).int_attribute("format_version");
 }
 
-// `run` resumes at step 4 and takes 4 steps, whose losses are those of `before` but for the last bits of
-// another processor's products.
+// `run` resumes at step 4 and takes 4 steps, whose losses equal those of `before` except for the last bits,
+// which depend on the processor's products.
 void check_resumed(const fs::path& folder, const std::string& run, const MetricLines& before, int ranks) {
     CAPTURE(run);
     const Outcome resumed = coeus_in(
@@ -45,7 +45,7 @@ void check_resumed(const fs::path& folder, const std::string& run, const MetricL
         {"train", "deck.toml", "--job.dump_folder=" + run, "--training.steps=8", "--checkpoint.files=1"},
         ranks);
     CHECK_THAT(resumed.output, Contains("Resuming from") && Contains(checkpoint_of(4)));
-    CHECK_THAT(resumed.output, !Contains("the data is not the checkpoint's"));
+    CHECK_THAT(resumed.output, !Contains("the data differs from the checkpoint's"));
     const MetricLines now = read_metrics(folder / run);
     REQUIRE(before.steps.size() == 8);
     REQUIRE(now.steps.size() == 8);
@@ -76,7 +76,7 @@ TEST_CASE("program: checkpoints, token files and decks of earlier versions are r
             const std::string file = (fs::path(run) / step).string(), copy = std::string(run) + ".h5";
             CHECK(format_version(folder / file) == 1);
             coeus_in(folder, {"info", file, "--verify"});
-            // every bit of what is read is written again
+            // reading and writing again keeps every bit
             coeus_in(folder, {"convert", file, copy});
             CHECK(differing_arrays(folder / copy, folder / "one_file" / step) == nothing);
             CHECK(format_version(folder / copy) == 1);

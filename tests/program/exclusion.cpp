@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint.exclude_from_loading as a user meets it: what begins anew, that it does so once, and what the
-// files say.
+// checkpoint.exclude_from_loading as a user meets it: the excluded parts are reset, once, and the files say
+// so.
 #include "coeus/io/checkpoint.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// 4 + 6 steps of a schedule of 3 steps of warm-up
+// 4 + 6 steps, with 3 steps of warm-up
 const Arguments saving_every_second = {
     "--checkpoint.enable",           "--checkpoint.interval=2",        "--checkpoint.keep_latest_k=0",
     "--lr_scheduler.warmup_steps=3", "--training.global_batch_size=8", "--training.dtype=float64",
@@ -32,19 +32,19 @@ std::string without(const std::string& parts) {
 
 }  // namespace
 
-TEST_CASE("program: a schedule that is not loaded begins anew, once, and ends with the run") {
+TEST_CASE("program: a schedule that is not loaded starts again, once, and ends with the run") {
     const TemporaryFolder folder;
     const fs::path data = write_160_windows(folder), run = folder / "run";
     train_tiny(run, data, saving_every_second + Arguments{steps(4)});
     CHECK_FALSE(train_record(run, 4).schedule_step.has_value());
     const Arguments from_the_start = saving_every_second + Arguments{without("lr_scheduler"), steps(10)};
-    // a job that is queued again after 2 of its steps, twice, on other numbers of ranks
+    // a job that was requeued twice, each time after 2 of its steps, with other numbers of ranks
     const Outcome first = train_tiny(
         run, data,
         saving_every_second + Arguments{without("lr_scheduler"), steps(10), "--lr_scheduler.total_steps=6"},
         2);
-    CHECK_THAT(first.output, Contains("checkpoint.exclude_from_loading: not loaded, begun again: the "
-                                      "learning-rate schedule"));
+    CHECK_THAT(first.output,
+               Contains("checkpoint.exclude_from_loading: not loaded but reset: the learning-rate schedule"));
     const MetricLines whole = read_metrics(run);
     REQUIRE(whole.steps.size() == 10);
     CHECK(relatively_close(whole.steps[4].lr, peak / 3, 1e-12));
@@ -55,7 +55,7 @@ TEST_CASE("program: a schedule that is not loaded begins anew, once, and ends wi
     CHECK_FALSE(train_record(run, 6).optimizer_step.has_value());
     CHECK(train_record(run, 6).sample == 48);
 
-    // the same schedule without a length of its own: the steps that are left
+    // without a length of its own, the schedule spans the remaining steps and is the same
     for (int64_t step : {6, 8, 10}) fs::remove(run / checkpoint_of(step));
     train_tiny(run, data, from_the_start, 1);
     const MetricLines left = read_metrics(run);
@@ -64,13 +64,14 @@ TEST_CASE("program: a schedule that is not loaded begins anew, once, and ends wi
         CHECK(relatively_close(left.steps[i].lr, whole.steps[i].lr, 1e-12));
         CHECK(relatively_close(left.steps[i].loss, whole.steps[i].loss, 1e-12));
     }
-    // queued again after step 6, and after step 8
+    // requeued after step 6, and after step 8
     for (int64_t until : {6, 8}) {
         for (int64_t step = until + 2; step <= 10; step += 2) fs::remove(run / checkpoint_of(step));
         const Outcome again = train_tiny(run, data, from_the_start, until == 6 ? 2 : 1);
-        CHECK_THAT(again.output,
-                   Contains("begun again by the run that wrote this checkpoint, and continues: the "
-                            "learning-rate schedule"));
+        CHECK_THAT(
+            again.output,
+            Contains(
+                "reset by the run that wrote this checkpoint, and loaded now: the learning-rate schedule"));
         const MetricLines resumed = read_metrics(run);
         REQUIRE(resumed.steps.size() == 10);
         for (size_t i = 0; i < 10; ++i) {
@@ -80,22 +81,23 @@ TEST_CASE("program: a schedule that is not loaded begins anew, once, and ends wi
     }
 }
 
-TEST_CASE("program: an optimizer that is not loaded is a new one on the old weights") {
+TEST_CASE("program: an optimizer that is not loaded is a new one for the old weights") {
     const TemporaryFolder folder;
     const fs::path data = write_160_windows(folder), run = folder / "run";
     train_tiny(run, data, saving_every_second + Arguments{steps(4), "--checkpoint.export_dtype=float32"});
-    // weights alone in a new folder do the same: a new optimizer, schedule, data, count
+    // loading only the weights in a new folder does the same: new optimizer, schedule, data position and
+    // counts
     const std::string from = "--checkpoint.initial_load_path=" + (run / checkpoint_of(4)).string();
     train_tiny(folder / "weights", data, saving_every_second + Arguments{steps(3), from}, 2);
     const std::string all = without("optimizer,lr_scheduler,dataloader,train_state");
     const Arguments whole = {from, "--checkpoint.initial_load_model_only=false", all};
     train_tiny(folder / "excluded", data, saving_every_second + Arguments{steps(3)} + whole, 2);
-    // and so does the run's own folder
+    // and so does a start in the run's own folder
     const Outcome own = train_tiny(run, data, saving_every_second + Arguments{steps(3), all}, 2);
     CHECK_THAT(own.output, Contains("step 0, 0 tokens seen") &&
-                               Contains("begun again: the optimizer's moments and bias correction, the "
+                               Contains("reset: the optimizer's moments and bias correction, the "
                                         "learning-rate schedule, the data, the count of steps and tokens") &&
-                               Contains("its metrics are kept in"));
+                               Contains("its metrics were moved to"));
     for (const char* other : {"excluded", "run"}) {
         CAPTURE(other);
         const MetricLines expected = read_metrics(folder / "weights"), lines = read_metrics(folder / other);
@@ -110,7 +112,7 @@ TEST_CASE("program: an optimizer that is not loaded is a new one on the old weig
     }
 }
 
-TEST_CASE("program: data and counts that are not loaded begin at 0 while the rest goes on") {
+TEST_CASE("program: data and counts that are not loaded start at 0 while the rest continues") {
     const TemporaryFolder folder;
     const fs::path data = write_160_windows(folder), run = folder / "run";
     const Arguments constant = {"--lr_scheduler.decay_ratio=0"};
@@ -121,7 +123,8 @@ TEST_CASE("program: data and counts that are not loaded begin at 0 while the res
         CHECK(train_record(run, 6).step == 6);
         const Outcome again = train_tiny(
             run, data, saving_every_second + constant + Arguments{steps(8), without("dataloader")});
-        CHECK_THAT(again.output, Contains("and continues: the data") && !Contains("a step takes"));
+        CHECK_THAT(again.output,
+                   Contains("and loaded now: the data") && !Contains("the global batch size changes"));
         CHECK(train_record(run, 8).sample == 32);
     }
     SECTION("counts, with load_step") {
@@ -133,10 +136,10 @@ TEST_CASE("program: data and counts that are not loaded begin at 0 while the res
         CHECK(record.sample == 32);
         CHECK(record.schedule_step == 4);
         CHECK(record.optimizer_step == 4);
-        // the schedule is beyond its warm-up
+        // the schedule is past its warm-up
         CHECK(read_metrics(run).steps[0].lr == peak);
     }
-    SECTION("another seed is another order of the data from its beginning") {
+    SECTION("with another seed, the data start again in another order") {
         const Arguments seed = {"--debug.seed=7", steps(6)};
         CHECK(run_coeus(tiny_run(run, data, saving_every_second + constant + seed)).exit_code == 2);
         train_tiny(run, data, saving_every_second + constant + seed + Arguments{without("dataloader")});

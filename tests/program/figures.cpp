@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures of metrics.jsonl against what they must be by other figures and other runs.
+// Values of metrics.jsonl against other values and other runs that determine them.
 #include "coeus/file/json.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
@@ -28,7 +28,8 @@ double number(const JsonDocument& line, const std::string& field) {
 
 }  // namespace
 
-TEST_CASE("Tokens a second of a rank are the step's tokens by its seconds and the ranks, on any mesh") {
+TEST_CASE(
+    "Tokens a second of a rank are the step's tokens divided by its seconds and the ranks, on any mesh") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(200 * 17)});
     struct Layout {
@@ -54,7 +55,7 @@ TEST_CASE("Tokens a second of a rank are the step's tokens by its seconds and th
         REQUIRE(steps.size() == 6);
         for (size_t i = 0; i < steps.size(); ++i) {
             CHECK(number(steps[i], "tokens_seen") == tokens * double(i + 1));
-            if (i == 0) continue;  // its seconds are counted from the start
+            if (i == 0) continue;  // its time is counted from the start of the run
             CHECK(number(steps[i], "tps") * number(steps[i], "step_s") * 2 == Approx(tokens));
             CHECK(number(steps[i], "mfu") / number(steps[i], "tflops") ==
                   Approx(number(steps[1], "mfu") / number(steps[1], "tflops")));
@@ -66,9 +67,9 @@ TEST_CASE("Tokens a second of a rank are the step's tokens by its seconds and th
     }
 }
 
-TEST_CASE("The largest loss of the data ranks is the mean over the rank's own labels") {
+TEST_CASE("The largest loss of the data ranks is a mean over the rank's own labels") {
     const TemporaryFolder folder;
-    // two windows: all 16 labels of the first count, 3 of the second
+    // two windows: in the first all 16 labels count, in the second only 3
     TokenData data = {.tokens = learnable_tokens(2 * 17)};
     for (int i = 0; i < 2 * 17; ++i) data.loss_mask.push_back(i < 17 || i % 6 == 0 ? 1 : 0);
     write_token_file(folder / "tokens.h5", data);
@@ -82,7 +83,8 @@ TEST_CASE("The largest loss of the data ranks is the mean over the rank's own la
     const double first = number(own[0], "loss"), second = number(own[1], "loss");
     CHECK(first != second);
     CHECK(number(both[0], "loss_max") == Approx(std::max(first, second)).epsilon(1e-6));
-    CHECK(number(both[0], "loss") != Approx((first + second) / 2).epsilon(1e-6));  // labels differ in number
+    // the ranks have different numbers of labels
+    CHECK(number(both[0], "loss") != Approx((first + second) / 2).epsilon(1e-6));
 }
 
 TEST_CASE("An update waits for the copies of an asynchronous checkpoint") {
@@ -97,7 +99,7 @@ TEST_CASE("An update waits for the copies of an asynchronous checkpoint") {
     INFO(slow.output);
     CHECK(slow.exit_code == 0);
     for (const int64_t step : {2, 4, 6}) {
-        // the decks differ in how they save, which /train has
+        // /train differs: it has the deck, and the decks save differently
         std::vector<std::string> differing =
             differing_arrays(folder / "direct" / checkpoint_of(step), folder / "slow" / checkpoint_of(step));
         std::erase_if(differing, [](const std::string& path) { return path.starts_with("/train"); });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk that is full for one kind of file, from a byte by chance on: the run ends with words and its last
-// good checkpoint, or trains on without what is only told about it. With room again the same line ends as a
-// run that nobody disturbed.
+// A disk becomes full for one kind of file, from a random byte on. The run ends with a message and its last
+// good checkpoint, or continues without the files that only report about it. When there is room again, the
+// same command ends with the results of an undisturbed run.
 #include "coeus/base/random.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
@@ -22,7 +22,7 @@ enum class Loss { telemetry, checkpoint, start };
 struct Kind {
     const char* in_path;
     Loss loss;
-    const char* says;  // a regular expression
+    const char* says;  // a regular expression for the message
 };
 const Kind kinds[] = {
     {"/checkpoint/step-", Loss::checkpoint, "\\.h5 is not saved: "},
@@ -47,7 +47,8 @@ const Arguments writing_everything = {"--checkpoint.enable",
                                       "--profiling.enable_memory_snapshot",
                                       "--profiling.memory_snapshot_freq=3"};
 
-// The size of the smallest file of a kind; a note of an owner is gone when the run has ended.
+// The size of the smallest file of a kind. An owner's note no longer exists when the run has ended: it has a
+// fixed size.
 int64_t bytes_of(const Kind& kind, const fs::path& run) {
     constexpr int64_t note = 512;
     int64_t smallest = std::numeric_limits<int64_t>::max();
@@ -92,7 +93,7 @@ void full_disks(int rounds, uint64_t seed) {
         for (const std::string& file : files_in(whole / "checkpoint"))
             CHECK(differing_arrays(run / "checkpoint" / file, whole / "checkpoint" / file) ==
                   std::vector<std::string>{});
-        // lines that had no room are lost, and no others
+        // only metrics may lack lines, those for which there was no room
         if (kind.in_path != std::string("/metrics.jsonl"))
             CHECK(read_metrics(run).losses() == read_metrics(whole).losses());
         fs::remove_all(run);
@@ -105,6 +106,6 @@ TEST_CASE("A disk that is full for any kind of file loses no checkpoint") {
     full_disks(int(std::size(kinds)), 1);
 }
 
-TEST_CASE("soak: 20 full disks by kind of file lose no checkpoint", "[.soak]") {
+TEST_CASE("soak: 20 full disks for each kind of file lose no checkpoint", "[.soak]") {
     full_disks(2 * int(std::size(kinds)), 2);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a text to a model that has learnt it by heart, and what `coeus generate` writes with it.
+// A model that has memorised a text, and the texts that `coeus generate` writes with it.
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 
@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 const std::string sentence = "The dog sat on the mat, and the cat sat on the log.\n";
 
-// Trained once for all cases here.
+// Trained once for all cases of this file.
 class Trained {
 public:
     Trained() {
@@ -63,7 +63,7 @@ void expect_error(const fs::path& checkpoint, const Arguments& more, const std::
 
 }  // namespace
 
-TEST_CASE("A text learnt by heart is written again") {
+TEST_CASE("A memorised text is written again") {
     const Arguments prompt = {"--prompt", "The dog sat"}, long_enough = {"--length=40"};
     const Arguments greedy = prompt + long_enough + Arguments{"--temperature=0"};
     const std::string text = written(greedy);
@@ -71,17 +71,17 @@ TEST_CASE("A text learnt by heart is written again") {
     CHECK(written(greedy + Arguments{"--seed=9"}) == text);
     CHECK(written(prompt + long_enough + Arguments{"--temperature=1", "--top_k=1", "--seed=9"}) == text);
     CHECK(written(prompt + long_enough + Arguments{"--temperature=1", "--top_p=0.01"}) == text);
-    // the text outgrows what the model looks back at
+    // the text becomes longer than the context
     CHECK(written(greedy + Arguments{"--context=12"}).starts_with("The dog sat"));
     CHECK(written({"--prompt", sentence + sentence + "The dog", "--temperature=0", "--length=1",
                    "--context=200"}) == sentence + sentence + "The dog sat\n");
-    // length counts tokens, and --prompt may be empty where there is a BOS
+    // length counts tokens, and the prompt may be empty if there is a BOS
     CHECK(written(prompt + Arguments{"--length=1"}).size() <
           written(prompt + Arguments{"--length=2"}).size());
     CHECK(written({"--temperature=0", "--length=9"}).size() > 9);
 }
 
-TEST_CASE("A seed gives one text") {
+TEST_CASE("The same seed gives the same text") {
     const Arguments hot = {"--prompt=The", "--temperature=2.5", "--length=30"};
     const std::string text = written(hot + Arguments{"--seed=3"});
     CHECK(written(hot + Arguments{"--seed=3"}) == text);
@@ -89,7 +89,7 @@ TEST_CASE("A seed gives one text") {
     CHECK(written(hot + Arguments{"--seed=3", "--threads=2"}) == text);
 }
 
-TEST_CASE("Prompts of a file are written on in order, in any number side by side") {
+TEST_CASE("Prompts of a file are continued in order, in batches of any size") {
     write_file(trained().path("prompts.txt"), "The dog\n\nand the cat\nThe\non the\n");
     const std::string file = trained().path("prompts.txt").string();
     const Arguments greedy = {"--prompts", file, "--temperature=0", "--length=40", "--stop=."};
@@ -112,7 +112,7 @@ TEST_CASE("Prompts of a file are written on in order, in any number side by side
     INFO(lines);
     CHECK(count_of("\n", lines) == 2);
     expect_error(trained().run(), {"--output", output.string()},
-                 "out.jsonl is there already; --force replaces it");
+                 "out.jsonl already exists; --force replaces it");
     written({"--prompt=The dog", "--length=1", "--output", output, "--force"});
     CHECK(count_of("\n", read_file(output)) == 1);
     CHECK_THAT(lines, Catch::StartsWith(
@@ -120,7 +120,7 @@ TEST_CASE("Prompts of a file are written on in order, in any number side by side
     CHECK_THAT(lines, Contains(R"({"prompt":"The cat","text":)"));
 }
 
-TEST_CASE("The name of a file of prompts, not its first line, says whether it is JSON lines") {
+TEST_CASE("The name of a file of prompts, not its first line, decides whether it is JSON lines") {
     write_file(trained().path("brace.txt"), "\xEF\xBB\xBF{\"prompt\": \"The\"}\n{ The dog\n");
     const std::string plain =
         written({"--prompts", trained().path("brace.txt"), "--temperature=0", "--length=1"});
@@ -132,14 +132,14 @@ TEST_CASE("The name of a file of prompts, not its first line, says whether it is
     }
 }
 
-TEST_CASE("Stop texts, EOS and the rate") {
+TEST_CASE("Stop texts, EOS and the statistics") {
     const Arguments greedy = {"--prompt", "The dog sat", "--temperature=0", "--length=30"};
     CHECK(written(greedy + Arguments{"--stop", ", and"}) == "The dog sat on the mat\n");
     CHECK(written(greedy + Arguments{"--stop", ", and", "--stop=on"}) == "The dog sat \n");
     const Arguments hot = {"--prompt=The", "--temperature=3", "--length=200", "--seed=1"};
     CHECK(written(hot + Arguments{"--ignore_eos"}).size() >= written(hot).size());
     CHECK_THAT(written(greedy + Arguments{"--stats"}),
-               Contains("30 tokens in ") && Contains("tokens/s") && Contains("cache of keys and values"));
+               Contains("30 tokens in ") && Contains("tokens/s") && Contains("key/value cache"));
 }
 
 TEST_CASE("A checkpoint can be named in several ways") {
@@ -149,7 +149,7 @@ TEST_CASE("A checkpoint can be named in several ways") {
     CHECK(written(greedy, trained().run() / checkpoint_of(60)) == text);
     CHECK(written(greedy, trained().run() / "checkpoint/model-00000060.h5") == text);
     CHECK(written(greedy + Arguments{"--tokenizer", trained().tokens()}) == text);
-    // checkpoint.folder of another name
+    // another name for checkpoint.folder
     const TemporaryFolder renamed;
     fs::copy(trained().run(), renamed.path(), fs::copy_options::recursive);
     fs::rename(renamed / "checkpoint", renamed / "states");
@@ -158,13 +158,13 @@ TEST_CASE("A checkpoint can be named in several ways") {
     INFO(info.output);
     CHECK(info.exit_code == 0);
     CHECK_THAT(info.output, Contains("states/step-00000060.h5"));
-    // the form of a user's own folder: nothing but the model
+    // as in a folder that a user made: only the model
     const TemporaryFolder alone;
     fs::copy_file(trained().run() / "checkpoint/model-00000060.h5", alone / "model-00000060.h5");
     CHECK(written(greedy, alone.path()) == text);
 }
 
-TEST_CASE("generate says what is wrong") {
+TEST_CASE("generate reports what is wrong") {
     const Trained& all = trained();
     expect_error(all.path("nowhere"), {},
                  all.path("nowhere").string() + ": this file or folder does not exist");
@@ -176,31 +176,34 @@ TEST_CASE("generate says what is wrong") {
     expect_error(all.path("tokens.h5"), {}, "tokens.h5 is an HDF5 file, but not a checkpoint of Coeus");
     expect_error(all.run(), {"--tokenizer", all.path("empty")}, "no tokenizer in this folder");
     expect_error(all.run(), {"--temprature=1"},
-                 "coeus generate: unknown option --temprature, did you mean --temperature?");
-    expect_error(all.run(), {"--temperature=-1"}, "--temperature must be a number from 0 to 100, is \"-1\"");
-    expect_error(all.run(), {"--top_p=0"}, "--top_p must be a number from 1e-06 to 1, is \"0\"");
+                 "coeus generate: unknown option --temprature; did you mean --temperature?");
+    expect_error(all.run(), {"--temperature=-1"},
+                 "--temperature must be a number from 0 to 100, but is \"-1\"");
+    expect_error(all.run(), {"--top_p=0"}, "--top_p must be a number from 1e-06 to 1, but is \"0\"");
     expect_error(all.run(), {"--top_k=few"},
-                 "--top_k must be a whole number of at least 0 and at most 2147483647, is \"few\"");
+                 "--top_k must be a whole number of at least 0 and at most 2147483647, but is \"few\"");
     expect_error(all.run(), {"--length=0"}, "--length must be a whole number of at least 1");
     expect_error(all.run(), {"--context=99999999"},
                  "--context must be a whole number of at least 0 and at most 131072");
-    expect_error(all.run(), {"The dog"}, "coeus generate: 'The dog' is not understood");
+    expect_error(all.run(), {"The dog"}, "coeus generate: unexpected argument 'The dog'");
     expect_error(all.run(), {"--batch=17"},
-                 "--batch must be a whole number of at least 1 and at most 16, is \"17\"");
-    expect_error(all.run(), {"--device=gpu"}, "--device must be one of auto, cuda, cpu, is \"gpu\"");
+                 "--batch must be a whole number of at least 1 and at most 16, but is \"17\"");
+    expect_error(all.run(), {"--device=gpu"},
+                 "--device must be one of auto, cuda, cpu, but is \"gpu\"; did you mean cuda?");
     expect_error(all.run(), {"--device=cuda"}, "--device=cuda: ");  // without CUDA, or without a driver
     expect_error(all.run(), {"--prompt=a", "--prompts", all.path("text.txt")},
-                 "coeus generate: --prompt and --prompts exclude each other");
+                 "coeus generate: --prompt and --prompts cannot be used together");
     expect_error(all.run(), {"--prompts", all.path("no.txt")}, "no.txt: this file does not exist");
     write_file(all.path("blank.txt"), " \n\n");
     expect_error(all.run(), {"--prompts", all.path("blank.txt")},
-                 "blank.txt has no prompts: every line is empty");
+                 "blank.txt contains no prompts: every line is empty");
     write_file(all.path("wide.txt"), std::string("\xFF\xFET\0h\0e\0", 8));
-    expect_error(all.run(), {"--prompts", all.path("wide.txt")}, "wide.txt: has NUL bytes, so it is no text");
+    expect_error(all.run(), {"--prompts", all.path("wide.txt")},
+                 "wide.txt: contains NUL bytes: it is not text");
     write_file(all.path("latin.txt"), "The\n\ncaf\xe9\n");
     expect_error(all.run(), {"--prompts", all.path("latin.txt")},
-                 "latin.txt, line 3: the prompt is not UTF-8 at its byte 4; convert it with iconv");
-    expect_error(all.run(), {"--prompt=\xff"}, "--prompt is not UTF-8 at its byte 1");
+                 "latin.txt, line 3: the prompt is not UTF-8 at byte 4; convert it with iconv");
+    expect_error(all.run(), {"--prompt=\xff"}, "--prompt is not UTF-8 at byte 1");
     write_file(all.path("array.json"), "[{\"prompt\": \"a\"}]\n");
     expect_error(
         all.run(), {"--prompts", all.path("array.json")},
@@ -213,22 +216,28 @@ TEST_CASE("generate says what is wrong") {
     expect_error(all.run(), {"--prompts", all.path("long.txt"), "--context=20"},
                  "long.txt, line 3: the prompt has ");
     expect_error(all.run(), {"--prompt", "The dog sat on the mat", "--context=3"},
-                 "tokens, but the model looks back at 3: shorten it, or set --context=");
+                 "tokens, but the context has only 3: shorten it, or set --context=");
     expect_error(all.run(), {"--stop="}, "--stop needs a value");
     expect_error(all.run(), {"--stop=\xff"}, "the tokenizer cannot write this text");
     expect_error(all.run(), {"--output", all.path("no/such/folder.jsonl")},
                  "folder.jsonl: cannot write: No such file or directory");
+    write_file(all.path("run.toml"), "[job]\ndump_folder = \"the/run\"\n");
+    const Outcome of_deck = run_coeus({"generate", "--checkpoint", all.path("run.toml"), "--prompt", ""});
+    CHECK(of_deck.exit_code == 2);
+    CHECK_THAT(of_deck.output,
+               Contains("run.toml is a deck, not weights; give the folder of its run: the/run"));
     const Outcome none = run_coeus({"generate"});
     CHECK(none.exit_code == 2);
     CHECK_THAT(none.output, Contains("coeus generate needs --checkpoint; see coeus help generate"));
     const Outcome help = run_coeus({"help", "generate"});
     CHECK(help.exit_code == 0);
     CHECK_THAT(help.output, Contains("--top_p P") && Contains("(default 0.8)"));
-    // a tokenizer larger than the model
+    // a tokenizer with more tokens than the model
     std::string text;
     for (int i = 0; i < 300; ++i) text += fmt::format("word{} of {} ", i * 7919 % 1000, i * 104729 % 1000);
     write_file(all.path("words.txt"), text);
     REQUIRE(run_coeus({"tokenizer", all.path("words.txt"), "--vocab_size=289", "--output", all.path("large")})
                 .exit_code == 0);
-    expect_error(all.run(), {"--tokenizer", all.path("large")}, "has 289 tokens, but the model knows 288");
+    expect_error(all.run(), {"--tokenizer", all.path("large")},
+                 "has 289 tokens, but the model's vocabulary only 288");
 }

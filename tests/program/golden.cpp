@@ -8,7 +8,7 @@ using namespace coeus::test;
 
 namespace fs = std::filesystem;
 
-TEST_CASE("Ten steps from a Hugging Face folder have the golden figures") {
+TEST_CASE("Ten steps from a Hugging Face folder give the golden values") {
     struct Case {
         const char* name;
         Arguments arguments;
@@ -38,7 +38,7 @@ TEST_CASE("Ten steps from a Hugging Face folder have the golden figures") {
     }
 }
 
-TEST_CASE("Ten steps have the golden figures where ranks divide each sequence") {
+TEST_CASE("Ten steps give the golden values if ranks divide each sequence") {
     struct Case {
         const char* name;
         Arguments arguments;
@@ -59,8 +59,8 @@ TEST_CASE("Ten steps have the golden figures where ranks divide each sequence") 
     }
 }
 
-TEST_CASE("Ten steps have the golden figures where ranks divide each layer, or the sequences") {
-    // an even length, where each rank has a part of the tokens
+TEST_CASE("Ten steps give the golden values if ranks divide each layer, or the sequences") {
+    // an even length: each rank has a part of the tokens
     const std::string divided = "--parallelism.tensor_parallel_degree=2",
                       copied = "--parallelism.data_parallel_replicate_degree=2";
     struct Case {
@@ -82,9 +82,9 @@ TEST_CASE("Ten steps have the golden figures where ranks divide each layer, or t
     }
 }
 
-TEST_CASE("Ten steps on a pipeline have the golden figures") {
+TEST_CASE("Ten steps on a pipeline give the golden values") {
     const Arguments pipeline = {"--training.dtype=float64", "--parallelism.pipeline_parallel_degree=2"};
-    // what is given later counts: a local batch of two micro-batches
+    // later arguments take precedence: a local batch of two micro-batches
     const Arguments two = {"--training.local_batch_size=2"},
                     three = {"--training.local_batch_size=3", "--training.document_mask"};
     const Arguments three_axes = {"--parallelism.pipeline_parallel_schedule=GPipe",

@@ -11,8 +11,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Windows of a row of `tokens` [10, B, S + 1] each, in order. The case's documents are those of the inputs;
-// the last token of a window belongs to the document before it, and each window begins one.
+// One window for each row of `tokens` [10, B, S + 1], in order. The documents of a case are those of its
+// inputs: the last token of a window belongs to the document before it, and each window begins a new
+// document.
 TokenData batches_as_stream(const Safetensors& batches) {
     TokenData data;
     const auto tokens = batches.read_all<int64_t>("tokens");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard against loss spikes: a planted bad sample is skipped or rewound, and a run resumed from before
-// takes the same decisions with the same bits.
+// The guard against loss spikes: a planted bad sample is skipped or rewound, and a run resumed from a
+// checkpoint before it makes the same decisions with the same bits.
 #include "coeus/base/random.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/io/checkpoint.hpp"
@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr int64_t window_tokens = 17, batch = 8;
 
-// Each token says the next; but in the samples [first, last) of a run without a permutation nothing does.
+// Each token determines the next one, except in the samples [first, last) of a run that does not shuffle:
+// there, tokens are random.
 fs::path write_data(const TemporaryFolder& folder, int64_t first, int64_t last) {
     const RandomStream random(11, "noise");
     std::vector<uint16_t> tokens = {1};
@@ -31,7 +32,7 @@ fs::path write_data(const TemporaryFolder& folder, int64_t first, int64_t last) 
     return folder / "tokens.h5";
 }
 
-// The window is full after 4 steps.
+// The guard's window is full after 4 steps.
 const Arguments guarded = {"--checkpoint.enable",
                            "--checkpoint.interval=4",
                            "--training.global_batch_size=8",
@@ -48,7 +49,7 @@ std::string action(const char* what) {
     return std::string("--guards.loss_spike=") + what;
 }
 
-// Of lines and of checkpoints.
+// Compares the lines of metrics.jsonl and the checkpoints.
 void check_same(const fs::path& a, const fs::path& b, int64_t last) {
     const MetricLines in_a = read_metrics(a), in_b = read_metrics(b);
     REQUIRE(in_a.steps.size() == in_b.steps.size());
@@ -67,9 +68,11 @@ void check_same(const fs::path& a, const fs::path& b, int64_t last) {
 
 }  // namespace
 
-TEST_CASE("program: a bad sample is skipped or rewound, and a resume from before decides the same") {
+TEST_CASE(
+    "program: a bad sample is skipped or rewound, and a run resumed from an earlier checkpoint decides the "
+    "same") {
     const TemporaryFolder folder;
-    const fs::path data = write_data(folder, 14 * batch, 14 * batch + 2);  // step 15 sees two of 8
+    const fs::path data = write_data(folder, 14 * batch, 14 * batch + 2);  // 2 of the 8 samples of step 15
     train_tiny(folder / "off", data, guarded);
     CHECK(read_metrics(folder / "off").events.empty());
     CHECK(train_record(folder / "off", 20).guards == "");
@@ -79,17 +82,17 @@ TEST_CASE("program: a bad sample is skipped or rewound, and a resume from before
         const fs::path whole = folder / (std::string(what) + "-whole"), parts = folder / what;
         const Outcome run = train_tiny(whole, data, guarded + Arguments{action(what)}, 2);
         INFO(run.output);
-        // the snapshots are those of steps 0, 4, 5, 8, 10, 12, ...
+        // there are snapshots of steps 0, 4, 5, 8, 10, 12, ...
         const int64_t first = goes_back ? 12 * batch : 14 * batch, from = goes_back ? 12 : 14;
         CHECK_THAT(run.output,
                    Contains("step 15: loss ") &&
-                       Contains(fmt::format("samples {} to {} are passed over", first, 15 * batch - 1)));
+                       Contains(fmt::format("samples {} to {} are skipped", first, 15 * batch - 1)));
         const MetricLines lines = read_metrics(whole), unguarded = read_metrics(folder / "off");
         REQUIRE(lines.events.size() == 1);
         CHECK(lines.events[0].event == "loss_spike");
         CHECK(lines.events[0].action == what);
         CHECK(lines.events[0].step == from + 1);
-        // every step once, with the samples behind the spike from there on
+        // every step once; from the spike on, with the samples that follow the skipped ones
         REQUIRE(lines.steps.size() == 20);
         for (int64_t i = 0; i < 20; ++i) {
             CHECK(lines.steps[size_t(i)].step == i + 1);
@@ -104,32 +107,32 @@ TEST_CASE("program: a bad sample is skipped or rewound, and a resume from before
         CHECK(record.root().integer("skips") == (goes_back ? 0 : 1));
         CHECK(record.root().integer("rewinds") == (goes_back ? 1 : 0));
         CHECK(record.root()["loss"].size() == 4);
-        // as if killed before the spike, and behind it
+        // as if the run had been killed before the spike, and after it
         train_tiny(parts, data, guarded + Arguments{action(what), steps(12)}, 2);
         train_tiny(parts, data, guarded + Arguments{action(what), steps(16)}, 2);
         const Outcome last = train_tiny(parts, data, guarded + Arguments{action(what)}, 2);
-        CHECK(count_of("a step takes ", last.output) == 0);
+        CHECK(count_of("the global batch size changes", last.output) == 0);
         check_same(whole, parts, 20);
     }
 }
 
-TEST_CASE("program: what a guard did is not forgotten where a stop comes before the next checkpoint") {
+TEST_CASE("program: a guard's decision is kept if a stop comes before the next checkpoint") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder, 14 * batch, 14 * batch + 2);
     const Arguments skipping = guarded + Arguments{action("skip")};
     train_tiny(folder / "whole", data, skipping, 2);
-    // a signal as the step begins that takes the place of the one that was skipped
+    // a signal at the begin of the step that replaces the skipped one
     const Outcome stopped =
         run_coeus(tiny_run(folder / "parts", data, skipping), 2,
                   {{"COEUS_FAULT", "signal rank=0 step=15 operation=wait_for_the_next_batch after=1"}});
     INFO(stopped.output);
     CHECK(stopped.exit_code == 75);
-    CHECK_THAT(stopped.output, Contains("are passed over") && Contains("Stopped at step 14 of 20"));
+    CHECK_THAT(stopped.output, Contains("are skipped") && Contains("Stopped at step 14 of 20"));
     train_tiny(folder / "parts", data, skipping, 2);
     check_same(folder / "whole", folder / "parts", 20);
 }
 
-TEST_CASE("program: a spike is passed over alike on other ranks") {
+TEST_CASE("program: a spike is skipped in the same way on other ranks") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder, 14 * batch, 14 * batch + 2);
     const Arguments more = guarded + Arguments{action("rewind"), "--training.dtype=float64"};
@@ -155,7 +158,7 @@ TEST_CASE("program: a spike is passed over alike on other ranks") {
     CHECK(a.sample == b.sample);
 }
 
-TEST_CASE("program: spikes that do not end, end the run") {
+TEST_CASE("program: repeated spikes end the run") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder, 12 * batch, 400);
     for (const bool goes_back : {false, true}) {
@@ -167,8 +170,8 @@ TEST_CASE("program: spikes that do not end, end the run") {
             2);
         INFO(run.output);
         CHECK(run.exit_code == 4);
-        CHECK_THAT(run.output, Contains(goes_back ? "It follows 2 rewinds to the same snapshot"
-                                                  : "It follows 2 updates skipped in a row"));
+        CHECK_THAT(run.output, Contains(goes_back ? "It came after 2 rewinds to the same snapshot"
+                                                  : "It came after 2 updates skipped in a row"));
         CHECK_THAT(run.output, Contains("The last good checkpoint is " + (out / checkpoint_of(12)).string()));
         CHECK(read_metrics(out).steps.size() == 12);
         CHECK(read_metrics(out).events.size() == 2);
@@ -191,7 +194,7 @@ TEST_CASE("program: a loss that is not finite ends a guarded run too") {
     }
 }
 
-TEST_CASE("program: rewinding keeps its snapshot in the plan") {
+TEST_CASE("program: the memory plan has the snapshot for rewinding") {
     const auto plan = [](const Arguments& more) {
         return run_coeus(tiny_run("nowhere", "x.h5", more + Arguments{"--dry_run"})).output;
     };
@@ -200,17 +203,17 @@ TEST_CASE("program: rewinding keeps its snapshot in the plan") {
     CHECK_THAT(plan({"--guards.compare_replicas_interval=2", "--guards.on_mismatch=rewind"}),
                Contains("in-memory snapshot"));
     CHECK_THAT(plan({"--guards.on_mismatch=rewind"}),
-               Contains("guards.on_mismatch = \"rewind\": replicas are not compared while "
+               Contains("guards.on_mismatch = \"rewind\": replicas are not compared with "
                         "guards.compare_replicas_interval = 0"));
 }
 
-TEST_CASE("program: replicas are compared, where there are any") {
+TEST_CASE("program: replicas are compared if there are any") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder, 0, 0);
     const Arguments comparing = {"--guards.compare_replicas_interval=2", "--training.local_batch_size=2",
                                  steps(4)};
     const Outcome sharded = train_tiny(folder / "fsdp", data, comparing, 2);
-    CHECK(count_of("no two ranks of this mesh hold the same weights, so that there is nothing to compare",
+    CHECK(count_of("no two ranks of this mesh hold the same weights, so there is nothing to compare",
                    sharded.output) == 1);
     const Outcome replicated =
         train_tiny(folder / "ddp", data,

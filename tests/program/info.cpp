@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `coeus info` of everything it knows, found by content under any name, and of what it does not know or finds
-// damaged. (Checkpoints and token files: checkpoint.cpp.)
+// `coeus info` for every kind of file that it recognises, by content and under any name, and for unknown and
+// damaged files. (For checkpoints and token files see checkpoint.cpp.)
 #include "coeus/device/memory.hpp"
 #include "coeus/file/safetensors.hpp"
 #include "coeus/models/registry.hpp"
@@ -34,7 +34,7 @@ std::string refused_info(const Arguments& arguments) {
     return outcome.output;
 }
 
-// A Hugging Face folder of a tiny Llama; some tensors can be left out or be of another shape.
+// A Hugging Face folder of a tiny Llama. Tensors can be left out, or get another shape.
 struct HubFolder {
     TemporaryFolder folder;
     std::vector<HubTensor> tensors;
@@ -85,7 +85,7 @@ TEST_CASE("info: a tokenizer, as a folder and as a file of any name") {
     CHECK_THAT(shown({(folder / "renamed").string()}),
                Contains("renamed: tokenizer") && Contains("vocabulary     265"));
 
-    // GPT-2's two files, either of which may be named
+    // GPT-2's two files: the path may be either of them
     fs::create_directory(folder / "gpt2");
     write_file(folder / "gpt2/vocab.json", R"({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3})");
     write_file(folder / "gpt2/merges.txt", "#version: 0.2\na b\n");
@@ -101,7 +101,7 @@ TEST_CASE("info: a tokenizer, as a folder and as a file of any name") {
     CHECK_THAT(refused_info({folder / "other.json"}), Contains("other.json") && Contains("WordPiece"));
 }
 
-TEST_CASE("info: SentencePiece and tiktoken are known by their content") {
+TEST_CASE("info: SentencePiece and tiktoken files are recognised by their content") {
     const fs::path cases = golden("tokenizer");
     if (cases.empty()) return;
     const TemporaryFolder folder;
@@ -111,7 +111,7 @@ TEST_CASE("info: SentencePiece and tiktoken are known by their content") {
     CHECK_THAT(shown({(cases / "gpt2").string()}), Contains("1000 <|endoftext|>"));
     fs::copy_file(cases / "tiktoken_llama3/tokenizer.model", folder / "b");
     CHECK_THAT(refused_info({folder / "b"}),
-               Contains("b: a tiktoken file"));  // cut down: of no known number of ranks
+               Contains("b: a tiktoken file"));  // shortened, so that its number of ranks matches no model
 }
 
 TEST_CASE("info: a deck") {
@@ -122,7 +122,8 @@ TEST_CASE("info: a deck") {
                "[parallelism]\ntensor_parallel_degree = 4\n");
     const std::string deck = folder / "deck", text = shown({deck});
     CHECK_THAT(text, Contains("deck: deck, a tiny one\n") && Contains("Mesh: 4 ranks: tp 4") &&
-                         Contains("FLOPs per token") && Contains("Batch: 2 sequences of 100 tokens a step") &&
+                         Contains("FLOPs per token") &&
+                         Contains("Batch: 2 sequences of 100 tokens per step") &&
                          Contains("    optimizer moments") && Contains("(a real run refuses this)"));
     CHECK_THAT(text, !Contains("tok_embeddings"));
     CHECK_THAT(shown({deck, "--ranks=8"}), Contains("Mesh: 8 ranks") && Contains("Batch: 4 sequences"));
@@ -148,7 +149,7 @@ TEST_CASE("info: a deck") {
     CHECK(row("total") == fmt::format(" total 5,268,736 {:.4g}", model.flops_per_token(100)));
     CHECK(model.parameters() == 5268736);
 
-    // what a run refuses
+    // a deck that a run would refuse
     const std::string tiny = "[model]\nflavor = \"debugmodel\"\nn_heads = 4\nn_kv_heads = 2\n";
     write_file(folder / "heads.toml", tiny +
                                           "[training]\nseq_len = 64\n[parallelism]\n"
@@ -172,7 +173,7 @@ TEST_CASE("info: a deck") {
     write_file(folder / "broken.toml", "[training\nsteps = 7\n");
     CHECK_THAT(refused_info({folder / "broken.toml"}), Contains("broken.toml"));
     write_file(folder / "later.toml", "[model]\nname = \"qwen3\"\nflavor = \"0.6B\"\n");
-    CHECK_THAT(refused_info({folder / "later.toml"}), Contains("qwen3") && Contains("not built yet"));
+    CHECK_THAT(refused_info({folder / "later.toml"}), Contains("qwen3") && Contains("not implemented yet"));
 }
 
 TEST_CASE("info: safetensors") {
@@ -202,18 +203,18 @@ TEST_CASE("info: safetensors") {
     write_file(folder / "index", R"({"weight_map": {"a": "weights", "z": "weights"}})");
     fs::rename(folder / "index", folder / "model.safetensors.index.json");
     CHECK_THAT(refused_info({folder / "model.safetensors.index.json"}),
-               Contains("names tensor 'z' in") && Contains("which does not hold it"));
+               Contains("names tensor 'z' in") && Contains("which does not have it"));
 }
 
 TEST_CASE("info: a Hugging Face folder, complete or not") {
     HubFolder hub;
     CHECK_THAT(shown({hub.path()}), Contains("Hugging Face folder\n  architecture   LlamaForCausalLM\n") &&
-                                        Contains("weights        none: shapes alone"));
+                                        Contains("weights        none, only shapes"));
     hub.write(Dtype::bf16);
     const std::string text = shown({hub.path(), "--verify"});
     CHECK_THAT(text, Contains("parameters     6,256\n") && Contains("tensors        30 in 1 file") &&
                          Contains("6,256 of bfloat16") && Contains("model.layers.2.mlp.up_proj.weight") &&
-                         Contains("complete       yes: the 30 tensors that config.json asks for are there") &&
+                         Contains("complete       yes: all 30 tensors that config.json requires exist") &&
                          Contains("all elements are finite"));
     CHECK_THAT(shown({hub.folder / "config.json"}),
                Contains("Hugging Face folder") && Contains("complete       yes"));
@@ -223,21 +224,21 @@ TEST_CASE("info: a Hugging Face folder, complete or not") {
     HubFolder less;
     less.tensors.erase(less.tensors.begin() + 4, less.tensors.begin() + 8);
     less.write();
-    CHECK_THAT(refused_info({less.path()}),
-               Contains("is not complete: of the 30 tensors that config.json asks for 4 are missing: "
-                        "model.layers.0.") &&
-                   Contains(", ..."));
+    CHECK_THAT(
+        refused_info({less.path()}),
+        Contains("is not complete: config.json requires 30 tensors, but 4 are missing: model.layers.0.") &&
+            Contains(", ..."));
     HubFolder other;
     other.tensors[0].shape = {31, 16};
     other.write();
-    CHECK_THAT(refused_info({other.path()}),
-               Contains("are of another model than config.json: model.embed_tokens.weight is "
-                        "[31, 16], not [30, 16]"));
+    CHECK_THAT(
+        refused_info({other.path()}),
+        Contains("do not fit the model of config.json: model.embed_tokens.weight is [31, 16], not [30, 16]"));
     HubFolder foreign;
     foreign.write();
     write_file(foreign.folder / "config.json", R"({"architectures": ["MambaForCausalLM"]})");
     CHECK_THAT(shown({foreign.path()}),
-               Contains("MambaForCausalLM (not built yet: coeus cannot train or run it)") &&
+               Contains("MambaForCausalLM (not implemented yet: Coeus cannot train or run it)") &&
                    Contains("tensors        30") && !Contains("complete"));
     HubFolder capped;
     capped.write();
@@ -245,7 +246,7 @@ TEST_CASE("info: a Hugging Face folder, complete or not") {
     config.insert(config.find('{') + 1, "\"logit_softcap\": 30, ");
     write_file(capped.folder / "config.json", config);
     CHECK_THAT(run_coeus({"info", capped.path()}).output,
-               Contains("config.json: Coeus does not know logit_softcap, which has no effect here"));
+               Contains("config.json: Coeus ignores logit_softcap"));
     write_file(foreign.folder / "config.json", R"({"architectures": )");
     CHECK_THAT(refused_info({foreign.path()}), Contains("config.json: not valid JSON"));
 }
@@ -265,9 +266,9 @@ TEST_CASE("info: a run's folder") {
                          Contains(" at step 4\n") &&
                          Contains("step-00000002.h5: step 2, weights and optimizer, ") &&
                          Contains("step-00000004.h5: step 4") &&
-                         Contains("model-00000004.h5: step 4, weights alone"));
+                         Contains("model-00000004.h5: step 4, weights only"));
     CHECK(count_of("match their checksums", shown({run, "--verify"})) == 3);
-    // several at once, and a last line that a killed run cut off
+    // several runs at once, and a last line that a killed run left incomplete
     write_file(run / "metrics.jsonl", read_file(run / "metrics.jsonl") + "{\"step\": 5, \"lo");
     const std::string both = shown({run, folder / "tokens.h5"});
     CHECK_THAT(both,
@@ -280,44 +281,43 @@ TEST_CASE("info: a run's folder") {
     CHECK_THAT(refused_info({run}), Contains("step-00000004.h5"));
 }
 
-TEST_CASE("info names what it does not know") {
+TEST_CASE("info names what it does not recognise") {
     const TemporaryFolder folder;
     const auto of = [&](const std::string& name, const std::string& content) {
         write_file(folder / name, content);
         const std::string text = refused_info({folder / name});
-        CHECK_THAT(
-            text, Contains("coeus info knows checkpoints, token files, tokenizers, decks, safetensors files, "
-                           "Hugging Face folders and run folders"));
+        CHECK_THAT(text, Contains("coeus info shows checkpoints, token files, tokenizers, decks, safetensors "
+                                  "files, Hugging Face folders and run folders"));
         return text;
     };
     write_file(folder / "empty", "");
     CHECK_THAT(refused_info({folder / "empty"}), Contains("empty is empty"));
     CHECK_THAT(of("a.toml", "Once upon a time = there was\n"),
-               Contains("a.toml is text that begins with \"Once upon"));
+               Contains("a.toml is a text file that begins with \"Once upon"));
     CHECK_THAT(of("b.json", R"({"lr": 1, "steps": 2})"), Contains("b.json is JSON with the keys lr, steps;"));
     CHECK_THAT(of("c.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n"),
-               Contains("c.jsonl is JSON lines whose first has the keys text;"));
+               Contains("c.jsonl is a JSON Lines file whose first object has the keys text;"));
     CHECK_THAT(of("d.gz", std::string("\x1f\x8b\x08\x00\x01", 5)),
-               Contains("d.gz is compressed (gzip): unpack it first"));
+               Contains("d.gz is compressed (gzip): decompress it first"));
     CHECK_THAT(of("e.png", "\x89PNG\r\n\x1a\n"),
                Contains("it begins with the bytes 89 50 4e 47 0d 0a 1a 0a"));
     fs::create_directory(folder / "folder");
-    CHECK_THAT(refused_info({folder / "folder"}), Contains("folder is a folder with nothing;"));
+    CHECK_THAT(refused_info({folder / "folder"}), Contains("folder is a folder that contains nothing;"));
     CHECK_THAT(refused_info({folder / "none"}), Contains("none: this file or folder does not exist"));
-    // options of decks alone
+    // options that are only for decks
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(20)});
-    CHECK_THAT(
-        refused_info({folder / "tokens.h5", "--model"}),
-        Contains("coeus info --model: is for decks, but " + (folder / "tokens.h5").string() + " is none\n"));
+    CHECK_THAT(refused_info({folder / "tokens.h5", "--model"}),
+               Contains("coeus info --model: is for decks, but " + (folder / "tokens.h5").string() +
+                        " is not a deck\n"));
     CHECK_THAT(refused_info({folder / "tokens.h5", "--ranks=2"}),
                Contains("coeus info --ranks: is for decks, but "));
     write_file(folder / "run/deck.toml", "[training]\nsteps = 2\n");
     CHECK_THAT(refused_info({folder / "run", "--model"}),
-               Contains("run is none; the deck of this run is " + (folder / "run/deck.toml").string()));
+               Contains("run is not a deck; the deck of this run is " + (folder / "run/deck.toml").string()));
     CHECK_THAT(refused_info({folder / "d.gz", "--ranks=x"}), Contains("--ranks must be a whole number"));
 }
 
-TEST_CASE("the program says what it was built with") {
+TEST_CASE("the program names the compiler and libraries of its build") {
     const std::string build = shown({"--build"});
     for (const char* name :
          {"compiler", "architecture", "flags", "MPI", "HDF5", "oneDNN", "OpenBLAS", "CUDA"})
@@ -327,7 +327,7 @@ TEST_CASE("the program says what it was built with") {
     CHECK_THAT(refused_info({"--build", "here"}), Contains("here"));
 }
 
-TEST_CASE("info plans a deck for devices that are not here") {
+TEST_CASE("info plans a deck for devices that this machine does not have") {
     const std::string deck = COEUS_SOURCE_DIR "/inputs/base/llama3_8b.toml";
     const Outcome fits = run_coeus({"info", deck, "--ranks=8", "--gpu=h100"});
     CHECK(fits.exit_code == 0);

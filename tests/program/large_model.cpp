@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A generated model through coeus convert and back, bit for bit, in little memory whatever its size: of 10^6
-// parameters here, of 10^9 in make soak.
+// A generated model goes through coeus convert and back, bit for bit, with little memory whatever its size:
+// 10^6 parameters here, 10^9 in make soak.
 #include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
@@ -44,7 +44,7 @@ const DecoderConfig billion = {.family = "llama3",
                                .tied = true,
                                .max_seq_len = 4096};
 
-/// Finite numbers of any bits but the highest of the exponent, 8 bytes at a time.
+/// Finite numbers of random bits (all except the highest bit of the exponent), 8 bytes at a time.
 void fill(std::vector<uint64_t>& words, uint64_t& state, Dtype dtype) {
     const uint64_t finite = dtype == Dtype::f32 ? 0xbfffffffbfffffff : 0xbfffbfffbfffbfff;
     for (uint64_t& word : words) {
@@ -54,7 +54,7 @@ void fill(std::vector<uint64_t>& words, uint64_t& state, Dtype dtype) {
     }
 }
 
-/// A folder with files of at most file_bytes, or of one tensor.
+/// Writes a folder whose files have at most file_bytes, or a single larger tensor.
 void generate(const fs::path& folder, const DecoderConfig& model, Dtype dtype) {
     fs::create_directories(folder);
     write_hub_config(folder.string(), hub_config_of(model), dtype, {});
@@ -112,7 +112,7 @@ void convert_in_little_memory(const fs::path& source, const fs::path& target, in
     INFO(run.output);
     REQUIRE(run.exit_code == 0);
     std::smatch found;
-    REQUIRE(std::regex_search(run.output, found, std::regex("with ([0-9.]+) ([KMG]iB) of memory at most")));
+    REQUIRE(std::regex_search(run.output, found, std::regex("peak memory ([0-9.]+) ([KMG]iB)")));
     CHECK(parse_bytes(found[1].str() + found[2].str()).value_or(INT64_MAX) <= memory_of_a_rank);
     fmt::print("{}", run.output);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user sees of memory: recomputation that changes no figure, snapshots, and the refusal of a run that
+// Memory as a user sees it: recomputation that changes no result, snapshots, and the refusal of a run that
 // does not fit.
 #include "coeus/device/memory.hpp"
 
@@ -12,7 +12,7 @@ using namespace coeus;
 using namespace coeus::test;
 using Catch::Contains;
 
-TEST_CASE("Whatever is computed again, the figures are the same") {
+TEST_CASE("Whatever is recomputed, the results are the same") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const auto run = [&](const std::string& name, const Arguments& more) {
@@ -24,25 +24,25 @@ TEST_CASE("Whatever is computed again, the figures are the same") {
     const std::string mode = "--activation_checkpoint.mode=",
                       option = "--activation_checkpoint.selective_ac_option=";
     const auto [said, plain] = run("none", {mode + "none"});
-    CHECK(count_of("Recomputed", said) == 0);
+    CHECK(count_of("Activation checkpointing recomputes", said) == 0);
     CHECK(plain.losses().size() == 6);
     const std::vector<std::pair<Arguments, std::string>> modes = {
-        {{mode + "full"}, ": 4 of 4 blocks whole; a frame takes "},
+        {{mode + "full"}, " 4 of 4 blocks; activations per micro-batch "},
         {{mode + "selective", option + "op"},
-         ": norms and activation functions of 4 of 4 blocks; a frame takes "},
-        {{mode + "selective"}, ": 2 of 4 blocks whole; a frame takes "},
-        {{mode + "memory_budget", "--activation_checkpoint.memory_budget=0.2"}, ": "}};
+         " norms and activation functions of 4 of 4 blocks; activations per micro-batch "},
+        {{mode + "selective"}, " 2 of 4 blocks; activations per micro-batch "},
+        {{mode + "memory_budget", "--activation_checkpoint.memory_budget=0.2"}, " "}};
     for (size_t i = 0; i < modes.size(); ++i) {
         const auto [output, metrics] = run("mode" + std::to_string(i), modes[i].first);
         INFO(output);
-        CHECK(count_of("Recomputed in the backward" + modes[i].second, output) == 1);
+        CHECK(count_of("Activation checkpointing recomputes" + modes[i].second, output) == 1);
         CHECK(metrics.losses() == plain.losses());
         for (size_t s = 0; s < plain.steps.size(); ++s)
             CHECK(metrics.steps[s].grad_norm == plain.steps[s].grad_norm);
     }
 }
 
-TEST_CASE("Every rank writes snapshots of its memory, beside profile and traces") {
+TEST_CASE("Every rank writes snapshots of its memory, as well as profile and traces") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const Arguments snapshots = {"--profiling.enable_memory_snapshot", "--profiling.memory_snapshot_freq=2",
@@ -62,13 +62,13 @@ TEST_CASE("Every rank writes snapshots of its memory, beside profile and traces"
         }
     CHECK_FALSE(std::filesystem::exists(folder / "out/memory/step-00000003"));
     CHECK(read_metrics(folder / "out").losses().size() == 5);
-    // by default at the steps of the profile's cycle
+    // by default, at the steps of the profile's cycle
     train_tiny(folder / "usual", folder / "tokens.h5",
                {"--profiling.enable_memory_snapshot", "--profiling.profile_freq=5"});
     CHECK(std::filesystem::exists(folder / "usual/memory_snapshot/step-00000005/rank_0.json"));
 }
 
-TEST_CASE("A run that does not fit is refused with what would do, a dry run says it") {
+TEST_CASE("A run that does not fit is refused with a remedy, and a dry run reports it") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const Arguments huge = {"--model.ffn_hidden=32768", "--model.dim=2048", "--model.n_layers=256"};
@@ -77,16 +77,16 @@ TEST_CASE("A run that does not fit is refused with what would do, a dry run says
     CHECK_THAT(run.output, Contains("the run needs ") && Contains("the largest terms: ") &&
                                Contains("ranks would do: with "));
     CHECK(count_of("the run needs", run.output) == 1);
-    // of the host's memory, what each of its two ranks may take
+    // the part of the host's memory that each of its two ranks may use
     const std::string share = bytes_text(double(memory_limit_bytes() / 2));
-    CHECK_THAT(run.output, Contains(" of " + share) && Contains("but there are " + share + ";"));
+    CHECK_THAT(run.output, Contains(" of " + share) && Contains("but only " + share + " is available;"));
     const Outcome dry = run_coeus(
         tiny_run(folder / "dry", folder / "tokens.h5", huge + Arguments{"--dry_run"}), 0, {}, folder.path());
     CHECK(dry.exit_code == 0);
     CHECK_THAT(dry.output, Contains("a run would be refused. ") && Contains(" ranks would do"));
 }
 
-TEST_CASE("Where one rank's stages do not fit, no rank goes on") {
+TEST_CASE("If the stages of one rank do not fit, all ranks end") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const Arguments uneven = {"--model.ffn_hidden=16777216", "--model.dim=2048",
@@ -94,7 +94,7 @@ TEST_CASE("Where one rank's stages do not fit, no rank goes on") {
                               "--parallelism.pipeline_parallel_schedule=GPipe",
                               "--parallelism.module_fqns_per_model_part=tok_embeddings;"
                               "layers.0,layers.1,norm,output"};
-    // rank 0 ends too, and says it: otherwise rank 1 says it itself, after waiting for the other
+    // rank 0 ends too and reports it; otherwise rank 1 reports it itself, after waiting for rank 0
     const Outcome run =
         run_coeus(tiny_run(folder / "out", folder / "tokens.h5", uneven + Arguments{"--log.ranks=0,1"}), 2,
                   {}, folder.path());
@@ -106,5 +106,5 @@ TEST_CASE("Where one rank's stages do not fit, no rank goes on") {
     const Outcome dry = run_coeus(
         tiny_run(folder / "dry", folder / "tokens.h5", uneven + Arguments{"--dry_run", "--ranks=2"}), 0, {},
         folder.path());
-    CHECK_THAT(dry.output, Contains("a run would be refused. No change of the deck fits"));
+    CHECK_THAT(dry.output, Contains("a run would be refused. No change of the deck makes this model fit"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run names what costs quality, although it can train with it.
+// A run reports settings that cost quality, although it can train with them.
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 
@@ -9,7 +9,7 @@ using Catch::Contains;
 
 namespace {
 
-// Two tokenizers of the same text, "tok" and "other", and tokens that "tok" made.
+// Two tokenizers of the same text, "tok" and "other", and a token file made with "tok".
 struct Corpus {
     TemporaryFolder folder;
     Corpus() {
@@ -43,9 +43,9 @@ TEST_CASE("Data of another tokenizer is a notice, and an error if a run begins f
     CHECK_THAT(same.output, !Contains("Notice: "));
     const Outcome other = corpus.run("other_run", {"--model.hf_assets_path=" + corpus.path("other")});
     CHECK(other.exit_code == 0);
-    CHECK(
-        count_of("Notice: another tokenizer than model.hf_assets_path names made " + corpus.path("tokens.h5"),
-                 other.output) == 1);
+    CHECK(count_of("Notice: another tokenizer than the one in model.hf_assets_path made " +
+                       corpus.path("tokens.h5"),
+                   other.output) == 1);
     const Arguments weights = {"--checkpoint.initial_load_path=" + corpus.path("same/" + checkpoint_of(1))};
     const Outcome loads =
         corpus.run("loads", weights + Arguments{"--model.hf_assets_path=" + corpus.path("tok")});
@@ -57,12 +57,12 @@ TEST_CASE("Data of another tokenizer is a notice, and an error if a run begins f
     CHECK_THAT(refused.output, Contains("training.dataset_path: another tokenizer than the one in ") &&
                                    Contains("made " + corpus.path("tokens.h5")) &&
                                    Contains("coeus tokenize INPUT --tokenizer " + corpus.path("other")));
-    // what the message advises
+    // the remedy of the message
     const Outcome advised =
         corpus.run("advised", weights + Arguments{"--model.hf_assets_path=" + corpus.path("other"),
                                                   "--model.tokenizer_path=" + corpus.path("tok")});
     CHECK(advised.exit_code == 0);
-    // a run that began so resumes
+    // a run that began this way can resume
     CHECK(
         corpus
             .run("other_run", weights + Arguments{"--model.hf_assets_path=" + corpus.path("other"), steps(2)})
@@ -87,13 +87,13 @@ TEST_CASE("Weights from which a run does not begin are a notice, in dry runs too
     REQUIRE(convert_folder(corpus.folder / "out", corpus.folder / "hub").exit_code == 0);
     const Arguments hub = {"--model.hf_assets_path=" + corpus.path("hub"),
                            "--model.tokenizer_path=" + corpus.path("tok")};
-    const std::string notice = "Notice: " + corpus.path("hub") + " (model.hf_assets_path) holds weights (";
+    const std::string notice = "Notice: " + corpus.path("hub") + " (model.hf_assets_path) contains weights (";
     const Outcome random = corpus.run("random", hub);
     CHECK(random.exit_code == 0);
     CHECK(count_of(notice, random.output) == 1);
     CHECK(count_of(notice, corpus.run("dry", hub + Arguments{"--dry_run"}).output) == 1);
     CHECK(count_of(notice, corpus.run("random", hub + Arguments{steps(2)}).output) == 0);  // it resumes
-    // what the notice says works
+    // the remedy of the notice works
     const Outcome loads = corpus.run("loads", hub + Arguments{"--checkpoint.initial_load_in_hf"});
     INFO(loads.output);
     CHECK(loads.exit_code == 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second start in the folder of a run that is still there, a start of the same job that was queued again,
-// and a run that was suspended and has lost its folder.
+// A second start in the folder of a run that is still alive; a start of the same job after it was requeued;
+// and a run that lost its folder while it was suspended.
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 
@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using Environment = std::map<std::string, std::string>;
 
-// A run that is stopped after its second step, until `meanwhile` has been done.
+// A run that is suspended after its second step until `meanwhile` has returned.
 struct StoppedRun {
     TemporaryFolder folder;
     fs::path data = folder / "tokens.h5", out = folder / "run";
@@ -29,7 +29,7 @@ struct StoppedRun {
         arguments = tiny_run(out, data, Arguments{"--checkpoint.enable", "--checkpoint.interval=1"} + more);
         const auto act = [&, two_steps = std::regex("step: *2 ")](const std::string& line) {
             if (!std::regex_search(line, two_steps)) return;
-            // rank 0 stops itself; then all are stopped
+            // rank 0 suspends itself, then all ranks are suspended
             const std::string ranks_of_it = "pgrep -f '^" COEUS_PROGRAM " .*" + out.string() + "'";
             const Outcome stopped =
                 run_shell("ranks=$(" + ranks_of_it +
@@ -57,7 +57,7 @@ std::map<std::string, std::string> contents(const fs::path& folder) {
 
 }  // namespace
 
-TEST_CASE("owner: a second start is refused and changes nothing, the first run continues") {
+TEST_CASE("owner: a second start is refused and changes nothing, and the first run continues") {
     const int ranks = GENERATE(0, 2);
     INFO(ranks << " ranks");
     const StoppedRun run(ranks, {}, {}, [&](const StoppedRun& first) {
@@ -67,19 +67,20 @@ TEST_CASE("owner: a second start is refused and changes nothing, the first run c
             const Outcome second = run_coeus(first.arguments + more, ranks, environment);
             INFO(second.output);
             CHECK(second.exit_code == 2);
-            CHECK(count_of(folder + " belongs to a run that is still there: process ", second.output) == 1);
+            CHECK(count_of(folder + " is used by another run, which is still alive: process ",
+                           second.output) == 1);
             CHECK_THAT(second.output,
                        Contains(" on host ") && Contains(", since 20") && Contains("job.dump_folder"));
         };
         refused({"--optimizer.lr=5e-3"}, first.out.string(), {});
         refused({}, first.out.string(), {{"SLURM_JOB_ID", "12"}, {"SLURM_RESTART_COUNT", "1"}});
         CHECK(contents(first.out) == before);
-        // the folder of checkpoints has an owner of its own
+        // the folder of checkpoints has its own owner
         refused({"--job.dump_folder=" + (first.folder.path() / "other").string(),
                  "--checkpoint.folder=" + (first.out / "checkpoint").string()},
                 (first.out / "checkpoint").string(), {});
         CHECK_FALSE(fs::exists(first.folder.path() / "other/metrics.jsonl"));
-        // who only reads is not refused
+        // commands that only read are not refused
         CHECK(run_coeus({"report", first.out.string()}).exit_code == 0);
     });
     INFO(run.outcome.output);
@@ -88,20 +89,20 @@ TEST_CASE("owner: a second start is refused and changes nothing, the first run c
     CHECK(read_metrics(run.out).steps.size() == 6);
     CHECK_FALSE(fs::exists(run.out / ".owner"));
     CHECK_FALSE(fs::exists(run.out / "checkpoint/.owner"));
-    // its folder is free again
+    // the folder is free again
     CHECK(run_coeus(run.arguments + Arguments{steps(7)}).exit_code == 0);
 }
 
-TEST_CASE("owner: a start of the same job that was queued again waits for the end of the earlier one") {
+TEST_CASE("owner: a requeued start of the same job waits for the end of the earlier start") {
     std::string second;
     const StoppedRun run(0, {}, {{"SLURM_JOB_ID", "12"}}, [&](const StoppedRun& first) {
         second = first.folder / "second.log";
         const std::string line = coeus_line(first.arguments + Arguments{steps(8)}, 0,
                                             {{"SLURM_JOB_ID", "12"}, {"SLURM_RESTART_COUNT", "1"}});
-        const Outcome waits = run_shell(
-            fmt::format("({}; echo \"exit code $?\") >{} 2>&1 & until grep -q 'waits for the end of an "
-                        "earlier start of this job' {}; do sleep 0.1; done",
-                        line, second, second));
+        const Outcome waits =
+            run_shell(fmt::format("({}; echo \"exit code $?\") >{} 2>&1 & until grep -q 'waiting for the end "
+                                  "of an earlier start of this job' {}; do sleep 0.1; done",
+                                  line, second, second));
         CHECK(waits.exit_code == 0);
     });
     INFO(run.outcome.output);
@@ -114,35 +115,78 @@ TEST_CASE("owner: a start of the same job that was queued again waits for the en
     CHECK(read_metrics(run.out).steps.size() == 8);
 }
 
-TEST_CASE("owner: a run that was suspended and has lost its folder ends with 3 and touches nothing") {
+TEST_CASE(
+    "owner: a run that lost its folder while it was suspended ends with exit code 3 and changes nothing") {
     const int ranks = GENERATE(0, 2);
     INFO(ranks << " ranks");
     std::map<std::string, std::string> left;
     const TemporaryFolder job;
     const StoppedRun run(ranks, {"--checkpoint.async_mode=disabled"}, {{"COEUS_DONE_FILE", job / "done"}},
                          [&](const StoppedRun& suspended) {
-                             // as if it had been resumed elsewhere meanwhile
+                             // as if the run had been resumed elsewhere in the meantime
                              for (const char* owner : {".owner", "checkpoint/.owner"}) {
                                  std::string note = read_file(suspended.out / owner);
                                  note.replace(note.find("\"id\":\"") + 6, 16, "0123456789abcdef");
                                  write_file(suspended.out / owner, note);
                              }
-                             // the owner of a folder is looked at again after 5 s without a look
+                             // a run checks its owner's note again if the last check was 5 s ago
                              CHECK(run_shell("sleep 6").exit_code == 0);
                              left = contents(suspended.out);
                          });
     INFO(run.outcome.output);
     CHECK(run.outcome.exit_code == 3);
     CHECK_THAT(run.outcome.output, Contains("this run has lost its folder " + run.out.string()) &&
-                                       Contains("it writes nothing more"));
+                                       Contains("it ends without writing to it"));
     CHECK_THAT(run.outcome.output, !Contains("Training completed"));
     CHECK(read_file(job / "done") == "lost_folder\n");
     for (const auto& [file, content] : contents(run.out)) {
-        // logs and the watchdog's report say how it ended
+        // logs and the watchdog's report tell how the run ended
         if (file.starts_with("log/") || file.starts_with("comm_traces/")) continue;
         INFO(file);
         REQUIRE(left.contains(file));
         CHECK(content == left[file]);
+    }
+}
+
+TEST_CASE("owner: a start that loses its folder while it loads a checkpoint changes nothing") {
+    const int ranks = GENERATE(0, 2);
+    INFO(ranks << " ranks");
+    const TemporaryFolder folder;
+    const fs::path out = folder / "run", log = folder / "log";
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17)});
+    const Arguments arguments =
+        tiny_run(out, folder / "tokens.h5", {"--checkpoint.enable", "--checkpoint.interval=1"});
+    REQUIRE(run_coeus(arguments + Arguments{steps(2)}, ranks).exit_code == 0);
+    // the second start has other options, so that its deck.toml would differ
+    const std::string line = coeus_line(arguments + Arguments{steps(4)}, ranks,
+                                        {{"LD_PRELOAD", COEUS_HOSTS},
+                                         {"COEUS_TEST_STOP_AT", "step-00000002.h5"},
+                                         {"COEUS_TEST_STOP_IF", (out / "checkpoint/.owner").string()}},
+                                        fmt::format("timeout {}", whole_patience(100)));
+    const Outcome stopped = run_shell(
+        fmt::format("({}; echo \"exit code $?\") >{} 2>&1 & for i in $(seq 2000); do ranks=$(pgrep -f '^{} "
+                    ".*{}'); for rank in $ranks; do grep -q '^State:.T' /proc/$rank/status && kill -STOP "
+                    "$ranks && echo $ranks && exit 0; done; sleep 0.05; done 2>/dev/null; exit 1",
+                    line, log.string(), COEUS_PROGRAM, out.string()));
+    INFO(read_file(log));
+    REQUIRE(stopped.exit_code == 0);
+    for (const char* owner : {".owner", "checkpoint/.owner"}) {
+        std::string note = read_file(out / owner);
+        note.replace(note.find("\"id\":\"") + 6, 16, "0123456789abcdef");
+        write_file(out / owner, note);
+    }
+    const auto left = contents(out);
+    const Outcome ended = run_shell(
+        fmt::format("kill -CONT {}; timeout {} sh -c 'until grep -q \"exit code\" {}; do sleep 0.1; done'",
+                    stopped.output.substr(0, stopped.output.find('\n')), whole_patience(60), log.string()));
+    REQUIRE(ended.exit_code == 0);
+    CHECK_THAT(read_file(log), Contains("this run has lost its folder " + out.string()) &&
+                                   Contains("exit code 3") && !Contains("Training starts"));
+    for (const auto& [file, content] : contents(out)) {
+        if (file.starts_with("log/") || file.starts_with("comm_traces/")) continue;
+        INFO(file);
+        REQUIRE(left.contains(file));
+        CHECK(content == left.at(file));
     }
 }
 

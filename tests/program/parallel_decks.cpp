@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every deck of tests/decks (torchtitan's list of integration tests, shortened) trains on as many ranks as
-// its degrees ask for as it does on one: all digits in float64, roughly in bfloat16. Their paths are relative
-// to the repository's root, where they run.
+// Every deck of tests/decks (a shortened list of torchtitan's integration tests) trains on the ranks of its
+// degrees as it does on one rank: with all digits in float64, approximately in bfloat16. Paths in the decks
+// are relative to the repository's root, where they run.
 #include "coeus/file/toml.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
@@ -45,11 +45,11 @@ MetricLines run_deck(const fs::path& deck, const fs::path& out, const fs::path& 
                                   ranks, {}, COEUS_SOURCE_DIR);
     INFO(run.output);
     CHECK(run.exit_code == 0);
-    CHECK(count_of("not built yet", run.output) == 0);
+    CHECK(count_of("not implemented yet", run.output) == 0);
     return read_metrics(out);
 }
 
-// The same deck on one rank.
+// Options that run the same deck on one rank.
 Arguments on_one_rank() {
     Arguments arguments;
     for (const std::string& degree : degrees) arguments.push_back("--" + degree + "=1");
@@ -59,8 +59,8 @@ Arguments on_one_rank() {
 struct Tolerances {
     double loss, grad_norm;
 };
-// In bfloat16 norms agree to 7e-5; gradients that are not summed over an axis, if only those of norms over
-// tensor-parallel ranks, change them by 2e-2 and more.
+// In bfloat16 the norms agree to 7e-5. If gradients were not summed over an axis, even if only those of the
+// norm layers over tensor-parallel ranks, they would change by 2e-2 or more.
 constexpr Tolerances in_float64 = {1e-11, 1e-9}, in_bfloat16 = {2e-3, 1e-3};
 
 void compare(const MetricLines& is, const MetricLines& should, const Tolerances& allowed) {
@@ -118,7 +118,7 @@ TEST_CASE("Every deck of tests/decks trains as one rank does: data and tensor pa
     compare_decks([](const std::string& name) { return !has(name, "cp") && !has(name, "pp"); }, 13);
 }
 
-TEST_CASE("A mesh resumes where it was, and another mesh goes on from there") {
+TEST_CASE("A mesh resumes where it stopped, and another mesh continues from there") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(200 * 33)});
     const fs::path deck = fs::path(COEUS_SOURCE_DIR) / "tests/decks/full_checkpoint.toml";

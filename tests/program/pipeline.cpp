@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipelines from the command line: the figures of one rank in every schedule, a run that changes its split,
-// and what is said to a deck that does not fit.
+// Pipelines from the command line: every schedule gives the results of one rank, a run can change its
+// division into stages, and a deck that does not fit gets a message.
 #include "coeus/file/json.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
@@ -19,7 +19,7 @@ fs::path write_200_windows(const TemporaryFolder& folder) {
     return file;
 }
 
-// Steps of two local batches, in float64.
+// Each step has two local batches, in float64.
 const Arguments common = {"--training.dtype=float64",
                           "--model.n_layers=4",
                           "--training.global_batch_size=8",
@@ -53,7 +53,7 @@ void compare(const MetricLines& is, const MetricLines& should) {
 
 }  // namespace
 
-TEST_CASE("Every schedule has the figures of one rank") {
+TEST_CASE("Every schedule gives the results of one rank") {
     const TemporaryFolder folder;
     const fs::path data = write_200_windows(folder);
     train_tiny(folder / "one", data, common);
@@ -90,15 +90,15 @@ TEST_CASE("Every schedule has the figures of one rank") {
         CAPTURE(c.what);
         const Outcome run = train_tiny(folder / c.what, data, common + c.arguments, c.ranks);
         CHECK(count_of("Pipeline: ", run.output) == 1);
-        CHECK(count_of("the plans of the pipeline ranks: ", run.output) == 1);
+        CHECK(count_of("Totals of all pipeline ranks: ", run.output) == 1);
         MetricLines is = read_metrics(folder / c.what);
-        if (c.ranks > 2)  // the mean of one data rank differs
+        if (c.ranks > 2)  // with two data ranks, their largest mean differs
             for (size_t i = 0; i < is.steps.size(); ++i) is.steps[i].loss_max = one.steps[i].loss_max;
         compare(is, one);
     }
 }
 
-TEST_CASE("A run goes on with another split, tied table included") {
+TEST_CASE("A run resumes with other stages, also with a tied table") {
     const TemporaryFolder folder;
     const fs::path data = write_200_windows(folder);
     const Arguments more =
@@ -114,7 +114,7 @@ TEST_CASE("A run goes on with another split, tied table included") {
     const MetricLines one = read_metrics(folder / "one");
     moving.steps.back().loss_max = one.steps.back().loss_max;
     compare(moving, one);
-    // one split has the same bits as another: no sum changes its order
+    // with the same stages the bits are the same: no sum changes its order
     train_tiny(folder / "whole", data, more + pipeline(2, "1F1B") + Arguments{steps(6)}, 2);
     train_tiny(folder / "parts", data, more + pipeline(2, "1F1B") + Arguments{steps(2)}, 2);
     train_tiny(folder / "parts", data, more + pipeline(2, "1F1B") + Arguments{steps(6)}, 2);
@@ -142,7 +142,7 @@ TEST_CASE("A trace has the actions of the table around their kernels") {
             begin = from;
             end = to;
         } else if (event.string("name") == "attention") {
-            // digits of the file: nanoseconds
+            // the file has digits down to nanoseconds
             CHECK(begin <= from + 0.002);
             CHECK(to <= end + 0.002);
             ++enclosed;
@@ -155,11 +155,11 @@ TEST_CASE("A trace has the actions of the table around their kernels") {
         "F stage 0 micro_batch 0\nF stage 0 micro_batch 1\nB stage 0 micro_batch 0\n"
         "F stage 0 micro_batch 2\nB stage 0 micro_batch 1\nF stage 0 micro_batch 3\n"
         "B stage 0 micro_batch 2\nB stage 0 micro_batch 3\n";
-    CHECK(actions == batch + batch);  // two local batches of the step
+    CHECK(actions == batch + batch);  // two local batches per step
     CHECK(enclosed == 2 * 4 * 2);     // two layers
 }
 
-TEST_CASE("A pipeline that does not fit the deck is refused with what would") {
+TEST_CASE("A pipeline that does not fit the deck is refused with a remedy") {
     const TemporaryFolder folder;
     const fs::path data = write_200_windows(folder);
     const auto error_of = [&](const Arguments& more, int ranks = 2) {
@@ -181,18 +181,18 @@ TEST_CASE("A pipeline that does not fit the deck is refused with what would") {
                         Arguments{"--parallelism.pipeline_parallel_layers_per_stage=1"}),
                Contains("ZBVZeroBubble has two stages on each rank"));
     CHECK_THAT(error_of(pipeline(2, "PipelineScheduleMulti")),
-               Contains("needs a table of one's own, parallelism.pipeline_parallel_schedule_csv"));
+               Contains("needs your own table in parallelism.pipeline_parallel_schedule_csv"));
     CHECK_THAT(error_of(pipeline(2, "1F1B") +
                         Arguments{"--parallelism.pipeline_parallel_first_stage_less_layers=7"}),
                Contains("the nearest valid value is"));
     CHECK_THAT(error_of(pipeline(2, "1F1B") +
                         Arguments{"--parallelism.module_fqns_per_model_part=tok_embeddings;layers.1"}),
-               Contains("\"layers.1\" stands where \"layers.0\" is due"));
+               Contains("\"layers.1\" is listed where \"layers.0\" is expected"));
     write_file(folder / "wrong.csv", "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");
     CHECK_THAT(error_of(pipeline(2, "1F1B") + Arguments{"--training.local_batch_size=2",
                                                         "--parallelism.pipeline_parallel_schedule_csv=" +
                                                             (folder / "wrong.csv").string()}),
-               Contains("rank 0, cell 1: 0B0 waits for ever"));
+               Contains("rank 0, cell 1: 0B0 waits forever"));
     write_file(folder / "other.csv", "0F0,0B0\n1F0,1B0\n");
     const Arguments other = {"--parallelism.pipeline_parallel_schedule_csv=" +
                              (folder / "other.csv").string()};

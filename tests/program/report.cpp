@@ -16,10 +16,10 @@ TEST_CASE("A run leaves a report, and runs are compared") {
     const Outcome run = train_tiny(folder / "a", folder / "tokens.h5", {"--validation.enable"}, 2);
     CHECK(count_of("Plots of this run: ", run.output) == 1);
     CHECK_THAT(read_file(folder / "a/report.html"), Contains("<title>a</title>") && Contains("validation"));
-    // a report that cannot be written does not fail a run whose weights are safe
+    // a run does not fail if only its report cannot be written
     fs::create_directories(folder / "b/report.html/inside");
     CHECK_THAT(train_tiny(folder / "b", folder / "tokens.h5", {"--optimizer.lr=2e-2"}).output,
-               Contains("warning - There is no ") && Contains("b/report.html"));
+               Contains("warning - The page ") && Contains("b/report.html"));
 
     const Outcome both =
         run_coeus({"report", path("a"), path("b"), "--output", path("both.html"), "--csv", path("both.csv")});
@@ -33,31 +33,31 @@ TEST_CASE("A run leaves a report, and runs are compared") {
     CHECK(csv.starts_with("run,step,loss,loss_max,grad_norm,lr,tokens_seen,epoch,tps,"));
     CHECK(count_of("\n", csv) == 1 + 6 + 6);
 
-    // the report is written into a device or a pipe, and does not replace it
+    // a device or pipe is written to, not replaced
     const Outcome piped = run_shell(coeus_line({"report", path("a"), "--csv", "/dev/stdout"}) + " | cat");
     CHECK_THAT(piped.output, Contains("run,step,loss,loss_max,grad_norm,lr,"));
     CHECK(fs::is_symlink("/dev/stdout"));
 
-    // names of folders are printed so that they do nothing to the terminal
+    // names of folders are printed so that they cannot control the terminal
     fs::copy(folder / "a", folder / "b\033[31m", fs::copy_options::recursive);
     const Outcome odd = run_coeus({"report", path("a"), path("b\033[31m")});
     CHECK(odd.exit_code == 0);
     CHECK_THAT(odd.output, Contains("b\\x1b[31m"));
     CHECK(odd.output.find('\033') == std::string::npos);
 
-    // the metrics of a run are not lost by a slip
+    // a wrong argument does not overwrite a run's metrics
     const std::string metrics = read_file(folder / "a/metrics.jsonl");
     for (const char* flag : {"--csv", "--output"}) {
         const Outcome kept = run_coeus({"report", path("a"), flag, path("a/metrics.jsonl")});
         CHECK(kept.exit_code == 2);
-        CHECK(count_of("a/metrics.jsonl is there already; --force replaces it", kept.output) == 1);
+        CHECK(count_of("a/metrics.jsonl already exists; --force replaces it", kept.output) == 1);
         CHECK(read_file(folder / "a/metrics.jsonl") == metrics);
     }
     CHECK(run_coeus({"report", path("a"), "--csv", path("both.csv"), "--force"}).exit_code == 0);
     CHECK(count_of("\n", read_file(folder / "both.csv")) == 1 + 6);
 }
 
-TEST_CASE("coeus report says what is wrong") {
+TEST_CASE("coeus report names what is wrong") {
     const TemporaryFolder folder;
     write_file(folder / "empty/metrics.jsonl", "");
     write_file(folder / "broken/metrics.jsonl", "{\"step\":1,\"loss\":2}\n{\"step\":}\n{\"step\":3}\n");

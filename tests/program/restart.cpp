@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that was stopped and started again ends with the same bits as one that was not.
+// A run that was stopped and started again ends with the same bits as an uninterrupted one.
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 
@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// 30 windows: with 8 samples a step, an epoch ends within the fourth.
+// 30 windows: with 8 samples per step, the first epoch ends within the fourth step.
 fs::path write_30_windows(const TemporaryFolder& folder) {
     const fs::path file = folder / "tokens.h5";
     write_token_file(file, {.tokens = learnable_tokens(30 * 17), .documents = {0, 7, 7, 100, 300, 510}});
@@ -23,7 +23,7 @@ const Arguments saving_at_end = {"--checkpoint.enable", "--checkpoint.interval=1
 
 }  // namespace
 
-TEST_CASE("A run that is stopped and resumed has the bits of one that is not") {
+TEST_CASE("A run that is stopped and resumed has the bits of an uninterrupted one") {
     struct Case {
         const char* what;
         Arguments arguments;
@@ -89,7 +89,7 @@ TEST_CASE("A run continues on another number of ranks") {
 }
 
 TEST_CASE("A resumed run with another batch size repeats and skips no sample") {
-    // With weights that stay, the loss of a step of one sequence tells which sample it was.
+    // The weights stay constant, so the loss of a step of one sequence tells which sample it was.
     const TemporaryFolder folder;
     const fs::path data = write_30_windows(folder);
     const Arguments more = {"--optimizer.lr=0", "--training.dtype=float64", "--training.local_batch_size=1",
@@ -134,13 +134,13 @@ TEST_CASE("Windows are shuffled by default, and a resumed run keeps the order of
         const bool shuffles = start == std::string("--training.shuffle");
         const char* run = shuffles ? "resumed_shuffled" : "resumed_ordered";
         train(run, {start, steps(2)});
-        for (const int64_t step : {4, 6})  // the second resumes what the first has kept
+        for (const int64_t step : {4, 6})  // the second start resumes from the first one's checkpoint
             CHECK_THAT(train(run, {steps(step)}), Contains("Resuming from") && !Contains("training.shuffle"));
         CHECK(read_metrics(folder / run).losses() == (shuffles ? shuffled : ordered));
         CHECK_THAT(read_file(folder / run / "deck.toml"),
                    Contains(shuffles ? "shuffle = true" : "shuffle = false"));
     }
-    // the finished run is the same one if the deck does not say the order
+    // a deck that does not set the order describes the same run, which is finished
     CHECK_THAT(train("resumed_ordered", {steps(6)}), Contains("already at step 6"));
 }
 
@@ -158,12 +158,12 @@ TEST_CASE("A finished run says so and leaves everything as it is") {
     CHECK(read_file(out / "metrics.jsonl") == metrics);
     CHECK(read_file(out / checkpoint_of(3)) == state);
     CHECK(read_file(out / "deck.toml") == deck);
-    // one that was killed between its last checkpoint and the model alone writes it now
+    // a run that was killed between its last checkpoint and the export of the model writes the export now
     const fs::path model = out / "checkpoint/model-00000003.h5";
     const std::string exported = read_file(model);
     fs::remove(model);
     const Outcome belated = train_tiny(out, data, saving_at_end + Arguments{steps(3)}, 2);
-    CHECK(count_of("Saved the model alone as " + model.string(), belated.output) == 1);
+    CHECK(count_of("Saved the model weights as " + model.string(), belated.output) == 1);
     CHECK((read_file(model) == exported));
     fs::remove(model);
     for (const char* no : {"--checkpoint.load_only", "--checkpoint.no_last_save_model_only"})
@@ -172,23 +172,23 @@ TEST_CASE("A finished run says so and leaves everything as it is") {
     CHECK_FALSE(fs::exists(model));
     const Outcome hub =
         train_tiny(out, data, saving_at_end + Arguments{steps(3), "--checkpoint.last_save_in_hf"});
-    CHECK(count_of("Saved the model alone as ", hub.output) == 1);
+    CHECK(count_of("Saved the model weights as ", hub.output) == 1);
     CHECK(fs::exists(out / "checkpoint/hf-00000003/config.json"));
     const Outcome written =
         train_tiny(out, data, saving_at_end + Arguments{steps(3), "--checkpoint.last_save_in_hf"});
-    CHECK(count_of("Saved the model alone as ", written.output) == 0);
-    // without checkpoints every run is a new one
+    CHECK(count_of("Saved the model weights as ", written.output) == 0);
+    // without checkpoints every start is a new run
     const Outcome fresh = train_tiny(out, data, {steps(2)});
     CHECK(count_of("already at step", fresh.output) == 0);
     CHECK(read_metrics(out).steps.size() == 2);
 }
 
-TEST_CASE("After a resume each step stands in metrics.jsonl once") {
+TEST_CASE("After a resume, metrics.jsonl has each step once") {
     const TemporaryFolder folder;
     const fs::path data = write_30_windows(folder), out = folder / "out";
     const Arguments more = saving_at_end + Arguments{"--validation.enable", "--validation.freq=2"};
     train_tiny(folder / "whole", data, more + Arguments{steps(7)});
-    // as if killed in step 6, while it wrote a line
+    // as if the run had been killed in step 6, while it wrote a line
     train_tiny(out, data, more + Arguments{"--checkpoint.interval=3", steps(5)});
     fs::remove(out / checkpoint_of(5));
     write_file(out / "metrics.jsonl", read_file(out / "metrics.jsonl") + "{\"step\":6,\"loss\":3.4");
@@ -207,7 +207,8 @@ TEST_CASE("After a resume each step stands in metrics.jsonl once") {
     CHECK(read_metrics(out).losses() == whole.losses());
 }
 
-TEST_CASE("From a chosen step a new branch begins, and the one that was left stays readable") {
+TEST_CASE(
+    "A resume from a chosen step begins a new branch, and the checkpoints of the old one stay readable") {
     const TemporaryFolder folder;
     const fs::path data = write_30_windows(folder), out = folder / "out";
     const Arguments more = saving_at_end + Arguments{"--checkpoint.interval=2"};
@@ -216,11 +217,11 @@ TEST_CASE("From a chosen step a new branch begins, and the one that was left sta
     const Outcome branch =
         train_tiny(out, data, more + Arguments{steps(4), "--checkpoint.load_step=2", "--optimizer.lr=1e-4"});
     CHECK_THAT(branch.output, Contains("Resuming from") && Contains("step 2, 128 tokens seen"));
-    CHECK(count_of(checkpoint_of(6) + " is of a later step than the one saved now: renamed to ",
+    CHECK(count_of(checkpoint_of(6) + " is from a later step than the checkpoint saved now: renamed to ",
                    branch.output) == 1);
     CHECK(read_file((out / checkpoint_of(6)).string() + ".abandoned") == left);
     CHECK_FALSE(fs::exists(out / checkpoint_of(6)));
-    // the line as it was, without the choice, goes on with the new branch
+    // without the chosen step, the same command continues the new branch
     const Outcome on = train_tiny(out, data, more + Arguments{steps(5), "--optimizer.lr=1e-4"});
     CHECK_THAT(on.output, Contains(checkpoint_of(4) + ": step 4, 256 tokens seen"));
     const Outcome absent = run_coeus(tiny_run(out, data, more + Arguments{"--checkpoint.load_step=3"}));
@@ -229,13 +230,15 @@ TEST_CASE("From a chosen step a new branch begins, and the one that was left sta
     CHECK_THAT(absent.output, Contains("checkpoint.load_step = 3"));
 }
 
-TEST_CASE("A resumed run says what is not as it was") {
+TEST_CASE("A resumed run names changes since its checkpoint") {
     const TemporaryFolder folder;
     const fs::path data = write_30_windows(folder), out = folder / "out";
     const Arguments start = {"--checkpoint.enable", "--lr_scheduler.warmup_steps=2"};
     train_tiny(out, data, start + Arguments{steps(1)});
-    const std::string schedule = "the learning-rate schedule is not the checkpoint's, the rate may jump (",
-                      samples = "the data is not the checkpoint's: samples may be seen again or never (";
+    const std::string schedule =
+                          "the learning-rate schedule differs from the checkpoint's; the rate may jump (",
+                      samples =
+                          "the data differs from the checkpoint's: some samples may be used twice or never (";
     const Outcome longer = train_tiny(out, data, start + Arguments{steps(2)}, 2);
     CHECK(count_of(schedule + "training.steps was 1, is 2)", longer.output) == 1);
     CHECK(count_of(samples, longer.output) == 0);
@@ -264,7 +267,7 @@ TEST_CASE("A checkpoint of another run can be a start") {
         CHECK(count_of("Starting from the weights of ", run.output) == 1);
         return read_metrics(folder / name).steps.at(0);
     };
-    // the samples start anew, so that step 1 sees other data: compare with a run that starts there anyway
+    // the samples start again, so step 1 sees other data: compared with a run that starts there as well
     const StepLine full = first_loss("full", checkpoint_of(3), {steps(1)});
     const StepLine on_two = [&] {
         const Outcome run = train_tiny(
@@ -283,7 +286,7 @@ TEST_CASE("A checkpoint of another run can be a start") {
     CHECK(relatively_close(on_two.loss, full.loss, 1e-6));
     CHECK(rounded.loss != full.loss);
     CHECK(relatively_close(rounded.loss, full.loss, 1e-2));
-    // with the optimizer, the step and the place in the data: the run goes on in another folder
+    // with the optimizer, the step and the data position: the run continues in another folder
     train_tiny(folder / "whole", data, {"--checkpoint.enable"});
     const Outcome moved =
         train_tiny(folder / "moved", data,
@@ -291,7 +294,7 @@ TEST_CASE("A checkpoint of another run can be a start") {
                     "--checkpoint.initial_load_path=" + (folder / "first" / checkpoint_of(3)).string()});
     CHECK_THAT(moved.output, Contains("Resuming from") && Contains("step 3, 192 tokens seen"));
     CHECK(differing_arrays(folder / "moved" / checkpoint_of(6), folder / "whole" / checkpoint_of(6)).empty());
-    // another run's metrics in that folder are not its own, whatever steps they have
+    // another run's metrics in that folder are not the run's own, whatever their steps
     train_tiny(folder / "used", data, {steps(5)});
     const std::string others = read_file(folder / "used" / "metrics.jsonl");
     const Arguments onto_other = {
@@ -305,14 +308,14 @@ TEST_CASE("A checkpoint of another run can be a start") {
     const Outcome goes_on = train_tiny(folder / "used", data, onto_other + Arguments{steps(7)});
     CHECK_THAT(goes_on.output, !Contains("earlier_"));
     CHECK(read_metrics(folder / "used").steps.size() == 4);
-    // a checkpoint of this folder is its own, however it is named
+    // a checkpoint of this folder is the run's own, however its path is given
     const Outcome back = train_tiny(
         folder / "used", data,
         {"--checkpoint.no_enable", "--checkpoint.no_initial_load_model_only",
          "--checkpoint.initial_load_path=" + (folder / "used" / checkpoint_of(6)).string(), steps(7)});
     CHECK_THAT(back.output, Contains("Resuming from") && !Contains("earlier_"));
     CHECK(read_metrics(folder / "used").steps.size() == 4);
-    // where the run has a checkpoint of its own, that one counts
+    // a checkpoint of the run itself takes precedence
     const Arguments both = {"--checkpoint.enable", "--checkpoint.initial_load_path=" +
                                                        (folder / "first" / checkpoint_of(3)).string()};
     train_tiny(folder / "own", data, both + Arguments{steps(2)});
@@ -326,7 +329,7 @@ TEST_CASE("A seed checkpoint holds the weights that any run starts from") {
     const Arguments seed = saving_at_end + Arguments{"--checkpoint.create_seed_checkpoint"};
     const Outcome made = train_tiny(seeded, data, seed);
     CHECK(count_of("Saved the initial weights as " + (seeded / checkpoint_of(0)).string(), made.output) == 1);
-    CHECK_THAT(made.output, Contains("Coeus does not need it") && !Contains(" step: "));
+    CHECK_THAT(made.output, Contains("Coeus does not need this file") && !Contains(" step: "));
     CHECK_FALSE(fs::exists(seeded / "metrics.jsonl"));
 
     const Arguments more = saving_at_end + Arguments{"--training.global_batch_size=8"};
@@ -348,10 +351,8 @@ TEST_CASE("A seed checkpoint holds the weights that any run starts from") {
         CHECK(count_of(" - error - checkpoint.create_seed_checkpoint = true: " + message, outcome.output) ==
               1);
     };
-    refused(seed, "one rank writes the initial weights, but there are 2; start 1", 2);
-    refused(seed, "there are checkpoints in " + (seeded / "checkpoint").string() + " already; choose another",
-            0);
-    refused(seed + Arguments{"--checkpoint.no_enable"}, "saves a checkpoint, so set checkpoint.enable = true",
-            0);
+    refused(seed, "works on one rank only, but there are 2; start 1", 2);
+    refused(seed, (seeded / "checkpoint").string() + " already has checkpoints; choose another", 0);
+    refused(seed + Arguments{"--checkpoint.no_enable"}, "needs checkpoint.enable = true", 0);
     CHECK(read_metrics(seeded).steps.size() == 6);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run writes: places inside its folder and elsewhere, made before it starts; and what was there
-// before, which stays.
+// The places that a run writes to, inside its folder and elsewhere, are made before it starts. Files that are
+// already there are kept.
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 #include "support/event_file.hpp"
@@ -30,7 +30,8 @@ struct Place {
 
 }  // namespace
 
-TEST_CASE("Relative places are inside the run's folder, absolute ones where they say, nested ones are made") {
+TEST_CASE(
+    "Relative paths are inside the run's folder, absolute ones are not, and nested folders are created") {
     const Place place;
     const auto run = [&](const std::string& root) {
         return Arguments{steps(2),
@@ -61,31 +62,31 @@ TEST_CASE("Relative places are inside the run's folder, absolute ones where they
     CHECK_FALSE(fs::exists(place.out / "saved"));
 }
 
-TEST_CASE("A place that cannot be written to ends the run before it starts") {
+TEST_CASE("A path that cannot be written to ends the run before it starts") {
     const Place place;
     const std::string file = place.data.string();
     place.refuses({"--checkpoint.enable", "--checkpoint.folder=" + file + "/x"},
                   "checkpoint.folder = \"" + file + "/x\": " + file + " is a file; choose a folder");
     place.refuses({"--metrics.enable_tensorboard", "--metrics.save_tb_folder=/proc/coeus"},
-                  "metrics.save_tb_folder: cannot make /proc/coeus: ");
+                  "metrics.save_tb_folder: cannot create the folder /proc/coeus: ");
     place.refuses({"--profiling.enable_profiling", "--profiling.save_traces_folder=" + file},
                   "profiling.save_traces_folder = \"" + file + "\": ");
     place.refuses({"--profiling.enable_memory_snapshot", "--profiling.save_memory_snapshot_folder=" + file},
                   "profiling.save_memory_snapshot_folder = \"" + file + "\": ");
     place.refuses({"--job.save_config_file=" + file + "/b.toml"},
                   "job.save_config_file = \"" + file + "\": " + file + " is a file; choose a folder");
-    place.refuses(
-        {"--job.save_config_file=log"},
-        "job.save_config_file = \"log\": " + (place.out / "log").string() + " is a folder; name a file");
+    place.refuses({"--job.save_config_file=log"},
+                  "job.save_config_file = \"log\": " + (place.out / "log").string() +
+                      " is a folder; give the name of a file");
     const Outcome in_file = run_coeus(tiny_run(place.data, place.data), 2);
     CHECK(in_file.exit_code == 2);
     CHECK_THAT(in_file.output,
                Contains("job.dump_folder = \"" + file + "\": " + file + " is a file; choose a folder"));
-    // what is not asked for is not looked at
+    // the folder of an output that is not requested is not checked
     train_tiny(place.out, place.data, {steps(1), "--metrics.save_tb_folder=/proc/coeus"});
 }
 
-TEST_CASE("A run that begins anew keeps the one that was in its folder") {
+TEST_CASE("A new run keeps the files of the run that was in its folder") {
     const Place place;
     const Arguments more = {"--metrics.enable_tensorboard", steps(3)};
     CHECK_FALSE(fs::exists(place.out));
@@ -96,7 +97,8 @@ TEST_CASE("A run that begins anew keeps the one that was in its folder") {
     CHECK_FALSE(fs::exists(aside));
 
     const Outcome second = train_tiny(place.out, place.data, more + Arguments{"--optimizer.lr=2e-3"}, 2);
-    CHECK(count_of("There was a run in " + place.out.string() + ": its metrics are kept in " + aside.string(),
+    CHECK(count_of(place.out.string() + " had files of an earlier run: its metrics were moved to " +
+                       aside.string(),
                    second.output) == 1);
     CHECK(read_file(aside / "metrics.jsonl") == first);
     CHECK(read_file(aside / "deck.toml") == deck);
@@ -110,17 +112,18 @@ TEST_CASE("A run that begins anew keeps the one that was in its folder") {
     CHECK(report.exit_code == 0);
     CHECK_THAT(report.output, Contains("0.001") && Contains("0.002"));
 
-    // no checkpoint yet is a fresh start too; a resumed run goes on in its own files
+    // without a checkpoint, a start is a new run as well; a resumed run appends to its own files
     const Arguments saving = more + Arguments{"--checkpoint.enable"};
     CHECK_THAT(train_tiny(place.out, place.data, saving).output,
-               Contains("kept in " + place.out.string() + "/earlier_2"));
+               Contains("moved to " + place.out.string() + "/earlier_2"));
     const Outcome resumed = train_tiny(place.out, place.data, saving + Arguments{steps(5)});
     CHECK_THAT(resumed.output, !Contains("earlier_"));
     CHECK_FALSE(fs::exists(place.out / "earlier_3"));
     CHECK(read_metrics(place.out).steps.size() == 5);
 }
 
-TEST_CASE("A start that is killed while it puts the earlier run aside is finished by the next one") {
+TEST_CASE(
+    "If a start is killed while it moves an earlier run's files aside, the next start completes the move") {
     const Place place;
     const Arguments more = {"--metrics.enable_tensorboard", steps(2)};
     train_tiny(place.out, place.data, more);
@@ -133,7 +136,7 @@ TEST_CASE("A start that is killed while it puts the earlier run aside is finishe
     if (metrics_moved) fs::rename(place.out / "metrics.jsonl", begun / "metrics.jsonl");
 
     const Outcome next = train_tiny(place.out, place.data, more);
-    CHECK(count_of("its metrics are kept in " + aside.string(), next.output) == 1);
+    CHECK(count_of("its metrics were moved to " + aside.string(), next.output) == 1);
     CHECK(read_file(aside / "metrics.jsonl") == first);
     for (const char* name : {"goodput.jsonl", "deck.toml", "tb"}) CHECK(fs::exists(aside / name));
     CHECK_FALSE(fs::exists(begun));
@@ -141,7 +144,7 @@ TEST_CASE("A start that is killed while it puts the earlier run aside is finishe
     CHECK(event_files(place.out / "tb").size() == 1);
 }
 
-TEST_CASE("A finished run's folder is not trained in again with another deck, with the same it is done") {
+TEST_CASE("A finished run's folder is refused to another deck, and the same deck has nothing left to do") {
     const Place place;
     const Arguments more = {"--checkpoint.enable", steps(2)};
     train_tiny(place.out, place.data, more, 2);
@@ -151,7 +154,8 @@ TEST_CASE("A finished run's folder is not trained in again with another deck, wi
         run_coeus(tiny_run(place.out, place.data, more + Arguments{"--optimizer.lr=5e-3"}), 2);
     INFO(other.output);
     CHECK(other.exit_code == 2);
-    CHECK(count_of(place.out.string() + " has a finished run (step 2) of another deck: optimizer.lr was ",
+    CHECK(count_of(place.out.string() +
+                       " contains a finished run (step 2) with a different deck: optimizer.lr was ",
                    other.output) == 1);
     const std::string advice = "--job.dump_folder=\"" + place.out.string() + "/{optimizer.lr}\"";
     CHECK_THAT(other.output, Contains(advice) && Contains("training.steps"));
@@ -163,7 +167,7 @@ TEST_CASE("A finished run's folder is not trained in again with another deck, wi
                Contains("the rate may jump") && Contains("Training completed at step 3"));
 }
 
-TEST_CASE("A folder whose name has a line break is resumed in") {
+TEST_CASE("A run resumes in a folder whose name has a line break") {
     const Place place;
     const fs::path odd = place.folder / "two\nlines";
     train_tiny(odd, place.data, {steps(2), "--checkpoint.enable"});
@@ -171,7 +175,7 @@ TEST_CASE("A folder whose name has a line break is resumed in") {
     CHECK_THAT(resumed.output, Contains("Resuming from ") && Contains("Training completed at step 3"));
 }
 
-TEST_CASE("A dry run prints and writes the effective deck, and says where values were given") {
+TEST_CASE("A dry run prints and writes the effective deck, and names where values were given") {
     const Place place;
     write_file(place.folder / "my.toml", "[optimizer]\nweight_decay = 0.2\n");
     const Outcome run =
@@ -188,12 +192,12 @@ TEST_CASE("A dry run prints and writes the effective deck, and says where values
     const Outcome again =
         run_coeus(tiny_run(place.out, place.data, {"--dry_run", "--job.save_config_file=saved.toml"}));
     CHECK(again.exit_code == 2);
-    CHECK_THAT(again.output, Contains("saved.toml is there already, and a dry run replaces no file"));
+    CHECK_THAT(again.output, Contains("saved.toml already exists, and a dry run does not replace files"));
     CHECK_THAT(read_file(place.out / "saved.toml"), Contains("\nsteps = 3\n"));
     write_file(place.folder / "text.txt", "text");
     const Outcome no_tokenizer =
         run_coeus(tiny_run(place.out, place.folder / "text.txt", {"--dry_run", "--strict"}), 0, {},
                   place.folder.path());
     CHECK(no_tokenizer.exit_code == 2);
-    CHECK_THAT(no_tokenizer.output, Contains("to read text a run needs it"));
+    CHECK_THAT(no_tokenizer.output, Contains("a run needs it to tokenize text"));
 }

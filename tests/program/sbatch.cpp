@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `coeus sbatch`: job scripts as they are printed, what is wrong in plain words, and the step that a job
-// script asks for. (Such scripts on a cluster: tests/slurm.)
+// `coeus sbatch`: the printed job scripts, messages about errors, and the newest step, for which a job script
+// asks. (For job scripts on a cluster see tests/slurm.)
 #include "coeus/comm/mpi.hpp"
 #include "coeus/device/device.hpp"
 #include "program/tiny_run.hpp"
@@ -21,7 +21,7 @@ const std::string deck = COEUS_SOURCE_DIR "/inputs/base/llama3_1b.toml";
 const Arguments can_run = {"--training.dataset_path=x.h5", "--checkpoint.enable"};
 
 std::string printed(const Arguments& more) {
-    // the program of the job may have been built with CUDA
+    // the job's program may have been built with CUDA
     const Outcome outcome =
         run_coeus(Arguments{"sbatch", deck} + more + can_run, 0, {{"COEUS", "/opt/coeus"}});
     INFO(outcome.output);
@@ -39,7 +39,7 @@ std::string refused_sbatch(const Arguments& arguments) {
 
 }  // namespace
 
-TEST_CASE("a job script has what was asked for, what the machine's has, and everything within itself") {
+TEST_CASE("a job script has the requested options, the machine's own, and needs no other file") {
     const TemporaryFolder folder;
     for (const char* machine : {"generic", "hyak", "local"}) {
         const std::string script =
@@ -56,12 +56,12 @@ TEST_CASE("a job script has what was asked for, what the machine's has, and ever
                    Contains("\nset -- " + deck +
                             " --training.steps=70 '--job.description=it'\\''s' --training.dataset_path=x.h5 "
                             "--checkpoint.enable --device=cuda \"$@\"\n"));
-        // what Slurm calls this MPI's way to start
+        // Slurm's name for the way in which this MPI starts
         const bool open_mpi = MpiRuntime::library_version().starts_with("Open MPI");
         CHECK_THAT(script, Contains(open_mpi ? "srun --mpi=pmix" : "srun --mpi=pmi2") &&
                                !Contains(open_mpi ? "--mpi=pmi2" : "--mpi=pmix"));
         CHECK_THAT(script, !Contains("$jobscripts") && Contains("\ntrain_and_requeue \"$@\"\n"));
-        // no #SBATCH line may come behind a command, where sbatch does not look for it
+        // no #SBATCH line may follow a command, since sbatch ignores it there
         CHECK(script.rfind("\n#SBATCH") < script.find("\nset --"));
         write_file(folder / "job", script);
         CHECK(run_shell("bash -n " + (folder / "job").string()).exit_code == 0);
@@ -80,7 +80,7 @@ TEST_CASE("no name or argument breaks a job script") {
     CHECK_THAT(outcome.output, Contains("\n#SBATCH --job-name=my_deck_s\n") &&
                                    Contains("# Made by: coeus sbatch '" + folder.path().string() +
                                             "/my deck'\\''s.toml' --machine=local"));
-    // what is trained is what was said
+    // the job trains with exactly the given arguments
     write_file(folder / "job", outcome.output);
     const Outcome said =
         run_shell("cd " + folder.path().string() +
@@ -91,7 +91,7 @@ TEST_CASE("no name or argument breaks a job script") {
                                      can_run[0] + "]"));
 }
 
-TEST_CASE("no folder of the program breaks a job script, or runs in it") {
+TEST_CASE("no folder name of the program breaks a job script or is executed by it") {
     const TemporaryFolder folder;
     for (const char* program :
          {"/o'brien/coeus", "/$(touch evaluated)/coeus", "/`touch evaluated`/coeus", "/a}b {c/coeus"}) {
@@ -105,7 +105,7 @@ TEST_CASE("no folder of the program breaks a job script, or runs in it") {
         const std::string shell = "cd " + folder.path().string() + "; bash -n job || exit 1; ";
         const std::string said = "(grep ' COEUS=' job; echo 'printf \"[%s]\" \"$COEUS\"') | ";
         CHECK(run_shell(shell + said + "env -u COEUS bash").output == "[" + std::string(program) + "]");
-        // the program that the job is given goes before
+        // the job's own COEUS takes precedence
         CHECK(run_shell(shell + said + "COEUS=other bash").output == "[other]");
         CHECK_FALSE(fs::exists(folder / "evaluated"));
     }
@@ -113,7 +113,7 @@ TEST_CASE("no folder of the program breaks a job script, or runs in it") {
 
 namespace {
 
-// jobscripts/train_and_requeue.sh, where Slurm and the program are a few words of shell each.
+// jobscripts/train_and_requeue.sh; Slurm and the program are replaced by a few words of shell each.
 struct ScriptAlone {
     TemporaryFolder folder;
 
@@ -126,7 +126,7 @@ struct ScriptAlone {
         write_file(folder / name, "#!/bin/sh\n" + script + "\n");
         fs::permissions(folder / name, fs::perms::owner_all);
     }
-    // How it trains; it has always a checkpoint of step 5.
+    // The shell text with which it trains. There is always a checkpoint of step 5.
     void training(const std::string& script) {
         program("coeus", "case $1 in info) echo 5 ;; train) " + script + " ;; esac");
     }
@@ -142,33 +142,33 @@ struct ScriptAlone {
 
 }  // namespace
 
-TEST_CASE("job script: what is told to stop before it has ranks is queued again without them") {
+TEST_CASE("job script: a signal before there are ranks requeues the job without starting any") {
     ScriptAlone script;
     script.program("squeue", "[ -e asked ] || kill -USR1 $JOB_SCRIPT; touch asked; echo RUNNING");
     const Outcome outcome = script.run();
     INFO(outcome.output);
     CHECK(outcome.exit_code == 75);
     CHECK_THAT(outcome.output, Contains("requeue 7") &&
-                                   Contains("in order before its last step; queued again") &&
+                                   Contains("training was stopped before its last step; requeued") &&
                                    !Contains("trained"));
     CHECK_FALSE(fs::exists(script.folder / "coeus-7.told"));
 }
 
-TEST_CASE("job script: ranks that end in any way once they were told to are no crash") {
+TEST_CASE("job script: after the signal to stop, no exit code of the ranks counts as a crash") {
     ScriptAlone script;
     script.training("trap : USR1; kill -USR1 $JOB_SCRIPT; until [ -e coeus-7.told ]; do :; done; exit 205");
     const Outcome outcome = script.run();
     INFO(outcome.output);
     CHECK(outcome.exit_code == 205);
     CHECK_THAT(outcome.output,
-               Contains("told to end, and ended before it was saved (exit code 205); queued again") &&
+               Contains("told to end, but ended before it was saved (exit code 205); requeued") &&
                    !Contains("invalid signal"));
     CHECK(read_file(script.folder / "coeus-7.stops") == "5 1\n");
     script.training("exit 139");
     CHECK_THAT(script.run().output, Contains("training crashed (exit code 139, SIGSEGV), 1 of 3 times"));
 }
 
-TEST_CASE("job script: an mpirun that ends before training did is no end of training") {
+TEST_CASE("job script: if mpirun ends before training did, training is not complete") {
     ScriptAlone script;
     script.program("mpirun", "exec \"$@\"");
     script.training("true");
@@ -182,26 +182,25 @@ TEST_CASE("job script: an mpirun that ends before training did is no end of trai
     script.training("> $COEUS_DONE_FILE");
     CHECK_THAT(script.run(launch).output, Contains("training is complete"));
     CHECK_FALSE(fs::exists(script.folder / "coeus-7.done"));
-    // what an earlier start left says nothing
+    // a file that an earlier start left does not count
     write_file(script.folder / "coeus-7.done", "");
     script.training("true");
     CHECK_THAT(script.run(launch).output, !Contains("complete"));
     CHECK_THAT(script.run().output, Contains("training is complete"));
 }
 
-TEST_CASE("job script: ends in order that bring no checkpoint stop the job at last") {
+TEST_CASE("job script: repeated orderly ends without a new checkpoint finally stop the job") {
     ScriptAlone script;
     script.training("exit 75");
-    for (int start = 1; start < 20; ++start) CHECK_THAT(script.run().output, Contains("queued again"));
-    CHECK_THAT(
-        script.run().output,
-        Contains("stopped: training was ended 20 times at the checkpoint of step 5, without another one"));
+    for (int start = 1; start < 20; ++start) CHECK_THAT(script.run().output, Contains("requeued"));
+    CHECK_THAT(script.run().output, Contains("stopped: training was stopped 20 times after the checkpoint of "
+                                             "step 5, without a new checkpoint"));
     script.training("true");
     CHECK_THAT(script.run().output, Contains("training is complete"));
     CHECK_FALSE(fs::exists(script.folder / "coeus-7.stops"));
 }
 
-TEST_CASE("job script: counts are digits, and no link is followed") {
+TEST_CASE("job script: counts must be digits, and no link is followed") {
     ScriptAlone script;
     script.training("exit 139");
     const fs::path count = script.folder / "coeus-7.crashes", foreign = script.folder / "foreign";
@@ -218,21 +217,21 @@ TEST_CASE("job script: counts are digits, and no link is followed") {
     fs::remove(count);
     fs::create_symlink(foreign, count);
     CHECK_THAT(script.run().output,
-               Contains("coeus-7.crashes is a link; it is not followed") && Contains("1 of 3 times"));
+               Contains("coeus-7.crashes is a link, which is not followed") && Contains("1 of 3 times"));
     CHECK_FALSE(fs::is_symlink(count));
     CHECK(read_file(count) == "5 1\n");
-    // one that is there before the script is told to end
+    // a link that exists before the script gets the signal
     script.training(
         "trap : USR1; ln -s foreign coeus-7.told; kill -USR1 $JOB_SCRIPT; while [ -L coeus-7.told ] || "
         "! [ -e coeus-7.told ]; do :; done; exit 75");
-    CHECK_THAT(script.run().output, Contains("in order before its last step; queued again"));
+    CHECK_THAT(script.run().output, Contains("training was stopped before its last step; requeued"));
     CHECK(read_file(foreign) == "5 2\n");
 }
 
-TEST_CASE("job script: on a full disk crashes are counted by Slurm, and stop the job too") {
+TEST_CASE("job script: on a full disk Slurm's count of restarts is used, and also stops the job") {
     ScriptAlone script;
     script.training("exit 3");
-    // files can be made, and nothing can be written to them
+    // files can be created, but not written to
     const auto start = [&](const std::string& restarts) {
         return script.run("SLURM_RESTART_COUNT=" + restarts + "; trap '' XFSZ; ulimit -f 0").output;
     };
@@ -241,32 +240,32 @@ TEST_CASE("job script: on a full disk crashes are counted by Slurm, and stop the
         CAPTURE(is_old);
         if (is_old) write_file(count, "5 1\n");
         CHECK_THAT(start("0"), Contains(count.string() + " cannot be written (is the disk full?)") &&
-                                   Contains("1 of 3 times") && Contains("queued again"));
+                                   Contains("1 of 3 times") && Contains("requeued"));
         CHECK_THAT(start("2"), Contains("stopped: training crashed 3 times (exit code 3)"));
         CHECK_FALSE(fs::exists(count.string() + ".part"));
         CHECK(fs::exists(count) == is_old);
     }
-    // what was counted is still there once there is room
+    // the count is still there when there is room again
     CHECK(read_file(count) == "5 1\n");
     CHECK_THAT(script.run().output, Contains("2 of 3 times"));
 }
 
-TEST_CASE("job script: a Slurm that queues nothing again, and a program that is not there, are said") {
+TEST_CASE("job script: messages for a Slurm that does not requeue, and for a missing program") {
     ScriptAlone script;
     script.training("exit 75");
     script.program("scontrol", "echo disabled; exit 1");
     CHECK_THAT(script.run().output,
-               Contains("and Slurm does not queue this job again; the same sbatch line goes on"));
-    // it was queued again, and with this script the answer was ended
+               Contains("and Slurm does not requeue this job; the same sbatch command resumes"));
+    // scontrol succeeded, and was killed together with the script before it answered
     script.program("scontrol", "kill -TERM $$");
-    CHECK_THAT(script.run().output, Contains("in order before its last step; queued again"));
+    CHECK_THAT(script.run().output, Contains("training was stopped before its last step; requeued"));
     script.program("coeus", "exit 13");
     const Outcome outcome = script.run();
     CHECK(outcome.exit_code == 2);
-    CHECK_THAT(outcome.output, Contains("stopped: the program cannot be started here: coeus"));
+    CHECK_THAT(outcome.output, Contains("stopped: the program cannot be started on this node: coeus"));
 }
 
-TEST_CASE("job script: a task of an array is a job of its own") {
+TEST_CASE("job script: each task of an array is its own job") {
     ScriptAlone script;
     script.program("squeue", "echo \"$*\" >> questions; echo RUNNING");
     script.training("exit 75");
@@ -277,7 +276,7 @@ TEST_CASE("job script: a task of an array is a job of its own") {
     CHECK(count_of("--jobs=5_2 ", read_file(script.folder / "questions")) == 2);
 }
 
-TEST_CASE("job script: the program is a path, blanks and all, or a command") {
+TEST_CASE("job script: the program is a path, also with blanks, or a command") {
     const TemporaryFolder folder;
     fs::create_directory(folder / "od d");
     const std::string program = (folder / "od d/coeus").string();
@@ -301,7 +300,7 @@ TEST_CASE("a job without GPUs has none in its script") {
                Contains("\n#SBATCH --gpus-per-node=a100:2\n") && Contains("\n#SBATCH --ntasks-per-node=2\n"));
 }
 
-TEST_CASE("what is wrong with a job is said before there is a script") {
+TEST_CASE("errors of a job are reported before there is a script") {
     CHECK_THAT(refused_sbatch({deck}), Contains("needs --machine"));
     CHECK_THAT(refused_sbatch({deck, "--machine=hyac"}),
                Contains("generic, hyak, local") && Contains("mean hyak"));
@@ -313,7 +312,7 @@ TEST_CASE("what is wrong with a job is said before there is a script") {
     CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--account=my lab"}), Contains("one word"));
     CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--gpus-per-node=many"}), Contains("a100:4"));
     CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--gpus-per-node=4", "--ntasks-per-node=8"}),
-               Contains("leave --ntasks-per-node out"));
+               Contains("remove --ntasks-per-node"));
     CHECK_THAT(refused_sbatch({deck, "--machine=local", "--device=cuda"}), Contains("give --gpus-per-node"));
     CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--gpus-per-node=4", "--device=cpu"}),
                Contains("device = \"cpu\": the job has GPUs"));
@@ -322,15 +321,15 @@ TEST_CASE("what is wrong with a job is said before there is a script") {
     CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--gpus-per-node=4", "--nodes=4",
                                "--parallelism.tensor_parallel_degree=3"}),
                Contains("tensor_parallel_degree") && Contains("nearest valid"));
-    // what a run would refuse, and what a job that is queued again lacks
+    // options that a run would refuse, and options that a requeued job needs
     const Arguments job = {deck, "--machine=hyak", "--gpus-per-node=0", "--ntasks-per-node=4"};
     CHECK_THAT(refused_sbatch(job + Arguments{"--checkpoint.enable"}), Contains("training.dataset_path"));
     CHECK_THAT(refused_sbatch(job + can_run + Arguments{"--model.converters=float8"}),
-               Contains("model.converters") && Contains("not built yet"));
+               Contains("model.converters") && Contains("not implemented yet"));
     CHECK_THAT(refused_sbatch(job + Arguments{can_run[0]}),
                Contains("checkpoint.enable = false: ") && Contains("set checkpoint.enable = true"));
     CHECK_THAT(refused_sbatch(job + can_run + Arguments{"--checkpoint.load_only"}),
-               Contains("checkpoint.load_only = true: ") && Contains("would begin at step 1 each time"));
+               Contains("checkpoint.load_only = true: ") && Contains("would start from scratch each time"));
     if (!built_with_cuda())
         CHECK_THAT(refused_sbatch(Arguments{deck, "--machine=hyak", "--gpus-per-node=4"} + can_run),
                    Contains("this program was built without CUDA") && Contains("COEUS=/path/to/coeus"));
@@ -352,7 +351,7 @@ TEST_CASE("a job script can ask for the newest step of a run") {
     CHECK_THAT(run_coeus({"info", deck, "--training.steps=3"}).output, Contains("--newest_step"));
 }
 
-TEST_CASE("a job whose plan is beyond its devices is refused with what would do") {
+TEST_CASE("a job whose plan exceeds its devices is refused with a remedy") {
     CHECK_THAT(printed({"--machine=generic", "--nodes=1", "--gpus-per-node=8", "--gpu=h100"}),
                Contains("# Planned for an NVIDIA H100 with 79.6 GiB"));
     const Arguments eight = Arguments{deck, "--machine=generic", "--nodes=1", "--gpus-per-node=8"} + can_run;
@@ -371,7 +370,7 @@ TEST_CASE("job script: a run that has lost its folder is not queued again") {
     script.training("echo lost_folder > \"$COEUS_DONE_FILE\"; exit 3");
     const Outcome outcome = script.run();
     INFO(outcome.output);
-    CHECK_THAT(outcome.output, Contains("another run has the folder of this one by now, as said above") &&
-                                   !Contains("requeue 7"));
+    CHECK_THAT(outcome.output,
+               Contains("another run now uses the folder of this one; see above") && !Contains("requeue 7"));
     CHECK(outcome.exit_code != 0);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a start asks of the file system and of MPI, counted in runs of 2 to 16 ranks by a library that is
-// preloaded, is what doc/scale.md says; and where its time goes is said.
+// How often a start asks the file system and MPI for something, counted by a preloaded library in runs of 2
+// to 16 ranks: it is as doc/scale.md says. And the log says where the time of a start goes.
 #include "coeus/comm/mpi.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/state/storage.hpp"
@@ -28,16 +28,17 @@ Counts read_counts(const fs::path& file) {
     return counts;
 }
 
-// as doc/scale.md says
+// as in doc/scale.md
 constexpr int64_t most_communicators = 24, most_collectives = 64;
 constexpr int64_t communicator_bytes = 24, communicators_of_all = 9, name_bytes = 32, times_bytes = 88;
 
-// Of each rank, where the run is at its last step already: it starts, loads, and ends.
+// The counts of each rank, in a run that is already at its last step: it starts, loads, and ends.
 std::vector<Counts> counts_of_start(const fs::path& folder, const Arguments& arguments, int ranks) {
     const std::string to = (folder / fmt::format("counts.{}", ranks)).string();
-    // the end of an earlier start's log is looked at
+    // a start would read the end of an earlier start's log
     fs::remove_all(folder / "run/log");
-    // each measures the machine's peak, which is one sum more than in a start that knows it from earlier ones
+    // each start measures the machine's peak, which takes one more sum than a start that knows it from a
+    // cache
     const TemporaryFolder cache;
     const Outcome outcome = run_coeus(arguments, ranks,
                                       {{"LD_PRELOAD", COEUS_COUNTER},
@@ -54,7 +55,7 @@ std::vector<Counts> counts_of_start(const fs::path& folder, const Arguments& arg
 
 }  // namespace
 
-TEST_CASE("start-up: files and messages of a rank are as many on 16 ranks as on 2") {
+TEST_CASE("start-up: a rank's numbers of files and messages are the same on 16 ranks as on 2") {
     const TemporaryFolder folder;
     write_token_file(folder / "a.h5", {.tokens = learnable_tokens(400), .documents = {0, 100, 400}});
     write_token_file(folder / "b.h5", {.tokens = learnable_tokens(400)});
@@ -86,27 +87,27 @@ TEST_CASE("start-up: files and messages of a rank are as many on 16 ranks as on 
             CHECK(own["communicators"] <= most_communicators);
             CHECK(own["collectives"] == first["collectives"]);
             CHECK(own["collectives"] <= most_collectives);
-            CHECK(own["collective_bytes"] == texts + 16 * ranks);  // for each rank of the host
-            // who all are, for the watchdog
+            CHECK(own["collective_bytes"] == texts + 16 * ranks);  // 16 bytes for each rank of the host
+            // the ranks introduce themselves to the watchdog
             CHECK(int64_t(1) << own["messages"] == ranks);
             CHECK(own["message_bytes"] == introduction * (ranks - 1));
             const int64_t files = rank == 0 ? first["files_opened"] : second["files_opened"];
             CHECK(own["files_opened"] == files);
             CHECK((rank == 0 || files == data_files + 2));
             CHECK(own["bytes_read"] == share + (rank == 0 ? known_by_all : 0));
-            // all are of one host; rank 0 has the times of all
+            // all ranks are on one host; rank 0 has the times of all
             const int64_t of_each_rank =
                 communicator_bytes * (communicators_of_all + 1) + name_bytes + (rank == 0 ? times_bytes : 0);
             const int64_t grown = own["bytes_held"] - (rank == 0 ? first : second)["bytes_held"];
-            // handles of MPICH are smaller than those of Open MPI; each of more ranks owns rows of fewer
-            // parameters of a storage, whose list of runs is shorter
+            // handles of MPICH are smaller than those of Open MPI; with more ranks, each owns rows of fewer
+            // parameters of a storage, so its list of runs is shorter
             if (open_mpi) CHECK(grown >= of_each_rank * (ranks - 2) - fewer_runs);
-            CHECK(grown <= of_each_rank * (ranks - 2) + 8);  // names with one digit more
+            CHECK(grown <= of_each_rank * (ranks - 2) + 8);  // some names have one more digit
         }
     }
 }
 
-TEST_CASE("start-up: its phases are said, and goodput counts over starts") {
+TEST_CASE("start-up: its phases are logged, and goodput counts over all starts") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const auto train = [&](int64_t last, const std::string& fault = "") {
@@ -118,13 +119,13 @@ TEST_CASE("start-up: its phases are said, and goodput counts over starts") {
         CHECK(outcome.exit_code == 0);
         return outcome;
     };
-    // what is repeated takes a share of the time that shows, however long a start is here
+    // repeated steps take a visible part of the time, however long a start takes here
     const Outcome first = train(5, fmt::format("slow rank=0 step=3 seconds={:.2f}", patience(0.1)));
     CHECK_THAT(first.output, Contains("Start-up ") && Contains(" s: program ") && Contains(", MPI ") &&
                                  Contains(", deck ") && Contains(", data ") && Contains(", weights "));
     CHECK(count_of("Goodput ", first.output) == 1);
     CHECK_THAT(first.output, !Contains("starts): ") && !Contains("repeated"));
-    // from step 2 again: steps 3 to 5 were for nothing
+    // resumes from step 2, so steps 3 to 5 were wasted
     fs::remove(folder / "run" / checkpoint_of(5));
     fs::remove(folder / "run" / checkpoint_of(4));
     const Outcome second = train(6);
@@ -133,7 +134,7 @@ TEST_CASE("start-up: its phases are said, and goodput counts over starts") {
     const Outcome report = run_coeus({"report", (folder / "run").string()});
     CHECK_THAT(report.output, Contains("Wall time") && Contains("repeated steps"));
     CHECK_THAT(read_file(folder / "run/report.html"), Contains("<div class=\"bar\">"));
-    // a run of its own has its own
+    // a new run has its own goodput
     fs::remove_all(folder / "run/checkpoint");
     CHECK_THAT(train(2).output, !Contains(" starts): "));
     CHECK(fs::exists(folder / "run/earlier_1/goodput.jsonl"));
@@ -141,9 +142,9 @@ TEST_CASE("start-up: its phases are said, and goodput counts over starts") {
 
 namespace {
 
-// A busy machine keeps any rank from its work for a while, and the report is right to name that one. So where
-// a run is not as expected its fault is repeated, longer each time, until it outweighs the rest; the last run
-// must be right.
+// On a busy machine any rank can be delayed for a while, and the report names that rank correctly. If a run
+// is not as expected, its fault is therefore repeated, longer each time, until it outweighs other delays. The
+// last run must be as expected.
 template <class Run, class Expected>
 void until_it_outweighs(const Run& run, const Expected& expected) {
     for (const double seconds : {0.2, 1.0, 5.0})
@@ -156,7 +157,7 @@ TEST_CASE("stragglers: a rank that shares its core with others is named") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
-    // others have the rank's core for so many seconds of each step
+    // other programs use the rank's core for this many seconds of each step
     const auto train = [&](int rank, const std::string& straggler_freq, double seconds) {
         fs::remove_all(run);
         const Outcome outcome = run_coeus(
@@ -185,8 +186,8 @@ TEST_CASE("stragglers: a rank that shares its core with others is named") {
                            });
         CAPTURE(output);
         CHECK(count_of(named, output) == 2);
-        CHECK(count_of(" ms a step longer than others", output) == 2);
-        CHECK(count_of("Slow rank", output) == 2);  // nobody else
+        CHECK(count_of(" ms per step longer than others", output) == 2);
+        CHECK(count_of("Slow rank", output) == 2);  // no other rank
         const std::vector<JsonDocument> lines = straggler_lines();
         REQUIRE(lines.size() == 2);
         for (size_t i = 0; i < 2; ++i) {
@@ -203,7 +204,7 @@ TEST_CASE("stragglers: a rank that shares its core with others is named") {
     CHECK(straggler_lines().empty());
 }
 
-TEST_CASE("stragglers: the rank that holds the others up is named, and for what") {
+TEST_CASE("stragglers: the rank that delays the others is named, with the cause") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     for (const auto& [fault, what] :

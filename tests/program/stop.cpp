@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that are asked to end by a signal at any moment, or by the end of their time: exit code 75, saved
-// where a step was done, and the same line goes on to the figures of a run that nobody disturbed.
+// Runs that are asked to stop, by a signal at any moment or by the end of their time. They end with exit code
+// 75, save if a step was complete, and the same command then continues to the results of an undisturbed run.
 #include "coeus/base/random.hpp"
 #include "coeus/base/stop_signals.hpp"
 #include "coeus/io/checkpoint.hpp"
@@ -22,14 +22,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a signal meets: in one run after so many operations (COEUS_FAULT), in others by chance.
+// What a run does when the signal arrives: in one run after a given number of operations (COEUS_FAULT), in
+// others at a random moment.
 struct Phase {
     const char* name;
     std::vector<std::string> moments;
-    const char* says;  // of a run that is stopped there
+    const char* says;  // the message of a run that is stopped there
     Arguments options = {};
     int global_batch = 4;
-    const char* before = "";  // a line of the output: a signal by chance comes before it
+    const char* before = "";  // a line of the output: a random signal comes before it
 };
 
 std::vector<std::string> moments_of(const std::string& where, const std::vector<int>& after) {
@@ -46,13 +47,14 @@ const Phase phases[] = {
      .says = "Stopped by SIGUSR1: before the first step; nothing was lost",
      .before = "Training starts"},
     {.name = "accumulation",
-     // of the main thread, which asks 15 times in between; of the one that gathers, far from both ends
+     // operations of the main thread, which asks 15 times in a step; and of the gathering thread, well inside
+     // the step
      .moments =
          moments_of("rank=1 step=3", {0, 9}) + moments_of("rank=1 step=3 operation=all_gather", {60, 180}),
      .says = "Stopped at step 2 of 6 by SIGUSR1: saved",
      .global_batch = 64},
     {.name = "validation",
-     // right before it, as it reads, as it sums up, and between
+     // just before validation, as it reads, as it sums up, and between
      .moments =
          moments_of("rank=0 step=3", {5, 7, 8}) + moments_of("rank=0 step=3 operation=all_gather", {28}),
      .says = "Stopped at step 3 of 6 by SIGUSR1: saved",
@@ -67,8 +69,8 @@ const Phase phases[] = {
      .options = {"--checkpoint.interval=1", "--checkpoint.async_mode=async"}},
 };
 
-// A signal after so many lines of the output; mpirun passes it on. Steps are so slow that it comes before the
-// last one.
+// Sends a signal after so many lines of the output; mpirun forwards it. Steps are so slow that the signal
+// comes before the last one.
 Outcome run_signalled(int signal, int64_t lines, const Arguments& arguments, int ranks) {
     int64_t process = 0;
     return run_shell(
@@ -97,7 +99,7 @@ void check_whole_files(const fs::path& run) {
         CHECK(verify_checkpoint(file.path).empty());
 }
 
-// To the bit: as many ranks.
+// Equal in every bit, since the number of ranks is the same.
 void check_same_lines(const fs::path& run, const fs::path& undisturbed) {
     const MetricLines a = read_metrics(run), b = read_metrics(undisturbed);
     CHECK(a.losses() == b.losses());
@@ -130,7 +132,7 @@ void stop_by_chance(int rounds, uint64_t seed, const std::vector<int>& signals) 
             const int ranks = (round + int(p)) % 3;  // 0: without mpirun
             const Outcome first = run_signalled(signal, moment, arguments, ranks);
             CAPTURE(phase.name, round, moment, signal, ranks, first.output);
-            // before main() the signal ends the process, as it does any other
+            // before main() a signal ends the process, like any other process
             const bool before_all = first.output.find("Stopp") == std::string::npos;
             std::smatch at;
             if (std::regex_search(first.output, at,
@@ -141,7 +143,8 @@ void stop_by_chance(int rounds, uint64_t seed, const std::vector<int>& signals) 
             if (first.exit_code == 75) {
                 CHECK_THAT(first.output, Contains("Stopped") && Contains(text_of(signal)));
             } else {
-                // mpirun ends by its own code after Ctrl-C, and kills ranks that take longer than it waits
+                // after Ctrl-C mpirun ends with its own exit code, and kills ranks that take longer than it
+                // waits
                 const bool by_mpirun = signal == SIGINT && ranks > 0 && first.exit_code == 1;
                 CHECK((first.exit_code == 0 || by_mpirun || (before_all && first.exit_code == 128 + signal)));
             }
@@ -162,7 +165,8 @@ void stop_by_chance(int rounds, uint64_t seed, const std::vector<int>& signals) 
 
 }  // namespace
 
-TEST_CASE("A run that is asked to end saves what it has done, and goes on from there to the same bits") {
+TEST_CASE(
+    "A run that is asked to stop saves its last complete step, and continues from there to the same bits") {
     const TemporaryFolder folder;
     write_tokens(folder / "tokens.h5");
     int stopped = 0;
@@ -191,7 +195,7 @@ TEST_CASE("A run that is asked to end saves what it has done, and goes on from t
     CHECK(stopped == 20);
 }
 
-TEST_CASE("A run that is asked to end while it tokenizes goes on there") {
+TEST_CASE("A run that is asked to stop while it tokenizes continues there") {
     const TemporaryFolder folder, tokenizer;
     std::string text;
     for (int i = 0; i < 4000; ++i) text += fmt::format("the cat number {} sat on the mat\n", i * i);
@@ -209,15 +213,15 @@ TEST_CASE("A run that is asked to end while it tokenizes goes on there") {
             run_coeus(tiny_run(run, folder / "text.txt", more), 2, {{"COEUS_FAULT", moment}});
         CAPTURE(moment, first.output);
         CHECK(first.exit_code == 75);
-        CHECK_THAT(first.output, Contains("Stopped by SIGUSR1: what was tokenized is kept"));
+        CHECK_THAT(first.output, Contains("Stopped by SIGUSR1: the tokens so far are saved"));
         const Outcome second = train_tiny(run, folder / "text.txt", more, 2);
-        CHECK_THAT(second.output, Contains("going on with an interrupted run"));
+        CHECK_THAT(second.output, Contains("resuming an interrupted run"));
         check_same_lines(run, folder / "undisturbed");
         fs::remove_all(run);
     }
 }
 
-TEST_CASE("Ctrl-C, a closed terminal and a limit of processor time end a run as SIGTERM does") {
+TEST_CASE("Ctrl-C, a closed terminal and a limit on processor time end a run like SIGTERM") {
     const TemporaryFolder folder;
     write_tokens(folder / "tokens.h5");
     const std::regex two_steps("step: *2 ");
@@ -244,11 +248,11 @@ TEST_CASE("Ctrl-C, a closed terminal and a limit of processor time end a run as 
     }
 }
 
-TEST_CASE("A run whose reader has gone trains to its end") {
+TEST_CASE("A run whose output is no longer read trains to its end") {
     const TemporaryFolder folder;
     write_tokens(folder / "tokens.h5");
     const std::string train = coeus_line(tiny_run(folder / "run", folder / "tokens.h5", {steps(6)}));
-    // the reader ends after one line; the code of the run comes by a file
+    // the reader ends after one line; the run's exit code is written to a file
     const Outcome outcome =
         run_shell("{ " + train + "; echo $? > '" + (folder / "code").string() + "'; } | head -n 1");
     INFO(outcome.output);
@@ -256,10 +260,10 @@ TEST_CASE("A run whose reader has gone trains to its end") {
     CHECK(read_metrics(folder / "run").losses().size() == 6);
 }
 
-TEST_CASE("A limit on the size of files ends a run before its first step, with words") {
+TEST_CASE("A limit on the size of files ends a run before its first step, with a message") {
     const TemporaryFolder folder;
     write_tokens(folder / "tokens.h5");
-    // 10 MB for each file: MPI itself needs 4; the checkpoint has 34
+    // 10 MB per file: MPI itself needs 4 MB, the checkpoint has 34 MB
     const auto limited = [&](const char* files) {
         return run_shell("ulimit -f 20000; " +
                          coeus_line(tiny_run(folder / "run", folder / "tokens.h5",
@@ -287,10 +291,10 @@ TEST_CASE("Output that cannot be written is an error") {
     CHECK(run_shell(coeus_line({"--version"})).exit_code == 0);
 }
 
-TEST_CASE("A run whose job ends before it could be saved says so, and keeps the last checkpoint") {
+TEST_CASE("A run whose job ends before it can save says so, and keeps the last checkpoint") {
     const TemporaryFolder folder;
     write_tokens(folder / "tokens.h5");
-    // far away at first; after the first save too near for another one
+    // far away at first; after the first save, too close for another one
     const fs::path end = folder / "end";
     const auto job_ends_in = [&](int64_t seconds) {
         write_file(end, fmt::format("{}\n", int64_t(std::time(nullptr)) + seconds));
@@ -299,7 +303,7 @@ TEST_CASE("A run whose job ends before it could be saved says so, and keeps the 
     write_file(folder / "squeue", "#!/bin/sh\nread -r end < '" + end.string() + "' && echo $end\n");
     fs::permissions(folder / "squeue", fs::perms::owner_all);
     const fs::path run = folder / "run";
-    // its first save takes seconds
+    // a first save of several seconds
     const std::string before = "PATH='" + folder.path().string() +
                                "':$PATH SLURM_JOB_ID=17 COEUS_FAULT='slow_disk rank=0 step=1 seconds=0.02' " +
                                saying_who;
@@ -311,7 +315,7 @@ TEST_CASE("A run whose job ends before it could be saved says so, and keeps the 
     const std::regex two_steps("step: *2 ");
     const Outcome outcome = run_shell(coeus_line(arguments, 0, {}, before), [&](const std::string& line) {
         if (process == 0) process = process_said_in(line);
-        // a step later than what was saved
+        // one step after the save
         if (process == 0 || !std::regex_search(line, two_steps)) return;
         job_ends_in(1);
         kill(pid_t(process), SIGUSR1);
@@ -319,11 +323,12 @@ TEST_CASE("A run whose job ends before it could be saved says so, and keeps the 
     INFO(outcome.output);
     CHECK(outcome.exit_code == 75);
     CHECK(count_of(": not saved, since the job ends in ", outcome.output) == 1);
-    CHECK_THAT(outcome.output, Contains("The same line continues from " + (run / checkpoint_of(1)).string()));
+    CHECK_THAT(outcome.output,
+               Contains("The same command resumes from " + (run / checkpoint_of(1)).string()));
     CHECK(list_checkpoints((run / "checkpoint").string()).size() == 1);
 }
 
-TEST_CASE("A run that is asked to end right after its start does not save again what it has loaded") {
+TEST_CASE("A run that is asked to stop right after its start does not save again what it has loaded") {
     const TemporaryFolder folder;
     write_tokens(folder / "tokens.h5");
     const Arguments options = {"--checkpoint.enable"};
@@ -336,19 +341,19 @@ TEST_CASE("A run that is asked to end right after its start does not save again 
     CHECK_THAT(outcome.output, Contains("Stopped at step 3 of 9 by SIGUSR1: saved") && !Contains("Saved "));
 }
 
-TEST_CASE("A run that is asked to end by chance saves, or loses nothing, and goes on") {
+TEST_CASE("A run that is asked to stop at a random moment saves, or loses nothing, and continues") {
     stop_by_chance(1, 1, {SIGUSR1});
 }
 
-TEST_CASE("Ctrl-C by chance, alone and under mpirun, saves or loses nothing") {
+TEST_CASE("Ctrl-C at a random moment, with and without mpirun, saves or loses nothing") {
     stop_by_chance(1, 3, {SIGINT});
 }
 
-TEST_CASE("soak: runs asked to end at 200 moments go on", "[.soak]") {
+TEST_CASE("soak: runs asked to stop at 200 moments continue", "[.soak]") {
     stop_by_chance(40, 2, {SIGUSR1, SIGUSR2});
 }
 
-TEST_CASE("soak: runs asked to end by 100 Ctrl-C go on", "[.soak]") {
+TEST_CASE("soak: runs asked to stop by 100 Ctrl-C continue", "[.soak]") {
     stop_by_chance(20, 4, {SIGINT});
 }
 
@@ -362,7 +367,7 @@ TEST_CASE("A run ends before its time is over") {
                          fmt::format("--training.max_wall_time={:02}:{:02}", seconds / 60, seconds % 60),
                          fmt::format("--checkpoint.walltime_margin={}", margin)});
     };
-    // twice as long until it is more than this machine needs for a start
+    // doubled until it is more than a start needs on this machine
     int64_t seconds = 2;
     Outcome out;
     do {
@@ -374,16 +379,16 @@ TEST_CASE("A run ends before its time is over") {
         CHECK_THAT(out.output, Contains("by the end of the job's time"));
     } while (count_of(": before the first step", out.output) > 0);
     CAPTURE(out.output);
-    CHECK_THAT(out.output, Contains("by the end of the job's time: saved. The same line continues from"));
+    CHECK_THAT(out.output, Contains("by the end of the job's time: saved. The same command resumes from"));
     CHECK(list_checkpoints((folder / "run/checkpoint").string()).size() == 1);
-    SECTION("that is over at once") {
+    SECTION("which is already over") {
         const Outcome again = run_coeus(arguments_of(seconds, seconds + 60), 2);
         CAPTURE(again.output);
         CHECK(again.exit_code == 75);
         CHECK_THAT(again.output, Contains("Stopped by the end of the job's time: before the first step"));
     }
-    SECTION("as Slurm says") {
-        // squeue answers for a job that ends in a second, as after the signal of a preemption
+    SECTION("by Slurm's answer") {
+        // squeue answers with an end in one second, as after the signal of a preemption
         std::ofstream(folder / "squeue") << "#!/bin/sh\nexpr $(date +%s) + 1\n";
         fs::permissions(folder / "squeue", fs::perms::owner_all);
         const Arguments slurm_run =

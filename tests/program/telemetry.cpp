@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lack of room for what a run writes beside its checkpoints: it trains to its end and says what is lost.
+// A run without room for its metrics, traces and the like trains to its end and reports the losses.
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 #include "support/event_file.hpp"
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// 12 of "12 lines of FILE are lost"; 0: nothing is said.
+// The count of a "12 lines of FILE are lost" message; 0 if there is none.
 int64_t said_lost(const std::string& thing, const std::string& file, const std::string& output) {
     std::smatch found;
     const std::regex line("warning - (\\d+) " + thing + "s? [a-z]+ [^:\n]*" + file + "[^:\n]* lost: ");
@@ -24,7 +24,7 @@ int64_t said_lost(const std::string& thing, const std::string& file, const std::
 
 }  // namespace
 
-TEST_CASE("telemetry: a run without room for it trains to its end and counts what is lost") {
+TEST_CASE("telemetry: a run without room for it trains to its end and counts the losses") {
     const TemporaryFolder folder;
     const fs::path data = folder / "tokens.h5", out = folder / "out";
     write_token_file(data, {.tokens = learnable_tokens(30 * 17)});
@@ -42,14 +42,14 @@ TEST_CASE("telemetry: a run without room for it trains to its end and counts wha
     CHECK(run.exit_code == 0);
     const auto warned = [&](const std::string& file) {
         const std::regex line("warning - [^\n]*" + file +
-                              "[^\n]* cannot be written: File too large[^\n]*\\. "
-                              "Training continues, and what is lost is counted\n");
+                              "[^\n]* cannot be written: File too large[^\n]*\\. Training continues; lost "
+                              "records are counted\n");
         return std::distance(std::sregex_iterator(run.output.begin(), run.output.end(), line), {});
     };
     for (const char* file :
          {"metrics.jsonl", "tfevents", "rank0_trace.json", "memory_snapshot/step-00000040/rank_0.json"})
         CHECK(warned(file) == 1);
-    // whole lines and records alone
+    // only whole lines and records
     const auto written = int64_t(read_metrics(out).steps.size());
     CHECK(written > 5);
     CHECK(written + said_lost("line", "metrics.jsonl", run.output) == all);

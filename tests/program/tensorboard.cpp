@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Event files of real runs, read by the tests' own parser and, where a Python has it, by TensorBoard itself:
-// a run that was interrupted shows each step once.
+// Event files of real runs, read by the tests' own parser and, if a Python has it, by TensorBoard itself: an
+// interrupted run shows each step once.
 #include "program/python.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
@@ -30,7 +30,7 @@ Shown shown_by_tensorboard(const std::string& python, const fs::path& folder) {
     return shown;
 }
 
-// The folder of a run of 8 steps, of which 4 and 5 are done twice.
+// The folder of a run of 8 steps, of which 4 and 5 are trained twice.
 fs::path interrupted_run(const TemporaryFolder& folder) {
     const fs::path out = folder / "out", data = folder / "tokens.h5";
     write_token_file(data, {.tokens = learnable_tokens(60 * 17)});
@@ -39,7 +39,7 @@ fs::path interrupted_run(const TemporaryFolder& folder) {
                             "--validation.enable",          "--validation.freq=2",
                             "--validation.steps=1"};
     train_tiny(out, data, more + Arguments{steps(5)});
-    // its end is lost: the run goes on at step 4
+    // its end is lost: the run resumes at step 4
     REQUIRE(fs::remove(out / checkpoint_of(5)));
     train_tiny(out, data, more + Arguments{steps(8)});
     CHECK(event_files(out / "tb").size() == 2);
@@ -48,7 +48,7 @@ fs::path interrupted_run(const TemporaryFolder& folder) {
 
 }  // namespace
 
-TEST_CASE("Event files have the metrics of a run that was interrupted, each step once") {
+TEST_CASE("Event files have the metrics of an interrupted run, each step once") {
     const TemporaryFolder folder;
     const fs::path out = interrupted_run(folder);
     const Shown shown = shown_scalars(out / "tb");
@@ -69,7 +69,7 @@ TEST_CASE("Event files have the metrics of a run that was interrupted, each step
         CHECK(shown.at("validation_metrics/loss").at(line.step) == float(line.loss));
 }
 
-TEST_CASE("TensorBoard shows the metrics of a run that was interrupted, each step once") {
+TEST_CASE("TensorBoard shows the metrics of an interrupted run, each step once") {
     const std::string python = python_with("tensorboard");
     if (python.empty())
         return skip("there is no Python with TensorBoard (doc/metrics.md says how to make one)");

@@ -78,7 +78,7 @@ TrainRecord train_record(const fs::path& dump_folder, int64_t step) {
 }
 
 std::string processes_left(const fs::path& dump_folder, double seconds) {
-    // the shell that asks is not among them
+    // the pattern does not match the shell that searches
     const std::string find = "pgrep -f '[j]ob.dump_folder=" + dump_folder.string() + "( |$)'";
     const Timer timer;
     while (true) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training run of a tiny model, started as a user would start it, and what it wrote: for the tests of the
+// A training run of a tiny model, started as a user starts it, and the files that it writes: for tests of the
 // built program.
 #pragma once
 
@@ -24,39 +24,39 @@ inline Arguments operator+(Arguments a, const Arguments& b) {
 inline std::string steps(int64_t count) {
     return fmt::format("--training.steps={}", count);
 }
-/// Of a dump folder.
+/// The path inside a dump folder.
 inline std::string checkpoint_of(int64_t step) {
     return fmt::format("checkpoint/step-{:08}.h5", step);
 }
 
-/// What a token file holds; empty: the array is absent.
+/// The content of a token file; an empty vector means that the array is absent.
 struct TokenData {
     std::vector<uint16_t> tokens;
     std::vector<uint64_t> documents;
     std::vector<uint8_t> loss_mask;
 };
 void write_token_file(const std::filesystem::path& file, const TokenData& data);
-/// Ids below `vocab` of which some follow others more often, so that there is something to learn.
+/// Ids below `vocab`; some follow others more often, so there is something to learn.
 std::vector<uint16_t> learnable_tokens(int64_t count, int vocab = 64);
 
 /// Arguments of `coeus train`: 2 layers of width 32 with 4 heads (2 for keys and values), vocabulary 64, one
-/// thread, 6 steps of 4 sequences of 16 tokens, each step logged, float32 throughout. What `more` says
-/// counts.
+/// thread, 6 steps of 4 sequences of 16 tokens, each step logged, float32 throughout. Options in `more` take
+/// precedence.
 Arguments tiny_run(const std::filesystem::path& dump_folder, const std::filesystem::path& data,
                    const Arguments& more = {});
-/// Runs it and expects it to end well.
+/// Runs it and checks that it succeeds.
 Outcome train_tiny(const std::filesystem::path& dump_folder, const std::filesystem::path& data,
                    const Arguments& more = {}, int ranks = 0);
 
 /// `coeus convert`.
 Outcome convert_folder(const std::filesystem::path& source, const std::filesystem::path& target,
                        const Arguments& more = {}, int ranks = 0);
-/// What /train of a run's checkpoint says.
+/// The content of /train in a run's checkpoint.
 TrainRecord train_record(const std::filesystem::path& dump_folder, int64_t step);
 
-/// The ids of a run's processes, a line each, once there are none or `seconds` have passed: mpirun does not
-/// wait for those that it kills, and the ranks of a killed mpirun end by themselves. What has ended and was
-/// not waited for has no command line.
+/// Waits until no process of the run is left or `seconds` have passed; returns the ids of those left, one per
+/// line. mpirun does not wait for processes that it kills, and the ranks of a killed mpirun end on their own.
+/// A process that has ended and was not waited for has no command line and is not counted.
 std::string processes_left(const std::filesystem::path& dump_folder, double seconds);
 
 /// Lines of metrics.jsonl.
@@ -76,7 +76,7 @@ struct CheckpointLine {
     int64_t step = 0, at_step = 0;
     double seconds = 0, seconds_waited = 0;
 };
-/// Of a guard.
+/// A line written by a guard.
 struct EventLine {
     int64_t step = 0;
     std::string event, action, text;  ///< text: the whole line
@@ -90,7 +90,7 @@ struct MetricLines {
 };
 MetricLines read_metrics(const std::filesystem::path& dump_folder);
 
-/// Paths of the arrays of two HDF5 files that are not the same in both: name, type, shape and every byte.
+/// Paths of the arrays that differ between two HDF5 files, in existence, type, shape or any byte.
 std::vector<std::string> differing_arrays(const std::filesystem::path& a, const std::filesystem::path& b);
 
 }  // namespace coeus::test

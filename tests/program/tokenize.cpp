@@ -33,20 +33,20 @@ TEST_CASE("program: train a tokenizer, tokenize, tokenize again") {
     CHECK(first.exit_code == 0);
     CHECK_THAT(first.output, Contains("tokens.h5: ") && Contains(" tokens in 3 documents, "));
     CHECK(second.exit_code == 0);
-    // another one, of other text, replaces neither tokenizer nor token file
+    // a different tokenizer replaces neither tokenizer nor token file
     const std::vector<std::string> other_tokenizer = {"tokenizer", "more.jsonl", "--vocab_size=264",
                                                       "--output=tok"};
     const std::string before = read_file(folder / "tok/tokenizer.json");
     const Outcome kept = run(other_tokenizer);
     CHECK(kept.exit_code == 2);
-    CHECK(count_of("tok/tokenizer.json is there already; --force replaces it", kept.output) == 1);
+    CHECK(count_of("tok/tokenizer.json already exists; --force replaces it", kept.output) == 1);
     CHECK(read_file(folder / "tok/tokenizer.json") == before);
     const std::vector<std::string> other_text = {"tokenize", "text", "--tokenizer=tok", "--output=tokens.h5"};
     const Outcome refused = run(other_text);
     CHECK(refused.exit_code == 2);
-    CHECK(count_of(
-              "tokens.h5 is there already, made of other text or by another tokenizer; --force replaces it",
-              refused.output) == 1);
+    CHECK(count_of("tokens.h5 already exists, but was made from other text or with another tokenizer; "
+                   "--force replaces it",
+                   refused.output) == 1);
     write_file(folder / "tok2/tokenizer_config.json", "{}");
     CHECK(run({"tokenizer", "text", "--vocab_size=264", "--output=tok2"}).exit_code == 2);
     CHECK(run({"tokenizer", "text", "--vocab_size=264", "--output=tok2", "--force"}).exit_code == 0);
@@ -59,22 +59,22 @@ TEST_CASE("program: train a tokenizer, tokenize, tokenize again") {
     file.read(0, ids);
     CHECK(tokenizer.decode(ids) == "<|begin_of_text|>" + text + "<|end_of_text|>");
 
-    // a file named twice is read once, and that is said
+    // a file given twice is read once, with a message
     const Outcome twice = run({"tokenize", "more.jsonl", "text", "text/a.txt", "./more.jsonl", "--tokenizer",
                                "tok", "--output", "twice.h5"});
     CHECK(twice.exit_code == 0);
     CHECK_THAT(twice.output, Contains(" tokens in 3 documents, "));
-    CHECK(count_of("2 files are given more than once and read once: text/a.txt (as text/a.txt), ...",
+    CHECK(count_of("2 files are given more than once, but read only once: text/a.txt (as text/a.txt), ...",
                    twice.output) == 1);
     CHECK(count_of(" - warning - ", twice.output) == 1);
 
-    // a vocabulary larger than the text has pairs for
+    // a vocabulary larger than the pairs of the text allow
     const Outcome small = run({"tokenizer", "more.jsonl", "--vocab_size=9999", "--output", "tok3"});
     CHECK(small.exit_code == 0);
-    CHECK_THAT(small.output, Contains("the corpus gives only "));
+    CHECK_THAT(small.output, Contains("the corpus yields only "));
 }
 
-TEST_CASE("program: tokenizer and tokenize say what is wrong, exit 2") {
+TEST_CASE("program: tokenizer and tokenize name what is wrong and end with exit code 2") {
     const TemporaryFolder folder;
     write_file(folder / "a.txt", "some text");
     const auto check = [&](const std::vector<std::string>& arguments, const std::string& message) {
@@ -87,9 +87,9 @@ TEST_CASE("program: tokenizer and tokenize say what is wrong, exit 2") {
     check({"tokenizer", "a.txt"}, "coeus tokenizer needs --output");
     check({"tokenizer", "a.txt", "--output"}, "coeus tokenizer: --output needs a value");
     check({"tokenizer", "a.txt", "--output", "x", "--vocab_sise", "5"},
-          "coeus tokenizer: unknown option --vocab_sise, did you mean --vocab_size?");
+          "coeus tokenizer: unknown option --vocab_sise; did you mean --vocab_size?");
     check({"tokenizer", "a.txt", "--output", "x", "--vocab_size", "many"},
-          "coeus tokenizer: --vocab_size must be a whole number of at least 1, is \"many\"");
+          "coeus tokenizer: --vocab_size must be a whole number of at least 1, but is \"many\"");
     check({"tokenizer", "a.txt", "--output", "x", "--vocab_size", "257"}, "--vocab_size must be from 258");
     check({"tokenizer", "a.txt", "--output", "x", "--output", "y"},
           "coeus tokenizer: --output is given twice");

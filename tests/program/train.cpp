@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `coeus train` from data to losses: any number of ranks, which sample is trained on when, masks, validation,
-// and what the run writes. With optimizer.lr = 0 and one sequence a step, a step's loss tells which window of
-// the data it was.
+// and the files that a run writes. With optimizer.lr = 0 and one sequence per step, a step's loss tells which
+// window of the data it was.
 #include "coeus/file/json.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
@@ -29,15 +29,15 @@ std::vector<double> part(const std::vector<double>& values, size_t first, size_t
     return {values.begin() + int64_t(first), values.begin() + int64_t(first + count)};
 }
 
-// Weights that stay as they are, one window of 4 + 1 tokens a step.
+// Weights stay constant; one window of 4 + 1 tokens per step.
 const Arguments fixed_weights = {"--optimizer.lr=0", "--training.local_batch_size=1", "--training.seq_len=4",
                                  "--metrics.log_freq=1"};
 
 }  // namespace
 
-TEST_CASE("1, 2 and 4 ranks train alike, to rounding in double") {
+TEST_CASE("1, 2 and 4 ranks train alike, up to rounding in double") {
     const TemporaryFolder folder;
-    // labels and documents are spread unevenly, so that ranks have different numbers of valid tokens
+    // labels and documents are distributed unevenly, so that ranks have different numbers of valid tokens
     TokenData data = {.tokens = learnable_tokens(100 * 18), .documents = {0, 5, 30, 31, 500, 900, 1800}};
     for (size_t i = 0; i < data.tokens.size(); ++i) data.loss_mask.push_back(i % 7 != 0 && i % 400 > 50);
     write_token_file(folder / "tokens.h5", data);
@@ -80,7 +80,7 @@ TEST_CASE("1, 2 and 4 ranks train alike, to rounding in double") {
         const MetricLines lines = read_metrics(out);
         REQUIRE(lines.steps.size() == 20);
         REQUIRE(lines.validations.size() == 3);
-        CHECK(count_of("not built yet", run.output) == 0);
+        CHECK(count_of("not implemented yet", run.output) == 0);
         const bool several_read = layout.ranks > 1 && layout.what != std::string("2 ranks, tp");
         if (!first) first = lines;
         for (size_t i = 0; i < 20; ++i) {
@@ -102,10 +102,10 @@ TEST_CASE("1, 2 and 4 ranks train alike, to rounding in double") {
     }
 }
 
-TEST_CASE("Samples come in the order of the data, and epochs repeat") {
+TEST_CASE("Samples have the order of the data, and epochs repeat") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5",
-                     {.tokens = learnable_tokens(7 * 5 + 3)});  // 7 windows, 3 tokens left
+                     {.tokens = learnable_tokens(7 * 5 + 3)});  // 7 windows; 3 tokens are left over
     train_tiny(folder / "out", folder / "tokens.h5", fixed_weights + Arguments{steps(17)});
     const MetricLines lines = read_metrics(folder / "out");
     const std::vector<double> losses = lines.losses();
@@ -116,7 +116,7 @@ TEST_CASE("Samples come in the order of the data, and epochs repeat") {
     CHECK(std::adjacent_find(epoch.begin(), epoch.end()) == epoch.end());
 }
 
-TEST_CASE("Shuffling permutes the samples, anew in each epoch and for each seed") {
+TEST_CASE("Shuffling permutes the samples, differently in each epoch and for each seed") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(20 * 5)});
     const Arguments more = fixed_weights + Arguments{steps(60)};
@@ -133,7 +133,8 @@ TEST_CASE("Shuffling permutes the samples, anew in each epoch and for each seed"
         CHECK(order != plain);
         for (size_t before = 0; before < epoch; ++before) CHECK(order != part(shuffled, 20 * before, 20));
     }
-    // another seed has other weights too: the order shows where each epoch's samples stand
+    // another seed also has other weights: so the positions of an epoch's samples are compared, not their
+    // losses
     train_tiny(folder / "other", folder / "tokens.h5",
                more + Arguments{"--training.shuffle", "--debug.seed=1"});
     train_tiny(folder / "other plain", folder / "tokens.h5", more + Arguments{"--debug.seed=1"});
@@ -169,13 +170,13 @@ TEST_CASE("Every 100th window is held out for validation and never trained on") 
         CHECK(lines.validations[i].tokens == 2 * 4);
         CHECK(relatively_close(lines.validations[i].loss, (all[99] + all[199]) / 2, 1e-12));
     }
-    // shuffled too
+    // also with shuffling
     train_tiny(folder / "shuffled", folder / "tokens.h5",
                more + Arguments{"--validation.enable", "--training.shuffle", steps(248)});
     CHECK(sorted(read_metrics(folder / "shuffled").losses()) == sorted(part(expected, 0, 248)));
 }
 
-TEST_CASE("Validation data of its own does not touch the training") {
+TEST_CASE("Separate validation data does not affect the training") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(12 * 17)});
     std::vector<uint16_t> other = learnable_tokens(5 * 9 + 1);
@@ -203,7 +204,8 @@ TEST_CASE("Validation data of its own does not touch the training") {
 }
 
 TEST_CASE("The document mask keeps attention within documents") {
-    // One window of two documents; only labels of the second count. What the first one says must not matter.
+    // One window of two documents; only labels of the second count, so the tokens of the first must not
+    // matter.
     const TemporaryFolder folder;
     TokenData data = {.tokens = learnable_tokens(17), .documents = {0, 8, 17}};
     for (int i = 0; i < 17; ++i) data.loss_mask.push_back(i > 8);
@@ -221,7 +223,7 @@ TEST_CASE("The document mask keeps attention within documents") {
     CHECK(std::fabs(loss("a.h5", {}) - loss("a.h5", {"--training.document_mask"})) > 1e-4);
 }
 
-TEST_CASE("Tokens that the loss mask takes out are no labels") {
+TEST_CASE("Tokens that the loss mask excludes are not labels") {
     const TemporaryFolder folder;
     const auto losses = [&](const std::string& name, const TokenData& data) {
         write_token_file(folder / (name + ".h5"), data);
@@ -229,7 +231,7 @@ TEST_CASE("Tokens that the loss mask takes out are no labels") {
                    fixed_weights + Arguments{steps(2), "--training.dtype=float64"});
         return read_metrics(folder / name).losses();
     };
-    // the last token of a window is a label only
+    // the last token of a window is only a label
     TokenData data = {.tokens = learnable_tokens(10)};
     const std::vector<double> plain = losses("plain", data);
     data.loss_mask = {1, 1, 1, 1, 0, 1, 1, 1, 1, 1};
@@ -241,7 +243,8 @@ TEST_CASE("Tokens that the loss mask takes out are no labels") {
     CHECK(changed == masked);
     data.loss_mask.clear();
     CHECK(losses("unmasked", data)[0] != plain[0]);
-    // the mean is over the labels that are left: 4 losses of one label each give that of all four
+    // the mean is over the remaining labels: the mean of 4 losses of one label each equals the loss of all
+    // four
     double sum = 0;
     for (size_t i = 1; i < 5; ++i) {
         TokenData one = {.tokens = learnable_tokens(10), .loss_mask = std::vector<uint8_t>(10, 1)};
@@ -268,14 +271,14 @@ TEST_CASE("All types learn alike") {
         0.05));
 }
 
-TEST_CASE("What a run writes") {
+TEST_CASE("The output of a run") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const fs::path out = folder / "out";
     const Arguments more = {"--validation.enable", "--validation.freq=3", "--job.description=a tiny run"};
     const Outcome run = train_tiny(out, folder / "tokens.h5", more, 2);
 
-    SECTION("the terminal has one line a step in torchtitan's form, and eta") {
+    SECTION("the terminal has one line per step in torchtitan's form, and eta") {
         const std::regex step_line(
             R"(^\[coeus\] \d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - info - step: [ \d]\d  loss: [ \d]\d\.\d{5}  )"
             R"(grad_norm: [ \d]\d\.\d{4}  memory: [ \d]\d\.\d\dGiB\(\d+\.\d\d%\)  tps: [\d,]+  )"
@@ -296,7 +299,7 @@ TEST_CASE("What a run writes") {
         CHECK(count_of("Mesh: 2 ranks: dp_shard 2", run.output) == 1);
         CHECK_THAT(run.output, Contains("Job: a tiny run"));
     }
-    SECTION("metrics.jsonl has every figure in full digits") {
+    SECTION("metrics.jsonl has every value with all digits") {
         std::vector<std::string> keys, validation_keys;
         const std::string text = read_file(out / "metrics.jsonl");
         for (const std::string& line : lines_of(text)) {
@@ -313,7 +316,8 @@ TEST_CASE("What a run writes") {
         CHECK(validation_keys == std::vector<std::string>{"step", "validation_loss", "validation_tokens",
                                                           "validation_s", "validation_tps", "memory_gib",
                                                           "memory_percent"});
-        // 1e-2 after the warm-up of 2 steps, then down to 1/5 in the last: one virtual step more than 4
+        // 1e-2 after the warm-up of 2 steps, then down to 1/5 in the last step: the decay has one virtual
+        // step more than 4
         const MetricLines lines = read_metrics(out);
         const std::vector<double> factors = {0.5, 1, 1, 0.75, 0.5, 0.25};
         for (size_t i = 0; i < 6; ++i) CHECK(relatively_close(lines.steps[i].lr, 1e-2 * factors[i], 1e-14));
@@ -345,7 +349,7 @@ TEST_CASE("What a run writes") {
     }
 }
 
-TEST_CASE("What the terminal shows is chosen") {
+TEST_CASE("The output on the terminal can be chosen") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const auto run = [&](const Arguments& more, const std::map<std::string, std::string>& environment = {}) {
@@ -363,7 +367,7 @@ TEST_CASE("What the terminal shows is chosen") {
     CHECK(count_of(" - rank 1: step: ", second) == 2);
     CHECK(count_of("rank 0: ", run({})) == 0);
     CHECK(run({"--quiet"}).empty());
-    CHECK_THAT(run({"--training.threads=999"}), Contains("Hint: 2 ranks x 999 threads on "));
+    CHECK_THAT(run({"--training.threads=999"}), Contains("Hint: 2 ranks x 999 threads must share "));
     const std::string quiet = run({"--log.quiet"});
     CHECK(quiet.empty());
     CHECK(count_of(" loss: ", read_file(folder / "out/log/rank_0.log")) > 0);
@@ -372,13 +376,13 @@ TEST_CASE("What the terminal shows is chosen") {
     CHECK(read_file(folder / "out/saved.toml") == read_file(folder / "out/deck.toml"));
 }
 
-TEST_CASE("A profile says where the time went") {
+TEST_CASE("A profile shows where the time went") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const Outcome plain = train_tiny(folder / "plain", folder / "tokens.h5");
     CHECK(count_of("Profile of rank", plain.output) == 0);
     const Outcome run = train_tiny(folder / "out", folder / "tokens.h5", {"--profile"}, 2);
-    CHECK(count_of("Profile of rank 0: 4 steps of ", run.output) == 1);  // the first two warm up
+    CHECK(count_of("Profile of rank 0: 4 steps of ", run.output) == 1);  // the first two are the warm-up
     for (const char* line :
          {"  gemm ", "  attention ", "  attention_backward ", "  adam ", "  gather_weights ",
           "  reduce_gradients ", "  cross_entropy ", "  waiting for data ", "  outside of kernels "})
@@ -409,7 +413,7 @@ TEST_CASE("Traces are written for the steps of the cycle, by every rank") {
                 adams += event.string("name") == "finish_norm";
                 gathers += event.string("name") == "all_gather";
             }
-            CHECK(adams == 2);  // one a step
+            CHECK(adams == 2);  // one per step
             CHECK(gathers > 2 * 4);
             CHECK_THAT(read_file(file.string() + "_overlap.txt"), Contains("\ndp_shard, gradients "));
         }
@@ -428,8 +432,8 @@ TEST_CASE("Memory does not grow") {
     const auto memory = [&](size_t step) {
         return lines.steps.at(step - 1).resident_gib * 1024 * 1024;
     };  // KiB
-    // a leak of a hundred bytes a step would show; threads that look now and then, as the watchdog's, have
-    // had their memory by then
+    // A leak of a hundred bytes per step would be visible. Threads that work now and then, such as the
+    // watchdog's, have taken their memory by step 2000.
     CHECK(memory(3000) - memory(2000) <= 64);
     CHECK(memory(10) > 4096);
     CHECK(lines.steps.at(2999).memory_gib >= lines.steps.at(2999).resident_gib);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugging Face folders that Coeus writes, read by transformers where a Python has it: its logits are those of
+// Hugging Face folders that Coeus writes, read by transformers if a Python has it: its logits equal those of
 // the golden files, and those that Coeus computes from the same folder.
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
@@ -29,7 +29,7 @@ constexpr double in_float32 = 5e-5, in_float64 = 1e-10;
 constexpr const char* not_there =
     "there is no Python with transformers (doc/checkpoint.md says how to make one)";
 
-/// A folder that transformers is to read, with tokens [sequences, length].
+/// A folder for transformers to read, with tokens [sequences, length].
 struct Question {
     fs::path folder;
     std::vector<int64_t> tokens;
@@ -52,7 +52,7 @@ Answers ask_transformers(const std::string& python, const std::vector<Question>&
         command += fmt::format(" '{0}' '{1}/{2} tokens' '{1}/{2} logits'", model.string(),
                                folder.path().string(), i);
     }
-    // no network, whatever the folder lacks
+    // no network, even if the folder lacks files
     const Outcome run = run_shell("HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 " + command + " 2>'" +
                                   (folder / "errors").string() + "'");
     INFO(read_file(folder / "errors"));
@@ -77,7 +77,7 @@ void convert_for_transformers(const fs::path& source, const fs::path& target, co
     REQUIRE(run.exit_code == 0);
 }
 
-/// What Coeus computes in this type.
+/// The logits that Coeus computes in this type.
 std::vector<double> our_logits(const Question& question, Dtype dtype) {
     const int64_t length = int64_t(question.tokens.size()) / question.sequences;
     TestModel model(model_from_hub(question.folder.string()), {dtype, dtype}, {question.sequences, length});
@@ -89,7 +89,7 @@ std::vector<double> our_logits(const Question& question, Dtype dtype) {
     return values(logits);
 }
 
-/// Mean cross entropy of each token's successor, [sequences, length] of them.
+/// Mean cross entropy of the next tokens, [sequences, length] of them.
 double loss_of(const std::vector<double>& logits, const std::vector<int64_t>& labels) {
     const size_t vocab = logits.size() / labels.size();
     double sum = 0;
@@ -102,8 +102,8 @@ double loss_of(const std::vector<double>& logits, const std::vector<int64_t>& la
     return sum / double(labels.size());
 }
 
-/// What convert writes for golden models, with their first batches, and the golden logits. Empty where there
-/// are no reference files.
+/// The folders that convert writes for golden models, with their first batches, and the golden logits. Empty
+/// if there are no reference files.
 struct GoldenQuestions {
     TemporaryFolder folder;
     std::vector<Question> questions;
@@ -133,7 +133,7 @@ private:
         convert_for_transformers(folder / (name + ".h5"), folder / name,
                                  in_parts ? Arguments{"--max_shard_size", "60kB"} : Arguments{});
         const Safetensors batches = Safetensors::open((model / "batch.safetensors").string());
-        const Shape shape = batches.entry("tokens").shape;  // steps, sequences, length and one more
+        const Shape shape = batches.entry("tokens").shape;  // steps, sequences, length + 1
         const auto windows = batches.read_all<int64_t>("tokens");
         Question& question = questions.emplace_back(Question{folder / name, {}, shape[1]});
         for (int64_t row = 0; row < shape[1]; ++row)
@@ -146,7 +146,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("Coeus computes the golden logits from what convert writes") {
+TEST_CASE("Coeus computes the golden logits from folders that convert writes") {
     const GoldenQuestions golden;
     for (size_t i = 0; i < golden.questions.size(); ++i) {
         CAPTURE(golden.questions[i].folder);
@@ -157,7 +157,7 @@ TEST_CASE("Coeus computes the golden logits from what convert writes") {
     }
 }
 
-TEST_CASE("transformers computes the golden logits from what convert writes") {
+TEST_CASE("transformers computes the golden logits from folders that convert writes") {
     const std::string python = python_with("transformers");
     if (python.empty()) return skip(not_there);
     const GoldenQuestions golden;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases for tests/tools/skipping.py, which runs some of them and looks at what the program ends with.
+// Cases for tests/tools/skipping.py, which runs some of them and checks the program's exit code.
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -35,7 +35,7 @@ TEST_CASE("skips and then throws") {
     throw std::runtime_error("an error on purpose");
 }
 
-TEST_CASE("fails as often as the code of what is skipped") {
+TEST_CASE("fails exactly 77 times") {
     for (int i = 0; i < skipped_code; ++i) CHECK(i < 0);
 }
 
@@ -44,7 +44,7 @@ TEST_CASE("skips with one of its values") {
     CHECK(skipped_code == 77);
 }
 
-TEST_CASE("needs what a complete run has") {
+TEST_CASE("needs a tool that complete runs require") {
     skip_unless_required("there is no wind");
 }
 
@@ -52,7 +52,7 @@ TEST_CASE("needs reference files") {
     CHECK(golden("nothing").empty());
 }
 
-TEST_CASE("skips on rank 0 alone") {
+TEST_CASE("skips on rank 0 only") {
     const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
     if (rank && std::string(rank) == "0") return skip("it is rank 0");
     CHECK(skipped_code == 77);

@@ -62,7 +62,7 @@ int64_t newest_step(const fs::path& run) {
 }
 
 bool slurm_is_here() {
-    // dash looks for the first name alone
+    // dash looks only for the first name
     const Outcome found = run_shell(
         "PATH=$PATH:/usr/sbin; for name in munged slurmctld slurmd srun sbatch; do command -v $name || exit "
         "1; done");
@@ -73,16 +73,16 @@ bool slurm_is_here() {
 
 Cluster::Cluster(int nodes) {
     const Outcome up = run_shell(
-        // mpirun of MPICH starts its daemons by srun, which may have no PMIx
+        // mpirun of MPICH starts its daemons by srun, which may not have PMIx
         fmt::format("PATIENCE={} MPI_DEFAULT={} {} up {} {} 1", whole_patience(1),
                     is_open_mpi() ? "pmix" : "none", script, folder_.path().string(), nodes));
     INFO(up.output);
     REQUIRE(up.exit_code == 0);
-    // in case that this process is killed
+    // ends the cluster if this process is killed
     run_shell(fmt::format(
         "(setsid sh -c 'tail --pid={} -f /dev/null; exec {} down {}' < /dev/null > /dev/null 2>&1 &)",
         getpid(), script, folder_.path().string()));
-    // what all jobs find
+    // the data of all jobs
     write_token_file(folder_ / "tokens.h5", {.tokens = learnable_tokens(80 * 17)});
 }
 
@@ -146,7 +146,7 @@ void TrainingJob::wait_for_end() const {
 }
 
 std::vector<std::string> TrainingJob::ranks() const {
-    // other tests' jobs may have the same name
+    // jobs of other tests may have the same name
     const Outcome found =
         run_shell(fmt::format("for pid in $(pgrep -f '^{} train {}.toml'); do "
                               "[ \"$(readlink /proc/$pid/cwd)\" != '{}' ] || echo $pid; done",
@@ -171,7 +171,7 @@ void TrainingJob::finish(int starts, bool preempted) const {
     wait_for_end();
     INFO(log());
     CHECK(state() == "COMPLETED");
-    // Slurm 24 starts a job that was preempted once more after its end, which finds nothing to do
+    // Slurm 24 starts a preempted job once more after its end, with nothing left to do
     const int more = preempted ? count_of("of training.steps = 200: nothing to do", log()) : 0;
     CHECK(more <= 1);
     CHECK(count_of("training is complete", log()) == 1 + more);

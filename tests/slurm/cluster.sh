@@ -1,23 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A Slurm cluster of virtual nodes on this machine, for tests and for trying job scripts: no systemd, no cgroups, as
-# root or as oneself.
-#   cluster.sh up FOLDER NODES CPUS   brings it up in FOLDER; its commands (sbatch, srun, ...) need SLURM_CONF=FOLDER/slurm.conf
+# Starts a Slurm cluster of virtual nodes on this machine, for tests and for trying job scripts. It needs no systemd, no
+# cgroups and no root.
+#   cluster.sh up FOLDER NODES CPUS   starts the cluster in FOLDER; Slurm's commands (sbatch, srun, ...) need
+#                                     SLURM_CONF=FOLDER/slurm.conf
 #   cluster.sh down FOLDER            cancels its jobs and ends its daemons
-# Partitions: low (the default; its jobs are preempted with 5 seconds of grace and queued again) and high (preempts).
-# PATIENCE=N: times and time-outs are N times as long.
-# Packages: munge, slurm-wlm.
+# Partitions: low (the default; its jobs can be preempted, get 5 seconds to end, and are queued again) and high (its
+# jobs preempt those of low). PATIENCE=N: all times and time-outs are N times as long. Packages: munge, slurm-wlm.
 set -eu
-PATH=$PATH:/usr/sbin:/sbin # where Debian has the daemons
-times=${PATIENCE:-1}       # as long as on an idle machine, on a slow or busy one
-patience=$((20 * times))   # seconds, for everything that is waited for
+PATH=$PATH:/usr/sbin:/sbin # Debian's folders for the daemons
+times=${PATIENCE:-1}       # factor for all times: 1 on an idle machine, more on a slow or busy one
+patience=$((20 * times))   # time limit in seconds of each wait
 
 fail() {
     echo "cluster.sh: $*" >&2
     exit 1
 }
 
-until_true() { # SECONDS COMMAND...: whether it succeeds within them; Slurm tells nobody
+until_true() { # SECONDS COMMAND...: repeats COMMAND until it succeeds, since Slurm does not notify
     local end=$((SECONDS + $1 + 1))
     shift
     until "$@"; do
@@ -26,8 +26,8 @@ until_true() { # SECONDS COMMAND...: whether it succeeds within them; Slurm tell
     done
 }
 
-# so many ports in a row that nobody listens on, drawn by chance, since others may be drawing at the same time; below
-# those that the kernel gives to connections
+# COUNT: prints the first of COUNT consecutive free ports, chosen at random, since other processes may choose at the
+# same time. They are below the ports that the kernel gives to connections
 free_ports() {
     python3 - "$1" <<'END'
 import random, socket, sys
@@ -70,7 +70,7 @@ TmpFS=$folder/tmp/%n
 TaskProlog=$folder/task_prolog
 SlurmctldLogFile=$folder/log/slurmctld.log
 SlurmdLogFile=$folder/log/slurmd.%n.log
-# more CPUs than there are
+# the nodes may have more CPUs than the machine
 SlurmdParameters=config_overrides
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -96,7 +96,7 @@ PartitionName=high Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMo
 END
 }
 
-# Open MPI names its shared memory by host and local rank, which tasks of several virtual nodes may have in common
+# Open MPI names its shared memory by host and local rank, which may be the same for tasks of several virtual nodes
 write_task_prolog() { # FOLDER
     cat >"$1/task_prolog" <<END
 #!/bin/sh
@@ -131,20 +131,20 @@ up() { # FOLDER NODES CPUS
     export SLURM_CONF=$folder/slurm.conf
     [ -f "$folder/munge.key" ] || (umask 077; head -c 1024 /dev/urandom >"$folder/munge.key")
     write_task_prolog "$folder"
-    # somebody may have taken the ports meanwhile
+    # another process may have taken the ports in the meantime
     for attempt in 1 2 3; do
         write_conf "$folder" "$nodes" "$cpus" "$(free_ports $((nodes + 1)))"
         if start "$folder" "$nodes" >>"$folder/log/start.log" 2>&1; then return; fi
         down "$folder"
     done
-    fail "the nodes did not come up; see $folder/log"
+    fail "the nodes did not start; see $folder/log"
 }
 
 no_jobs() {
     [ -z "$(squeue -h)" ]
 }
 
-# whether these have ended; one that nobody has waited for yet has
+# whether these processes have ended; a zombie has
 ended() { # ID...
     local id line
     for id in "$@"; do
@@ -165,9 +165,9 @@ end() { # PID_FILE...
 down() { # FOLDER
     local run=$1/run
     export SLURM_CONF=$1/slurm.conf
-    # jobs first: they would outlive the daemons
+    # the jobs end first: they would outlive the daemons
     if [ -f "$run/slurmctld.pid" ] && scancel --full -s KILL -u "$(id -un)" && scancel -u "$(id -un)"; then
-        until_true $patience no_jobs || echo "cluster.sh: jobs are left: $(squeue -h)" >&2
+        until_true $patience no_jobs || echo "cluster.sh: these jobs did not end: $(squeue -h)" >&2
     fi
     end "$run"/slurmd.*.pid
     end "$run/slurmctld.pid"

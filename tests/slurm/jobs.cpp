@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs of jobscripts/local on a virtual cluster: however one is disturbed, it goes on by itself and ends with
-// the bits of one that nobody disturbed; where going on would not help it stops, and says why.
+// Jobs of jobscripts/local on a virtual cluster. However a job is disturbed, it resumes on its own and ends
+// with the bits of an undisturbed one. If resuming would not help, it stops and says why.
 #include "coeus/comm/mpi.hpp"
 #include "slurm/cluster.hpp"
 #include "support/catch.hpp"
@@ -29,14 +29,14 @@ void check_same_end(const TrainingJob& a, const TrainingJob& b) {
     CHECK(of_a.back().grad_norm == of_b.back().grad_norm);
 }
 
-// What the job script says.
-constexpr const char *by_slurm = "stopped: Slurm ends this job",
-                     *in_order = "training ended in order before its last step; queued again",
-                     *told_to_end = "; queued again", *crashed = "training crashed (exit code ";
+// Messages of the job script.
+constexpr const char *by_slurm = "stopped: Slurm is ending this job",
+                     *in_order = "training was stopped before its last step; requeued",
+                     *told_to_end = "; requeued", *crashed = "training crashed (exit code ";
 
 using Disturb = std::function<void(const Cluster& cluster, const TrainingJob& job)>;
 
-// A program that is the real one, but trains as `train` says (in shell) first.
+// A program that runs the shell text `train` before it trains as the real one.
 std::string program_that(const Cluster& cluster, const std::string& train) {
     const fs::path file = cluster / "program";
     write_file(file, "#!/bin/sh\n[ \"$1\" != train ] || { " + train + "; }\nexec " COEUS_PROGRAM " \"$@\"\n");
@@ -44,7 +44,8 @@ std::string program_that(const Cluster& cluster, const std::string& train) {
     return "COEUS=" + file.string();
 }
 
-// For How::environment: the first start is slow from this step on, and so under way whenever it is disturbed.
+// For How::environment: the first start is slow from this step on, so it is still running when it is
+// disturbed.
 std::string slow_first_start(const Cluster& cluster, int step) {
     return program_that(cluster, fmt::format("[ ${{SLURM_RESTART_COUNT:-0}} != 0 ] || "
                                              "export COEUS_FAULT='slow rank=0 step={} seconds=0.5'",
@@ -55,7 +56,7 @@ void preempt(const Cluster& cluster, const TrainingJob& job) {
     cluster.ask("srun --partition=high --nodelist=" + job.nodes() + " --mpi=none true");
 }
 
-// On as many nodes as two jobs need. `says`: what the log must say of the disturbance.
+// Runs on as many nodes as two jobs need. `says`: the log's message about the disturbance.
 void check_goes_on(const Disturb& disturb, const std::string& says, const TrainingJob::How& how = {},
                    int rounds = 1) {
     if (!slurm_is_here()) return;
@@ -70,8 +71,8 @@ void check_goes_on(const Disturb& disturb, const std::string& says, const Traini
         job.wait_for_step(step);
         disturb(cluster, job);
         job.wait_for_end();
-        // where a start takes long, the time of the next one is nearly over too; where the first, slow one
-        // was lost in MPI_Init, none may be
+        // if a start takes long, the time of the next start is nearly over as well; if the slow first start
+        // was lost in MPI_Init, there may be no such stop
         const bool is_timed = how.sbatch.find("--time=") != std::string::npos;
         const int least = job.starts_lost_in_mpi() > 0 ? 0 : 1;
         const int stops = is_timed ? std::max(least, count_of(says, job.log())) : 1;
@@ -92,7 +93,7 @@ void queue_again(const Cluster& cluster, const TrainingJob& job) {
 void take_node_down(const Cluster& cluster, const TrainingJob& job) {
     const std::string second = cluster.ask("scontrol show hostnames " + job.nodes() + " | tail -n 1");
     cluster.ask("scontrol update nodename=" + second + " state=down reason=test");
-    // refused where the node has come back by itself
+    // refused if the node has already come back
     cluster.run("scontrol update nodename=" + second + " state=resume");
 }
 
@@ -110,11 +111,11 @@ void tell_the_script_to_stop(const Cluster& cluster, const TrainingJob& job) {
     cluster.ask("scancel --batch --signal=USR1 " + job.id());
 }
 
-// Slurm signals up to half a minute earlier, and looks each half minute: 20 to 50 seconds after the start.
+// Slurm may signal up to half a minute early and checks every half minute: 20 to 50 seconds after the start.
 const TrainingJob::How time_nearly_over = {.sbatch = "--time=1 --signal=B:USR1@10",
                                            .arguments = "--checkpoint.walltime_margin=0"};
 const TrainingJob::How by_mpirun = {.environment = "COEUS_LAUNCH='" COEUS_MPIRUN "'"};
-// mpirun of MPICH is called back by the daemons that it starts, by its host's name.
+// The daemons that mpirun of MPICH starts call it back, by the name of its host.
 bool mpirun_can_be_called_back() {
     if (MpiRuntime::library_version().starts_with("Open MPI")) return true;
     if (run_shell("getent hosts \"$(hostname)\"").exit_code == 0) return true;
@@ -124,13 +125,13 @@ bool mpirun_can_be_called_back() {
 
 void wait_for_its_time(const Cluster&, const TrainingJob& job) {
     wait_until("the signal before the end of its time",
-               [&] { return count_of("queued again", job.log()) == 1; });
+               [&] { return count_of("; requeued", job.log()) == 1; });
 }
 
 }  // namespace
 
 TEST_CASE(
-    "a job trains by srun with PMIx, by mpirun, and by the script of coeus sbatch, all to the same bits") {
+    "a job trains by srun with PMIx, by mpirun, and by the script of coeus sbatch, always to the same bits") {
     if (!slurm_is_here() || !mpirun_can_be_called_back()) return;
     const Cluster cluster(2);
     const TrainingJob by_srun(cluster, "by_srun");
@@ -142,38 +143,38 @@ TEST_CASE(
     CHECK_THAT(by_srun.log(), Contains("Mesh: 2 ranks"));
 }
 
-TEST_CASE("a job that is queued again by hand goes on to the same bits") {
+TEST_CASE("a job that is requeued by hand resumes to the same bits") {
     check_goes_on(queue_again, by_slurm);
 }
 
-TEST_CASE("a job whose node goes down goes on to the same bits") {
+TEST_CASE("a job whose node goes down resumes to the same bits") {
     check_goes_on(take_node_down, by_slurm);
 }
 
-TEST_CASE("a job of which a rank is killed goes on to the same bits") {
+TEST_CASE("a job with a killed rank resumes to the same bits") {
     check_goes_on(kill_one_rank, crashed);
 }
 
-TEST_CASE("a job that is preempted goes on to the same bits") {
+TEST_CASE("a job that is preempted resumes to the same bits") {
     check_goes_on(preempt, in_order);
 }
 
-TEST_CASE("a job that is told to stop by scancel goes on to the same bits") {
+TEST_CASE("a job that scancel tells to stop resumes to the same bits") {
     check_goes_on(tell_to_stop, in_order);
 }
 
-TEST_CASE("a job of mpirun that is told to stop, loses a rank or is preempted goes on to the same bits") {
+TEST_CASE("a job of mpirun that is told to stop, loses a rank or is preempted resumes to the same bits") {
     if (!mpirun_can_be_called_back()) return;
     check_goes_on(tell_the_script_to_stop, in_order, by_mpirun);
-    // this ends the daemons of Open MPI 5, and with them the ranks
+    // the signal ends the daemons of Open MPI 5, and with them the ranks
     const bool daemons_end = MpiRuntime::library_version().starts_with("Open MPI v5");
     check_goes_on(tell_to_stop, daemons_end ? told_to_end : in_order, by_mpirun);
     check_goes_on(kill_one_rank, crashed, by_mpirun);
-    // its daemons end with the nodes, so that there may be no time to save; that is no crash
+    // its daemons end with the nodes, so there may be no time to save; that is not a crash
     check_goes_on(preempt, told_to_end, by_mpirun);
 }
 
-TEST_CASE("a job whose time is nearly over goes on to the same bits") {
+TEST_CASE("a job whose time is nearly over resumes to the same bits") {
     check_goes_on(wait_for_its_time, in_order, time_nearly_over);
 }
 
@@ -187,13 +188,11 @@ TEST_CASE("a job that crashes again and again stops, and says where and how") {
     CHECK_THAT(job.log(), Contains("start 3 on n1") && !Contains("start 4 on n1"));
     CHECK_THAT(job.log(),
                Contains("stopped: training crashed 3 times (exit code 139, SIGSEGV) after the checkpoint of "
-                        "step 0, without another one"));
+                        "step 0, without a new checkpoint"));
     CHECK(job.state() == "FAILED");
 }
 
-TEST_CASE(
-    "a job with a wrong deck, or a loss that is not finite, is not queued again, nor is one that is "
-    "cancelled") {
+TEST_CASE("a job with a wrong deck, with a loss that is not finite, or that is cancelled is not requeued") {
     if (!slurm_is_here()) return;
     const Cluster cluster(2);
     const TrainingJob wrong(cluster, "wrong", {.sbatch = "--nodes=1", .deck = "keep_lates_k = 2"});
@@ -213,12 +212,12 @@ TEST_CASE(
     cancelled.wait_for_end();
     CHECK(cancelled.state() == "CANCELLED");
     wait_until("the last words of the script",
-               [&] { return count_of("stopped: Slurm ends this job", cancelled.log()) == 1; });
+               [&] { return count_of("stopped: Slurm is ending this job", cancelled.log()) == 1; });
     for (const TrainingJob* job : {&wrong, &diverged, &cancelled})
         CHECK(count_of(": start ", job->log()) == 1);
 }
 
-TEST_CASE("an array is as many runs, and a job that depends on it waits for all of them") {
+TEST_CASE("each task of an array is a run, and a job that depends on the array waits for all of them") {
     if (!slurm_is_here()) return;
     const Cluster cluster(2);
     const TrainingJob array(
@@ -235,7 +234,7 @@ TEST_CASE("an array is as many runs, and a job that depends on it waits for all 
     CHECK(loss("run_1") != loss("run_2"));
 }
 
-TEST_CASE("a task of an array that is told to stop goes on, and leaves the others alone") {
+TEST_CASE("a task of an array that is told to stop resumes, and the other tasks are not affected") {
     if (!slurm_is_here()) return;
     const Cluster cluster(2);
     const TrainingJob::How how = {.sbatch = "--array=1-2 --nodes=1 --output=task_%a.log",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a printed advice asks for, as words of a command line.
+// The settings in a printed advice, as words of a command line.
 #pragma once
 
 #include "coeus/base/types.hpp"
@@ -11,7 +11,7 @@
 namespace coeus::test {
 
 struct Advice {
-    std::vector<std::string> settings;  ///< "--key=value" of each "key = value"
+    std::vector<std::string> settings;  ///< of "N ranks would do"; 0: the same number as now
     int ranks = 0;                      ///< of "N ranks would do"; 0: as many as now
 
     explicit Advice(const std::string& text) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cases of attention: whole sequences, parts of them, over a cache.
+// The cases of attention: whole sequences, parts of sequences, with a cache.
 #include "support/cases.hpp"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ KernelCase attention_case(const AttentionShape& s, bool documents, bool backward
                              ? ""
                              : fmt::format(" over {} keys of {}", s.keys().count, whole),
                          documents ? " documents" : "", fused ? " fused" : "", partial ? " partial" : "");
-    // in a fused matrix of [q k v] each operand's rows have the others' columns between them
+    // in a fused matrix of [q k v], the columns of the other two lie between an operand's rows
     const int64_t q_padding = fused ? k_width + v_width : 0, k_padding = fused ? q_width + v_width : 0,
                   v_padding = fused ? q_width + k_width : 0;
     const Role forward_role = backward ? input : output;
@@ -52,7 +52,7 @@ KernelCase attention_case(const AttentionShape& s, bool documents, bool backward
         c.arguments.push_back({"dv", role, kind, {keys, v_width}, 0, 1, v_padding});
     }
     c.prepare = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
-        if (documents) {  // a new document at every seventh token or so, other ones in each sequence
+        if (documents) {  // a new document about every seventh token, at other places in each sequence
             auto* start = Tensor(o[5]).as<int32_t>();
             for (int64_t t = 0, first = 0; t < s.batch * whole; ++t) {
                 if (t % whole == 0) first = 0;
@@ -104,7 +104,7 @@ KernelCase attention_cached_case(const AttentionShape& s, int64_t kept, int64_t 
     };
     c.prepare = [=](const Kernels&, Exec&, const Operands& o) {
         for (int64_t b = 0; b < s.batch; ++b) Tensor(o[6]).as<int32_t>()[b] = int32_t((b * 2 + 1) % kept);
-        Tensor(o[7]).as<int32_t>()[0] = int32_t(s.sequence - 1);  // a full one
+        Tensor(o[7]).as<int32_t>()[0] = int32_t(s.sequence - 1);  // a full sequence
     };
     c.call = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
         kernels.attention_cached(exec, o[0], o[1], o[2], o[3], o[4], o[5], o[6], o[7], s);

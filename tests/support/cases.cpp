@@ -27,7 +27,7 @@ StepScalars scalars_for_tests() {
     return s;
 }
 
-// They are where the kernels run, until these are done.
+// In the memory of the device that runs the kernels, until these have ended.
 class ScalarsForTests {
 public:
     explicit ScalarsForTests(Exec& exec) : exec_(exec), state_(*exec.device) {
@@ -199,7 +199,7 @@ KernelCase swiglu_backward_case(int64_t rows, int64_t width, bool in_place) {
 
 namespace {
 
-// The whole vocabulary, or the middle third of one.
+// The whole vocabulary, or the middle one of three parts.
 VocabularyPart part_of(int64_t vocabulary, bool divided) {
     return divided ? VocabularyPart{vocabulary, 3 * vocabulary} : VocabularyPart{0, vocabulary};
 }
@@ -385,7 +385,8 @@ std::vector<KernelCase> test_cases() {
         list.push_back(attention_case({1, 131, 3, 1, 5, 0.4, {}, {}, 19}, false, backward, true, true));
         list.push_back(attention_case({1, 70, 2, 2, 192, 0.07, {}, {}, 128}, true, backward));
         list.push_back(attention_case({2, 54, 2, 1, 64, 0.25, {54, 27, 108}, {216}, 8}, true, backward));
-        // parts of sequences: the second half over all, two runs over all, runs over the same runs, all seen
+        // parts of sequences: the second half with all keys, two runs with all keys, runs with their own
+        // keys, all keys visible
         list.push_back(attention_case({2, 30, 4, 2, 7, 0.3, {30, 30}, {60}}, false, backward));
         list.push_back(attention_case({2, 54, 2, 1, 16, 0.25, {54, 27, 108}, {216}}, true, backward, true));
         list.push_back(attention_case({1, 98, 3, 1, 5, 0.4, {98, 3, 1}, {98, 3, 1}}, true, backward, true));
@@ -408,7 +409,7 @@ std::vector<KernelCase> test_cases() {
     list.push_back(attention_cached_case({2, 9, 2, 2, 200, 0.07}, 2));
     list.push_back(attention_cached_case({3, 50, 4, 2, 24, 0.2, {}, {}, 16}, 4, 3));
     list.push_back(attention_cached_case({2, 19, 6, 3, 7, 0.4, {}, {}, 130}, 3));
-    for (int64_t m : {2, 5, 16})  // few rows: read in place
+    for (int64_t m : {2, 5, 16})  // few rows, which are read in place
         for (R residual : {R::none, R::other, R::accumulate})
             list.push_back(gemm_case(m, 75, 301, false, true, residual, m == 5, m == 2 ? 3 : 0));
     for (const auto& [rows, width] :
@@ -418,7 +419,7 @@ std::vector<KernelCase> test_cases() {
         list.push_back(layer_norm_case(rows, width, false));
         for (Plus plus : {Plus::none, Plus::other, Plus::in_dx}) {
             list.push_back(rms_norm_backward_case(rows, width, plus));
-            // one column: mean is the value itself and every derivative is 0
+            // one column: the mean is the value itself and every derivative is 0
             if (width == 1) continue;
             list.push_back(layer_norm_backward_case(rows, width, true, plus));
             list.push_back(layer_norm_backward_case(rows, width, false, plus));
@@ -448,7 +449,8 @@ std::vector<KernelCase> test_cases() {
         for (bool decoupled : {false, true})
             for (bool copy : {false, true}) list.push_back(adam_case(rows * width, decoupled, copy));
     }
-    // rows one element off alignment: a GPU's threads divide their columns otherwise than those of the weight
+    // rows that begin one element off alignment: a GPU's threads divide their columns differently from those
+    // of the weight
     for (KernelCase c : {rms_norm_backward_case(70, 256, Plus::other),
                          layer_norm_backward_case(70, 256, true, Plus::other)}) {
         c.name += " off alignment";

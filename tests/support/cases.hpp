@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One list of kernel calls that tests and benchmarks share: every entry of the table at small, odd sizes for
-// the tests, at the sizes of a training step for the benchmarks. A case knows its operands by name, role and
-// shape; their values are drawn in double, rounded to the type under test, and given to the oracle as
-// rounded.
+// One list of kernel calls, shared by tests and benchmarks: every entry of the table of kernels, at small,
+// odd sizes for the tests and at the sizes of a training step for the benchmarks. A case defines its operands
+// by name, role and shape. Their values are drawn in double, rounded to the tested type, and given to the
+// oracle in rounded form.
 #pragma once
 
 #include "coeus/device/memory.hpp"
@@ -15,16 +15,16 @@
 namespace coeus::test {
 
 enum class Role { input, output, update };  ///< update: read and written
-enum class Kind { compute, acc, index };    ///< the type under test, its acc type, i32
+enum class Kind { compute, acc, index };    ///< the tested type, its acc type, i32
 
 struct Argument {
     std::string name;
     Role role = Role::input;
     Kind kind = Kind::compute;
     Shape shape;
-    double mean = 0, deviation = 1;  ///< of normal values; of an index: uniform in [0, mean)
-    int64_t padding = 0;             ///< columns after each row that belong to somebody else
-    int64_t offset = 0;              ///< columns before each row that do
+    double mean = 0, deviation = 1;  ///< of normal values; an index is uniform in [0, mean)
+    int64_t padding = 0;             ///< columns after each row that do not belong to it
+    int64_t offset = 0;              ///< columns before each row that do not belong to it
 };
 
 /// A case's tensors in one type, with their memory.
@@ -39,12 +39,12 @@ struct KernelCase {
     std::vector<Argument> arguments;
     /// Calls the kernel on the operands.
     std::function<void(const Kernels&, Exec&, const Operands&)> call;
-    /// Computes inputs that follow from others (what a forward keeps for its backward), in double.
+    /// Computes inputs that depend on others (those that a forward keeps for its backward), in double.
     std::function<void(const Kernels&, Exec&, const Operands&)> prepare = {};
     double bound_f32 = 2e-6, bound_bf16 = 8e-3;  ///< normalised error against double
 };
 
-/// Every kernel at sizes for tests.
+/// Every kernel, at sizes for tests.
 std::vector<KernelCase> test_cases();
 /// The kernels of a training step: a Llama of width 256, 16 heads, F 768, V 2048, and one of width 768, 12
 /// heads of 64 (4 key/value heads), F 2048, V 32000; `tokens` in sequences of `sequence`.
@@ -53,24 +53,25 @@ struct StepShape {
             vocabulary = 2048;
 };
 std::vector<KernelCase> step_cases(const StepShape& shape);
-/// Its matrix products: for each linear layer the forward, the input's gradient and the weight's.
+/// Its matrix products. For each linear layer: the forward, the gradient of the input and the gradient of the
+/// weight.
 struct Product {
     int64_t m, n, k;
     bool transpose_a, transpose_b;
 };
 std::vector<Product> step_products(const StepShape& shape);
 
-// Builders, for tests of one kernel.
+// Cases for tests of a single kernel.
 enum class Residual { none, accumulate, other };
 KernelCase gemm_case(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b, Residual residual,
                      bool acc_output = false, int64_t padding = 0);
-/// `partial`: results in acc; gradients are added to what is there.
+/// `partial`: results have type acc, and gradients are added to the previous content.
 KernelCase attention_case(const AttentionShape& shape, bool documents, bool backward, bool fused = false,
                           bool partial = false);
 KernelCase merge_attention_case(int64_t tokens, int64_t heads, int64_t head_dim);
-/// `shape.batch` tokens over a cache of `kept` sequences of `shape.sequence` rows.
+/// `shape.batch` tokens with a cache of `kept` sequences of `shape.sequence` rows.
 KernelCase attention_cached_case(const AttentionShape& shape, int64_t kept, int64_t padding = 0);
-/// The gradient by the residual path: none, a tensor, or what dx holds already.
+/// The gradient of the residual path: none, a tensor, or the previous content of dx.
 enum class Plus { none, other, in_dx };
 KernelCase momentum_case(int64_t count, bool nesterov);
 KernelCase descend_case(int64_t count, bool compute_copy);
@@ -79,28 +80,28 @@ KernelCase layer_norm_backward_case(int64_t rows, int64_t width, bool weighted, 
 KernelCase rope_case(int64_t tokens, int64_t heads, int64_t head_dim, RopeLayout layout, bool inverse,
                      int64_t padding = 0);
 KernelCase swiglu_backward_case(int64_t rows, int64_t width, bool in_place);
-/// `divided`: the table is one part of a vocabulary of three times its size.
+/// `divided`: the table is one of three parts of a vocabulary.
 KernelCase embedding_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided = false);
 KernelCase embedding_backward_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided = false);
 KernelCase log_sum_exp_case(int64_t rows, int64_t vocabulary, bool divided = false);
 KernelCase add_log_sum_exp_case(int64_t parts, int64_t rows);
 KernelCase sum_parts_case(int64_t parts, int64_t rows, int64_t cols);
-/// As the loss head calls it: log_sum_exp comes first.
+/// As the loss head calls it: after log_sum_exp.
 KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, bool in_place,
                               bool divided = false);
 KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy);
 
-/// Draws the operands: values rounded to `values` first, held in `type`; outputs are filled with NaN. The
-/// same for the same seed.
+/// Draws the operands: values are rounded to `values` first, then stored as `type`; outputs are filled with
+/// NaN. The same seed gives the same operands.
 Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed = 1);
-/// The columns beside an operand's rows hold the NaN that they held before.
+/// Whether the columns outside an operand's rows still hold their NaN.
 bool nothing_beside(const KernelCase& c, const Operands& operands, size_t i);
-/// The same bytes in the whole memory, padding included.
+/// Whether all bytes of the memory are the same, padding included.
 bool same_bits(const Operands& a, const Operands& b);
-/// The workspace that the dry table asks for this case.
+/// The workspace that the dry table asks for in this case.
 int64_t planned_bytes(const KernelCase& c, const Operands& operands, int threads,
                       const Kernels& dry = dry_kernels());
-/// An Exec with a workspace of just the size that the dry table asks for this case.
+/// An Exec whose workspace has exactly the size that the dry table asks for in this case.
 struct PlannedExec : Exec {
     PlannedExec(const KernelCase& c, const Operands& operands, int threads,
                 const Kernels& dry = dry_kernels());
@@ -110,7 +111,7 @@ Operands prepared_operands(const KernelCase& c, Dtype type, Dtype values, uint64
 /// Runs the case (after its preparation) and returns the operands.
 Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype values, int threads = 2,
                   uint64_t seed = 1, const Kernels& dry = dry_kernels());
-/// The same on a GPU; what it returns is on the host.
+/// The same on a GPU; the returned operands are on the host.
 Operands run_case_on(const Device& gpu, const KernelCase& c, Dtype type, Dtype values, uint64_t seed = 1);
 /// The elements of a tensor as doubles.
 std::vector<double> values_of(const Tensor& t);

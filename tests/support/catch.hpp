@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Catch2, of version 2 or 3 (COEUS_CATCH2). What the tests use of it has the names of version 2.
+// Catch2 version 2 or 3 (COEUS_CATCH2), under the names of version 2.
 #pragma once
 
 #if __has_include(<catch2/catch_all.hpp>)

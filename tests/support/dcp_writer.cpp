@@ -26,7 +26,7 @@ void write_file(const fs::path& path, const std::string& content) {
     std::ofstream(path, std::ios::binary) << content;
 }
 
-/// The stream of a part, float32, filled with dcp_value().
+/// The stream of a part, in float32, filled with dcp_value().
 std::string stream(const DcpMade& tensor, const DcpPart& part) {
     const bool matrix = part.sizes.size() > 1;
     const std::vector<int64_t> strides = !part.strides.empty() ? part.strides

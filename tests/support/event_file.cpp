@@ -17,7 +17,7 @@ void demand(bool holds, const char* what) {
     if (!holds) throw std::runtime_error(what);
 }
 
-// Bit by bit, from the polynomial's definition (RFC 3720, appendix B.4).
+// Computed bit by bit, from the polynomial's definition (RFC 3720, appendix B.4).
 uint32_t crc32c(std::string_view bytes) {
     uint32_t crc = ~0u;
     for (const char byte : bytes) {
@@ -27,7 +27,7 @@ uint32_t crc32c(std::string_view bytes) {
     return ~crc;
 }
 
-// Takes things from the front of some bytes.
+// Reads values from the front of a string of bytes.
 class Reader {
 public:
     explicit Reader(std::string_view bytes) : left_(bytes) {}
@@ -63,7 +63,7 @@ private:
     std::string_view left_;
 };
 
-// For each field of a message its number; `read` must take the value.
+// Calls `read` with the number of each field of a message; `read` must consume the value.
 void for_each_field(std::string_view message, const std::function<void(uint64_t tag, Reader&)>& read) {
     for (Reader in(message); !in.done();) read(in.varint(), in);
 }

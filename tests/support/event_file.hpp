@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TensorBoard event files read back, by code that shares nothing with what writes them.
+// Reads TensorBoard event files, with code that shares nothing with their writer.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,14 @@ struct BoardEvent {
     std::map<std::string, float> scalars;
 };
 
-/// Throws std::runtime_error where a checksum, a length or a field is wrong.
+/// Throws std::runtime_error if a checksum, a length or a field is wrong.
 std::vector<BoardEvent> read_events(const std::filesystem::path& file);
 
 /// The event files of a folder in the order of their names.
 std::vector<std::filesystem::path> event_files(const std::filesystem::path& folder);
 
-/// What TensorBoard shows: key -> step -> value, a session's start taking away the steps from its own on.
+/// The scalars that TensorBoard shows: key -> step -> value. The start of a session removes the steps from
+/// its own on.
 std::map<std::string, std::map<int64_t, float>> shown_scalars(const std::filesystem::path& folder);
 
 }  // namespace coeus::test

@@ -8,7 +8,7 @@
 
 namespace coeus::test {
 
-/// While it lives, this process can write no file beyond its first bytes, one or so many.
+/// While it lives, this process can write only the first bytes of a file: one, or as many as given.
 class FullDisk {
 public:
     explicit FullDisk(rlim_t bytes = 1) : signal_(std::signal(SIGXFSZ, SIG_IGN)) {

@@ -35,7 +35,7 @@ std::string refusal_of(const std::function<void()>& call) {
         call();
     } catch (const ConfigError& error) {
         const std::string message = error.what();
-        if (message.find("not built yet") == std::string::npos) throw;
+        if (message.find("not implemented yet") == std::string::npos) throw;
         return message;
     }
     return "";

@@ -23,7 +23,7 @@ void fill_random(Tensor tensor, const std::string& name) {
     for (int64_t i = 0; i < tensor.count(); ++i) set_element(tensor, i, normal(stream, uint64_t(i)));
 }
 
-// A tensor that is differentiated: its elements, and the gradient that the backward gave.
+// A tensor to differentiate with respect to: its elements, and the gradient of the backward.
 struct Variable {
     std::string name;
     Tensor at;
@@ -71,7 +71,8 @@ private:
             }
     }
 
-    // Both halves once with kernels that do nothing: how much memory they take, and the shape of y.
+    // Runs forward and backward once with kernels that do nothing, to get the sizes of their memory and the
+    // shape of y.
     void plan() {
         Exec exec;
         exec.threads = options_.threads;
@@ -113,7 +114,7 @@ private:
     }
 
     void run_backward() {
-        // gradients are added: start from another value than 0
+        // gradients are added: begin with a value other than 0
         for (const Storage& storage : parameters_.storages())
             for (int64_t i = 0; i < storage.g.count(); ++i) set_element(storage.g, i, 1);
         const std::vector<double> before = options_.x.rank > 0 ? values(x()) : std::vector<double>{};
@@ -141,7 +142,7 @@ private:
             }
     }
 
-    // Derivative of f along `direction`.
+    // The derivative of f along `direction`.
     double difference(const Variable& v, const std::vector<double>& direction) {
         const std::vector<double> start_values = values(v.at);
         const auto at = [&](double distance) {
@@ -189,7 +190,7 @@ private:
 
     void compare(const std::string& what, double backward, double differences, double typical) {
         const double scale = std::max({std::fabs(backward), std::fabs(differences), typical, 1e-6});
-        // to an infinite scale everything is near
+        // at an infinite scale any error would be small enough
         if (!std::isfinite(scale) || !(std::fabs(backward - differences) <= options_.tolerance * scale))
             problem(fmt::format("{}: backward {}, differences {}", what, backward, differences));
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gradcheck: the backward of a layer against central differences of its forward, in double. The function that
-// is differentiated is f = sum(r * y) with fixed random r, or the loss that the layer adds to the scalars.
-// Five points a derivative, f'(x) = (8 (f(x+h) - f(x-h)) - (f(x+2h) - f(x-2h))) / 12h + O(h^4) (Abramowitz
-// and Stegun 25.3.6), leave an error near 1e-10.
+// gradcheck compares the backward of a layer with central differences of its forward, in double. The
+// differentiated function is f = sum(r * y) with fixed random r, or the loss that the layer adds to the
+// scalars. Five points per derivative, f'(x) = (8 (f(x+h) - f(x-h)) - (f(x+2h) - f(x-2h))) / 12h + O(h^4)
+// (Abramowitz and Stegun 25.3.6), leave an error near 1e-10.
 #pragma once
 
 #include "coeus/state/parameters.hpp"
@@ -13,30 +13,36 @@
 
 namespace coeus::test {
 
-/// A layer under test, built on the Parameters it was given.
+/// A layer under test, built on the Parameters of the test.
 struct CheckedLayer {
-    /// x -> y, or an absent tensor where the layer adds its loss to the scalars.
+    /// x -> y, or an absent tensor if the layer adds its loss to the scalars.
     std::function<Tensor(Ctx&, Tensor x)> forward;
-    /// Gradient of y (absent for a loss) -> gradient of x (absent where x is).
+    /// Gradient of y (absent for a loss) -> gradient of x (absent if x is absent).
     std::function<Tensor(Ctx&, Tensor dy)> backward;
 };
 
 struct GradcheckOptions {
-    Shape x = {};             ///< of the input; rank 0: the layer has none but the tokens
-    int entries = 40;         ///< of each tensor, at random, that are checked one by one; fewer: all
-    double tolerance = 1e-7;  ///< relative to the entry or the tensor's root mean square, whichever is larger
-    double spread = 0;        ///< adds normal values of this deviation to the parameters' initial ones
+    Shape x = {};  ///< of the input; rank 0: the layer has no input but the tokens
+    // random entries of each tensor to check one by one; all, if a tensor has fewer
+    int entries = 40;
+    // relative to the entry or to the tensor's root mean square, whichever is larger
+    double tolerance = 1e-7;
+    // standard deviation of normal values that are added to the initial parameters
+    double spread = 0;
     int threads = 1;
 };
 
-/// Declares parameters and layer by `build`, draws parameters and x from Philox, and compares every
-/// parameter's gradient and that of x with finite differences: single entries, and one random direction that
-/// touches all. Also: the arenas are exactly as large as a dry run measured and hold NaN, the frame is empty
-/// after the backward, gradients are added to what was there, and x is left alone. Returns what was wrong, a
-/// line each ("wq.weight[7]: backward 0.12, differences 0.13"), or "".
+/// Declares parameters and layer with `build`, draws parameters and x from Philox, and compares the gradients
+/// of every parameter and of x with finite differences: for single entries, and for one random direction that
+/// involves all entries. It also checks:
+/// - The arenas have exactly the sizes that a dry run measured, and contain NaN before use.
+/// - The frame is empty after the backward.
+/// - Gradients are added to the previous content.
+/// - x does not change.
+/// Returns the errors, one per line ("wq.weight[7]: backward 0.12, differences 0.13"), or "".
 std::string gradcheck(const std::function<CheckedLayer(Parameters&)>& build, TestBatch batch,
                       const GradcheckOptions& options = {});
-/// The same for a layer that is there already; its parameters have no memory yet.
+/// The same for a layer that already exists; its parameters have no memory yet.
 std::string gradcheck(Parameters& parameters, const CheckedLayer& layer, TestBatch batch,
                       const GradcheckOptions& options = {});
 

@@ -25,8 +25,8 @@ void case_ends() {
 }
 
 #if COEUS_CATCH2 == 2
-// Counts cases. A listener could as well, but Catch2 2 tells listeners of each check that holds, which is
-// slow.
+// Counts cases. A listener could do so too, but Catch2 2 also calls listeners for each passing check, which
+// is slow.
 struct CountingReporter : Catch::ConsoleReporter {
     using ConsoleReporter::ConsoleReporter;
     static std::string getDescription() { return "As console; counts the cases that are skipped"; }
@@ -60,8 +60,8 @@ void prepare(Catch::ConfigData& config) {
 
 void skip(const std::string& why) {
     case_skips = true;
-    std::cout << "\nskipped: " << why << std::endl;  // also after an unfinished line, or one in colour
-    SUCCEED();                                       // it does not lack a check
+    std::cout << "\nskipped: " << why << std::endl;  // also after an unfinished or coloured line
+    SUCCEED();                                       // so that the case has a check
 }
 
 void skip_unless_required(const std::string& why) {
@@ -72,11 +72,12 @@ void skip_unless_required(const std::string& why) {
 
 int run_cases(int argc, char** argv) {
     Catch::Session session;
-    // a name that ctest does not hand on as it is, as one with a semicolon, finds no test, and would pass
+    // A name that ctest does not pass on unchanged, such as one with a semicolon, would match no test and
+    // pass: Catch2 is told to fail then.
     prepare(session.configData());
     const int result = session.run(argc, argv);
-    if (cases_run == 0) return result;  // they were listed, or none was selected
-    // otherwise the number of failed checks, which may be any
+    if (cases_run == 0) return result;  // only listing, or no case was selected
+    // the result is the number of failed checks, which might equal skipped_code
     if (result != 0) return result == skipped_code ? 1 : result;
     return cases_skipped == cases_run ? skipped_code : 0;
 }

@@ -26,12 +26,12 @@ bool has_cp(const MeshShape& mesh) {
 bool has_pp(const MeshShape& mesh) {
     return mesh.pp > 1;
 }
-// tensor and context ranks divide the heads of keys
+// tensor and context ranks divide the heads of the keys
 bool can_group(const MeshShape& mesh) {
     return mesh.tp * mesh.cp <= 4;
 }
 
-// Sizes that no degree divides evenly but where they must.
+// No degree divides these sizes evenly, except where it must.
 void set_sizes(MeshCase& c, int odd) {
     c.model = tiny_config();
     c.model.layers = 3;
@@ -93,7 +93,7 @@ MeshCase MeshVariant::mesh_case() const {
 
 namespace {
 
-// The same numbers on every rank and in every run.
+// Draws the same numbers on every rank and in every run.
 class Draw {
 public:
     int operator()(int choices) { return int(random_.u64(count_++) % uint64_t(choices)); }
@@ -130,11 +130,11 @@ std::vector<MeshVariant> full_product(const std::vector<MeshShape>& meshes) {
 
 namespace {
 
-constexpr int candidates = 40;  // of which the one with the most new pairs is taken
+constexpr int candidates = 40;  // drawn for each variant; the one with the most new pairs is taken
 
-using Pair = std::tuple<size_t, int, size_t, int>;  // factor and choice, twice
+using Pair = std::tuple<size_t, int, size_t, int>;  // factor and choice of both
 
-// The pairs of choices that matter on a variant's mesh.
+// The pairs of choices that have an effect on a variant's mesh.
 std::vector<Pair> pairs_of(const MeshVariant& variant) {
     const std::vector<MeshFactor>& factors = mesh_factors();
     std::vector<Pair> pairs;
@@ -145,7 +145,7 @@ std::vector<Pair> pairs_of(const MeshVariant& variant) {
     return pairs;
 }
 
-// All that any of the meshes allows.
+// All pairs that any of the meshes allows.
 std::set<Pair> pairs_of(const std::vector<MeshShape>& meshes) {
     const std::vector<MeshFactor>& factors = mesh_factors();
     std::set<Pair> pairs;

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a mesh is combined with in the tests that compare it with one rank: a few factors, each of a few
-// choices. Their full product takes hours; a part of it has any two choices together (pairwise testing, Cohen
-// et al. 1997, "The AETG system").
+// The factors that tests combine with a mesh when they compare it with one rank: a few factors with a few
+// choices each. Their full product takes hours. A part of it contains every pair of choices (pairwise
+// testing, Cohen et al. 1997, "The AETG system").
 #pragma once
 
 #include "support/mesh_run.hpp"
 
 namespace coeus::test {
 
-/// One thing that cases differ in.
+/// One property in which cases differ.
 struct MeshFactor {
     int choices;
-    bool (*matters)(const MeshShape& mesh);  ///< where not, it has its first choice
-    void (*set)(MeshCase& c, int choice);    ///< in the order of the factors
-    bool drawn = false;                      ///< in the full product: one choice, not all
+    bool (*matters)(const MeshShape& mesh);  ///< if false, only the first choice is used
+    void (*set)(MeshCase& c, int choice);    ///< called in the order of the factors
+    bool drawn = false;                      ///< the full product takes one random choice, not all
 };
 const std::vector<MeshFactor>& mesh_factors();
 
-/// Twice as many micro-batches as the mesh has pipeline ranks, which all schedules take.
+/// Uses twice as many micro-batches as the mesh has pipeline ranks, a number that all schedules accept.
 void set_schedule(MeshCase& c, const Schedule& schedule);
 
-/// A choice for each factor.
+/// One choice for each factor.
 using MeshChoices = std::vector<int>;
 struct MeshVariant {
     MeshShape mesh;
@@ -28,10 +28,10 @@ struct MeshVariant {
     MeshCase mesh_case() const;
 };
 
-/// Every mesh with every combination of what matters on it and is not drawn.
+/// Every mesh with every combination of the factors that matter on it and are not drawn.
 std::vector<MeshVariant> full_product(const std::vector<MeshShape>& meshes);
-/// Every mesh once with all first choices; and any two choices together that some mesh allows.
-/// The same on every rank and in every run.
+/// Every mesh once with all first choices, and every pair of choices that some mesh allows. The same on every
+/// rank and in every run.
 std::vector<MeshVariant> pairwise_complete(const std::vector<MeshShape>& meshes);
 
 }  // namespace coeus::test

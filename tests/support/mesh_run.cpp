@@ -137,7 +137,7 @@ std::string use_differs_from_plan(const Engine& engine) {
     return lines;
 }
 
-// A rank that sees nothing wrong agrees with one that does.
+// If another rank reports a difference, this rank reports one as well.
 std::string agreed(const MeshCase& c, std::string lines, const Communicator& world) {
     if (world.all_reduce(int64_t(!lines.empty()), Reduce::max) != 0 && lines.empty())
         lines = "another rank differs\n";
@@ -154,7 +154,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     QueueWatch watch(
         {.who = "this rank", .fail = [&](const std::string& message) { overdue = message + "\n"; }});
     watch.allow(1e9, "no time-out");
-    std::optional<NcclWorld> nccl;  // ends before these
+    std::optional<NcclWorld> nccl;  // destroyed before the mesh and the watch
     if (c.nccl) mesh.connect(nccl.emplace(*c.nccl, mesh.world(), *c.device, &watch));
     MeshCase whole = c;
     whole.mesh = {};
@@ -186,7 +186,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
         compare("loss", many.engine.scalars().loss, one.engine.scalars().loss, step);
         compare("norm", many.engine.scalars().grad_norm, one.engine.scalars().grad_norm, step);
         compare_all("gradient", &Storage::gradient, step);
-        // before a graph is recorded, and not before it is used again
+        // validation comes before a graph is captured, but not before the graph is replayed
         if (step < steps && !(c.graphs && step == 1)) continue;
         TestBatch validated = batch_of_step(c, 1);
         compare("validation loss", many.evaluate(validated), one.evaluate(validated), step);
@@ -203,7 +203,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
 std::string differs_when_offloaded(MeshCase c, const Communicator& world, int64_t steps) {
     Mesh mesh(world.split(0, "world"), c.mesh);
     std::optional<MeshRun> with_queues, with_more;
-    std::optional<NcclWorld> nccl;  // ends before these
+    std::optional<NcclWorld> nccl;  // destroyed before these
     if (c.nccl) mesh.connect(nccl.emplace(*c.nccl, mesh.world(), *c.device));
     const bool graphs = std::exchange(c.graphs, false);
     MeshRun& here = with_queues.emplace(c, mesh);
@@ -241,7 +241,7 @@ PipelineOptions pipeline_of(const std::string& schedule, int ranks, int micro_ba
     pipeline.timetable = find_schedule(schedule)->timetable(
         {.ranks = ranks, .microbatches = micro_batches, .virtual_stages = virtual_stages});
     const int stages = pipeline.timetable.stages();
-    // weights that leave some stages without a layer where there are more stages than layers
+    // if there are more stages than layers, these weights leave some stages without a layer
     const bool few = model.layers + 2 < 2 * stages;
     pipeline.parts = split_evenly(model, stages, {.embedding = few ? 1 : 0, .head = few ? 1 : 0});
     pipeline.sends = Sends::synchronous;

@@ -12,18 +12,18 @@
 
 namespace coeus::test {
 
-/// A micro-batch that owns its numbers.
+/// A micro-batch that owns its memory.
 struct TestBatch {
     int64_t sequences = 0, seq_len = 0;
     std::vector<int32_t> tokens, labels, positions;
-    std::vector<int32_t> document_start;  ///< empty: no document mask
+    std::vector<int32_t> document_start;  ///< if empty, there is no document mask
 
     /// Random tokens and labels below `vocab`, positions 0, 1, ... in each sequence, no documents.
     TestBatch(int64_t sequences, int64_t seq_len, int64_t vocab, uint64_t seed = 1);
-    /// Cuts every sequence into documents of `length` tokens (the last may be shorter): attention is masked,
-    /// positions restart where asked.
+    /// Cuts every sequence into documents of `length` tokens (the last may be shorter). Attention is masked,
+    /// and positions restart if requested.
     TestBatch& split_documents(int64_t length, bool restart_positions);
-    /// Every `n`th label becomes -100, beginning with the first.
+    /// Sets every `n`th label to -100, beginning with the first.
     TestBatch& ignore_every(int64_t n);
 
     int64_t valid_labels() const;
@@ -37,14 +37,14 @@ struct TestBatch {
 void poison(Arena& arena, int64_t bytes);
 void poison(Frame& frame, int64_t bytes);
 
-/// F and B of a stage that is the whole decoder.
+/// Forward and backward of a stage that is the whole decoder.
 void forward_backward(const Stage& stage, Ctx& c);
 
 /// The elements of a tensor as doubles.
 std::vector<double> values(const Tensor& tensor);
 bool same_bits(const Tensor& a, const Tensor& b);
 
-/// A decoder with the moments of AdamW, initial weights and arenas of exactly the planned sizes, filled with
+/// A decoder with the moments of AdamW, initial weights, and arenas of exactly the planned sizes, filled with
 /// NaN before each use.
 class TestModel {
 public:
@@ -61,11 +61,11 @@ public:
 
     Parameters& parameters() { return decoder.parameters(); }
     const Storage& storage_of(const std::string& parameter) const;
-    /// The rows of one parameter in its storage's `kind`, in the parameter's shape.
+    /// The rows of one parameter in its storage's `kind`, in the shape of the parameter.
     Tensor tensor(const std::string& parameter, const StorageTensor& kind) const;
 
     void zero_gradients();
-    /// Adds loss and gradients of a micro-batch; scalars.loss_scale is left as it is.
+    /// Adds loss and gradients of a micro-batch; scalars.loss_scale is not changed.
     void forward_backward(TestBatch& batch);
     void evaluate(TestBatch& batch);
     OwnedTensor logits(TestBatch& batch);
@@ -76,7 +76,7 @@ private:
     void run(TestBatch& batch, const Pass& pass);
 };
 
-/// Small and odd: dim 24, 2 layers, 4 heads of 6 with 2 key/value heads, ffn 20, vocabulary 37.
+/// Small, odd sizes: dim 24, 2 layers, 4 heads of 6 with 2 key/value heads, ffn 20, vocabulary 37.
 DecoderConfig tiny_config(int64_t layers = 2, bool tied = false);
 
 }  // namespace coeus::test

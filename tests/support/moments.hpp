@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kinds of tensors of a storage, the optimizer's among them, by which tests say what they look at.
+// Names for the tensors of a storage, including those of the optimizer, so that a test can choose which to
+// look at.
 #pragma once
 
 #include "coeus/state/storage.hpp"
@@ -12,7 +13,7 @@ namespace coeus::test {
 /// &Storage::master, or a moment. A tensor that a storage does not have is absent.
 using StorageTensor = std::function<Tensor(const Storage&)>;
 
-/// The moment of a name.
+/// The moment with this name.
 inline StorageTensor moment(const std::string& name) {
     return [name](const Storage& storage) -> Tensor {
         for (size_t i = 0; i < storage.kept().size(); ++i)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs Catch2 on every rank of an mpirun: rank 0 reports, another rank only where it fails; the exit code is
-// the worst of all ranks, and says that all was skipped if it was on all of them. A case must use CHECK
-// around collectives, or ranks wait for one that left.
+// Runs Catch2 on every rank of an mpirun. Rank 0 prints its report; another rank does so only if it fails.
+// The exit code is the worst of all ranks; it says "skipped" if everything was skipped on all ranks. Around
+// collectives a case must use CHECK, not REQUIRE, or the other ranks wait for a rank that left.
 #include "coeus/comm/communicator.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/device/memory.hpp"

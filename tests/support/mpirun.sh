@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# mpirun.sh MPIRUN [options]: runs it. mpirun of Open MPI 4.0 and 4.1 sometimes overlooks that a rank has finalised
-# (its issue 9389), so that a run whose ranks all exited with 0 ends with 1: that is forgiven, as in support.cpp.
+# mpirun.sh MPIRUN [options]: runs this mpirun. That of Open MPI 4.0 and 4.1 sometimes overlooks that a rank has
+# finalised (Open MPI's issue 9389), and then ends with 1 although all ranks exited with 0: this script then ends with
+# 0, as support.cpp does.
 set -u
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

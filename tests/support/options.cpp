@@ -4,35 +4,54 @@
 #include "coeus/config/config.hpp"
 #include "support/support.hpp"
 
+#include <algorithm>
+
 namespace coeus::test {
 
 namespace {
 
 constexpr const char* aliases_title = "## Other names";
 
-// "one of a, b (not built yet), c [no effect: ...]" -> "a, b"
-std::string words_of(const std::string& meaning) {
-    const size_t found = meaning.find("; one of ");
-    if (found == std::string::npos) return "";
-    const std::string words = meaning.substr(found + 9);
-    return words.substr(0, words.find_first_of("([|") - 1);
+// "One of `a`, `b` (not implemented yet), `c`." -> "a, b"
+std::string words_of(const std::string& item) {
+    for (const std::string start : {" One of `", " Any of `", " Only `"}) {
+        const size_t found = item.find(start);
+        if (found == std::string::npos) continue;
+        std::string words = item.substr(found + start.size() - 1);
+        words.erase(std::min(words.find(" ("), words.find("`.")));
+        std::erase(words, '`');
+        return words;
+    }
+    return "";
+}
+
+// The list items of the reference that begin with `start`, each on one line, before or after the title of the
+// aliases.
+std::vector<std::string> items(const std::string& start, bool of_aliases) {
+    std::vector<std::string> all;
+    bool is_alias = false;
+    for (const std::string& line : lines_of(options_markdown())) {
+        is_alias = is_alias || line == aliases_title;
+        if (is_alias != of_aliases) continue;
+        if (line.starts_with(start))
+            all.push_back(line);
+        else if (line.starts_with("  ") && !all.empty())
+            all.back() += line.substr(1);
+    }
+    return all;
 }
 
 }  // namespace
 
 std::vector<ListedOption> listed_options() {
     std::vector<ListedOption> options;
-    std::string section;
-    for (const std::string& line : lines_of(options_markdown())) {
-        if (line == aliases_title) break;
-        if (line.starts_with("## ")) section = line[3] == '[' ? line.substr(4, line.size() - 5) + "." : "";
-        if (!line.starts_with("| `")) continue;
-        const size_t name_end = line.find("` | "), type_end = line.find(" | ", name_end + 4);
-        options.push_back({section + line.substr(3, name_end - 3),
-                           line.substr(name_end + 4, type_end - name_end - 4), words_of(line),
-                           line.find("[no effect: ") == std::string::npos &&
-                               line.find("[used with ") == std::string::npos &&
-                               line.find("[refused: ") == std::string::npos});
+    const std::string start = "- **`", after_name = "`** (";
+    for (const std::string& item : items(start, false)) {
+        const size_t name_end = item.find(after_name), type = name_end + after_name.size();
+        options.push_back(
+            {item.substr(start.size(), name_end - start.size()),
+             item.substr(type, item.find_first_of(",)", type) - type), words_of(item),
+             item.find("*No effect") == std::string::npos && item.find("*Refused*") == std::string::npos});
     }
     return options;
 }
@@ -44,11 +63,9 @@ std::string deck_body(const Config& config) {
 
 std::vector<std::string> listed_aliases() {
     std::vector<std::string> names;
-    bool begun = false;
-    for (const std::string& line : lines_of(options_markdown())) {
-        begun = begun || line == aliases_title;
-        if (begun && line.starts_with("| `")) names.push_back(line.substr(3, line.find("` | ") - 3));
-    }
+    const std::string start = "- `";
+    for (const std::string& item : items(start, true))
+        names.push_back(item.substr(start.size(), item.find('`', start.size()) - start.size()));
     return names;
 }
 

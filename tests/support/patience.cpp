@@ -18,7 +18,7 @@ namespace coeus::test {
 namespace {
 
 constexpr double most = 30;
-constexpr double idle_seconds = 0.01;  // of the work below
+constexpr double idle_seconds = 0.01;  // for the work below, on an idle machine
 
 double processor_seconds() {
     timespec time = {};
@@ -26,7 +26,7 @@ double processor_seconds() {
     return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
 }
 
-// How much longer than on an idle machine a piece of work takes: by the processor's time, and by the clock.
+// How many times longer a piece of work takes than on an idle machine, in processor time and in elapsed time.
 struct Slowness {
     double processor, clock;
 };
@@ -43,7 +43,8 @@ Slowness measure_slowness() {
     return {(processor_seconds() - before) / idle_seconds, timer.seconds() / idle_seconds};
 }
 
-// Processes that want a core, for each core there is: of the last minute, or now.
+// The number of processes that want to run per core: the mean of the last minute or the current one,
+// whichever is larger.
 double load_of_a_core() {
     double load = 0, unused = 0, running = 0;
     std::ifstream in("/proc/loadavg");

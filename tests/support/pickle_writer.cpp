@@ -72,7 +72,7 @@ std::string stored_zip(const std::vector<std::pair<std::string, std::string>>& m
     for (const auto& [name, content] : members) {
         const uint32_t crc = crc32_of(std::as_bytes(std::span(content))), size = uint32_t(content.size());
         const uint32_t at = uint32_t(archive.size());
-        // versions and flags, stored, times, then what both kinds of headers have
+        // versions and flags, method "stored", times, then the fields that both kinds of headers have
         const std::string both = little_endian(uint16_t(0)) + little_endian(uint16_t(0)) +
                                  little_endian(uint32_t(0)) + little_endian(crc) + little_endian(size) +
                                  little_endian(size) + little_endian(uint16_t(name.size())) +

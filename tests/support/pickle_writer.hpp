@@ -23,17 +23,17 @@ Code tuple(const std::vector<Code>& elements);
 Code list(const std::vector<Code>& elements);
 Code dict(const std::vector<std::pair<Code, Code>>& items);
 Code global(const std::string& module, const std::string& name);
-/// What Python makes by calling a global with a tuple.
+/// The result of calling a global with a tuple, as Python would make it.
 Code call(const Code& function, const Code& arguments);
 /// An instance with this state.
 Code instance(const Code& type, const Code& state);
 Code persistent(const Code& id);
-/// A whole pickle of protocol 4.
+/// A complete pickle of protocol 4.
 std::string pickle(const Code& value);
 
 }  // namespace pickled
 
-/// An archive whose members are stored as they are.
+/// An archive whose members are stored without compression.
 std::string stored_zip(const std::vector<std::pair<std::string, std::string>>& members);
 
 }  // namespace coeus::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands of the kernel cases, and what runs them.
+// Operands of the kernel cases, and the functions that run the cases.
 #include "coeus/base/random.hpp"
 #include "support/cases.hpp"
 #include "support/copy_converting.hpp"
@@ -46,8 +46,8 @@ struct Drawn {
     std::vector<double> uniform, normal;
 };
 
-// The first elements of a stream, at least `count`. They are kept: a test draws the same for each type and
-// each number of threads, which would take most of its time.
+// The first elements of a stream, at least `count`. They are kept, since a test draws the same elements for
+// each type and each number of threads, which would take most of its time.
 const Drawn& drawn(uint64_t seed, const std::string& name, int64_t count) {
     static std::map<std::pair<uint64_t, std::string>, Drawn> streams;
     Drawn& stream = streams[{seed, name}];
@@ -59,7 +59,7 @@ const Drawn& drawn(uint64_t seed, const std::string& name, int64_t count) {
     return stream;
 }
 
-// In double, rounded to `type`.
+// Values in double, rounded to `type`.
 std::vector<double> rounded_values(const Argument& a, Dtype type, uint64_t seed) {
     const Drawn& random = drawn(seed, a.name, a.shape.count());
     std::vector<double> values(size_t(a.shape.count()));
@@ -113,7 +113,7 @@ PlannedExec::PlannedExec(const KernelCase& c, const Operands& operands, int num_
 Operands prepared_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed) {
     Operands operands = make_operands(c, type, values, seed);
     if (c.prepare) {
-        // in double from the values as rounded, whatever the type, so that all types get the same inputs
+        // computed in double from the rounded values, so that all types get the same inputs
         Operands exact = make_operands(c, Dtype::f64, values, seed);
         Exec planning, exec;
         c.prepare(dry_kernels(), planning, exact);
@@ -127,7 +127,7 @@ Operands prepared_operands(const KernelCase& c, Dtype type, Dtype values, uint64
 
 namespace {
 
-// What a kernel finds in the workspace is nobody's.
+// A kernel must not rely on the content of its workspace.
 void fill_with_nan(Arena& workspace, const Device& device, int64_t bytes) {
     if (bytes == 0) return;
     const Scope scope(workspace);

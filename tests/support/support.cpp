@@ -73,7 +73,7 @@ fs::path shared(const std::string& name) {
     const char* given = std::getenv("COEUS_SHARED");
     const fs::path root = given ? fs::path(given) : fs::path(COEUS_SOURCE_DIR) / ".." / "shared";
     if (fs::exists(root / name)) return root / name;
-    // one reason for all, where nothing is there
+    // the same reason for all files, if the whole folder is missing
     const fs::path missing = fs::exists(root) ? root / name : root;
     skip_unless_required("there are no reference files at " + missing.lexically_normal().string() +
                          " (COEUS_SHARED)");
@@ -105,9 +105,9 @@ std::string read_file(const fs::path& path) {
 
 namespace {
 
-// mpirun of Open MPI 4.0 and 4.1 sometimes overlooks that a rank has finalised, so that a run whose ranks all
-// exited with 0 ends with 1 (its issue 9389: two threads set bits of one word). That our ranks finalise is
-// seen by the tests that preload tests/stand_ins/mpi.
+// With Open MPI 4.0 and 4.1, mpirun sometimes misses that a rank has finalised: a run whose ranks all exited
+// with 0 ends with 1 (its issue 9389: two threads set bits of one word). That our ranks do finalise is
+// checked by the tests that preload tests/stand_ins/mpi.
 void forgive_mpirun(Outcome& outcome) {
     const size_t said = outcome.output.find("mpirun has exited due to process rank ");
     if (outcome.exit_code != 1 || said == std::string::npos) return;
@@ -127,9 +127,9 @@ Outcome run_shell(const std::string& command, const std::function<void(const std
     FILE* pipe = popen(("{ " + command + "; } 2>&1").c_str(), "r");
     require(pipe != nullptr, "cannot start a shell");
     char buffer[4096];
-    size_t begin = 0;  // of the first line that was not handed on
+    size_t begin = 0;  // of the first line that was not passed to `seen`
     while (true) {
-        // what is there, rather than a whole buffer
+        // returns the bytes that are there, without waiting for a full buffer
         const ssize_t n = read(fileno(pipe), buffer, sizeof buffer);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) break;
@@ -177,13 +177,13 @@ std::string coeus_line(const std::vector<std::string>& arguments, int ranks,
                        const std::map<std::string, std::string>& environment, const std::string& before) {
     std::string command =
         "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
-        // the measured peak of a busy machine is not for the user's cache
+        // keeps the measured peak of a busy machine out of the user's cache
         "XDG_CACHE_HOME=" +
         quoted(COEUS_TEST_CACHE) + " ";
     for (const auto& [name, value] : environment) command += name + "=" + quoted(value) + " ";
     command += before + " ";
     if (ranks > 0) command += fmt::format(COEUS_MPIRUN " -n {} ", ranks);
-    // another build of the program: with an emulated GPU, or a real one
+    // another build of the program, with an emulated or a real GPU
     const char* other = std::getenv("COEUS_TEST_PROGRAM");
     command += quoted(other ? other : COEUS_PROGRAM);
     for (const std::string& argument : arguments) command += " " + quoted(argument);

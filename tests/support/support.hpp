@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all tests share: NaN-proof comparison, temporary folders, golden files, running the program;
-// support/patience.hpp: how long they wait.
+// Shared by all tests: NaN-proof comparison, temporary folders, golden files, running the program. (For
+// waiting see support/patience.hpp.)
 #pragma once
 
 #include "support/skip.hpp"
@@ -19,17 +19,17 @@ namespace coeus::test {
 using Runner = int (*)(int argc, char** argv);
 extern Runner runner;
 
-/// |a - b| <= tolerance, false for NaN on either side.
+/// |a - b| <= tolerance; false for NaN on either side.
 bool close(double a, double b, double tolerance);
-/// |a - b| <= tolerance * max(|a|, |b|), false for NaN and where one alone is infinite; equal values (also
+/// |a - b| <= tolerance * max(|a|, |b|); false for NaN, and if only one is infinite. Equal values (also
 /// zeros) are close.
 bool relatively_close(double a, double b, double tolerance);
-/// The larger of two errors; NaN if either is, which std::max, std::fmax and `>` forget.
+/// The larger of two errors; NaN if either is NaN, unlike std::max, std::fmax and `>`.
 double worse_of(double a, double b);
 /// ||a - b|| / ||b||; NaN if any element is NaN (so `error <= bound` fails), absolute where ||b|| is 0.
 double normalised_error(std::span<const double> a, std::span<const double> b);
 
-/// A fresh folder under the system's temporary folder, removed at the end.
+/// A new folder in the system's temporary folder, removed at the end.
 class TemporaryFolder {
 public:
     TemporaryFolder();
@@ -43,18 +43,18 @@ private:
     std::filesystem::path path_;
 };
 
-/// The folder $COEUS_SHARED (default: ../shared beside the repository) / golden / name. Where it is absent
-/// the case is skipped; under COEUS_REQUIRE_GOLDEN=1 it fails. Use: `const auto folder =
-/// golden("models/llama2_mha"); if (folder.empty()) return;`
+/// The folder $COEUS_SHARED/golden/NAME (default: ../shared next to the repository). If it is absent the case
+/// is skipped, or fails under COEUS_REQUIRE_GOLDEN=1. Use: `const auto folder = golden("models/llama2_mha");
+/// if (folder.empty()) return;`
 std::filesystem::path golden(const std::string& name);
 /// The same for other folders of shared, such as "decks".
 std::filesystem::path shared(const std::string& name);
 
-/// How often a text occurs in another.
+/// How often `text` occurs in `in`.
 int count_of(const std::string& text, const std::string& in);
 std::vector<std::string> lines_of(const std::string& text);
 
-/// By how much the resident set may grow where nothing should be allocated: the address sanitizer keeps freed
+/// How much the resident set may grow if nothing should be allocated: the address sanitizer keeps freed
 /// memory for a while.
 #ifdef __SANITIZE_ADDRESS__
 inline constexpr int64_t growth_allowance = 32 << 20;
@@ -62,21 +62,21 @@ inline constexpr int64_t growth_allowance = 32 << 20;
 inline constexpr int64_t growth_allowance = 1 << 20;
 #endif
 
-/// What the process had once MPI had begun, in programs that run under mpirun; else 0.
+/// The resident bytes of the process after MPI_Init, in programs that run under mpirun; otherwise 0.
 extern int64_t resident_at_start;
 
-/// The names of what lies in a folder, sorted.
+/// The names of the files in a folder, sorted.
 std::vector<std::string> files_in(const std::filesystem::path& folder);
 void write_file(const std::filesystem::path& path, const std::string& content);
 std::string read_file(const std::filesystem::path& path);
 
-/// What a run of a program printed and returned.
+/// The output and exit code of a program.
 struct Outcome {
     int exit_code = -1;
     std::string output;  ///< stdout and stderr together
 };
-/// A line of shell that runs the built coeus, as run_coeus() does. `before`: words before the launcher, as
-/// "timeout 60".
+/// A shell command that runs the built coeus as run_coeus() does. `before`: words before the launcher, such
+/// as "timeout 60".
 std::string coeus_line(const std::vector<std::string>& arguments, int ranks = 0,
                        const std::map<std::string, std::string>& environment = {},
                        const std::string& before = "");
@@ -85,16 +85,16 @@ std::string coeus_line(const std::vector<std::string>& arguments, int ranks = 0,
 Outcome run_coeus(const std::vector<std::string>& arguments, int ranks = 0,
                   const std::map<std::string, std::string>& environment = {},
                   const std::filesystem::path& folder = {});
-/// Runs a shell command. `seen` gets each line of its output as soon as it is there: what a test does at a
-/// moment of a run it does at a line of it.
+/// Runs a shell command. `seen` gets each line of its output as soon as it is printed, so that a test can act
+/// at a certain point of a run.
 Outcome run_shell(const std::string& command, const std::function<void(const std::string& line)>& seen = {});
 
-/// In shell, words before a program: it says "started as process 17" as its first line.
+/// Shell words to put before a program: its first line of output becomes "started as process 17".
 inline const std::string saying_who = R"(sh -c 'echo "started as process $$"; exec "$@"' sh)";
-/// The number in such a line; 0: it is another one.
+/// The number in such a line; 0 for any other line.
 int64_t process_said_in(const std::string& line);
-/// Waits for the ends of processes that are not this one's children, `seconds` at most: whether all have
-/// ended.
+/// Waits at most `seconds` for the end of processes that are not children of this one; returns whether all
+/// have ended.
 bool wait_for_ends(const std::vector<int64_t>& processes, double seconds);
 
 }  // namespace coeus::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The linker takes the functions below in place of the C library's, in programs that use SystemCalls.
+// In programs that use SystemCalls, the linker uses the functions below instead of the C library's.
 #include "support/system_calls.hpp"
 
 #include <fcntl.h>

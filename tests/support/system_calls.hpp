@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that uses this stands in for calls of the system that write files: it notes them, and can make
-// writes short or interrupted.
+// A program that uses this class replaces system calls that write files: the calls are recorded, and writes
+// can be made short or interrupted.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@ namespace coeus::test {
 
 class SystemCalls {
 public:
-    /// From here to the end of its life; one at a time.
+    /// Records from now on until the object is destroyed. Only one may exist at a time.
     SystemCalls();
     ~SystemCalls();
     SystemCalls(const SystemCalls&) = delete;
     SystemCalls& operator=(const SystemCalls&) = delete;
 
-    /// "pwrite step-00000100.h5.part", "fsync checkpoint", "rename step-00000100.h5", in their order.
+    /// "pwrite step-00000100.h5.part", "fsync checkpoint", "rename step-00000100.h5", in order.
     std::vector<std::string> noted() const;
 
-    int64_t most_bytes = std::numeric_limits<int64_t>::max();  ///< that one pwrite moves
-    bool interrupts = false;                                   ///< each second pwrite ends with EINTR
+    int64_t most_bytes = std::numeric_limits<int64_t>::max();  ///< that one pwrite writes
+    bool interrupts = false;                                   ///< every second pwrite fails with EINTR
 };
 
 }  // namespace coeus::test

@@ -11,7 +11,7 @@ namespace coeus::test {
 
 namespace {
 
-// Two tables by token.
+// Two embedding tables, both indexed by the token.
 class TwoTables : public Block {
 public:
     TwoTables(const Storage& first, const Storage& second) : first_(first), second_(second) {}
@@ -57,7 +57,7 @@ private:
     const Storage *v_, *w_;
 };
 
-// The loss of the sum of both.
+// The loss of the sum of both tensors.
 class SummedLoss : public Objective {
 public:
     explicit SummedLoss(const Storage& output) : head_(output) {}

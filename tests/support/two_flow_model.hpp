@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// TwoFlowModel: a language model whose blocks hand on two tensors, as models of several streams do: for what
-// carries a Flow of more than one.
+// TwoFlowModel: a language model whose blocks pass on two tensors, as models of several streams do. It tests
+// code that carries a Flow of more than one tensor.
 #pragma once
 
 #include "coeus/models/model.hpp"
 
 namespace coeus::test {
 
-/// `blocks` of width `dim`; its parameters are matrices alone. `parts`: those of this rank, empty: the whole.
-/// `recompute`: each block is computed again in the backward.
+/// `blocks` of width `dim`; all parameters are matrices. `parts`: the parts on this rank; empty: the whole
+/// model. `recompute`: each block is recomputed in the backward.
 class TwoFlowModel : public Model {
 public:
     TwoFlowModel(size_t blocks, int64_t dim, int64_t vocab, const StateTypes& types, bool recompute,

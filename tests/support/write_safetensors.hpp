@@ -17,7 +17,7 @@ struct NamedTensor {
     Tensor tensor;  ///< dense; f64, f32, f16, bf16, i64, i32 or u8
 };
 
-/// Writes one file, complete or not at all; `metadata` goes to "__metadata__".
+/// Writes one file, completely or not at all; `metadata` becomes "__metadata__".
 inline void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                               const std::map<std::string, std::string>& metadata = {}) {
     std::vector<SafetensorsEntry> entries;

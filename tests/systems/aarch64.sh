@@ -1,15 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Coeus for aarch64 on a machine of another processor: aarch64.sh [FOLDER], in which the root is kept. A bare Debian 12
-# of arm64 (debian.sh) runs under QEMU's user emulation. The compiler in it is that of x86-64 for aarch64, in
-# /opt/cross, since an emulated one takes ten times as long. Runs the tests of kernels, layers, files and golden values
-# there. COEUS_AARCH64: the processor (default: armv8-a, which all have; from armv8.6-a on with dot products of bfloat16).
+# Builds and tests Coeus for aarch64 on an x86-64 machine: aarch64.sh [FOLDER]; a FOLDER keeps the root file system. A
+# bare Debian 12 for arm64 (debian.sh) runs under QEMU's user emulation. It gets the cross compiler from x86-64 to
+# aarch64, in /opt/cross, since an emulated compiler takes ten times as long. The tests of kernels, layers, files and
+# golden values run there. COEUS_AARCH64: the value of -march (default: armv8-a, for every CPU; armv8.6-a and later have
+# dot products in bfloat16).
 set -eu
 cd "$(dirname "$0")/../.."
 export COEUS_DEBIAN_ARCH=arm64
 [ $# = 0 ] || export COEUS_ROOT="$1"
 apt="DEBIAN_FRONTEND=noninteractive apt-get -qq"
-# Debian's cross compiler cannot be installed beside the libraries of its target: its packages are unpacked
+# Debian's cross compiler cannot be installed together with its target's own libraries, so its packages are unpacked
 cross="[ -d /opt/cross ] || {
     dpkg --add-architecture amd64 && $apt update &&
     $apt install -y --no-install-recommends cmake:amd64 ninja-build:amd64 libisl23:amd64 libmpc3:amd64 libmpfr6:amd64 \

@@ -1,16 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds Coeus and its tests with other compilers, without a warning, and runs the tests: compilers.sh COMPILER...,
-# as g++-11 or clang++-14. COEUS_ONLY_BUILD=1: builds the program and the tests of kernels, and runs nothing.
-# For a bare Debian, as debian.sh makes one: compilers are installed, and each has a folder of its own, build-COMPILER.
+# Builds Coeus and its tests with other compilers, fails at any warning, and runs the tests: compilers.sh COMPILER...,
+# such as g++-11 or clang++-14. COEUS_ONLY_BUILD=1: builds only the program and the tests of the kernels, and runs none.
+# It is for a bare Debian made by debian.sh: it installs the compilers, and each builds in its own folder,
+# build-COMPILER.
 set -eu
 cd "$(dirname "$0")/../.."
-[ $# -gt 0 ] || { echo "compilers.sh: no compiler is named, as in compilers.sh g++-11 clang++-14" >&2 && exit 2; }
+[ $# -gt 0 ] || { echo "compilers.sh: name at least one compiler, for example compilers.sh g++-11 clang++-14" >&2 && exit 2; }
 for compiler in "$@"; do
     case $compiler in
         g++-[0-9]* | clang++-[0-9]*) ;;
         *)
-            echo "compilers.sh: $compiler: neither g++-VERSION nor clang++-VERSION" >&2
+            echo "compilers.sh: $compiler is neither g++-VERSION nor clang++-VERSION" >&2
             exit 2
             ;;
     esac

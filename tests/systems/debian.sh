@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The README's commands in a bare Debian: debian.sh RELEASE [COMMAND...] (bookworm or trixie; default: "make run" and
-# "make test"). Makes a root with debootstrap, copies the tree into it, and prints of each command how long it took and
-# what it ended with. Needs root, debootstrap, and Debian's mirror (COEUS_DEBIAN_MIRROR; default: debootstrap's own).
-#   COEUS_ROOT=FOLDER   a root that is made once and kept, with what was built in it
-#   COEUS_DEBIAN_ARCH=arm64   a Debian of another processor, by QEMU's user emulation (package qemu-user-static). This
-#                       registers QEMU with the machine's kernel (binfmt_misc), until the next boot
-#   COEUS_SKIP=1        ends with 77 (ctest's skipped) if it lacks root or debootstrap
+# Runs the README's commands in a bare Debian: debian.sh RELEASE [COMMAND...] (bookworm or trixie; default commands:
+# "make run" and "make test"). It makes a root file system with debootstrap, copies the tree into it, and prints the
+# time and exit code of each command. It needs root, debootstrap, and a Debian mirror (COEUS_DEBIAN_MIRROR; default:
+# debootstrap's).
+#   COEUS_ROOT=FOLDER   the root file system is made once, in FOLDER, and kept with everything built in it
+#   COEUS_DEBIAN_ARCH=arm64   a Debian for another CPU, with QEMU's user emulation (package qemu-user-static). This
+#                       registers QEMU with the machine's kernel (binfmt_misc) until the next boot
+#   COEUS_SKIP=1        ends with 77 (skipped, for ctest) without root or debootstrap
 set -eu
 release=${1:?usage: debian.sh RELEASE [COMMAND...]}
 shift
@@ -21,26 +22,26 @@ lacks() {
     echo "debian.sh: $1" >&2
     exit 2
 }
-[ "$(id -u)" = 0 ] || lacks "a bare Debian is made by root alone"
+[ "$(id -u)" = 0 ] || lacks "only root can make a bare Debian"
 command -v debootstrap >/dev/null || lacks "there is no debootstrap (Debian: apt-get install debootstrap)"
 
 arch=${COEUS_DEBIAN_ARCH:-$(dpkg --print-architecture 2>/dev/null || echo amd64)}
 case $arch in
     amd64) machine=x86_64 ;;
     arm64) machine=aarch64 ;;
-    *) echo "debian.sh: COEUS_DEBIAN_ARCH = $arch is not known; known are amd64 and arm64" >&2 && exit 2 ;;
+    *) echo "debian.sh: COEUS_DEBIAN_ARCH = $arch is not known; the choices are amd64 and arm64" >&2 && exit 2 ;;
 esac
 if [ "$(uname -m)" != $machine ]; then
     formats=/proc/sys/fs/binfmt_misc
     [ -e $formats/register ] || mount -t binfmt_misc binfmt_misc $formats ||
-        lacks "this kernel does not let programs of other processors be emulated (binfmt_misc)"
+        lacks "this kernel cannot emulate programs for other CPUs (binfmt_misc)"
     [ -e $formats/qemu-$machine ] || cat /usr/lib/binfmt.d/qemu-$machine.conf >$formats/register ||
         lacks "there is no emulation of $machine (Debian: apt-get install qemu-user-static)"
 fi
 
-# what is mounted goes away with the namespace, also if the script is killed
+# the mounts end with the namespace, even if the script is killed
 if [ "${COEUS_INSIDE:-0}" = 0 ]; then
-    unshare --mount true 2>/dev/null || lacks "this machine does not let mounts be made (unshare --mount)"
+    unshare --mount true 2>/dev/null || lacks "this machine does not allow mounts (unshare --mount)"
     COEUS_INSIDE=1 exec unshare --mount --propagation private "$0" "$release" "$@"
 fi
 
@@ -52,9 +53,9 @@ else
     trap 'umount -R "$root/proc" "$root/dev" "$root/sys" 2>/dev/null || :; rm -rf --one-file-system "$root"' EXIT
 fi
 if [ ! -e "$root/coeus-root" ]; then
-    # one that was not finished is made again; another folder is left alone
+    # an unfinished root is made again; any other folder is left alone
     if [ -n "$(ls -A "$root")" ] && [ ! -e "$root/coeus-root-unfinished" ]; then
-        echo "debian.sh: COEUS_ROOT = $root is neither empty nor a root that this script made" >&2
+        echo "debian.sh: COEUS_ROOT = $root is neither empty nor a root file system made by this script" >&2
         exit 2
     fi
     rm -rf --one-file-system "$root"
@@ -68,8 +69,8 @@ if [ ! -e "$root/coeus-root" ]; then
     rm -f "$log"
     mv "$root/coeus-root-unfinished" "$root/coeus-root"
 fi
-chmod 755 "$root" # for those inside who are not root
-# the ways to the network are the machine's
+chmod 755 "$root" # for users inside it other than root
+# the network settings are those of the machine
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 for file in /etc/apt/apt.conf.d/*prox* /etc/apt/auth.conf.d/*; do
     [ ! -f "$file" ] || { mkdir -p "$root$(dirname "$file")" && cp "$file" "$root$file"; }
@@ -79,7 +80,7 @@ mount --rbind /dev "$root/dev"
 mount --rbind /sys "$root/sys"
 
 mkdir -p "$root/coeus"
-# what the tree no longer has does not stay in a root that is kept; builds and runs do
+# files that the tree no longer has are removed from a root that is kept; builds and runs stay
 find "$root/coeus" -mindepth 1 -maxdepth 1 ! -name 'build*' ! -name run ! -name outputs -exec rm -rf {} +
 (cd "$tree" && git ls-files -z --cached --others --exclude-standard | tar -c --null --files-from=- --ignore-failed-read) |
     tar -x -C "$root/coeus"

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same numbers on every system, and checkpoints of each on each other: exchange.py NAME=ROOT NAME=ROOT...
+"""Checks that systems compute the same losses and can read each other's checkpoints: exchange.py NAME=ROOT NAME=ROOT...
 
-A ROOT is a folder as debian.sh or aarch64.sh keeps it, with /coeus/build/coeus built. In each, a small Llama takes 20
-steps in float64. Then each other one resumes that run at step 10, and writes what it has loaded. The losses must agree
-to 1e-11, and what was loaded must have the same bits. COEUS_SKIP=1: ends with 77 (ctest's skipped) if a root is not
-there."""
+Each ROOT is a root file system that debian.sh or aarch64.sh keeps, with a built /coeus/build/coeus. In each root, a
+small Llama takes 20 steps in float64. Then every other system resumes that run at step 10 and writes the state that it
+has loaded. The losses must agree to 1e-11, and the written state must have the same bits. COEUS_SKIP=1: ends with 77
+(skipped, for ctest) if there is no such root."""
 import json
 import math
 import os
@@ -17,11 +17,11 @@ from pathlib import Path
 try:
     import h5py
 except ImportError:
-    h5py = None  # needed by differing_arrays() alone
+    h5py = None  # only differing_arrays() needs it
 
 HERE = Path(__file__).resolve().parents[2]
 STEPS = 20
-LIMIT = 1e-11  # of a loss, relatively
+LIMIT = 1e-11  # largest relative difference between losses
 MIDDLE = "checkpoint/step-00000010.h5"
 INSIDE = "/exchange"
 
@@ -32,9 +32,9 @@ class System:
         self.root = Path(root)
         if not (self.root / "coeus/build/coeus").exists():
             if os.environ.get("COEUS_SKIP") == "1":
-                print(f"skipped: {self.root} was not made")
+                print(f"skipped: there is no complete root {self.root}")
                 sys.exit(77)
-            sys.exit(f"exchange.py: {argument}: there is no {self.root}/coeus/build/coeus; NAME=ROOT is wanted")
+            sys.exit(f"exchange.py: {argument}: there is no {self.root}/coeus/build/coeus; give each system as NAME=ROOT")
         self.folder = self.root / INSIDE[1:]
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
@@ -43,7 +43,7 @@ class System:
         shutil.copy(HERE / "examples/resume_elsewhere/small.toml", self.folder)
 
     def run(self, arguments):
-        """coeus with these arguments, in the root's folder."""
+        """Runs coeus with these arguments inside the root."""
         mounts = " && ".join((f"mount -t proc proc {self.root}/proc", f"mount --rbind /dev {self.root}/dev",
                               f"mount --rbind /sys {self.root}/sys"))
         inside = f"cd {INSIDE} && HOME=/root /coeus/build/coeus {arguments}"
@@ -55,14 +55,14 @@ class System:
         return done
 
     def train(self, run):
-        """Trains to the last step; the losses by step."""
+        """Trains to the last step and returns the loss of each step."""
         self.run(f"train small.toml --job.dump_folder={run} --training.steps={STEPS} --metrics.log_freq=1")
         lines = [json.loads(line) for line in (self.folder / run / "metrics.jsonl").read_text().splitlines()]
         return {line["step"]: line["loss"] for line in lines if "loss" in line}
 
 
 def furthest(losses, others, first=1):
-    """The largest relative difference from step `first` on; infinite if a step is missing or a loss is not finite."""
+    """Returns the largest relative difference from step `first` on; infinity if a step is missing or a loss not finite."""
     steps = range(first, STEPS + 1)
     if not all(step in run and math.isfinite(run[step]) for step in steps for run in (losses, others)):
         return math.inf
@@ -70,7 +70,7 @@ def furthest(losses, others, first=1):
 
 
 def differing_arrays(a, b):
-    """How many arrays two files have, and the names of those that are not the same, type, shape and bytes, in both."""
+    """Returns the number of arrays in two files and the names of those that differ in type, shape or bytes."""
     def arrays(file):
         found = {}
         file.visititems(lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None)
@@ -83,7 +83,7 @@ def differing_arrays(a, b):
 
 
 def compare(systems):
-    """Prints what is the same and what is not; how often something was not."""
+    """Prints the result of each comparison and returns the number of failures."""
     failed = 0
 
     def check(what, good, detail=""):
@@ -103,12 +103,12 @@ def compare(systems):
             if a is b:
                 continue
             apart = furthest(a.losses, b.losses)
-            check(f"{a.name} and {b.name}: {STEPS} steps", apart <= LIMIT, f", losses {apart:.1e} apart")
+            check(f"{a.name} and {b.name}: {STEPS} steps", apart <= LIMIT, f", losses differ by {apart:.1e}")
             run = f"from_{systems.index(a)}"
             (b.folder / run / "checkpoint").mkdir(parents=True)
             shutil.copy(a.folder / "run" / MIDDLE, b.folder / run / MIDDLE)
             apart = furthest(a.losses, b.train(run), 11)
-            check(f"{b.name} resumes the run of {a.name} at step 10", apart <= LIMIT, f", losses {apart:.1e} apart")
+            check(f"{b.name} resumes the run of {a.name} at step 10", apart <= LIMIT, f", losses differ by {apart:.1e}")
             b.run(f"info {run}/{MIDDLE} --verify")
             b.run(f"convert {run}/{MIDDLE} loaded_{systems.index(a)}.h5")
             count, differing = differing_arrays(a.folder / "run" / MIDDLE, b.folder / f"loaded_{systems.index(a)}.h5")

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# packaging/README.md's recipe for a cluster with modules, inside a bare Debian 12 (debian.sh): GCC 11, CMake, Ninja, MPI,
-# HDF5, Boost and OpenBLAS stand for modules; a user who is not root builds the other libraries from their sources, and
-# Coeus over them, with apt out of reach. Then examples/resume_elsewhere runs.
+# Follows the recipe of packaging/README.md for a cluster with modules, inside a bare Debian 12 (debian.sh). The
+# packages GCC 11, CMake, Ninja, MPI, HDF5, Boost and OpenBLAS take the place of modules. A user who is not root,
+# without apt, builds the other libraries from their sources, and Coeus with them. Then examples/resume_elsewhere runs.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -15,7 +15,7 @@ if [ "$(id -u)" = 0 ]; then
     id someone >/dev/null 2>&1 || useradd --create-home someone
     mkdir -p /home/someone/sources
     cd /home/someone/sources
-    # the headers of four libraries, and the sources of eight; those that are there already stay
+    # the headers of four libraries and the sources of eight; those that are already there are kept
     for package in libfmt-dev libspdlog-dev nlohmann-json3-dev libtomlplusplus-dev; do
         [ -d headers/$package ] && continue
         apt-get -qq download $package >/dev/null
@@ -26,7 +26,7 @@ if [ "$(id -u)" = 0 ]; then
         [ -d $package ] && continue
         rm -rf part && mkdir part
         (cd part && apt-get -qq source $package >/dev/null 2>&1) || {
-            echo "modules.sh: Debian's mirror does not give the source of $package: put its release into $PWD/$package" >&2
+            echo "modules.sh: Debian's mirror does not have the source of $package: put a release of it into $PWD/$package" >&2
             exit 1
         }
         mv part/*/ $package
@@ -43,7 +43,7 @@ libraries=$HOME/coeus-libraries
 mkdir -p "$libraries/include"
 cd "$HOME/sources"
 export CC=gcc-11 CXX=g++-11
-# in the words of packaging/README.md
+# the commands of packaging/README.md
 for folder in fmt spdlog nlohmann toml++; do
     cp -r headers/*/usr/include/$folder "$libraries/include"
 done
@@ -54,7 +54,7 @@ by_cmake() { # FOLDER OPTIONS...
     cmake --build "$folder.build" --target install >"$folder.log" 2>&1 || { tail -n 20 "$folder.log"; exit 1; }
     echo "$folder: built"
 }
-by_make() { # FOLDER ARGUMENTS OF MAKE...
+by_make() { # FOLDER MAKE_ARGUMENTS...
     folder=$1
     shift
     (cd "$folder" && { [ ! -x configure ] || ./configure --prefix="$libraries"; } && make -j "$(nproc)" "$@") >"$folder.log" 2>&1 ||

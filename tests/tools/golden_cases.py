@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the golden tests make of the models they find: golden_cases.py TEST_GOLDEN, on folders that are made here of
-one case of golden/models."""
+"""How the golden tests treat the models that they find: golden_cases.py TEST_GOLDEN. The test makes folders of models
+from one case of golden/models."""
 import json
 import os
 import shutil
@@ -27,7 +27,7 @@ class Models(unittest.TestCase):
         self.shared = Path(folder.name)
 
     def add(self, name, change=lambda config: None):
-        """A case whose config.json is changed."""
+        """A case with a changed config.json."""
         case = self.shared / "golden/models" / name
         shutil.copytree(MODELS / CASE, case)
         for file in ("config.json", "config_4x.json"):
@@ -41,17 +41,17 @@ class Models(unittest.TestCase):
                               env=dict(os.environ, COEUS_SHARED=str(self.shared), COEUS_REQUIRE_GOLDEN=required))
         return done.returncode, done.stdout
 
-    def test_what_is_there_is_compared(self):
+    def test_existing_models_are_compared(self):
         self.add("by any name")
         self.add("other", lambda config: config.update(architectures=["OtherForCausalLM"]))
         self.add("biased", lambda config: config.update(attention_bias=True))
         code, said = self.run_tests()
         self.assertEqual(code, 0, said)
         self.assertIn("models/by any name: compared\n", said)
-        self.assertRegex(said, "models/other: left out: .*architecture OtherForCausalLM is not built yet")
-        self.assertRegex(said, "models/biased: left out: .*attention_bias must be false .biases are not built yet.")
+        self.assertRegex(said, "models/other: left out: .*architecture OtherForCausalLM is not implemented yet")
+        self.assertRegex(said, "models/biased: left out: .*attention_bias must be false .biases are not implemented yet.")
 
-    def test_a_key_that_the_program_does_not_know_fails(self):
+    def test_an_unknown_key_fails(self):
         self.add("known")
         self.add("unknown", lambda config: config.update(logit_softcap=30))
         for tests in ("golden: models in float64", "golden: both forms of config.json*"):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts for a machine with a GPU, on the emulated one and on programs that fail: gpu_scripts.py BUILD"""
+"""Tests the scripts for a machine with a GPU, with the emulated GPU and with programs that fail: gpu_scripts.py BUILD"""
 import json
 import os
 import subprocess
@@ -30,7 +30,7 @@ class Script(unittest.TestCase):
         self.folder = Path(folder.name).resolve()
 
     def link_programs(self):
-        """A build folder with the emulated GPU's programs."""
+        """Makes a build folder with the programs of the emulated GPU."""
         for name, program in (("coeus", "tests/coeus_emulated"), ("tests/test_gpu", "tests/test_cuda"),
                               ("tests/mpi_gpu", "tests/mpi_cuda"), ("tests/test_gpu_program", "tests/test_emulated"),
                               ("bench/gpu_gemm", "bench/gpu_gemm"), ("CMakeCache.txt", "CMakeCache.txt")):
@@ -55,14 +55,14 @@ class Tests(Script):
 
     def test_on_the_emulated_gpu(self):
         self.link_programs()
-        # far more than they take: it is another test that sees a part out of time
+        # far more than they take: another test covers parts that run out of time
         parts = self.run_script("device", "training", "meshes-2", COEUS_GPU_SECONDS="4700")
         self.assertEqual(list(parts), ["device", "training", "meshes-2"])
         for name, (passed, failed, _) in parts.items():
             self.assertGreaterEqual(passed, 2, name)
             self.assertEqual(failed, 0, name)
 
-    def test_what_fails(self):
+    def test_failures(self):
         script(self.folder / "tests/test_gpu", f"""case $1 in
             "GPU kernels"*) echo 'test cases:   3 |   2 passed | 1 failed'; exit 1 ;;
             "a GPU"*) kill -SEGV $$ ;;
@@ -70,10 +70,10 @@ class Tests(Script):
         script(self.folder / "tests/test_gpu_program", f"{GOOD}; exit 3")
         parts = self.run_script("kernels", "device", "training", "meshes-4", "steps-200")
         self.assertEqual(parts, {"kernels": (2, 1, "see kernels.log"), "device": (0, 1, "see device.log"),
-                                 "training": (0, 1, "see training.log"), "meshes-4": (0, 1, "mpi_gpu is not there"),
+                                 "training": (0, 1, "see training.log"), "meshes-4": (0, 1, "there is no mpi_gpu"),
                                  "steps-200": (3, 1, "see steps-200.log")})
 
-    def test_what_is_left_out(self):
+    def test_parts_left_out(self):
         script(self.folder / "tests/test_gpu_program", GOOD)
         parts = self.run_script("golden", COEUS_SHARED="/nowhere")
         self.assertEqual(parts["golden"], (0, 0, "left out: no reference files in /nowhere"))
@@ -84,12 +84,12 @@ class Tests(Script):
         self.assertEqual(self.run_script("program", COEUS_GPU_SECONDS="0"), {"program": (0, 1, "no time was left")})
 
     @unittest.skipIf(Path("/usr/local/cuda/bin/compute-sanitizer").exists(),
-                     "there is a compute-sanitizer where it is always looked for")
-    def test_what_is_left_out_without_a_sanitizer(self):
+                     "the script always finds the compute-sanitizer of /usr/local/cuda")
+    def test_parts_left_out_without_a_sanitizer(self):
         parts = self.run_script("memcheck", PATH="/usr/bin:/bin", CUDA_HOME="/nowhere")
         self.assertEqual(parts["memcheck"], (0, 0, "left out: there is no compute-sanitizer"))
 
-    def test_what_is_skipped(self):
+    def test_skipped_cases(self):
         script(self.folder / "tests/test_gpu", """case $1 in
             "GPU kernels"*) echo 'skipped: it says "no"'; echo 'All tests passed (1 assertion in 1 test case)'; exit 77 ;;
             *) echo 'skipped: there is no cuDNN'; echo 'All tests passed (7 assertions in 3 test cases)'; esac""")
@@ -97,7 +97,7 @@ class Tests(Script):
         self.assertEqual(parts, {"kernels": (0, 0, "left out: it says 'no'"), "device": (2, 0, "1 skipped")})
 
     def test_a_bundle(self):
-        # whose programs are started by name, and whose mpirun and coeus the tests use
+        # its programs are started by name, and the tests use its mpirun and coeus
         script(self.folder / "run", 'here=${0%/*}; program=$1; shift; exec "$here/bin/$program" "$@"')
         script(self.folder / "mpirun", 'while [ "${1##*/}" != run ]; do shift; done; echo bundle; exec "$@"')
         script(self.folder / "bin/mpi_gpu", GOOD)
@@ -109,7 +109,7 @@ class Tests(Script):
         self.assertIn("bundle", (self.folder / "gpu-tests/meshes-8.log").read_text())
 
     def test_every_part(self):
-        # without arguments: each that the head of the script promises
+        # without arguments the script runs every part
         for program in ("test_gpu", "mpi_gpu", "test_gpu_program"):
             script(self.folder / "tests" / program, GOOD)
         golden = self.folder / "shared/golden/models"
@@ -138,7 +138,7 @@ class Bench(Script):
         return done, report
 
     def stand_in_of_torch(self, flops_per_token):
-        """A PyTorch with which every program prints figures instead of computing."""
+        """A stand-in for PyTorch with which every program prints fixed figures instead of computing."""
         figures = {"tps": 2.0, "memory_gib": None, "batch": 4, "recompute": False, "flops_per_token": flops_per_token}
         (self.folder / "torch.py").write_text(f"""import json, sys
 if "torch_llama" in sys.argv[0]:
@@ -149,7 +149,7 @@ if "torch_llama" in sys.argv[0]:
 
     def test_on_the_emulated_gpu(self):
         self.link_programs()
-        # 6 for each weight with the tied head, 12 a layer for each query and key
+        # 6 for each weight (the head is tied), 12 per layer for each query and key
         weights = 320 * 64 + 2 * (64 * 64 * 3 + 3 * 64 * 96 + 2 * 64) + 64
         flops = 6 * weights + 12 * 2 * 64 * 32
         done, report = self.run_script("tiny-32", PYTHONPATH=self.stand_in_of_torch(flops))
@@ -163,18 +163,18 @@ if "torch_llama" in sys.argv[0]:
         self.assertIn("attention_backward", [kernel["name"] for kernel in case["profile"]["classes"]])
         self.assertEqual(len(report["gemm"]), 3)
 
-    def test_what_cannot_be_measured(self):
+    def test_cases_that_cannot_be_measured(self):
         self.link_programs()
         driver = self.folder / "driver"
         script(driver / "nvidia-smi", "echo 'A small GPU, 580.1, 1'")
         path = f"{driver}:{os.environ['PATH']}"
         done, report = self.run_script("tiny-32", PATH=path)
         self.assertEqual((done.returncode, report["card"], report["driver"]), (1, "A small GPU", "580.1"))
-        self.assertRegex(report["cases"][0]["note"], "needs .* GiB at least, of -0.4")
-        # another model on the other side
+        self.assertRegex(report["cases"][0]["note"], "needs at least .* GiB, but -0.4 GiB are free")
+        # PyTorch computes another model
         done, report = self.run_script("tiny-bf16-48", PYTHONPATH=self.stand_in_of_torch(7.0))
         self.assertEqual(done.returncode, 0)
-        self.assertIn("torch: is another model: 7 FLOPs per token", report["cases"][0]["note"])
+        self.assertIn("torch: computes another model: 7 FLOPs per token", report["cases"][0]["note"])
         self.assertNotIn("ratio", report["cases"][0])
         done, report = self.run_script(COEUS_GPU_SECONDS="0")
         self.assertEqual((done.returncode, report["cases"]), (1, []))
@@ -188,7 +188,7 @@ if "torch_llama" in sys.argv[0]:
         self.assertIn("nothing was measured: coeus - error - the card is gone", done.stdout)
         done = subprocess.run([ROOT / "bench/gpu.sh", self.folder, "9B-1"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("no case 9B-1; there are 7B-1024, ", done.stderr)
+        self.assertIn("there is no case 9B-1; the cases are 7B-1024, ", done.stderr)
 
 
 if __name__ == "__main__":

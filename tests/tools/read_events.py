@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints what TensorBoard's own reader finds in a folder, a line "KEY STEP VALUE" each.
+"""Prints the scalars that TensorBoard's own reader finds in a folder, one line "KEY STEP VALUE" each.
 
     PYTHON_WITH_TENSORBOARD tests/tools/read_events.py outputs/tb
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README.md's recipes, run as they are in README.md, one after the other, in a fresh copy of the repository in another
-folder: readme.py PROGRAM MPIRUN [its options]. What a reader would bring along (text, a model, a deck of torchtitan) is
-made here. SHORTER has the only changes: numbers of steps."""
+"""Runs the recipes of README.md, one after the other, in a fresh copy of the repository in another folder: readme.py
+PROGRAM MPIRUN [its options]. The test makes the files that a reader would bring along (text, a model, a deck of
+torchtitan). SHORTER has the only changes to the recipes: smaller numbers of steps."""
 import os
 import re
 import shutil
@@ -53,7 +53,7 @@ class Recipes(unittest.TestCase):
         self.output = ""
 
     def copy_repository(self):
-        """All files that a clone would have."""
+        """Copies all files that a clone would have."""
         listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT,
                                 capture_output=True)
         if listed.returncode != 0:  # an unpacked archive
@@ -65,7 +65,7 @@ class Recipes(unittest.TestCase):
             shutil.copy(ROOT / name, self.clone / name)
 
     def shell(self, command):
-        """Its output; the test fails if the command does."""
+        """Returns the output of a command; the test fails if the command does."""
         command = re.sub(r"^mpirun ", MPIRUN + " ", command, flags=re.MULTILINE)
         if "oversubscribe" not in MPIRUN: command = command.replace(" --oversubscribe", "")
         done = subprocess.run(["sh", "-ec", command], cwd=self.clone, capture_output=True, text=True,

@@ -3,9 +3,9 @@
 """Whether two builds compute the same numbers: same_numbers.py BUILD BUILD
 
 Each build trains the same small models for 20 steps. Losses and gradient norms must have the same digits, the
-checkpoints the same checksums (of every array), and the memory plans the same terms. A term that one of the builds
-does not have is named, and no difference. Nothing is written down here that a build must compute: the first one is the
-measure. With two builds of one commit everything is the same; a change of one bit in a kernel is found."""
+checkpoints the same checksums (of every array), and the memory plans the same terms. A term that only one of the
+builds has is named, but does not count as a difference. No expected values are stored here: the first build gives
+them. Two builds of one commit agree in everything; a change of one bit in a kernel is found."""
 import json
 import os
 import re
@@ -43,7 +43,7 @@ RUNS = [
 
 
 def text():
-    """Words that follow each other by a rule: something can be learned."""
+    """Words that follow a rule, so that there is something to learn."""
     words, state = [], 1
     for _ in range(20000):
         state = state * 1103515245 + 12345 & 0x7FFFFFFF
@@ -57,7 +57,7 @@ class Build:
         if not (self.folder / "coeus").exists():
             sys.exit(f"same_numbers.py: {folder} is not a build folder: it has no coeus")
         self.work.mkdir()
-        # of Open MPI and MPICH
+        # for Open MPI, or for MPICH
         said = subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout
         self.mpirun = ["mpirun", *(["--oversubscribe", "--bind-to", "none"] if "Open MPI" in said else ["-bind-to", "none"])]
 
@@ -78,7 +78,7 @@ class Build:
         self.coeus(1, "coeus", ["tokenize", "text.txt", "--tokenizer", "tokenizer", "--output", "tokens.h5"])
 
     def train(self, name, ranks, program, options):
-        """What the run computed: a dict of names and values."""
+        """Trains; returns the values that the run computed, by name."""
         folder = name.replace(" ", "_").replace(",", "")
         said = self.coeus(ranks, program, ["train", *MODEL, *COMMON, *options, f"--job.dump_folder={folder}",
                                            "--training.dataset_path=tokens.h5", "--training.shuffle=false"])
@@ -99,7 +99,7 @@ class Build:
 
 
 def checksums(file):
-    """The checksums that a file holds of its arrays, by h5dump."""
+    """Returns the checksums of the arrays in a file, read with h5dump."""
     done = subprocess.run(["h5dump", "-g", "/checksum", file], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"h5dump {file}: {done.stderr}")
@@ -114,7 +114,7 @@ def checksums(file):
 
 
 def compare(first, second):
-    """(differences, what one of them does not have)"""
+    """Returns (differences, names that only one of the two has)."""
     differences = [f"{name}: {first[name]} : {second[name]}" for name in first if name in second and first[name] != second[name]]
     return differences, sorted(first.keys() ^ second.keys())
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a skipped case does to its program, to ctest's run and to what tools/test.sh says: skipping.py PROGRAM
-MPI_PROGRAM, both of tests/skipping/cases.cpp"""
+"""Tests the effect of a skipped case on the exit code of its program, on ctest and on the output of tools/test.sh:
+skipping.py PROGRAM MPI_PROGRAM, both built from tests/skipping/cases.cpp"""
 import os
 import shutil
 import subprocess
@@ -46,8 +46,8 @@ class Program(unittest.TestCase):
                 self.assertNotIn(self.code(*cases), (0, 77), cases)
 
     def test_a_count_of_failures_is_not_the_code(self):
-        for cases in (["fails as often as the code of what is skipped"],
-                      ["fails as often as the code of what is skipped", "skips"]):
+        for cases in (["fails exactly 77 times"],
+                      ["fails exactly 77 times", "skips"]):
             self.assertNotIn(self.code(*cases), (0, 77), cases)
 
     def test_no_case(self):
@@ -57,9 +57,9 @@ class Program(unittest.TestCase):
     def test_a_case_without_a_check(self):
         self.assertEqual(run([PROGRAM, "skips", "-w", "NoAssertions"])[0], 77)
 
-    def test_what_a_complete_run_needs(self):
+    def test_tools_that_a_complete_run_requires(self):
         with tempfile.TemporaryDirectory() as folder:
-            for case in ("needs what a complete run has", "needs reference files"):
+            for case in ("needs a tool that complete runs require", "needs reference files"):
                 for value, expected in (("", True), ("0", True), ("1", False)):
                     code = self.code(case, COEUS_SHARED=f"{folder}/none", COEUS_REQUIRE_GOLDEN=value)
                     self.assertEqual(code == 77, expected, (case, value, code))
@@ -75,12 +75,12 @@ class Ranks(unittest.TestCase):
         self.assertEqual(code, 77)
         self.assertEqual(said.count("skipped: the moon is not full\n"), 1)
         self.assertEqual(self.code("skips", "passes"), 0)
-        self.assertEqual(self.code("skips on rank 0 alone"), 0)
+        self.assertEqual(self.code("skips on rank 0 only"), 0)
         self.assertNotIn(self.code("skips", "skips and then fails"), (0, 77))
 
 
 class Run(unittest.TestCase):
-    """tools/test.sh on a folder as CMake makes one."""
+    """tools/test.sh on a build folder."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -88,7 +88,7 @@ class Run(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def run_script(self, *tests, options=()):
-        """Tests are a name and the words of a command."""
+        """Each test is a name followed by the words of a command."""
         text = ""
         for name, *command in tests:
             command = [shutil.which(command[0]), *command[1:]]
@@ -105,7 +105,7 @@ class Run(unittest.TestCase):
 skipped: 3 tests
      2 the moon is not full
      1 there is no wind
-skipped: a part of 1 more
+partly skipped: 1 more
      1 the moon is not full
 """), said)
         self.assertIn("100% tests passed, 0 tests failed out of 5", said)
@@ -114,7 +114,7 @@ skipped: a part of 1 more
         code, said = self.run_script(("a", *MPIRUN, MPI_PROGRAM, "skips"), ("b", *MPIRUN, MPI_PROGRAM, "skips,passes"))
         self.assertEqual(code, 0)
         self.assertEqual(said.splitlines()[-4:], ["skipped: 1 test", "     1 the moon is not full",
-                                                  "skipped: a part of 1 more", "     1 the moon is not full"])
+                                                  "partly skipped: 1 more", "     1 the moon is not full"])
 
     def test_nothing_skipped(self):
         code, said = self.run_script(("a", PROGRAM, "passes"))
@@ -132,7 +132,7 @@ skipped: a part of 1 more
     def test_none_is_run(self):
         tests = [("a", PROGRAM, "skips")]
         self.run_script(*tests)
-        code, said = self.run_script(*tests, options=["-N"])  # the last run's are not said again
+        code, said = self.run_script(*tests, options=["-N"])  # those of the last run are not reported again
         self.assertEqual(code, 0)
         self.assertNotIn("skipped: ", said)
         self.assertNotEqual(self.run_script(*tests, options=["-R", "nothing"])[0], 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of prose and of documents: each rule finds what breaks it, in each kind of file, and says where."""
+"""Tests the checks of prose and of documents: each rule finds its violations in each kind of file, and names the line."""
 import sys
 import unittest
 from pathlib import Path
@@ -11,7 +11,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 import check_documents  # noqa: E402
 import check_prose  # noqa: E402
 
-# one sentence for each of the phrases, in their order
+# one sentence for each phrase, in the same order
 BAD = [
     "Of GPUs is written below.",
     "A barrier comes behind the sum.",
@@ -95,20 +95,20 @@ class Documents(unittest.TestCase):
 
     def test_findings(self):
         cases = {
-            "the link leads to nowhere.md, which is not there": "[a](nowhere.md)",
+            "the link leads to nowhere.md, which does not exist": "[a](nowhere.md)",
             "../README.md has no heading #nothing": "[a](../README.md#nothing)",
             "there is no option --training.stepz": "`--training.stepz=1`",
             "there is no option training.stepz": "`training.stepz = 1`",
             "there is no command coeus trane": "`coeus trane my.toml`",
             "there is no flag --promt of coeus": "`coeus generate --promt x`",
-            "the Makefile has no verb teste": "`make teste`",
+            "the Makefile has no target teste": "`make teste`",
         }
         for what, text in cases.items():
             self.assertEqual(self.check(f"x\n{text}\n"), [f"doc/a.md:2: {what}"])
             if "link" not in what and "heading" not in what:
                 self.assertEqual(self.check(f"```sh\n{text.strip('`')}\n```\n"), [f"doc/a.md:2: {what}"])
 
-    def test_the_changelog_may_name_what_is_gone(self):
+    def test_the_changelog_may_name_removed_options(self):
         self.assertEqual(self.check("`--training.stepz`\n", "CHANGELOG.md"), [])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts under tools: each rule must be able to fail, and say where."""
+"""Tests the scripts in tools: each rule must be able to fail, and must name the place."""
 import io
 import platform
 import re
@@ -46,7 +46,7 @@ class Files(unittest.TestCase):
             "#pragma once": ("src/a.hpp", SPDX + "int a;\n"),
             "an anonymous namespace": ("src/a.hpp", SPDX + "#pragma once\nnamespace {\n}\n"),
             "more than 600 lines": ("src/a.cpp", SPDX + "int a;\n" * 600),
-            "a path of one machine": ("src/a.cpp", SPDX + 'auto x = "' + "/home" + '/me/x";\n'),
+            "a path that exists only on one machine": ("src/a.cpp", SPDX + 'auto x = "' + "/home" + '/me/x";\n'),
             "white space": ("src/a.cpp", SPDX + "int a; \n"),
             "no newline": ("src/a.cpp", SPDX + "int a;"),
         }
@@ -58,7 +58,7 @@ class Files(unittest.TestCase):
 
 
 class SameNumbers(unittest.TestCase):
-    """What same_numbers.py takes for a difference of two builds."""
+    """The differences of two builds that same_numbers.py reports."""
     FOUND = {"loss of step 1": "2.5", "grad_norm of step 1": "1.25", "checksum of model/w": "17", "plan: weights": "1.00 MiB"}
 
     def test_the_same(self):
@@ -90,12 +90,12 @@ class Includes(unittest.TestCase):
         cases = {
             "base must not include comm": ("src/base/log.cpp", '"coeus/comm/mpi.hpp"'),
             "comm must not include apps": ("include/coeus/comm/mpi.hpp", '"coeus/apps/x.hpp"'),
-            "belongs to comm alone": ("src/base/log.cpp", "<mpi.h>"),
+            "may only be included in comm": ("src/base/log.cpp", "<mpi.h>"),
             "in a public header": ("include/coeus/comm/mpi.hpp", "<mpi.h>"),
-            "belongs to file alone": ("src/comm/mpi.cpp", "<nlohmann/json.hpp>"),
+            "may only be included in file": ("src/comm/mpi.cpp", "<nlohmann/json.hpp>"),
             "not a private header of base": ("src/base/log.cpp", '"check_mpi.hpp"'),
             "not a private header of apps": ("src/apps/main.cpp", '"../comm/check_mpi.hpp"'),
-            'by "coeus/<folder>/..." only': ("include/coeus/comm/mpi.hpp", '"check_mpi.hpp"'),
+            'must include by "coeus/<folder>/..."': ("include/coeus/comm/mpi.hpp", '"check_mpi.hpp"'),
         }
         for what, (name, include) in cases.items():
             found = self.check(name, include)
@@ -103,7 +103,7 @@ class Includes(unittest.TestCase):
             self.assertIn(what, found[0])
             self.assertTrue(found[0].startswith(name + ":1:"))
 
-    def test_layers_come_from_the_build(self):
+    def test_layers_are_read_from_the_build(self):
         layers = sources.layers()
         self.assertEqual(layers["base"], {"base"})
         self.assertNotIn("comm", layers["kernels"])
@@ -137,19 +137,19 @@ class Uses(unittest.TestCase):
         texts = {Path(path): content for path, content in {**self.TEXTS, name: text}.items()}
         return check_uses.Tree(texts).check(Path(name))
 
-    def test_what_is_included_may_be_used(self):
+    def test_included_names_may_be_used(self):
         for text in (
-            '#include "coeus/a/flow.hpp"\nstd::vector<Shape> all;\nint n = count_of(all[0]);\n',  # by way of flow.hpp
+            '#include "coeus/a/flow.hpp"\nstd::vector<Shape> all;\nint n = count_of(all[0]);\n',  # through flow.hpp
             "// Shape, std::map\nconst char* text = \"Shape std::map count_of(\";\n",
             "struct Shape {};\nShape own;\n",
             "int count_of(int x);\nint two = count_of(2);\n",
             "int f(const Box& box) { return box.count_of(1) + box->count_of(2); }\n",
-            "struct Inner {};\nint n = number_of(Inner());\n",  # members of others have these names
+            "struct Inner {};\nint n = number_of(Inner());\n",  # names of members of other types
             "#include <catch2/catch.hpp>\nstd::string text;\n",
         ):
             self.assertEqual(self.check(text), [], text)
 
-    def test_what_is_not_included_is_found(self):
+    def test_names_that_are_not_included_are_found(self):
         cases = {
             "src/a/x.cpp:2: uses std::map, but does not include <map>": "#include <vector>\nstd::map<int, int> m;\n",
             "src/a/x.cpp:1: uses std::vector, but does not include <vector>": "std::vector<int> v;\n",
@@ -164,7 +164,7 @@ class Uses(unittest.TestCase):
 
     def test_every_file_includes_what_it_uses(self):
         tree = check_uses.Tree({path: (ROOT / path).read_text() for path in sources.code()})
-        self.assertGreater(len(tree.declared), 500)  # names are found at all
+        self.assertGreater(len(tree.declared), 500)  # declarations are found at all
 
 
 class Headers(unittest.TestCase):
@@ -200,7 +200,7 @@ class Tidy(unittest.TestCase):
             self.assertEqual(places, [(first, 1), (first, 2), (second, 1), (second, 2), (second, 3)])
 
     def looked_at(self, *texts):
-        """Findings of clang-tidy in files together, as (file, line)."""
+        """The findings of clang-tidy for these texts, checked together, as (file, line)."""
         if not shutil.which(tidy.TIDY):
             self.skipTest(f"there is no {tidy.TIDY}")
         with tempfile.TemporaryDirectory() as folder:
@@ -214,13 +214,13 @@ class Tidy(unittest.TestCase):
         self.assertEqual(self.looked_at(clean, bad, "int h(int x);\n"), {("b.cpp", 3)})
         self.assertEqual(self.looked_at(clean, "int h(int x);\n"), set())
 
-    def test_files_that_do_not_compile_together_are_looked_at_alone(self):
+    def test_files_that_do_not_compile_together_are_checked_separately(self):
         bad = "#include <string>\n\nbool g(const std::string& s) { return s.size() == 0; }\n"
         clash = "namespace {\nint width = 1;\n}\nint {}() {{ return width; }}\n"
         first, second = (clash.replace("{}()", f"{name}()").replace("{{", "{").replace("}}", "}") for name in "hk")
         self.assertEqual(self.looked_at(first, bad, second), {("b.cpp", 3)})
 
-    def test_a_batch_is_its_files(self):
+    def test_a_batch_stands_for_its_files(self):
         with tempfile.TemporaryDirectory() as folder:
             unity = Path(folder) / "Unity/unity_0_cxx.cxx"
             unity.parent.mkdir()
@@ -242,21 +242,21 @@ class WhereTested(unittest.TestCase):
         untested = [str(source) for source in where_tested.sources() if not tests.of(source)[1]]
         self.assertEqual(untested, [])
 
-    def test_the_table_names_what_there_is(self):
+    def test_the_table_names_existing_files(self):
         tests = self.tests
         sources = [str(source.relative_to("src")) for source in where_tested.sources()]
         used = {pattern for source in sources for pattern, _ in tests.table
-                if tests.of(Path("src") / source) == ("as the table says", dict(tests.table)[pattern])}
+                if tests.of(Path("src") / source) == ("by the table", dict(tests.table)[pattern])}
         for pattern, files in tests.table:
             self.assertIn(pattern, used)
             for file in files:
                 self.assertTrue((ROOT / file).exists(), file)
 
-    def test_the_ways_to_find_it(self):
+    def test_the_ways_to_find_a_test(self):
         tests = self.tests
         self.assertEqual(tests.of(Path("src/base/log.cpp")), ("its own", [Path("tests/unit/base/log.cpp")]))
         self.assertEqual(tests.of(Path("src/comm/together.cpp")), ("by name", [Path("tests/mpi/comm/together.cpp")]))
-        self.assertEqual(tests.of(Path("src/train/faults.cpp"))[0], "as the table says")
+        self.assertEqual(tests.of(Path("src/train/faults.cpp"))[0], "by the table")
         self.assertEqual(tests.of(Path("src/train/absent.cpp"))[1], [])
 
 
@@ -267,9 +267,9 @@ class Packages(unittest.TestCase):
         self.assertIn("parts are build run test lint bench", done.stderr)
 
     def deps(self, *parts, lacking=None, **programs):
-        """tools/deps.sh over stand-ins of apt's tools, where nothing is installed and sudo wants a password. `lacking`: what
-        the lists of the release do not have; None: there are no lists."""
-        # what apt-cache policy says of all lists, and of some names
+        """Runs tools/deps.sh with stand-ins for apt's tools: nothing is installed, and sudo wants a password. `lacking`:
+        packages that the lists of the release do not have; None: there are no lists."""
+        # the output of apt-cache policy for all lists, and for given names
         policy = "" if lacking is None else f"""
             [ $# -gt 1 ] || echo ' 500 http://mirror bookworm/main amd64 Packages'
             shift
@@ -296,7 +296,7 @@ class Packages(unittest.TestCase):
     def test_the_first_package_that_the_release_has(self):
         done = self.deps("lint", lacking=["clang-format-14", "clang-tidy-14"])
         self.assertIn(" clang-format-19 clang-tidy-19 python3\n", done.stderr)
-        # what belongs together is chosen together
+        # packages that belong together are chosen together
         done = self.deps("fuzz", lacking=["libclang-rt-14-dev"])
         self.assertIn("--no-install-recommends clang-19 libclang-rt-19-dev\n", done.stderr)
         done = self.deps("fuzz", lacking=[], dpkg_query='echo "clang-19 install ok installed"')
@@ -334,7 +334,7 @@ class Packages(unittest.TestCase):
             done = subprocess.run(["/bin/sh", ROOT / "tools/deps.sh", "build"], capture_output=True, text=True,
                                   env={"PATH": folder})
         self.assertEqual(done.returncode, 0, done.stderr)
-        # all that CMake looks for, by the names that its messages have
+        # every library that CMake looks for, under the name in its messages
         text = (ROOT / "cmake/dependencies.cmake").read_text()
         names = re.findall(r'coeus_missing\("([^"$]+?)(?: \(of [^"]*)?"', text)
         names += re.findall(r'^coeus_find\(\S+ (?:"[^"]*"|\S+) (?:"[^"]*"|\S+) "([^"]+)"', text, re.MULTILINE)
@@ -344,7 +344,7 @@ class Packages(unittest.TestCase):
             self.assertRegex(done.stdout, r"[ ,]" + re.escape(name) + "[,;]")
         self.assertNotIn("$", done.stdout)
 
-    def test_the_mpi_that_is_installed_or_named(self):
+    def test_the_mpi_that_is_installed_or_chosen(self):
         self.assertIn("recommends g++ cmake ninja-build ", self.deps("build").stderr)
         self.assertIn(" libopenmpi-dev openmpi-bin libhdf5-openmpi-dev", self.deps("build").stderr)
         self.assertIn(" libmpich-dev mpich libhdf5-mpich-dev", self.deps("build", COEUS_MPI="mpich").stderr)
@@ -355,13 +355,14 @@ class Packages(unittest.TestCase):
         self.assertIn(" openmpi-bin libhdf5-openmpi-dev", self.deps("build", dpkg_query=both).stderr)
         done = self.deps("build", COEUS_MPI="lam")
         self.assertEqual((done.returncode, done.stderr),
-                         (2, "deps: COEUS_MPI = lam: no such MPI; known are openmpi (the default) and mpich\n"))
+                         (2, "deps: COEUS_MPI = lam: there is no such MPI; the choices are openmpi (the default) "
+                             "and mpich\n"))
 
 
 class Systems(unittest.TestCase):
-    """What cmake/dependencies.cmake and the scripts of tools say of systems that are too old or do not fit together."""
+    """Messages of cmake/dependencies.cmake and of scripts in tools about programs that are too old or do not fit together."""
 
-    # up to what comes after HDF5
+    # ends at the first target after HDF5
     STANDS_FOR = """
 macro(find_package name)
     set(${name}_FOUND ON)
@@ -398,13 +399,13 @@ endfunction()
                               capture_output=True, text=True)
         return " ".join((done.stdout + done.stderr).split())
 
-    def test_what_fits(self):
+    def test_a_system_that_fits(self):
         said = self.configure()
         self.assertIn("all is well up to coeus_hdf5", said)
-        for wrong in ("too old", "MPICH", "would start ranks", "was tried with"):
+        for wrong in ("too old", "MPICH", "would start ranks", "has been tried"):
             self.assertNotIn(wrong, said)
 
-    def test_what_is_too_old(self):
+    def test_programs_that_are_too_old(self):
         for expected, values in {
                 "The compiler is GCC 10.2, which is too old: Coeus needs 11 or newer.": {"CMAKE_CXX_COMPILER_VERSION": "10.2"},
                 "The compiler is Clang 13.0, which is too old: Coeus needs 14 or newer.":
@@ -416,22 +417,22 @@ endfunction()
             self.assertIn("packaging/README.md says how", said)
         self.assertIn("/usr/bin/mpicxx implements MPI: its version was not found.", self.configure(MPI_CXX_VERSION=""))
 
-    def test_what_is_missing(self):
+    def test_missing_libraries(self):
         said = self.configure(HDF5_IS_PARALLEL="OFF")
-        self.assertIn("Coeus needs parallel HDF5 (of Open MPI 4.1.4), which was not found.", said)
+        self.assertIn("Coeus needs parallel HDF5 (for Open MPI 4.1.4), which was not found.", said)
         self.assertIn("Debian: apt-get install libhdf5-openmpi-dev", said)
         self.mpi('MPICH_VERSION "4.0.2"')
         said = self.configure(HDF5_IS_PARALLEL="OFF")
-        self.assertIn("(of MPICH 4.0.2)", said)
+        self.assertIn("(for MPICH 4.0.2)", said)
         self.assertIn("Debian: apt-get install libhdf5-mpich-dev", said)
         for choice, packages in (("", "libopenmpi-dev openmpi-bin"), ("mpich", "libmpich-dev mpich")):
             said = self.configure(MPI_IS_HERE="OFF", COEUS_MPI=choice)
             self.assertIn("Coeus needs MPI, which was not found.", said)
             self.assertIn(f"Debian: apt-get install {packages} ", said)
 
-    def test_a_compiler_that_nobody_tried(self):
+    def test_an_untested_compiler(self):
         said = self.configure(CMAKE_CXX_COMPILER_ID="NVHPC", CMAKE_CXX_COMPILER_VERSION="24.1")
-        self.assertIn("NVHPC 24.1: Coeus was tried with GCC and Clang only", said)
+        self.assertIn("NVHPC 24.1: Coeus has been tried only with GCC and Clang", said)
 
     def test_cmake(self):
         for version, code in (("3.22.1", 2), ("3.25.1", 0), ("3.31.6", 0), ("4.0.2", 0)):
@@ -450,15 +451,17 @@ endfunction()
         self.mpi('MPICH_VERSION "4.0.2"')
         said = self.configure(COEUS_MPI="mpich")
         self.assertIn("-- MPICH 4.0.2: settings OMPI_*, make bundle and srun --mpi=pmix belong to Open MPI", said)
-        self.assertIn(f"{self.folder}/mpirun is not that of MPICH 4.0.2", said)
+        self.assertIn(f"{self.folder}/mpirun does not belong to MPICH 4.0.2", said)
         self.script("mpirun", "echo HYDRA build details:")
-        self.assertNotIn("is not that of", self.configure())
-        self.assertIn("COEUS_MPI = openmpi, but /usr/bin/mpicxx is of MPICH 4.0.2.", self.configure(COEUS_MPI="openmpi"))
+        self.assertNotIn("does not belong to", self.configure())
+        self.assertIn("COEUS_MPI = openmpi, but /usr/bin/mpicxx belongs to MPICH 4.0.2.",
+                      self.configure(COEUS_MPI="openmpi"))
 
     def test_a_choice_of_mpi(self):
-        self.assertIn("COEUS_MPI = mpich, but /usr/bin/mpicxx is of Open MPI 4.1.4. Install that MPI",
+        self.assertIn("COEUS_MPI = mpich, but /usr/bin/mpicxx belongs to Open MPI 4.1.4. Install that MPI",
                       self.configure(COEUS_MPI="mpich"))
-        self.assertIn("COEUS_MPI = lam: no such MPI; known are openmpi and mpich", self.configure(COEUS_MPI="lam"))
+        self.assertIn("COEUS_MPI = lam: there is no such MPI; the choices are openmpi and mpich",
+                      self.configure(COEUS_MPI="lam"))
         self.assertIn("was made with COEUS_MPI=openmpi. Remove it and build again",
                       self.configure(COEUS_MPI="mpich", COEUS_MPI_BEFORE="openmpi"))
         self.assertIn("was made with the MPI that comes first in the PATH. Remove it and build again",
@@ -477,7 +480,7 @@ endfunction()
         self.assertEqual(command(mpirun), (0, f"{mpirun} -bind-to none\n"))
         self.assertEqual(command("/nowhere/mpirun"),
                          (1, "/nowhere/mpirun cannot be started: ranks need an MPI's mpirun\n"))
-        # a build folder remembers its own
+        # a build folder stores its own mpirun
         build = self.folder / "build"
         build.mkdir()
         (build / "CMakeCache.txt").write_text(f"COEUS_MPIRUN:FILEPATH={mpirun}\n")
@@ -495,8 +498,8 @@ endfunction()
         library("libhdf5.so", self.folder / "libmpich.so")
         values = {"CMAKE_READELF": "readelf", "HDF5_LIBRARIES": self.folder / "libhdf5.so"}
         said = self.configure(MPI_CXX_LIBRARIES=self.folder / "libmpi.so", **values)
-        self.assertIn("was built with another MPI: it needs libmpich.so.12, but /usr/bin/mpicxx is of Open MPI 4.1.4 "
-                      "(libmpi.so.40.30.4). Install HDF5 for Open MPI 4.1.4", said)
+        self.assertIn("was built with another MPI: it needs libmpich.so.12, but /usr/bin/mpicxx belongs to Open MPI "
+                      "4.1.4 (libmpi.so.40.30.4). Install HDF5 for Open MPI 4.1.4", said)
         for good in (self.configure(MPI_CXX_LIBRARIES=self.folder / "libmpich.so", **values), self.configure(**values)):
             self.assertIn("all is well", good)
 
@@ -519,21 +522,21 @@ endfunction()
         self.assertEqual(check(**open_mpi), (0, ""))
         for lacking in open_mpi:
             self.assertEqual(check(**{name: body for name, body in open_mpi.items() if name != lacking})[0], 2)
-        self.assertEqual(check(mpi="mpich", **open_mpi), (2, "make bundle: a bundle starts its ranks by Open MPI 4, but "
+        self.assertEqual(check(mpi="mpich", **open_mpi), (2, "make bundle: a bundle starts its ranks with Open MPI 4, but "
                                                              "COEUS_MPI = mpich\n"))
         code, said = check(uname="echo aarch64", **open_mpi)
         self.assertEqual(code, 2)
-        self.assertIn("a bundle is for x86-64, and this machine is aarch64: build Coeus here by make cuda", said)
+        self.assertIn("a bundle is for x86-64, but this machine is aarch64. Build Coeus here with `make cuda`", said)
 
 
 class Roots(unittest.TestCase):
-    """What the scripts of tests/systems refuse."""
+    """Refusals of the scripts in tests/systems."""
 
     ARCH = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "amd64")
 
     def run_script(self, name, *arguments, programs=None, **environment):
         with tempfile.TemporaryDirectory() as folder:
-            # what would change this machine if the script were wrong
+            # programs that would change this machine if the script were wrong
             harmless = dict.fromkeys(("apt-get", "debootstrap", "unshare", "mount", "chroot", "cmake"), "exit 9")
             for program, body in (harmless | {"id": "echo 0"} | (programs or {})).items():
                 (Path(folder) / program).write_text(f"#!/bin/sh\n{body}\n")
@@ -542,41 +545,42 @@ class Roots(unittest.TestCase):
                                   timeout=60, env={"PATH": f"{folder}:/usr/bin:/bin"} | environment)
             return done.returncode, done.stdout + done.stderr
 
-    def test_what_a_root_needs(self):
+    def test_requirements_of_a_root(self):
         user = {"id": "echo 1000"}
         self.assertEqual(self.run_script("debian.sh", "trixie", programs=user),
-                         (2, "debian.sh: a bare Debian is made by root alone\n"))
+                         (2, "debian.sh: only root can make a bare Debian\n"))
         self.assertEqual(self.run_script("debian.sh", "trixie", programs=user, COEUS_SKIP="1"),
-                         (77, "skipped: a bare Debian is made by root alone\n"))
+                         (77, "skipped: only root can make a bare Debian\n"))
         self.assertEqual(self.run_script("debian.sh", "trixie", COEUS_DEBIAN_ARCH=self.ARCH, COEUS_SKIP="1"),
-                         (77, "skipped: this machine does not let mounts be made (unshare --mount)\n"))
+                         (77, "skipped: this machine does not allow mounts (unshare --mount)\n"))
         self.assertEqual(self.run_script("debian.sh", "trixie", programs={"debootstrap": "exit 0"}, COEUS_DEBIAN_ARCH="mips"),
-                         (2, "debian.sh: COEUS_DEBIAN_ARCH = mips is not known; known are amd64 and arm64\n"))
+                         (2, "debian.sh: COEUS_DEBIAN_ARCH = mips is not known; the choices are amd64 and arm64\n"))
 
-    def test_a_folder_that_is_no_root(self):
+    def test_a_folder_that_is_not_a_root(self):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "precious").write_text("kept")
             self.assertEqual(self.run_script("debian.sh", "trixie", COEUS_INSIDE="1", COEUS_ROOT=folder,
                                              COEUS_DEBIAN_ARCH=self.ARCH),
-                             (2, f"debian.sh: COEUS_ROOT = {folder} is neither empty nor a root that this script made\n"))
+                             (2, f"debian.sh: COEUS_ROOT = {folder} is neither empty nor a root file system "
+                                 "made by this script\n"))
             self.assertEqual((Path(folder) / "precious").read_text(), "kept")
 
     def test_compilers(self):
         for name in ("clang-14", "g++", "icpx-2024"):
             self.assertEqual(self.run_script("compilers.sh", "g++-11", name),
-                             (2, f"compilers.sh: {name}: neither g++-VERSION nor clang++-VERSION\n"))
+                             (2, f"compilers.sh: {name} is neither g++-VERSION nor clang++-VERSION\n"))
         self.assertEqual(self.run_script("compilers.sh"),
-                         (2, "compilers.sh: no compiler is named, as in compilers.sh g++-11 clang++-14\n"))
+                         (2, "compilers.sh: name at least one compiler, for example compilers.sh g++-11 clang++-14\n"))
 
     def test_exchange(self):
         done = subprocess.run([sys.executable, "-B", ROOT / "tests/systems/exchange.py", "a=/nowhere", "b=/nowhere"],
                               capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (1, "exchange.py: a=/nowhere: there is no "
-                                                          "/nowhere/coeus/build/coeus; NAME=ROOT is wanted\n"))
+                                                          "/nowhere/coeus/build/coeus; give each system as NAME=ROOT\n"))
 
 
 class Exchange(unittest.TestCase):
-    """tests/systems/exchange.py: what it compares"""
+    """The comparisons of tests/systems/exchange.py."""
 
     def test_losses(self):
         steps = {step: 2.0 for step in range(1, exchange.STEPS + 1)}
@@ -614,7 +618,7 @@ class Exchange(unittest.TestCase):
                 self.assertEqual(exchange.differing_arrays(zero, other), (1, ["model/w"]))
 
     def failures(self, tokenizer="one", loss=2.0, resumed=2.0, loaded=1.0):
-        """What compare() counts of two systems, of which the second is as these say."""
+        """The failures that compare() counts for two systems; the arguments describe the second one."""
         try:
             import h5py
         except ImportError:
@@ -656,14 +660,14 @@ class Exchange(unittest.TestCase):
         self.assertEqual(said.getvalue().count("FAILED"), failed)
         return failed
 
-    def test_what_is_compared(self):
+    def test_comparisons(self):
         self.assertEqual(self.failures(), 0)
         self.assertEqual(self.failures(tokenizer="other"), 1)
         self.assertEqual(self.failures(resumed=2.0000001), 1)
         self.assertEqual(self.failures(resumed=float("nan")), 1)
         self.assertEqual(self.failures(loaded=1.0000000000000002), 1)
         self.assertEqual(self.failures(loaded=None), 2)  # no arrays
-        # both ways, and what a resumes of b
+        # both ways, and the run of b that a resumes
         self.assertEqual(self.failures(loss=2.0000001), 3)
 
 

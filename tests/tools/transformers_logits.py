@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Logits that transformers computes from Hugging Face folders, in float32.
+"""Computes logits of Hugging Face folders with transformers, in float32.
 
     PYTHON_WITH_TRANSFORMERS tests/tools/transformers_logits.py FOLDER TOKENS.safetensors LOGITS.safetensors ...
 
-Any number of such triples. TOKENS holds "tokens" [sequences, length], int64; LOGITS gets "logits" [sequences, length,
-vocabulary]. Prints a line "BOS EOS" for each folder: what transformers' generation begins and ends with.
+Any number of such triples may be given. TOKENS has "tokens" [sequences, length], int64; LOGITS gets "logits"
+[sequences, length, vocabulary]. Prints a line "BOS EOS" for each folder: the ids with which transformers begins and
+ends a generated text.
 """
 import sys
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs Python's unit tests for ctest, as unittest itself does. Each reason for which a test was skipped is one line,
-which tools/skipped.py reads; the exit code is 77, which ctest shows as skipped, if all of them were."""
+"""Runs Python's unit tests for ctest, as unittest itself does. Each reason for a skipped test is printed on one line,
+for tools/skipped.py to read. If all tests were skipped the exit code is 77, which ctest shows as skipped."""
 import sys
 import unittest
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Names the tests of a source: where_tested.py [SOURCE...]; without arguments those of every source in src.
+"""Names the tests of a source: where_tested.py [SOURCE...]. Without arguments it lists every source in src.
 
-In this order: tests/unit at the same path; a test of the same name in another folder; what tests/where_tested.txt says;
-tests that include the header of the source. test_tools.py fails if a source has none of these."""
+The first of these counts: a test at the same path in tests/unit; a test with the same name in another folder; the tests
+in tests/where_tested.txt; tests that include the header of the source. test_tools.py fails if a source has none."""
 import fnmatch
 import re
 import sys
@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
-# programs and their helpers, which hold no cases
+# folders without test cases
 NOT_TESTS = {"support", "stand_ins", "tools", "data"}
 
 
@@ -32,7 +32,7 @@ class Tests:
                 self.table.append((pattern, [Path("tests") / name for name in files.split(", ")]))
 
     def headers(self, path, text):
-        """What a file includes of ours, from the root: "include/coeus/io/dcp.hpp", "src/io/checkpoint_file.hpp"."""
+        """Our own headers that a file includes, relative to the root: "include/coeus/io/dcp.hpp", "src/io/checkpoint_file.hpp"."""
         found = set()
         for name in INCLUDE.findall(text):
             if name.startswith("coeus/"):
@@ -44,7 +44,7 @@ class Tests:
         return found
 
     def of(self, source):
-        """(how, tests)"""
+        """(how they were found, the tests)"""
         text = (self.root / source).read_text() if (self.root / source).exists() else ""
         parts = source.relative_to("src")
         twin = Path("tests/unit") / parts.with_suffix(".cpp")
@@ -56,8 +56,8 @@ class Tests:
             return "by name", same
         for pattern, files in self.table:
             if fnmatch.fnmatch(str(parts), pattern):
-                return "as the table says", files
-        # the header that a source begins with is the one whose functions it has
+                return "by the table", files
+        # a source begins with the header of its own functions
         own = [h for h in self.headers(source, text) if h.stem == source.stem and folder in h.parts]
         first = INCLUDE.search(text)
         if not own and first:

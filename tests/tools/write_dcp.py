@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A small checkpoint as torchtitan writes it: by four ranks, FSDP x tensor parallel, after a step of AdamW.
+"""Writes a small checkpoint as torchtitan does: on four ranks, FSDP x tensor parallel, after a step of AdamW.
 
     PYTHON_WITH_TORCH tests/tools/write_dcp.py FOLDER [float32|bfloat16]
 
-FOLDER/step-7 is torch.distributed.checkpoint's folder, FOLDER/expected.safetensors the same tensors whole. The packed
-folders of tests/data were made with this.
+FOLDER/step-7 is the folder of torch.distributed.checkpoint; FOLDER/expected.safetensors has the same tensors as a
+whole. The packed folders in tests/data were made with this script.
 """
 import logging
 import os
@@ -57,7 +57,7 @@ class Model(nn.Module):
 
 
 def whole(tensor):
-    """full_tensor() takes part of the group: all ranks call it."""
+    """full_tensor() is collective: all ranks must call this."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
@@ -66,7 +66,7 @@ def write(rank, folder, dtype, meeting):
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=4)
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("fsdp", "tp"))
     model = Model().to(dtype)
-    with torch.no_grad():  # few different values, so that the files pack well
+    with torch.no_grad():  # few different values, so that the files compress well
         for number, parameter in enumerate(model.parameters()):
             pattern = (torch.arange(parameter.numel()) * 13 + number * 31) % 61 / 64
             parameter.copy_(pattern.view(parameter.shape))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CallStack: where a thread is, as a list of calls. No debugger is needed; names are those that the program
-// and its libraries export.
+// CallStack: the chain of function calls of a thread. It needs no debugger; the names are those that the
+// program and its libraries export.
 #pragma once
 
 #include <array>
@@ -12,19 +12,19 @@ namespace coeus {
 
 class CallStack {
 public:
-    /// Of the calling thread. Safe in a signal handler, once load() was called.
+    /// Captures the calling thread's stack. Safe in a signal handler after load() was called once.
     void capture();
-    /// Loads what capture() needs, which may take memory.
+    /// Loads the library that capture() needs, which may allocate memory.
     static void load();
 
     struct Call {
-        std::string function;  ///< "" where it is not exported
+        std::string function;  ///< empty if the function is not exported
         std::string object;    ///< program or library: "coeus", "libmpi.so.40"
-        uintptr_t offset = 0;  ///< in it, as addr2line takes it
+        uintptr_t offset = 0;  ///< in the object, in the form that addr2line expects
         /// "coeus::Trainer::run in coeus"
         std::string text() const;
     };
-    /// The innermost first.
+    /// The innermost call first; at most 64 calls.
     std::vector<Call> calls() const;
 
 private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wall time.
+// Clocks, timers and durations as text. All times are wall time in seconds.
 #pragma once
 
 #include <chrono>
@@ -7,15 +7,15 @@
 
 namespace coeus {
 
-/// Seconds of a clock that never goes back.
+/// Seconds of a monotonic clock, which never goes back.
 inline double steady_seconds() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// The calling thread waits so many seconds.
+/// Suspends the calling thread for this many seconds.
 void sleep_seconds(double seconds);
 
-/// Seconds of the system's clock since 1970 began (UTC), which may be set back.
+/// Seconds of the system's clock since 1970 began (UTC). This clock may be set back.
 inline double seconds_since_1970() {
     return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -31,7 +31,7 @@ private:
     Clock::time_point start_ = Clock::now();
 };
 
-/// "41 s", "3 m 07 s", "2 h 05 m", "4 d 03 h": for eta and summaries.
+/// "41 s", "3 m 07 s", "2 h 05 m", "4 d 03 h": for the time left and for summaries.
 std::string duration_text(double seconds);
 
 }  // namespace coeus

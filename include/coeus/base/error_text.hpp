@@ -6,8 +6,8 @@
 
 namespace coeus {
 
-/// What an error says; in words where the standard library says but "std::bad_alloc", or why the system has
-/// no thread to give.
+/// The message of an error. Replaces the two messages of the standard library that do not help a user:
+/// "std::bad_alloc", and that of a thread that the system refuses to start.
 std::string text_of(const std::exception& error);
 
 }  // namespace coeus

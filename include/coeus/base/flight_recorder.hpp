@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// FlightRecorder: the last operations of this process that may have to wait for another rank, a disk or data,
-// in a ring that is always on: an entry takes about 0.1 us, no lock and no memory. It lies in memory that the
-// other ranks of a host can map, so that they know what a rank did last when it is stopped or dead. Like the
-// log there is one of a process.
+// FlightRecorder: a ring with the last operations of this process that may have to wait for another rank, a
+// disk or data. It is always on: recording takes about 0.1 us, no lock and no allocation. The ring is in
+// memory that the other ranks of the host can map, so that they can see what a rank did last when it is
+// stopped or dead. There is one per process, as for the log.
 #pragma once
 
 #include <array>
@@ -16,30 +16,35 @@
 
 namespace coeus {
 
-/// What an operation waits for: `collective` for the other ranks of its communicator; `patient` too, while
-/// one of them does work that may take any time; `message` for one rank; `queued` is a collective that was
-/// given to a GPU, `graph` all that a step gives to it; `file` for a disk, `data` for the next batch,
-/// `driver` for a GPU's driver.
+/// What an operation waits for:
+/// - `collective`: the other ranks of its communicator
+/// - `patient`: the same, while one of these ranks does work that may take any time
+/// - `message`: one other rank
+/// - `queued`: the other ranks, for a collective that was submitted to a GPU
+/// - `graph`: everything that a step submits to a GPU
+/// - `file`: a disk
+/// - `data`: the next batch
+/// - `driver`: a GPU's driver
 enum class OperationKind : uint8_t { collective, patient, message, queued, graph, file, data, driver };
 
-/// Names of operations that others than the ones who enter them look for.
+/// Names of operations that are also looked up outside the code that records them.
 namespace operation_name {
 inline constexpr const char *read_samples = "read samples", *write = "write",
                             *copy_checkpoint = "copy a checkpoint";
 }
 
-/// An entry of the ring. Texts are cut off where they are too long: names at their ends, places at their
-/// beginnings.
+/// An entry of the ring. Texts that are too long are cut: names at their end, places at their beginning.
 struct Operation {
-    int64_t sequence = 0;  ///< of its line and kind, from 1: ranks number a communicator's collectives alike
+    int64_t sequence = 0;  ///< number within its line and kind, from 1; the same on all ranks for a
+                           ///< collective
     int64_t bytes = 0;
-    double began = 0;      ///< steady_seconds(), which the processes of a host share
-    double ended = 0;      ///< 0: under way
-    bool reached = true;   ///< false: it waits in a GPU's queue
-    double allowance = 0;  ///< seconds that it may take besides what any operation may
-    int32_t line = -1;     ///< number of its line; -1: none
-    int32_t thread = 0;    ///< as the system numbers it; the main thread's is the process's
-    int32_t peer = -1;     ///< of a message: the other rank, as the communicator numbers it
+    double began = 0;      ///< steady_seconds(), which all processes of a host share
+    double ended = 0;      ///< 0: in progress
+    bool reached = true;   ///< false: it still waits in a GPU's queue
+    double allowance = 0;  ///< seconds that it may take beyond what any operation may take
+    int32_t line = -1;     ///< number of its line; -1: it has none
+    int32_t thread = 0;    ///< the system's thread id; the main thread has the id of the process
+    int32_t peer = -1;     ///< for a message: the other rank, as the communicator numbers it
     int32_t source_line = 0;
     OperationKind kind = OperationKind::collective;
     std::array<char, 31> name = {};
@@ -48,23 +53,23 @@ struct Operation {
     bool under_way() const { return ended == 0; }
 };
 
-/// What operations are numbered by: a communicator, the files.
+/// A sequence of operations that are numbered together: those of one communicator.
 struct OperationLine {
     std::array<char, 48> name = {};
-    uint64_t id = 0;  ///< the same on all ranks of a communicator, and of no other
+    uint64_t id = 0;  ///< the same on all ranks of a communicator, and different for any other
     int32_t rank = 0, size = 1;
-    int64_t collectives = 0, messages = 0;  ///< entered until now
+    int64_t collectives = 0, messages = 0;  ///< recorded so far
 
     bool operator==(const OperationLine&) const = default;
 };
 
-/// For tests: comes between an operation and its work.
+/// Intercepts operations before they do their work. Used to test hangs and slow ranks.
 class OperationFault {
 public:
     virtual ~OperationFault() = default;
-    /// True: as if this rank had never come to it.
+    /// True: the operation is skipped, as if this rank had never reached it.
     virtual bool leaves_out(const char* operation, OperationKind kind) = 0;
-    /// It has been entered and has not begun.
+    /// Called after the operation was recorded and before it does its work.
     virtual void entered(const char* operation, OperationKind kind) = 0;
 };
 
@@ -73,40 +78,43 @@ public:
     static constexpr int remembered = 1024;
     class Line;
 
-    /// Of this process.
+    /// The recorder of this process.
     static FlightRecorder& own();
-    /// Of another process of this host, by what it gets from pid() and descriptor(); it stays when that ends.
-    /// Null where it cannot be had.
+    /// The recorder of another process of this host, given that process's pid() and descriptor(). It remains
+    /// readable after the process has ended. Null if it cannot be mapped.
     static std::unique_ptr<FlightRecorder> of(int64_t pid, int descriptor);
     ~FlightRecorder();
     FlightRecorder(const FlightRecorder&) = delete;
     FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-    /// Enters an operation of a line (null: of none) and returns what end() gets. `place`: a file's name.
+    /// Records an operation of a line (null: of no line) and returns the entry for end(). `place` is a file's
+    /// name.
     int begin(const Line* line, OperationKind kind, const char* name, int64_t bytes, std::string_view place,
               int source_line = 0, int peer = -1, double allowance = 0);
     void end(int entry);
-    /// A GPU has come to this `queued` operation.
+    /// Marks a `queued` operation as reached by the GPU.
     void reach(int entry);
-    /// An operation that is not entered: those behind it have the numbers that other ranks give them.
+    /// Counts a collective that is not recorded, so that later ones have the same numbers as on the other
+    /// ranks.
     void pass_over(const Line& line);
 
-    /// Those of the ring, the oldest first.
+    /// The operations in the ring, the oldest first.
     std::vector<Operation> operations() const;
-    /// By number; what is gone stays until its number is used again, which is when all others were.
+    /// The lines, indexed by their numbers. A line that was destroyed stays in the list until its number is
+    /// used again; numbers are reused in turn.
     std::vector<OperationLine> lines() const;
 
     int64_t pid() const;
     int descriptor() const { return descriptor_; }
-    /// What processes of a host tell each other besides; 0 at first.
+    /// Numbers that the processes of a host share besides the operations; all are 0 at first.
     struct Notes {
-        std::atomic<int64_t> step;   ///< that is under way
-        std::atomic<int64_t> event;  ///< number of the last event of a watchdog that it should look for
-        std::atomic<int64_t> left;   ///< 1: has ended its work in order
+        std::atomic<int64_t> step;   ///< the step in progress
+        std::atomic<int64_t> event;  ///< number of the last event that this process's watchdog has to handle
+        std::atomic<int64_t> left;   ///< 1: the process has finished in order, so its end is not a crash
     };
     Notes& notes() const;
 
-    /// Null: nobody comes between.
+    /// Null: nothing intercepts operations.
     void set_fault(OperationFault* fault) { fault_ = fault; }
     OperationFault* fault() const { return fault_.load(std::memory_order_relaxed); }
 
@@ -118,12 +126,13 @@ private:
     std::atomic<OperationFault*> fault_ = nullptr;
 };
 
-/// A line of the process's recorder, as long as it lives. Where there are too many it has no number.
+/// A line of this process's recorder while the object lives. If more than 256 exist at a time, the rest have
+/// no number and their operations belong to no line.
 class FlightRecorder::Line {
 public:
     Line() = default;
-    /// `kind_of_id`: lines that are made in the same order by the same ranks with the same value belong
-    /// together.
+    /// Makes a line. Lines get the same id() if their ranks make them in the same order, with the same name
+    /// and size and the same `kind_of_id`.
     Line(std::string_view name, uint64_t kind_of_id, int rank, int size);
     ~Line();
     Line(Line&& other) noexcept;
@@ -137,20 +146,20 @@ private:
     uint64_t id_ = 0;
 };
 
-/// An operation from here to the end of the scope.
+/// Records an operation from its construction to the end of its scope.
 class Recorded {
 public:
     Recorded(const FlightRecorder::Line& line, OperationKind kind, const char* name, int64_t bytes,
              const std::source_location& where, int peer = -1);
-    /// Of a file: it may take a second for each 10 MiB besides what any operation may.
+    /// For a file: each 10 MiB allow it one second more than any operation may take.
     Recorded(const char* name, int64_t bytes, std::string_view path);
-    /// Of no communicator: a wait for data or a driver.
+    /// For a wait that belongs to no communicator: for data or a driver.
     Recorded(OperationKind kind, const char* name, const std::source_location& where);
     ~Recorded();
     Recorded(const Recorded&) = delete;
     Recorded& operator=(const Recorded&) = delete;
 
-    /// A test wants that it is not done.
+    /// True if a test wants the operation skipped.
     bool left_out() const { return left_out_; }
 
 private:

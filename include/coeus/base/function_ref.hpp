@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FunctionRef: a callable that somebody else owns, for parameters that are called before the call returns.
-// Unlike std::function it never allocates.
+// FunctionRef: a reference to a callable that the caller owns, for parameters that are only called before the
+// function returns. Unlike std::function it never allocates.
 #pragma once
 
 #include <memory>

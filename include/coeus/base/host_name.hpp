@@ -5,7 +5,7 @@
 
 namespace coeus {
 
-/// What the system calls this host; "" if it does not say.
+/// The name of this host; empty if the system does not give one.
 std::string host_name();
 
 }  // namespace coeus

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logging: chosen ranks write to the terminal, every rank to its own file. spdlog stays in log.cpp.
+// Logging: chosen ranks write to the terminal, and every rank writes to its own file. spdlog is used in
+// log.cpp alone.
 #pragma once
 
 #include <fmt/core.h>
@@ -15,22 +16,25 @@ enum class Level { debug, info, warn, error };
 
 struct Options {
     int rank = 0;  ///< of this process
-    std::vector<int> ranks = {
-        0};              ///< whose lines go to the terminal, with their numbers unless only rank 0's
-    std::string file;    ///< this rank's own file; empty: none
-    bool color = true;   ///< colour on a terminal (never elsewhere)
+    /// Ranks whose lines are shown on the terminal. Lines begin with the rank's number unless only rank 0 is
+    /// shown.
+    std::vector<int> ranks = {0};
+    std::string file;    ///< this rank's own file; empty: no file
+    bool color = true;   ///< colours on a terminal; elsewhere there are never any
     bool quiet = false;  ///< only warnings and errors on the terminal
 };
 
-/// Sets up the sinks. Before the first call everything of rank 0's process goes to the terminal.
+/// Sets up the log. Before the first call, everything in rank 0's process is written to the terminal.
 void init(const Options& options);
-/// True where the descriptor (1: stdout, 2: stderr) is a terminal that a person looks at.
+/// From now on lines for the terminal go to stderr instead of stdout: the command's result is on stdout.
+void use_stderr();
+/// True if the descriptor (1: stdout, 2: stderr) is a terminal that a person sees.
 bool is_terminal(int descriptor);
-/// True where this process's lines appear on the terminal.
+/// True if this process's lines are shown on the terminal.
 bool on_terminal();
-/// True where the terminal shows colour: stdout is a tty, colour is on and NO_COLOR is not set.
+/// True if the terminal shows colours: stdout is a terminal, Options::color is set and NO_COLOR is not.
 bool colored();
-/// Says too how many lines of the log file are lost.
+/// Flushes the log, and reports how many lines of the log file were lost.
 void flush();
 
 void write(Level level, std::string_view message);
@@ -43,7 +47,7 @@ template <class... Args>
 void info(fmt::format_string<Args...> format, Args&&... args) {
     write(Level::info, fmt::format(format, std::forward<Args>(args)...));
 }
-/// A warning is shown from any rank.
+/// Warnings and errors are shown from every rank.
 template <class... Args>
 void warn(fmt::format_string<Args...> format, Args&&... args) {
     write(Level::warn, fmt::format(format, std::forward<Args>(args)...));

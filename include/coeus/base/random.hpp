@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counter-based random numbers: every value is a function of (seed, what it is for, global index), so that
-// any mesh and any backend draw the same one. Generator: Philox4x32-10 (Salmon et al., Parallel Random
+// Counter-based random numbers. Every value is a function of the seed, its purpose and its global index, so
+// that any mesh and any backend draw the same value. Generator: Philox4x32-10 (Salmon et al., Parallel Random
 // Numbers: As Easy as 1, 2, 3, SC 2011, section 3.3).
 #pragma once
 
@@ -25,17 +25,17 @@ constexpr Philox4 philox(Philox4 counter, std::array<uint32_t, 2> key) {
     return counter;
 }
 
-/// 64-bit FNV-1a of a name: the stream a parameter's values come from.
+/// 64-bit FNV-1a hash of a name: the number of the stream from which a parameter's values are drawn.
 constexpr uint64_t stream_of(std::string_view name) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (char c : name) hash = (hash ^ uint8_t(c)) * 0x100000001b3u;
     return hash;
 }
 
-/// One stream of random numbers, addressed by index.
+/// A stream of random numbers that are addressed by index.
 class RandomStream {
 public:
-    /// `stream` separates uses of one seed: a parameter's name, "shuffle", "sample".
+    /// `stream` separates the uses of one seed: a parameter's name, "shuffle", "sample".
     constexpr RandomStream(uint64_t seed, uint64_t stream)
         : key_{uint32_t(seed), uint32_t(seed >> 32)}, high_{uint32_t(stream), uint32_t(stream >> 32)} {}
     constexpr RandomStream(uint64_t seed, std::string_view stream) : RandomStream(seed, stream_of(stream)) {}
@@ -43,27 +43,27 @@ public:
     constexpr Philox4 bits(uint64_t block) const {
         return philox({uint32_t(block), uint32_t(block >> 32), high_[0], high_[1]}, key_);
     }
-    /// 64 random bits of element `index` (two elements share a block of Philox).
+    /// 64 random bits for element `index` (two elements share a Philox block).
     constexpr uint64_t u64(uint64_t index) const {
         const Philox4 b = bits(index / 2);
         const size_t half = (index & 1) * 2;
         return (uint64_t(b[half + 1]) << 32) | b[half];
     }
-    /// Uniform in (0, 1), 53 bits, never 0 or 1.
+    /// Uniform in the open interval (0, 1), with 53 bits.
     constexpr double uniform(uint64_t index) const { return (double(u64(index) >> 11) + 0.5) * 0x1p-53; }
 
 private:
     std::array<uint32_t, 2> key_, high_;
 };
 
-/// Inverse of the standard normal distribution, p in (0, 1); relative error about 1e-16
+/// Inverse of the standard normal distribution function, for p in (0, 1). Relative error about 1e-16
 /// (Wichura, Algorithm AS 241, Applied Statistics 37, 1988, PPND16).
 double normal_quantile(double p);
-/// The standard normal distribution.
+/// The standard normal distribution function.
 double normal_cdf(double x);
 
-/// A permutation of [0, n) by index: a Feistel network over Philox with cycle walking, so that no list of n
-/// is kept.
+/// A permutation of [0, n), evaluated index by index without a list of n elements: a Feistel network over
+/// Philox with cycle walking.
 class Permutation {
 public:
     Permutation(uint64_t n, uint64_t seed, uint64_t stream);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SampleRows: token ids of whole sequences on the host, from the loader to the engine.
+// SampleRows: token ids of whole sequences on the host, as the loader hands them to the engine.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,17 @@
 
 namespace coeus {
 
-/// Sequence after sequence: i32[sequences, seq_len] each. Views of memory that belongs to someone else.
+/// One sequence after the other: each span is i32[sequences, seq_len]. The spans view memory of another
+/// owner.
 struct SampleRows {
     int64_t sequences = 0, seq_len = 0;
-    std::span<const int32_t> tokens, labels;  ///< labels: -100 if one does not count
-    /// Index in its sequence of the first token of each token's document, which is the first that it may see;
-    /// empty: it may see all before it.
+    std::span<const int32_t> tokens, labels;  ///< a label of -100 is not counted in the loss
+    /// For each token, the index within its sequence at which its document begins; the token attends to no
+    /// earlier one. Empty: every token attends to all tokens before it.
     std::span<const int32_t> document_start;
 
     int64_t count() const { return sequences * seq_len; }
-    /// Sequences [first, first + number).
+    /// The sequences [first, first + number).
     SampleRows slice(int64_t first, int64_t number) const {
         const auto rows = [&](std::span<const int32_t> all) {
             return all.empty() ? all : all.subspan(size_t(first * seq_len), size_t(number * seq_len));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SharedLibrary: one that is looked for and loaded when the program runs, by the names of its functions.
+// SharedLibrary: a library that is located and loaded at run time, and whose functions are looked up by name.
 #pragma once
 
 #include <string>
@@ -7,27 +7,28 @@
 
 namespace coeus {
 
-/// Paths to be tried in this order: the one that the environment variable `variable` names, alone; else its
-/// name, which the system's loader looks for, and the file of that name in lib/python*/site-packages/`folder`
-/// of the active Python environment (VIRTUAL_ENV).
+/// The paths to try, in this order. If the environment variable `variable` is set, its value is the only one.
+/// Otherwise they are the library's name, which the system's loader resolves, and the file of that name in
+/// lib/python*/site-packages/`folder` of the active Python environment (VIRTUAL_ENV).
 std::vector<std::string> library_paths(const char* variable, const std::string& name,
                                        const std::string& folder);
-/// The first of them that can be loaded; none can: the first.
+/// The first of the paths that can be loaded; the first path if none can.
 std::string first_loadable(const std::vector<std::string>& paths);
 
-/// Stays loaded until the program ends.
+/// A loaded library. It stays loaded until the program ends.
 class SharedLibrary {
 public:
-    /// Name and version, "NCCL" and "2.13 or newer", are for messages. ConfigError where it cannot be loaded.
+    /// `name` and `version`, such as "NCCL" and "2.13 or newer", are for messages. ConfigError if it cannot
+    /// be loaded.
     SharedLibrary(std::string path, std::string name, std::string version);
 
-    /// ConfigError where it has no function of that name.
+    /// Looks up a function. ConfigError if the library does not have it.
     template <class Function>
     void find(const char* name, Function*& function) const {
         find_optional(name, function);
         require_found(name, function != nullptr);
     }
-    /// Null where it has none.
+    /// Looks up a function; null if the library does not have it.
     template <class Function>
     void find_optional(const char* name, Function*& function) const {
         function = reinterpret_cast<Function*>(address_of(name));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run writes of itself beside its checkpoints: metrics, events, logs, traces. No lack of space there
-// ends a run: it warns once, tries again with the next record, counts what is lost, and says the count.
+// Files that a run writes about itself besides its checkpoints: metrics, events, logs, traces. A full disk
+// does not end a run: a warning is logged once, each further record is tried again, and lost records are
+// counted and reported.
 #pragma once
 
 #include "coeus/base/error.hpp"
@@ -14,27 +15,30 @@
 
 namespace coeus {
 
-/// True for the errors of a write that say that there is no room: a full disk, a quota, a limit on the size
-/// of files, a disk that fails.
+/// True for the error codes of a write that mean that there is no room: a full disk, an exhausted quota, a
+/// file-size limit, a failing disk.
 bool lacks_room(int code);
 
-/// Writes a file, over any old one; SystemError where it cannot be written, and then no part of it stays.
+/// Writes a file and replaces an old one. SystemError if it cannot be written; then no part of it remains.
 void write_whole_file(const std::filesystem::path& file, const std::string& text);
 
-/// Counts what a run could not write, and says so: the first failure, the first success after it, and at the
-/// end how many are lost.
+/// Counts the records that a run could not write, and logs the first failure, the first success after it, and
+/// the total at the end.
 class Losses {
 public:
-    /// "trace", "of the steps": 2 traces of the steps are lost.
+    /// `thing` and `whose` are for messages: "trace" and "of the steps" give "2 traces of the steps are
+    /// lost".
     Losses(std::string thing, std::string whose);
     ~Losses() { say(); }
     Losses(const Losses&) = delete;
     Losses& operator=(const Losses&) = delete;
 
-    /// `why`: a sentence without its stop, "out/metrics.jsonl cannot be written: No space left on device".
+    /// Counts one loss. `why` is a sentence without its full stop: "out/metrics.jsonl cannot be written: No
+    /// space left on device".
     void failed(const std::string& why);
     void succeeded();
-    /// Does work that throws where a file cannot be written; any error counts as one lost. True: it was done.
+    /// Calls `work`, which throws if a file cannot be written. Any error counts as one lost record. Returns
+    /// true if it succeeded.
     template <class Work>
     bool attempt(const Work& work) {
         try {
@@ -45,7 +49,7 @@ public:
         return succeeded(), true;
     }
     int64_t count() const { return count_; }
-    /// A warning with the count, where some were lost since the last one.
+    /// Logs a warning with the count if records were lost since the last one.
     void say();
 
 private:
@@ -55,30 +59,30 @@ private:
     bool failing_ = false, told_ = false;
 };
 
-/// A file to which whole records are appended, each at once in the hands of the system. Of a record that is
-/// written in part nothing stays, so that the file can be read at all times.
+/// A file to which whole records are appended. Each record is handed to the operating system at once. A
+/// record that was written only in part is removed, so that the file can be read at any time.
 class TelemetryFile {
 public:
-    /// What it says of itself, beside its path: "2 lines of out/metrics.jsonl are lost".
+    /// What the file contains, and the words of its messages: "2 lines of out/metrics.jsonl are lost".
     struct Form {
         const char* record = "line";
-        bool lines = true;  ///< records end with '\n'; a last one that was cut short before gets its end
-        std::string head;   ///< begins an empty file, with its first record
+        bool lines = true;  ///< records end with '\n'; an incomplete last line of the file is ended first
+        std::string head;   ///< written before the first record of an empty file
     };
-    /// Opens the file, or makes it. Throws nothing: see require_open().
+    /// Opens or creates the file. Throws nothing: see require_open().
     TelemetryFile(std::filesystem::path path, Form form);
     explicit TelemetryFile(std::filesystem::path path) : TelemetryFile(std::move(path), Form{}) {}
     ~TelemetryFile();
     TelemetryFile(const TelemetryFile&) = delete;
     TelemetryFile& operator=(const TelemetryFile&) = delete;
 
-    /// SystemError where the file could not be opened, unless there was no room for it: for the start of a
-    /// run, where a wrong place can be mended.
+    /// SystemError if the file could not be opened for another reason than lack of room. Called at the start
+    /// of a run, while a wrong path can still be corrected.
     void require_open() const;
-    /// False: it is lost, and counted.
+    /// Appends a record. Returns false if it is lost; the loss is counted.
     bool append(std::string_view record);
     const std::filesystem::path& path() const { return path_; }
-    /// Says what is lost so far, if it was not said.
+    /// Logs how many records were lost since the last report, if any.
     void say_losses() { losses_.say(); }
 
 private:

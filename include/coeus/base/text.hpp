@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small text helpers of messages: nearest names, numbers for people, a progress bar.
+// Text for messages: nearest names, numbers, escaping, a progress bar.
 #pragma once
 
 #include "coeus/base/clock.hpp"
@@ -12,35 +12,41 @@
 
 namespace coeus {
 
-/// The candidate with the smallest edit distance (insert, delete, replace, swap of neighbours), or "" when
-/// none is near enough to be a likely slip.
+/// The candidate with the smallest edit distance (insertion, deletion, replacement, swap of neighbours), or
+/// "" if none is near enough to be a likely typing error.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 
 /// "8,030,261,248"
 std::string with_commas(int64_t value);
 /// "1.50 GiB", "12.0 MiB", "512 B"
 std::string bytes_text(double bytes);
-/// Bytes of "5GB", "0.5 GiB", "200kB" (powers of 1000 or, with an i, of 1024) or "4096"; nothing where it is
-/// no such size or less than one byte.
+/// Parses a size in bytes: "5GB", "0.5 GiB", "200kB" (powers of 1000, or of 1024 with an i) or "4096".
+/// Nothing if the text is not such a size or is less than one byte.
 std::optional<int64_t> parse_bytes(std::string_view text);
-/// For HTML and SVG: "a < b" as "a &lt; b"; also &, > and ".
+/// Escapes &, <, > and " for HTML and SVG: "a < b" becomes "a &lt; b".
 std::string markup_of(std::string_view text);
-/// For a terminal: control characters, also those that turn the direction of writing, and what is not UTF-8
-/// as
-/// "\\x1b". A file's names cannot imitate lines of a log, or move the cursor.
+/// Escapes a text for a terminal: control characters, characters that change the direction of writing and
+/// invalid UTF-8 become "\\x1b" and the like. So a file's name can neither imitate lines of a log nor move
+/// the cursor.
 std::string printable(std::string_view text);
-/// The same for text of several lines: line feeds, tabs and the colours of a terminal stay.
+/// The same for a text of several lines: line feeds, tabs and terminal colours are kept.
 std::string printable_lines(std::string_view text);
 
-/// Joined with a separator.
+/// Breaks a text that is wider than `width` columns into lines, at its spaces. A word that is wider has its
+/// own line. There are no breaks between backticks, and none before a word that Markdown takes for a
+/// list item, such as "1.". `indent` begins every line but the first.
+std::string wrapped(std::string_view text, size_t width, std::string_view indent = "");
+
+/// The parts with `separator` between them.
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 
-/// A progress bar on a terminal; silent elsewhere. Long work owns one and calls update() as often as it
-/// likes: it draws at most ten times a second.
+/// A progress bar on a terminal; elsewhere it prints nothing. Long work owns one and calls update() as often
+/// as it likes; it is drawn at most ten times a second.
 ///   tokenizing  [=========>          ]  47%  18.8 MiB of 40.0 MiB  12.1 MiB/s  eta 2 s
 class ProgressBar {
 public:
-    /// `total` in `unit`s; with `bytes` the numbers are shown as MiB.
+    /// `total` is the amount of work; if `bytes` is set, amounts are printed as KiB, MiB, ..., else as plain
+    /// numbers.
     ProgressBar(std::string title, int64_t total, bool bytes);
     ~ProgressBar();
     ProgressBar(const ProgressBar&) = delete;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types, shapes, and the 16-bit float formats on the host.
+// Element types, shapes, and conversions of the 16-bit float formats on the host.
 #pragma once
 
 #include "coeus/base/error.hpp"
@@ -30,7 +30,7 @@ constexpr int64_t size_of(Dtype t) {
     return 0;
 }
 
-/// "float32", "bfloat16", ...: the names of decks and files.
+/// "float32", "bfloat16", ...: the names that decks and files use.
 const char* name_of(Dtype t);
 
 /// bfloat16: the upper half of a float32. Conversion rounds to nearest even; NaN stays NaN.
@@ -49,7 +49,7 @@ struct bf16 {
 };
 static_assert(sizeof(bf16) == 2);
 
-/// IEEE half, for reading and writing files only.
+/// IEEE half precision. Only read from and written to files.
 struct f16 {
     uint16_t bits = 0;
 };
@@ -88,7 +88,7 @@ constexpr Dtype dtype_of<uint8_t>() {
     return Dtype::u8;
 }
 
-/// Up to four extents; int64 everywhere, so that products never overflow quietly.
+/// Up to four extents. They are int64, so that products do not overflow.
 struct Shape {
     std::array<int64_t, 4> d = {};
     int rank = 0;
@@ -105,14 +105,14 @@ struct Shape {
         for (int i = 0; i < rank; ++i) n *= d[size_t(i)];
         return n;
     }
-    /// Product of all but the last extent: the rows of the matrix that FSDP splits (1 for a vector of one
-    /// row).
+    /// Number of rows of the tensor seen as a matrix, which is what FSDP shards: the product of all extents
+    /// but the last; for a vector, its length.
     int64_t rows() const {
         int64_t n = rank == 1 ? d[0] : 1;
         for (int i = 0; i + 1 < rank; ++i) n *= d[size_t(i)];
         return n;
     }
-    /// The last extent, or 1 for a vector, whose elements are its rows.
+    /// The last extent; 1 for a vector, whose elements are its rows.
     int64_t cols() const { return rank < 2 ? 1 : d[size_t(rank - 1)]; }
     bool operator==(const Shape&) const = default;
     /// "[2048, 256]"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a user keeps what is found out about machines from one run to the next.
+// The user's cache folder: what Coeus measured on a machine and keeps for later runs.
 #pragma once
 
 #include <string>
 
 namespace coeus {
 
-/// $XDG_CACHE_HOME/coeus/NAME, or ~/.cache/coeus/NAME; "" where there is neither.
+/// $XDG_CACHE_HOME/coeus/NAME, or ~/.cache/coeus/NAME; empty if neither variable is set.
 std::string user_cache(const std::string& name);
 
 }  // namespace coeus

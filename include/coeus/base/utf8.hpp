@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// UTF-8 as the Unicode standard's table 3-7 defines it: no overlong forms, no surrogates, at most U+10FFFF.
+// UTF-8 as table 3-7 of the Unicode standard defines it: no overlong forms, no surrogates, at most U+10FFFF.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,15 @@
 
 namespace coeus {
 
-/// Bytes of the longest valid prefix; a sequence cut off by the end of the text is not part of it.
+/// Length in bytes of the longest valid prefix; a sequence that the end of the text cuts off is not part of
+/// it.
 size_t valid_utf8_prefix(std::string_view text);
 
-/// True where the text's end cuts a sequence that further bytes could complete.
+/// True if the text ends in a sequence that further bytes could complete.
 bool incomplete_utf8(std::string_view text);
 
 /// The text with each maximal invalid part replaced by U+FFFD, as the standard recommends (section 3.9) and
-/// Python and Rust do; adds their number to `replaced`.
+/// Python and Rust do. Adds the number of replacements to `replaced`.
 std::string repaired_utf8(std::string_view text, int64_t& replaced);
 
 }  // namespace coeus

@@ -7,7 +7,7 @@ namespace coeus {
 
 /// "0.2.0"
 const char* version();
-/// Compiler, optimisation and target of this build: "GCC 12.2.0, Release, -march=native".
+/// Compiler, build type and target processor of this build: "GCC 12.2.0, Release, -march=native".
 std::string build_description();
 /// "Release", "Debug", ...
 std::string build_type();

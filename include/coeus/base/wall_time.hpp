@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits of time as they are given to Slurm.
+// Time limits in Slurm's notation.
 #pragma once
 
 #include <optional>
@@ -7,8 +7,8 @@
 
 namespace coeus {
 
-/// Seconds of a time as Slurm writes it: "MM", "MM:SS", "HH:MM:SS", "D-HH", "D-HH:MM", "D-HH:MM:SS". Nothing
-/// where it is none of these.
+/// Seconds of a time limit in Slurm's notation: "MM", "MM:SS", "HH:MM:SS", "D-HH", "D-HH:MM", "D-HH:MM:SS".
+/// Nothing if the text is none of these.
 std::optional<double> seconds_of_wall_time(const std::string& text);
 
 }  // namespace coeus

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Start and end of MPI, and who this process is in the world. <mpi.h> stays in src/comm.
+// Start and end of MPI, and this process's place in the MPI world. <mpi.h> is included in src/comm alone.
 #pragma once
 
 #include <string>
 
 namespace coeus {
 
-/// The function that sleeps between MPI's tests of messages, as call stacks name it.
+/// Name of the function that sleeps between MPI's tests of messages, as call stacks show it.
 inline constexpr const char* waiting_function = "coeus::wait_all";
 
-/// Initialises MPI (THREAD_MULTIPLE) and finalises it at the end. `main` destroys everything with MPI handles
-/// first.
+/// Initialises MPI (with MPI_THREAD_MULTIPLE) and finalises it in the destructor. `main` destroys everything
+/// that holds MPI handles first.
 class MpiRuntime {
 public:
     MpiRuntime(int* argc, char*** argv);
@@ -20,19 +20,20 @@ public:
 
     int world_rank() const { return rank_; }
     int world_size() const { return size_; }
-    /// Ranks on this host, and this rank's number among them.
+    /// This rank's number among the ranks of its host, and how many these are.
     int local_rank() const { return local_rank_; }
     int local_size() const { return local_size_; }
     const std::string& host() const { return host_; }
     /// "Open MPI v4.1.4"
     static std::string library_version();
 
-    /// Ranks of this host that give the same text, this one counted, and its number among them. Collective.
+    /// Number of ranks of this host that pass the same text (this one included), and this rank's number among
+    /// them. Collective.
     struct Alike {
         int ranks = 1, number = 0;
     };
     Alike local_ranks_with(const std::string& text) const;
-    /// Throws ConfigError where Slurm means several tasks but MPI sees a world of one.
+    /// Throws ConfigError if Slurm started several tasks but MPI sees a world of one rank.
     void require_all_tasks() const;
 
 private:
@@ -40,26 +41,27 @@ private:
     std::string host_;
 };
 
-/// This process's rank in the world; 0 where MPI is not running.
+/// This process's rank in the world; 0 if MPI is not running.
 int world_rank();
-/// Waits until every rank of the world calls this, `seconds` at most; true where all did, or MPI is not
-/// running.
+/// Waits until every rank of the world has called this function, at most `seconds`. Returns true if all have,
+/// or if MPI is not running.
 bool all_ranks_arrive(double seconds);
-/// After an error that ended a command, called by main, or by a QueueWatch in its thread.
-/// `same_on_all_ranks`: MPI is finalised in order; otherwise every rank is ended with this code (MPI_Abort).
-/// Does nothing where MPI is not running. ~MpiRuntime leaves MPI alone while an exception is on its way here.
+/// Ends MPI after an error that ended a command; called by main, or by a QueueWatch in its thread. If
+/// `same_on_all_ranks`, MPI is finalised in order; otherwise MPI_Abort ends every rank with this code. Does
+/// nothing if MPI is not running. ~MpiRuntime does not finalise MPI during an exception, so that this
+/// function can.
 void end_mpi_after_error(int code, bool same_on_all_ranks);
 
-/// What the environment says of a start; "" where a variable is not set.
+/// The environment variables that describe how the program was started; empty if a variable is not set.
 struct StartEnvironment {
-    std::string step_num_tasks;  ///< SLURM_STEP_NUM_TASKS: of the job step that this process is in
-    std::string num_tasks;       ///< SLURM_NTASKS: of the job, in its batch shell too
+    std::string step_num_tasks;  ///< SLURM_STEP_NUM_TASKS: tasks of the job step of this process
+    std::string num_tasks;       ///< SLURM_NTASKS: tasks of the job, also set in its batch shell
     std::string launcher_size;   ///< ranks that mpirun started: OMPI_COMM_WORLD_SIZE, PMI_SIZE
-    /// what Slurm calls the way in which it starts this MPI's ranks: "pmix" (Open MPI), "pmi2" (MPICH)
+    /// Slurm's name for its way to start ranks of this MPI: "pmix" (Open MPI), "pmi2" (MPICH)
     std::string plugin = "pmix";
-    std::string library = "Open MPI";  ///< of this program, with its version
+    std::string library = "Open MPI";  ///< name and version of the program's MPI
 };
-/// The message for a start whose ranks do not see each other, or "" if all is well.
+/// The error message if the ranks of this start do not see each other, or "" if all is well.
 std::string launcher_problem(const StartEnvironment& start, int world_size);
 
 }  // namespace coeus

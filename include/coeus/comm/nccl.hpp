@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL as it is found when the program runs: the few functions that Coeus uses, declared here so that neither
-// nccl.h nor the library is needed to build.
+// NCCL, loaded at run time: declares the few functions that Coeus uses, so that neither nccl.h nor the
+// library is needed to build.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 
 namespace coeus {
 
-/// Names and values are those of nccl.h, without their prefixes.
+/// Names and values as in nccl.h, without the prefixes.
 namespace nccl {
 
 struct UniqueId {
     char internal[128];
 };
 using Comm = struct OpaqueComm*;
-using Stream = void*;  ///< as Queue::native() gives it
+using Stream = void*;  ///< the value of Queue::native()
 enum class Result : int {
     success,
     unhandled_cuda_error,
@@ -28,7 +28,7 @@ enum class Result : int {
 };
 enum class DataType : int { uint8 = 1, int32 = 2, int64 = 4, float32 = 7, float64 = 8, bfloat16 = 9 };
 enum class RedOp : int { sum };
-constexpr int no_color = -1;  ///< of a rank that is in no part of a split
+constexpr int no_color = -1;  ///< for a rank that is in no part of a split
 
 }  // namespace nccl
 
@@ -38,7 +38,7 @@ struct NcclLibrary {
     Result (*get_version)(int* version) = nullptr;
     Result (*get_unique_id)(nccl::UniqueId* id) = nullptr;
     Result (*comm_init_rank)(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank) = nullptr;
-    /// From 2.18 on, else null. `config` null: as the parent's.
+    /// Available from NCCL 2.18 on, else null. `config` null: the same as the parent's.
     Result (*comm_split)(nccl::Comm parent, int color, int key, nccl::Comm* part, void* config) = nullptr;
     Result (*comm_destroy)(nccl::Comm comm) = nullptr;
     Result (*comm_abort)(nccl::Comm comm) = nullptr;
@@ -62,10 +62,11 @@ struct NcclLibrary {
     std::string version_text() const;
 };
 
-/// The environment variable COEUS_NCCL, else "libnccl.so.2".
+/// Path of the NCCL library: the environment variable COEUS_NCCL, else "libnccl.so.2" in the system or in the
+/// active Python environment.
 std::string nccl_path();
-/// Loads that library, for as long as the process lives. ConfigError that says why it cannot be used: it is
-/// not found, is no NCCL, or older than 2.13.
+/// Loads the library for the rest of the process. ConfigError with the reason if it cannot be used: it is not
+/// found, it is not NCCL, or it is older than 2.13.
 NcclLibrary load_nccl(const std::string& path = nccl_path());
 
 }  // namespace coeus

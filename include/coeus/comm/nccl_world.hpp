@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NcclWorld: owns the NCCL communicators of a process, whoever uses them.
+// NcclWorld: owns the NCCL communicators of a process.
 #pragma once
 
 #include "coeus/comm/nccl.hpp"
@@ -15,36 +15,36 @@ namespace coeus {
 
 class Communicator;
 
-/// One of them; `comm` is null once its world has ended.
+/// One NCCL communicator. `comm` is null after its NcclWorld was destroyed.
 struct NcclConnection {
     const NcclLibrary& nccl;
-    const std::string name;                  ///< as its Communicator has it
-    std::atomic<nccl::Comm> comm = nullptr;  ///< the watch's thread asks for it too
-    std::unique_ptr<QueueWatch::Line> line;  ///< null: nobody watches
+    const std::string name;                  ///< name of the Communicator that it carries
+    std::atomic<nccl::Comm> comm = nullptr;  ///< atomic: the thread of the QueueWatch reads it too
+    std::unique_ptr<QueueWatch::Line> line;  ///< null: no QueueWatch
 
     NcclConnection(const NcclLibrary& library, std::string communicator)
         : nccl(library), name(std::move(communicator)) {}
-    /// What NCCL says of a result: "unhandled system error: ...".
+    /// NCCL's description of a result: "unhandled system error: ...".
     std::string text_of(nccl::Result result) const;
-    /// Throws SystemError with that and the name, unless all is well.
+    /// Throws SystemError with that description and the name unless the result is success.
     void check(nccl::Result result, const char* operation, const std::source_location& where) const;
 };
 
 class NcclWorld {
 public:
-    /// The GPU of this rank is the one that this thread uses; no two of the ranks share one. Its
-    /// communicators are those of parts of `world`, which outlives it like the others. `watch` null: nobody
-    /// watches them. Collective, like every member. CollectiveError where NCCL cannot connect the ranks.
+    /// Uses the GPU of the calling thread; each rank must have a GPU of its own. The communicators to connect
+    /// are parts of `world`; the library, `world` and the device must outlive the NcclWorld. `watch` null:
+    /// nothing watches them. All members are collective. CollectiveError if NCCL cannot connect the ranks.
     NcclWorld(const NcclLibrary& nccl, const Communicator& world, const Device& device,
               QueueWatch* watch = nullptr);
-    /// Destroys them all, whose work is done; while an exception is on its way aborts them, so that no queue
-    /// waits for ranks that have left: it must end before the queues do.
+    /// Destroys all communicators, whose work must be complete. During an exception it aborts them instead,
+    /// so that no queue waits for ranks that have left; therefore it must be destroyed before the queues.
     ~NcclWorld();
     NcclWorld(const NcclWorld&) = delete;
     NcclWorld& operator=(const NcclWorld&) = delete;
 
-    /// One more, between these ranks, each rank of the world giving those that it is one of; null for a rank
-    /// alone.
+    /// Makes an NCCL communicator between these ranks. Each rank of the world passes the communicator that it
+    /// belongs to. Null for a rank alone.
     std::shared_ptr<const NcclConnection> connect(const Communicator& ranks);
     /// "6 communicators in 1.25 s, split from one of all 8 ranks"
     std::string text() const;
@@ -59,7 +59,7 @@ private:
     const Device& device_;
     QueueWatch* watch_;
     std::vector<std::shared_ptr<NcclConnection>> connections_;
-    const NcclConnection* all_ = nullptr;  // what the others are split from; null: NCCL cannot
+    const NcclConnection* all_ = nullptr;  // from which the others are split; null: NCCL cannot split
     double seconds_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RankNumbers: a few numbers of every rank on rank 0, on their way while the ranks do other things.
+// RankNumbers: an asynchronous gather of a few numbers from every rank to rank 0.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -11,18 +11,18 @@ namespace coeus {
 
 class RankNumbers {
 public:
-    /// Of so many numbers a rank. Takes all its memory, and a communicator of its own. Collective.
+    /// Gathers `count` numbers per rank. Allocates all its memory, and a communicator of its own. Collective.
     RankNumbers(const Communicator& ranks, size_t count);
-    /// Waits for what is under way.
+    /// Waits for a gather in progress.
     ~RankNumbers();
     RankNumbers(const RankNumbers&) = delete;
     RankNumbers& operator=(const RankNumbers&) = delete;
 
-    /// Returns at once. Collective; nothing else may be under way.
+    /// Begins a gather of `values` and returns at once. Collective. Only one gather may be in progress.
     void begin(std::span<const double> values);
     bool is_under_way() const { return under_way_; }
-    /// What begin() was given by rank 0, then by rank 1, ...; nothing elsewhere than on rank 0. Until the
-    /// next begin(). Waits where it has to: called a while after begin(), it does not.
+    /// Ends the gather. On rank 0, returns the values of rank 0, then of rank 1, ..., valid until the next
+    /// begin(); on other ranks the result is empty. Blocks if the gather is not complete yet.
     std::span<const double> finish();
 
 private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that may fail on some ranks only (a file that one rank writes): all ranks learn of it and fail alike,
-// instead of waiting in the next collective for a rank that has left.
+// Work that may fail on some ranks only (such as a file that one rank writes). All ranks learn of the failure
+// and throw alike, instead of waiting in the next collective for a rank that has left.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -11,22 +11,22 @@
 
 namespace coeus {
 
-/// Calls work() on every rank. Where it throws on some, the error of the lowest such rank is thrown on all,
-/// as ConfigError, NotFiniteError or StoppedError if it was one, else as CollectiveError, with the same text
-/// (and the rank's number where it is not rank 0). Ranks without work sleep meanwhile. Collective; work()
-/// itself must not contain collectives after a point where it may throw.
+/// Calls work() on every rank. If it throws on some ranks, all ranks throw the error of the lowest of them:
+/// as ConfigError, NotFiniteError or StoppedError if it was one, else as CollectiveError. The text is the
+/// same, with the rank's number if that is not 0. Ranks without work sleep meanwhile. Collective; work() must
+/// not contain a collective after a point at which it may throw.
 void together(const Communicator& comm, const std::function<void()>& work);
 
-/// The same for rank 0's work alone.
+/// The same, with work on rank 0 alone.
 inline void on_first_rank(const Communicator& comm, const std::function<void()>& work) {
     together(comm, [&] {
         if (comm.rank() == 0) work();
     });
 }
 
-/// Rank `root`'s text on every rank. Collective.
+/// Returns rank `root`'s text on every rank. Collective.
 std::string broadcast_text(const Communicator& comm, std::string text, int root = 0);
-/// The same of several.
+/// The same for several texts.
 std::vector<std::string> broadcast_texts(const Communicator& comm, const std::vector<std::string>& texts,
                                          int root = 0);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags of the small commands (tokenizer, tokenize, generate, info): --name value or --name=value, and the
-// words that stand without a name. One list makes parsing, help and suggestions. Boost.Program_options
-// parses; it stays in src/config.
+// Flags of all commands but `coeus train`: --name value or --name=value, and positional arguments. One list
+// drives parsing, help and suggestions. Boost.Program_options parses; it is used only in src/config.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +18,15 @@ public:
         std::vector<std::string> values = {};  // of a list
         bool given = false;
     };
-    /// `usage`: what follows "coeus COMMAND"; `words`: what stands without a name ("a text file or folder";
-    /// "": nothing may); `meaning`: some lines on what the command does.
+    /// `usage`: the text after "coeus COMMAND". `words`: what the positional arguments are ("a text file or
+    /// folder"; "" if the command takes none). `meaning`: a few lines about what the command does.
     Flags(std::string command, std::string usage, std::string words, std::string meaning)
         : command_(std::move(command)),
           usage_(std::move(usage)),
           words_name_(std::move(words)),
           meaning_(std::move(meaning)) {}
 
-    /// A flag with a value; without a default ("") it may be absent.
+    /// A flag with a value. It is optional; "" means that it has no default.
     Flags& add(const std::string& name, const std::string& value_name, const std::string& default_value,
                const std::string& meaning);
     /// A flag with a value that may be given any number of times.
@@ -35,13 +34,13 @@ public:
     /// A flag without a value.
     Flags& add_switch(const std::string& name, const std::string& meaning);
 
-    /// --force, of a command that writes files: see require_replaceable().
+    /// --force, for a command that writes files: see require_replaceable().
     Flags& add_force();
 
-    /// ConfigError: an unknown flag (with the nearest known one), one given twice, a value missing, words
-    /// where none are wanted or none where some are.
+    /// ConfigError: an unknown flag (with the nearest known one), a flag given twice, a missing value,
+    /// positional arguments for a command that takes none, or none for a command that needs them.
     void parse(const std::vector<std::string>& arguments);
-    /// Usage, meaning and a line for each flag, to stdout.
+    /// Prints usage, meaning and all flags to stdout.
     void print_help() const;
     const std::string& usage() const { return usage_; }
     const std::string& meaning() const { return meaning_; }
@@ -52,18 +51,18 @@ public:
     bool given(const std::string& name) const { return find(name).given; }
     /// The value given, or the default.
     const std::string& text(const std::string& name) const { return find(name).value; }
-    /// All values of a flag that may be given several times.
+    /// All values of a flag that may be repeated.
     const std::vector<std::string>& texts(const std::string& name) const { return find(name).values; }
-    /// ConfigError naming the flag where it was not given.
+    /// ConfigError naming the flag if it was not given.
     const std::string& required(const std::string& name) const;
-    /// ConfigError naming flag, value and the nearest choice where it is none of these.
+    /// ConfigError naming flag, value and the nearest choice if the value is not one of `choices`.
     const std::string& choice(const std::string& name, const std::vector<std::string>& choices) const;
-    /// ConfigError naming flag, value and rule where it is no number or outside [least, most].
+    /// ConfigError naming flag, value and rule if the value is not a number or outside [least, most].
     int64_t integer(const std::string& name, int64_t least, int64_t most = INT64_MAX) const;
     double number(const std::string& name, double least, double most) const;
 
-    /// ConfigError where a file or folder of that name is there, unless --force was given. Devices and pipes
-    /// may be written to.
+    /// ConfigError if a file or folder of that name exists and --force was not given. Devices and pipes may
+    /// always be written to.
     void require_replaceable(const std::string& path) const;
 
 private:

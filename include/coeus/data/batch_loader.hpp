@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prepares the next step's batch on a thread of its own while a step runs. Two buffers, made once.
+// Prepares the next step's batch on a separate thread during a step. It has two buffers, allocated once.
 #pragma once
 
 #include "coeus/base/sample_rows.hpp"
@@ -16,31 +16,31 @@
 
 namespace coeus {
 
-/// This rank's samples of one step; local batches are runs of its rows.
+/// This rank's samples of one step. A local batch is a range of its rows.
 struct StepBatch {
     SampleRows samples;
-    int64_t first_sample = 0;   ///< of the step, over all ranks
-    int64_t valid_tokens = 0;   ///< labels that count, of this rank
-    double seconds_waited = 0;  ///< by next(), for this batch
+    int64_t first_sample = 0;   ///< first sample of the step, over all ranks
+    int64_t valid_tokens = 0;   ///< number of labels on this rank that are not masked
+    double seconds_waited = 0;  ///< how long next() waited for this batch
 };
 
 class BatchLoader {
 public:
     struct Options {
         int64_t global_batch = 1;
-        int64_t rank = 0, ranks = 1;  ///< of the data-parallel axes
-        int64_t first_sample =
-            0;  ///< of the data stream: step k has samples [first + k G, first + (k + 1) G)
+        int64_t rank = 0, ranks = 1;  ///< in the data-parallel axes
+        /// Where the data stream starts: step k has samples [first + k G, first + (k + 1) G).
+        int64_t first_sample = 0;
     };
 
-    /// Its files must outlive it. Starts at once with the first step.
+    /// The files of the stream must outlive the loader. It starts at once with the first step.
     BatchLoader(SampleStream stream, const Options& options);
     ~BatchLoader();
     BatchLoader(const BatchLoader&) = delete;
     BatchLoader& operator=(const BatchLoader&) = delete;
 
-    /// The next step's batch, which lives until the following call. Rethrows what went wrong on the thread.
-    /// None where this process was asked to stop (base/stop_signals.hpp) while it was waited for.
+    /// The next step's batch, valid until the following call. Rethrows an exception of the thread.
+    /// Nothing if the process was asked to stop (base/stop_signals.hpp) before the batch was ready.
     std::optional<StepBatch> next();
 
 private:
@@ -56,11 +56,11 @@ private:
     std::array<Buffer, 2> buffers_;  // step s uses buffer s % 2
     std::mutex mutex_;
     std::condition_variable changed_;
-    int64_t filled_ = 0;  // steps since the start: those below this are prepared
-    int64_t taken_ = -1;  // the step handed out last, whose buffer is in use
+    int64_t filled_ = 0;  // steps below this number (counted from the start) are prepared
+    int64_t taken_ = -1;  // the step that next() returned last, whose buffer is in use
     bool stop_ = false;
     std::exception_ptr error_;
-    std::thread thread_;  // last: everything else exists before it runs
+    std::thread thread_;  // last, so that everything else exists before it runs
 };
 
 }  // namespace coeus

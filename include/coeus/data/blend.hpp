@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples of several sources, mixed by weight. Which source sample i comes from depends on (weights, i)
-// alone:
-//   Tijdeman's rule for the chairman assignment problem (Discrete Mathematics 32, 1980): of the sources whose
-//   share lags behind by at least 1 / (2 K - 2), the one that must come soonest. In the first i samples each
-//   of K sources then has its weight's part of i to within 1 - 1 / (2 K - 2) samples, for every i.
-// (The usual greedy rule, the largest lag first, has no such bound for more than two sources.)
+// Samples of several sources, mixed by weight. The source of sample i depends only on (weights, i):
+//   Tijdeman's rule for the chairman assignment problem (Discrete Mathematics 32, 1980): among the sources
+//   whose lag is at least 1 / (2 K - 2), it takes the one with the earliest deadline. For every i, each of K
+//   sources then has its share of the first i samples to within 1 - 1 / (2 K - 2) samples.
+// (The usual greedy rule, which takes the largest lag, has no such bound for more than two sources.)
 #pragma once
 
 #include "coeus/data/sampler.hpp"
@@ -15,24 +14,26 @@
 
 namespace coeus {
 
-/// The order in which sources take turns.
+/// The order in which the sources alternate.
 class BlendOrder {
 public:
-    /// Weights greater than 0, of any sum. Decimal weights and counts are taken exactly, others to 2^-40 of
-    /// their sum.
+    /// `weights`: greater than 0, with any sum. Decimal numbers and counts are represented exactly,
+    /// others to 2^-40 of their sum.
     explicit BlendOrder(const std::vector<double>& weights);
 
     struct Place {
         size_t source;
-        int64_t index;  ///< in the stream of this source
+        int64_t index;  ///< of the sample in the stream of this source
     };
-    /// Of sample i. The next one costs O(K); a place behind costs O(K) for each sample between, at most for
-    /// one period; a place before starts the period again. Not for two threads at once.
+    /// The place of sample i. The sample after the previous one costs O(K). A later one costs O(K) for
+    /// each sample in between, at most one period; an earlier one starts the period again. Not
+    /// thread-safe.
     Place place_of(int64_t i);
 
-    /// After so many samples the order begins again, and each source has had exactly its part.
+    /// The number of samples after which the order repeats. In a period, each source has exactly its
+    /// share.
     int64_t period() const { return period_; }
-    /// Of a source, in a period.
+    /// The number of samples of a source in a period.
     int64_t count(size_t source) const { return weights_[source]; }
 
 private:
@@ -41,32 +42,32 @@ private:
 
     std::vector<int64_t> weights_;
     int64_t period_ = 0;
-    // of the period that is under way
+    // state in the current period
     int64_t step_ = 0;
     std::vector<int64_t> taken_, lag_;  // lag: weight * step - taken * period
 };
 
-/// What training and validation read: samplers of one sequence length, in the order of a blend.
+/// The samples of training or validation: samplers with the same sequence length, in the order of a blend.
 class SampleStream {
 public:
-    /// One source, as it is.
+    /// A single source.
     SampleStream(const Sampler& source);
-    /// Sources of one sequence length; without weights by their sizes, so that each window comes once in an
-    /// epoch of all.
+    /// Sources with the same sequence length. Without weights, they are weighted by their sizes, so that
+    /// each window is used once in an epoch of all sources.
     SampleStream(std::vector<Sampler> sources, const std::vector<double>& weights);
 
     int64_t seq_len() const { return sources_[0].seq_len(); }
     const Sampler& source(size_t number) const { return sources_[number]; }
-    /// Of all samples, the part that comes from a source.
+    /// The share of all samples that come from a source.
     double part(size_t number) const { return double(order_.count(number)) / double(order_.period()); }
-    /// Windows of all sources.
+    /// Number of windows of all sources.
     int64_t num_windows() const;
-    /// How often the first so many samples read a source, on the average of its windows.
+    /// How often the first `samples` samples read each window of a source, on average.
     double passes(size_t number, int64_t samples) const;
-    /// Samples before the first one that comes for the second time: without weights, all windows. Takes at
-    /// most one period of the order.
+    /// Number of samples before a window is used for the second time. Without weights, this is the number
+    /// of windows. Takes at most the time for one period of the order.
     int64_t first_epoch() const;
-    /// As Sampler::sample. Not for two threads at once.
+    /// As Sampler::sample. Not thread-safe.
     int64_t sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t> labels,
                    std::span<int32_t> document_start);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training of a byte-level BPE vocabulary: the most frequent pair of neighbours becomes a new token, again
-// and again (Sennrich et al. 2016). Merges equal those of Hugging Face's BpeTrainer on the same lines.
+// Trains a byte-level BPE vocabulary: the most frequent pair of adjacent tokens is merged into a new token,
+// repeatedly (Sennrich et al. 2016). The merges are those of Hugging Face's BpeTrainer for the same lines.
 #pragma once
 
 #include "coeus/data/corpus.hpp"
@@ -18,22 +18,24 @@ namespace coeus {
 /// Distinct words and how often each occurs.
 using WordCounts = std::vector<std::pair<std::string, int64_t>>;
 
-/// Cuts each line of the corpus (with its line end, a text of its own) by Llama 3's expression and counts the
-/// pieces, on several threads (0: all), with a progress bar.
+/// Splits each line of the corpus, including its line end, with Llama 3's regular expression, and counts the
+/// pieces. Uses several threads (0: all) and shows a progress bar.
 WordCounts count_words(const Corpus& corpus, int threads);
 
-/// The merges, in byte symbols, in the order learnt. Highest count first; among equal counts the pair with
-/// the smaller left id, then the smaller right id; ids are the 256 byte symbols sorted by code point, then
-/// new tokens as they come. Stops at `vocab_size` tokens, or earlier where no pair is left.
+/// The merges as byte symbols, in the order in which they are learnt: highest count first; among equal
+/// counts, the pair with the smaller left id, then the smaller right id. Ids are those of the 256 byte
+/// symbols sorted by code point, then of new tokens in their order. Stops at `vocab_size` tokens, or earlier
+/// if no pair is left.
 std::vector<std::pair<std::string, std::string>> train_bpe(const WordCounts& words, int64_t vocab_size);
 
 struct TokenizerTraining {
-    int64_t vocab_size;  ///< what is in tokenizer.json
+    int64_t vocab_size;  ///< number of tokens in tokenizer.json
     int64_t words, distinct_words;
 };
 
-/// What `coeus tokenizer` does: writes tokenizer.json and tokenizer_config.json into `output` (made if
-/// absent). The last two ids are <|begin_of_text|> and <|end_of_text|>. ConfigError: vocab_size below 258.
+/// Trains a tokenizer, as `coeus tokenizer` does: writes tokenizer.json and tokenizer_config.json into the
+/// folder `output`, which is created if needed. The last two ids are <|begin_of_text|> and <|end_of_text|>.
+/// ConfigError: vocab_size below 258.
 TokenizerTraining train_tokenizer(const Corpus& corpus, int64_t vocab_size,
                                   const std::filesystem::path& output, int threads);
 

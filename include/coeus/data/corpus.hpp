@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The user's text: plain files (one document each), JSON lines or JSON with a `text` field (one document
-// each), any of these as .gz or .zst, folders of these. Read as a stream, block after block, each cut into
-// passages of about a megabyte for threads; never more than some blocks are in memory.
+// The user's text: plain files (one document each), JSON Lines or JSON files with a field `text` (one
+// document per object), any of these as .gz or .zst, and folders of these. The text is read as a stream of
+// blocks, of which only a few are in memory. Each block is cut into passages of about a megabyte, for
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +16,16 @@ namespace coeus {
 
 class TextFlaws;
 
-/// A piece of work: a part of one plain document, or whole lines of JSON. Views into its block.
+/// A unit of work: a part of one plain document, or whole lines of JSON. Contains views into its block.
 struct Passage {
-    std::string_view document;  ///< valid UTF-8: of a plain document the text from `begin` at least a
-                                ///< megabyte past `end`, or to its end; of JSON all lines of the block
-    size_t begin = 0, end = 0;  ///< this passage's part of it
+    /// Valid UTF-8. Plain text: the document's text, at least a megabyte past `end` or up to its end.
+    /// JSON: all lines of the block.
+    std::string_view document;
+    size_t begin = 0, end = 0;  ///< this passage's range in `document`
     bool json_lines = false;
-    bool first = true, last = true;  ///< the document begins, ends with this passage
-    int64_t offset = 0;              ///< of document[0] in the text of the file
-    int64_t number = 0;              ///< JSON: of the first line, from 1; of an array's first element, from 0
+    bool first = true, last = true;  ///< the document begins or ends with this passage
+    int64_t offset = 0;              ///< offset of document[0] in the text of the file
+    int64_t number = 0;              ///< JSON: number of the first line (from 1) or array element (from 0)
     bool elements = false;           ///< the lines are elements of an array
     const std::string* file = nullptr;
 
@@ -32,61 +34,62 @@ struct Passage {
     bool ends_document() const { return last; }
 };
 
-/// A place between two blocks, where reading can go on.
+/// A position between two blocks, from which reading can resume.
 struct CorpusPosition {
-    int64_t file = 0;    ///< its number in the order of reading
-    int64_t offset = 0;  ///< bytes of its text that lie behind, as valid UTF-8
-    int64_t number = 0;  ///< JSON: of its next line or element
+    int64_t file = 0;    ///< number of the file in reading order
+    int64_t offset = 0;  ///< bytes of its text, as valid UTF-8, that were read
+    int64_t number = 0;  ///< JSON: number of the next line or element
 };
 
-/// What was read, over files that are done.
+/// A summary of the files that were read completely.
 struct CorpusReport {
     int64_t text_bytes = 0;  ///< decompressed
     int64_t replaced = 0;    ///< invalid bytes or sequences that became U+FFFD
-    int64_t nuls = 0;        ///< NUL bytes, kept as they are
+    int64_t nuls = 0;        ///< NUL bytes, which are kept
     int64_t flawed_files = 0;
-    std::string worst_file;  ///< with most of both
+    std::string worst_file;  ///< the file with the most of both
     int64_t worst_flaws = 0;
-    std::string worst_place;  ///< of its first one, and what the file looks like
+    std::string worst_place;  ///< place of its first flaw, and its likely encoding
 
-    /// Counts what one file had.
+    /// Adds the flaws of one file.
     void add(const std::string& file, const TextFlaws& flaws);
-    /// "11 invalid bytes or sequences became U+FFFD: a.txt is not UTF-8, first at line 3, byte 57 ...", or ""
-    /// where all was UTF-8.
+    /// "11 invalid bytes or sequences became U+FFFD: a.txt is not UTF-8, first at line 3, byte 57 ...",
+    /// or "" if everything was UTF-8.
     std::string warning() const;
 };
 
 class Corpus {
 public:
-    /// Finds the files: those named, and in folders, recursively, all that are not hidden; each once, with a
-    /// warning where a file is named twice, by a link or a folder too. ConfigError: a path is missing,
-    /// nothing is found, a file is of another known format, all are empty.
+    /// Finds the files: those that are given, and, recursively, all files in folders that are not hidden.
+    /// A file that is given more than once, also by a link or a folder, is read once, with a warning.
+    /// ConfigError: a path does not exist, no files are found, a file has another known format, or all
+    /// files are empty.
     explicit Corpus(const std::vector<std::filesystem::path>& inputs);
 
-    /// Of the files, as they are on the disk.
+    /// Size of the files on disk.
     int64_t bytes() const { return bytes_; }
     /// "news.txt", or "news.txt and 11 more"
     std::string source() const;
-    /// Of all contents in order, and of what kind each is.
+    /// Hash of the contents and kinds of all files, in order.
     uint64_t content_hash() const;
 
     struct Options {
         CorpusPosition from = {};
-        CorpusReport report = {};        ///< of the files before `from`
-        int64_t block_bytes = 64 << 20;  ///< of text, about
-        bool whole_documents = false;    ///< plain documents are not cut between blocks, whatever their size
+        CorpusReport report = {};        ///< report on the files before `from`
+        int64_t block_bytes = 64 << 20;  ///< approximate size of the text of a block
+        bool whole_documents = false;    ///< plain documents are never cut between blocks
     };
     struct Block {
-        const std::vector<Passage>& passages;  ///< in order; their views live until `visit` returns
-        CorpusPosition next;                   ///< behind this block
-        CorpusReport report;                   ///< of the files before next.file
-        int64_t file_bytes;                    ///< read from the disk, for a progress bar
+        const std::vector<Passage>& passages;  ///< in order; their views are valid until `visit` returns
+        CorpusPosition next;                   ///< the position after this block
+        CorpusReport report;                   ///< report on the files before next.file
+        int64_t file_bytes;                    ///< bytes read from disk, for a progress bar
     };
-    /// Reads block after block, one ahead of `visit` on a thread of its own; returns the report on all.
-    /// ConfigError: compressed data that is truncated or damaged, another encoding than UTF-8 that says so,
-    /// binary files, JSON that is none.
+    /// Reads block by block; a separate thread reads one block ahead of `visit`. Returns the report on
+    /// all files. ConfigError: truncated or damaged compressed data, an encoding other than UTF-8 that
+    /// can be recognised, binary files, invalid JSON.
     CorpusReport read_blocks(const std::function<void(const Block&)>& visit, const Options& options) const;
-    /// The same for who needs only the passages.
+    /// The same, for callers that need only the passages.
     CorpusReport read(const std::function<void(const std::vector<Passage>&)>& visit) const;
 
     enum class Kind { text, json, json_lines };

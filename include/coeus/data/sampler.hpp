@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens sample i of a run is: a pure function of (seed, i), so that any mesh sees the same data and a
-// checkpoint needs one integer. The stream is cut into consecutive windows of seq_len + 1 tokens; inputs are
-// the first seq_len, labels the last. Epochs repeat; with shuffle each epoch permutes the windows anew.
-//   step s uses samples [s G, (s + 1) G) of global batch G; data rank r of R the r-th contiguous part of
-//   these
+// The tokens of sample i of a run are a pure function of (seed, i), so that any mesh uses the same data and a
+// checkpoint needs only one integer. The token stream is cut into consecutive windows of seq_len + 1 tokens;
+// the first seq_len are the inputs, the last seq_len the labels. Epochs repeat. With `shuffle`, the order of
+// the windows is different in each epoch.
+//   step s uses samples [s G, (s + 1) G), with the global batch size G; data rank r of R uses the r-th of R
+//   contiguous parts of them
 #pragma once
 
 #include "coeus/data/token_file.hpp"
@@ -13,11 +14,11 @@
 
 namespace coeus {
 
-/// Labels with this value do not count.
+/// Labels with this value are masked: they do not count in the loss.
 constexpr int32_t ignore_label = -100;
 
-/// Which windows of a file: `held_out` is every 100th (the last one where there are fewer than 100),
-/// `training` the others.
+/// A subset of a file's windows: `held_out` is every 100th (the last one if there are fewer than 100),
+/// `training` all others.
 enum class Subset { all, training, held_out };
 
 class Sampler {
@@ -27,21 +28,22 @@ public:
         uint64_t seed = 0;
         bool shuffle = false;
         Subset subset = Subset::all;
-        int64_t vocab_size = 0;  ///< tokens read are compared with it; 0: they are not
+        int64_t vocab_size = 0;  ///< tokens are checked against it when they are read; 0: not checked
     };
 
-    /// The file must outlive it. ConfigError: fewer tokens than the split needs, with the numbers.
+    /// The file must outlive the sampler. ConfigError: the file has fewer tokens than the subset needs
+    /// (with the numbers).
     Sampler(const TokenFile& file, const Options& options);
 
     int64_t seq_len() const { return options_.seq_len; }
-    /// Of this split; samples [k num_windows, (k + 1) num_windows) are epoch k.
+    /// Number of windows of this subset; samples [k num_windows, (k + 1) num_windows) are epoch k.
     int64_t num_windows() const { return num_windows_; }
-    /// The number, in the whole stream, of the window that sample i is.
+    /// The number of sample i's window in the whole file.
     int64_t window_of(int64_t i) const;
 
     /// Writes sample i; all spans have seq_len elements. `document_start[t]`: index in the window of the
-    /// first token of the document that token t is in (0 where that is before the window). Returns the labels
-    /// that count. ConfigError: a token that is not in the vocabulary.
+    /// first token of token t's document (0 if the document starts before the window). Returns the number
+    /// of labels that are not masked. ConfigError: a token that is not in the vocabulary.
     int64_t sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t> labels,
                    std::span<int32_t> document_start) const;
 

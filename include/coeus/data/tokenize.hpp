@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to a token file (coeus/data/token_file.hpp): each document between BOS and EOS, on several threads, in
-// the order of the corpus; done once for the same text and tokenizer. What an interrupted run had written is
-// kept beside the file, and the next one goes on from there.
+// Converts text to a token file (coeus/data/token_file.hpp): each document between BOS and EOS, in the order
+// of the corpus, with several threads. It is done only once for the same text and tokenizer. Files of an
+// interrupted run are kept next to the output, and the next run resumes from them.
 #pragma once
 
 #include "coeus/data/corpus.hpp"
@@ -16,28 +16,28 @@ namespace coeus {
 
 struct Tokenized {
     int64_t tokens = 0, documents = 0;
-    int64_t text_bytes = 0;      ///< decompressed; 0 where the file does not say
-    bool up_to_date = false;     ///< the file was there already, made of the same content
-    int64_t resumed_tokens = 0;  ///< of these, made by a run before that was interrupted
+    int64_t text_bytes = 0;      ///< decompressed; 0 if the file does not contain it
+    bool up_to_date = false;     ///< the file existed already and has the same content
+    int64_t resumed_tokens = 0;  ///< number of tokens made by an earlier, interrupted run
     /// "14,843,578 tokens in 1 document"
     std::string text() const;
 };
 
 struct TokenizeOptions {
     int threads = 0;                 ///< 0: all
-    int64_t block_bytes = 64 << 20;  ///< of text, read at a time
-    double save_seconds = 5;         ///< an interrupted run loses at most this much, and one block
-    bool replace = true;             ///< a token file of other content
+    int64_t block_bytes = 64 << 20;  ///< bytes of text that are read at a time
+    double save_seconds = 5;         ///< an interrupted run loses at most this time, plus one block
+    bool replace = true;             ///< replace a token file with other content
 };
 
-/// Writes `output`, which appears complete or not at all: OUTPUT.part, .tokens.part, .documents.part and
-/// .resume.json stay beside it while it is made, and where a run was interrupted. A second process that makes
-/// the same file waits for the first. ConfigError: a foreign file is in the way, a token file of other
-/// content that is not to be replaced, or what Corpus says.
+/// Writes `output`, which appears complete or not at all. OUTPUT.part, .tokens.part, .documents.part and
+/// .resume.json exist next to it while it is made, and after an interruption. A second process that makes the
+/// same file waits for the first. ConfigError: `output` is another kind of file, or a token file with other
+/// content that must not be replaced; or an error of Corpus.
 Tokenized tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const std::filesystem::path& output,
                    const TokenizeOptions& options = {});
 
-/// The token file of these inputs in a cache folder, made now or earlier.
+/// The token file of these inputs in a cache folder; it is made if it does not exist.
 std::filesystem::path tokenized(const std::vector<std::filesystem::path>& inputs, const Tokenizer& tokenizer,
                                 const std::filesystem::path& cache_folder, int threads = 0);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to token ids and back, with whatever the model was published with: a Hugging Face tokenizer.json with
-// a byte-level BPE (Llama 3, GPT-2, Qwen, GPT-OSS, DeepSeek, and what `coeus tokenizer` writes), tiktoken's
-// or SentencePiece's .model file, GPT-2's vocab.json and merges.txt. Another kind is refused by name.
+// Converts text to token ids and back, with the tokenizer of a published model: Hugging Face's tokenizer.json
+// with a byte-level BPE (Llama 3, GPT-2, Qwen, GPT-OSS, DeepSeek, and tokenizers made with
+// `coeus tokenizer`), a .model file of tiktoken or SentencePiece, or GPT-2's vocab.json and merges.txt. Other
+// kinds are refused by name.
 #pragma once
 
 #include <cstdint>
@@ -15,62 +16,67 @@
 
 namespace coeus {
 
-/// Tokens have ids below this (2^22). Tables over all ids are made, so that one absurd id takes much memory;
-/// the largest vocabularies have 2^18.
+/// Ids of tokens must be below this (2^22). There are tables over all ids, so that one very large id would
+/// need much memory. The largest vocabularies have 2^18 tokens.
 inline constexpr int64_t most_token_ids = int64_t(1) << 22;
 
 class Tokenizer {
 public:
-    /// From a folder that holds one of these, or from the file itself; tokenizer_config.json beside it is
-    /// read too, where it exists. ConfigError: nothing is there, it is damaged, or of an unknown kind.
+    /// Reads a folder that contains one of these, or the file itself; also tokenizer_config.json in the
+    /// same folder, if it exists. ConfigError: there is no tokenizer, it is damaged, or of an unknown
+    /// kind.
     explicit Tokenizer(const std::filesystem::path& place);
     ~Tokenizer();
     Tokenizer(Tokenizer&&) noexcept;
     Tokenizer& operator=(Tokenizer&&) noexcept;
 
-    /// True where the constructor would find one, damaged or not.
+    /// True if the constructor would find a tokenizer, damaged or not.
     static bool is_at(const std::filesystem::path& place);
 
-    /// Ids of a text, without BOS and EOS. The content of added tokens becomes these, but not with tiktoken's
-    /// files, whose users take a document's "<|end_of_text|>" as text. Bytes that are not UTF-8 are replaced
-    /// by U+FFFD first. One thread; use an Encoder each for several.
+    /// Ids of a text, without BOS and EOS. Added tokens that are written in the text become these tokens,
+    /// except with tiktoken's files, with which "<|end_of_text|>" in a document is usually text. Bytes
+    /// that are not UTF-8 are first replaced by U+FFFD. For several threads, use one Encoder for each.
     std::vector<int32_t> encode(std::string_view text) const;
-    /// The same for a prompt: with every kind, special tokens written out become these tokens.
+    /// The same for a prompt: with all kinds of tokenizers, special tokens that are written in the text
+    /// become these tokens.
     std::vector<int32_t> encode_prompt(std::string_view text) const;
-    /// Bytes that do not form UTF-8 come out as U+FFFD. ConfigError: an id outside the vocabulary.
+    /// The text of some ids. Bytes that are not valid UTF-8 become U+FFFD. ConfigError: an id outside the
+    /// vocabulary.
     std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
-    /// The bytes of one token, perhaps a part of a character. ConfigError: an id outside the vocabulary.
+    /// The bytes of one token, which may be only a part of a character. ConfigError: an id outside the
+    /// vocabulary.
     const std::string& bytes_of(int32_t id) const;
 
-    /// What it is and which file says so: "byte-level BPE (tokenizer.json)", "SentencePiece".
+    /// Its kind and the file that it was read from: "byte-level BPE (tokenizer.json)", "SentencePiece".
     const std::string& kind() const;
-    /// What its file asks for and has no meaning here, for the user to know: "" or "tokenizer.json:
-    /// truncation is not followed: texts are encoded whole, whatever their length".
+    /// A notice to the user about settings of its file that have no effect: "", or "tokenizer.json:
+    /// truncation is ignored: texts are encoded completely, whatever their length".
     const std::string& notice() const;
-    /// Ids of tokens that stand for no text, in ascending order.
+    /// Ids of special tokens, which do not represent text, in ascending order.
     std::vector<int32_t> special_ids() const;
     /// The largest id + 1; at most `most_token_ids`.
     int64_t vocab_size() const;
     std::optional<int32_t> bos_id() const;
     std::optional<int32_t> eos_id() const;
-    /// Ids in front of a text and behind it.
+    /// Ids before and after a text.
     struct Ends {
         std::vector<int32_t> before, after;
     };
-    /// What the tokenizer's own template (its post-processor) adds to any text.
+    /// Ids that the tokenizer's own template (its post-processor) adds to every text.
     const Ends& own_ends() const;
-    /// What a document of training stands between: the template's tokens, and BOS and EOS where the template
-    /// has not added them already.
+    /// Ids around a document in training: those of the template, and BOS and EOS unless the template
+    /// contains them.
     const Ends& document_ends() const;
-    /// Of the content of all files read, 16 hex digits: tells whether a token file was made with it.
+    /// Hash of the content of all its files, 16 hexadecimal digits. It shows whether a token file was
+    /// made with this tokenizer.
     const std::string& hash() const;
-    /// Where it was read from: the constructor's argument.
+    /// The folder or file that it was read from: the constructor's argument.
     const std::string& folder() const;
 
-    /// True where a text may be encoded in parts: see Encoder::encode_part.
+    /// True if a text can be encoded in parts: see Encoder::encode_part.
     bool can_encode_parts() const;
 
-    /// One thread's use of a Tokenizer, which must outlive it. Keeps a cache of the words seen.
+    /// Encodes for one thread. The Tokenizer must outlive it. Has a cache of words.
     class Encoder {
     public:
         explicit Encoder(const Tokenizer& tokenizer);
@@ -79,9 +85,9 @@ public:
 
         /// Appends the ids of a text, which must be UTF-8.
         void encode(std::string_view text, std::vector<int32_t>& ids);
-        /// Appends the ids of the pieces that begin in [begin, end) of a UTF-8 text; `begin` must be the end
-        /// of a piece (or 0), both the start of a character. Returns where the last piece ends: the begin of
-        /// the next part.
+        /// Appends the ids of the pieces that begin in [begin, end) of a UTF-8 text. `begin` must be
+        /// 0 or the end of a piece; both must be the start of a character. Returns the end of the
+        /// last piece, where the next part begins.
         size_t encode_part(std::string_view text, size_t begin, size_t end, std::vector<int32_t>& ids);
 
     private:
@@ -89,7 +95,8 @@ public:
         std::unique_ptr<State> state_;
     };
 
-    /// Decodes ids one by one, for output while generating: holds back bytes of an incomplete character.
+    /// Decodes ids one by one, for output during generation. Holds back the bytes of an incomplete
+    /// character.
     class Stream {
     public:
         explicit Stream(const Tokenizer& tokenizer, bool skip_special = true);
@@ -98,7 +105,7 @@ public:
         Stream& operator=(Stream&&) noexcept;
         /// The text that became complete with this id, often "".
         std::string push(int32_t id);
-        /// What is left at the end, with U+FFFD for an incomplete character.
+        /// The rest of the text, with U+FFFD for an incomplete character.
         std::string finish();
 
     private:

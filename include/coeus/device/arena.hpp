@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arena: a bump allocator over one Buffer, or over nothing, when it only measures (the planning run).
+// Arena: a stack (bump) allocator over one Buffer. In a planning run it has no buffer and only measures.
 #pragma once
 
 #include "coeus/device/memory.hpp"
@@ -8,38 +8,39 @@ namespace coeus {
 
 class Arena;
 
-/// Sees what an arena hands out and takes back.
+/// Notified of what an arena allocates and frees.
 class ArenaObserver {
 public:
     virtual ~ArenaObserver() = default;
-    /// The tensor lies `first` bytes from the beginning.
+    /// `first` is the tensor's offset in bytes from the beginning of the arena.
     virtual void allocated(const Arena& arena, int64_t first, const Tensor& tensor) = 0;
-    /// Everything from `mark` on.
+    /// Everything from offset `mark` on was freed.
     virtual void rewound(const Arena& arena, int64_t mark) = 0;
 };
 
 class Arena {
 public:
-    /// Measures only: hands out addresses that nobody may follow, without a limit.
+    /// An arena that only measures: it returns addresses that must not be dereferenced, without a limit.
     Arena() = default;
-    /// Over a buffer of its own. `what` names it in errors and in the plan.
+    /// An arena over a buffer of its own. `what` names it in errors and in the memory plan.
     Arena(int64_t bytes, const std::string& what, const Memory& memory = host_memory());
 
     bool planning() const { return planning_; }
-    /// Elements aligned to 64 bytes, contents undefined. Throws LogicError beyond the end: the plan was
-    /// wrong.
+    /// Returns a tensor aligned to 64 bytes, with undefined contents. LogicError if the arena is full: then
+    /// the plan was wrong.
     Tensor alloc(Dtype dtype, const Shape& shape);
-    /// Notes that `bytes` more would be needed for a moment, without keeping them (planning of workspaces).
+    /// Counts `bytes` more in peak() without allocating them (planning of workspaces).
     void touch(int64_t bytes);
     int64_t mark() const { return used_; }
-    /// Frees everything after the mark; debug builds fill the host's with NaN, so that a use after it shows.
+    /// Frees everything after the mark. Debug builds fill freed host memory with NaN, so that a use after it
+    /// shows.
     void rewind(int64_t mark);
-    /// The most that was ever in use, in bytes.
+    /// The most bytes that were ever in use.
     int64_t peak() const { return peak_; }
-    /// Of its buffer; 0 where it only measures.
+    /// Bytes of its buffer; 0 if it only measures.
     int64_t bytes() const { return buffer_.bytes(); }
 
-    /// Borrowed; null, the usual case: nobody.
+    /// Sets the observer, which is borrowed; null (the usual case): none.
     void observe(ArenaObserver* observer) { observer_ = observer; }
 
 private:
@@ -49,7 +50,7 @@ private:
     int64_t used_ = 0, peak_ = 0;
 };
 
-/// Rewinds an arena at the end of a block. Results are allocated before the Scope opens.
+/// Rewinds an arena at the end of a block. Results are allocated before the Scope is constructed.
 class Scope {
 public:
     explicit Scope(Arena& arena) : arena_(arena), mark_(arena.mark()) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exec: where and how kernels run. First argument of every kernel.
+// Exec: where and how kernels run. It is the first argument of every kernel.
 #pragma once
 
 #include "coeus/device/arena.hpp"
@@ -10,34 +10,35 @@
 
 namespace coeus {
 
-/// What a backend keeps between calls: library handles, plan caches.
+/// State that a backend keeps between calls: library handles, caches of plans.
 class BackendState {
 public:
     virtual ~BackendState() = default;
 };
 
 struct Exec {
-    /// On the host.
+    /// Runs on the host.
     Exec() : Exec(host_device()) {}
-    /// On a device, with a queue of its own.
+    /// Runs on a device, with a queue of its own.
     explicit Exec(const Device& d) : device(&d), queue(d.make_queue()) {}
-    /// From now on.
+    /// Moves to another device, with a new queue there.
     void run_on(const Device& d) {
         device = &d;
         queue = d.make_queue();
     }
-    /// Calls return when their work is done.
+    /// True if calls return after their work is done.
     bool is_synchronous() const { return queue->is_synchronous(); }
 
     const Device* device;
     std::unique_ptr<Queue> queue;           ///< never null
     int threads = 1;                        ///< CPU threads of this rank
-    Arena workspace;                        ///< scratch of the kernels; sized by the planning run
-    Observers observers;                    ///< of what runs here; none is the usual case
+    Arena workspace;                        ///< scratch memory of the kernels; sized by the planning run
+    Observers observers;                    ///< of what runs here; usually none
     std::unique_ptr<BackendState> backend;  ///< made by the backend at its first use
 };
 
-/// Notes an exchange with other ranks, or a wait for one, where someone observes.
+/// Reports an exchange with other ranks, or a wait for one, to the Exec's observers for the length of a
+/// scope.
 class ObservedExchange {
 public:
     ObservedExchange(Exec& exec, Exchange exchange, double bytes = 0)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NVIDIA's driver says of one GPU: memory, power, clocks, temperature, why it runs slower than it could.
-// Asked of NVML, the driver's own library, which is looked for when the program runs: no toolkit is needed.
+// GpuMonitor: the state of one GPU as NVIDIA's driver reports it: memory, power, clocks, temperature and the
+// reasons for throttling. It uses NVML, the driver's own library, which is loaded at run time: no toolkit is
+// needed.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +11,24 @@
 
 namespace coeus {
 
-/// One look at a GPU; a figure that this GPU or its driver does not give is absent.
+/// One reading of a GPU. Values that this GPU or its driver does not report are absent.
 struct GpuSample {
-    std::optional<uint64_t> memory_used, memory_total;  ///< bytes, of all its processes
+    std::optional<uint64_t> memory_used, memory_total;  ///< bytes, of all processes on the GPU
     std::optional<double> power, power_limit;           ///< watts
-    std::optional<int> sm_clock, memory_clock;          ///< MHz, now
+    std::optional<int> sm_clock, memory_clock;          ///< MHz, current
     std::optional<int> temperature;                     ///< degrees Celsius
-    std::optional<int> utilisation;                     ///< percent of the time in which a kernel ran
-    std::optional<uint64_t> throttle_reasons;           ///< bits of NVML; see throttle_text()
+    std::optional<int> utilisation;                     ///< percent of the time during which a kernel ran
+    std::optional<uint64_t> throttle_reasons;           ///< NVML's bits; see throttle_text()
 };
 
-/// Why the clocks are below the highest: "power cap", "thermal", "hardware slow-down, thermal (hardware)"
-/// ...;
-/// "" where nothing holds them down, a GPU that idles included.
+/// The reasons why the clocks are below their maximum: "power cap", "thermal", "hardware slow-down, thermal
+/// (hardware)", ... Empty if nothing limits them, and for an idle GPU.
 std::string throttle_text(uint64_t throttle_reasons);
 
 class GpuMonitor {
 public:
-    /// The monitor of a GPU; none if the library or the GPU is absent, or the driver does not run. `bus_id`
-    /// as cudaDeviceGetPCIBusId() says it: "0000:17:00.0".
+    /// Opens the monitor of a GPU. Nothing if the library or the GPU is missing, or if the driver does not
+    /// run. `bus_id` is in the form of cudaDeviceGetPCIBusId(): "0000:17:00.0".
     static std::optional<GpuMonitor> of_bus_id(const std::string& bus_id,
                                                const std::string& library = default_library);
     static constexpr const char* default_library = "libnvidia-ml.so.1";
@@ -39,7 +39,7 @@ public:
 
     const std::string& name() const { return name_; }      ///< "NVIDIA H100 80GB HBM3"
     const std::string& driver() const { return driver_; }  ///< "570.86.15"
-    /// Takes well below a millisecond, and no memory.
+    /// Reads the GPU's state. Takes well below a millisecond, and does not allocate.
     GpuSample sample() const;
 
 private:

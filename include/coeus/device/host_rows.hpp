@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a tensor that may be on a device, read and written by the host a piece at a time: not for the
+// Reads and writes rows of a tensor, which may be on a device, from the host, piece by piece. Not for the
 // training loop.
 #pragma once
 
@@ -8,16 +8,16 @@
 
 namespace coeus {
 
-/// A piece, where the host can follow its address, and the number of its first row.
+/// Called for each piece: its rows, in memory that the host can access, and the number of its first row.
 using EachPiece = FunctionRef<void(Tensor rows, int64_t first_row)>;
-/// What passes through staging memory at a time; at least a row.
+/// Bytes that pass through staging memory at a time; a piece has at least one row.
 inline constexpr int64_t usual_piece_bytes = int64_t(16) << 20;
 
-/// Each piece has the rows. Rows of a device are adjacent; those of the host are one piece, and are not
-/// copied.
+/// Calls `each` with the rows, piece by piece. Rows on a device must be dense. Rows on the host are one piece
+/// and are not copied.
 void read_rows(const Device& device, const Tensor& rows, EachPiece each,
                int64_t piece_bytes = usual_piece_bytes);
-/// Rows are what `each` makes of a piece.
+/// Calls `each` to fill each piece, and writes the piece to the rows.
 void write_rows(const Device& device, const Tensor& rows, EachPiece each,
                 int64_t piece_bytes = usual_piece_bytes);
 

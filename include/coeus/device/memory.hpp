@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: where it is taken from. Buffer: its only owner. What the process and the machine have.
+// Memory: a source of memory. Buffer: the owner of a block of it. Also the memory use and limits of the
+// process and the machine.
 #pragma once
 
 #include "coeus/device/tensor.hpp"
@@ -14,22 +15,23 @@ namespace coeus {
 class Memory {
 public:
     virtual ~Memory() = default;
-    /// At least one byte, zero-filled. `what` names it in errors: SystemError where there is not that much.
+    /// Allocates at least one byte, filled with zeros. `what` names the memory in errors. SystemError if
+    /// there is not enough.
     virtual std::byte* take(int64_t bytes, const std::string& what) const = 0;
     virtual void give_back(std::byte* data, int64_t bytes) const = 0;
-    /// The CPU may follow its addresses.
+    /// True if the CPU can access its addresses.
     virtual bool is_host() const { return true; }
 };
 
-/// 2 MiB pages where the system gives them, touched once when they are taken (a first touch is 20-50 times
-/// slower than a later one; it must not happen in the training loop).
+/// Host memory, with 2 MiB pages if the system provides them. Pages are touched when they are allocated: the
+/// first touch is 20-50 times slower than later ones and must not happen in the training loop.
 const Memory& host_memory();
 
-/// A move-only block of memory.
+/// An owned block of memory; can be moved, not copied.
 class Buffer {
 public:
     Buffer() = default;
-    /// `what` names it in errors. The memory outlives it. SystemError when there is not that much.
+    /// `what` names it in errors. `memory` must outlive it. SystemError if there is not enough memory.
     Buffer(int64_t bytes, std::string what, const Memory& memory = host_memory());
     ~Buffer();
     Buffer(Buffer&& other) noexcept;
@@ -47,14 +49,14 @@ private:
     std::string what_;
 };
 
-/// Of what shares a buffer with others: a cache line, and the widest vectors.
+/// Alignment in bytes of data that shares a buffer with other data: a cache line, and the widest vectors.
 inline constexpr int64_t alignment = 64;
-/// What it takes there.
+/// Bytes that data takes in a shared buffer.
 constexpr int64_t padded_bytes(int64_t bytes) {
     return round_up(bytes, alignment);
 }
 
-/// A Buffer with its one dense tensor: for state and tests.
+/// A Buffer and the one dense tensor in it: for state and tests.
 struct OwnedTensor {
     Buffer buffer;
     Tensor view;
@@ -66,13 +68,13 @@ struct OwnedTensor {
     operator Tensor() const { return view; }
 };
 
-/// Bytes of this process that are resident now, and the most that ever were.
+/// Resident memory of this process in bytes: now, and the most that it ever was.
 int64_t resident_bytes();
 int64_t peak_resident_bytes();
-/// Bytes this process may use: its cgroup's limit or the machine's memory, whichever is less.
+/// Bytes that this process may use: the limit of its cgroup or the machine's memory, whichever is less.
 int64_t memory_limit_bytes();
-/// The least limit of the memory cgroup that /proc/self/cgroup names and of those above it, versions 1 and 2;
-/// the largest int64 where there is none. `root` stands for "/" in tests.
+/// The smallest limit of the memory cgroup that /proc/self/cgroup names and of those above it, for cgroup
+/// versions 1 and 2. The largest int64 if there is no limit. Tests pass another folder as `root`.
 int64_t cgroup_memory_limit(const std::filesystem::path& root = "/");
 
 }  // namespace coeus

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NamedRange: what this thread does, for NVIDIA's profilers (NVTX), which show it beside the GPU's work.
+// NamedRange: names what this thread does for NVIDIA's profilers (NVTX), which show it next to the GPU's
+// work.
 #pragma once
 
 #include <fmt/core.h>
@@ -9,11 +10,11 @@
 
 namespace coeus {
 
-/// From its construction to its end, within those of the same thread that are open. Nothing where no profiler
-/// listens, or without CUDA. Allocates nothing.
+/// A range from construction to destruction, nested in the open ranges of the same thread. Does nothing if no
+/// profiler listens, or without CUDA. Does not allocate.
 class NamedRange {
 public:
-    /// Names of up to 63 characters.
+    /// The name has up to 63 characters; longer ones are cut.
     template <class... Args>
     explicit NamedRange(fmt::format_string<Args...> format, Args&&... args) {
         std::array<char, 64> name = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who sees the kernels and exchanges of an Exec: up to eight observers, each for as long as its Observation
-// lives.
+// Observers: the objects, up to eight, that are notified of the kernels and exchanges of an Exec (for
+// profiles, traces and counts). Each is notified while its Observation lives.
 #pragma once
 
 #include "coeus/device/tensor.hpp"
@@ -14,54 +14,54 @@ namespace coeus {
 
 /// What a computation exchanges with other ranks, and may have to wait for.
 enum class Exchange : uint8_t {
-    wait_for_stage,    ///< a flow or gradient of a neighbouring stage
-    gather_tokens,     ///< of the ranks that divide a layer's matrices
-    scatter_tokens,    ///< its transpose
-    gather_log_sums,   ///< of rows of logits whose columns are divided
-    sum_label_logits,  ///< likewise
-    gather_logits,     ///< whole rows of them
-    gather_keys,       ///< and values, of divided sequences
-    scatter_keys,      ///< the gradients of these
-    pass_keys_on,      ///< by one rank of a ring
+    wait_for_stage,    ///< for activations or gradients of a neighbouring stage
+    gather_tokens,     ///< tokens of the tensor-parallel ranks, which divide a layer's matrices
+    scatter_tokens,    ///< the transpose of gather_tokens
+    gather_log_sums,   ///< of rows of logits whose columns are divided over ranks
+    sum_label_logits,  ///< the logits of the labels, likewise
+    gather_logits,     ///< whole rows of logits
+    gather_keys,       ///< keys and values, if sequences are divided over ranks
+    scatter_keys,      ///< the gradients of keys and values
+    pass_keys_on,      ///< keys and values, from rank to rank around a ring
     pass_gradients_on,
-    tokens_to_heads,  ///< heads are divided in place of tokens
+    tokens_to_heads,  ///< from divided tokens to divided heads
     heads_to_tokens,
-    gather_weights,       ///< of shards
-    gather_matrix_rows,   ///< of shards, for an optimizer that looks at whole matrices
-    gather_matrix_parts,  ///< likewise, of the ranks that divide them
-    reduce_gradients,     ///< of shards and replicas
-    count_labels,         ///< of a step
-    sum_squared_norm,     ///< of all gradients
+    gather_weights,       ///< from their shards
+    gather_matrix_rows,   ///< from their shards, for an optimizer that needs whole matrices
+    gather_matrix_parts,  ///< likewise, from the ranks that divide the matrices
+    reduce_gradients,     ///< over shards and replicas
+    count_labels,         ///< the labels of a step that count
+    sum_squared_norm,     ///< the squared norm of all gradients
     compare_losses,
     agree_to_stop
 };
 inline constexpr size_t num_exchanges = size_t(Exchange::agree_to_stop) + 1;
 
-/// The axis of the mesh along which its ranks are; `dp`: shards and replicas; `world`: all ranks.
+/// The mesh axis along which the ranks of an exchange lie. `dp`: shards and replicas; `world`: all ranks.
 enum class ExchangeAxis : uint8_t { pp, tp, cp, dp, world };
 
-/// As traces and reports call it: "gather_tokens".
+/// Its name in traces and reports: "gather_tokens".
 const char* name_of(Exchange exchange);
 ExchangeAxis axis_of(Exchange exchange);
 
-/// Sees every kernel start and end, on a GPU where it is given to the queue; counting, profiling and tracing
-/// are observers, not other tables.
+/// Notified when a kernel starts and ends; on a GPU, when it is submitted to the queue. Counting, profiling
+/// and tracing are observers.
 class KernelObserver {
 public:
     virtual ~KernelObserver() = default;
-    /// `flops` and `bytes` (read and written) as the operands say.
+    /// A kernel begins. `flops` and `bytes` (read and written) are computed from its operands.
     virtual void begin(const char* kernel, double flops, double bytes) = 0;
-    /// No kernel, but an exchange with other ranks or a wait for one; end() follows as well.
+    /// An exchange with other ranks, or a wait for one, begins. end() follows as for a kernel.
     virtual void begin_exchange(Exchange exchange, double bytes) { begin(name_of(exchange), 0, bytes); }
-    /// The tensors of the call that has just begun, outputs first; absent ones have no shape.
+    /// The tensors of the call that has just begun, outputs first. Absent operands have no shape.
     virtual void operands(std::span<const Tensor>) {}
     virtual void end() = 0;
 };
 
 class Observation;
 
-/// Hands each call on to all observers. The one that was added last sees the beginning first and the end
-/// last, so that the first measures the call alone.
+/// Forwards each call to all observers. The observer that was added last sees the beginning first and the end
+/// last, so that the first observer measures the call alone.
 class Observers {
 public:
     Observers() = default;
@@ -69,7 +69,8 @@ public:
     Observers& operator=(const Observers&) = delete;
 
     bool none() const { return count_ == 0; }
-    /// Adds an observer, which is borrowed, until the Observation ends. LogicError where there are too many.
+    /// Adds an observer, which is borrowed, until the Observation ends. LogicError if there are more than
+    /// eight.
     [[nodiscard]] Observation add(KernelObserver& observer);
 
     void begin(const char* kernel, double flops, double bytes) const;
@@ -85,8 +86,8 @@ private:
     size_t count_ = 0;
 };
 
-/// Ends in its destructor, which must come before that of the Observers. Observers are added and removed
-/// between calls, not within one.
+/// The time during which an observer is notified. It must end before the Observers are destroyed. Observers
+/// may be added and removed between calls, but not during one.
 class [[nodiscard]] Observation {
 public:
     /// Observes nothing.

@@ -9,15 +9,16 @@ namespace coeus {
 class StagedIds {
 public:
     StagedIds() = default;
-    /// Takes the memory of i32[places, count] on the host and, of a GPU, of i32[count] there. `what` names it
-    /// in errors.
+    /// Allocates i32[places, count] on the host and, if the device is a GPU, i32[count] there. `what` names
+    /// the memory in errors.
     StagedIds(const Device& device, int64_t count, const std::string& what, int64_t places = 1);
 
-    /// Of a place, for the host to write, once what was brought from there before has arrived.
+    /// The ids of a place, for the host to write. An earlier copy from the place must be complete.
     int32_t* host(int64_t place = 0) const { return host_.view.as<int32_t>() + place * count_; }
-    /// Most ids of a place.
+    /// Largest number of ids in a place.
     int64_t count() const { return count_; }
-    /// The first ones of a place, where the Exec runs, as its work.
+    /// The first `count` ids of a place as i32[count] where the Exec runs; on a GPU, copied there as work of
+    /// its queue.
     Tensor brought(Exec& exec, int64_t count, int64_t place = 0) const;
 
 private:

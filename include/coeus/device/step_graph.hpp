@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepGraph: work that is given in each step of a run with other numbers in the same memory, as a graph of
-// the device, which costs the host one call.
+// StepGraph: work that is submitted in every step with new values in the same memory. It is captured once as
+// a CUDA graph and then replayed, which costs the host one call.
 #pragma once
 
 #include "coeus/base/function_ref.hpp"
@@ -10,13 +10,13 @@ namespace coeus {
 
 class StepGraph {
 public:
-    /// Gives the work to the Exec's queue, and what it forks; all it forks it joins. The first time it is
-    /// called, so that what is made at first use is there; the second time it is called and recorded; from
-    /// then on it is not called any more. Whatever else changes in the host must not depend on it.
-    /// SystemError where the device cannot record it.
+    /// Submits the work, which may use the Exec's queue and queues that it forks from it and joins again. The
+    /// first call runs `work`, so that everything made at first use exists. The second call runs it again and
+    /// records it. Later calls only replay the graph, so nothing on the host may depend on `work` being
+    /// called. SystemError if the device cannot record it.
     void give(Exec& exec, FunctionRef<void()> work);
-    /// Ends the graph, which refers to all that was recorded: before NCCL's communicators end, which wait for
-    /// it.
+    /// Destroys the graph, which refers to everything that was recorded. Must be called before NCCL's
+    /// communicators are destroyed, since they wait for it.
     void forget() { graph_.reset(); }
 
 private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor: a typed view of memory that something else owns. Passed by value everywhere.
+// Tensor: a typed view of memory that something else owns; always passed by value.
 #pragma once
 
 #include "coeus/base/types.hpp"
@@ -8,19 +8,20 @@
 
 namespace coeus {
 
-/// A view of up to four extents, seen as a matrix of shape.rows() x shape.cols(), rows `ld` elements apart
-/// and elements of a row adjacent. Never owns. In a planning run `data` is an address that nobody may follow.
+/// A view of up to four extents, seen as a matrix of shape.rows() x shape.cols() with rows `ld` elements
+/// apart and the elements of a row adjacent. It never owns memory. In a planning run `data` must not be
+/// dereferenced.
 struct Tensor {
     void* data = nullptr;
     Dtype dtype = Dtype::f32;
     Shape shape;
-    int64_t ld = 0;                ///< distance between rows in elements; cols() where the rows are adjacent
+    int64_t ld = 0;  ///< distance between rows in elements; equals cols() if the rows are adjacent
     const float* scale = nullptr;  ///< fp8 only: value = element / *scale
 
     Tensor() = default;
     Tensor(void* d, Dtype t, const Shape& s) : data(d), dtype(t), shape(s), ld(s.cols()) {}
 
-    /// False for a tensor that was not given (an optional operand).
+    /// False for an optional operand that was not given.
     explicit operator bool() const { return shape.rank > 0; }
     int64_t rows() const { return shape.rows(); }
     int64_t cols() const { return shape.cols(); }
@@ -28,27 +29,27 @@ struct Tensor {
     int64_t bytes() const { return count() * size_of(dtype); }
     bool dense() const { return ld == cols(); }
 
-    /// The elements; T may be const. Throws LogicError where the type is another one.
+    /// The elements; T may be const. LogicError if the tensor has another element type.
     template <class T>
     T* as() const {
         require(dtype == dtype_of<std::remove_const_t<T>>(), "tensor holds another element type");
         return static_cast<T*>(data);
     }
-    /// First element of row i.
+    /// The first element of row i.
     template <class T>
     T* row(int64_t i) const {
         return as<T>() + i * ld;
     }
 
-    /// Rows [first, first + count) as a matrix (or vector, for a vector).
+    /// Rows [first, first + count) as a matrix (as a vector if this is a vector).
     Tensor slice_rows(int64_t first, int64_t count) const;
-    /// Columns [first, first + count); keeps ld.
+    /// Columns [first, first + count) as a matrix; keeps ld.
     Tensor slice_cols(int64_t first, int64_t count) const;
-    /// The same elements under another shape; needs dense rows.
+    /// The same elements with another shape; rows must be dense.
     Tensor reshape(const Shape& s) const;
 };
 
-/// Element i (dense order) as a double; for tests, files and messages.
+/// Element i (counted in dense order) as a double, to read and to write; for tests, files and messages.
 double element(const Tensor& t, int64_t i);
 void set_element(const Tensor& t, int64_t i, double value);
 

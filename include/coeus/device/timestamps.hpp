@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timestamps: when the work of queues came to places in it, told later, so that nothing waits for a GPU
-// meanwhile.
+// Timestamps: when a queue reached given points of its work. They are read later, so that the host never
+// waits for the GPU.
 #pragma once
 
 #include "coeus/base/clock.hpp"
@@ -11,32 +11,34 @@
 
 namespace coeus {
 
-/// A time of the host, or a place in a queue's work.
+/// A time of the host, or a point in a queue's work.
 struct Timestamp {
-    double seconds = 0;  ///< of the host
-    int64_t place = -1;  ///< of a queue; -1: of none
+    double seconds = 0;  ///< host time, if there is no place
+    int64_t place = -1;  ///< number of the event in a queue; -1: none
 };
 
-/// Used by one thread at a time, any that has entered the queue's device.
+/// Takes and reads timestamps. Used by one thread at a time, which must have entered the queue's device.
 class Timestamps {
 public:
-    /// Of the host alone. `now`: seconds of a clock that does not go back; tests bring their own.
+    /// Timestamps of the host alone. `now` returns the seconds of a monotonic clock; tests pass their own.
     Timestamps(double (*now)() = steady_seconds)
-        : now_(now) {}  // NOLINT: a clock is all the host's stamps are
-    /// Of a computation, which outlives them, and of other queues of its device.
+        : now_(now) {}  // NOLINT: a clock is all that the host's timestamps need
+    /// Timestamps of a computation, which must outlive them, and of other queues of its device.
     explicit Timestamps(const Exec& computation);
 
-    /// Whose places are stamped; null: the computation is synchronous, and the host's clock tells.
+    /// The computation's queue; null: it is synchronous and uses the host's clock.
     const Queue* computation() const { return computation_; }
-    /// Forgets all; waits for the computation, at whose end the clocks of device and host are compared.
+    /// Discards all timestamps. Waits for the computation and then synchronises the clocks of device and
+    /// host.
     void restart();
-    /// Behind all that the queue was given; without one now.
+    /// Takes a timestamp after all work submitted to the queue; null: the host's time now.
     Timestamp take(const Queue* queue);
 
-    /// By the host's clock, on a GPU to the precision of float: a microsecond in the first 16 s after
-    /// restart(). It waits for the place if need be.
+    /// The time of a timestamp by the host's clock; blocks until the queue has reached it. On a GPU it has
+    /// the precision of a float: a microsecond in the first 16 s after restart().
     double seconds(const Timestamp& stamp) const;
-    /// Both of the host, or both of queues; the latter does not lose precision with time.
+    /// Seconds between two timestamps, both of the host or both of queues. Between timestamps of queues, no
+    /// precision is lost over time.
     double between(const Timestamp& first, const Timestamp& last) const;
 
 private:
@@ -45,7 +47,7 @@ private:
     double (*now_)() = steady_seconds;
     const Device* device_ = nullptr;
     Queue* computation_ = nullptr;
-    std::vector<std::unique_ptr<TimedEvent>> events_;  // the first: of restart()
+    std::vector<std::unique_ptr<TimedEvent>> events_;  // the first one is that of restart()
     size_t taken_ = 0;
     double restarted_ = 0;  // by the host's clock
 };

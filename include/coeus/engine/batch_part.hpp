@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// BatchPart: cuts out of local batches what this rank computes: of each sequence the tokens that are its own,
-// where context-parallel ranks divide them; and brings it to the device.
+// BatchPart: takes this rank's part of each local batch (some tokens of each sequence, if context-parallel
+// ranks divide sequences) and copies it to the device.
 #pragma once
 
 #include "coeus/base/sample_rows.hpp"
@@ -14,14 +14,16 @@ namespace coeus {
 class BatchPart {
 public:
     BatchPart() = default;
-    /// For so many local batches of up to this shape (whole sequences); takes the memory.
+    /// For `local_batches` local batches of up to this shape (whole sequences). Allocates the memory.
     BatchPart(const BatchShape& shape, int64_t local_batches, const SequencePart& part,
               const Device& device = host_device());
 
-    /// Cuts out what is local batch number `place`; all ranks of a context-parallel group have the same. What
-    /// was brought from there before has arrived; on the host, beginnings of documents are not copied.
+    /// Takes this rank's part of a local batch and stores it as number `place`. All ranks of a
+    /// context-parallel group must pass the same local batch. An earlier bring() of this place must be
+    /// complete. On the host, document starts are not copied, so `local_batch` must remain valid.
     void stage(int64_t place, const SampleRows& local_batch);
-    /// Where the Exec runs, as its work. Valid until the next one is brought.
+    /// Returns the part of a local batch where the Exec runs; on a GPU, copied there as work of its queue.
+    /// Valid until the next call.
     Batch bring(Exec& exec, int64_t place) const;
 
 private:
@@ -32,7 +34,7 @@ private:
     int64_t seq_len_ = 0;  // of a whole sequence
     SequencePart part_;
     StagedIds tokens_, labels_, document_start_;
-    OwnedTensor positions_;  // alike for all
+    OwnedTensor positions_;  // the same for all local batches
     std::vector<Staged> staged_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine: a model with its memory, optimizer and kernels; runs micro-batches and optimizer steps. It knows no
-// files.
+// Engine: a model with its memory, optimizer and kernels; runs micro-batches and optimizer steps. It does not
+// know about files.
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
@@ -20,14 +20,14 @@
 
 namespace coeus {
 
-/// How the decoder is cut into stages, and in which order these run.
+/// How the decoder is divided into stages, and in which order these run.
 struct PipelineOptions {
     Timetable timetable = one_stage();
-    std::vector<DecoderPart> parts;  ///< of all stages; none: one stage is the whole
+    std::vector<DecoderPart> parts;  ///< of all stages; empty: one stage is the whole decoder
     Sends sends = Sends::standard;
 };
 
-/// A step whose loss or gradient norm is larger is refused.
+/// A step with a larger loss or gradient norm is refused.
 struct StepLimits {
     double loss = std::numeric_limits<double>::infinity();
     double norm = std::numeric_limits<double>::infinity();
@@ -35,48 +35,48 @@ struct StepLimits {
 
 struct EngineOptions {
     StateTypes types;
-    BatchShape training;  ///< a local batch of whole sequences, which the pipeline cuts into micro-batches
-    int64_t accumulation = 1;  ///< local batches of a step
+    BatchShape training;  ///< a local batch of whole sequences, which the pipeline divides into micro-batches
+    int64_t accumulation = 1;  ///< local batches per step
     BatchShape validation;     ///< sequences 0: no validation
     OptimizerOptions optimizer;
-    std::vector<ParamGroupOptions> param_groups;  ///< updated otherwise than `optimizer` says
+    std::vector<ParamGroupOptions> param_groups;  ///< updated differently from `optimizer`
     uint64_t seed = 0;                            ///< of the optimizer's random numbers
-    double max_norm = 1;                          ///< of the gradient; 0: no clipping
+    double max_norm = 1;                          ///< of the gradient, for clipping; 0: no clipping
     int threads = 1;
-    MeshShape mesh;  ///< and this rank's place in it
+    MeshShape mesh;  ///< and `rank`, this rank's place in it
     int rank = 0;
-    GatherOptions gather;                        ///< where the mesh shards parameters
-    ExchangeOptions exchanges;                   ///< where it divides sequences or layers
-    Stream::Mode streams = Stream::Mode::eager;  ///< what runs communication beside the computation
+    GatherOptions gather;                        ///< used if the mesh shards parameters
+    ExchangeOptions exchanges;                   ///< used if the mesh divides sequences or layers
+    Stream::Mode streams = Stream::Mode::eager;  ///< how communication overlaps with the computation
     RecomputeOptions recompute;
     bool copies_state = false;  ///< checkpoints are written from copies, whose memory is planned
-    bool limits = false;        ///< steps have limits, so that ranks agree on which they refuse
-    bool snapshot = false;      ///< a StateSnapshot is taken, whose memory is planned
+    bool limits = false;        ///< steps have limits, so that ranks must agree on which steps they refuse
+    bool snapshot = false;      ///< a StateSnapshot is used, whose memory is planned
     PipelineOptions pipeline;
     Backend backend = Backend::cpu;
-    bool graphs = false;  ///< give a GPU its steps as graphs, unless someone observes
-    bool nccl = false;    ///< carries the tensors of GPUs, and has memory of theirs
-    int64_t offload_chunk = Offloaded::usual_chunk;  ///< where types.offload
+    bool graphs = false;  ///< submit a GPU's steps as CUDA graphs, unless something observes them
+    bool nccl = false;    ///< NCCL carries the tensors of GPUs, and its memory is planned
+    int64_t offload_chunk = Offloaded::usual_chunk;  ///< used if types.offload
 };
 
-/// Memory plans of the pipeline ranks, whose stages differ (of each the first rank: those of one stage plan
-/// alike).
+/// The memory plans of the pipeline ranks, whose stages differ. Each is the plan of the first rank of a
+/// pipeline stage; all ranks with the same stages have the same plan.
 std::vector<MemoryPlan> plans_of_stages(const DecoderConfig& config, const EngineOptions& options);
 
 class Engine {
 public:
-    /// Plans; takes no memory but the RoPE table's.
+    /// Plans the memory; allocates only the RoPE table.
     Engine(const DecoderConfig& config, const EngineOptions& options);
 
     const MemoryPlan& plan() const { return plan_; }
-    /// What the arenas have, as planned, and what they held at most so far.
+    /// The sizes of the arenas as planned; used() returns their peaks so far.
     const LayerMemory& layer_memory() const { return layers_; }
     LayerMemory used() const;
     const RecomputePlan& recompute() const { return recompute_; }
     const Mesh& mesh() const { return *mesh_; }
     const ParamGroups& optimizer() const { return optimizer_; }
-    /// Takes all memory the engine will ever use, on a device of options().backend. Mesh and device must
-    /// outlive it.
+    /// Allocates all memory that the engine will ever use, on a device of options().backend. Mesh and device
+    /// must outlive the engine.
     void allocate(const Mesh& mesh = mesh_of_one(), const Device& device = host_device());
 
     Decoder& decoder() { return decoder_; }
@@ -84,43 +84,45 @@ public:
     const EngineOptions& options() const { return options_; }
     Exec& exec() { return exec_; }
     const Kernels& kernels() const { return *kernels_; }
-    /// The work of a step is given as graphs, into which nobody sees: while someone observes it is not.
+    /// True if steps are submitted as CUDA graphs. Nothing inside a graph can be observed, so they are not
+    /// used while something observes.
     bool gives_graphs() const { return options_.graphs && !exec_.is_synchronous() && exec_.observers.none(); }
-    /// As the last update() left them.
+    /// The scalars of the last update().
     const StepScalars& scalars() const { return step_->last_read(); }
 
-    /// The gradients and the loss of a step, summed over the ranks. `step` counts from 1;
-    /// `valid_tokens`: labels that count, of all ranks; local_batch(i) gives each of options().accumulation
-    /// local batches, which stay until update() is called. Before each but the first `goes_on` is asked, on
-    /// all ranks alike, unless the step is a graph: where it says no, the step is given up, and false
-    /// returned.
+    /// Computes the gradients and the loss of a step, summed over the ranks. `step` counts from 1.
+    /// `valid_tokens` is the number of labels that count, on all ranks together. local_batch(i) returns each
+    /// of the options().accumulation local batches, which must stay valid until update() is called. `goes_on`
+    /// is called before each local batch except the first, on all ranks alike, unless the step is a graph. If
+    /// it returns false, the step is given up and false is returned.
     bool compute_gradients(
         int64_t step, double learning_rate, int64_t valid_tokens,
         FunctionRef<SampleRows(int64_t)> local_batch, const StepLimits& limits = {},
         FunctionRef<bool()> goes_on = [] { return true; });
-    /// Clips by the global norm and updates the weights. Returns false, with nothing updated, where loss or
-    /// norm is not finite, or beyond its limit, on any rank.
+    /// Clips by the global norm and updates the weights. Returns false, without an update, if the loss or the
+    /// norm is not finite or exceeds its limit on any rank.
     bool update();
-    /// After the owned weights were changed by others than update().
+    /// Must be called after the owned weights were changed other than by update().
     void renew_weights();
-    /// Ends the graphs, before the communicators that they refer to.
+    /// Destroys the graphs; called before the communicators that they refer to are destroyed.
     void forget_graphs();
-    /// This rank's sum of the token losses of a validation batch (not divided by anything); 0 where it has
-    /// not the last stage. Every rank of the mesh calls it as often.
+    /// This rank's sum of the token losses of a validation batch (not divided by anything); 0 if it does not
+    /// have the last stage. All ranks of the mesh must call it equally often.
     double evaluate(const SampleRows& local);
-    /// The ranks' memory in use: of arenas, the most that ever was.
+    /// Memory in use on this rank; for arenas, also the high-water mark.
     const Executor& executor() const { return executor_; }
     const Arena& temporaries() const { return temp_; }
 
-    /// Who sees kernels and exchanges, besides those that see them already.
+    /// Adds an observer of kernels and exchanges.
     [[nodiscard]] Observation observe(KernelObserver& kernels) { return exec_.observers.add(kernels); }
-    /// Who sees the arenas from now on; null: nobody.
+    /// Sets the observer of the arenas; null: none.
     void observe_arenas(ArenaObserver* arenas);
-    /// Who sees the actions of the pipeline, and what only its ranks exchange, from now on; null: nobody.
+    /// Sets the observers of the pipeline's actions, and of exchanges that only its ranks make; null: none.
     void observe_pipeline(ActionObserver* actions, CommunicationObserver* communication);
-    /// The frame, temporaries, workspace: what changes hands within a step.
+    /// The arenas whose contents change within a step: frames, temporaries, workspace.
     std::vector<std::pair<std::string, const Arena*>> arenas() const;
-    /// Whose weights, or gradients, these are at present, or a part of them; null: nobody's.
+    /// The storage to whose weights or gradients the tensor, or the memory that it is in, belongs at present;
+    /// null: none.
     const Storage* storage_of(const Tensor& tensor) const;
 
 private:
@@ -138,14 +140,14 @@ private:
     Decoder decoder_;
     Gathered gathered_;
     Executor executor_;
-    std::optional<Communicator> table_ranks_;  // the two with the table of a tied decoder
+    std::optional<Communicator> table_ranks_;  // the two ranks with the table of a tied decoder
     ParamGroups optimizer_;
     LayerMemory layers_;
     MemoryPlan plan_;
     const Kernels* kernels_ = nullptr;
     Exec exec_;
     Arena temp_;
-    std::optional<Stream> layer_stream_;  // for what layers exchange; it ends before temp_ does
+    std::optional<Stream> layer_stream_;  // for the exchanges of layers; must end before temp_
     std::optional<Exchanges> exchanges_;
     std::optional<Offloaded> offloaded_;
     std::optional<OffloadedInputs> offloaded_inputs_;

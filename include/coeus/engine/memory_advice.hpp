@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to change in a deck whose run does not fit into memory: found by planning what could be changed, the
-// cheapest in time first.
+// Advice for a deck whose run does not fit into memory. Possible changes are planned, those that cost the
+// least time first.
 #pragma once
 
 #include "coeus/engine/engine.hpp"
@@ -12,24 +12,25 @@
 
 namespace coeus {
 
-/// One way to run the same steps in less memory.
+/// A way to run the same steps in less memory.
 struct Alternative {
     EngineOptions options;
-    double cost = 0;                ///< a rough share of a step's time that it adds, in percent
-    std::vector<std::string> says;  ///< the settings that change, as in a deck
+    double cost = 0;                ///< roughly the percentage that it adds to a step's time
+    std::vector<std::string> says;  ///< the settings that change, as written in a deck
 };
 
-/// All there are with as many ranks: activation checkpointing, smaller micro-batches with accumulation,
-/// offloading to a GPU's host, shards instead of replicas, context and tensor parallelism, and these
-/// together. The cheapest first.
+/// All alternatives with the same number of ranks: activation checkpointing, smaller micro-batches with
+/// accumulation, offloading to a GPU's host, shards instead of replicas, context and tensor parallelism, and
+/// combinations of these. The cheapest is first.
 std::vector<Alternative> alternatives(const DecoderConfig& model, const EngineOptions& options);
 
-/// Whether a run accepts the settings of an alternative, on its ranks. Advice that it refuses is not given.
+/// Returns true if a run would accept the settings of an alternative on its ranks. Other alternatives are not
+/// recommended.
 using AdviceCheck = std::function<bool(const Alternative&)>;
 
-/// One sentence: the cheapest alternative whose every rank fits; else on how many ranks a run fits, with the
-/// settings for these; else what the smallest needs. The same for each options.rank. `host_limit_bytes`: of
-/// what a GPU's run has in host memory.
+/// One sentence: the cheapest alternative with which every rank fits; else the number of ranks on which the
+/// run fits, with the settings for them; else what the smallest configuration needs. It is the same for every
+/// options.rank. `host_limit_bytes` is the limit of host memory for a run on GPUs.
 std::string memory_advice(const DecoderConfig& model, const EngineOptions& options, int64_t limit_bytes,
                           int64_t host_limit_bytes = std::numeric_limits<int64_t>::max(),
                           const AdviceCheck& holds = {});

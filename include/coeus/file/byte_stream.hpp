@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file's bytes from its beginning to its end; .gz and .zst are decompressed on the way, in little memory.
-// zlib and libzstd stay in byte_stream.cpp.
+// ByteStream: the bytes of a file from beginning to end. Files .gz and .zst are decompressed while they are
+// read, with little memory. Only byte_stream.cpp uses zlib and libzstd.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 namespace coeus {
 
 enum class Packing { none, gzip, zstd };
-/// By the ending of the name, in either case: .gz, .zst, .zstd.
+/// From the end of the name, in upper or lower case: .gz, .zst, .zstd.
 Packing packing_of(const std::string& path);
 
 class ByteStream {
@@ -20,17 +20,17 @@ public:
     ByteStream(const ByteStream&) = delete;
     ByteStream& operator=(const ByteStream&) = delete;
 
-    /// Up to `size` bytes; 0 only at the end. ConfigError where compressed data is truncated, damaged, or not
-    /// compressed at all.
+    /// Reads up to `size` bytes and returns their number; 0 only at the end. ConfigError if compressed data
+    /// is truncated, damaged, or not compressed at all.
     virtual size_t read(char* to, size_t size) = 0;
-    /// Bytes of the file, as it is on the disk, read so far.
+    /// Bytes of the file on disk (compressed, if it is) that were read so far.
     virtual int64_t position() const = 0;
 
 protected:
     ByteStream() = default;
 };
 
-/// ConfigError where the file cannot be read.
+/// ConfigError if the file cannot be read.
 std::unique_ptr<ByteStream> open_stream(const std::string& path);
 
 }  // namespace coeus

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process at a time: an advisory lock that ends with its holder, however that ends.
+// FileLock: an advisory lock for one process at a time. It ends with the process that holds it, even if that
+// crashes.
 #pragma once
 
 #include <functional>
@@ -9,9 +10,9 @@ namespace coeus {
 
 class FileLock {
 public:
-    /// Waits until the lock is free, saying so by `waiting` once where it is not; makes the file and removes
-    /// it at the end. SystemError where it cannot be made. A file system without locks gives none: held() is
-    /// false.
+    /// Makes the file and waits until the lock is free; calls `waiting` once if it has to wait. The
+    /// destructor removes the file. SystemError if the file cannot be made. On a file system without locks
+    /// held() is false.
     FileLock(std::string path, const std::function<void()>& waiting);
     ~FileLock();
     FileLock(const FileLock&) = delete;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// FolderOwner: one run writes in a folder, for the run's life. Its file `.owner` says who: a random id, host,
-// process, job and start.
+// FolderOwner: gives a folder to one run while that run lives. The file `.owner` in the folder describes the
+// run: a random id, host, process, job and start.
 //
 // If the file system has locks, the run holds a lock (flock) on the file, which ends with the process. If it
-// has none (some NFS), a thread touches the file every few seconds. An owner on the same host is dead if its
-// process is gone, one on another host if it no longer touches its file.
+// has none (some NFS), a thread touches the file every few seconds. Then an owner on the same host is dead if
+// its process is gone, and an owner on another host if it no longer touches its file.
 //
-// Either way the owner reads the file again before it publishes something: a run that was suspended may have
-// lost its folder meanwhile.
+// In both cases the owner reads the file again before it publishes something: a run that was suspended may
+// have lost its folder in the meantime.
 #pragma once
 
 #include <condition_variable>
@@ -23,10 +23,10 @@ namespace coeus {
 class FolderOwner {
 public:
     struct Who {
-        std::string id, host, job;  ///< job: of Slurm, "" outside
-        int64_t restart = 0;        ///< how often Slurm had queued the job again before this start
+        std::string id, host, job;  ///< job: id of the Slurm job; "" outside of Slurm
+        int64_t restart = 0;        ///< how often Slurm had requeued the job before this start
         int64_t process = 0;
-        int64_t process_start = 0;  ///< of the host's clock ticks: another process may get the same number
+        int64_t process_start = 0;  ///< in clock ticks of the host; a later process may get the same number
         std::string since;          ///< UTC, "2026-11-24 02:31:05"
         /// This process.
         static Who self();
@@ -34,14 +34,14 @@ public:
         std::string text() const;
     };
     struct Options {
-        double beat = 5;       ///< seconds between touches, where there are no locks
-        double patience = 30;  ///< so long an owner may not touch its file before it is taken for dead
-        /// flock of a descriptor without waiting: 0, or errno.
+        double beat = 5;       ///< seconds between touches; used if the file system has no locks
+        double patience = 30;  ///< seconds without a touch after which an owner counts as dead
+        /// Locks a descriptor without waiting. Returns 0 or errno.
         std::function<int(int)> lock = flock_now;
     };
     static int flock_now(int descriptor);
 
-    /// Nobody's folder yet. It exists.
+    /// Does not take the folder yet. The folder exists.
     FolderOwner(std::filesystem::path folder, Who self, Options options);
     FolderOwner(std::filesystem::path folder, Who self)
         : FolderOwner(std::move(folder), std::move(self), Options()) {}
@@ -50,13 +50,15 @@ public:
     FolderOwner(const FolderOwner&) = delete;
     FolderOwner& operator=(const FolderOwner&) = delete;
 
-    /// Tries once to own the folder. False: whom to wait for is said by waits_for(); ask again a second
-    /// later. ConfigError, saying who, if another run has it; SystemError if the file cannot be written.
+    /// Tries once to take the folder. False: it has to wait, as waits_for() describes; call again a second
+    /// later. ConfigError, with a description of the other run, if another run has it. SystemError if the
+    /// file cannot be written.
     bool take();
-    /// "an earlier start of this job (process ...)", or a run of which it is not yet known whether it lives.
+    /// "the end of an earlier start of this job (process ...)", or a sign of life of a run that may be dead.
     const std::string& waits_for() const { return waits_for_; }
     bool is_owned() const { return owned_; }
-    /// Who has the folder instead of this run: "" if this run still has it. Reads one small file.
+    /// Description of the run that has the folder instead of this run; "" if this run still has it. Reads one
+    /// small file.
     std::string lost_to() const;
     /// SystemError if this run has lost the folder.
     void require_owned() const;
@@ -78,7 +80,7 @@ private:
     int descriptor_ = -1;
     bool owned_ = false;
     std::string waits_for_;
-    std::string watched_;       // whose touches are waited for, and the last one seen
+    std::string watched_;       // id of the watched run, and its last touch
     double watched_since_ = 0;  // seconds of the steady clock
     std::mutex mutex_;
     std::condition_variable ending_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Content hashes: XXH3, 64 bits, of bytes and files; for caches and for saying which tokenizer made a file.
-// Not cryptographic.
+// Content hashes of bytes: XXH3 with 64 bits, for caches and to identify the tokenizer that made a file. Not
+// cryptographic.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace coeus {
 
-/// Hash of bytes that come in pieces; the pieces' borders do not matter.
+/// Hash of bytes that are added in pieces. How they are divided does not change the hash.
 class Hasher {
 public:
     Hasher();
@@ -21,7 +21,7 @@ public:
 
     Hasher& update(std::string_view bytes);
     Hasher& update(std::span<const std::byte> bytes);
-    /// Of all bytes so far; more may follow.
+    /// The hash of all bytes so far; more may follow.
     uint64_t digest() const;
 
 private:

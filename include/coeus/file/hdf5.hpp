@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// HDF5 files: checkpoints and token files. Owners of handles, contiguous datasets, attributes; <hdf5.h> stays
-// in src/file. A file that the user gave and that is wrong (missing, foreign, truncated, other names or
-// types) is a ConfigError; a call that fails while writing is a SystemError. Both name the file and carry
-// HDF5's own words. HDF5 is called from one thread only.
+// HDF5 files, for checkpoints and token files: owners of handles, contiguous datasets, attributes. Only
+// src/file includes <hdf5.h>. A file that is missing, foreign or truncated, or has other names or types, is a
+// ConfigError; a call that fails while writing is a SystemError. The messages have the file and HDF5's own
+// text. HDF5 is called from one thread only.
 #pragma once
 
 #include "coeus/base/types.hpp"
@@ -19,7 +19,7 @@
 
 namespace coeus::hdf5 {
 
-/// Stored element types, little endian. `other`: anything else (big endian, strings, compounds).
+/// Stored element types, little-endian. `other`: anything else (big-endian, strings, compounds).
 enum class Type : uint8_t { f64, f32, f16, bf16, i64, i32, u64, u32, u16, u8, other };
 
 /// "float32", "uint16", ...
@@ -44,7 +44,8 @@ constexpr Type type_of() {
     return Type::other;
 }
 
-/// Owns one HDF5 identifier (hid_t, an int64) of an object of a file; closes it quietly.
+/// Owns one HDF5 identifier (hid_t, an int64) of an object of a file. The destructor ignores errors of
+/// closing.
 class Handle {
 public:
     Handle(int64_t id, int (*close)(int64_t)) : id_(id), close_(close) {}
@@ -58,7 +59,7 @@ public:
         if (id_ >= 0) close_(id_);
     }
     int64_t id() const { return id_; }
-    /// Gives the identifier up.
+    /// Returns the identifier and no longer owns it.
     int64_t release() { return std::exchange(id_, -1); }
 
 private:
@@ -66,7 +67,7 @@ private:
     int (*close_)(int64_t);
 };
 
-/// What groups and datasets share: a place in a file, and attributes.
+/// Base of groups and datasets: a place in a file, with attributes.
 class Object {
 public:
     /// Path of the file, for messages.
@@ -74,14 +75,15 @@ public:
     /// Path inside the file: "/model/norm.weight".
     const std::string& name() const { return name_; }
 
-    /// Strings are stored as variable-length UTF-8. An attribute is written once. SystemError where it fails.
+    /// Writes a new attribute; it cannot be written again. Strings are stored as variable-length UTF-8.
+    /// SystemError if it fails.
     void set_attribute(const std::string& name, std::integral auto value) {
         set_int_attribute(name, int64_t(value));
     }
     void set_attribute(const std::string& name, double value);
     void set_attribute(const std::string& name, const std::string& value);
     bool has_attribute(const std::string& name) const;
-    /// ConfigError where it is absent or of another kind (numbers of any width are converted).
+    /// ConfigError if the attribute is absent or of another kind (integers of any width are converted).
     int64_t int_attribute(const std::string& name) const;
     std::string string_attribute(const std::string& name) const;
 
@@ -95,20 +97,20 @@ private:
     void set_int_attribute(const std::string& name, int64_t value);
 };
 
-/// An array. Rows are the product of all extents but the last (Shape::rows), so that a part of a tensor in
-/// FSDP's layout is one range of rows whatever its rank.
+/// An array. Its number of rows is the product of all extents but the last (Shape::rows), so that a part of a
+/// tensor in FSDP's layout is one range of rows for any rank of the tensor.
 class Dataset : public Object {
 public:
     Type type() const { return type_; }
     const Shape& shape() const { return shape_; }
-    /// Position of the first byte in the file. Empty where the array is chunked, compressed, external,
-    /// without elements or not yet allocated.
+    /// Offset of the first byte in the file. None if the array is chunked, compressed, external, without
+    /// elements or not yet allocated.
     std::optional<int64_t> offset() const;
-    /// The file in which it is stored: another one than file() where a link led there.
+    /// Path of the file in which it is stored; it differs from file() if a link leads to another file.
     std::string stored_in() const;
 
-    /// Reads elements [first, first + out.size()) of the flattened array. HDF5 converts the width, never
-    /// between integers and floats: that is a ConfigError.
+    /// Reads elements [first, first + out.size()) of the flattened array. HDF5 converts between widths.
+    /// ConfigError for a conversion between integers and floats.
     template <class T>
     void read(std::span<T> out, int64_t first = 0) const {
         read_elements(out.data(), type_of<T>(), first, int64_t(out.size()));
@@ -136,64 +138,67 @@ private:
     Shape shape_;
 };
 
-/// Other files to which links of a file may lead, and the one to which a link led that is not among them.
+/// Other files to which links of a file may lead.
 struct Links {
-    std::vector<std::string> allowed;  ///< as the links name them
-    std::string refused;
+    std::vector<std::string> allowed;  ///< names as in the links
+    std::string refused;               ///< a file that is not allowed and to which a link has led; "": none
 };
 
 class Group : public Object {
 public:
-    /// Opens a group below this one; the path may have several parts. ConfigError where it is absent.
+    /// Opens a group below this one; the path may have several parts. ConfigError if it is absent.
     Group group(const std::string& path) const;
-    /// Opens an array; where it is absent the ConfigError names the nearest name there is.
+    /// Opens an array. ConfigError, with the nearest existing name, if it is absent.
     Dataset dataset(const std::string& path) const;
     bool has(const std::string& path) const;
     /// Names of the direct members in alphabetical order.
     std::vector<std::string> names() const;
     /// Paths, relative to this group, of all arrays below it, in alphabetical order within each group.
-    /// ConfigError: more than 32 levels of groups, 4096 groups or 2^20 arrays, which links can make of a few.
+    /// ConfigError: more than 32 levels of groups, 4096 groups or 2^20 arrays. A few groups with links can
+    /// have that many.
     std::vector<std::string> dataset_paths() const;
 
     Group create_group(const std::string& path);
-    /// A contiguous array whose space in the file is allocated at once and not filled; groups on the path are
-    /// made. Elements never written read as zero on most file systems, but nothing promises so.
+    /// Makes a contiguous array, and the groups on its path. Its space in the file is allocated at once and
+    /// not filled. Elements that are never written read as zero on most file systems, but this is not
+    /// guaranteed.
     Dataset create_dataset(const std::string& path, Type type, const Shape& shape);
-    /// Lets `path` mean the object `target` of another file, whose name is relative to the folder of this
-    /// one.
+    /// Makes `path` a link to the object `target` of another file. The name `file` is relative to the folder
+    /// of this file.
     void create_external_link(const std::string& path, const std::string& file, const std::string& target);
 
 protected:
     Group(Handle handle, std::string file, std::string name, std::shared_ptr<Links> links)
         : Object(std::move(handle), std::move(file), std::move(name)), links_(std::move(links)) {}
-    std::shared_ptr<Links> links_;  // of the file
+    std::shared_ptr<Links> links_;  // shared by all groups of the file
 
 private:
-    /// What dataset_paths() may still visit.
+    /// How many groups and datasets dataset_paths() may still visit.
     struct Left {
         int64_t groups, datasets;
     };
     std::vector<std::string> dataset_paths(Left& left) const;
-    /// Why an object cannot be opened: its link led to a file that is not allowed, or `otherwise`.
+    /// Throws the reason why an object cannot be opened: its link led to a file that is not allowed, or
+    /// `otherwise`.
     [[noreturn]] void fail(const std::string& full, const char* otherwise) const;
     void require_own_links(const std::string& full) const;
 };
 
 class File : public Group {
 public:
-    /// For reading. ConfigError: absent, no permission, not HDF5, truncated.
+    /// Opens a file for reading. ConfigError: absent, no permission, not HDF5, truncated.
     static File open(const std::string& path);
-    /// For reading and writing of an existing file.
+    /// Opens an existing file for reading and writing.
     static File open_for_update(const std::string& path);
-    /// Makes the file anew, over any old one. The same calls give the same bytes: no times are stored.
+    /// Makes a new file, and replaces an old one. The same calls give the same bytes: no times are stored.
     static File create(const std::string& path);
 
-    /// Lets external links lead to these files, named as the links name them. Without it they lead nowhere:
-    /// what HDF5 finds at their end may be a pipe, for which it waits, or a file of another program.
+    /// Allows external links to lead to these files, named as in the links. By default such links cannot be
+    /// followed: their target may be a pipe, for which HDF5 would wait, or a file of another program.
     void allow_links_to(std::vector<std::string> files) { links_->allowed = std::move(files); }
 
-    /// Flushes and closes with a check, after which only destruction is allowed; without it the destructor
-    /// closes without a check.
+    /// Flushes and closes the file; SystemError if that fails. Afterwards the object may only be destroyed.
+    /// Without close() the destructor closes the file and ignores errors.
     void close();
 
 private:

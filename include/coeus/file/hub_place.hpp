@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// HubPlace: where the elements of a parameter lie in the tensors of a Hugging Face folder. Models say it, the
-// reading and the writing of folders follow it. Rows of rotated projections may come in another order there:
+// HubPlace: the place of a parameter's elements in the tensors of a Hugging Face folder. Models define the
+// places; readers and writers of folders use them. Rows of rotated projections may have another order in the
+// folder:
 //   half-split (Hugging Face)   row j of a head forms a pair with row j + d/2
 //   interleaved (torchtitan)    row 2j forms a pair with row 2j + 1
 #pragma once
@@ -15,13 +16,13 @@ namespace coeus {
 /// element offset + r row_stride + c col_stride of the tensor.
 struct HubPlace {
     std::string name;  ///< "model.layers.0.self_attn.q_proj.weight"
-    Shape shape;       ///< of the whole tensor there
+    Shape shape;       ///< of the whole tensor in the folder
     int64_t first_row = 0, rows = 0;
     int64_t offset = 0, row_stride = 0, col_stride = 1;
-    int64_t rotated_heads =
-        0;  ///< > 0: the rows are that many heads in half-split order there, interleaved here
+    /// > 0: the rows are this many heads, in half-split order in the folder and interleaved in Coeus.
+    int64_t rotated_heads = 0;
 
-    /// A tensor that is one parameter, element for element.
+    /// The place of a parameter that is a whole tensor, element for element.
     static HubPlace whole(std::string name, const Shape& shape, int64_t rotated_heads = 0) {
         return {.name = std::move(name),
                 .shape = shape,
@@ -29,11 +30,11 @@ struct HubPlace {
                 .row_stride = shape.cols(),
                 .rotated_heads = rotated_heads};
     }
-    /// The number, in the tensor, of element (row, col) of the parameter.
+    /// The index, in the flattened tensor, of element (row, col) of the parameter.
     int64_t index(int64_t row, int64_t col) const;
 };
 
-/// The row in half-split order that holds what `row` holds in interleaved order; rows are counted over all
+/// The row in half-split order that corresponds to `row` in interleaved order. Rows are counted over all
 /// heads.
 constexpr int64_t half_split_row(int64_t row, int64_t head_dim) {
     const int64_t r = row % head_dim;

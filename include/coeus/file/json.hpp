@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON: a value that is built and written (Json), and a reader whose errors name file and path (JsonView).
+// JSON: values that are built and written (Json), and a reader whose errors have file and path (JsonView).
 //   const JsonDocument config = JsonDocument::read("model/config.json");
 //   const int64_t hidden = config.root().integer("hidden_size");
 //   -> "model/config.json: hidden_size must be an integer, is \"x\""
-// The text is parsed and written by nlohmann-json, which stays in json.cpp.
+// The text is parsed and written by nlohmann-json, which only json.cpp uses.
 #pragma once
 
 #include <concepts>
@@ -63,15 +63,15 @@ private:
     std::variant<std::monostate, bool, int64_t, double, std::string, Array, Object> value_;
 };
 
-/// A place in a document. It does not own: the document must outlive it. Every read throws ConfigError naming
-/// the file and the path where the value is missing or of another type.
+/// A value in a document. It borrows the document, which must outlive it. Every read throws a ConfigError,
+/// with file and path, if the value is missing or has another type.
 class JsonView {
 public:
     JsonView(const Json& value, std::string file, std::string path = "")
         : value_(&value), file_(std::move(file)), path_(std::move(path)) {}
 
-    /// The same, and every key that is asked of it, or of a part of it, is added to `asked` with its path, if
-    /// it is there. `asked` must outlive the view.
+    /// The same view, which also records keys: every existing key that is read from it or from a part of it
+    /// is added to `asked` with its path. `asked` must outlive the view.
     JsonView noting(std::set<std::string>& asked) const;
 
     const Json& value() const { return *value_; }
@@ -84,8 +84,8 @@ public:
     bool is_boolean() const { return value_->as_boolean() != nullptr; }
 
     bool boolean() const;
-    int64_t integer() const;  ///< also 4096.0 and 1e6, not 0.5
-    double number() const;    ///< integers too
+    int64_t integer() const;  ///< accepts 4096.0 and 1e6 too, but not 0.5
+    double number() const;    ///< accepts integers too
     const std::string& string() const;
     std::vector<int64_t> integers() const;
     std::vector<std::string> strings() const;
@@ -96,7 +96,7 @@ public:
 
     JsonView operator[](std::string_view key) const;
     JsonView operator[](size_t index) const;
-    /// Nothing where the key is absent or its value is null.
+    /// None if the key is absent or its value is null.
     std::optional<JsonView> find(std::string_view key) const;
     bool contains(std::string_view key) const { return find(key).has_value(); }
 
@@ -110,7 +110,8 @@ public:
     double number(std::string_view key, double otherwise) const;
     std::string string(std::string_view key, std::string_view otherwise) const;
 
-    /// Throws ConfigError "FILE: PATH RULE, is VALUE": for rules of the caller, such as "must be positive".
+    /// Throws ConfigError "FILE: PATH RULE, is VALUE". `rule`: a rule of the caller, such as "must be
+    /// positive".
     [[noreturn]] void reject(std::string_view rule) const;
 
 private:
@@ -121,12 +122,12 @@ private:
     std::set<std::string>* asked_ = nullptr;
 };
 
-/// A parsed text and the name under which messages speak of it.
+/// A parsed text, and its name in messages.
 class JsonDocument {
 public:
-    /// Throws ConfigError naming `name`, line and column where the text is not JSON.
+    /// Throws ConfigError, with `name`, line and column, if the text is not JSON.
     static JsonDocument parse(std::string_view text, std::string name);
-    /// Throws ConfigError where the file cannot be read or is not JSON.
+    /// Throws ConfigError if the file cannot be read or is not JSON.
     static JsonDocument read(const std::filesystem::path& file);
 
     JsonView root() const { return {*value_, name_}; }
@@ -134,11 +135,12 @@ public:
 private:
     JsonDocument(std::unique_ptr<const Json> value, std::string name)
         : value_(std::move(value)), name_(std::move(name)) {}
-    std::unique_ptr<const Json> value_;  // on the heap, so that views survive a move of the document
+    std::unique_ptr<const Json> value_;  // on the heap, so that views stay valid when the document is moved
     std::string name_;
 };
 
-/// Writes the text and a line end; throws SystemError naming the file. Written beside it and renamed.
+/// Writes the text and a line end under a temporary name and renames the file. SystemError, with the file's
+/// name, if it cannot be written.
 void write_json(const Json& value, const std::filesystem::path& file, int indent = 2);
 
 }  // namespace coeus

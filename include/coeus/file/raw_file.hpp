@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files as bytes: positioned reads and writes, memory maps, and the step that makes a finished file visible
-// under its name. Errors carry the path and the system's reason.
+// Files as bytes: reads and writes at given positions, memory maps, and the renaming of a complete file to
+// its final name. Errors have the path and the system's reason.
 #pragma once
 
 #include "coeus/base/error.hpp"
@@ -13,32 +13,33 @@
 
 namespace coeus {
 
-/// ConfigError where the path is absent, a folder, or not readable (`writable`: nor writable) by this user.
+/// ConfigError if the path does not exist, is a folder, a pipe or a device, or is not readable (with
+/// `writable`: not writable) by this user.
 void require_file(const std::string& path, bool writable = false);
 
-/// The system cannot read a file (permission, an error of the disk), which says nothing of what it holds.
+/// The system cannot read a file (no permission, a disk error). The contents of the file may be intact.
 class ReadError : public SystemError {
 public:
     explicit ReadError(const std::string& what) : SystemError(what, NoPlace{}) {}
 };
 
-/// Why the system cannot read a file that is there: "Permission denied", "Input/output error"; "" if its
-/// first byte can be read, it is empty, or it is not there. Such an error says nothing of what the file
-/// holds.
+/// Why the system cannot read an existing file: "Permission denied", "Input/output error". "" if its first
+/// byte can be read, or if the file is empty or does not exist. The contents of a file with such an error may
+/// be intact.
 std::string read_error(const std::string& path);
 
-/// The whole of a text file. ConfigError: absent, a folder, a pipe or a device (which need not end), more
-/// than `most_bytes`, or not to be read.
+/// The contents of a text file. ConfigError: absent, a folder, a pipe or a device (which may never end), more
+/// than `most_bytes` bytes, or not readable.
 std::string read_text_file(const std::filesystem::path& file, int64_t most_bytes);
 
 /// An open file. Reads and writes name a position, so threads and processes may share one file.
 class RawFile {
 public:
-    /// For reading. ConfigError where require_file says so.
+    /// Opens a file for reading. ConfigError as require_file().
     static RawFile open(const std::string& path);
-    /// An existing file for reading and writing.
+    /// Opens an existing file for reading and writing. SystemError if it cannot.
     static RawFile open_for_update(const std::string& path);
-    /// A new file, over any old one. SystemError where it cannot be made.
+    /// Makes a new file, and replaces an old one. SystemError if it cannot be made.
     static RawFile create(const std::string& path);
     ~RawFile();
     RawFile(RawFile&& other) noexcept;
@@ -46,18 +47,20 @@ public:
 
     const std::string& path() const { return path_; }
     int64_t size() const;
-    /// Reads or writes everything, or throws SystemError; ReadError where the system cannot read.
+    /// Reads `bytes` bytes from `offset`. ReadError if the system cannot read; another SystemError if the
+    /// file ends before.
     void read(void* to, int64_t bytes, int64_t offset) const;
+    /// Writes `bytes` bytes at `offset`. SystemError if not all can be written.
     void write(const void* from, int64_t bytes, int64_t offset);
-    /// Lets the system begin to fetch what will be read soon.
+    /// Asks the system to begin to read bytes that will be needed soon.
     void prefetch(int64_t bytes, int64_t offset) const;
-    /// Reserves space for [0, bytes), so that a full disk is noticed before the first write; file systems
-    /// that cannot reserve are left alone.
+    /// Reserves space for [0, bytes), so that a full disk is noticed before the first write (SystemError).
+    /// Does nothing on file systems that cannot reserve space.
     void reserve(int64_t bytes);
-    /// Cuts it off, or lengthens it without taking space; SystemError where a limit on the size of files
-    /// forbids it.
+    /// Truncates the file, or extends it without taking space. SystemError if it exceeds a limit on the size
+    /// of files.
     void resize(int64_t bytes);
-    /// Returns when the content is on the disk.
+    /// Returns when the contents are on disk. SystemError if that fails.
     void sync();
 
 private:
@@ -65,13 +68,13 @@ private:
     RawFile(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
     int descriptor_ = -1;
     std::string path_;
-    int64_t written_ = 0;  // since the last sync()
+    int64_t written_ = 0;  // bytes written since the last sync()
 };
 
-/// A whole file in memory, read only, pages fetched when touched.
+/// A whole file mapped into memory, read-only. Its pages are read when they are used.
 class MappedFile {
 public:
-    /// ConfigError where require_file says so; an empty file gives no bytes.
+    /// ConfigError as require_file(). An empty file has no bytes.
     explicit MappedFile(const std::string& path);
     ~MappedFile();
     MappedFile(MappedFile&& other) noexcept;
@@ -79,8 +82,8 @@ public:
 
     const std::string& path() const { return path_; }
     std::span<const std::byte> bytes() const { return bytes_; }
-    /// Gives the pages that were read back to the system, which keeps them as long as it has room. What is
-    /// read again is fetched again.
+    /// Returns the pages that were read to the system, which may keep them in its cache. Pages that are used
+    /// again are read again.
     void release() const;
 
 private:
@@ -88,18 +91,18 @@ private:
     std::span<const std::byte> bytes_;
 };
 
-/// Renames a complete, synced file to its final name and makes the name itself durable.
+/// Renames a complete, synced file to its final name and syncs the name to disk. SystemError if it cannot.
 void publish_file(const std::string& part, const std::string& final_path);
 
-/// Makes the names in a folder durable.
+/// Syncs the names of a folder's files to disk. SystemError if it cannot.
 void sync_folder(const std::string& folder);
 
-/// Reserves so many bytes in `files` new files of a folder, and gives them back: SystemError says what does
-/// not allow it (disk, quota, limit on the size of a file). A file system that cannot reserve says nothing.
-/// At most 64 files are held at once; it is tried three times in two seconds.
+/// Reserves `bytes` bytes in `files` new files of a folder together, and releases them. SystemError, with the
+/// reason (disk, quota, limit on the size of a file), if it cannot. Does nothing on a file system that cannot
+/// reserve space. It holds at most 64 files at the same time, and tries three times within two seconds.
 void require_reservable(const std::string& folder, int64_t bytes, int64_t files);
 
-/// Bytes that this user may still write in the file system of an existing folder.
+/// Bytes that this user may still write to the file system of an existing folder.
 int64_t free_bytes(const std::string& folder);
 
 }  // namespace coeus

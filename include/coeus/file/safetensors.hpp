@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// safetensors files: 8 bytes with the length n of a JSON header, the header, then the elements:
+// Safetensors: reads safetensors files. A file has 8 bytes with the length of a JSON header, the header, then
+// the elements:
 //   {"norm.weight": {"dtype": "F32", "shape": [64], "data_offsets": [0, 256]}, "__metadata__": {...}}
-// Offsets count from the end of the header; tensors follow each other without gaps or overlaps.
-// Format: huggingface.co/docs/safetensors. Several files may share one index (model.safetensors.index.json).
+// Offsets count from the end of the header; tensors follow each other without gaps or overlaps. Format:
+// huggingface.co/docs/safetensors. Several files may share one index (model.safetensors.index.json).
 #pragma once
 
 #include "coeus/device/tensor.hpp"
@@ -14,29 +15,29 @@
 
 namespace coeus {
 
-/// One or several memory-mapped files as one set of tensors. Elements are read in place when asked for.
+/// One or several memory-mapped files as one set of tensors. Elements are read in place when they are used.
 class Safetensors {
 public:
     struct Entry {
         Dtype dtype;
         Shape shape;
-        size_t file;            ///< which of the mapped files
-        const std::byte* data;  ///< not aligned to anything
+        size_t file;            ///< number of the mapped file
+        const std::byte* data;  ///< may be unaligned
     };
 
-    /// A .safetensors file, an index (.json), or a folder with model.safetensors or its index. ConfigError
-    /// naming file and tensor: truncated, foreign, overlapping offsets, unknown dtype, size and shape that
-    /// disagree, an index that names an absent tensor.
+    /// `path`: a .safetensors file, an index (.json), or a folder with model.safetensors or its index.
+    /// ConfigError, with file and tensor: truncated, foreign, overlapping offsets, unknown dtype, size and
+    /// shape that disagree, an index that names a missing tensor.
     static Safetensors open(const std::string& path);
 
     /// Names in alphabetical order.
     std::vector<std::string> names() const;
     bool has(const std::string& name) const { return entries_.contains(name); }
-    /// ConfigError with the nearest name there is.
+    /// ConfigError, with the nearest existing name, if there is no such tensor.
     const Entry& entry(const std::string& name) const;
 
-    /// Elements [first, first + count) of the flattened tensor, converted from F64, F32, F16 or BF16 to a
-    /// floating type, or from I64, I32, U8 to an integer type; ConfigError for the other pairs.
+    /// Reads elements [first, first + out.count()) of the flattened tensor. Converts F64, F32, F16 and BF16
+    /// to a floating-point type, or I64, I32 and U8 to an integer type. ConfigError for other pairs.
     void read(const std::string& name, Tensor out, int64_t first = 0) const;
     /// All elements.
     template <class T>
@@ -46,7 +47,7 @@ public:
         return out;
     }
 
-    /// Gives the memory of what was read back to the system: for those who pass through once.
+    /// Returns the memory of pages that were read to the system: for callers that read everything once.
     void release() const {
         for (const MappedFile& file : files_) file.release();
     }
@@ -59,13 +60,13 @@ private:
     std::map<std::string, Entry> entries_;
 };
 
-/// What a file says of a tensor before its elements.
+/// A tensor in the header of a file.
 struct SafetensorsEntry {
     std::string name;
     Dtype dtype;  ///< f64, f32, f16, bf16, i64, i32 or u8
     Shape shape;
 };
-/// The beginning of a file, length and header, with these tensors behind each other after it.
+/// The beginning of a file: the length and the header. The tensors follow it in the order of `entries`.
 std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
                                const std::map<std::string, std::string>& metadata = {});
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TOML files as flat lists of "section.key" entries that remember their place, and single values as TOML
-// text. The text is parsed by toml++, which stays in toml.cpp.
+// TOML files as flat lists of "section.key" entries with their places in the file, and single values as TOML
+// text. The text is parsed by toml++, which only toml.cpp uses.
 #pragma once
 
 #include <cstdint>
@@ -38,10 +38,10 @@ struct TomlEntry {
     std::string place;  ///< "inputs/x.toml:12:3": file, line and column of the key
 };
 
-/// The file's entries in its order. ConfigError: the file cannot be read, is not TOML (with line and column),
-/// or holds a date.
+/// The entries in the order of the file. ConfigError: the file cannot be read, is not TOML (with line and
+/// column), or has a date.
 std::vector<TomlEntry> read_toml(const std::filesystem::path& file);
-/// The same of a text; `name` stands for the file in messages.
+/// The same for a text; `name` stands for the file in messages.
 std::vector<TomlEntry> parse_toml(std::string_view text, const std::string& name);
 
 /// The value as TOML text, reals with all their digits: 0.0008, "a \"b\"", [1, 2].

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generator: the logits of the next token of several texts, each of which keeps its keys and values, so that
-// a token costs one row of work; and how a token is drawn from logits.
+// Generator: computes the logits of the next token for several texts. Keys and values of each text are
+// cached, so that a token costs one row of work. Also: sampling a token from logits.
 #pragma once
 
 #include "coeus/device/staged_ids.hpp"
@@ -14,8 +14,8 @@
 
 namespace coeus {
 
-/// Temperature first, then the k most likely, then the smallest set with probability p (Holtzman et al.
-/// 2020).
+/// Applied in this order: temperature, then the k most likely tokens, then the smallest set of tokens with
+/// probability p (Holtzman et al. 2020).
 struct Sampling {
     double temperature = 0.8;  ///< 0: always the most likely token
     int64_t top_k = 0;         ///< 0: all
@@ -23,18 +23,19 @@ struct Sampling {
     uint64_t seed = 0;
 };
 
-/// A token drawn from logits; `index` is its number in the text number `text`, so that the same seed gives
-/// the same texts, in whatever company they are written.
+/// Samples a token from logits. `index`: its number in its text; `text`: the number of the text. The same
+/// seed gives the same texts, however many are generated at the same time.
 int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint64_t index,
                    uint64_t text = 0);
 
 class Generator {
 public:
-    /// The most texts side by side. Generated on a CPU, no bit of a text depends on the others.
+    /// The maximum number of texts at the same time. On a CPU, no bit of a text depends on the others.
     static int64_t most_sequences(const Device& device) { return kernels_of(device.backend()).thin_rows; }
 
-    /// Plans and takes all memory: for `sequences` texts of up to `context` tokens. Weights are loaded into
-    /// decoder().parameters(). The device must outlive it. ConfigError where it does not fit into its memory.
+    /// Plans and allocates all memory for `sequences` texts of up to `context` tokens. The caller loads
+    /// weights into decoder().parameters(). The device must outlive the generator. ConfigError if the
+    /// memory of the device is too small.
     Generator(const DecoderConfig& config, Dtype dtype, int64_t context, int64_t sequences, int threads,
               const Device& device = host_device());
 
@@ -42,22 +43,22 @@ public:
     const MemoryPlan& plan() const { return plan_; }
     int64_t context() const { return cache_.context(); }
     int64_t sequences() const { return cache_.sequences(); }
-    /// Tokens that a slot holds.
+    /// Number of tokens in a slot.
     int64_t length(int64_t slot) const { return lengths_[size_t(slot)]; }
-    /// After the weights were loaded.
+    /// Must be called after the weights were loaded.
     void weights_changed() { decoder_.parameters().refresh_compute(exec_, *kernels_); }
 
-    /// Begins a text of 1 to `context` tokens in a slot, whatever was there: logits [1, V] (f64 with f64,
-    /// else f32) of the token that follows, on the host. They stay until the next call. NotFiniteError where
-    /// one is not finite.
+    /// Starts a text of 1 to `context` tokens in a slot and replaces the previous one. Returns the logits
+    /// [1, V] (f64 with f64, else f32) of the next token, on the host. They are valid until the next
+    /// call. NotFiniteError if one is not finite.
     Tensor read(int64_t slot, std::span<const int32_t> tokens);
 
     struct Next {
         int64_t slot;
         int32_t token;
     };
-    /// One more token for each of these slots, which have room for it and are all different: logits
-    /// [number of them, V].
+    /// Appends one token to each of these slots, which must be distinct and not full. Returns logits
+    /// [number of slots, V].
     Tensor append(std::span<const Next> tokens);
 
 private:
@@ -73,7 +74,7 @@ private:
     Arena temp_;
     StepState step_;
     StagedIds tokens_, positions_, slots_;
-    OwnedTensor logits_, staged_logits_;  // the latter of a GPU alone
+    OwnedTensor logits_, staged_logits_;  // the latter only with a GPU
     Tensor logits_on_host_;
     std::vector<int64_t> lengths_;
 };

@@ -11,12 +11,13 @@ namespace coeus {
 
 struct Prompt {
     std::string text;
-    int64_t line;  ///< of the file, from 1
+    int64_t line;  ///< line of the file, counted from 1
 };
 
-/// One prompt per line: as plain text, whatever it begins with, or, where the file's name ends with .jsonl,
-/// .ndjson or .json, an object with a string "prompt" (or "text"). Empty lines are passed over. ConfigError:
-/// no such file, no text, no prompts, a line that is not such an object (with its number).
+/// Reads one prompt per line. If the file's name ends with .jsonl, .ndjson or .json, a line is an object with
+/// a string "prompt" (or "text"); else it is plain text, whatever its first character. Empty lines are
+/// skipped. ConfigError: the file does not exist, is not text or has no prompts, or a line is not such an
+/// object (with its number).
 std::vector<Prompt> read_prompts(const std::filesystem::path& file);
 
 }  // namespace coeus

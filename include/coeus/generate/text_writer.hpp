@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TextWriter: continues any number of prompts, as many side by side as the generator has slots; a text
-// that ends makes room for the next prompt. What is written for a prompt depends on the prompt, its number
-// and the seed alone.
+// TextWriter: continues any number of prompts, as many at the same time as the generator has slots. When a
+// text ends, the next prompt takes its slot. A text depends only on its prompt, its number and the seed.
 #pragma once
 
 #include "coeus/data/tokenizer.hpp"
@@ -13,15 +12,16 @@
 
 namespace coeus {
 
-/// Cuts a text that comes in pieces before the first of some texts, holding back what may become one of them.
+/// Cuts a text, given in pieces, before the first stop string. Holds back text that may be the beginning of a
+/// stop string.
 class TextEnd {
 public:
     explicit TextEnd(std::vector<std::string> stops) : stops_(std::move(stops)) {}
-    /// The text that is certain now.
+    /// Adds a piece. Returns the text that is certain now.
     std::string push(const std::string& piece);
-    /// True when one of the texts has come; nothing follows.
+    /// True after a stop string was found. No more text follows.
     bool found() const { return found_; }
-    /// What was held back, where none has come.
+    /// The text that was held back, if no stop string was found.
     std::string finish();
 
 private:
@@ -32,26 +32,26 @@ private:
 
 struct TextWriterOptions {
     Sampling sampling;
-    int64_t length = 128;            ///< most tokens to write for a prompt
-    std::vector<std::string> stops;  ///< a text ends before any of these
+    int64_t length = 128;            ///< maximum number of tokens per prompt
+    std::vector<std::string> stops;  ///< a text ends before any of these strings
     bool ignore_eos = false;         ///< continue after EOS
 };
 
-/// What was written behind a prompt.
+/// The text that was written after a prompt.
 struct Written {
     std::string text;
-    std::vector<int32_t> ids;      ///< its tokens, without one that ended it
+    std::vector<int32_t> ids;      ///< its tokens, without the token that ended it
     const char* finish = nullptr;  ///< "eos", "stop" or "length"
 };
 
 class TextWriter {
 public:
-    /// ConfigError: a stop text that is empty or that the tokenizer cannot write.
+    /// ConfigError: a stop string that is empty or that the tokenizer cannot write.
     TextWriter(Generator& generator, const Tokenizer& tokenizer, const TextWriterOptions& options);
 
-    /// `on_piece(number, text)`: more text of a prompt; `on_end(number, written)`: it is complete. Prompts
-    /// come to their ends in any order. A text that is longer than the context continues from its newest
-    /// half.
+    /// Calls `on_piece(number, text)` for each new piece of a prompt's text, and
+    /// `on_end(number, written)` when the text is complete. Texts end in any order. A text that is longer
+    /// than the context continues from its most recent half.
     void write(const std::vector<std::vector<int32_t>>& prompts,
                const std::function<void(size_t, const std::string&)>& on_piece,
                const std::function<void(size_t, const Written&)>& on_end);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Guards: what a run does about loss spikes and about weights that went wrong silently. A refused step is
-// skipped, or the run rewinds to a snapshot and passes over all samples since, the spike's included
-// (Chowdhery et al. 2022, PaLM, section 5.1). What the decisions need is in record(), so that a resumed run
-// takes the same ones.
+// Guards: what a run does about loss spikes and about silent data corruption. After a loss spike the step is
+// skipped, or the run rewinds to a snapshot and skips all samples since then, including those of the spike
+// (Chowdhery et al. 2022, PaLM, section 5.1). record() stores everything on which the decisions depend, so
+// that a resumed run makes the same decisions.
 #pragma once
 
 #include "coeus/config/config.hpp"
@@ -24,42 +24,43 @@ struct RunPlace {
 
 class Guards {
 public:
-    /// Takes the memory of the snapshot, where something rewinds. The engine has its memory, and outlives it.
-    /// `hosts`: the names of all ranks', which outlive it too. Collective, as every member that takes or
-    /// returns a place.
+    /// Allocates the memory of the snapshot if an option asks for rewinds. The engine has allocated its
+    /// memory. `hosts`: name of each rank's host. Both outlive it. Collective, like every member that takes
+    /// or returns a place.
     Guards(const Config::Guards& options, Engine& engine, const std::vector<std::string>& hosts);
 
     bool watches_loss() const { return coeus::watches_loss(options_); }
-    /// What the checkpoint from which the run goes on has of an earlier record().
+    /// Restores the state of the guards from `record`, which the checkpoint has from record().
     void resume(const std::string& record);
-    /// Where the run begins: the first snapshot.
+    /// Takes the first snapshot, at the place where the run begins.
     void begin(const RunPlace& place);
-    /// JSON for a checkpoint's /train; "" where there is nothing to keep.
+    /// JSON for /train of a checkpoint; "" if there is nothing to store.
     std::string record() const;
-    /// Samples before the present place that no step of the run's past has seen.
+    /// Number of samples before the present place that were skipped.
     int64_t samples_passed_over() const { return state_.passed_over; }
-    /// Of the run's past; the last one has this number.
+    /// Number of events so far, which is also the number of the last event.
     int64_t events() const { return state_.events; }
 
-    /// Of the next step.
+    /// Limits on loss and gradient norm of the next step.
     StepLimits limits() const;
-    /// The update of a step was made.
+    /// Call it after a step whose update was made.
     void accept(double loss, double norm);
-    /// The update of the step after `place`, of so many samples, was refused: `place` is then where the run
-    /// goes on, and with a rewind weights and moments are those of there. Returns the event for
-    /// metrics.jsonl. NotFiniteError where spikes do not end.
+    /// Call it if the update of the step after `place`, with this number of samples, was refused. Sets
+    /// `place` to where the run continues; after a rewind, weights and moments are those of that place.
+    /// Returns the event for metrics.jsonl. NotFiniteError after guards.spike_patience spikes in a row.
     std::string pass_over(RunPlace& place, int64_t samples, double loss, double norm);
-    /// After a step, before a checkpoint of it (`saves`): compares replicas and takes a snapshot, where these
-    /// are due. Where replicas differ and the run rewinds, as pass_over(), but the same samples come again;
-    /// else returns "". CollectiveError where it does not rewind, or did before since the last snapshot.
+    /// After a step, and before its checkpoint if there is one (`saves`): compares replicas and takes a
+    /// snapshot if these are due. If replicas differ and the run rewinds: as pass_over(), but the same
+    /// samples are read again. Else returns "". CollectiveError if replicas differ and the run does not
+    /// rewind, or has rewound before to the same snapshot.
     std::string look_after(RunPlace& place, bool saves);
 
 private:
-    /// What decisions depend on.
+    /// The state on which decisions depend.
     struct State {
         SpikeGuard spikes;
-        int64_t in_a_row = 0;     ///< skips, or rewinds to the snapshot
-        int64_t passed_over = 0;  ///< samples
+        int64_t in_a_row = 0;     ///< consecutive skips, or rewinds to the same snapshot
+        int64_t passed_over = 0;  ///< skipped samples
         int64_t skips = 0, rewinds = 0;
         int64_t events = 0;  ///< in metrics.jsonl
     };
@@ -73,7 +74,7 @@ private:
     std::optional<ReplicaComparison> replicas_;
     std::optional<StateSnapshot> snapshot_;
     RunPlace snapshot_place_;
-    bool repeats_ = false;  // the steps since the snapshot, after replicas differed
+    bool repeats_ = false;  // the run repeats the steps since the snapshot, because replicas differed
 };
 
 }  // namespace coeus

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// ReplicaComparison: whether ranks that should hold the same bits do: data-parallel replicas all they own,
-// tensor-parallel ranks what these do not divide (norms), two pipeline ranks a tied table. Compared are the
-// sums that checkpoints have (io/checksum.hpp), for which no single changed element goes unseen.
+// ReplicaComparison: checks that ranks that should hold the same bits do. Data-parallel replicas compare all
+// tensors that they own, tensor-parallel ranks those that are not divided among them (norms), and two
+// pipeline ranks a tied table. It compares the checksums of checkpoints (io/checksum.hpp), which detect every
+// change of a single element.
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
@@ -14,16 +15,16 @@ namespace coeus {
 
 class ReplicaComparison {
 public:
-    /// Of parameters with memory, on a mesh; both outlive it. `hosts`: the names of all ranks'. Collective,
-    /// as every member.
+    /// The parameters have memory. `hosts`: name of each rank's host. All arguments outlive it. Collective,
+    /// like compare().
     ReplicaComparison(const Parameters& parameters, const Mesh& mesh, const std::vector<std::string>& hosts);
 
-    /// What is compared among whom, in words, or that there is nothing.
+    /// A line for the log: which tensors are compared over which axes, or that there are none.
     const std::string& text() const { return text_; }
     bool has_replicas() const { return !groups_.empty(); }
-    /// Compares weights, moments, and the gradients that the last update saw. Reads all of it: not for every
-    /// step. Returns which rank, host and tensor differ, in words, the same on all ranks; "" where none does.
-    /// Where three or more hold the same, the one that most do not have is wrong.
+    /// Compares weights, moments, and the gradients of the last update. It reads all of them, so do not call
+    /// it in every step. Returns in words which rank, host and tensor differ, the same on all ranks; "" if
+    /// none does. With three or more replicas, those that differ from the majority are wrong.
     std::string compare() const;
 
 private:
@@ -31,10 +32,10 @@ private:
         std::string what;  // "weights of norm.weight"
         const Storage* storage;
         const Param* param;
-        Tensor tensor;  // of the storage
+        Tensor tensor;  // belongs to the storage
         const Device* device;
     };
-    // Ranks that hold the same of some tensors.
+    // Ranks that hold the same elements of some tensors.
     struct Group {
         Communicator ranks;
         std::vector<int64_t> world_ranks;

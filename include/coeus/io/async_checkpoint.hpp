@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// AsyncCheckpoint: saving while training goes on.
+// AsyncCheckpoint: saves a checkpoint while training continues.
 //
-//   main thread     lays the file out | next step's forward and backward | its update | ...   | publishes
-//   beside it                           copies what the update will change | writes the copies  | removes old
-//   ones
+//   main thread    lays out the file | forward, backward of the next step | update, ... | publishes
+//   other thread                     | copies weights and moments         | writes them | removes old files
 //
-// The copies hide behind the forward and the backward, which leave weights and moments alone; the thread
-// beside it calls neither MPI nor HDF5.
+// The copies are made during the forward and the backward, which do not change weights and moments. The other
+// thread calls neither MPI nor HDF5.
 #pragma once
 
 #include "coeus/base/clock.hpp"
@@ -23,42 +22,43 @@ namespace coeus {
 
 class CheckpointFile;
 
-/// Bytes of the copies of this rank's shares of the tensors.
+/// Bytes of the buffer for the copies of this rank's shares of the tensors.
 int64_t copied_bytes(const std::vector<CheckpointTensor>& tensors);
 
-/// What came of a save.
+/// The result of a save.
 struct SavedCheckpoint {
     int64_t step = 0;
     CheckpointStore::Saved saved;
-    double seconds = 0;         ///< until it stood under its name
-    double seconds_waited = 0;  ///< of these, those that training waited
+    double seconds = 0;         ///< until the checkpoint was complete
+    double seconds_waited = 0;  ///< the part of `seconds` for which training waited
 };
 
 class AsyncCheckpoint {
 public:
-    /// `tensors`: what every checkpoint will hold; their memory is that of the whole run, which `computation`
-    /// changes. Takes the memory of the copies: of a GPU's tensors pinned host memory, so that the copies run
-    /// beside its work. All outlive it.
+    /// `tensors`: the contents of every checkpoint; `computation` changes them, and their memory stays the
+    /// same during the run. Allocates the memory of the copies, which is pinned host memory for a GPU, so
+    /// that copies run at the same time as its other work. All arguments outlive it.
     AsyncCheckpoint(const CheckpointStore& store, const Communicator& ranks,
                     std::vector<CheckpointTensor> tensors, const Exec& computation);
-    /// The same of the host's tensors.
+    /// The same for tensors on the host.
     AsyncCheckpoint(const CheckpointStore& store, const Communicator& ranks,
                     std::vector<CheckpointTensor> tensors)
         : AsyncCheckpoint(store, ranks, std::move(tensors), Exec()) {}
-    /// Waits for the thread; what it wrote and nobody published is left as an unfinished file.
+    /// Waits for the thread. A checkpoint that was not published stays as an unfinished file.
     ~AsyncCheckpoint();
 
-    /// Collective: lays a file out and begins to fill it. Nothing else may be under way. Errors as those of
-    /// CheckpointStore::save.
+    /// Lays out the file and begins to fill it. No other save may be under way. Its errors are those of
+    /// CheckpointStore::save. Collective.
     void begin(const TrainRecord& train);
-    /// The tensors are about to change: returns when they are copied.
+    /// Returns when the tensors are copied. Call it before they change.
     void wait_for_copies();
-    /// Between two steps, collective: gives the file its name if every rank has written its part. What could
-    /// not be written is said, and written once more into a new file; CollectiveError where that fails too.
+    /// Call it between two steps: publishes the checkpoint if every rank has written its part. If a rank
+    /// could not write, this is logged, and everything is written once more to a new file; CollectiveError if
+    /// that fails too. Collective.
     std::optional<SavedCheckpoint> poll();
-    /// Something was begun and is not published; the same on all ranks.
+    /// True from begin() until the checkpoint is published; the same on all ranks.
     bool is_under_way() const { return state_ != State::idle; }
-    /// Collective: waits until nothing is under way.
+    /// Waits until no save is under way. Collective.
     std::optional<SavedCheckpoint> finish();
 
 private:
@@ -73,14 +73,14 @@ private:
     std::vector<CheckpointTensor> tensors_, copies_;
     Buffer memory_;
     std::unique_ptr<CheckpointFile> file_;
-    TrainRecord train_;  // of what is under way
+    TrainRecord train_;  // of the save that is under way
     int attempts_ = 0;
     Timer since_begin_;
     double waited_ = 0;
     std::atomic<State> state_ = State::idle;
     std::exception_ptr failure_;  // of the last attempt, on this rank
     std::string not_removed_;
-    Stream stream_;  // ends before what its work refers to
+    Stream stream_;  // destroyed before the members to which its work refers
     Pending copied_, written_, removed_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a run's checkpoints: what its files are called, which there are, and which of them stay.
-// Nothing here is collective: what changes a folder is called on rank 0 alone.
+// The folder of a run's checkpoints: names of its files, which ones exist, and which ones are kept. Nothing
+// here is collective: functions that change a folder are called on rank 0 only.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,28 @@ struct StepFile {
     int64_t step;
     std::string path;
 };
-/// Full checkpoints in a folder by name alone, oldest first.
+/// The full checkpoints in a folder, found by their names only; oldest first.
 std::vector<StepFile> list_checkpoints(const std::string& folder);
 /// The same; `status`: why the folder cannot be listed, for example because it does not exist.
 std::vector<StepFile> list_checkpoints(const std::string& folder, std::error_code& status);
 
-/// The newest weights in a folder of checkpoints or in a run's folder, full or model only, for generation;
-/// ConfigError if there are none.
+/// For generation: the newest file with weights in a checkpoint folder or in a run's folder, a full
+/// checkpoint or a model alone. ConfigError if there is none.
 std::string newest_weights(const std::string& folder);
 
-/// Removes files and folders, which takes a while if they are large. What could not be removed, in words, or
-/// "".
+/// Removes files and folders, which takes a while if they are large. Returns a text on those that could not
+/// be removed, or "".
 std::string remove_all(const std::vector<std::string>& paths);
 
-/// The run that writes into a folder of checkpoints.
+/// The run that writes to a checkpoint folder.
 struct CheckpointWriter {
     std::string id;                               ///< part of the names of its unfinished files; "": none
-    std::function<void()> require_owned = [] {};  ///< throws if the folder is another run's by now
+    std::function<void()> require_owned = [] {};  ///< throws if another run has taken the folder
 };
 
 class CheckpointFolder {
 public:
-    /// `keep_latest`: how many full checkpoints stay when one is added; 0: all.
+    /// `keep_latest`: how many full checkpoints are kept when one is added; 0: all.
     CheckpointFolder(std::string path, int64_t keep_latest, CheckpointWriter writer = {})
         : path_(std::move(path)), keep_latest_(keep_latest), writer_(std::move(writer)) {}
 
@@ -45,15 +45,16 @@ public:
     const CheckpointWriter& writer() const { return writer_; }
     /// The file of a step: "FOLDER/step-00000100.h5".
     std::string path_of(int64_t step) const;
-    /// The file of the weights alone: "FOLDER/model-00000100.h5".
+    /// The file with the weights only: "FOLDER/model-00000100.h5".
     std::string model_path_of(int64_t step) const;
     std::vector<StepFile> list() const { return list_checkpoints(path_); }
 
-    /// After the checkpoint of this step was published. Files of later steps are renamed, since they are of a
-    /// branch that the run left, or damaged. Returns the files and folders that keep_latest no longer allows,
-    /// and parts of checkpoints that no file names any more: for remove_all(), in this order.
+    /// Call it after the checkpoint of this step was published. Renames files of later steps: they are
+    /// damaged, or belong to a branch that the run has left. Returns the files beyond keep_latest, then the
+    /// folders of parts that no checkpoint names any more; pass them to remove_all() in this order. If
+    /// another run has taken the folder, nothing is renamed, and nothing is returned.
     std::vector<std::string> retire(int64_t step) const;
-    /// Removes what runs that were killed left of their last save. No save may be under way.
+    /// Removes the unfinished files of runs that were killed during a save. No save may be under way.
     void remove_unfinished() const;
 
 private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checksums of arrays that do not depend on who holds which part:
+// Checksums of arrays that do not depend on which rank holds which part:
 //   sum over the elements of a block of rows of mix(global element index, bits of the element)  mod 2^64
-// Ranks add their parts, so any mesh writes and verifies a file while touching only its own bytes, and two
-// layouts or replicas of the same weights can be compared by their sums.
+// Ranks add the sums of their parts. So any mesh can write and verify a file while each rank touches only its
+// own bytes, and two layouts or replicas of the same weights can be compared by their sums.
 #pragma once
 
 #include "coeus/base/types.hpp"
@@ -13,9 +13,9 @@
 
 namespace coeus {
 
-/// `bits`: the stored bytes of the element as a little endian number; `index`: its position in the flattened
-/// global array. For each index a permutation of the 64-bit numbers, so that no change of a single element
-/// stays unseen.
+/// `bits`: the stored bytes of the element as a little-endian number; `index`: its position in the flattened
+/// global array. For each index it is a permutation of the 64-bit numbers, so every change of a single
+/// element is detected.
 constexpr uint64_t checksum_mix(uint64_t index, uint64_t bits) {
     uint64_t x = bits + (index + 1) * 0x9E3779B97F4A7C15u;
     x ^= x >> 32;
@@ -24,13 +24,14 @@ constexpr uint64_t checksum_mix(uint64_t index, uint64_t bits) {
     return x;
 }
 
-/// Sum of mix over `count` adjacent elements of 1, 2, 4 or 8 bytes, the first with this index.
+/// Sum of checksum_mix over `count` adjacent elements of 1, 2, 4 or 8 bytes; the first has the index
+/// `first_index`.
 uint64_t checksum_of(const void* elements, int64_t element_bytes, int64_t first_index, int64_t count);
 
-/// Rows in a block: as many as hold 2^20 elements, at least one.
+/// Rows per block: as many as have 2^20 elements, at least one.
 int64_t checksum_block_rows(const Shape& shape);
 
-/// The sums of one array, block by block, to which parts are added in any order.
+/// The sums of all blocks of one array. Parts are added in any order.
 class BlockSums {
 public:
     BlockSums(const Shape& shape, int64_t block_rows);
@@ -39,7 +40,7 @@ public:
     int64_t size() const { return int64_t(sums_.size()); }
     const std::vector<uint64_t>& sums() const { return sums_; }
 
-    /// A dense part [rows, cols] of the array, its first element at (first_row, first_col).
+    /// Adds a dense part [rows, cols] of the array, whose first element is at (first_row, first_col).
     void add(const void* elements, int64_t element_bytes, int64_t first_row, int64_t first_col, int64_t rows,
              int64_t cols);
 

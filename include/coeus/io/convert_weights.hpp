@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From one kind of file to another, a few rows at a time, the arrays shared among ranks: little memory,
-// however large the model.
+// Conversion of weights between file formats. It handles a few rows at a time and divides the arrays among
+// the ranks, so that it needs little memory for models of any size.
 #pragma once
 
 #include "coeus/io/checkpoint.hpp"
@@ -10,7 +10,7 @@
 
 namespace coeus {
 
-/// Arrays that lie somewhere, and how to read them.
+/// A set of arrays in files, and a function that reads them.
 struct ArraySource {
     struct Array {
         std::string path;  ///< "model/norm.weight"
@@ -18,37 +18,40 @@ struct ArraySource {
         Shape shape;
     };
     std::vector<Array> arrays;
-    /// Rows [first_row, +rows) of an array, all columns, in its type. A call begins at a multiple of
-    /// rows_at_a_time() and asks for as many rows, but at the end. ConfigError where the file is damaged.
+    /// Reads rows [first_row, +rows) of array number `array`, all columns, in its type. `first_row` is a
+    /// multiple of rows_at_a_time(), and a call asks for that many rows, except at the end. ConfigError if
+    /// the file is damaged.
     std::function<void(size_t array, Tensor rows, int64_t first_row)> read;
 
     int64_t bytes() const;
     static int64_t rows_at_a_time(const Shape& shape);
 };
 
-/// Of a checkpoint, whose checksums are compared on the way. `moments`: also those of the optimizer.
+/// The arrays of a checkpoint. Reading verifies their checksums. `moments`: also the optimizer's moments.
 ArraySource arrays_of_checkpoint(const std::string& path, bool moments);
-/// Of a Hugging Face folder: `paths` and `tensors` (without memory) side by side.
+/// The arrays of a Hugging Face folder. paths[i] is the path of tensors[i], which needs no memory (no
+/// blocks).
 ArraySource arrays_of_hub(const std::string& folder, const std::vector<std::string>& paths,
                           const std::vector<HubTensor>& tensors, const HubIgnores& ignores);
 
-/// Of a folder of PyTorch's: `paths` and `names` of tensors in it side by side.
+/// The arrays of a PyTorch checkpoint. paths[i] is the path of the tensor with the name names[i].
 ArraySource arrays_of_dcp(DcpFolder folder, const std::vector<std::string>& paths,
                           const std::vector<std::string>& names);
 
-/// Bytes that this rank has converted so far.
+/// Called with the bytes that this rank has converted so far.
 using ConversionProgress = std::function<void(int64_t bytes)>;
 
-/// Writes a checkpoint of these arrays; `dtype`: of all, none: each in its own. Collective.
+/// Writes a checkpoint with these arrays. `dtype`: type of all arrays in the file; none: each keeps its own.
+/// Collective.
 void write_checkpoint(const std::string& path, const TrainRecord& train, const ArraySource& source,
                       std::optional<Dtype> dtype, const Communicator& ranks,
                       const ConversionProgress& progress = {});
-/// Writes arrays as the entries of a folder, one for one, and publishes it. Collective.
+/// Writes array i as entry i of a Hugging Face folder, for all i, and publishes the folder. Collective.
 void write_hub(HubWriter& writer, const ArraySource& source, const Communicator& ranks,
                const ConversionProgress& progress = {});
 
-/// Writes what all ranks hold of these tensors, the entries of a folder one for one, and publishes it.
-/// Collective.
+/// Writes the blocks of tensor i on all ranks as entry i of a Hugging Face folder, for all i, and publishes
+/// the folder. Collective.
 void write_hub(HubWriter& writer, const std::vector<CheckpointTensor>& tensors, const Communicator& ranks);
 
 }  // namespace coeus

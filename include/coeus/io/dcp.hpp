@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of PyTorch's distributed checkpoints (torch.distributed.checkpoint), which torchtitan writes:
-// .metadata, a pickle that says which part of which tensor is where, and *.distcp files of such parts, each a
-// stream of torch.save. Read without PyTorch, and without executing what the pickles ask for.
+// DcpFolder: a folder with a distributed checkpoint of PyTorch (torch.distributed.checkpoint), as torchtitan
+// writes it. The file .metadata is a pickle that lists the parts of all tensors; *.distcp files contain the
+// parts, each a stream of torch.save. Coeus reads it without PyTorch, and never executes code that a pickle
+// refers to.
 #pragma once
 
 #include "coeus/device/tensor.hpp"
@@ -17,31 +18,32 @@ namespace coeus {
 
 class DcpFolder {
 public:
+    /// True if the folder has a file .metadata.
     static bool is_at(const std::string& path);
 
-    /// ConfigError naming file and reason: no such folder, damaged, of a kind that is not known.
+    /// ConfigError with file and reason: no such folder, damaged, of an unknown kind.
     explicit DcpFolder(const std::string& path);
 
     struct Entry {
         Dtype dtype;
-        Shape shape;  ///< global
+        Shape shape;  ///< global shape
     };
     /// Names of all tensors, in alphabetical order.
     std::vector<std::string> names() const;
     bool has(const std::string& name) const;
-    /// ConfigError with the nearest name there is.
+    /// ConfigError, with the nearest existing name, if there is no such tensor.
     Entry entry(const std::string& name) const;
 
-    /// Rows [first_row, +rows) of a tensor of one or two extents, all columns, in its type: put together from
-    /// however many parts. ConfigError where a part is damaged or absent.
+    /// Reads rows [first_row, +rows) of a tensor of one or two extents, all columns, in its type. The rows
+    /// may be spread over any number of parts. ConfigError if a part is damaged or missing.
     void read(const std::string& name, Tensor rows, int64_t first_row) const;
-    /// The only element of a tensor; nothing where there is none of this name.
+    /// The value of a tensor with one element; none if there is no tensor of this name.
     std::optional<int64_t> integer(const std::string& name) const;
-    /// Gives the memory of what was read back to the system.
+    /// Returns the memory of pages that were read to the system.
     void release() const;
 
 private:
-    /// A rectangle of a tensor, and the stream that holds it.
+    /// A rectangle of a tensor, and the place of its stream.
     struct Part {
         Shape offsets, sizes;
         size_t file;
@@ -49,7 +51,7 @@ private:
     };
     struct Stored {
         Entry entry;
-        std::vector<Part> parts;  ///< in ascending order; each element of the tensor is in one
+        std::vector<Part> parts;  ///< in ascending order; each element of the tensor is in exactly one
     };
     struct Payload;
     class Reader;
@@ -59,7 +61,7 @@ private:
     std::string path_;
     std::map<std::string, Stored> tensors_;
     std::vector<MappedFile> files_;
-    mutable std::set<const Part*> compared_;  // with their checksums
+    mutable std::set<const Part*> compared_;  // parts whose checksums were verified
 };
 
 }  // namespace coeus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HeldBlock: what a rank holds of an array that is whole only in a file.
+// HeldBlock: a block of an array that a rank holds. Only the file has the whole array.
 #pragma once
 
 #include "coeus/device/tensor.hpp"
@@ -17,8 +17,8 @@ struct HeldBlock {
     int64_t first_col = 0;
 };
 
-/// What this rank owns of a parameter in one of the storage's tensors of owned rows, in the order of its
-/// addresses; nothing where that tensor is absent.
+/// The blocks of a parameter that this rank owns in `owned`, a tensor of the storage's owned rows; in the
+/// order of their addresses. Empty if that tensor is null.
 std::vector<HeldBlock> blocks_of(const Storage& storage, const Param& param, Tensor owned);
 
 }  // namespace coeus

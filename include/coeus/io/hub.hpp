@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugging Face folders: weights in safetensors files, read in parts. Where a parameter lies in their tensors
-// is said by the models, as places; here is the reading.
+// Reads weights from Hugging Face folders (safetensors files), in parts. The models describe the places of
+// their parameters in the tensors of a folder.
 #pragma once
 
 #include "coeus/device/device.hpp"
@@ -17,24 +17,25 @@ namespace coeus {
 /// True for a folder with a config.json.
 bool is_hub_folder(const std::string& path);
 
-/// One parameter, where it lies in the folder, and where this process wants it.
+/// One parameter: its places in the folder, and the blocks of this process that are to be filled.
 struct HubTensor {
-    Shape shape;                            ///< global
-    std::vector<HubPlace> places;           ///< each of its rows in one of them
-    std::vector<HeldBlock> blocks = {};     ///< in our order; any float type
-    const Device* device = &host_device();  ///< where the blocks are; dense rows, but on the host
+    Shape shape;                            ///< global shape
+    std::vector<HubPlace> places;           ///< each row of the parameter is in exactly one of them
+    std::vector<HeldBlock> blocks = {};     ///< in Coeus's order of rows; any floating-point type
+    const Device* device = &host_device();  ///< where the blocks are; rows are dense unless on the host
 };
 
-/// True for a tensor of a folder that belongs to no parameter.
+/// True for a tensor of a folder that belongs to no parameter and is ignored.
 using HubIgnores = std::function<bool(const std::string& tensor)>;
 
-/// Reads one of them, of these weights. ConfigError as below. LogicError unless each row lies in one place.
+/// Fills the blocks of one parameter from these weights. ConfigError as load_hub_weights(). LogicError unless
+/// each row is in exactly one place.
 void read_hub_tensor(const std::string& folder, const Safetensors& weights, const HubTensor& tensor);
-/// ConfigError if the weights have a tensor that none of these takes and that is not ignored.
+/// ConfigError if the weights have a tensor that none of these parameters uses and that is not ignored.
 void check_hub_weights(const std::string& folder, const Safetensors& weights,
                        const std::vector<HubTensor>& tensors, const HubIgnores& ignores);
-/// Reads all of these from a folder. ConfigError: a tensor missing, of another shape or type, or one there
-/// that no parameter takes. Not collective.
+/// Fills the blocks of all these parameters from a folder. ConfigError: a tensor is missing, has another
+/// shape or type, or belongs to no parameter. Not collective.
 void load_hub_weights(const std::string& folder, const std::vector<HubTensor>& tensors,
                       const HubIgnores& ignores);
 

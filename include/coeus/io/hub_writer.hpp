@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// HubWriter: a Hugging Face folder, written by any number of ranks, each the rows that it has: config.json,
-// the weights in one or several safetensors files with their index, and the files of a tokenizer. It is made
-// as <folder>.part and renamed when it is complete.
+// HubWriter: writes a Hugging Face folder: config.json, the weights in one or several safetensors files with
+// their index, and the files of a tokenizer. Any number of ranks write it, each the rows that it has. The
+// folder is named <folder>.part until it is complete.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -15,48 +15,50 @@
 
 namespace coeus {
 
-/// A parameter and where it goes; several may lie in one tensor of the folder.
+/// A parameter and its places in the folder; one tensor of the folder may contain several parameters.
 struct HubEntry {
     Shape shape;
-    std::vector<HubPlace> places;  ///< each of its rows in one of them
+    std::vector<HubPlace> places;  ///< each row of the parameter is in exactly one of them
 };
 
-/// The tokenizer that goes with the weights.
+/// The tokenizer of the weights.
 struct HubTokenizer {
-    std::string folder;  ///< or its file: its files are copied, generation_config.json among them; "": none
-    std::optional<int32_t> bos_id, eos_id;  ///< where they are known
+    /// Path of the tokenizer's folder, or of a file in it; "": none. Its files are copied, including
+    /// generation_config.json.
+    std::string folder;
+    std::optional<int32_t> bos_id, eos_id;  ///< none: not known
 };
 
 class HubWriter {
 public:
     static constexpr int64_t usual_file_bytes = int64_t(5) * 1000 * 1000 * 1000;
 
-    /// Makes the files without elements. `config`: of config.json, whose types and tokens are added. No file
-    /// of weights holds more than `file_bytes` of elements, unless one tensor is larger. The tokenizer that
-    /// rank 0 names counts. Collective; throws on all ranks: ConfigError where `folder` is there already,
-    /// SystemError where it cannot be made or the disk has no room.
+    /// Makes the files, without elements. `config`: contents of config.json, to which types and token ids are
+    /// added. `file_bytes`: most bytes of elements in one file, unless one tensor is larger. `tokenizer`:
+    /// only that of rank 0 is used. Throws on all ranks: ConfigError if `folder` exists already, SystemError
+    /// if it cannot be made or the disk has no room. Collective.
     HubWriter(std::string folder, Json config, std::vector<HubEntry> entries, Dtype dtype,
               const HubTokenizer& tokenizer, const Communicator& ranks,
               int64_t file_bytes = usual_file_bytes);
-    /// Removes the unfinished folder where publish() did not come.
+    /// Removes the unfinished folder if publish() was not called.
     ~HubWriter();
     HubWriter(const HubWriter&) = delete;
     HubWriter& operator=(const HubWriter&) = delete;
 
-    /// Rows [first_row, +rows) and columns [first_col, +cols) of an entry in our order; all ranks together
-    /// write each element once. No MPI.
+    /// Writes rows [first_row, +rows) and columns [first_col, +cols) of an entry, in Coeus's order of rows.
+    /// All ranks together write each element once. Does not use MPI.
     void write(size_t entry, Tensor rows, int64_t first_row, int64_t first_col);
-    /// Brings everything to the disk and gives the folder its name. Collective.
+    /// Syncs all files to disk and gives the folder its name. Collective.
     void publish();
 
-    /// Of all tensors.
+    /// Bytes of all tensors.
     int64_t bytes() const { return bytes_; }
 
 private:
     struct Target {
         Shape shape;
         size_t file = 0;
-        int64_t offset = 0;  // in the file, in bytes
+        int64_t offset = 0;  // bytes from the beginning of the file
     };
     struct File {
         std::string name;
@@ -76,12 +78,12 @@ private:
     int64_t bytes_ = 0;
     std::vector<File> files_;
     std::map<std::string, Target> tensors_;     // by name
-    std::vector<std::optional<RawFile>> open_;  // of the files
+    std::vector<std::optional<RawFile>> open_;  // one per file, once this rank writes to it
     std::vector<std::byte> staging_, column_;
     bool published_ = false;
 };
 
-/// config.json of a model, with types and tokens.
+/// Writes config.json of a model, with types and token ids.
 void write_hub_config(const std::string& folder, Json config, Dtype dtype, const HubTokenizer& tokenizer);
 
 }  // namespace coeus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on a GPU by cuDNN instead of our own kernels.
+// Attention by cuDNN instead of our own kernels on a GPU.
 #pragma once
 
 #include "coeus/device/exec.hpp"
@@ -8,11 +8,11 @@
 
 namespace coeus {
 
-/// From now on attention of this Exec, on a GPU, goes to cuDNN where cuDNN takes it: forward, in bfloat16, of
-/// whole sequences without documents. Returns its name and version. ConfigError where none can be loaded,
-/// or the one that there is does not work with the GPU.
+/// From now on cuDNN computes the attention of this Exec on a GPU if it supports it: only the forward, in
+/// bfloat16, of whole sequences without document masks. Returns cuDNN's name and version. ConfigError if
+/// cuDNN cannot be loaded or does not work with the GPU.
 std::string use_cudnn(Exec& exec);
-/// The opposite.
+/// From now on our own kernels compute the attention of this Exec.
 void use_own_attention(Exec& exec);
 
 }  // namespace coeus

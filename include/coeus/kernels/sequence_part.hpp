@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SequencePart: which tokens of a sequence a rank has, where ranks divide it (context parallelism). One run
-// of consecutive tokens, or two of them with a gap in between: enough for every balancing, and causal masks
-// stay ranges.
+// SequencePart: the tokens of a sequence that a rank has if ranks divide the sequence (context parallelism).
+// They are one run of consecutive tokens, or two runs with a gap between them. That suffices for every way of
+// balancing the load, and causal masks remain ranges.
 //
 //   whole      0 1 2 3 4 5 6 7 8 9 10 11
 //   a part         2 3         8 9            count 4, first 2, gap 4
@@ -13,15 +13,15 @@
 namespace coeus {
 
 struct SequencePart {
-    int64_t count = 0;  ///< tokens
-    int64_t first = 0;  ///< index in the whole sequence of the first one
-    int64_t gap = 0;    ///< tokens left out between its first half and its second
+    int64_t count = 0;  ///< number of tokens
+    int64_t first = 0;  ///< index in the whole sequence of the first token
+    int64_t gap = 0;    ///< tokens left out between the first half and the second
 
-    /// Tokens of the first half.
+    /// Number of tokens in the first half.
     constexpr int64_t half() const { return count / 2; }
-    /// Index in the whole sequence of its i-th token; grows with i.
+    /// Index in the whole sequence of the i-th token; increases with i.
     constexpr int64_t index(int64_t i) const { return first + i + (i < half() ? 0 : gap); }
-    /// How many of its tokens have an index less than this one.
+    /// Number of tokens whose index is less than `index`.
     constexpr int64_t below(int64_t index) const {
         const int64_t middle = half();
         return std::clamp<int64_t>(index - first, 0, middle) +

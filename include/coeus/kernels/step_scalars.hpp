@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of one optimizer step. They live in the backend's memory and kernels get a pointer, so that a
-// captured graph needs no new launch arguments and the host need not wait for them.
+// StepScalars: the numbers of one optimizer step. They are in the backend's memory and kernels get a pointer
+// to them, so that a captured graph needs no new launch arguments and the host need not wait for them.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace coeus {
 
-/// Those of a group of parameters that an optimizer updates alike.
+/// The numbers of one parameter group.
 struct GroupScalars {
     double learning_rate = 0;
     double bias_correction1 = 1;  ///< 1 - beta1^step
@@ -20,18 +20,18 @@ struct GroupScalars {
 struct StepScalars {
     static constexpr size_t most_groups = 32;
 
-    double learning_rate = 0;  ///< the schedule's
-    double loss_scale = 1;     ///< 1 / (valid tokens of the whole step, over all data ranks)
-    double loss = 0;           ///< sum of the step's scaled token losses; this rank's, then the world's
-    double own_loss = 0;       ///< this rank's still
-    double squared_norm = 0;   ///< of the gradient, before clipping; this rank's shards, then the world's
-    double grad_norm = 0;      ///< L2 norm of the whole model's gradient, before clipping
+    double learning_rate = 0;  ///< of the schedule
+    double loss_scale = 1;     ///< 1 / (labels of the step that count, over all data-parallel ranks)
+    double loss = 0;           ///< sum of the step's scaled token losses: this rank's, later all ranks'
+    double own_loss = 0;       ///< this rank's sum, which stays
+    double squared_norm = 0;   ///< of the gradient before clipping: this rank's shards, later all ranks'
+    double grad_norm = 0;      ///< L2 norm of the whole model's gradient before clipping
     double clip = 1;           ///< min(1, max_norm / (grad_norm + 1e-6))
-    uint64_t step = 0;         ///< from 1; seeds stochastic rounding
-    /// A larger loss or norm is refused, as one that is not finite is.
+    uint64_t step = 0;         ///< counted from 1; also seeds stochastic rounding
+    /// A step with a larger loss or norm is refused, as is one whose loss or norm is not finite.
     double loss_limit = std::numeric_limits<double>::infinity();
     double norm_limit = std::numeric_limits<double>::infinity();
-    double refusals = 0;  ///< ranks that refuse the step; the optimizer writes nothing where there are any
+    double refusals = 0;  ///< ranks that refuse the step; unless it is 0, the optimizer writes nothing
     std::array<GroupScalars, most_groups> groups = {};
 };
 

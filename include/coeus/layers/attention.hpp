@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Grouped-query causal self-attention with rotary positions (Vaswani et al. 2017; Ainslie et al. 2023; Su et
-// al. 2021).
+// Attention: grouped-query causal self-attention with rotary positions (Vaswani et al. 2017; Ainslie et al.
+// 2023; Su et al. 2021).
 #pragma once
 
 #include "coeus/layers/kv_exchange.hpp"
@@ -10,21 +10,21 @@
 
 namespace coeus {
 
-/// The heads of a rank, and where a layer stands.
+/// The attention heads of a rank, and the layer's number.
 struct AttentionHeads {
-    int64_t heads = 1, kv_heads = 1;  ///< of this rank: tensor-parallel ranks divide them
+    int64_t heads = 1, kv_heads = 1;  ///< on this rank: tensor-parallel ranks divide them
     int64_t head_dim = 1;             ///< width of a head of queries and keys
     int64_t value_dim = 0;            ///< width of a head of values and of the output; 0: head_dim
     RopeLayout rope_layout = RopeLayout::interleaved;
-    int64_t layer = 0;  ///< number of the block, its place in a cache
+    int64_t layer = 0;  ///< number of the block, which is its place in a cache
 
     int64_t value_width() const { return value_dim ? value_dim : head_dim; }
 };
 
 class Attention : public Sublayer {
 public:
-    /// `wqkv`: [wq; wk; wv] by rows, [H d + K d + K e, D]; `wo`: [D, H e]; `input`: of wqkv. The table
-    /// outlives the layer.
+    /// `wqkv`: [wq; wk; wv] stacked by rows, [H d + K d + K e, D]. `wo`: [D, H e]. `input`: the input of
+    /// wqkv. The RoPE table must outlive the layer.
     Attention(const Storage& wqkv, const Storage& wo, const AttentionHeads& heads, const RopeTable& rope,
               LinearInput input = {})
         : wqkv_(wqkv, input), wo_(wo), heads_(heads), rope_(&rope) {}

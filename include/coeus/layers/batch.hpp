@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch: the token ids that layers read.
+// Batch: the token ids of a batch or micro-batch, as layers read them.
 #pragma once
 
 #include "coeus/device/tensor.hpp"
@@ -8,25 +8,26 @@
 
 namespace coeus {
 
-/// So many sequences of so many tokens; sequences 0: not used.
+/// Number of sequences and their length in tokens; sequences 0: not used.
 struct BatchShape {
     int64_t sequences = 0, seq_len = 0;
     int64_t count() const { return sequences * seq_len; }
 };
 
-/// Local batch or micro-batch of this rank, where it computes. T = sequences * seq_len, sequence after
-/// sequence; of each sequence the part that this rank has, where context-parallel ranks divide it.
+/// A local batch or micro-batch of this rank, on the device of the computation. T = sequences * seq_len
+/// tokens, one sequence after the other. If context-parallel ranks divide sequences, it has this rank's part
+/// of each.
 struct Batch {
     int64_t sequences = 0, seq_len = 0;
     Tensor tokens;     ///< i32[T]
-    Tensor labels;     ///< i32[T], -100 where there is none; absent in generation
+    Tensor labels;     ///< i32[T], -100 if a token has none; absent in generation
     Tensor positions;  ///< i32[T], position of each token for RoPE
-    /// First index in its sequence that a token may see, for all tokens of the whole sequences:
-    /// i32[sequences, whole length]; absent: all before it.
+    /// For every token of the whole sequences, the first index in its sequence that the token attends to:
+    /// i32[sequences, whole length]. Absent: every token attends to all tokens before it.
     Tensor document_start;
 
     int64_t count() const { return sequences * seq_len; }
-    /// Sequences [first, first + number).
+    /// The sequences [first, first + number).
     Batch slice(int64_t first, int64_t number) const;
 };
 

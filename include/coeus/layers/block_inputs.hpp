@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// BlockInputs: where the input of a block that is computed again (recompute_block.hpp) is between its forward
-// and its backward. That is all such blocks keep: the residual stream.
+// BlockInputs: keeps the inputs of recomputed blocks (recompute_block.hpp) between forward and backward. Such
+// blocks keep nothing else: these inputs are the residual stream.
 #pragma once
 
 #include "coeus/device/stream.hpp"
@@ -15,28 +15,30 @@ public:
     virtual ~BlockInputs() = default;
 
     struct Kept {
-        Flow room;     ///< where the block's result goes
-        Pending left;  ///< to be joined before it is written there: the input may be leaving that place
+        Flow room;     ///< memory for the block's result
+        Pending left;  ///< join it before writing the result there: the input may still be copied
     };
-    /// Before the block's forward, which may read its input all the same.
+    /// Called before the block's forward, which may still read its input.
     virtual Kept keep(Ctx& c, const void* owner, Flow in) const = 0;
-    /// In the backward, the last first: the flow of `count` tensors, valid until the next call.
+    /// Called in the backward, for the last block first. Returns the input, a flow of `count` tensors that is
+    /// valid until the next call.
     virtual Flow recall(Ctx& c, const void* owner, int count) const = 0;
-    /// The frame's backward is near.
+    /// Announces that the frame's backward begins soon.
     virtual void expect_recall(Ctx& /*c*/) const {}
 };
 
-/// In pinned host memory, of the frames. An input leaves beside its block's forward, and the result takes its
-/// place; in the backward one is in use, in one of two places, while the one before comes to the other.
+/// Keeps the inputs in the frames' pinned host memory. An input is copied out during its block's forward, and
+/// the result takes its place. The backward uses two places on the device: one has the input in use, while
+/// the next input to be used is copied to the other.
 class OffloadedInputs : public BlockInputs {
 public:
-    /// For planning: nothing is copied.
+    /// For planning runs: nothing is copied.
     OffloadedInputs();
-    /// Of flows like this one, beside a computation, which outlives it; takes the two places.
+    /// For flows like this one, next to a computation, which must outlive it. Allocates the two places.
     OffloadedInputs(const Flow& flow, const Exec& computation);
     ~OffloadedInputs() override;
 
-    /// Of the device's memory.
+    /// Bytes of device memory.
     static int64_t bytes(const Flow& flow) { return 2 * flow.bytes(); }
 
     Kept keep(Ctx& c, const void* owner, Flow in) const override;

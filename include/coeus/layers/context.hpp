@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ctx: what a layer may touch while it runs one micro-batch. References only.
+// Ctx: everything that a layer may use while it processes one micro-batch. It has only references.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -11,7 +11,7 @@
 namespace coeus {
 
 class KvExchange;
-/// Keys and values of the micro-batch alone; see kv_exchange.hpp.
+/// The keys and values of the micro-batch alone; see kv_exchange.hpp.
 const KvExchange& local_exchange();
 
 class LossExchange;
@@ -23,21 +23,21 @@ class TokenExchange;
 const TokenExchange& whole_tokens();
 
 class BlockInputs;
-/// Blocks that are computed again leave their inputs in the frame; see block_inputs.hpp.
+/// The inputs of recomputed blocks stay in the frame; see block_inputs.hpp.
 const BlockInputs& inputs_in_frame();
 
 struct Ctx {
     Exec& exec;
     const Kernels& k;
     Frame& frame;
-    Arena& temp;  ///< for tensors that end within a layer; a Scope rewinds it
+    Arena& temp;  ///< for tensors that end within a layer; a Scope frees them
     const Batch& batch;
     StepScalars& scalars;
-    const KvExchange& kv = local_exchange();        ///< where attention's keys and values come from
-    const Communicator& tp = alone();               ///< ranks that divide each layer's matrices
-    const TokenExchange& tokens = whole_tokens();   ///< how they exchange tokens around its products
-    const LossExchange& loss = split_loss();        ///< how they come to a loss
-    const BlockInputs& inputs = inputs_in_frame();  ///< where inputs of blocks are that are computed again
+    const KvExchange& kv = local_exchange();  ///< where attention gets keys and values
+    const Communicator& tp = alone();  ///< the tensor-parallel ranks, which divide each layer's matrices
+    const TokenExchange& tokens = whole_tokens();   ///< how these exchange tokens around products
+    const LossExchange& loss = split_loss();        ///< how these combine their parts of the loss
+    const BlockInputs& inputs = inputs_in_frame();  ///< where inputs of recomputed blocks are kept
 };
 
 }  // namespace coeus

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Context parallelism: P ranks divide every sequence; all layers but attention work on a token alone and do
-// not notice. Which tokens a rank has, and the three ways in which attention gets the keys and values of the
-// others. Of S tokens a sequence each rank has S/P; H query and K key/value heads, of this rank where
-// tensor-parallel ranks divide them.
+// Context parallelism: P ranks divide every sequence. All layers except attention work on single tokens and
+// are not affected. This file says which tokens a rank has, and has the three ways in which attention gets
+// the keys and values of the other ranks. Each rank has S/P of a sequence's S tokens. H query heads and K
+// key/value heads are those of this rank, if tensor-parallel ranks divide them.
 #pragma once
 
 #include "coeus/comm/point_to_point.hpp"
@@ -12,13 +12,13 @@
 
 namespace coeus {
 
-/// Under a causal mask a late token costs more than an early one.
+/// How the tokens are divided. Under a causal mask a late token costs more than an early one.
 enum class Balancing : uint8_t {
-    none,      ///< rank r of P has the r-th of P runs: the last works longest
-    head_tail  ///< it has runs r and 2P - 1 - r of 2P: all work alike
+    none,      ///< rank r of P has the r-th of P runs: the last rank works longest
+    head_tail  ///< rank r has runs r and 2P - 1 - r of 2P: all ranks work equally long
 };
 
-/// Which tokens of a sequence of `length` a rank has. LogicError where it cannot be divided.
+/// The tokens of a sequence of `length` tokens that a rank has. LogicError if it cannot be divided evenly.
 SequencePart part_of_sequence(int64_t length, int ranks, int rank, Balancing balancing);
 
 enum class ContextExchange : uint8_t { all_gather, ring, heads };
@@ -28,15 +28,15 @@ struct ContextParallel {
     Balancing balancing = Balancing::head_tail;
 };
 
-/// What the exchanges share: the ranks, and where each one's tokens are.
+/// The common part of the three exchanges: the ranks, and which tokens each has.
 class DividedExchange : public KvExchange {
 public:
-    /// The communicator outlives the exchange.
+    /// The communicator must outlive the exchange.
     DividedExchange(const Communicator& cp, Balancing balancing) : cp_(cp), balancing_(balancing) {}
 
 protected:
     SequencePart part_of(int rank, const AttentionTensors& t) const;
-    /// Rows of all ranks, T each, one rank after the other -> sequence after sequence, and back.
+    /// Reorders rows of all ranks (T each, one rank after the other) into whole sequences, and back.
     void to_sequences(Ctx& c, Tensor sequences, Tensor ranks, const AttentionTensors& t) const;
     void to_ranks(Ctx& c, Tensor ranks, Tensor sequences, const AttentionTensors& t) const;
 
@@ -48,8 +48,8 @@ private:
     void for_each_run(const AttentionTensors& t, const Each& each) const;
 };
 
-/// Every rank gathers all keys and values (Dubey et al. 2024, Llama 3, section 3.3.2); the backward gathers
-/// them again, and sums the gradients in acc where their tokens are.
+/// Every rank gathers all keys and values (Dubey et al. 2024, Llama 3, section 3.3.2). The backward gathers
+/// them again, and sums their gradients in acc onto the ranks that have the tokens.
 class AllGatherExchange : public DividedExchange {
 public:
     using DividedExchange::DividedExchange;
@@ -61,12 +61,12 @@ private:
     void scatter(Ctx& c, Tensor own, Tensor gradients, const AttentionTensors& t) const;
 };
 
-/// Keys and values go round the ranks, one part at a time, while attention to the part that is here is
-/// computed; the results are merged (Liu et al. 2023, Ring Attention). In the backward the gradients go round
-/// with them, in acc, and end where they belong.
+/// Keys and values travel around the ranks, one part at a time, while attention to the present part is
+/// computed; the results are merged (Liu et al. 2023, Ring Attention). In the backward the gradients travel
+/// with them, in acc, and end on the ranks that have the tokens.
 class RingExchange : public DividedExchange {
 public:
-    /// `exec`: of the computation; it outlives the exchange.
+    /// `exec` is that of the computation; it must outlive the exchange.
     RingExchange(const Communicator& cp, Balancing balancing, Exec& exec)
         : DividedExchange(cp, balancing),
           messages_(std::make_unique<PointToPoint>(cp, 2, Sends::standard, exec)) {}
@@ -81,8 +81,8 @@ private:
     std::unique_ptr<PointToPoint> messages_;  // one to the right, one from the left
 };
 
-/// From all heads of its tokens to all tokens of its heads, H/P and K/P of them, and back (Jacobs et al.
-/// 2023, DeepSpeed Ulysses).
+/// Exchanges all heads of this rank's tokens for all tokens of this rank's heads (H/P query and K/P key/value
+/// heads), and back (Jacobs et al. 2023, DeepSpeed Ulysses).
 class HeadsExchange : public DividedExchange {
 public:
     using DividedExchange::DividedExchange;
@@ -95,7 +95,8 @@ private:
                    const AttentionTensors& t) const;
 };
 
-/// For the ranks of `cp` and the Exec of the computation, which outlive it; one rank alone exchanges nothing.
+/// The exchange for the ranks of `cp`. The Exec of the computation and `cp` must outlive it. A rank alone
+/// exchanges nothing.
 std::unique_ptr<KvExchange> make_kv_exchange(const ContextParallel& options, const Communicator& cp,
                                              Exec& exec);
 

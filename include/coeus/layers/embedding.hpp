@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embedding: the first block of a language model, the rows of a table by token. Tensor-parallel ranks divide
-// the vocabulary.
+// Embedding: the first block of a language model, which looks up rows of a table by token. Tensor-parallel
+// ranks divide the vocabulary.
 #pragma once
 
 #include "coeus/layers/block.hpp"
 
 namespace coeus {
 
-/// The tokens whose rows a rank has of a table [V, D].
+/// The tokens whose rows of a table [V, D] this rank has.
 inline VocabularyPart vocabulary_part(const Storage& table) {
     const Param& param = table.params().front();
     return {.first = param.local.first_row, .total = param.shape.rows()};
@@ -17,9 +17,9 @@ class Embedding : public Block {
 public:
     explicit Embedding(const Storage& table) : table_(&table) {}  // [V/P, D]
 
-    /// The batch's T tokens -> [T/P, D], kept. Nothing flows in.
+    /// The batch's T tokens -> [T/P, D], kept. `in` is empty.
     Flow forward(Ctx& c, Flow in) const override;
-    /// -> nothing.
+    /// Adds to the table's gradient and returns an empty flow.
     Flow backward(Ctx& c, Flow dout) const override;
     bool is_lookup() const override { return true; }
 

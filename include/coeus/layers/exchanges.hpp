@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges: all that the ranks of a mesh exchange within layers, as the options choose it. A context refers
-// to them.
+// Exchanges: everything that ranks exchange within layers, as selected by the options. A context refers to
+// them.
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
@@ -17,7 +17,7 @@ struct ExchangeOptions {
 };
 
 struct Exchanges {
-    /// The mesh, the computation's Exec and the stream outlive them.
+    /// The mesh, the computation's Exec and the stream must outlive them.
     Exchanges(const ExchangeOptions& options, const Mesh& mesh, Exec& exec, Stream& stream);
 
     const Communicator& tp;

@@ -9,14 +9,14 @@
 
 namespace coeus {
 
-/// silu(gate) * up
+/// silu(gate) * up.
 class SwiGlu : public Recomputable {
 public:
     explicit SwiGlu(Output output) : output_(output) {}
     /// gate_up [T, 2F] -> [T, F], kept or in temp.
     Tensor forward(Ctx& c, Tensor gate_up) const;
     Tensor again(Ctx& c) const override;
-    /// dy [T, F] -> gradient of gate_up, in its memory.
+    /// dy [T, F] -> gradient of gate_up, in the memory of gate_up.
     Tensor backward(Ctx& c, Tensor dy) const;
 
 private:
@@ -25,8 +25,8 @@ private:
 
 class FeedForward : public Sublayer {
 public:
-    /// Of P tensor-parallel ranks each has F/P of the width. `w13`: [w1; w3] by rows, [2F/P, D]; `w2`: [D,
-    /// F/P]. `input`: of w13; `activated`: where that of w2 goes.
+    /// Each of P tensor-parallel ranks has F/P of the width F. `w13`: [w1; w3] stacked by rows, [2F/P, D].
+    /// `w2`: [D, F/P]. `input`: the input of w13. `activated`: whether the input of w2 is kept or recomputed.
     FeedForward(const Storage& w13, const Storage& w2, LinearInput input = {},
                 Output activated = Output::kept)
         : swiglu_(std::make_unique<SwiGlu>(activated)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flow: what a block hands to the next one, and what a pipeline stage sends.
+// Flow: the tensors that a block passes to the next one, and that a pipeline stage sends.
 #pragma once
 
 #include "coeus/base/error.hpp"
@@ -12,7 +12,7 @@
 
 namespace coeus {
 
-/// What flows between blocks, and what a pipeline stage sends: up to four tensors.
+/// Up to four tensors.
 struct Flow {
     static constexpr int most = 4;
 
@@ -31,15 +31,16 @@ struct Flow {
     int count() const { return count_; }
     std::span<Tensor> all() { return {tensors_.data(), size_t(count_)}; }
     std::span<const Tensor> all() const { return {tensors_.data(), size_t(count_)}; }
-    /// [T, D] of a decoder.
+    /// The hidden state of a decoder, [T, D].
     Tensor hidden() const { return tensors_[0]; }
-    /// Bytes of all, each padded to the alignment of memory.
+    /// Bytes of all tensors, each padded to the alignment of memory.
     int64_t bytes() const {
         int64_t sum = 0;
         for (const Tensor& tensor : all()) sum += padded_bytes(tensor.bytes());
         return sum;
     }
-    /// The same types and shapes, one after the other from `at` on: bytes() in all.
+    /// Tensors with the same types and shapes, one after the other from address `at` on; they take bytes() in
+    /// all.
     Flow placed_at(std::byte* at) const {
         Flow placed;
         for (const Tensor& tensor : all()) {
@@ -55,11 +56,11 @@ private:
 };
 
 struct Ctx;
-/// to = from, converted, one tensor after the other. The flows have equal shapes.
+/// to = from, converted, tensor by tensor. The flows must have equal shapes.
 void cast_flow(Ctx& c, const Flow& to, const Flow& from);
-/// Memory of the frame for a flow with these types and shapes.
+/// Allocates a flow with the same types and shapes on the frame.
 Flow keep_like(Ctx& c, const Flow& like);
-/// Pushes the tensors to the frame; pop_flow() has as many of them back, in the same order.
+/// Pushes the tensors to the frame. pop_flow() returns `count` of them in the same order.
 void push_flow(Ctx& c, const void* owner, const Flow& flow);
 Flow pop_flow(Ctx& c, const void* owner, int count);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frame: what one micro-batch keeps between its forward and its backward: an arena and a stack of tensors,
-// and the same in host memory for what is offloaded (block_inputs.hpp).
+// Frame: the memory of one micro-batch between its forward and its backward: an arena and a stack of tensors,
+// and the same in host memory for offloaded tensors (block_inputs.hpp).
 #pragma once
 
 #include "coeus/device/arena.hpp"
@@ -13,46 +13,48 @@ namespace coeus {
 
 struct Ctx;
 
-/// dW += dy^T x, asked for by a linear layer.
+/// A weight gradient that a linear layer requests: dW += dy^T x.
 struct WeightGradient {
     const Storage* storage;
     Tensor x;                     ///< [T, I], or this rank's rows of it; kept in the frame
     Tensor dy;                    ///< [T, O]
-    bool x_is_scattered = false;  ///< the rows of x are to be gathered from the tensor-parallel ranks
-    bool x_is_lent = false;       ///< x was computed again, and ends with the layer's backward
-    bool dy_is_lent = false;      ///< dy ends with the layer's backward, or is overwritten after it
+    bool x_is_scattered = false;  ///< the rows of x must be gathered from the tensor-parallel ranks
+    bool x_is_lent = false;   ///< x was recomputed, and is valid only until the end of the layer's backward
+    bool dy_is_lent = false;  ///< dy ends with the layer's backward, or is overwritten after it
 };
 
 class Frame {
 public:
-    /// Measures only (the planning run).
+    /// A frame that only measures (planning runs).
     Frame() = default;
-    /// `bytes`, `entries` and `owed` (weight gradients between I and W) as the planning run measured them, so
-    /// that nothing is allocated later.
+    /// `bytes`, `entries` and `owed` (weight gradients between I and W) are the sizes that the planning run
+    /// measured, so that nothing is allocated later.
     Frame(int64_t bytes, size_t entries, size_t owed = 0, const Memory& memory = host_memory(),
           int64_t host_bytes = 0, const Memory& host = host_memory());
 
-    /// Memory that lives until the frame is rewound: results and whatever the backward needs.
+    /// Allocates memory that lives until the frame is rewound, for results and for what the backward needs.
     Tensor keep(Dtype dtype, const Shape& shape) { return memory_.alloc(dtype, shape); }
-    /// `owner` is the layer; backward pops exactly what forward pushed, in reverse, which debug builds check.
+    /// Pushes a tensor for the backward. `owner` is the layer. Its backward must pop exactly what its forward
+    /// pushed, in reverse order, which debug builds check.
     void push(const void* owner, Tensor tensor);
     Tensor pop(const void* owner);
-    /// Memory on the host, and its own stack.
+    /// Allocates host memory, and pushes it to a stack of its own.
     Tensor keep_on_host(const void* owner, Dtype dtype, const Shape& shape);
     Tensor pop_from_host(const void* owner);
-    /// A tensor of a stack, and the layer that pushed it.
+    /// A tensor on a stack, and the layer that pushed it.
     struct Kept {
         const void* owner;
         Tensor tensor;
     };
-    /// What the layer that pushed last has on the host, in the order of its pushes; empty: nothing is there.
+    /// The tensors on the host that the layer that pushed last has pushed, in that order; empty if there are
+    /// none.
     std::span<const Kept> last_on_host() const;
 
-    /// The one door of weight gradients: run now; owed while a schedule computes the gradient of the input
-    /// alone; or dropped where the parameter is frozen.
+    /// Handles a weight gradient; all of them pass through here. It is computed now, or postponed (owed)
+    /// while a schedule computes only the gradient of the input, or dropped if the parameter is frozen.
     void later(Ctx& c, const WeightGradient& gradient);
-    /// While it lives, weight gradients are owed (I of a split backward). What they need stays in the frame
-    /// until it is rewound.
+    /// While it lives, weight gradients are postponed (I of a split backward). What they need stays in the
+    /// frame until it is rewound.
     class [[nodiscard]] Owing {
     public:
         explicit Owing(Frame& frame) : frame_(frame) { frame_.owing_ = true; }
@@ -64,7 +66,8 @@ public:
         Frame& frame_;
     };
     bool is_owing() const { return owing_; }
-    /// What is owed, in the order of the backward; pay() adds it all to the gradients of one unit (W).
+    /// The postponed weight gradients, in the order of the backward. pay() computes those of one unit and
+    /// adds them to its gradients (W).
     const std::vector<WeightGradient>& owed() const { return owed_; }
     void pay(Ctx& c, size_t unit);
 
@@ -95,8 +98,8 @@ private:
     size_t peak_entries_ = 0, peak_owed_ = 0;
 };
 
-/// Rewinds a frame at the end of a block: what was kept for a backward that ran, or that will not. What
-/// weight gradients that are owed need stays.
+/// Rewinds a frame at the end of a block: frees what was kept for a backward that has run, or that will not
+/// run. Nothing is freed while weight gradients are postponed, since they need it.
 class FrameScope {
 public:
     explicit FrameScope(Frame& frame) : frame_(frame), mark_(frame.mark()) {}

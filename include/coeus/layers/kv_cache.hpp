@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// KvCache: keys (rotated) and values of every layer for texts that are being written, so that a new token
-// costs one row of work. A text has a slot of `context` rows. Two exchanges fill it:
-//   PromptExchange   reads a text whole into an empty slot: rows 0 .. T - 1
-//   CachedExchange   adds one token to each of several slots, which sees all before it
+// KvCache: the (rotated) keys and the values of every layer for texts that are being generated, so that a new
+// token costs the work of one row. A text has a slot of `context` rows. Two exchanges fill it:
+//   PromptExchange   reads a whole text into an empty slot: rows 0 .. T - 1
+//   CachedExchange   adds one token to each of several slots; it attends to all tokens before it
 #pragma once
 
 #include "coeus/layers/kv_exchange.hpp"
@@ -11,17 +11,18 @@ namespace coeus {
 
 class KvCache {
 public:
-    /// Without memory, for planning. Widths: of the keys and of the values of all heads.
+    /// A cache without memory, for planning. The widths are those of the keys and of the values of all heads
+    /// together.
     KvCache(int64_t layers, int64_t sequences, int64_t context, int64_t key_width, int64_t value_width,
             Dtype dtype);
-    /// Takes the memory.
+    /// Allocates the memory.
     void allocate(const Memory& memory = host_memory());
 
     int64_t sequences() const { return sequences_; }
     int64_t context() const { return context_; }
     int64_t bytes() const { return keys_.bytes() + values_.bytes(); }
 
-    /// Rows of one layer, slot after slot: [sequences * context, key_width or value_width].
+    /// The rows of one layer, slot after slot: [sequences * context, key_width or value_width].
     Tensor keys(int64_t layer) const { return of_layer(keys_, layer); }
     Tensor values(int64_t layer) const { return of_layer(values_, layer); }
 
@@ -32,7 +33,7 @@ private:
     Tensor keys_, values_;  // of all layers, one after the other
 };
 
-/// The one sequence of the micro-batch begins the text of a slot.
+/// The micro-batch is one sequence, the beginning of the text in a slot.
 class PromptExchange : public KvExchange {
 public:
     PromptExchange(const KvCache& cache, int64_t slot) : cache_(&cache), slot_(slot) {}
@@ -43,7 +44,7 @@ private:
     int64_t slot_;
 };
 
-/// Each sequence of the micro-batch is the next token of a text; its position is its row in the slot.
+/// Each sequence of the micro-batch is the next token of a text. Its position is its row in the slot.
 class CachedExchange : public KvExchange {
 public:
     /// `slots`: i32[sequences], all different.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers y = x W^T without bias, divided over P tensor-parallel ranks (Shoeybi et al. 2019); several
-// parameters stacked by rows make one GEMM. T tokens, T/P on each rank outside (sequence_parallel.hpp).
-//
+// Linear layers y = x W^T without bias, divided over P tensor-parallel ranks (Shoeybi et al. 2019). Several
+// parameters that are stacked by rows make one GEMM. Outside the layers each rank has T/P of the T tokens
+// (sequence_parallel.hpp).
 //             weight of a rank    forward                            backward
 //   ColLinear [O/P, I]            gathers x [T/P, I], y [T, O/P]     dx = sum over ranks, scattered
 //   RowLinear [O, I/P]            y = sum over ranks, scattered      gathers dy [T/P, O], dx [T, I/P]
@@ -17,7 +17,7 @@ public:
 
     /// [T/P, I] -> [T, O/P], kept.
     Tensor forward(Ctx& c, Tensor x) const;
-    /// dy [T, O/P] -> dx [T/P, I] in temp; the weight gradient goes through frame.later.
+    /// dy [T, O/P] -> dx [T/P, I] in temp. The weight gradient goes through frame.later.
     Tensor backward(Ctx& c, Tensor dy) const;
 
 private:
@@ -31,9 +31,9 @@ public:
 
     /// [T, I/P] -> residual + y, [T/P, O], kept. The residual is added in the GEMM.
     Tensor forward(Ctx& c, Tensor x, Tensor residual) const;
-    /// What forward leaves for the backward, without y: x was computed again.
+    /// Keeps what forward keeps for the backward without computing y, after x was recomputed.
     void rebuild(Ctx& c, Tensor x) const { input_.keep(c, x); }
-    /// dy [T/P, O] -> dx [T, I/P] in temp; the weight gradient goes through frame.later.
+    /// dy [T/P, O] -> dx [T, I/P] in temp. The weight gradient goes through frame.later.
     Tensor backward(Ctx& c, Tensor dy) const;
 
 private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LossExchange: how tensor-parallel ranks, each with V/P columns of the logits, come to the statistics of
-// whole rows. The context brings it.
+// LossExchange: how tensor-parallel ranks, each with V/P columns of the logits, get the statistics of whole
+// rows. The context selects it.
 #pragma once
 
 #include "coeus/layers/context.hpp"
@@ -10,15 +10,16 @@ namespace coeus {
 class LossExchange {
 public:
     virtual ~LossExchange() = default;
-    /// parts [P, n] (acc): log sum exp of each rank's columns; at_label [n] (acc): the label's logit, whoever
-    /// has it. logits [n, V/P] and labels [n] as the kernel log_sum_exp takes them. `output`: the table [V,
-    /// D] whose parts the ranks have.
+    /// Computes parts [P, n] (acc), the log sum exp of each rank's columns, and at_label [n] (acc), the
+    /// label's logit, whichever rank has it. logits [n, V/P] and labels [n] are as for the kernel
+    /// log_sum_exp. `output` is the table [V, D] that the ranks divide.
     virtual void statistics(Ctx& c, Tensor parts, Tensor at_label, Tensor logits, Tensor labels,
                             const Param& output) const = 0;
 };
 
-// split_loss(), declared in context.hpp: two numbers a token travel (loss parallel, Shoeybi et al. 2019, 3).
-/// Whole rows of logits travel (parallelism.disable_loss_parallel).
+// split_loss(), declared in context.hpp: exchanges two numbers a token (loss parallel, Shoeybi et al. 2019,
+// section 3).
+/// Exchanges whole rows of logits (parallelism.disable_loss_parallel).
 const LossExchange& whole_loss();
 
 }  // namespace coeus

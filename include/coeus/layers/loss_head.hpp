@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// LossHead: output projection and cross entropy, in chunks of tokens: the logits [T, V] never exist whole,
-// and their gradient overwrites them. Losses are scaled by 1/(valid tokens of the step) in the kernel, so
+// LossHead: output projection and cross entropy in chunks of tokens, so that the logits [T, V] never exist as
+// a whole; their gradient overwrites them. The kernel scales losses by 1/(number of labels in the step), so
 // that every later reduction is a plain sum.
 //
-// Tensor-parallel ranks have V/P columns of the logits of all T tokens; they exchange two numbers a token
+// Tensor-parallel ranks have V/P columns of the logits of all T tokens. They exchange two numbers a token
 // (loss parallel, Shoeybi et al. 2019, section 3), and each knows the whole loss.
 #pragma once
 
@@ -13,18 +13,18 @@ namespace coeus {
 
 class LossHead {
 public:
-    /// `output`: [V/P, D]; the embedding's table if they are tied.
+    /// `output`: [V/P, D]; the table of the embedding if the two are tied.
     explicit LossHead(const Storage& output) : output_(&output) {}
 
-    /// Adds the scaled loss of x [T/P, D], normed, for labels i32[T] to scalars.loss. The gradients of the
-    /// logits are used at once, since they are not kept: the weight gradient is added, and the gradient of x
-    /// is kept for backward(). No backward needs x, which may be in temp.
+    /// Adds the scaled loss of x [T/P, D] (after the final norm) for labels i32[T] to scalars.loss. The
+    /// gradients of the logits are used at once, since they are not kept: the weight gradient is added, and
+    /// the gradient of x is kept for backward(). The backward does not need x, which may be in temp.
     void forward(Ctx& c, Tensor x, Tensor labels) const;
-    /// -> gradient of x, [T/P, D].
+    /// Returns the gradient of x, [T/P, D].
     Tensor backward(Ctx& c) const;
-    /// Adds the scaled loss only.
+    /// Only adds the scaled loss.
     void evaluate(Ctx& c, Tensor x, Tensor labels) const;
-    /// logits [rows of x, V] (acc); one rank alone.
+    /// Computes the logits [rows of x, V] (acc); not with tensor parallelism.
     void logits(Ctx& c, Tensor logits, Tensor x) const;
 
 private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms over the last dimension: RMSNorm (Zhang and Sennrich 2019) and LayerNorm (Ba et al. 2016) with and
-// without a weight, never with a bias.
+// Norms over the last dimension: RMSNorm (Zhang and Sennrich 2019), and LayerNorm (Ba et al. 2016) with or
+// without a weight. They never have a bias.
 #pragma once
 
 #include "coeus/layers/recompute.hpp"
@@ -13,10 +13,10 @@ namespace coeus {
 class Norm : public Recomputable {
 public:
     explicit Norm(Output output) : output_(output) {}
-    /// [T, D] -> [T, D], kept or in temp as the constructor was told.
+    /// [T, D] -> [T, D], kept or in temp, as the constructor was told.
     virtual Tensor forward(Ctx& c, Tensor x) const = 0;
-    /// dx = plus + J^T dy, in the memory of `plus` (the gradient that came by the residual path), or of dy
-    /// where absent.
+    /// dx = plus + J^T dy, written to the memory of `plus` (the gradient from the residual path), or to that
+    /// of dy if `plus` is absent.
     virtual Tensor backward(Ctx& c, Tensor dy, Tensor plus) const = 0;
 
 protected:

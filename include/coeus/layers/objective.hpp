@@ -9,15 +9,15 @@ namespace coeus {
 class Objective {
 public:
     virtual ~Objective() = default;
-    /// Adds the scaled loss of the last block's result to scalars.loss, and already the gradients of its own
-    /// matrices, since what they need is not kept.
+    /// Adds the scaled loss of the last block's result to scalars.loss, and already adds the gradients of its
+    /// own matrices, since what these need is not kept.
     virtual void forward(Ctx& c, Flow in) const = 0;
-    /// -> gradient of `in`, in the frame.
+    /// Returns the gradient of `in`, in the frame.
     virtual Flow backward(Ctx& c) const = 0;
-    /// Adds the scaled loss only.
+    /// Only adds the scaled loss.
     virtual void evaluate(Ctx& c, Flow in) const = 0;
-    /// What the model predicts for each row of `in`, for generation and tests: logits (acc) of a language
-    /// model, [rows, V].
+    /// Computes the model's predictions for each row of `in`, for generation and tests: the logits (acc) of a
+    /// language model, [rows, V].
     virtual void predict(Ctx& c, Tensor out, Flow in) const = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RecomputeBlock: a block of which the input alone is kept (block_inputs.hpp); the backward runs the forward
-// again (Chen et al. 2016).
+// RecomputeBlock: a block with activation checkpointing. Only its input is kept (block_inputs.hpp); the
+// backward runs the forward again (Chen et al. 2016).
 #pragma once
 
 #include "coeus/layers/block.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the configuration of a layer to its parameters and its block.
+// Builds the parameters and the block of a layer from its configuration.
 #pragma once
 
 #include "coeus/base/function_ref.hpp"
@@ -10,11 +10,11 @@
 
 namespace coeus {
 
-/// Declares the parameters of one layer, or of what stands beside the layers, with their family's initial
-/// values.
+/// Declares the parameters of one layer, or of modules outside of layers, with the initial values of the
+/// model family.
 class Declare {
 public:
-    /// `prefix`: of the names: "layers.3.", or "".
+    /// `prefix`: beginning of the parameters' names: "layers.3.", or "".
     Declare(Parameters& parameters, const DecoderConfig& model, std::string prefix = "", int64_t layer = 0)
         : parameters_(parameters), model_(model), prefix_(std::move(prefix)), layer_(layer) {}
 
@@ -23,7 +23,7 @@ public:
     int64_t layer() const { return layer_; }
     /// "attention.wq" -> "layers.3.attention.wq.weight".
     Param weight(const std::string& name, const Shape& shape, WeightRole role, Split split) const;
-    /// A norm of the model's type; its output is kept or computed again.
+    /// A norm of the model's type. `output`: whether its output is kept or recomputed.
     std::unique_ptr<Norm> norm(const std::string& name, Output output) const;
 
 private:
@@ -44,7 +44,7 @@ std::unique_ptr<Sublayer> build_attention(const Declare& declare, const Attentio
 std::unique_ptr<Sublayer> build_feed_forward(const Declare& declare, const FeedForwardConfig& config,
                                              LinearInput input, Output activated);
 
-/// The block of layer `number`, as its family builds it (ModelFamily::own_block). The table outlives it.
+/// The block of layer `number`, as its family builds it (ModelFamily::own_block). `rope` must outlive it.
 std::unique_ptr<Block> build_block(Parameters& parameters, const DecoderConfig& model, int64_t number,
                                    const RopeTable& rope, Recompute recompute);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of a model's configuration, each named once. Descriptions in checkpoints, options of decks
-// ("model.<name>"), config.json of Hugging Face folders, comparisons and checks all come from this list.
+// The fields of a model's configuration, each listed once. Descriptions in checkpoints, options of decks
+// ("model.<name>"), config.json of Hugging Face folders, comparisons and checks all use this list.
 #pragma once
 
 #include "coeus/models/decoder_config.hpp"
@@ -13,21 +13,20 @@
 namespace coeus {
 
 enum class FieldKind : uint8_t {
-    identity,  ///< what the model is called
-    shape,     ///< shapes of weights follow from it
-    constant,  ///< weights of any value fit, but were trained with one
-    limit      ///< neither: how long a sequence may be
+    identity,  ///< the name of the model
+    shape,     ///< determines shapes of weights
+    constant,  ///< no shape depends on it, but the weights were trained with one value
+    limit      ///< neither: the length of the longest sequence
 };
 
 struct ConfigField {
-    const char* name;           ///< in descriptions; an option of this name overrides it
-    const char* hub = nullptr;  ///< usual key of config.json; null: a family's own code has it
+    const char* name;           ///< in descriptions; the option "model.<name>" overrides it
+    const char* hub = nullptr;  ///< usual key in config.json; null: the family's own code handles it
     FieldKind kind = FieldKind::shape;
-    bool is_required = false;  ///< a description without it is damaged; else its default counts
-    bool is_later =
-        false;  ///< of a later version than the first: not described as long as it has its default
-    int64_t least = 1, most = int64_t(1) << 24;  ///< of an integer
-    const char* usual = "";                      ///< of a number, for messages; it must be above 0
+    bool is_required = false;  ///< a description without it is damaged; others have defaults
+    bool is_later = false;     ///< added after the first version: described only if it is not the default
+    int64_t least = 1, most = int64_t(1) << 24;  ///< limits of an integer
+    const char* usual = "";  ///< usual value of a real number, for messages; the number must be above 0
 };
 
 /// Calls visit(ConfigField, value) for each field, in the order of descriptions. Values are std::string,
@@ -46,7 +45,7 @@ void for_each_field(Config& c,
           c.layers);
     visit(size("n_heads", "num_attention_heads"), c.attention.heads);
     visit(size("n_kv_heads", "num_key_value_heads"), c.attention.kv_heads);
-    // 0 if n_heads does not divide dim: validate() says so
+    // 0 if n_heads does not divide dim, which validate() reports
     visit(ConfigField{.name = "head_dim", .hub = "head_dim", .is_required = true, .least = 0},
           c.attention.head_dim);
     visit(size("ffn_hidden", "intermediate_size"), c.feed_forward.hidden);
@@ -66,7 +65,7 @@ void for_each_field(Config& c,
     visit(ConfigField{.name = "rope_layout", .kind = constant, .is_later = true}, c.rope.layout);
 }
 
-/// The same of the scaling of RoPE; `hub`: keys of rope_parameters and rope_scaling.
+/// The same for the scaling of RoPE; `hub`: keys in rope_parameters and rope_scaling.
 template <class Scaling, class Visit>
 void for_each_field(Scaling& s,
                     Visit&& visit) requires std::same_as<std::remove_const_t<Scaling>, RopeScaling> {
@@ -77,24 +76,25 @@ void for_each_field(Scaling& s,
           s.original_positions);
 }
 
-/// The description that a checkpoint carries: JSON with every field.
+/// The description of a model that a checkpoint contains: JSON with every field.
 std::string describe_model(const DecoderConfig& model);
-/// Reads it back, validated; a field that it lacks has its default. ConfigError; `source` names the file in
-/// it.
+/// Reads a description and validates it; a missing field that is not required has its default. ConfigError
+/// naming the file, `source`.
 DecoderConfig model_from_description(const std::string& description, const std::string& source);
 
-/// A field in which two models differ, its values as JSON.
+/// A field in which two models differ, with its values as JSON.
 struct FieldDifference {
     ConfigField field;
     std::string ours, theirs;
 };
 std::vector<FieldDifference> differences(const DecoderConfig& ours, const DecoderConfig& theirs);
 
-/// What a deck says of a model: the value of a field by its name, or nothing.
+/// The value that a deck gives to a field, looked up by name, or nothing.
 using FieldValue = std::variant<bool, int64_t, double, std::string>;
 using GivenFields = std::function<std::optional<FieldValue>(const std::string& name)>;
-/// Sets the fields that are given, and those that follow from them: widths of heads, key/value heads, the
-/// feed-forward width by `ffn_dim_multiplier` and `multiple_of` (FfnRule). ConfigError if nothing follows.
+/// Sets the fields that are given, and those that depend on them: width of a head, key/value heads, and the
+/// feed-forward width by `ffn_dim_multiplier` and `multiple_of` (FfnRule). ConfigError if a dependent field
+/// cannot be computed.
 void override_fields(DecoderConfig& model, const GivenFields& given);
 
 }  // namespace coeus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes and constants of a decoder-only model, and what follows from them by arithmetic.
+// Shapes and constants of a decoder-only model, and numbers computed from them.
 #pragma once
 
 #include "coeus/kernels/kernels.hpp"
@@ -38,12 +38,11 @@ struct DecoderConfig {
     int64_t dim = 0, layers = 0, vocab = 0;
     AttentionConfig attention;
     FeedForwardConfig feed_forward;
-    std::optional<FfnRule> ffn_rule =
-        {};  ///< how the feed-forward width followed from dim; none: it came as a number
+    std::optional<FfnRule> ffn_rule = {};  ///< the rule for the feed-forward width; not set: a given number
     RopeConfig rope;
     double norm_eps = 1e-5;
     NormType norm_type = NormType::rms_norm;
-    bool tied = false;  ///< the output projection is the embedding's table
+    bool tied = false;  ///< the output projection is the embedding table
     int64_t max_seq_len = 131072;
 
     LayerConfig layer(int64_t number) const;
@@ -51,11 +50,11 @@ struct DecoderConfig {
     void validate() const;
     /// Elements of all parameters; a tied matrix counts once.
     int64_t parameters() const;
-    /// FLOPs of forward and backward: 6 (N - N_embedding) + 6 S sum of H (d + e) over the layers; a tied
-    /// table does its work as the output, so that N is not reduced. Causality and recomputation are not
-    /// counted (torchtitan's rule).
+    /// FLOPs of forward and backward: 6 (N - N_embedding) + 6 S sum of H (d + e) over the layers. A tied
+    /// table is also the output projection, so N_embedding is not subtracted. Causality and recomputation
+    /// are not taken into account (torchtitan's rule).
     double flops_per_token(int64_t seq_len) const;
-    /// The part of it for the scores of `seq_len` tokens.
+    /// The part of these FLOPs for the attention scores of `seq_len` tokens.
     double score_flops_per_token(int64_t seq_len) const;
 
     bool operator==(const DecoderConfig&) const = default;

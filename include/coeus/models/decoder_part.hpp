@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// DecoderPart: what of a decoder one pipeline stage has, and how a decoder is split into stages. The modules
-// are, in order: tok_embeddings, layers.0, layers.1, ..., norm, output; norm and output stay together.
+// DecoderPart: the part of a decoder in one pipeline stage, and how a decoder is split into stages. Its
+// modules are, in order: tok_embeddings, layers.0, layers.1, ..., norm, output. norm and output are always in
+// the same stage.
 #pragma once
 
 #include "coeus/models/decoder_config.hpp"
@@ -12,7 +13,7 @@ namespace coeus {
 
 struct DecoderPart {
     bool embedding = false;
-    int64_t first_layer = 0, last_layer = 0;  ///< last: one beyond
+    int64_t first_layer = 0, last_layer = 0;  ///< [first_layer, last_layer)
     bool head = false;                        ///< norm and output
 
     static DecoderPart whole(const DecoderConfig& config) { return {true, 0, config.layers, true}; }
@@ -22,19 +23,20 @@ struct DecoderPart {
     bool operator==(const DecoderPart&) const = default;
 };
 
-/// Costs of what is no layer, in layers.
+/// Costs of the modules that are not layers, in layers.
 struct SplitWeights {
     int64_t embedding = 1;  ///< parallelism.pipeline_parallel_first_stage_less_layers
     int64_t head = 1;       ///< parallelism.pipeline_parallel_last_stage_less_layers
 };
 
-/// torchtitan's rule: layers and weights divided evenly, the first stages having one more where they do not
-/// divide; the first stage has as many layers less as the embedding weighs, the last as the head. ConfigError
-/// naming what is too large, and the most that works.
+/// torchtitan's rule: the sum of layers and weights is divided evenly among the stages; if there is a
+/// remainder, the first stages have one more. The weight of the embedding is subtracted from the layers of
+/// the first stage, the weight of the head from those of the last. ConfigError naming the value that is too
+/// large, and its maximum.
 std::vector<DecoderPart> split_evenly(const DecoderConfig& config, int stages, const SplitWeights& weights);
 
-/// Stages by the names of their modules (parallelism.module_fqns_per_model_part). ConfigError naming the
-/// first stage and module that is unknown, missing, twice or out of order.
+/// Stages from the names of their modules (parallelism.module_fqns_per_model_part). ConfigError naming the
+/// first stage and module that is unknown, missing, listed twice or out of order.
 std::vector<DecoderPart> split_by_names(const DecoderConfig& config,
                                         const std::vector<std::vector<std::string>>& lists);
 

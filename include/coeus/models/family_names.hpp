@@ -7,9 +7,9 @@
 
 namespace coeus {
 
-/// That of a deck without model.name.
+/// The family of a deck without model.name.
 const std::string& default_family();
-/// The families that are built, and those of torchtitan that are known and not built yet.
+/// The families that are implemented, and those of torchtitan that are known but not implemented yet.
 std::vector<std::string> family_names();
 const std::vector<std::string>& families_not_built();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json of Hugging Face folders: the model that it says, and the one that says a model.
+// Converts between config.json of Hugging Face folders and the configuration of a model.
 #pragma once
 
 #include "coeus/file/json.hpp"
@@ -12,30 +12,30 @@
 
 namespace coeus {
 
-/// The architectures that some family takes.
+/// The architectures that the families can read.
 std::vector<std::string> hub_architectures();
 
-/// What config.json of a folder says.
+/// The model of a folder's config.json.
 struct HubModel {
-    DecoderConfig config;                   ///< with flavour "hf"
-    std::vector<std::string> unknown_keys;  ///< neither its family reads them nor are they without meaning:
-                                            ///< they may say another model
+    DecoderConfig config;                   ///< with the flavour "hf"
+    std::vector<std::string> unknown_keys;  ///< keys that the family does not read and that are not known to
+                                            ///< be irrelevant: the model may be different
 };
 
-/// Reads config.json in a folder. `family`: the one that a deck names, for architectures that several take;
-/// "": the latest of them. ConfigError naming file and key: another architecture, one that the named family
-/// does not take, a missing or wrong value, a feature that is not built.
+/// Reads config.json in a folder. `family`: the family that the deck names, for architectures that several
+/// families can read; "": the latest of these. ConfigError naming file and key: an unknown architecture, one
+/// that the named family cannot read, a missing or wrong value, a feature that is not implemented.
 HubModel read_hub_model(const std::string& folder, const std::string& family = "");
-/// The same; keys that are not known are named in a warning.
+/// The same; logs a warning that names unknown keys.
 DecoderConfig model_from_hub(const std::string& folder, const std::string& family = "");
 
-/// The family among these that a config.json is read by: `named`, or if that is "" the last one that takes
+/// The family among these that reads a config.json: `named`, or, if that is "", the last one that can read
 /// the architecture. ConfigError as above.
 const ModelFamily& claimed_family(std::span<const ModelFamily> families, const JsonView& config,
                                   const std::string& named);
 
-/// The inverse of model_from_hub, without types and tokens. ConfigError naming the field that this
-/// architecture's config.json cannot say.
+/// The inverse of model_from_hub, without types and tokens. ConfigError naming a field whose value cannot be
+/// expressed in this architecture's config.json.
 Json hub_config_of(const DecoderConfig& model);
 
 }  // namespace coeus

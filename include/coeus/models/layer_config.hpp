@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one layer of a decoder is: a value without a rank in it. Blocks are built from it alone.
+// The configuration of one layer of a decoder. It is the same on all ranks, and all that a block is built
+// from.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 namespace coeus {
 
 struct AttentionConfig {
-    int64_t heads = 0, kv_heads = 0;  ///< of the whole model
+    int64_t heads = 0, kv_heads = 0;  ///< on all tensor-parallel ranks together
     int64_t head_dim = 0;             ///< width of a head of queries and keys
     int64_t value_dim = 0;            ///< width of a head of values and of the output; 0: head_dim
 
@@ -19,7 +20,7 @@ struct AttentionConfig {
 };
 
 struct FeedForwardConfig {
-    int64_t hidden = 0;  ///< width between its matrices
+    int64_t hidden = 0;  ///< width between the matrices
 
     bool operator==(const FeedForwardConfig&) const = default;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model: a line of segments, each a block, with an objective after the last; and the parameters they share. A
-// pipeline rank has parts of it: it knows all segments, and has the blocks of its own.
+// Model: a sequence of segments, each with a block, an objective after the last one, and the parameters of
+// all. A pipeline rank knows all segments, but has blocks only for its own parts.
 #pragma once
 
 #include "coeus/layers/block.hpp"
@@ -13,23 +13,23 @@
 
 namespace coeus {
 
-/// One block of a model, and what else is known of it.
+/// One block of a model, with its description.
 struct Segment {
-    std::string name;              ///< torchtitan's: "tok_embeddings", "layers.0"
-    bool is_layer = true;          ///< counted when a model is split, and chosen for recomputation
-    size_t unit = 0;               ///< of Parameters; meaningless without a block
+    std::string name;              ///< torchtitan's name: "tok_embeddings", "layers.0"
+    bool is_layer = true;          ///< counts when a model is split, and can be recomputed
+    size_t unit = 0;               ///< unit of Parameters; meaningless without a block
     std::unique_ptr<Block> block;  ///< null: another rank has it
 };
 
-/// What one pipeline stage has: segments [first, last), and perhaps the objective.
+/// The part of one pipeline stage: segments [first, last), and perhaps the objective.
 struct ModelPart {
     size_t first = 0, last = 0;
     bool objective = false;
     bool operator==(const ModelPart&) const = default;
 };
 
-/// The constructor of a model declares its parameters and makes its blocks; allocate() gets the memory later,
-/// so that planning needs none.
+/// The constructor of a model declares its parameters and creates its blocks. allocate() takes the memory
+/// later, so that planning needs none.
 class Model {
 public:
     virtual ~Model() = default;
@@ -38,30 +38,29 @@ public:
 
     Parameters& parameters() { return parameters_; }
     const Parameters& parameters() const { return parameters_; }
-    /// Those of the whole model.
+    /// All segments of the whole model.
     const std::vector<Segment>& segments() const { return segments_; }
     /// Null: another rank has it.
     const Objective* objective() const { return objective_.get(); }
-    /// Unit of Parameters; a tied table is the first segment's as well.
+    /// Unit of Parameters. With tied embeddings, it is also the unit of the first segment.
     size_t objective_unit() const { return objective_unit_; }
-    /// This rank's, in the order of its stages.
+    /// The parts of this rank, in the order of its stages.
     const std::vector<ModelPart>& parts() const { return parts_; }
-    /// Numbers, among all layers, of those that this rank has.
+    /// Numbers of the layers that this rank has.
     std::vector<size_t> layers_here() const;
-    /// A parameter that is also on another pipeline rank, with which its gradients are to be summed; else
-    /// null.
+    /// A parameter that another pipeline rank has too, so that their gradients must be summed; else null.
     const Storage* shared_storage() const { return shared_storage_; }
-    /// Takes the memory of the parameters, on a device, and moves there what else the blocks read. With an
-    /// optimizer or without: see Parameters.
+    /// Allocates the parameters on a device, and moves the tables that blocks read there.
+    /// `with_optimizer`: see Parameters.
     void allocate(bool with_optimizer, const Device& device = host_device());
 
-    /// Shapes of what enters a segment (after the last: the objective), without data. `rows`: tokens of a
-    /// micro-batch that this rank has.
+    /// Shapes of the tensors that enter a segment (one past the last: the objective), without data.
+    /// `rows`: tokens of a micro-batch on this rank.
     virtual Flow flow_into(size_t segment, int64_t rows) const = 0;
 
 protected:
     Model(const StateTypes& types, const ShardPlace& place) : parameters_(types, place) {}
-    /// What is not a parameter: tables.
+    /// Moves tables, which are not parameters.
     virtual void move_to(const Device& device) = 0;
 
     Parameters parameters_;

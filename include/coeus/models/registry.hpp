@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The models by name. A new family is one file and a line in registry.cpp; a program outside src that links
-// the library registers its own (register_family).
+// The models by name. A new family needs one file and a line in registry.cpp. A program outside src that
+// links the library registers its own family (register_family).
 #pragma once
 
 #include "coeus/file/hub_place.hpp"
@@ -16,7 +16,7 @@
 
 namespace coeus {
 
-/// What a parameter is for: initial values depend on it.
+/// The role of a parameter in the model, on which its initial values depend.
 enum class WeightRole : uint8_t { embedding, output, norm, attention_in, attention_out, gate, up, down };
 
 class Declare;
@@ -25,21 +25,22 @@ class Declare;
 /// family has no form there.
 struct ModelFamily {
     std::string name;                        ///< "llama3"
-    std::vector<DecoderConfig> flavors;      ///< torchtitan's, the smallest first
-    std::vector<std::string> architectures;  ///< of config.json in Hugging Face folders: "LlamaForCausalLM"
+    std::vector<DecoderConfig> flavors;      ///< those of torchtitan, the smallest first
+    std::vector<std::string> architectures;  ///< in config.json of Hugging Face folders: "LlamaForCausalLM"
 
     /// The model of a config.json. ConfigError naming file and key: a missing or wrong value, a feature that
-    /// is not built. Name and flavour are set by the caller.
+    /// is not implemented. The caller sets name and flavour.
     DecoderConfig (*from_hub)(const JsonView& json) = nullptr;
-    /// The keys of config.json that say this model, architecture included. What it cannot say may be missing:
-    /// the caller compares with what from_hub reads.
+    /// Sets the keys of config.json for this model, including the architecture. A field that config.json
+    /// cannot express may be missing: the caller compares with the result of from_hub.
     void (*to_hub)(Json& json, const DecoderConfig& config) = nullptr;
-    /// Where a parameter of this shape lies in a Hugging Face folder: all its rows, each once.
+    /// The tensors of a Hugging Face folder that contain the rows of a parameter with this shape, each
+    /// row once.
     std::vector<HubPlace> (*hub_places)(const std::string& parameter, const Shape& shape,
                                         const DecoderConfig& config) = nullptr;
     /// True for a tensor of such a folder that is not a parameter.
     bool (*hub_ignores)(const std::string& tensor, const DecoderConfig& config) = nullptr;
-    /// Initial values of a parameter; `layer`: of its block, 0 for others.
+    /// Initial values of a parameter; `layer`: number of its layer; 0 if it is not in a layer.
     Init (*init)(WeightRole role, int64_t layer, const DecoderConfig& config) = nullptr;
     /// Declares the parameters of layer declare.layer(), and builds its block; build_block.hpp has what usual
     /// blocks are made of. Norms and activation functions put their output where `output` says. The table
@@ -53,7 +54,7 @@ const std::vector<ModelFamily>& model_families();
 /// flavours get its name. ConfigError: the name is taken, by a family or for one that is not built yet; or a
 /// flavour is not valid.
 void register_family(ModelFamily family);
-/// ConfigError with the nearest name; a known family that is not built yet is named as such.
+/// ConfigError with the nearest name; or saying that a known family is not implemented yet.
 const ModelFamily& find_family(std::string_view name);
 /// The same, for its form in Hugging Face folders. ConfigError if it has none.
 const ModelFamily& find_hub_family(std::string_view name);

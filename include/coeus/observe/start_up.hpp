@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// StartUp: where the time between the start of the process and the first step goes.
+// StartUp: how long each phase takes between the start of the process and the first step.
 #pragma once
 
 #include "coeus/base/clock.hpp"
@@ -12,34 +12,34 @@ namespace coeus {
 
 class StartUp {
 public:
-    /// `before`: seconds since the process was started, which loading the program took; tests bring their
-    /// own clock.
+    /// `before`: seconds since the process was started, counted as the phase "program". `now`: a clock, which
+    /// tests replace.
     explicit StartUp(double before = seconds_since_exec(), double (*now)() = steady_seconds)
         : now_(now), begun_(now() - before) {
         phases_.push_back({"program", before});
     }
 
-    /// What `work` takes is counted as that phase, a literal. Returns what it returns.
+    /// Calls `work` and adds its time to the phase `name`, a literal. Returns the result of `work`.
     template <class Work>
     auto phase(const char* name, const Work& work) {
         const Ending ending(*this, name);
         return work();
     }
 
-    /// The same of making a T of these arguments.
+    /// Constructs a T from these arguments and adds the time to the phase `name`.
     template <class T, class... Arguments>
     T make(const char* name, Arguments&&... arguments) {
         const Ending ending(*this, name);
         return T(std::forward<Arguments>(arguments)...);
     }
 
-    /// Until the first call: from then on nothing counts.
+    /// Ends the start-up at the first call. Returns its seconds, also at later calls.
     double end();
     /// "Start-up 0.6 s: program 0.0, MPI 0.3, deck 0.0, ..., other 0.1", the phases in their order. After
     /// end().
     std::string text() const;
 
-    /// As the kernel says; 0 where it does not.
+    /// Seconds since this process was started, from /proc; 0 if /proc cannot be read.
     static double seconds_since_exec();
 
 private:

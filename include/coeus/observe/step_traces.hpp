@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepTraces: which steps of a run are traced ([profiling], torchtitan's cycle), and where the traces go:
+// StepTraces: traces the steps that [profiling] selects, in torchtitan's cycle, and writes the traces to
 // <folder>/iteration_<step>/rank<rank>_trace.json and rank<rank>_overlap.txt.
 #pragma once
 
@@ -12,10 +12,10 @@ namespace coeus {
 
 class StepTraces {
 public:
-    /// `folder`: of all traces. Mesh and engine are borrowed.
+    /// `folder`: for all traces. Mesh and engine are borrowed.
     StepTraces(const Config::Profiling& options, std::filesystem::path folder, Mesh& mesh, Engine& engine);
 
-    /// Around each step, counted from 1.
+    /// Call these around each step. Steps are counted from 1.
     void begin(int64_t step);
     void end(int64_t step);
 

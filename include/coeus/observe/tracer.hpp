@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tracer: when each action, kernel, collective and wait of a rank began and ended, on which thread, or on
-// which queue of a GPU. Written in the trace event format that Perfetto and chrome://tracing read, and summed
-// up as a page on how much of the communication the computation hid.
+// Tracer: records when each pipeline action, kernel, collective and wait of a rank began and ended, and on
+// which thread or which queue of a GPU. It writes the trace event format that Perfetto and chrome://tracing
+// read, and a table that shows how much of the communication was hidden by computation.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -19,15 +19,16 @@
 
 namespace coeus {
 
-/// Actions, kernels and waits are seen from the thread that constructs the tracer, collectives from any. What
-/// is a GPU's has the times at which its queue came there; a wait there is one of the queue, not of the host.
+/// Actions, kernels and waits are recorded from the thread that constructs the tracer, collectives from any
+/// thread. Events of a GPU have the times at which its queue reached them; waits are then waits of the queue,
+/// not of the host.
 class Tracer final : public KernelObserver, public CommunicationObserver, public ActionObserver {
 public:
     static constexpr size_t room = 1 << 18;
-    /// Room for so many events; what comes later is counted, not kept. `stamps`: of the computation.
+    /// Has room for `capacity` events; later ones are only counted. `stamps`: clock of the computation.
     explicit Tracer(int rank, size_t capacity = room, Timestamps stamps = {});
 
-    /// Forgets all events. Not while a step is under way.
+    /// Deletes all events. Do not call it during a step.
     void clear();
 
     void begin(const char* kernel, double flops, double bytes) override;
@@ -39,35 +40,35 @@ public:
     void begin_action(const Action& action) override;
     void end_action() override;
 
-    /// One JSON object; times in microseconds. SystemError where the file cannot be written.
+    /// Writes one JSON object; times in microseconds. SystemError if the file cannot be written.
     void write(const std::filesystem::path& file) const;
-    /// What was communicated, and how much of that the computation waited for.
+    /// Communication of one communicator. `exposed`: the part of `seconds` for which the computation waited.
     struct Communication {
         int64_t calls = 0, bytes = 0;
         double seconds = 0, exposed = 0;
     };
-    /// By the names of the communicators.
+    /// The key is the name of the communicator.
     std::map<std::string, Communication> communication() const;
-    /// A line for each communicator: calls, bytes, time in all, hidden behind computation, exposed,
-    /// bandwidth.
+    /// A table with one line per communicator: calls, bytes, total time, time hidden by computation, exposed
+    /// time, bandwidth.
     std::string overlap() const;
 
 private:
     enum class Kind : uint8_t { kernel, wait, communication, action };
     struct Event {
         Kind kind;
-        const char* name = nullptr;                 // of all but an action
-        const std::string* communicator = nullptr;  // of a collective
+        const char* name = nullptr;                 // null for an action
+        const std::string* communicator = nullptr;  // only for a collective
         int64_t bytes = 0;
         double flops = 0;
         std::source_location where = {};
         Action action = {};
-        const Queue* queue = nullptr;  // null: the host's
+        const Queue* queue = nullptr;  // null: on the host
         int track = 0;
         Timestamp begin = {};
         std::optional<Timestamp> end = {};
     };
-    // Of an event that has ended; seconds.
+    // Begin and end of an event that has ended, in seconds.
     struct Span {
         double begin, end;
     };
@@ -80,7 +81,8 @@ private:
     mutable std::mutex mutex_;
     Timestamps stamps_;
     std::vector<Event> events_;
-    // threads, or queues: of actions, which is neither's; of the computation; of others
+    // A thread or a queue. Track 0 is for actions, track 1 for the computation, further ones for other
+    // threads and queues.
     using Track = std::pair<std::thread::id, const Queue*>;
     std::vector<Track> tracks_;
     int64_t action_ = -1, running_ = -1, lost_ = 0;

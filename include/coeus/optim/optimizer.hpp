@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizer: the rule by which the parameters of a group are updated. It says what state it keeps of each;
-// storages, checkpoints, snapshots and the memory plan take names, sizes and types from there.
+// Optimizer: the rule by which the parameters of a group are updated. It declares what state it keeps for
+// each parameter; storages, checkpoints, snapshots and the memory plan take names, sizes and types from
+// there.
 #pragma once
 
 #include "coeus/optim/options.hpp"
@@ -18,43 +19,44 @@ class Optimizer {
 public:
     virtual ~Optimizer() = default;
 
-    /// What it keeps of a parameter, at most OwnedRows::most_moments tensors.
+    /// The state that it keeps for a parameter: at most OwnedRows::most_moments tensors.
     virtual std::vector<Moment> moments(const StateTypes& types) const = 0;
-    /// Whether it is for a parameter, if a deck does not name it for that parameter's group.
+    /// True if it updates the parameter when a deck does not name an optimizer for the parameter's group.
     virtual bool is_for(const Param&) const { return true; }
-    /// Whether it can update a parameter at all.
+    /// True if it is able to update the parameter.
     virtual bool can_take(const Param&) const { return true; }
-    /// What the step (from 1) needs beside the learning rate.
+    /// Sets the values that a step (counted from 1) needs besides the learning rate.
     virtual void begin_step(uint64_t step, GroupScalars& scalars) const = 0;
-    /// One pass over rows that this rank owns. Nothing is written where scalars.refusals is not 0.
+    /// Updates rows that this rank owns, in one sweep. Writes nothing if scalars.refusals is not 0.
     virtual void update(Exec& exec, const Kernels& kernels, const OwnedRows& rows,
                         const StepScalars& scalars) const = 0;
-    /// Itself, if it looks at whole matrices; else null.
+    /// The optimizer itself if it needs whole matrices; else null.
     virtual const MatrixOptimizer* of_matrices() const { return nullptr; }
 };
 
-/// An optimizer whose update of a row needs the whole matrix. update() puts a direction into the gradient;
-/// transform() changes it, whole; descend() takes the step along it.
+/// An optimizer whose update of a row needs the whole matrix. update() replaces the gradient by a direction,
+/// transform() changes the direction of a whole matrix, and descend() takes the step along it.
 class MatrixOptimizer : public Optimizer {
 public:
     const MatrixOptimizer* of_matrices() const override { return this; }
-    /// `direction`: [rows, cols] of the parameter's global shape, in the compute type; in place.
+    /// Changes `direction`, [rows, cols] of the parameter's global shape, in the compute type, in place.
     virtual void transform(Exec& exec, const Kernels& kernels, const Param& param, Tensor direction,
                            Arena& scratch) const = 0;
-    /// One pass over rows that this rank owns, whose gradient is the direction. Nothing is written where
+    /// Updates rows that this rank owns, whose gradient is the direction, in one sweep. Writes nothing if
     /// scalars.refusals is not 0.
     virtual void descend(Exec& exec, const Kernels& kernels, const OwnedRows& rows,
                          const StepScalars& scalars) const = 0;
 };
 
-/// An optimizer by its name; `seed`: of stochastic rounding; `group`: whose scalars of a step it reads.
-/// ConfigError for a name that none has, or an option that cannot be; it begins with the option's name.
+/// Makes an optimizer by its name. `seed` is that of stochastic rounding. `group` is the number of the
+/// parameter group whose scalars it reads. ConfigError for an unknown name or an invalid option; the message
+/// begins with the option's name.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, uint64_t seed, size_t group);
 /// The names that make_optimizer() knows.
 std::vector<std::string> optimizer_names();
-/// Whether an optimizer reads an option ("momentum").
+/// True if an optimizer reads an option ("momentum").
 bool reads_option(const std::string& optimizer, const std::string& option);
-/// The optimizer of the parameters that one is not for; "": it is for all.
+/// The optimizer for the parameters that the given one does not update (is_for); "" if it updates all.
 std::string substitute_of(const std::string& optimizer);
 
 }  // namespace coeus

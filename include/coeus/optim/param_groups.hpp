@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ParamGroups: which optimizer updates which parameters, with which options; the updates of a step.
+// ParamGroups: which optimizer updates which parameters with which options; performs the updates of a step.
 #pragma once
 
 #include "coeus/optim/optimizer.hpp"
@@ -11,45 +11,46 @@
 
 namespace coeus {
 
-/// Names of all roles, in their order: "matrix", "embedding", ...
+/// The names of all roles in order: "matrix", "embedding", ...
 const std::vector<std::string>& role_names();
 
 class ParamGroups {
 public:
-    /// A parameter is updated as the first of `groups` says that takes it, the others as `options` say.
-    /// Parameters that the optimizer is not for (Muon: all but the matrices of blocks) are updated by AdamW
-    /// with the same options, unless their group names its optimizer. `seed`: of stochastic rounding.
-    /// ConfigError naming group and option: an unknown optimizer, an option that cannot be, a pattern that is
-    /// not a regular expression, more groups than StepScalars has scalars for.
+    /// A parameter is updated according to the first of `groups` that takes it, or else according to
+    /// `options`. Parameters that the optimizer is not for (Muon: all except the matrices of blocks) are
+    /// updated by AdamW with the same options, unless their group names its optimizer. `seed` is that of
+    /// stochastic rounding. ConfigError with the group and option for an unknown optimizer, an invalid
+    /// option, a pattern that is not a regular expression, or more groups than StepScalars has scalars for.
     explicit ParamGroups(const OptimizerOptions& options, uint64_t seed = 0,
                          const std::vector<ParamGroupOptions>& groups = {});
 
-    /// Says to the parameters in which group they are, and what their optimizers keep of them; before they
-    /// have memory. ConfigError naming a group that takes no parameter, or a parameter that its group's
-    /// optimizer cannot update.
+    /// Sets the group of each parameter, and the state that its optimizer keeps; called before memory is
+    /// allocated. ConfigError for a group that takes no parameter, or a parameter that its group's optimizer
+    /// cannot update.
     void attach(Parameters& parameters) const;
-    /// How many parameters each optimizer updates: "Muon for 14 parameters, AdamW for 7".
+    /// The number of parameters that each optimizer updates: "Muon for 14 parameters, AdamW for 7".
     std::string text(const Parameters& parameters) const;
-    /// The scalars that a step begins with: its number (from 1), learning rates, bias corrections; no loss
-    /// yet. `learning_rate`: options.lr times the schedule's factor.
+    /// The scalars at the beginning of a step: its number (from 1), learning rates and bias corrections; no
+    /// loss yet. `learning_rate` is options.lr times the factor of the schedule. `valid_tokens` is the number
+    /// of labels that count.
     StepScalars begin_step(uint64_t step, double learning_rate, int64_t valid_tokens) const;
-    /// Updates what this rank owns of each trainable parameter. Writes nothing where scalars.refusals is not
-    /// 0. `offloaded`: of parameters with offloaded state; null: of others. `matrices`: for optimizers that
-    /// look at whole ones; may be null where there is none. Gradients may be changed.
+    /// Updates the part of each trainable parameter that this rank owns. Writes nothing if scalars.refusals
+    /// is not 0. `offloaded` is needed for parameters with offloaded state, else null. `matrices` is for
+    /// optimizers that need whole matrices; it may be null if there are none. The gradients may be changed.
     void update(Exec& exec, const Kernels& kernels, const Parameters& parameters, const StepScalars& scalars,
                 const WholeMatrices* matrices = nullptr, Offloaded* offloaded = nullptr) const;
-    /// The part of update() that takes scratch and communicates.
+    /// The part of update() that uses scratch memory and communicates.
     void transform(Exec& exec, const Kernels& kernels, const Parameters& parameters,
                    const WholeMatrices& matrices) const;
 
 private:
     struct Group {
         OptimizerOptions options;
-        double rate;  // times the schedule's
+        double rate;  // factor of the schedule's rate
         std::unique_ptr<Optimizer> optimizer;
     };
-    // What options say: the groups of parameters that decay and of those that do not; if the optimizer may
-    // not be for all, the same two of its substitute, else twice its own.
+    // A rule from options: the numbers of the groups for parameters that decay and for those that do not.
+    // `substitute` has the same two for the optimizer's substitute, or equals `own` if none is needed.
     struct Rule {
         ParamGroupOptions options;
         std::regex pattern;
@@ -65,8 +66,8 @@ private:
     const Optimizer& optimizer_of(const Param& param) const { return *groups_[param.group].optimizer; }
 
     std::vector<Group> groups_;
-    Rule rest_;                // of parameters that no other rule takes
-    std::vector<Rule> rules_;  // the first that takes a parameter
+    Rule rest_;                // for parameters that no other rule takes
+    std::vector<Rule> rules_;  // the first rule that takes a parameter applies
 };
 
 }  // namespace coeus

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// WholeMatrices: for optimizers that look at a matrix as a whole, while each rank owns rows or columns of it.
+// WholeMatrices: gives optimizers whole matrices, although each rank owns only rows or columns of them.
 //
 // The owned rows of a storage's gradient are gathered in the compute type, over the ranks that divide rows
-// (FSDP) and then over those that divide rows or columns (tensor parallelism). Every rank of both then has
-// the whole matrix and computes the same of it, so that the bits are those of one rank and nothing has to be
-// sent back; it keeps the rows that it owns.
+// (FSDP) and then over those that divide rows or columns (tensor parallelism). Every one of these ranks then
+// has the whole matrix and computes the same, so that the bits are those of one rank and nothing has to be
+// sent back; each keeps the rows that it owns.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -14,15 +14,15 @@ namespace coeus {
 
 class WholeMatrices {
 public:
-    /// The ranks of the dense sharding. `scratch` holds the largest storage's matrices, and what `each` below
-    /// takes of it.
+    /// The communicators are those of the dense sharding. `scratch` must have room for the matrices of the
+    /// largest storage, and for what `each` below allocates in it.
     WholeMatrices(const Communicator& fsdp_ranks, const Communicator& tp_ranks, Arena& scratch)
         : fsdp_(fsdp_ranks), tp_(tp_ranks), scratch_(scratch) {}
 
-    /// each(param, matrix) for every parameter of a storage: what all ranks own of its gradient, [rows, cols]
-    /// of its global shape, in the compute type. What `each` leaves there takes the place of the gradient.
-    /// Collective. Where the communicators are planned, nothing but the scratch is used. LogicError for a
-    /// storage of another sharding, or of parameters with several groups.
+    /// Calls each(param, matrix) for every parameter of a storage. `matrix` is the whole gradient, [rows,
+    /// cols] of the global shape, in the compute type; what `each` leaves there replaces the gradient.
+    /// Collective. If the communicators are planned, only the scratch memory is used. LogicError for a
+    /// storage of another sharding, or with parameters of several groups.
     using Each = FunctionRef<void(const Param&, Tensor matrix)>;
     void replace(Exec& exec, const Kernels& kernels, const Storage& storage, Each each) const;
     Arena& scratch() const { return scratch_; }

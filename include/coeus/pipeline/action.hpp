@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank does in a pipeline: an Action is one computation of a stage on a micro-batch, or one message; a
-// Cell is what stands in one place of a rank's row: an action, an overlapped pair, or nothing.
-// As text, in the form of PyTorch's tables: 2F0 is stage 2, forward, micro-batch 0; (0F3;3B1)OVERLAP_F_B a
-// pair.
+// What a rank does in a pipeline. An Action is one computation of a stage on a micro-batch, or one message. A
+// Cell is an entry in a rank's row: an action, an overlapped pair, or nothing. Their text has the form of
+// PyTorch's tables: 2F0 is stage 2, forward, micro-batch 0; (0F3;3B1)OVERLAP_F_B is a pair.
 #pragma once
 
 #include <array>
@@ -16,13 +15,13 @@ namespace coeus {
 
 enum class ActionKind : uint8_t {
     forward,           ///< F
-    backward,          ///< B: both halves at once
+    backward,          ///< B: the gradients of the stage's input and weights
     backward_input,    ///< I: the gradient of the stage's input
-    backward_weight,   ///< W: the gradients of its weights, at any time after I
-    send_forward,      ///< SEND_F: output to the next stage
-    receive_forward,   ///< RECV_F: input from the stage before
-    send_backward,     ///< SEND_B: gradient of the input to the stage before
-    receive_backward,  ///< RECV_B: gradient of the output from the next stage
+    backward_weight,   ///< W: the gradients of the stage's weights, at any time after I
+    send_forward,      ///< SEND_F: the output, to the next stage
+    receive_forward,   ///< RECV_F: the input, from the stage before
+    send_backward,     ///< SEND_B: the gradient of the input, to the stage before
+    receive_backward,  ///< RECV_B: the gradient of the output, from the next stage
 };
 
 /// "F", "RECV_B"
@@ -32,18 +31,19 @@ struct Action {
     ActionKind kind{};
     int stage = 0;
     int microbatch = 0;
-    int peer = -1;  ///< of a message: the rank at its other end; else -1
+    int peer = -1;  ///< for a message: the rank at its other end; else -1
 
     bool computes() const { return kind <= ActionKind::backward_weight; }
     bool sends() const { return kind == ActionKind::send_forward || kind == ActionKind::send_backward; }
-    /// B or I: what the stage before waits for.
+    /// True for B and I, which the stage before waits for.
     bool gives_input_gradient() const {
         return kind == ActionKind::backward || kind == ActionKind::backward_input;
     }
-    /// B or W: after it nothing of the forward is needed any more.
+    /// True for B and W, after which nothing of the forward is needed any more.
     bool ends_frame() const { return kind == ActionKind::backward || kind == ActionKind::backward_weight; }
-    /// Of a message: its channel. Each pair of neighbouring stages has one for activations (even) and one for
-    /// gradients (odd), each with an order of its own; sender and receiver get the same number.
+    /// The channel of a message; -1 for a computation. Each pair of neighbouring stages has a channel for
+    /// activations (even) and one for gradients (odd), each with its own order. Sender and receiver get the
+    /// same number.
     int channel() const;
 
     bool operator==(const Action&) const = default;
@@ -52,7 +52,7 @@ struct Action {
 /// "2F0"
 std::string text_of(const Action& action);
 
-/// None (an idle place of a file), one action, or a forward and a backward that may overlap.
+/// Nothing (an idle entry of a file), one action, or a forward and a backward that may overlap.
 class Cell {
 public:
     Cell() = default;
@@ -73,12 +73,13 @@ private:
     int size_ = 0;
 };
 
-/// What one rank does, in order.
+/// The cells of one rank, in order.
 using Row = std::vector<Cell>;
 
 /// "2F0", "(0F3;3B1)OVERLAP_F_B", ""
 std::string text_of(const Cell& cell);
-/// The reverse; spaces around are ignored. Nothing where `text` is no cell. Peers are not in the text.
+/// The inverse of text_of; spaces around the text are ignored. Nothing if `text` is not a cell. Peers are not
+/// part of the text.
 std::optional<Cell> parse_cell(std::string_view text);
 
 }  // namespace coeus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executor: runs a rank's program with real stages and messages. It owns the frames and the slots of flows;
-// all other memory is the engine's.
+// Executor: runs a rank's program with real stages and messages. It owns the frames of the micro-batches and
+// the slots of flows; all other memory is the engine's.
 #pragma once
 
 #include "coeus/comm/point_to_point.hpp"
@@ -11,17 +11,18 @@
 
 namespace coeus {
 
-/// Bytes of an executor's memory, as the planning run measured them.
+/// Sizes of an executor's memory in bytes, as measured by the planning run.
 struct ExecutorMemory {
-    int64_t frame = 0;             ///< of a micro-batch of training
-    int64_t validation_frame = 0;  ///< of validation, which uses the first frame of each stage
+    int64_t frame = 0;             ///< for a micro-batch of training
+    int64_t validation_frame = 0;  ///< for validation, which uses the first frame of each stage
     size_t frame_entries = 0, frame_owed = 0;
-    int64_t frame_on_host = 0;  ///< of a micro-batch of training, in host memory
-    int64_t slots = 0;          ///< all together
-    int flow_tensors = 1;       ///< of what goes from stage to stage: a message each
+    int64_t frame_on_host = 0;  ///< for a micro-batch of training, in host memory
+    int64_t slots = 0;          ///< all slots together
+    int flow_tensors = 1;       ///< tensors of a flow between stages; each is a message
 };
 
-/// Sees every computation of a stage start and end; messages are seen by the observer of their communicator.
+/// Notified when a computation of a stage starts and ends. The observer of their communicator sees the
+/// messages.
 class ActionObserver {
 public:
     virtual ~ActionObserver() = default;
@@ -31,35 +32,36 @@ public:
 
 class Executor {
 public:
-    /// What layers may touch for a micro-batch, in this frame.
+    /// Returns what layers may use for a micro-batch, with this frame.
     using ContextOf = std::function<Ctx(int microbatch, Frame& frame)>;
 
-    /// `exec`: of the computation, whose observer sees the waits. It must outlive the executor.
+    /// `exec` is that of the computation; its observers see the waits. It must outlive the executor.
     Executor(const Timetable& table, int rank, std::vector<Stage> stages, Exec& exec);
 
-    /// Of the micro-batches of a local batch.
+    /// The program for the micro-batches of a local batch.
     const Program& training() const { return training_; }
-    /// Of one, forward.
+    /// The program for one micro-batch, forward only.
     const Program& validation() const { return validation_; }
     const std::vector<Frame>& frames() const { return frames_; }
-    /// Who sees the frames from now on; null: nobody.
+    /// Sets the observer of the frames; null: none.
     void observe(ArenaObserver* observer) {
         for (Frame& frame : frames_) frame.observe(observer);
     }
-    /// Who sees the actions from now on; null: nobody.
+    /// Sets the observer of the actions; null: none.
     void observe_actions(ActionObserver* observer) { action_observer_ = observer; }
 
-    /// Of all frames together.
+    /// Bytes of all frames together.
     int64_t frame_bytes(const ExecutorMemory& memory) const;
     int64_t frame_bytes_on_host(const ExecutorMemory& memory) const;
-    /// Bytes that all slots need together for such flows.
+    /// Bytes of all slots together, for flows like these.
     int64_t slot_bytes(const Flow& training_flow, const Flow& validation_flow) const;
-    /// Where `exec` runs. `pipeline`: the ranks that have the stages, which must outlive it.
+    /// Allocates the memory where `exec` runs. `pipeline` has the ranks of the stages, and must outlive the
+    /// executor.
     void allocate(const ExecutorMemory& memory, const Communicator& pipeline, Sends sends);
 
-    /// Adds the losses and gradients of all micro-batches of a local batch. `flow`: shapes and types of what
-    /// goes from stage to stage, of as many tensors as were planned. `last`: of the step, so that each
-    /// stage's gradients can be reduced after its last B or W.
+    /// Adds the losses and gradients of all micro-batches of a local batch. `flow` has the shapes and types
+    /// of what stages send each other, with as many tensors as were planned. `last`: this is the step's last
+    /// local batch, so that each stage's gradients can be reduced after its last B or W.
     void forward_backward(const Flow& flow, bool last, const ContextOf& context);
     /// Adds the loss of one micro-batch.
     void evaluate(const Flow& flow, const ContextOf& context);
@@ -77,7 +79,7 @@ private:
     std::vector<Stage> stages_;
     Program training_, validation_;
     std::vector<Frame> frames_;
-    std::vector<Flow> outputs_;  // of the F that a frame belongs to
+    std::vector<Flow> outputs_;  // by frame: the output of its F
     Buffer slots_;
     int flow_tensors_ = 1;
     std::unique_ptr<PointToPoint> messages_;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Program: a rank's row of a lowered timetable with the memory of every action: which frame a micro-batch
-// has, and which slot a received or to be sent flow is in. All is settled before the first step, so that the
-// executor just goes through it.
+// Program: a rank's row of a lowered timetable together with the memory of every action: the frame of each
+// micro-batch, and the slot of each flow that is received or to be sent. Everything is decided before the
+// first step, so that the executor only follows it.
 //
 // A frame belongs to a (stage, micro-batch) from F to the end of B or W. A slot holds one flow: a received
 // input until its F has copied it, or a gradient from its receive (or the last stage's backward) until it is
-// sent; it is handed from stage to stage within a rank. One slot more than are in use at once lets a send
-// take its time.
+// sent. Within a rank a gradient's slot is handed from stage to stage. There is one slot more than are in use
+// at once, so that a send need not be complete immediately.
 #pragma once
 
 #include "coeus/pipeline/lower.hpp"
@@ -15,30 +15,30 @@ namespace coeus {
 
 struct ProgramStep {
     Action action;
-    int stage = 0;           ///< place of action.stage among this rank's stages
-    int frame = -1;          ///< of a computation; of a SEND_F: where the flow lies
-    int slot = -1;           ///< F: its input, B, I: its gradient; else the message. -1: none
-    int input_frame = -1;    ///< F: the frame with its input, where this rank has the stage before
-    int message = -1;        ///< number of a message
-    int after = -1;          ///< number of the message that must be through before
-    int sent = -1;           ///< B, W: the message that must be through before the frame is free
-    bool with_next = false;  ///< a message that begins together with the next step's, at both ends
+    int stage = 0;           ///< index of action.stage among this rank's stages
+    int frame = -1;          ///< of a computation; for a SEND_F: the frame with the flow
+    int slot = -1;           ///< F: of its input. B, I: of its gradient. Else: of the message. -1: none
+    int input_frame = -1;    ///< F: the frame with its input, if this rank has the stage before
+    int message = -1;        ///< number of the message; -1 for a computation
+    int after = -1;          ///< number of the message that must be complete before this step; -1: none
+    int sent = -1;           ///< B, W: the message that must be complete before the frame is free; -1: none
+    bool with_next = false;  ///< a message that begins together with that of the next step, at both ends
     bool ends_frame = false;
-    bool last_use = false;  ///< the stage's last F (of the head), or last B or W (of all else)
+    bool last_use = false;  ///< the stage's last F (for the head), or last B or W (for all else)
 };
 
 struct Program {
-    std::vector<int> stages;  ///< of this rank, ascending
+    std::vector<int> stages;  ///< of this rank, in ascending order
     int microbatches = 0;
     int frames = 0, slots = 0, messages = 0;
-    /// Per stage of this rank: some of its backwards are B; some are I and W.
+    /// By stage of this rank: whether some of its backwards are B, and whether some are I and W.
     std::vector<bool> runs_whole, runs_halves;
     std::vector<ProgramStep> steps;
 };
 
-/// A rank's part of a timetable of computations.
+/// A rank's program for a timetable of computations.
 Program program_of(const Timetable& table, int rank);
-/// One micro-batch forward through all stages, for validation.
+/// The program of one micro-batch forward through all stages, for validation.
 Program forward_program(const Placement& placement, int rank);
 
 }  // namespace coeus

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stage: runs one part of a model over one micro-batch: its segments, then perhaps the objective. FSDP lives
-// here, and only here: weights and gradients of each unit are leased while its layers run, and the next unit
-// is gathered meanwhile.
+// Stage: runs one part of a model over one micro-batch: its segments, then the objective if it has it. FSDP
+// is handled here and only here: weights and gradients of each unit are leased while its layers run, and the
+// next unit is gathered meanwhile.
 //
 //   F   forward          flow of the stage before (or the tokens) -> flow for the next; the last stage
-//   computes
-//                        the loss, and already the gradients of the head, whose logits are not kept
+//                        computes the loss, and already the gradients of the head, whose logits are
+//                        not kept
 //   B   backward         gradient of its output -> gradient of its input, and those of its weights
-//   I   backward_input   the same, but the gradients of its matrices are owed by the frame
+//   I   backward_input   the same, but the gradients of its matrices are postponed: the frame owes them
+//   W   backward_weight  computes what the frame owes
 //   W   backward_weight  pays them
 #pragma once
 
@@ -21,35 +22,35 @@ public:
     /// `gathered` null: every rank has all weights.
     Stage(const Model& model, const ModelPart& part, Gathered* gathered = nullptr)
         : model_(&model), part_(part), gathered_(gathered) {}
-    /// The whole model.
+    /// A stage with the whole model.
     explicit Stage(const Model& model, Gathered* gathered = nullptr)
         : Stage(model, model.parts().front(), gathered) {}
 
     const ModelPart& part() const { return part_; }
-    /// It has the whole model: nothing is sent.
+    /// True if it has the whole model, so that it sends nothing.
     bool is_whole() const { return part_.first == 0 && part_.objective; }
 
-    /// `in` is copied. The result lies in the frame; none of the last stage, which adds the scaled loss to
-    /// scalars.loss.
+    /// Copies `in`. The result is in the frame. The last stage returns an empty flow and adds the scaled loss
+    /// to scalars.loss.
     Flow forward(Ctx& c, Flow in) const;
-    /// `gradient` is that of the output, and the result, that of the input, takes its memory. The last stage
-    /// has no output: what is in `gradient` does not matter, and it may be absent where nobody needs the
-    /// result.
+    /// `gradient` is the gradient of the output; the result, the gradient of the input, overwrites it. The
+    /// last stage has no output: the contents of `gradient` do not matter, and it may be empty if nobody
+    /// needs the result.
     Flow backward(Ctx& c, Flow gradient) const;
     Flow backward_input(Ctx& c, Flow gradient) const;
     void backward_weight(Ctx& c) const;
 
-    /// From here on, or no longer: a gradient is complete when its lease ends, since this was the last use of
-    /// its unit in the step.
+    /// Sets whether the following backwards are the last uses of their units in the step. Then a gradient is
+    /// complete when its lease ends.
     void expect_last_uses(bool last) const {
         if (gathered_) gathered_->expect_last_uses(last);
     }
 
-    /// As forward, without a backward: the frame holds one block at a time.
+    /// Like forward, without a backward: the frame holds only one block at a time.
     Flow evaluate(Ctx& c, Flow in) const;
-    /// For a whole language model: logits (acc) of every token: out [T, V]; for generation and tests.
+    /// For a whole language model: the logits (acc) of every token, out [T, V], for generation and tests.
     void logits(Ctx& c, Tensor out) const;
-    /// Logits of the last token of each sequence: out [sequences, V].
+    /// The logits of the last token of each sequence, out [sequences, V].
     void last_logits(Ctx& c, Tensor out) const;
 
 private:

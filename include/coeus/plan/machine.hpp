@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine can do at best: the peak that MFU is measured against.
+// The peak rates of this machine, to which MFU refers.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -11,12 +11,13 @@ namespace coeus {
 
 /// FLOP/s that the CPU's own GEMM reaches in `dtype` with this Exec's threads while all `ranks` compute: the
 /// best of 0.2 s of 1024 x 1024 x 1024 products, or of an earlier start. `cache_file` (of the first rank; "":
-/// none) keeps what starts measured by CPU, threads and type: the second to the fourth start measure for 0.02
-/// s, later ones do not measure. A file that cannot be read or written is passed over silently. Collective.
+/// none) keeps the measurements of earlier starts by CPU, threads and type: the second to the fourth start
+/// measure for 0.02 s, later ones not at all. A file that cannot be read or written is ignored without a
+/// message. Collective.
 double cpu_peak_flops(Exec& exec, const Kernels& kernels, Dtype dtype, const std::string& cpu,
                       const std::string& cache_file, const Communicator& ranks);
 
-/// Bytes per second, read and written, of a copy of 64 MiB with this Exec's threads: the best of several.
+/// Bytes per second, read plus written, of a copy of 64 MiB with this Exec's threads: the best of several.
 double copy_bandwidth(Exec& exec, const Kernels& kernels);
 
 }  // namespace coeus

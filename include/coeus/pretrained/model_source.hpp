@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the deck to the model's shapes.
+// The configuration of the model that a deck describes.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -8,10 +8,10 @@
 
 namespace coeus {
 
-/// Flavour (or config.json for "hf"), then the deck's overrides; validated. ConfigError as registry.hpp and
-/// DecoderConfig::validate() say.
+/// The flavour (or config.json for "hf") with the deck's overrides, validated. ConfigError as in registry.hpp
+/// and DecoderConfig::validate().
 DecoderConfig model_from_deck(const Config& config);
-/// The same on every rank; of a Hugging Face folder rank 0 alone reads it. Collective.
+/// The same on every rank; only rank 0 reads a Hugging Face folder. Collective.
 DecoderConfig model_from_deck(const Config& config, const Communicator& ranks);
 
 }  // namespace coeus

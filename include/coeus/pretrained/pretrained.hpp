@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pretrained: weights on the disk and the model they belong to: a checkpoint file, a run's folder, or a
-// Hugging Face folder.
+// Pretrained: weights on disk and their model, from a checkpoint, a run's folder or a Hugging Face folder.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -14,44 +13,46 @@
 
 namespace coeus {
 
-/// The parameters of this model and their places in a Hugging Face folder, without memory.
+/// The parameters of this model and their places in a Hugging Face folder. Takes no memory for the
+/// parameters.
 std::vector<HubTensor> hub_tensors(const DecoderConfig& model);
 
-/// Tensors of such a folder that are no parameter of the model.
+/// Finds tensors of such a folder that are not parameters of the model.
 HubIgnores hub_ignores(const DecoderConfig& model);
 
-/// Where these arrays of a checkpoint ("model/norm.weight") go in a folder, one for one.
+/// The places of a checkpoint's arrays ("model/norm.weight") in a Hugging Face folder, one entry per array.
 std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const std::vector<Shape>& shapes,
                                   const DecoderConfig& model);
-/// Paths in a checkpoint of the tensors of hub_tensors(model), one for one.
+/// The paths in a checkpoint of the tensors of hub_tensors(model), in the same order.
 std::vector<std::string> checkpoint_paths(const DecoderConfig& model);
 
-/// What a folder tells of the tokenizer at this place, which may be absent or of an unknown kind.
+/// The files and special ids of the tokenizer at `place`, for a Hugging Face folder. The tokenizer may be
+/// missing or of an unknown kind.
 HubTokenizer hub_tokenizer(const std::string& place);
 
 class Pretrained {
 public:
-    /// ConfigError: there are no weights, they are damaged, or the model is not built yet.
+    /// ConfigError: there are no weights, they are damaged, or the model is not implemented yet.
     explicit Pretrained(const std::filesystem::path& path);
-    /// The same on every rank, looked at by rank 0 alone. Collective.
+    /// The same on every rank; only rank 0 reads files. Collective.
     Pretrained(const std::filesystem::path& path, const Communicator& ranks);
 
     const DecoderConfig& model() const { return model_; }
-    /// A Hugging Face folder, not a checkpoint.
+    /// True for a Hugging Face folder, false for a checkpoint.
     bool is_hub() const { return is_hub_; }
     const std::string& path() const { return path_; }
-    /// Folder (or file) of the tokenizer it was trained with.
+    /// Folder (or file) of the tokenizer with which the model was trained.
     const std::string& tokenizer_folder() const { return tokenizer_folder_; }
-    /// Sequence length it was trained with; where that is unknown, the model's longest or 2048, whichever is
-    /// less.
+    /// Sequence length with which the model was trained. If it is unknown: 2048, or the model's maximum
+    /// if that is less.
     int64_t trained_seq_len() const { return trained_seq_len_; }
-    /// Loads what this rank owns of the master weights. Collective over `ranks`.
+    /// Loads the master weights that this rank owns. Collective over `ranks`.
     void load(const Parameters& parameters, const Communicator& ranks = alone()) const;
 
 private:
     Pretrained() = default;
     std::string path_, tokenizer_folder_;
-    bool is_hub_ = false;  // a Hugging Face folder, not a checkpoint
+    bool is_hub_ = false;
     DecoderConfig model_;
     int64_t trained_seq_len_ = 0;
 };

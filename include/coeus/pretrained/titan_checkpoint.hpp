@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint that torchtitan wrote, as Coeus would have written it: its names and shapes compared with the
-// model of a deck, since the folder does not describe one.
+// Reads a checkpoint of torchtitan as if Coeus had written it. Its names and shapes are compared with the
+// model of a deck, since the folder does not describe its model.
 #pragma once
 
 #include "coeus/config/config.hpp"
@@ -15,14 +15,14 @@ namespace coeus {
 struct TitanCheckpoint {
     DecoderConfig model;
     TrainRecord record;
-    ArraySource arrays;  ///< weights; where it is full, also both moments of each
+    ArraySource arrays;  ///< weights; if `full`, also the optimizer's moments
     bool full = false;
 };
 
-/// `deck`: of the run. `weights_only`: leave the optimizer out, as is done where the folder has none. Step
-/// and number of samples go on from where the run stood; the order of the samples is Coeus's own.
-/// ConfigError: the folder is damaged or of another model (names parameter and shapes), or the deck leaves
-/// open how many sequences a step takes.
+/// `deck`: the deck of the run. `weights_only`: leave out the optimizer state, as is also done if the folder
+/// has none. A run resumes with the step and the number of samples of the folder, but with the order of
+/// samples of Coeus. ConfigError: the folder is damaged or of another model (names parameter and shapes), or
+/// the deck does not determine how many sequences a step uses.
 TitanCheckpoint read_titan_checkpoint(const std::string& folder, const Config& deck, bool weights_only);
 
 }  // namespace coeus

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goodput: the share of a run's wall time that went into steps that count, over all its starts.
+// Goodput: the share of a run's wall time, over all its starts, that was spent in useful steps.
 //
-// goodput.jsonl in the run's folder has what rank 0 knows, appended while it runs: a line when training
-// begins, then now and then, at each checkpoint and at the end, each with the sums of its start so far. So a
-// run that is killed loses the time since its last line, which then counts as time between two starts.
+// Rank 0 appends lines to goodput.jsonl in the run's folder: when training begins, every few seconds, at each
+// checkpoint and at the end. Each line has the sums of its start so far. If a run is killed, the time since
+// its last line counts as time between two starts.
 #pragma once
 
 #include "coeus/base/clock.hpp"
@@ -17,33 +17,34 @@
 
 namespace coeus {
 
-/// What one start of a run did until some time. Seconds of wall time.
+/// The times of one start of a run up to some moment. Seconds of wall time.
 struct StartTimes {
-    double start = 0;  ///< since 1970: when its process began; tells starts apart
-    double time = 0;   ///< since 1970: of these sums
-    int64_t step = 0;  ///< steps taken, of the run
+    double start = 0;  ///< when the process began, in seconds since 1970; it identifies the start
+    double time = 0;   ///< when these sums were taken, in seconds since 1970
+    int64_t step = 0;  ///< steps taken by the run
     double start_up = 0;
-    double steps = 0;  ///< whole steps, with the waiting for data
-    double data = 0;   ///< of those
+    double steps = 0;  ///< whole steps, including waiting for data
+    double data = 0;   ///< the part of `steps` spent waiting for data
     double validation = 0;
-    double saving = 0;      ///< that training waited for
-    double taken_back = 0;  ///< whole steps that guards refused or took back
+    double saving = 0;      ///< time that training waited for checkpoints
+    double taken_back = 0;  ///< whole steps that guards skipped or took back
     int64_t steps_taken_back = 0;
 };
 
-/// Sums over all starts; what is not said is the rest of `wall`.
+/// Sums over all starts, in seconds. other() is the rest of `wall`.
 struct Goodput {
     int64_t starts = 0, steps = 0, repeated_steps = 0;
-    double wall = 0;      ///< from the first process's begin to the last line
-    double useful = 0;    ///< steps that count, without waiting for data
-    double data = 0;      ///< waiting for data in them
-    double repeated = 0;  ///< steps that a later start took again, and those that guards took back
+    double wall = 0;      ///< from the beginning of the first process to the last line
+    double useful = 0;    ///< useful steps, without waiting for data
+    double data = 0;      ///< waiting for data in useful steps
+    double repeated = 0;  ///< steps that a later start repeated, and steps that guards skipped or took back
     double start_up = 0, validation = 0, saving = 0;
     double between = 0;  ///< from a start's last line to the next start
 
     double other() const;
     double percent(double seconds) const { return wall > 0 ? 100 * seconds / wall : 0; }
-    /// What the wall time went to, with names for people, in the order of pictures; the first is `useful`.
+    /// The parts of the wall time, with the names and in the order in which reports show them. The first is
+    /// `useful`.
     struct Part {
         const char* name;
         double seconds;
@@ -51,49 +52,51 @@ struct Goodput {
     std::vector<Part> parts() const;
 };
 
-/// `lines`: of the file, in order. Where a start begins before the step that another had reached, the steps
-/// in between were taken again: their time is taken from the sums, between two lines in proportion.
+/// `lines`: all lines of the file, in order. If a start begins before the step that an earlier start had
+/// reached, the steps in between were repeated. Their time is found from the sums, by interpolation between
+/// two lines.
 Goodput goodput_of(const std::vector<StartTimes>& lines);
 
-/// Lines that are not whole are passed over; none where there is no such file.
+/// Reads goodput.jsonl and skips incomplete lines. Empty if there is no such file.
 std::vector<StartTimes> read_start_times(const std::filesystem::path& file);
 
 /// "Goodput 91.2 % (2 h 05 m in 2 starts): start-up 0.6 %, between starts 5.0 %, repeated steps 2.1 % (40),
 /// saving 1.1 %"
 std::string goodput_text(const Goodput& goodput);
 
-/// Counts the time of this start, and on rank 0 keeps it in the file.
+/// Measures the times of this start; rank 0 writes them to the file.
 class GoodputClock {
 public:
-    static constexpr double pause = 10;  ///< seconds between lines that need not be
+    static constexpr double pause = 10;  ///< least seconds between lines that were not asked for
 
-    /// Training begins now, after so many seconds of start-up, behind `step`. `file`: empty on other ranks.
-    /// SystemError where the file cannot be opened.
+    /// Training begins now, after step `step` of the run and `start_up` seconds of start-up. `file`: empty on
+    /// other ranks than 0. SystemError if the file cannot be opened.
     GoodputClock(const std::filesystem::path& file, double start_up, int64_t step);
 
     void add_step(double seconds, double data_seconds);
-    /// The last so many steps do not count after all: their share of those that did in this start.
+    /// The last `steps` steps were not useful. Their time is taken as the mean over the useful steps of this
+    /// start.
     void take_back(int64_t steps);
-    /// What `work` takes is counted as that: `&StartTimes::validation`, `&StartTimes::saving`.
+    /// Calls `work` and adds its time to this member: `&StartTimes::validation` or `&StartTimes::saving`.
     template <class Work>
     void during(double StartTimes::*what, const Work& work) {
         const Timer timer;
         work();
         times_.*what += timer.seconds();
     }
-    /// A line, where the last one is a while ago or one was asked for.
+    /// Writes a line if the last one is more than `pause` seconds old or ask_for_line() was called.
     void write(int64_t step);
     void ask_for_line() { asked_ = true; }
-    /// A last line; with the file's rank the goodput of all starts in words, else "".
+    /// Writes the last line. Returns on rank 0 the goodput of all starts in words, else "".
     std::string finish(int64_t step);
 
 private:
-    std::optional<TelemetryFile> file_;  // of rank 0
-    bool is_written_ = true;             // the last line
+    std::optional<TelemetryFile> file_;  // only on rank 0
+    bool is_written_ = true;             // the last line could be written
     StartTimes times_;
     Timer since_line_;
     bool asked_ = true;
-    int64_t steps_that_count_ = 0;  // of this start
+    int64_t steps_that_count_ = 0;  // useful steps of this start
 };
 
 }  // namespace coeus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run reports: one console line and one JSON object per logged step, in torchtitan's words.
+// Metrics of a run: one console line and one JSON object per logged step, with torchtitan's names.
 #pragma once
 
 #include "coeus/base/clock.hpp"
@@ -15,31 +15,30 @@ namespace coeus {
 
 inline constexpr double bytes_per_gib = 1024.0 * 1024.0 * 1024.0;
 
-/// One logged step; times and rates are averages since the line before.
+/// One logged step. Times and rates are averages since the previous logged step.
 struct StepMetrics {
     int64_t step = 0;
     double loss = 0;            ///< mean over the step's valid tokens, all ranks
-    double loss_max = 0;        ///< the largest mean of one data rank
+    double loss_max = 0;        ///< largest mean loss of one data rank
     double grad_norm = 0;       ///< before clipping
     double lr = 0;              ///< used in this step
     int64_t tokens_seen = 0;    ///< of the whole run, all ranks
-    double epoch = 0;           ///< samples read by then, in windows of all training data
-    double tps = 0;             ///< tokens per second and rank
+    double epoch = 0;           ///< samples read so far / windows of all training data
+    double tps = 0;             ///< tokens per second per rank
     double tflops = 0;          ///< of one rank
     std::optional<double> mfu;  ///< percent of the peak; none for an unknown device
-    double memory_gib = 0;      ///< most that was resident
-    double memory_percent = 0;  ///< of the cgroup's or the machine's memory
-    double resident_gib = 0;    ///< resident now
-    double step_s = 0;
-    double data_s = 0;  ///< of step_s, waiting for data
-    double eta_s = 0;
-    // of this rank's GPU now, where there is one and its driver says so
-    std::optional<double> gpu_memory_gib;  ///< in use, of all processes
+    double memory_gib = 0;      ///< peak memory: resident on the host, or of the GPU
+    double memory_percent = 0;  ///< of the memory of the device (on the host: of the cgroup or machine)
+    double resident_gib = 0;    ///< resident host memory now
+    double step_s = 0;          ///< seconds per step
+    double data_s = 0;          ///< the part of step_s spent waiting for data
+    double eta_s = 0;           ///< seconds until the last step
+    // state of this rank's GPU now; none without a GPU, or if its driver does not report it
+    std::optional<double> gpu_memory_gib;  ///< in use by all processes
     std::optional<double> gpu_power_w;
     std::optional<double> gpu_clock_mhz;  ///< of its multiprocessors
     std::optional<double> gpu_temperature_c;
-    std::optional<std::string>
-        gpu_throttle;  ///< why the clock is low, throttle_text(); "": nothing holds it down
+    std::optional<std::string> gpu_throttle;  ///< throttle_text(): why the clock is low; "": it is not
 
     double data_percent() const { return step_s > 0 ? 100 * data_s / step_s : 0; }
 };
@@ -53,16 +52,16 @@ struct ValidationMetrics {
 };
 
 struct CheckpointMetrics {
-    int64_t step = 0;     ///< that was saved
-    int64_t at_step = 0;  ///< at which it stood under its name
+    int64_t step = 0;     ///< step of the checkpoint
+    int64_t at_step = 0;  ///< step at which the checkpoint was complete
     double gib = 0;
-    double seconds = 0, seconds_waited = 0;  ///< of the saving; of those, training waited
+    double seconds = 0, seconds_waited = 0;  ///< seconds of the save; the part for which training waited
 };
 
-/// Fills in what the GPU says.
+/// Fills in the members of the GPU.
 void add_gpu_sample(StepMetrics& m, const GpuSample& gpu);
 
-/// "step:  1  loss:  8.05112  grad_norm:  1.2345  memory: ..."; `color` as torchtitan colours it.
+/// "step:  1  loss:  8.05112  grad_norm:  1.2345  memory: ..."; with `color` in torchtitan's colours.
 std::string console_line(const StepMetrics& m, bool color);
 std::string console_line(const ValidationMetrics& m, bool color);
 /// One line of metrics.jsonl, full digits.
@@ -70,20 +69,22 @@ std::string json_line(const StepMetrics& m);
 std::string json_line(const ValidationMetrics& m);
 std::string json_line(const CheckpointMetrics& m);
 
-/// Appends to metrics.jsonl. Lines of what comes after the place where the run goes on, written by one that
-/// ended past its last checkpoint, are dropped first: everything stands in the file once.
+/// Appends to metrics.jsonl. An earlier start may have trained beyond its last checkpoint. Lines of steps
+/// after the place from which the run resumes are therefore dropped first, so that every step is in the file
+/// once.
 class MetricsFile {
 public:
-    /// What the run has behind it.
+    /// The part of the run that is complete. Later lines are dropped.
     struct Past {
         int64_t step = 0;
-        int64_t events = 0;               ///< of guards, by their numbers
-        bool validation_is_left = false;  ///< of that step
+        int64_t events = 0;               ///< number of the last event of the guards
+        bool validation_is_left = false;  ///< the validation after `step` is not complete
     };
-    /// Throws SystemError naming the file where it cannot be read or opened. A lack of room is a warning.
+    /// Throws SystemError, with the file's name, if the file cannot be read or opened. A lack of room is a
+    /// warning.
     MetricsFile(const std::filesystem::path& file, const Past& past);
-    /// The run goes back to there. Warns where that cannot be written; then lines stand in the file twice, of
-    /// which the later ones count.
+    /// The run goes back to `past`: drops later lines. A file that cannot be rewritten is a warning. Steps
+    /// may then be in the file twice, and the later lines count.
     void go_back(const Past& past);
     void write(const std::string& line) { file_->append(line); }
 

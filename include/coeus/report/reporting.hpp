@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reporting: what a run says of its steps: lines of the console and of metrics.jsonl, TensorBoard's scalars,
-// a page of plots.
+// Reporting: writes the metrics of a run's steps to the log, metrics.jsonl and TensorBoard, and at the end a
+// page of plots.
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
@@ -18,36 +18,37 @@
 
 namespace coeus {
 
-/// Of one rank; rank 0 writes the files, but for TensorBoard's where all ranks have one.
+/// One object per rank. Rank 0 writes the files; TensorBoard files may be written by all ranks.
 class Reporting {
 public:
-    /// `device`: this rank's. All outlive it.
+    /// `device`: this rank's device. All arguments outlive it.
     Reporting(const RunFolder& folder, const Communicator& world, const Device& device);
 
-    /// What speeds are computed from, of this rank.
+    /// The work of this rank, from which rates are computed.
     struct Work {
-        double tokens_per_step = 0;  ///< its share, where ranks divide a sample
+        double tokens_per_step = 0;  ///< this rank's share if ranks divide a sample
         double flops_per_token = 0;
         std::optional<double> peak_flops;  ///< FLOP/s; none: not known
     };
-    /// Before the first step, with what the run has behind it. Collective. SystemError where a file cannot be
-    /// opened. What cannot be written later is said and counted, and ends no run. `require_owned` throws if
-    /// the run has lost its folder; rank 0 calls it right before it drops lines.
+    /// Call it before the first step. `past`: the part of the run that is complete. SystemError if a file
+    /// cannot be opened. Lines that cannot be written later are counted and reported, and do not end the run.
+    /// `require_owned` throws if the run has lost its folder; rank 0 calls it right before it drops lines.
+    /// Collective.
     void begin(const MetricsFile::Past& past, const Work& work, const std::function<void()>& require_owned);
-    /// The run goes back to there: what comes again stands in the files once.
+    /// The run goes back to `past`: steps that are repeated are in the files only once.
     void go_back(const MetricsFile::Past& past);
 
-    /// A step took so long.
+    /// Adds the time of a step.
     void add_step(double seconds, double data_seconds) { clock_.add(seconds, data_seconds); }
-    /// A step that is logged, without what is known here: speeds since the last one, memory, the GPU.
+    /// Logs a step. Fills in rates since the previous logged step, memory, and the state of the GPU.
     void step(StepMetrics m, int64_t steps_left);
     void validation(ValidationMetrics m);
-    /// A line of metrics.jsonl alone.
+    /// Writes a line to metrics.jsonl only.
     void write_line(const std::string& json);
-    /// The page of plots, once the run is complete. Says so where that fails; nothing is lost then.
+    /// Writes the page of plots when the run is complete. A failure is a warning; no data is lost then.
     void write_page() const;
 
-    /// Null: none.
+    /// Null if there is no GPU, or its driver does not report its state.
     const GpuMonitor* gpu() const { return gpu_ ? &*gpu_ : nullptr; }
 
 private:
@@ -56,8 +57,8 @@ private:
     const Device& device_;
     Work work_;
     StepClock clock_;
-    std::optional<MetricsFile> metrics_;            ///< of rank 0
-    std::unique_ptr<TensorBoardFile> tensorboard_;  ///< of rank 0, or of each rank
+    std::optional<MetricsFile> metrics_;            ///< only on rank 0
+    std::unique_ptr<TensorBoardFile> tensorboard_;  ///< on rank 0 or on each rank
     std::optional<GpuMonitor> gpu_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a run (job.dump_folder): logs of the ranks, deck.toml, metrics.jsonl, TensorBoard files,
-// checkpoints, report.html.
+// RunFolder: the folder of a run (job.dump_folder), with logs of the ranks, deck.toml, metrics.jsonl,
+// TensorBoard files, checkpoints and report.html.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -14,9 +14,9 @@ namespace coeus {
 
 class RunFolder {
 public:
-    /// Makes all folders that the run will write to and starts the ranks' log files. ConfigError naming
-    /// option and folder where one cannot be written. Collective.
-    /// `own` is called when the folders are there and nothing has been written.
+    /// Makes all folders to which the run will write, and starts the ranks' log files. Calls `own` when the
+    /// folders exist and nothing has been written to them. ConfigError, with option and folder, if one cannot
+    /// be written. Collective.
     RunFolder(const Config& config, const Communicator& world, const std::function<void()>& own);
 
     std::filesystem::path metrics_file() const { return root_ / "metrics.jsonl"; }
@@ -24,20 +24,20 @@ public:
     std::filesystem::path report_file() const { return root_ / "report.html"; }
     std::filesystem::path checkpoint_folder() const { return root_ / checkpoint_folder_; }
     std::filesystem::path memory_snapshot_folder() const { return root_ / memory_snapshot_folder_; }
-    /// Of this rank's TensorBoard files; none where it writes none.
+    /// The folder of this rank's TensorBoard files; none if the rank does not write any.
     const std::optional<std::filesystem::path>& tensorboard_folder() const { return tensorboard_folder_; }
     /// Token files made from text.
     std::filesystem::path data_folder() const { return root_ / "data"; }
     const std::filesystem::path& root() const { return root_; }
 
-    /// If the run does not resume the one that was in its folder: moves metrics, deck, page, event files,
-    /// traces and snapshots of that one into a folder earlier_N, which is itself the folder of a run. They
-    /// are gathered in earlier.part, which is renamed at the end: a start that is killed in between leaves
-    /// it, and the next one finishes the move. Returns earlier_N; none if nothing had been trained.
-    /// SystemError if a file cannot be moved. Rank 0 only.
+    /// If the run does not resume the run that was in its folder: moves metrics, deck, page, event files,
+    /// traces and snapshots of that run into a folder earlier_N, which then is itself the folder of a run.
+    /// They are collected in earlier.part, which is renamed at the end. If a start is killed in between, the
+    /// next start finishes the move. Returns earlier_N; none if no step had been logged. SystemError if a
+    /// file cannot be moved. Rank 0 only.
     std::optional<std::filesystem::path> put_earlier_run_aside(const Config& config, bool resumes) const;
 
-    /// Writes the effective deck to deck.toml, and to job.save_config_file where that is given. Rank 0 only.
+    /// Writes the effective deck to deck.toml, and to job.save_config_file if that is given. Rank 0 only.
     void write_deck(const Config& config) const;
 
 private:

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathered: the weights and gradients of units while layers use them. A lease says for how long. Where
-// several ranks divide the parameters (fully sharded data parallelism, Rajbhandari et al. 2020; Zhao et al.
-// 2023):
+// Gathered: the weights and gradients of units (blocks, embedding, head) while layers use them. A lease says
+// how long a unit is in use. If several ranks divide the parameters (fully sharded data parallelism,
+// Rajbhandari et al. 2020; Zhao et al. 2023):
 //
-//   weights     the owned rows, in the compute type, are all-gathered into the unit's place
+//   weights     the owned rows are all-gathered in the compute type into the unit's place in a buffer
 //   gradients   a full gradient, zero at the beginning of the lease, is reduce-scattered at its end and added
 //               to the owned rows
 //
-// and where replicas have the same rows, these are summed over them when the step's last gradient is there.
-// Which ranks these are is said by each storage's sharding; the collectives of a unit are grouped by it, in
-// the order of the shardings' numbers on every rank. What no other rank divides is used where it is owned,
-// also beside storages of the same unit that are gathered.
+// If replicas have the same rows, the owned gradients are summed over the replicas once the step's last
+// gradient of the unit is complete. Each storage's sharding says which ranks these are. The collectives of a
+// unit are grouped by sharding, in the order of the shardings' numbers on every rank. A storage that no other
+// rank divides is used where it is owned, even if other storages of its unit are gathered.
 //
-// All of that runs on streams of its own: the gather of the next unit beside the present one's computation,
-// the reduction of a unit beside the next one's backward. If units are released after use, they take turns in
-// one buffer, which is as large as the two largest neighbours (unit_places.hpp).
+// All collectives run on streams: the gather of the next unit overlaps with the computation of the present
+// one, and the reduction of a unit with the backward of the next one. If units are released after use, they
+// take turns in one buffer, which is as large as the two largest neighbours (unit_places.hpp).
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -26,11 +26,12 @@
 
 namespace coeus {
 
-/// What becomes of a unit between two uses in a step.
+/// What happens to a unit between two uses in a step.
 enum class Keep : uint8_t {
-    neighbours,  ///< its place is taken by the next but one: weights are gathered again for the backward,
-                 ///< gradients are reduced in each micro-batch
-    all          ///< every unit has a place: weights are gathered once a step, gradients reduced at its end
+    neighbours,  ///< units take turns in a buffer: weights are gathered again for the backward, and gradients
+                 ///< are reduced in each micro-batch
+    all  ///< every unit has a place of its own: weights are gathered once a step, and gradients are reduced
+         ///< at its end
 };
 
 struct GatherOptions {
@@ -38,8 +39,8 @@ struct GatherOptions {
     Keep gradients = Keep::neighbours;
 };
 
-/// The ranks of one sharding that gather weights and sum gradients. Two communicators over the same ranks,
-/// since gathers and reductions run side by side.
+/// The ranks of one sharding that gather weights and sum gradients. `gather` and `reduce` are two
+/// communicators over the same ranks, since gathers and reductions run at the same time.
 struct GatherRanks {
     const Communicator& gather;
     const Communicator& reduce;
@@ -48,7 +49,7 @@ struct GatherRanks {
 
 class Gathered {
 public:
-    /// Lays the units out; takes no memory yet.
+    /// Lays out the units; allocates no memory yet.
     Gathered(Parameters& parameters, const GatherOptions& options);
     ~Gathered();
     Gathered(const Gathered&) = delete;
@@ -58,12 +59,14 @@ public:
         int64_t weights = 0, gradients = 0;
     };
     Bytes bytes() const;
-    /// `ranks`: of each sharding, by its number. `compute`: on whose device it is, whose threads clear
-    /// gradients, and whose observer sees the waiting.
+    /// Allocates the memory. `ranks` has the communicators of each sharding, by its number. `compute` is the
+    /// Exec of the computation: the memory is on its device, its threads zero the gradients, and its
+    /// observers see the waits.
     void allocate(const std::vector<GatherRanks>& ranks, Stream::Mode streams, Exec& compute,
                   const Kernels& kernels);
 
-    /// Keeps w of a unit's storages valid. `gathered` null (planning, one rank): w is always valid.
+    /// Keeps w of a unit's storages valid while it lives. `gathered` null (planning, one rank): w is always
+    /// valid.
     class [[nodiscard]] WeightLease {
     public:
         WeightLease(Gathered* gathered, size_t unit) : gathered_(gathered), unit_(unit) {
@@ -79,8 +82,8 @@ public:
         Gathered* gathered_;
         size_t unit_;
     };
-    /// The same for g. After the last addition release() reduces what was added; a lease that ends without
-    /// it, because an exception is on its way, only gives its place back.
+    /// The same for g. release() must be called after the last addition and reduces the gradients. A lease
+    /// that ends without it, because of an exception, only gives its place back.
     class [[nodiscard]] GradientLease {
     public:
         GradientLease(Gathered* gathered, size_t unit) : gathered_(gathered), unit_(unit) {
@@ -89,7 +92,7 @@ public:
         ~GradientLease() {
             if (gathered_) gathered_->give_back_gradients(unit_);
         }
-        /// Ends the lease; once. Throws what the reduction throws.
+        /// Ends the lease; may be called once. Throws any error of the reduction.
         void release() {
             if (Gathered* gathered = std::exchange(gathered_, nullptr)) gathered->release_gradients(unit_);
         }
@@ -101,19 +104,19 @@ public:
         size_t unit_;
     };
 
-    /// Whether a lease on its weights lives: units take turns in the same memory.
+    /// True if a lease on the unit's weights lives, or if they are not gathered.
     bool is_in_use(size_t unit) const;
-    /// Begins to gather a unit, if its place is free.
+    /// Begins to gather a unit if its place in the buffer is free.
     void prefetch(size_t unit);
-    /// From here on, or no longer: leases of gradients are the last of their use in the step, so that a unit
-    /// is complete when as many have ended as it has uses.
+    /// Sets whether the leases of gradients that follow are the last uses of their units in the step. A
+    /// unit's gradient is complete when as many of these leases have ended as the unit has uses.
     void expect_last_uses(bool last) { last_uses_ = last; }
-    /// Counts a use whose lease ended before that was known.
+    /// Counts a last use whose lease ended before expect_last_uses() was called.
     void end_use(size_t unit);
-    /// After the last backward of a step: every gradient is in the owned rows, summed over all ranks that
-    /// read data, and none of the streams has work that was not waited for.
+    /// Called after the last backward of a step. Afterwards every gradient is in the owned rows, summed over
+    /// all ranks that read data, and no work of the streams is left to wait for.
     void finish_gradients();
-    /// After an update of the owned weights: what was gathered is stale.
+    /// Called after the owned weights were updated: gathered weights are out of date.
     void forget_weights();
 
 private:
@@ -124,9 +127,9 @@ private:
     void hold_gradients(size_t unit);
     void release_gradients(size_t unit);
     void give_back_gradients(size_t unit) noexcept;
-    template <class Each>  // (number, storage)
+    template <class Each>  // each(number, storage)
     void for_each_gathered(size_t unit, const Each& each) const;
-    template <class Each>  // (number, storage)
+    template <class Each>  // each(number, storage)
     void for_each_gathered(size_t unit, size_t sharding, const Each& each) const;
     void gather(Exec& exec, size_t unit);
     void scatter(Exec& exec, size_t unit);
@@ -137,15 +140,15 @@ private:
     Parameters& parameters_;
     GatherOptions options_;
     std::unique_ptr<Places> weights_, gradients_;
-    std::vector<bool> is_gathered_;   // of each unit: some of its storages
-    std::vector<GatherRanks> ranks_;  // of each sharding
+    std::vector<bool> is_gathered_;   // by unit: whether some of its storages are gathered
+    std::vector<GatherRanks> ranks_;  // by sharding
     const Kernels* kernels_ = nullptr;
     Exec* compute_ = nullptr;
     bool last_uses_ = false;
     bool gave_back_ = false;      // gradients that were not reduced
-    std::vector<int> uses_left_;  // of each unit's gradient, the last ones of the step
-    std::unique_ptr<Stream> gather_stream_, reduce_stream_;  // end before what their work refers to
-    Pending reduction_;                                      // the last one; the stream keeps their order
+    std::vector<int> uses_left_;  // by unit: the step's last uses of its gradient that remain
+    std::unique_ptr<Stream> gather_stream_, reduce_stream_;  // must end before what their work refers to
+    Pending reduction_;                                      // the last one; the stream keeps the order
 };
 
 }  // namespace coeus

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Offloaded: state of the optimizer that is in pinned host memory, the moments and the masters that no layer
-// reads, while it is updated. It passes through two places on the device, chunk after chunk, each way on a
-// queue of its own:
+// Offloaded: updates optimizer state that is in pinned host memory: the moments, and the master weights that
+// no layer reads. The state passes chunk by chunk through two places on the device; copies in and out each
+// have their own queue:
 //
-//   in        bring 0 | bring 1             | bring 2             | ...
-//   compute           | update 0            | update 1            | ...
-//   out                          take 0 back |         take 1 back | ...
+//   in        copy in 0 | copy in 1            | copy in 2            | ...
+//   compute             | update 0             | update 1             | ...
+//   out                             copy out 0 |           copy out 1 | ...
 #pragma once
 
 #include "coeus/device/stream.hpp"
@@ -18,33 +18,35 @@ namespace coeus {
 
 class Offloaded {
 public:
-    /// Of a moment at a time: long beside what it costs to begin a copy, little beside what is offloaded.
+    /// Bytes of one moment in a chunk: large compared with the cost of starting a copy, small compared with
+    /// the offloaded state.
     static constexpr int64_t usual_chunk = int64_t(16) << 20;
 
-    /// Bytes of the device that the places need, for chunks of at most `chunk` bytes of each moment.
+    /// Bytes of device memory for the two places, with chunks of at most `chunk` bytes of each moment.
     static int64_t bytes(const Parameters& parameters, int64_t chunk);
-    /// The parameters have offloaded state. Takes that memory where `computation` runs, which outlives it.
+    /// The parameters must have offloaded state. Allocates the places on the device of `computation`, which
+    /// must outlive it.
     Offloaded(const Parameters& parameters, int64_t chunk, const Exec& computation);
 
-    /// What this rank owns of each trainable parameter, by rows, while these are on the device. What is given
-    /// to the computation's queue after it finds the state on the host as `each` has left it.
+    /// Calls `each` for the rows that this rank owns of each trainable parameter, while they are on the
+    /// device. Work that the computation's queue gets after this call sees the state as `each` has left it.
     void for_each_owned(EachRows each);
 
 private:
-    // A kind of state: a moment of some number, or the masters. It is one piece of the host's memory.
+    // A kind of state: the moments of one number, or the masters. Each kind is one block of host memory.
     struct Kind {
         std::byte* first;
-        int64_t place_bytes;  // of the device's memory, for a chunk of it
+        int64_t place_bytes;  // device memory for a chunk of this kind
     };
     struct Part {
         const Storage* storage;
         OwnedRun run;
     };
     struct Range {
-        int64_t first = 0, last = 0;  // bytes of a kind
+        int64_t first = 0, last = 0;  // bytes within the kind's memory
     };
     struct Chunk {
-        std::vector<Range> ranges;  // of every kind
+        std::vector<Range> ranges;  // one for each kind
         std::vector<Part> parts;
     };
     void add(const Storage& storage, const OwnedRun& run);
@@ -58,7 +60,7 @@ private:
     std::vector<Kind> kinds_;  // the moments, then the masters
     std::vector<Chunk> chunks_;
     Buffer places_;
-    Stream in_, out_;  // end before what they copy
+    Stream in_, out_;  // must end before what they copy
 };
 
 }  // namespace coeus

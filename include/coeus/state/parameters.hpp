@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters: everything that is trained on this rank, in the order in which the model was built, and the
-// memory of what the rank owns of it. fsdp.hpp has the memory of what is gathered from the others.
+// Parameters: all parameters of the model in the order in which it was built, and the memory for the part
+// that this rank owns. fsdp.hpp has the memory for weights gathered from other ranks.
 #pragma once
 
 #include "coeus/base/function_ref.hpp"
@@ -14,114 +14,120 @@
 
 namespace coeus {
 
-/// Storages [first, first + count) that are gathered together: those of a block, of the embedding, ...
+/// The storages [first, first + count), which are gathered together: those of a block, of the embedding, ...
 struct Unit {
     size_t first = 0, count = 0;
-    int uses = 1;  ///< in the backward of a micro-batch: 2 for a table that is also the output projection
+    int uses = 1;  ///< in a micro-batch's backward; 2 for a table that is also the output projection
 };
 
-/// Rows of one parameter, as the optimizer updates them. Dense, all of equal count.
+/// Rows of one parameter, as the optimizer updates them. All tensors are dense and have the same number of
+/// elements.
 struct OwnedRows {
     static constexpr size_t most_moments = 4;
 
     const Param& param;
-    int64_t first_row, first_col;  ///< in the parameter's global shape
+    int64_t first_row, first_col;  ///< position in the parameter's global shape
     Tensor master, gradient;
-    Tensor compute;                            ///< where the weights are kept in another type as well
-    std::array<Tensor, most_moments> moments;  ///< in the order of Storage::kept(); beyond: absent
+    Tensor compute;  ///< the weights in the compute type, if they are kept in that type as well
+    std::array<Tensor, most_moments> moments;  ///< in the order of Storage::kept(); the rest are absent
 
-    /// Where the elements lie in the whole parameter.
+    /// Where the elements are in the whole parameter.
     ElementPlace place() const;
 };
 using EachRows = FunctionRef<void(const OwnedRows&)>;
 
 class Parameters {
 public:
-    /// `place`: this rank's in the dense sharding.
+    /// `place` is this rank's place in the dense sharding.
     explicit Parameters(const StateTypes& types, const ShardPlace& place = {})
         : types_(types), places_{place} {}
     Parameters(const Parameters&) = delete;
     Parameters& operator=(const Parameters&) = delete;
 
     const StateTypes& types() const { return types_; }
-    /// A sharding beside the dense one, before a parameter says that it is its own. Returns its number.
+    /// Adds a sharding besides the dense one, before a parameter refers to it. Returns its number.
     size_t add_sharding(const ShardPlace& place);
-    /// In the order of their numbers.
+    /// The places, by the number of the sharding.
     const std::vector<ShardPlace>& places() const { return places_; }
-    /// In the dense sharding.
+    /// The place in the dense sharding.
     const ShardPlace& place() const { return places_[dense_sharding]; }
 
-    /// Begins a unit: what is added from here on. Returns its number. `uses`: see Unit.
+    /// Begins a unit, to which the storages that are added next belong. Returns its number. `uses`: see Unit.
     size_t begin_unit(int uses = 1);
-    /// Says that a unit is used right after another one, beside those that follow each other by their
-    /// numbers: a table that the head uses again, after the last block.
+    /// Declares that a unit is used right after another one, besides those with adjacent numbers: a table
+    /// that the head uses again, after the last block.
     void use_after(size_t unit, size_t other) { other_neighbours_.emplace_back(unit, other); }
-    /// Units that are used one after the other, so that both are gathered at the same time.
+    /// Pairs of units that are used one after the other, so that both are gathered at the same time.
     Neighbours neighbours() const;
-    /// Whether what is added from here on is this rank's (at first it is), or another pipeline rank's: then
-    /// it is only listed in model().
+    /// Sets whether the parameters added next are this rank's (as at first) or another pipeline rank's, which
+    /// are only listed in model().
     void set_here(bool here) { here_ = here; }
-    /// Declares one parameter, or several stacked ones. The reference stays valid. No memory yet.
+    /// Declares one parameter, or several stacked ones. The reference remains valid. Allocates no memory yet.
     Storage& add(Param param) { return add(std::vector<Param>{std::move(param)}); }
     Storage& add(std::vector<Param> params);
 
-    /// Of every rank, in the order in which the model was built, the same on all; without memory where they
-    /// are not this rank's.
+    /// The storages of all ranks, in the order in which the model was built, which is the same on all ranks.
+    /// Those of other ranks have no memory.
     const std::vector<const Storage*>& model() const { return model_; }
     const std::deque<Storage>& storages() const { return storages_; }
     std::deque<Storage>& storages() { return storages_; }
-    /// The same in the order in which they lie in every buffer: those first whose gradients are still to be
-    /// summed over the tensor-parallel ranks, then those of each sharding.
+    /// Calls `each` for this rank's storages in their order in every buffer: first those whose gradients
+    /// still have to be summed over the tensor-parallel ranks, then those of each sharding.
     void for_each_in_memory(FunctionRef<void(const Storage&)> each) const;
     const std::vector<Unit>& units() const { return units_; }
-    /// Elements of the model's parameters, those of all ranks.
+    /// Number of elements of the model's parameters, on all ranks together.
     int64_t count() const;
-    /// Says what the optimizer keeps of each parameter of the model, and in which of its groups it is; before
-    /// bytes() and allocate(). ConfigError where parameters of one storage would not be kept alike.
+    /// Sets the moments that the optimizer keeps for each parameter of the model, and the parameter's group.
+    /// Called before bytes() and allocate(). ConfigError if parameters of one storage would have different
+    /// moments.
     struct Kept {
         size_t group;
         std::vector<Moment> moments;
     };
     void keep(FunctionRef<Kept(const Param&)> kept_of);
-    /// Bytes of the whole model's weights and moments, those of all ranks, each once.
+    /// Bytes of the whole model's weights and moments, on all ranks together, each counted once.
     int64_t full_state_bytes() const;
 
-    /// Bytes of each kind of memory that allocate() will take.
+    /// Bytes of each kind of memory that allocate() allocates.
     struct Bytes {
         int64_t master = 0, compute = 0, gradients = 0, moments = 0;
         int64_t total() const { return master + compute + gradients + moments; }
     };
-    /// Of the device.
+    /// Bytes on the device.
     Bytes bytes(bool with_optimizer) const;
-    /// Of the host beside it: what is offloaded.
+    /// Bytes in host memory: the offloaded state.
     Bytes offloaded_bytes() const;
-    /// Gets the memory of what this rank owns and points the storages at it. Where it owns all of one, w and
-    /// g are there too. `with_optimizer` false: no gradients, no moments (generation).
+    /// Allocates the memory for the part that this rank owns and points the storages at it. w and g of a
+    /// storage of which it owns everything are there too. `with_optimizer` false: no gradients and no moments
+    /// (generation).
     void allocate(bool with_optimizer, const Device& device = host_device());
-    /// Where that memory is, but for what is offloaded.
+    /// The device of that memory; offloaded state is on the host instead.
     const Device& device() const { return *device_; }
     const Device& master_device() const { return types_.offloads_master() ? host_device() : *device_; }
     const Device& moments_device() const { return types_.offload ? host_device() : *device_; }
-    /// Bytes of each kind of state that is offloaded: of every moment, and of the masters.
+    /// Bytes of each kind of offloaded state: of every moment, and of the masters.
     std::vector<int64_t> offloaded_kinds() const;
-    /// What this rank owns of weights (in the master type) and of each moment, wherever that is.
+    /// The memory of the weights (in the master type) and of each moment that this rank owns, on whichever
+    /// device it is.
     const std::vector<std::span<std::byte>>& owned_state() const { return owned_state_; }
-    /// Initial values; the moments are zero.
+    /// Sets the initial values of the weights. Moments are zero after allocate().
     void initialise(uint64_t seed, int threads);
-    /// The moments as initialise() leaves them.
+    /// Sets the moments to zero.
     void clear_moments(Exec& exec, const Kernels& kernels) const;
-    /// The weights in the compute type, where these are kept beside the master, after initialise() or a load.
+    /// Converts the master weights to the compute type, if both are kept; called after initialise() or a
+    /// load.
     void refresh_compute(Exec& exec, const Kernels& kernels) const;
-    /// What this rank owns of each trainable parameter, run by run, where it lies.
+    /// Calls `each` for the rows that this rank owns of each trainable parameter, run by run, where they are.
     void for_each_owned(EachRows each) const;
-    /// The rows of a run, or of a part of one.
+    /// The tensors of a run, or of a part of one.
     static OwnedRows rows_of(const Storage& storage, const OwnedRun& run);
 
-    /// All owned gradients as one vector, gaps for alignment included (they stay zero).
+    /// All owned gradients as one vector, including gaps for alignment, which stay zero.
     Tensor gradients() const { return gradients_; }
-    /// The part of gradients() that one unit has in one sharding: the partial ones, and the others.
+    /// The parts of gradients() that belong to one unit in one sharding: those that are partial, and the
+    /// others.
     std::array<Tensor, 2> gradients_of(size_t unit, size_t sharding = dense_sharding) const;
-    /// The beginning of it: those that are still to be summed over the tensor-parallel ranks.
+    /// The beginning of gradients(), which still has to be summed over the tensor-parallel ranks.
     Tensor partial_gradients() const { return gradients_.slice_rows(0, partial_count_); }
 
 private:
@@ -139,7 +145,7 @@ private:
     Neighbours other_neighbours_;
     const Device* device_ = &host_device();
     Buffer master_, compute_, gradient_;
-    std::vector<Buffer> moments_;  // the first of every storage, the second ones, ...
+    std::vector<Buffer> moments_;  // the first moments of all storages, the second ones, ...
     std::vector<std::span<std::byte>> owned_state_;
     Tensor gradients_;
     int64_t partial_count_ = 0;

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replica: which ranks own the same of a parameter. Said once, here: which of them writes it to checkpoints,
-// counts it in a norm, and is compared with the others follows from it.
+// Replica: which ranks own the same part of a parameter. Defined here alone. It determines which of these
+// ranks writes the part to checkpoints and counts it in a norm, and which are compared with each other.
 #pragma once
 
 #include "coeus/state/param.hpp"
 
 namespace coeus {
 
-/// Each tensor-parallel rank has a part of its own; else every one has all.
+/// True if each tensor-parallel rank has a different part; false if each has all.
 bool is_divided_over_tp(const Param& param);
 
-/// This rank's number among the ranks that own the same of a parameter, and how many these are: data-parallel
-/// replicas, pipeline ranks that share a table, tensor-parallel ranks that do not divide it.
+/// This rank's number among the ranks that own the same part of a parameter, and how many they are:
+/// data-parallel replicas, pipeline ranks that share a table, and tensor-parallel ranks that do not divide
+/// the parameter.
 struct Replica {
     int number = 0, count = 1;
 };
-/// `place`: that of the parameter's sharding.
+/// `place` is that of the parameter's sharding.
 Replica replica_of(const Param& param, const ShardPlace& place);
 
-/// Whether this rank counts the parameter in sums over all that is owned, such as the norm of the gradients.
-/// If several ranks of a data-parallel replica own it, exactly one of them counts it.
+/// True if this rank counts the parameter in sums over everything that is owned, such as the norm of the
+/// gradients. If several ranks of a data-parallel replica own it, exactly one of them counts it.
 bool counts_here(const Param& param, const ShardPlace& place);
 
 }  // namespace coeus

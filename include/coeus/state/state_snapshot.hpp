@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// StateSnapshot: what a rank owns of weights and moments as they were at some step, in host memory, to go
-// back to.
+// StateSnapshot: a copy in host memory of the weights and moments that this rank owns at some step, to return
+// to that step later.
 #pragma once
 
 #include "coeus/device/exec.hpp"
@@ -10,14 +10,15 @@ namespace coeus {
 
 class StateSnapshot {
 public:
-    /// Of the host's memory.
+    /// Bytes of host memory.
     static int64_t bytes(const Parameters& parameters);
-    /// Takes that memory (of a GPU's run pinned, so that copies are work of its queue); both outlive it.
+    /// Allocates the memory; for a run on a GPU it is pinned, so that copies are work of the GPU's queue. The
+    /// parameters and the Exec must outlive it.
     StateSnapshot(const Parameters& parameters, Exec& exec);
 
-    /// The state as all work of the Exec leaves it.
+    /// Copies the state as it is after all work submitted to the Exec.
     void take();
-    /// The state is as it was taken; the layers' weights are for the caller to renew.
+    /// Restores the state that was taken. The caller must refresh the weights that layers use.
     void restore() const;
 
 private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepState: owns the scalars of a step in the memory of a device (kernels/step_scalars.hpp), and a copy of
-// them that the host reads and writes; on the host it is the same.
+// StepState: the scalars of a step in device memory (kernels/step_scalars.hpp), and a copy of them that the
+// host reads and writes. On the host the two are the same.
 #pragma once
 
 #include "coeus/device/exec.hpp"
@@ -12,15 +12,15 @@ class StepState {
 public:
     explicit StepState(const Device& device = host_device());
 
-    /// For kernels alone: the host may not follow the reference where it is a GPU's.
+    /// For kernels only: the host must not dereference it if it is in a GPU's memory.
     StepScalars& scalars() const { return *scalars_; }
-    /// Writes the copy. What was brought before has arrived.
+    /// Writes the host copy. An earlier bring() must be complete.
     void stage(const StepScalars& scalars) { *mirror_ = scalars; }
-    /// Puts it there, as work of the Exec.
+    /// Copies the host copy to the device, as work of the Exec.
     void bring(Exec& exec) const;
-    /// As they are when all work of the Exec is done.
+    /// Waits for all work of the Exec, and returns the scalars as they are then.
     const StepScalars& read(const Exec& exec) const;
-    /// As they were when last read or staged.
+    /// The scalars as they were last read or staged.
     const StepScalars& last_read() const { return *mirror_; }
 
 private:

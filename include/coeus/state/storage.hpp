@@ -2,10 +2,11 @@
 // Storage: parameters that one GEMM uses together, stacked by rows (q, k, v; gate, up), or a single
 // parameter.
 //
-// Of the stack of the tensor-parallel parts, n rows, the layers use all (w, g), while each of P FSDP ranks
-// owns the rows [r ceil(n/P), min(n, (r+1) ceil(n/P))) of everything else, so that collectives of equal
-// counts land in place in a buffer of P ceil(n/P) rows (Rajbhandari et al. 2020, stage 3). Which ranks these
-// are is the storage's own sharding. Parameters of several groups are stacked group by group.
+// The layers use all n rows of the stacked tensor-parallel parts (w, g). The other tensors have only the rows
+// that this rank owns: FSDP rank r of P owns the rows [r ceil(n/P), min(n, (r+1) ceil(n/P))), so that
+// collectives of equal counts work in place in a buffer of P ceil(n/P) rows (Rajbhandari et al. 2020, stage
+// 3). The storage's sharding says which ranks these are. Parameters with several groups are stacked group by
+// group.
 #pragma once
 
 #include "coeus/base/function_ref.hpp"
@@ -15,37 +16,37 @@
 
 namespace coeus {
 
-/// Element types of a run, and where its state is.
+/// The element types of a run, and where its state is.
 struct StateTypes {
-    Dtype master = Dtype::f32;   ///< weights as the optimizer keeps them
-    Dtype compute = Dtype::f32;  ///< weights as the layers use them
-    /// With a GPU: moments, and what offloads_master() says, are in host memory (offloaded.hpp), and so are
-    /// the inputs of blocks that are computed again (block_inputs.hpp).
+    Dtype master = Dtype::f32;   ///< type of the weights that the optimizer updates
+    Dtype compute = Dtype::f32;  ///< type of the weights that the layers use
+    /// On a GPU: the moments, and the masters if offloads_master(), are in host memory (offloaded.hpp), as
+    /// are the inputs of recomputed blocks (block_inputs.hpp).
     bool offload = false;
-    /// Masters that no layer reads, since it computes in another type.
+    /// True if the masters are offloaded: no layer reads them, since the compute type differs.
     bool offloads_master() const { return offload && compute != master; }
-    /// Gradients and statistics: f64 with f64, f32 otherwise.
+    /// Type of gradients and statistics: f64 if the compute type is f64, otherwise f32.
     Dtype accumulate() const { return compute == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
 };
 
-/// Rows that a rank owns of one parameter, which follow each other there as they do in memory.
+/// Adjacent rows of one parameter that a rank owns and that are also adjacent in memory.
 struct OwnedRun {
     const Param* param;
     int64_t first, rows;           ///< among the rows that the rank owns of the storage
-    int64_t first_row, first_col;  ///< in the parameter's global shape
+    int64_t first_row, first_col;  ///< position in the parameter's global shape
 
-    /// `count` of these rows from `begin` on.
+    /// `count` of these rows, from row `begin` of the run on.
     OwnedRun part(int64_t begin, int64_t count) const {
         return {param, first + begin, count, first_row + begin, first_col};
     }
 };
 
-/// One matrix [rows, cols] of each kind. Views into memory that others own; without data until it is there.
-/// The layers read `w` and add to `g`.
+/// A matrix [rows, cols] of each kind, as views of memory with other owners. They have shapes but no data
+/// until memory is allocated. Layers read `w` and add to `g`.
 class Storage {
 public:
-    /// `place`: this rank's in the sharding of the parameters. `unit`: number of the Unit it is gathered
-    /// with.
+    /// `place` is this rank's place in the sharding of the parameters. `unit` is the number of the Unit with
+    /// which it is gathered.
     Storage(std::vector<Param> params, const StateTypes& types, const ShardPlace& place = {},
             size_t unit = 0);
     Storage(const Storage&) = delete;
@@ -54,39 +55,39 @@ public:
     const std::vector<Param>& params() const { return params_; }
     size_t sharding() const { return params_.front().shard.sharding; }
     const ShardPlace& place() const { return place_; }
-    /// Some of its rows are on other ranks: it is gathered for use.
+    /// True if other ranks own some of its rows, so that it is gathered for use.
     bool is_gathered() const { return place_.fsdp > 1; }
-    /// Of w and g.
+    /// Shape of w and g.
     const Shape& shape() const { return shape_; }
-    /// Of what this rank owns; rows may be 0.
+    /// Shape of the part that this rank owns; it may have 0 rows.
     const Shape& shard_shape() const { return shard_shape_; }
-    /// Of a gathered buffer: w and what makes all contributions equal.
+    /// Elements of the gathered buffer: w, and the padding that makes all ranks' parts equal.
     int64_t padded_count() const { return rows_per_shard_ * place_.fsdp * shape_.cols(); }
     size_t unit() const { return unit_; }
     bool trainable() const { return params_.front().trainable; }
-    /// Every tensor-parallel rank has all of it, and the gradient is a sum over them.
+    /// True if every tensor-parallel rank has all of it, and its gradient is a sum over them.
     bool is_partial() const { return params_.front().shard.tp == Split::partial; }
 
-    Tensor w;  ///< compute type; gathered, or where one rank owns all: the master itself or a converted copy
-    Tensor g;  ///< gradient, accumulate type
+    Tensor w;  ///< compute type; gathered, or if one rank owns all: the master or a converted copy
+    Tensor g;  ///< gradient, in the accumulation type
 
-    // this rank's rows
-    Tensor master;    ///< master type
-    Tensor compute;   ///< the same in w's type, where that is another; w itself if this rank owns all
-    Tensor gradient;  ///< accumulate type, summed over the ranks when the optimizer sees it
-    std::vector<Tensor> moments;  ///< as many as kept(), in its order; absent without memory for them
+    // this rank's rows:
+    Tensor master;    ///< in the master type
+    Tensor compute;   ///< in the type of w, if that is another one; w itself if this rank owns all
+    Tensor gradient;  ///< in the accumulation type; summed over the ranks before the optimizer reads it
+    std::vector<Tensor> moments;  ///< as many as kept(), in its order; absent until memory is allocated
 
-    /// What the optimizer keeps of each of the parameters: nothing until keep() says it, before there is
-    /// memory. `group_of` gives the number of a parameter's group.
+    /// The moments that the optimizer keeps for each of the parameters; none until keep() sets them, which
+    /// must be before memory is allocated. `group_of` returns the number of a parameter's group.
     const std::vector<Moment>& kept() const { return kept_; }
     void keep(std::vector<Moment> kept, FunctionRef<size_t(const Param&)> group_of);
 
-    /// A parameter's rows in w or g: [local rows, local cols], or the parameter's own shape where it is
-    /// whole. LogicError where they do not follow each other.
+    /// The rows of a parameter in w or g: [local rows, local cols], or in the parameter's own shape if it is
+    /// whole. LogicError if they are not adjacent.
     Tensor rows_of(const Param& param, Tensor of) const;
-    /// What this rank owns, in the order in which it lies in memory: as few runs as there can be, none empty.
+    /// The rows that this rank owns, in memory order, in as few runs as possible; no run is empty.
     const std::vector<OwnedRun>& runs() const { return runs_; }
-    /// The rows of a run in one of the tensors of owned rows; in the parameter's own shape where it is whole.
+    /// The rows of a run in one of the tensors of owned rows, in the parameter's own shape if it is whole.
     static Tensor rows_of(const OwnedRun& run, Tensor of);
 
 private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// UnitPlaces: where units lie in one buffer that is smaller than all of them together. Units that are used
-// one after the other (neighbours) are there at the same time, so they never overlap; others take turns.
+// UnitPlaces: the places of units in a buffer that is smaller than all of them together. Units that are used
+// one after the other (neighbours) are there at the same time and never overlap; others take turns.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,18 @@
 
 namespace coeus {
 
-/// Pairs of units by their numbers, in any order.
+/// Pairs of units, by their numbers, in any order.
 using Neighbours = std::vector<std::pair<size_t, size_t>>;
 
 struct UnitPlaces {
-    std::vector<int64_t> first;  ///< first byte of each unit in the buffer
-    int64_t bytes = 0;           ///< of the buffer
+    std::vector<int64_t> first;  ///< offset of each unit in the buffer, in bytes
+    int64_t bytes = 0;           ///< size of the buffer
 };
 
-/// Places units of so many bytes each. A chain of neighbours lies at both ends of the buffer in turns, which
-/// is then as large as the two largest neighbours, the least that is possible. A circle of an odd number of
-/// units takes the three lightest units in a line if these are larger. LogicError if a unit is its own
-/// neighbour.
+/// Places units with these sizes in bytes. The units of a chain of neighbours alternate between both ends of
+/// the buffer, which is then as large as the two largest neighbours, the smallest possible size. A cycle of
+/// an odd number of units needs room for three units in a row, the lightest such three, if that is more.
+/// LogicError if a unit is its own neighbour.
 UnitPlaces place_units(std::span<const int64_t> bytes, const Neighbours& neighbours);
 
 }  // namespace coeus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run says about itself before it starts.
+// The description of a run that is logged before its first step.
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
@@ -14,7 +14,7 @@
 namespace coeus {
 
 /// Lines on mesh, model, batches and memory, the same for a run and a dry run. `memory_limit`: bytes that a
-/// rank may take, where that is known.
+/// rank may use; none: not known.
 std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine,
                                       std::optional<int64_t> memory_limit);
 }  // namespace coeus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A dry run: a deck is checked and planned for any number of ranks, and nothing runs.
+// Dry run: checks a deck and plans its memory for any number of ranks. Nothing is trained.
 #pragma once
 
 #include "coeus/config/config.hpp"
@@ -13,24 +13,25 @@
 
 namespace coeus {
 
-/// The device of each rank that a plan is made for.
+/// The device of each rank, with which the memory plan is compared.
 struct PlannedDevice {
     std::string title;                    ///< "an NVIDIA H100"
     std::optional<int64_t> memory_bytes;  ///< none: not known
-    bool is_here = false;                 ///< of this host, so that its host memory counts too
+    bool is_here = false;                 ///< on this host, whose host memory is checked too
     std::string text() const;             ///< "Planned for an NVIDIA H100 with 79.6 GiB"
 };
 
-/// By --memory or --gpu; else as if a rank were alone on this host, with its memory or its first GPU; of
-/// unknown memory if a run is planned for a GPU and none is here. ConfigError for an unknown --gpu.
+/// The device that --memory or --gpu describes. Without these options: this host's memory or its first GPU,
+/// as if one rank had it alone. Its memory is unknown if the run is planned for a GPU and this host has none.
+/// ConfigError for an unknown --gpu.
 PlannedDevice planned_device(const CommandLine& command_line, Backend backend);
 
-/// Whether a run of this deck with the settings of `advice`, on its ranks, is valid and needs at most what
-/// was promised.
+/// True if the deck with the settings of `advice` is valid on the ranks of `advice`, and its memory plan is
+/// not larger than the plan that the advice promises.
 bool advice_holds(const Config& config, const DecoderConfig& model, const Alternative& advice);
 
-/// A notice if a rank does not fit, with the cheapest change that does; a hint if much is free and something
-/// is recomputed. Each advice was tried: advice_holds().
+/// A notice if a rank does not fit into the device's memory, with the cheapest change that makes it fit. A
+/// hint if much memory is free although activations are recomputed. advice_holds() has checked every advice.
 std::vector<std::string> advice_on_memory(const Config& config, const Engine& engine,
                                           const PlannedDevice& device);
 
@@ -38,19 +39,19 @@ std::vector<std::string> advice_on_memory(const Config& config, const Engine& en
 struct PlanLine {
     enum class Verdict {
         fine,
-        refused,      ///< a run would be refused for it
-        refused_here  ///< on this host: for a file that is not there, or for its memory
+        refused,      ///< a run would be refused for this reason
+        refused_here  ///< a run on this host would be: a file is missing, or memory is too small
     };
     std::string text;
     Verdict verdict = Verdict::fine;
 };
 
-/// Validates deck and mesh for any number of ranks, and says in lines what would run; runs nothing.
-/// ConfigError as a run would have.
+/// Validates deck and mesh for `ranks` ranks and describes the run, without running anything. ConfigError for
+/// the same mistakes as a run.
 std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks);
-/// `coeus train --dry_run`: logs them, for the ranks that the command line names, or else `world_size`.
-/// Why a run would be refused are warnings, and counted in the last line. Returns the exit code: 2 if there
-/// are any with --strict, else 0.
+/// `coeus train --dry_run`: logs these lines for the number of ranks that the command line gives, or else for
+/// `world_size`. Reasons to refuse a run are logged as warnings, and the last line counts them. Returns the
+/// exit code: 2 if there is such a reason and --strict is given, else 0.
 int dry_run(const CommandLine& command_line, int world_size);
 
 }  // namespace coeus

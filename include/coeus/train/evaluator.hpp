@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Validation: the mean loss over held-out samples, each counted once whatever the number of ranks.
+// Evaluator: validation, the mean loss over held-out samples. Each sample counts once on any number of ranks.
 #pragma once
 
 #include "coeus/config/config.hpp"
@@ -17,8 +17,8 @@ namespace coeus {
 class Evaluator {
 public:
     Evaluator(const Config& config, SampleStream stream);
-    /// Fills loss, tokens, seconds and tps. None where `goes_on`, asked before each batch on all ranks alike,
-    /// says no.
+    /// Fills loss, tokens, seconds and tps. All ranks call `goes_on` before each batch; if it returns false,
+    /// on all ranks alike, the validation ends and nothing is returned. ConfigError if no token is a label.
     std::optional<ValidationMetrics> run(Engine& engine, FunctionRef<bool()> goes_on);
 
 private:

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults: what goes wrong on clusters, done on purpose, so that tests see how Coeus meets it. Only where the
-// environment variable COEUS_FAULT is set:
+// Faults: injects failures that happen on clusters, so that tests see how Coeus handles them. Active only if
+// the environment variable COEUS_FAULT is set:
 //   COEUS_FAULT="KIND rank=1 step=3 [seconds=2] [operation=NAME after=10] [tensor=NAME element=17 bit=30]"
-// From that step on (0: from the start on, as soon as there are ranks), on that rank:
-//   hang_in_collective  enters one (of that name), and       skip_collective   leaves one out
-//                       sleeps there
-//   slow                computes so long                      slow_data         reads samples so long
-//   slow_disk           writes so long                        slow_copy         copies a checkpoint so long
+// The fault begins on that rank with that step (0: at the start, as soon as the ranks exist):
+//   hang_in_collective  enters a collective (of that name) and sleeps in it
+//   skip_collective     leaves out one collective
+//   slow                computes `seconds` longer in each step
+//   slow_data           reads samples `seconds` longer
+//   slow_disk           writes `seconds` longer
+//   slow_copy           copies a checkpoint `seconds` longer
 //   full_disk           cannot write
-//   exit  crash  abort  error  stop                           ends, or stops, in that way
-//   signal              gets a SIGUSR1 once, after so many operations (FlightRecorder) of that name, or of
-//                       any of the main thread, whose number is the same in each run; a name has _ for its
-//                       blanks
-//   bit_flip            once, a bit of an element of a weight that the rank owns
+//   exit crash abort    ends the process in that way
+//   error               throws a SystemError
+//   stop                stops the process (SIGSTOP)
+//   signal              raises SIGUSR1 once, after `after` operations (FlightRecorder) of that name, in which
+//                       _ stands for a blank. Without a name the operations of the main thread count, whose
+//                       number is the same in each run
+//   bit_flip            flips, once, a bit of one element of a weight that the rank owns
 #pragma once
 
 #include "coeus/base/flight_recorder.hpp"
@@ -29,14 +33,14 @@ class Parameters;
 
 class Faults final : public OperationFault {
 public:
-    /// Null where there is none for this rank. ConfigError where the text cannot be understood.
+    /// Null if there is no fault for this rank. ConfigError if the text is not valid.
     static std::unique_ptr<Faults> from_environment(int rank);
     explicit Faults(const std::string& text);
     ~Faults() override;
     Faults(const Faults&) = delete;
     Faults& operator=(const Faults&) = delete;
 
-    /// The step begins.
+    /// Called at the beginning of each step.
     void at_step(int64_t step, const Parameters& parameters, Exec& exec);
 
     bool leaves_out(const char* operation, OperationKind kind) override;

@@ -13,17 +13,19 @@
 
 namespace coeus {
 
-/// ConfigError where the degrees of the mesh do not divide the model (naming option, rule and valid values),
-/// or as pipeline_from_deck() says: a dry run, `coeus info` and a run refuse the same. Where NCCL carries
-/// tensors, it takes all calls at once, and wants those of several communicators in the same order on every
-/// rank: streams need no threads then. Steps are given as graphs where the host has no part in them.
+/// The engine's options for this deck, model and rank. ConfigError if the degrees of the mesh do not divide
+/// the model's dimensions (the message has option, rule and valid values), and as pipeline_from_deck(): a dry
+/// run, `coeus info` and a run refuse the same decks. With NCCL, streams have no threads of their own: NCCL
+/// queues all calls at once, and needs those of several communicators in the same order on every rank. Steps
+/// are run as CUDA graphs if the host takes no part in them.
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
                              int rank, int threads, const RankTransport& transport);
-/// For planning, as if each rank had a GPU of its own and NCCL were found.
+/// For planning: as if each rank had a GPU of its own and NCCL were installed.
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
                              int rank, int threads);
-/// Adds what was cut to `notices`. `begins`: the steps that the run has taken where the schedule begins; as
-/// long as the deck gives it no length it ends with the run.
+/// The learning-rate schedule of this deck. Appends a line to `notices` for each phase that was shortened.
+/// `begins`: the step of the run at which the schedule begins. If the deck gives no length for the schedule,
+/// it ends with the run.
 LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* notices, int64_t begins = 0);
 
 }  // namespace coeus

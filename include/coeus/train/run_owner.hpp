@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunOwner: a run owns its folder and that of its checkpoints for its life; a second start is refused.
+// RunOwner: gives a run its folder and its checkpoint folder for itself while it runs. A second start in the
+// same folder is refused.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -17,23 +18,23 @@ namespace coeus {
 
 class RunOwner {
 public:
-    /// Nothing is owned yet. Both outlive it.
+    /// Takes no folder yet. Both arguments outlive it.
     RunOwner(const Config& config, const Communicator& world);
 
-    /// The folders exist. Owns them, or throws on all ranks: ConfigError naming the run that has one. It
-    /// waits for an earlier start of the same Slurm job, five minutes at most, then StoppedError. `meanwhile`
-    /// is called on all ranks once a second. Collective.
+    /// Takes the folders, which exist. ConfigError on all ranks if another run has one of them; the message
+    /// names that run. Waits at most five minutes for an earlier start of the same Slurm job, then throws
+    /// StoppedError; while it waits, all ranks call `meanwhile` once a second. Collective.
     void take(const std::function<void()>& meanwhile);
 
-    /// Rank 0, at least every few seconds of training: SystemError if another run took a folder while this
-    /// one was suspended. The job script is told not to queue the job again. Nothing on other ranks.
+    /// On rank 0: SystemError if another run took a folder while this one was suspended; the job script is
+    /// then told not to requeue the job. Call it at least every few seconds. Does nothing on other ranks.
     void require_owned() const;
-    /// The same, looked at only if the last look was some seconds ago, as after each suspension.
+    /// The same, but it only checks if the last check was more than 5 seconds ago. After a suspension it was.
     void require_owned_now_and_then();
 
     /// The run's id, the same on all ranks; "" before take().
     const std::string& id() const { return id_; }
-    /// How checkpoints are written by this run.
+    /// How this run writes checkpoints.
     CheckpointWriter writer() const;
 
 private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving: when a run's checkpoints are written, at once or while training continues, and the weights alone at
-// its end.
+// Saving: writes the checkpoints of a run when they are due, synchronously or asynchronously, and exports the
+// weights at the end of the run.
 #pragma once
 
 #include "coeus/config/config.hpp"
@@ -13,10 +13,10 @@
 
 namespace coeus {
 
-/// Every member that reads or writes files is collective. Errors as those of CheckpointStore.
+/// Every member that reads or writes files is collective. Its errors are those of CheckpointStore.
 class Saving {
 public:
-    /// All outlive it; the engine allocates before anything is loaded or saved.
+    /// All arguments outlive it. Engine::allocate() is called before anything is loaded or saved.
     Saving(const Config& config, const DecoderConfig& model, const RunFolder& folder, const Mesh& mesh,
            Engine& engine, CheckpointWriter writer);
 
@@ -25,35 +25,38 @@ public:
     std::vector<CheckpointTensor> weights() const;
     std::vector<CheckpointTensor> full_state() const;
 
-    /// Before the first step: takes the memory of saving while training continues. `noted` is told of each
-    /// checkpoint, on all ranks.
+    /// Before the first step: allocates the buffers of asynchronous checkpoints, and checks on rank 0 that
+    /// there is room for checkpoints. `noted` is called for each saved checkpoint, on all ranks. SystemError
+    /// if there is no room.
     void begin(std::function<void(const SavedCheckpoint&)> noted);
-    /// The weights are about to change.
+    /// Call it before the weights change: an asynchronous checkpoint may still be copying them.
     void wait_for_copies();
-    /// A checkpoint of this step is saved after it.
+    /// True if a checkpoint is saved after this step.
     bool is_due(int64_t step) const;
-    /// What is due behind a step.
+    /// Saves the checkpoint that is due after a step, if there is one.
     void after_step(const TrainRecord& train);
-    /// The state as it is, unless it stands already; returns when it is on the disk. False where the deck
-    /// saves nothing.
+    /// Saves the present state, unless it is saved already; returns when the checkpoint is on disk. False if
+    /// the deck disables checkpoints.
     bool save_now(const TrainRecord& train);
-    /// Waits for what is under way.
+    /// Waits for the checkpoint that is being written.
     void finish();
-    /// Seconds that save_now() takes, as the last save did, or as loading did before the first; 0: not known.
-    /// Ranks differ.
+    /// Seconds that save_now() is expected to take: as the last save, or before the first save as loading; 0:
+    /// not known. It differs between ranks.
     double expected_seconds() const { return (is_under_way() ? 2 : 1) * seconds_of_save_; }
     bool is_under_way() const { return async_ && async_->is_under_way(); }
-    /// The checkpoint of this step is on the disk, whole.
+    /// True if the checkpoint of this step is complete and on disk.
     bool is_saved(int64_t step) const { return last_step_ == step; }
-    /// A checkpoint was loaded, in so many seconds; `own_step`: its step, where it is one of this run's.
+    /// Call it after loading a checkpoint, which took `seconds`. `own_step`: its step if it is one of this
+    /// run's.
     void note_loaded(std::optional<int64_t> own_step, double seconds) {
         last_step_ = own_step;
         seconds_of_save_ = seconds;
     }
 
-    /// The initial weights alone, from which any number of ranks starts.
+    /// Saves the initial weights, from which any number of ranks can start.
     void save_seed(const TrainRecord& train);
-    /// For a run at its end that was killed after its last checkpoint, before it had written the model alone.
+    /// Exports the weights if they are due and missing: the run was killed between its last checkpoint and
+    /// the export.
     void export_if_missing(const TrainRecord& train);
 
 private:
@@ -69,7 +72,7 @@ private:
     const Communicator& world_;
     Engine& engine_;
     CheckpointStore checkpoints_;
-    std::optional<AsyncCheckpoint> async_;  ///< where checkpoints are written while training continues
+    std::optional<AsyncCheckpoint> async_;  ///< if the deck asks for asynchronous checkpoints
     std::function<void(const SavedCheckpoint&)> noted_;
     double seconds_of_save_ = 0;
     std::optional<int64_t> last_step_;

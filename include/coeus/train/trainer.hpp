@@ -36,44 +36,45 @@ namespace coeus {
 
 class Trainer {
 public:
-    /// Sets everything up and loads the newest checkpoint. Throws ConfigError for whatever a user can mend,
-    /// before the first step. Counts its phases in `start_up`, which is borrowed as is `watchdog`.
-    /// Collective, like every member.
+    /// Prepares everything and loads the newest checkpoint. Throws ConfigError, before the first step, for
+    /// every mistake that a user can correct. Records the phases of the start in `start_up`. `start_up` and
+    /// `watchdog` are borrowed. Collective, like every member.
     Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdog& watchdog, StartUp& start_up);
     ~Trainer();
     Trainer(const Trainer&) = delete;
     Trainer& operator=(const Trainer&) = delete;
 
-    /// Trains to training.steps, or with checkpoint.create_seed_checkpoint saves step 0 alone. Throws
-    /// NotFiniteError, with no optimizer step taken, where loss or gradient is not finite; StoppedError where
-    /// it was asked to end, saved where there was time.
+    /// Trains to training.steps; with checkpoint.create_seed_checkpoint it saves step 0 and returns. Throws
+    /// NotFiniteError if the loss or the gradient is not finite; that optimizer step is not taken. Throws
+    /// StoppedError if the run was asked to end; its state is saved if there was time.
     void run();
 
 private:
     // the parts of the start, in this order
-    /// The device, the mesh, the plan and the data, one line each for the log of rank 0.
+    /// Device, mesh, memory plan and data, one line each for the log of rank 0.
     std::vector<std::string> describe_start(int local_size, int64_t memory_limit) const;
     void require_all_fit(int64_t limit, int64_t host_limit) const;
-    /// Takes the memory of the plan and prepares the kernels. NCCL is connected first.
+    /// Connects NCCL, allocates the memory of the plan and prepares the kernels.
     void take_memory();
     std::optional<double> measure_peak(int local_size);
-    /// Weights, and what else the start has. True if the run continues from a checkpoint in its own folder.
+    /// Loads or initialises the weights and the state of the run. True if the run continues from a checkpoint
+    /// in its own folder.
     bool load_state();
     void continue_from(const Resume& resume);
     void start_fresh();
-    /// Puts the files of an earlier run aside, unless this one continues it, and writes the deck if steps
-    /// are left.
+    /// Moves the files of an earlier run aside unless this run continues it. Writes the deck if steps are
+    /// left.
     void prepare_folder(bool continues);
     void begin_reporting();
 
     struct StepTime {
-        double seconds, data;  ///< data: of the seconds, waiting for the batch
+        double seconds, data;  ///< data: the part of the seconds spent waiting for the batch
     };
-    /// A step with all that watches it.
+    /// A training step with profile, traces, memory snapshot and watchdog.
     StepTime observed_step(BatchLoader& loader, bool profiled);
     /// False, with nothing changed, if the run has to stop.
     bool train_step(const StepBatch& batch);
-    /// The step was refused.
+    /// After a step that was refused: skips it or rewinds, as the guards decide, or ends the run.
     void pass_over();
     void report();
     void report_stragglers(const StepTime& time);
@@ -82,16 +83,18 @@ private:
     void validate();
     bool must_stop();
     [[noreturn]] void end_run();
-    /// Says what came of it. `left`: seconds until the job ends, where that is known.
+    /// Saves the state if there is time, and returns the outcome in words. `left`: seconds until the job
+    /// ends, if known. `needed`: seconds that saving takes.
     std::string save_in(std::optional<double> left, double needed);
     void report_profile();
     bool validation_due() const;
     bool snapshot_due() const;
     TrainRecord record() const;
     MetricsFile::Past past() const { return progress_.past(guards_->events()); }
-    /// After a step. True if replicas differ and the run continues at an earlier place.
+    /// After a step: compares replicas and takes a snapshot if these are due. True if replicas differ and the
+    /// run continues at an earlier place.
     bool restore_if_bad();
-    /// Continues there, after an event.
+    /// Continues at `place` after an event of the guards.
     void continue_at(const RunPlace& place, const std::string& event);
     [[noreturn]] void stop_diverged(const std::string& reason);
     bool first_rank() const { return mesh_.world().rank() == 0; }
@@ -103,14 +106,14 @@ private:
     Watchdog& watchdog_;
     RankDevice device_;
     Mesh mesh_;
-    std::unique_ptr<Faults> faults_;  ///< of tests
+    std::unique_ptr<Faults> faults_;  ///< for tests; null without COEUS_FAULT
     Stop stop_;
     RunOwner owner_;
     RunFolder folder_;
     CpuShare cpu_;
     DecoderConfig model_;
     Engine engine_;
-    std::optional<Guards> guards_;  ///< when the engine has its memory
+    std::optional<Guards> guards_;  ///< made after the engine has allocated
     TrainingData data_;
     LrSchedule schedule_;
     Saving saving_;
@@ -123,9 +126,9 @@ private:
     std::optional<StepTraces> traces_;
     Losses lost_snapshots_{"memory snapshot", "of the steps"};
     Progress progress_;
-    double loss_max_ = 0;            ///< of the last step, over the data ranks
-    int64_t global_batch_ = 0;       ///< sequences of a step, over the data ranks
-    std::optional<NcclWorld> nccl_;  ///< last, so that it ends before the queues that wait for it
+    double loss_max_ = 0;            ///< largest loss of a data rank in the last step
+    int64_t global_batch_ = 0;       ///< sequences per step, over all data ranks
+    std::optional<NcclWorld> nccl_;  ///< last: it is destroyed before the queues that wait for it
 };
 
 }  // namespace coeus

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watchdog: a thread of each rank that sees what does not end, crashes and dead neighbours, and reports for
-// all ranks who is at what and waits for whom, while the other threads may be waiting for good.
+// Watchdog: a thread of each rank that detects operations that do not end, crashes and dead neighbours. It
+// reports the current operation of every rank and which rank waits for which, even if the other threads wait
+// forever.
 //
-//   within a host   by memory: ranks read each other's flight recorders, of dead and stopped ones too
-//   between hosts   by files in the run's folder (src/watchdog/meeting_place.hpp)
+//   within a host   through shared memory: ranks read each other's flight recorders, also those of dead and
+//                   stopped ranks
+//   between hosts   through files in the run's folder (src/watchdog/meeting_place.hpp)
 //
-// One rank collects what all are at and prints the report; then all end with exit code 3, or, where a user
-// asked by SIGQUIT, go on.
+// One rank collects the states of all ranks and prints the report. Then all ranks end with exit code 3; if a
+// user asked for the report by SIGQUIT, they continue.
 #pragma once
 
 #include "coeus/comm/mpi.hpp"
@@ -23,39 +25,39 @@ namespace coeus {
 
 class Watchdog {
 public:
-    /// Begins at once, with comm.init_timeout_seconds. Collective.
+    /// Starts the thread, with comm.init_timeout_seconds as time-out. Collective.
     Watchdog(const Config::Comm& options, const MpiRuntime& mpi);
     ~Watchdog();
     Watchdog(const Watchdog&) = delete;
     Watchdog& operator=(const Watchdog&) = delete;
 
-    /// The name of each rank's host.
+    /// Name of each rank's host.
     const std::vector<std::string>& hosts() const;
 
-    /// Does the work. An error that ends this rank alone is reported with what the others are at, and ends
-    /// the process; errors that all ranks have in common, and those that a user can mend, are passed on.
+    /// Calls `work`. An error that only this rank has is reported with the states of all ranks, and ends the
+    /// process. Errors that all ranks have in common, and those that a user can correct, are thrown on.
     void guard(const std::function<void()>& work);
 
-    /// From now on the ranks of all hosts meet in comm.save_traces_folder of this folder, in a folder of
-    /// their own that has the run's id as its name. Collective.
+    /// From now on the hosts exchange files in the folder `run` (the run's id) below comm.save_traces_folder
+    /// in `folder`. Collective.
     void meet_in(const std::filesystem::path& folder, const std::string& run);
-    /// What reports call this rank's GPU.
+    /// Sets the name of this rank's GPU in reports.
     void set_gpu(const std::string& bus_id);
-    /// Of NCCL's communicators, which end before it does.
+    /// The watch of NCCL's communicators. They are destroyed before the watchdog.
     QueueWatch& nccl();
 
-    /// Around each step. After the first one comm.train_timeout_seconds counts.
+    /// Call these around each step. After the first step the time-out is comm.train_timeout_seconds.
     void begin_step(int64_t step);
     void end_step(double seconds);
-    /// Seconds, of the last 100 that have ended; steps in which the job was suspended, for longer than half
-    /// of what an operation may take, do not count.
+    /// Seconds of the slowest of the last 100 steps. Steps in which the job was suspended (for longer than
+    /// half of the time-out) do not count.
     double slowest_step() const;
 
-    /// What a step gives to a GPU as graphs, until the host has waited for it: one operation, which may take
-    /// twice as long as the slowest step, and the time-out.
+    /// The work of a step that a GPU gets as CUDA graphs, until the host has waited for it. It is watched as
+    /// one operation, which may take the time-out plus twice the time of the slowest step.
     class Graphs {
     public:
-        /// Not `by_graphs`: nothing.
+        /// Without `by_graphs` it does nothing.
         Graphs(Watchdog& watchdog, bool by_graphs);
         ~Graphs();
         Graphs(const Graphs&) = delete;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus info --build: what the program was built with, and what it finds here.
+// coeus info --build: compiler, flags and libraries of the build, and the MPI library that is found now.
 #include "../built_with.hpp"
 #include "coeus/base/version.hpp"
 #include "coeus/comm/mpi.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus info of a checkpoint: where its run was, its arrays, and whether their checksums hold.
+// coeus info for a checkpoint: the progress of its run and its arrays. --verify checks their checksums.
 #include "coeus/io/checkpoint.hpp"
 
 #include "coeus/base/error.hpp"
@@ -17,7 +17,7 @@ namespace coeus::apps {
 
 namespace {
 
-// All weights of the model that the checkpoint names are in it.
+// ConfigError if the checkpoint does not contain all weights of its model.
 void require_whole(const std::string& path, const CheckpointHeader& header) {
     if (header.train.model.empty()) return;
     std::set<std::string> there;
@@ -40,7 +40,7 @@ void verify(const std::string& path, const CheckpointHeader& header) {
         print("  damaged: rows {} to {} of {}\n", rows.first_row, rows.last_row - 1, rows.array);
     std::fflush(stdout);
     if (!damaged.empty())
-        throw ConfigError("{} is damaged: {} of its blocks do not match their checksum", path,
+        throw ConfigError("{} is damaged: {} of its blocks do not match their checksums", path,
                           damaged.size());
     info_line("verified", fmt::format("{} in {} arrays match their checksums", bytes_text(double(bytes)),
                                       header.arrays.size()));
@@ -50,13 +50,13 @@ void verify(const std::string& path, const CheckpointHeader& header) {
 
 void show_checkpoint(const std::string& file, const InfoOptions& options) {
     const CheckpointHeader header = read_checkpoint_header(file);
-    print("{}: checkpoint of Coeus, {}, {}\n", file, header.full ? "weights and optimizer" : "weights alone",
+    print("{}: checkpoint of Coeus, {}, {}\n", file, header.full ? "weights and optimizer" : "weights only",
           bytes_text(double(header.bytes)));
     int64_t parameters = 0;
     for (const auto& array : header.arrays)
         if (array.path.starts_with("model/")) parameters += array.shape.count();
     if (!header.parts.empty())
-        info_line("files", fmt::format("this one and {} parts in {}", header.parts.size(),
+        info_line("files", fmt::format("this file and {} parts in {}", header.parts.size(),
                                        std::filesystem::path(header.parts[0]).parent_path().string()));
     info_line("step", with_commas(header.train.step));
     if (header.train.schedule_step) info_line("schedule step", with_commas(*header.train.schedule_step));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus info of a deck: what a dry run says of mesh, model, batches and memory; --model lists the parameters.
+// coeus info for a deck: mesh, model, batches and memory, as in a dry run. --model lists the parameters.
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/device/cpu.hpp"
@@ -18,7 +18,8 @@ namespace coeus::apps {
 
 namespace {
 
-// The fewest ranks that a deck's degrees allow; where sharding takes what is left, experts need some.
+// The smallest number of ranks that a deck's degrees allow. If the sharding degree is not fixed, experts may
+// need more than one shard.
 int fewest_ranks(const Config::Parallelism& p) {
     const int64_t others = p.tensor_parallel_degree * p.context_parallel_degree;
     const int64_t shards = p.data_parallel_shard_degree > 0 ? p.data_parallel_shard_degree
@@ -26,7 +27,7 @@ int fewest_ranks(const Config::Parallelism& p) {
     return int(p.data_parallel_replicate_degree * shards * others * p.pipeline_parallel_degree);
 }
 
-// All lines but the first further to the right.
+// Indents all lines but the first.
 std::string indented(std::string text, size_t spaces) {
     for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; ++at)
         text.insert(at + 1, spaces, ' ');
@@ -37,7 +38,7 @@ void row(const std::string& name, const std::string& shape, int64_t elements, do
     print("  {:<36} {:<16} {:>18} {:>12.4g}\n", name, shape, with_commas(elements), flops);
 }
 
-// The numbers of some layers of a model: "*" for all, else "0-2,5".
+// The numbers of some layers of a model as text: "*" for all, else "0-2,5".
 std::string numbers_text(const std::vector<int64_t>& layers, int64_t all) {
     if (int64_t(layers.size()) == all) return "*";
     std::vector<std::string> runs;
@@ -49,7 +50,7 @@ std::string numbers_text(const std::vector<int64_t>& layers, int64_t all) {
     return join(runs, ",");
 }
 
-// One line for each parameter; those of layers that are alike together. FLOPs of forward and backward.
+// Prints one line per parameter, or one for a group of equal layers. FLOPs are those of forward and backward.
 void list_parameters(const Decoder& decoder, int64_t seq_len) {
     const DecoderConfig& m = decoder.config();
     print("\n  {:<36} {:<16} {:>18} {:>12}\n", "parameter", "shape", "elements", "FLOPs/token");
@@ -73,13 +74,13 @@ void list_parameters(const Decoder& decoder, int64_t seq_len) {
             const size_t dot = param.name.find('.', in_layers.size());
             const int64_t layer = std::stoll(param.name.substr(in_layers.size(), dot - in_layers.size()));
             for (const std::vector<int64_t>& group : groups) {
-                if (group.front() != layer) continue;  // the first of a group stands for all of it
+                if (group.front() != layer) continue;  // the first layer of a group represents all of it
                 const int64_t copies = int64_t(group.size()), count = copies * param.shape.count();
                 add(in_layers + numbers_text(group, m.layers) + param.name.substr(dot),
                     fmt::format("{} x {}", param.shape.text(), copies), count, 6.0 * double(count));
             }
         }
-    add(fmt::format("scores of {} tokens", seq_len), "", 0, m.score_flops_per_token(seq_len));
+    add(fmt::format("attention scores of {} tokens", seq_len), "", 0, m.score_flops_per_token(seq_len));
     row("total", "", elements, flops);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus info A --diff B: which arrays of two checkpoints, runs or Hugging Face folders differ, and by how
-// much.
+// coeus info A --diff B: shows which arrays of two checkpoints, runs or Hugging Face folders differ, and by
+// how much.
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/convert.hpp"
@@ -24,9 +24,9 @@ ArraySource arrays_of(const Pretrained& weights) {
 }
 
 struct Difference {
-    int64_t elements = 0;              // that are not equal
-    double largest = 0;                // of their differences; NaN where one of a pair is
-    double sum = 0, sum_of_first = 0;  // of squares: of the differences, of the first array
+    int64_t elements = 0;              // number of elements that differ
+    double largest = 0;                // largest difference; NaN if an element is NaN
+    double sum = 0, sum_of_first = 0;  // sums of squares: of the differences, of the first array
 
     void add(double a, double b) {
         sum_of_first += a * a;
@@ -38,7 +38,7 @@ struct Difference {
     }
 };
 
-// Both arrays of one shape, a block at a time.
+// Compares two arrays with the same shape, block by block.
 Difference difference_of(const ArraySource& a, size_t in_a, const ArraySource& b, size_t in_b) {
     const ArraySource::Array &first = a.arrays[in_a], &second = b.arrays[in_b];
     const int64_t cols = first.shape.cols(), step = ArraySource::rows_at_a_time(first.shape);
@@ -83,7 +83,7 @@ void show_difference(const std::string& path, const std::string& other) {
                 fmt::format("{:<56} {} and {}", array.path, array.shape.text(), same.shape.text()));
         else if (const Difference d = difference_of(a, i, b, found->second); d.elements > 0)
             lines.push_back(
-                fmt::format("{:<56} {} of {} elements, at most by {:.3g}, in all by {:.2g} of its norm",
+                fmt::format("{:<56} {} of {} elements, at most by {:.3g}, in total by {:.2g} of its norm",
                             array.path, with_commas(d.elements), with_commas(array.shape.count()), d.largest,
                             std::sqrt(d.sum / d.sum_of_first)));
         in_b.erase(found);
@@ -95,7 +95,7 @@ void show_difference(const std::string& path, const std::string& other) {
     for (const std::string& line : lines) print("  {}\n", line);
     constexpr size_t most = 8;
     for (size_t i = 0; i < std::min(most, alone.size()); ++i) print("  {}\n", alone[i]);
-    if (alone.size() > most) print("  ... and {} more that one of them has alone\n", alone.size() - most);
+    if (alone.size() > most) print("  ... and {} more that only one of them has\n", alone.size() - most);
 }
 
 }  // namespace coeus::apps

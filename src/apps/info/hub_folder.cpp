@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus info of a Hugging Face folder: the model of config.json, whether the weights are all there, the
+// coeus info for a Hugging Face folder: the model of config.json, whether its weights are complete, and its
 // tokenizer.
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
@@ -37,14 +37,14 @@ bool has_weights(const fs::path& folder) {
     return fs::exists(folder / "model.safetensors") || fs::exists(folder / "model.safetensors.index.json");
 }
 
-// The first few of some names.
+// The first three names.
 std::string some_of(const std::vector<std::string>& names) {
     std::vector<std::string> few(names.begin(), names.begin() + long(std::min<size_t>(3, names.size())));
     if (names.size() > few.size()) few.emplace_back("...");
     return join(few, ", ");
 }
 
-// Compares with what the model of config.json has.
+// Compares the weights with those that the model of config.json has.
 void check_complete(const std::string& folder, const DecoderConfig& model, const Safetensors& weights) {
     std::vector<std::string> missing, wrong;
     std::map<std::string, Shape> expected;
@@ -57,14 +57,12 @@ void check_complete(const std::string& folder, const DecoderConfig& model, const
             wrong.push_back(fmt::format("{} is {}, not {}", name, there.text(), shape.text()));
     }
     if (!missing.empty())
-        throw ConfigError(
-            "{} is not complete: of the {} tensors that config.json asks for {} are missing: {}", folder,
-            expected.size(), missing.size(), some_of(missing));
+        throw ConfigError("{} is not complete: config.json requires {} tensors, but {} are missing: {}",
+                          folder, expected.size(), missing.size(), some_of(missing));
     if (!wrong.empty())
-        throw ConfigError("{}: the weights are of another model than config.json: {}", folder,
-                          some_of(wrong));
+        throw ConfigError("{}: the weights do not fit the model of config.json: {}", folder, some_of(wrong));
     info_line("complete",
-              fmt::format("yes: the {} tensors that config.json asks for are there", expected.size()));
+              fmt::format("yes: all {} tensors that config.json requires exist", expected.size()));
 }
 
 }  // namespace
@@ -73,7 +71,8 @@ void show_hub_folder(const std::string& folder, const InfoOptions& options) {
     const std::string architecture = architecture_of(folder);
     const bool built = is_built(architecture);
     print("{}: Hugging Face folder\n", folder);
-    info_line("architecture", architecture + (built ? "" : " (not built yet: coeus cannot train or run it)"));
+    info_line("architecture",
+              architecture + (built ? "" : " (not implemented yet: Coeus cannot train or run it)"));
     std::optional<DecoderConfig> model;
     if (built) {
         const HubModel read = read_hub_model(folder);
@@ -82,11 +81,10 @@ void show_hub_folder(const std::string& folder, const InfoOptions& options) {
         info_line("parameters", with_commas(model->parameters()));
         if (!read.unknown_keys.empty())
             info_line("unknown keys",
-                      fmt::format("config.json: Coeus does not know {}, which has no effect here",
-                                  join(read.unknown_keys, ", ")));
+                      fmt::format("config.json: Coeus ignores {}", join(read.unknown_keys, ", ")));
     }
     if (!has_weights(folder)) {
-        info_line("weights", "none: shapes alone");
+        info_line("weights", "none, only shapes");
     } else {
         const Safetensors weights = Safetensors::open(folder);
         list_tensors(weights);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `coeus info` can show: one function, in a file of its own, for each kind of file or folder. Each
-// prints to stdout and throws ConfigError where what it shows is damaged.
+// The kinds of files and folders that `coeus info` can show: one function for each, in its own file. Each
+// prints to stdout, and throws ConfigError if the file or folder is damaged.
 #pragma once
 
 #include "coeus/base/text.hpp"
@@ -14,29 +14,29 @@
 namespace coeus::apps {
 
 struct InfoOptions {
-    bool verify = false;                ///< read everything
-    bool model = false;                 ///< of a deck: a line for each parameter
-    int ranks = 0;                      ///< of a deck; 0: as few as its degrees ask for
-    std::string gpu = {}, memory = {};  ///< of a deck: what it is planned for, as of a dry run; "": this host
+    bool verify = false;                ///< read and check all data
+    bool model = false;                 ///< for a deck: print one line per parameter
+    int ranks = 0;                      ///< for a deck: plan for this many; 0: as few as its degrees need
+    std::string gpu = {}, memory = {};  ///< for a deck: as in a dry run; "": plan for this host
 };
 
 void show_checkpoint(const std::string& file, const InfoOptions& options);
 void show_token_file(const std::string& path, const InfoOptions& options);
-/// A folder or a file.
+/// `place`: a folder or a file.
 void show_tokenizer(const std::string& place, const InfoOptions& options);
 void show_deck(const std::string& file, const InfoOptions& options);
-/// The program itself.
+/// Shows how the program was built.
 void show_build();
-/// What `coeus train` with these arguments, but for --newest_step, would go on from.
+/// Prints the step from which `coeus train` with these arguments (without --newest_step) would resume.
 void show_newest_step(const std::vector<std::string>& arguments);
-/// A .safetensors file, its index, or a folder with one.
+/// `place`: a .safetensors file, an index, or a folder with one of them.
 void show_safetensors(const std::string& place, const InfoOptions& options);
 void show_hub_folder(const std::string& folder, const InfoOptions& options);
-/// Of two checkpoints, runs or Hugging Face folders.
+/// Compares the weights of two checkpoints, runs or Hugging Face folders.
 void show_difference(const std::string& path, const std::string& other);
 void show_run_folder(const std::string& folder, const InfoOptions& options);
 
-/// To stdout; what files say is printed printable (printable_lines).
+/// Prints to stdout. Control characters from files are escaped (printable_lines).
 template <class... Args>
 void print(fmt::format_string<Args...> format, Args&&... args) {
     fmt::print("{}", printable_lines(fmt::format(format, std::forward<Args>(args)...)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus info of a run's folder: its deck, how far it came, its last losses and its checkpoints.
+// coeus info for a run's folder: its deck, its progress, its last losses and its checkpoints.
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
@@ -30,7 +30,7 @@ struct Metrics {
     int64_t lines = 0;
 };
 
-// A last line that was cut off, as a killed run leaves it, is not looked at.
+// Ignores a truncated last line, which a killed run can leave.
 Metrics read_metrics(const fs::path& file) {
     Metrics metrics;
     std::ifstream in(file);
@@ -52,7 +52,7 @@ Metrics read_metrics(const fs::path& file) {
     return metrics;
 }
 
-// Full and model-only, of all subfolders, by path.
+// Full and model-only checkpoints in all subfolders, sorted by path.
 std::vector<std::string> checkpoints_in(const fs::path& folder) {
     std::vector<std::string> all;
     for (const auto& below : fs::directory_iterator(folder)) {
@@ -104,7 +104,7 @@ void show_run_folder(const std::string& folder, const InfoOptions& options) {
         }
         const CheckpointHeader header = read_checkpoint_header(file);
         info_line("checkpoint", fmt::format("{}: step {}, {}, {}", file, with_commas(header.train.step),
-                                            header.full ? "weights and optimizer" : "weights alone",
+                                            header.full ? "weights and optimizer" : "weights only",
                                             bytes_text(double(header.bytes))));
     }
     if (options.verify) info_line("verified", fmt::format("{} lines of metrics", with_commas(metrics.lines)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus info of safetensors files: their tensors, types and sizes; --verify reads every element.
+// coeus info for safetensors files: their tensors, types and sizes. --verify reads every element.
 #include "coeus/file/safetensors.hpp"
 
 #include "coeus/base/error.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `coeus info` says of safetensors wherever they lie.
+// Shared by the kinds of `coeus info` that have safetensors files.
 #pragma once
 
 #include "coeus/file/safetensors.hpp"
@@ -7,9 +7,9 @@
 
 namespace coeus::apps {
 
-/// Totals by type, and a line for each tensor.
+/// Prints the number of elements by type, and one line per tensor.
 void list_tensors(const Safetensors& weights);
-/// Reads everything; ConfigError naming the first tensor with an element that is not finite.
+/// Reads all elements. ConfigError naming the first tensor with an element that is not finite.
 void verify_tensors(const std::string& place, const Safetensors& weights);
 
 }  // namespace coeus::apps

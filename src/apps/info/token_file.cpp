@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus info of a token file: how much there is, of which tokenizer, and whether its ids are below the
-// vocabulary.
+// coeus info for a token file: its size and tokenizer. --verify checks that its ids are in the vocabulary.
 #include "coeus/data/token_file.hpp"
 
 #include "coeus/base/error.hpp"
@@ -15,7 +14,7 @@ namespace coeus::apps {
 
 namespace {
 
-/// Opening the file has checked the documents; the ids remain.
+/// Checks the ids. The documents were checked when the file was opened.
 void verify_tokens(const TokenFile& tokens, const hdf5::File& file) {
     int32_t largest = 0;
     std::vector<int32_t> piece(1 << 16);
@@ -30,8 +29,9 @@ void verify_tokens(const TokenFile& tokens, const hdf5::File& file) {
         if (!file.has_attribute(name)) continue;
         const int64_t said = file.int_attribute(name) - (std::string(name) == "vocab_size");
         if (largest > said)
-            throw ConfigError("{} is damaged: it holds the id {}, its attribute {} allows {}", tokens.path(),
-                              largest, name, said);
+            throw ConfigError(
+                "{} is damaged: it contains the id {}, but its attribute {} allows only ids up to {}",
+                tokens.path(), largest, name, said);
     }
     info_line("verified", fmt::format("the largest id is {}", with_commas(largest)));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus info of a tokenizer: its kind, what stands around texts, and what it makes of a line.
+// coeus info for a tokenizer: its kind, the tokens that it adds around texts, and the tokens of a sample.
 #include "coeus/data/tokenizer.hpp"
 
 #include "coeus/base/error.hpp"
@@ -12,11 +12,11 @@ namespace coeus::apps {
 
 namespace {
 
-constexpr size_t most_shown = 16;  // special tokens
+constexpr size_t most_shown = 16;  // special tokens in the list
 constexpr const char* sample = "Hello, world! It's 2024: naïve café, 東京.";
 
 std::string named(const Tokenizer& tokenizer, int32_t id) {
-    const std::string& content = tokenizer.bytes_of(id);  // SentencePiece's have none
+    const std::string& content = tokenizer.bytes_of(id);  // some tokens of SentencePiece have none
     return content.empty() ? std::to_string(id) : fmt::format("{} {}", id, content);
 }
 
@@ -32,7 +32,7 @@ void show_sample(const Tokenizer& tokenizer) {
     for (int32_t id : ids) {
         numbers.push_back(std::to_string(id));
         const std::vector<int32_t> one = {id};
-        // a part of a character is no text of its own
+        // a token that is only a part of a character is shown in hexadecimal
         const bool whole = tokenizer.decode(one).find("\xef\xbf\xbd") == std::string::npos;
         std::string piece = tokenizer.bytes_of(id);
         if (!whole) {

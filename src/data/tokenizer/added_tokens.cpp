@@ -47,7 +47,7 @@ AddedTokens::Match AddedTokens::next(std::string_view text, Cursor& cursor) cons
         const size_t end = at + token->content.size();
         cursor.search = end;
         if (token->single_word && (ends_in_word(text.substr(0, at)) || starts_in_word(text.substr(end)))) {
-            at = end - 1;  // passed over as a whole, as Hugging Face does
+            at = end - 1;  // skipped as a whole, as Hugging Face does
             continue;
         }
         const size_t begin = token->lstrip ? std::max(space_at_end(text.substr(0, at)), cursor.taken) : at;

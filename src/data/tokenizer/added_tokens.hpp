@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens that are found in the text before anything else cuts it: <|end_of_text|> and the like. Where several
-// match, the leftmost wins, and of those the longest.
+// Tokens that are found in the text before it is split in other ways: <|end_of_text|> and the like. If
+// several match, the leftmost wins; among those, the longest.
 #pragma once
 
 #include <array>
@@ -16,25 +16,25 @@ public:
     struct Token {
         std::string content;
         int32_t id = -1;
-        bool lstrip = false, rstrip = false;  ///< takes the white space before, behind it too
-        bool single_word = false;             ///< not inside a word
+        bool lstrip = false, rstrip = false;  ///< includes the white space before it, after it
+        bool single_word = false;             ///< does not match inside a word
         bool plain() const { return !lstrip && !rstrip && !single_word; }
     };
     struct Match {
         size_t begin, end;
         int32_t id = -1;
     };
-    /// Where a search has come to. White space behind a token may be taken and searched nevertheless.
+    /// Progress of a search. White space after a token may be part of its match and still be searched.
     struct Cursor {
         size_t search = 0, taken = 0;
     };
 
     explicit AddedTokens(std::vector<Token> tokens = {});
 
-    /// The next match; {size, size, -1} where there is none. Moves the cursor behind it.
+    /// The next match, or {size, size, -1} if there is none. Moves the cursor past it.
     Match next(std::string_view text, Cursor& cursor) const;
 
-    /// Calls plain(text) and token(id) for what the text consists of, in order.
+    /// Calls plain(text) and token(id) for the parts of the text, in order.
     template <class Plain, class Found>
     void split(std::string_view text, Plain&& plain, Found&& token) const {
         for (Cursor cursor; cursor.taken < text.size();) {
@@ -47,18 +47,18 @@ public:
     }
 
     bool empty() const { return buckets_.empty(); }
-    /// True where matches depend on their own bytes alone and have no white space, so that none lies across a
-    /// place that looks like the end of a word.
+    /// True if matches depend only on their own bytes and contain no white space. Then none extends
+    /// across the end of a word.
     bool simple() const { return simple_; }
 
 private:
     struct Bucket {          // tokens with the same first byte
-        std::string common;  // what all of them begin with
+        std::string common;  // common beginning of all of them
         std::vector<Token> longest_first;
     };
-    std::array<uint8_t, 256> bucket_of_{};  // 1 + index, 0: none begins so
+    std::array<uint8_t, 256> bucket_of_{};  // by first byte: 1 + index; 0: there are no such tokens
     std::vector<Bucket> buckets_;
-    int only_first_byte_ = -1;  // where all tokens have the same
+    int only_first_byte_ = -1;  // the first byte of all tokens, if it is the same
     bool simple_ = true;
 };
 

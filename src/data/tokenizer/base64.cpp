@@ -22,7 +22,7 @@ std::optional<std::string> bytes_of_base64(std::string_view text) {
     while (digits.ends_with('=') && text.size() - digits.size() < 2) digits.remove_suffix(1);
     std::string bytes;
     uint32_t bits = 0;
-    int held = 0;  // bits that wait for their byte
+    int held = 0;  // number of bits that are not a whole byte yet
     for (const char c : digits) {
         const int value = value_of(c);
         if (value < 0) return std::nullopt;

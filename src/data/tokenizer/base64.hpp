@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Base64 (RFC 4648, section 4), as tiktoken's files spell tokens.
+// Base64 (RFC 4648, section 4), the encoding of tokens in tiktoken's files.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace coeus {
 
-/// The bytes, or nothing where the text is not base64 with its padding.
+/// The bytes, or nothing if the text is not base64 with padding.
 std::optional<std::string> bytes_of_base64(std::string_view text);
 
 }  // namespace coeus

@@ -12,14 +12,14 @@ namespace coeus {
 
 namespace {
 
-// A cache past the size of the processor's own caches is rebuilt.
+// The cache is cleared when it becomes larger than the processor's caches.
 constexpr size_t most_cached_words = 1 << 17;
-// Up to here looking at all pairs for the next merge is faster than keeping them in order.
+// Up to this number of parts, searching all pairs for the next merge is faster than a heap.
 constexpr size_t most_few = 48;
-constexpr size_t longest_word = 16 << 20;  // 25 times as much memory is needed to merge it
+constexpr size_t longest_word = 16 << 20;  // merging takes 25 times as much memory
 constexpr int32_t no_merge = std::numeric_limits<int32_t>::max();
 
-// The product's upper bits depend on all of the pair.
+// The upper bits of the product depend on all bits of the pair.
 size_t slot_of(uint64_t pair, int shift) {
     return size_t((pair * 0x9E3779B97F4A7C15u) >> shift);
 }
@@ -75,9 +75,8 @@ void Bpe::Encoder::encode_new(std::string_view text, size_t begin, size_t end, s
 void Bpe::Encoder::merge(std::string_view piece, std::vector<int32_t>& ids) {
     if (piece.size() > longest_word)
         throw ConfigError(
-            "a word of {} bytes, without a place where it could be cut, is longer than the {} MiB that a "
-            "word may "
-            "have; break it into lines, or leave it out",
+            "a word has {} bytes and cannot be split, but the maximum is {} MiB; break it into lines, or "
+            "remove it",
             piece.size(), longest_word >> 20);
     if (bpe_->whole_pieces_)
         if (const int32_t* whole = bpe_->id_of_piece_.find(piece)) return ids.push_back(*whole);
@@ -87,7 +86,7 @@ void Bpe::Encoder::merge(std::string_view piece, std::vector<int32_t>& ids) {
     parts_.size() <= most_few ? merge_few(ids) : merge_many(ids);
 }
 
-// Parts, and for each the rank and the result of its merge with the next.
+// Keeps, for each part, the rank and the result of its merge with the next part.
 void Bpe::Encoder::merge_few(std::vector<int32_t>& ids) {
     size_t count = parts_.size();
     ranks_.resize(count);
@@ -100,7 +99,7 @@ void Bpe::Encoder::merge_few(std::vector<int32_t>& ids) {
     for (size_t i = 0; i < count; ++i) look_up(i);
     while (count > 1) {
         const auto best =
-            std::min_element(ranks_.begin(), ranks_.begin() + ptrdiff_t(count));  // the leftmost
+            std::min_element(ranks_.begin(), ranks_.begin() + ptrdiff_t(count));  // the leftmost minimum
         if (*best == no_merge) break;
         const auto at = size_t(best - ranks_.begin());
         parts_[at] = results_[at];

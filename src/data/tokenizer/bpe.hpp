@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-pair encoding of one piece of text (Sennrich et al. 2016; over bytes: Radford et al. 2019): starting
-// from single bytes, the pair that was learnt first is merged, leftmost first, until no known pair is left.
+// Byte-pair encoding of one piece of text (Sennrich et al. 2016; with bytes: Radford et al. 2019). It starts
+// from single bytes and repeatedly merges the pair that was learnt first, leftmost first, until no known pair
+// is left.
 #pragma once
 
 #include "word_map.hpp"
@@ -21,17 +22,18 @@ public:
         int32_t rank;  ///< the lowest is merged first
     };
 
-    /// `bytes_of_id`: each id's bytes, nothing for ids that are no part of the model. Of two merges for one
-    /// pair the first counts. `whole_pieces`: a piece that is in the vocabulary is that token, whatever the
-    /// merges make of it (tokenizer.json: ignore_merges).
+    /// `bytes_of_id`: the bytes of each id; nothing for ids that are not part of the model. If a pair has
+    /// two merges, the first one applies. `whole_pieces`: a piece that is in the vocabulary becomes that
+    /// token, whatever the result of the merges (tokenizer.json: ignore_merges).
     Bpe(const std::vector<std::optional<std::string>>& bytes_of_id, const std::vector<Merge>& merges,
         bool whole_pieces);
 
-    /// One thread's use: scratch memory and a cache of the pieces seen.
+    /// Encodes for one thread, with its own scratch memory and cache of pieces.
     class Encoder {
     public:
         explicit Encoder(const Bpe& bpe) : bpe_(&bpe) {}
-        /// Appends the ids of the piece text[begin, end). Bytes that the vocabulary lacks vanish.
+        /// Appends the ids of the piece text[begin, end). Bytes that are not in the vocabulary are
+        /// dropped.
         void encode(std::string_view text, size_t begin, size_t end, std::vector<int32_t>& ids) {
             if (end - begin > longest_cached) return merge(text.substr(begin, end - begin), ids);
             const Known& known = cache_.at(text, begin, end);
@@ -41,7 +43,7 @@ public:
         }
 
     private:
-        // Long pieces hardly ever come again.
+        // Long pieces hardly ever occur again.
         static constexpr size_t longest_cached = 64;
         static constexpr int32_t is_new = -1;
 
@@ -52,7 +54,8 @@ public:
         void offer(int32_t left);
 
         struct Symbol {
-            int32_t id, previous, next;  // indices of neighbours, -1 at the ends; id -1: merged away
+            int32_t id, previous,
+                next;  // indices of neighbours, -1 at the ends; id -1: merged into another one
         };
         struct Candidate {
             int32_t rank, left, left_id, right_id, result;
@@ -62,7 +65,7 @@ public:
         };
         struct Known {
             int32_t count = is_new;
-            int32_t ids[3];  // or, where these are too few, the first's place in ids_
+            int32_t ids[3];  // if there are more ids, ids[0] is the index of the first one in ids_
         };
 
         const Bpe* bpe_;
@@ -84,7 +87,7 @@ private:
 
     std::array<int32_t, 256> id_of_byte_;
     std::vector<Ranked> merges_;  // open addressing, a power of two
-    int shift_;                   // of a pair's hash to an index
+    int shift_;                   // from the hash of a pair to an index
     bool whole_pieces_;
     WordMap<int32_t> id_of_piece_;  // only with whole_pieces
 };

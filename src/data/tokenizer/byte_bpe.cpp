@@ -14,7 +14,7 @@ namespace coeus {
 
 namespace {
 
-// A change of the whole text. Gives the text itself where nothing changes, else a view of `buffer`.
+// A change of the whole text. Returns the text itself if nothing changes, else a view of `buffer`.
 using TextStep = std::string_view (*)(std::string_view text, std::string& buffer);
 
 std::string_view with_space_in_front(std::string_view text, std::string& buffer) {
@@ -23,7 +23,7 @@ std::string_view with_space_in_front(std::string_view text, std::string& buffer)
     return buffer;
 }
 
-// The tokens that are looked for before the normal form, and behind it.
+// The added tokens that are searched before normalization, and those that are searched after it.
 using AddedPair = std::array<AddedTokens, 2>;
 
 AddedPair added_of(const ByteBpeDescription& description) {
@@ -62,19 +62,19 @@ Vocabulary vocabulary_of(const ByteBpeDescription& description) {
     for (const auto& added : description.added) put(added.token.id, added.bytes, added.special);
     if (vocabulary.bytes.empty()) throw ConfigError("{}: the vocabulary is empty", description.file);
     vocabulary.bos = description.bos;
-    // where one token is both, it begins documents and nothing ends them, as in torchtitan
+    // if BOS and EOS are the same token, it begins documents and no token ends them, as in torchtitan
     if (description.eos != description.bos) vocabulary.eos = description.eos;
     vocabulary.notice = description.notice;
     vocabulary.frame = description.frame;
     for (const auto& ids : {vocabulary.frame.before, vocabulary.frame.after})
         for (const int32_t id : ids)
             if (!has(id))
-                throw ConfigError("{}: post_processor: its template adds {}, which is no token",
+                throw ConfigError("{}: post_processor: its template adds {}, which is not a token",
                                   description.file, id);
     return vocabulary;
 }
 
-// Pieces of the text as it is: a long text may be encoded in parts.
+// Encodes text that need not be changed. A long text can be encoded in parts.
 class PlainEncoder : public TokenizerModel::Encoder {
 public:
     PlainEncoder(const AddedPair& added, const PreTokenizer& pre_tokenizer, const Bpe& bpe)
@@ -85,8 +85,8 @@ public:
     }
 
     size_t encode_part(std::string_view text, size_t begin, size_t end, std::vector<int32_t>& ids) override {
-        // Some text behind the part is shown to the expression, which looks ahead. Where a piece reaches the
-        // end of what was shown, it might be longer: show more.
+        // The regular expression looks ahead, so it gets some text after the part. If a piece reaches the end
+        // of this text, it might be longer: try again with more text.
         const size_t before = ids.size();
         for (size_t shown = 256;; shown *= 16) {
             size_t stop = std::min(text.size(), end + shown);
@@ -98,8 +98,8 @@ public:
     }
 
 private:
-    // Appends the ids of text[at, stop) up to the first piece that ends at or behind `enough`; returns where.
-    // Levels are the two kinds of added tokens, then the pieces between them.
+    // Appends the ids of text[at, stop) up to the first piece that ends at or after `enough`, and returns
+    // the end of that piece. The levels are the two kinds of added tokens, then the pieces between them.
     size_t run(size_t level, std::string_view text, size_t at, size_t stop, size_t enough,
                std::vector<int32_t>& ids) {
         if (at >= stop) return at;
@@ -131,7 +131,7 @@ private:
     Bpe::Encoder bpe_;
 };
 
-// Text that is changed before it is cut.
+// Encodes text that is changed before it is split.
 class ChangingEncoder : public TokenizerModel::Encoder {
 public:
     ChangingEncoder(const AddedPair& added, const std::vector<TextStep>& normal_form,
@@ -206,7 +206,7 @@ private:
     Bpe bpe_;
 };
 
-// A token with any character that is no byte symbol stands for its own text.
+// The bytes of a token. If it has a character that is not a byte symbol, they are its own text.
 std::string bytes_or_text(const std::string& content) {
     return bytes_of_symbols(content).value_or(content);
 }
@@ -222,8 +222,9 @@ void ByteBpeDescription::set_symbols(const std::vector<std::pair<std::string, in
     for (const auto& [left, right] : pairs) {
         const auto l = ids.find(left), r = ids.find(right), both = ids.find(left + right);
         if (l == ids.end() || r == ids.end() || both == ids.end())
-            throw ConfigError("{}: model.merges[{}]: \"{}\" + \"{}\" is not made of and in the vocabulary",
-                              file, merges.size(), left, right);
+            throw ConfigError(
+                "{}: model.merges[{}]: \"{}\" + \"{}\": both and the result must be in the vocabulary", file,
+                merges.size(), left, right);
         merges.push_back({l->second, r->second, both->second, int32_t(merges.size())});
     }
 }
@@ -245,7 +246,7 @@ void ByteBpeDescription::set_special(const std::optional<std::string>& bos_token
         const bool is_added = std::any_of(added.begin(), added.end(), is_it);
         const auto id = id_of(*content);
         if (!id)
-            throw ConfigError("{}: {} of tokenizer_config.json is \"{}\", which is no token", file, key,
+            throw ConfigError("{}: {} of tokenizer_config.json is \"{}\", which is not a token", file, key,
                               *content);
         if (!is_added) {
             added.push_back(special_token(*content, *id));

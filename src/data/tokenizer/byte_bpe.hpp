@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-level BPE with all that goes around it:
-//   text -> added tokens cut out -> normal form -> more added tokens -> a space in front -> pieces -> BPE
+// Byte-level BPE with all steps before it:
+//   text -> added tokens -> normalization -> more added tokens -> a space in front -> pieces -> BPE
 // tokenizer.json, tiktoken's files and vocab.json with merges.txt each describe one.
 #pragma once
 
@@ -14,18 +14,18 @@
 
 namespace coeus {
 
-/// What the files say, without behaviour.
+/// The content of the files, without behaviour.
 struct ByteBpeDescription {
     struct Token {
         int32_t id;
         std::string bytes;
-        bool mergeable = true;  ///< false: a token that no bytes lead to
+        bool mergeable = true;  ///< false: a token that merges cannot produce
     };
     struct Added {
         AddedTokens::Token token;
         bool special = false;
-        bool normalized = false;  ///< looked for behind the normal form, not before it
-        std::string bytes;        ///< what it decodes to
+        bool normalized = false;  ///< searched after normalization, not before it
+        std::string bytes;        ///< the bytes that it decodes to
     };
     std::string file;  ///< for messages
     std::vector<Token> vocab;
@@ -34,28 +34,29 @@ struct ByteBpeDescription {
     std::vector<std::string> patterns;
     bool nfc = false, prefix_space = false;
     std::vector<Added> added;
-    bool added_in_documents = true;  ///< false: documents are not searched for added tokens, prompts are
+    bool added_in_documents = true;  ///< false: added tokens are searched in prompts, but not in documents
     std::optional<int32_t> bos, eos;
     Tokenizer::Ends frame;
     std::string notice;  ///< see Tokenizer::notice
 
-    /// The vocabulary as byte-level files write it: each byte as a symbol (byte_symbols.hpp), merges as pairs
-    /// of tokens, the first to be merged first. ConfigError: a merge of or into what is no token.
+    /// Sets vocabulary and merges in the format of byte-level files: each byte as a symbol
+    /// (byte_symbols.hpp), and merges as pairs of tokens, in the order of merging. ConfigError: a part or
+    /// the result of a merge is not a token.
     void set_symbols(const std::vector<std::pair<std::string, int32_t>>& symbols,
                      const std::vector<std::pair<std::string, std::string>>& pairs);
-    /// The id of a token's text, added or not (in symbols); nothing where there is none.
+    /// The id of a token, added or not, by its text (in symbols); nothing if there is no such token.
     std::optional<int32_t> id_of(const std::string& content) const;
 
-    /// BOS and EOS by their contents, which are special from then on even where the vocabulary alone has
-    /// them, as GPT-2's. ConfigError: a content that is no token.
+    /// Sets BOS and EOS by their contents. They become special tokens, even if only the vocabulary
+    /// contains them, as in GPT-2. ConfigError: a content that is not a token.
     void set_special(const std::optional<std::string>& bos_token,
                      const std::optional<std::string>& eos_token);
 };
 
-/// A special token with its content for bytes, found wherever the content is.
+/// A special token whose bytes are its content. It is found wherever the content occurs.
 ByteBpeDescription::Added special_token(const std::string& content, int32_t id);
 
-/// ConfigError: an expression that PCRE2 does not understand; an empty vocabulary.
+/// ConfigError: a regular expression that PCRE2 does not understand, or an empty vocabulary.
 std::unique_ptr<const TokenizerModel> make_byte_bpe(const ByteBpeDescription& description);
 
 }  // namespace coeus

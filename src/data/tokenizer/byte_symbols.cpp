@@ -11,7 +11,7 @@ namespace {
 struct Table {
     std::array<uint16_t, 256> code_point;
     std::array<std::string, 256> symbol;
-    std::array<int16_t, 0x144> byte;  // of a code point, or -1
+    std::array<int16_t, 0x144> byte;  // by code point; -1: not a symbol
     std::array<uint8_t, 256> by_rank;
 
     Table() {
@@ -56,7 +56,7 @@ std::optional<std::string> bytes_of_symbols(std::string_view symbols) {
     std::string bytes;
     for (size_t i = 0; i < symbols.size(); ++i) {
         uint32_t c = uint8_t(symbols[i]);
-        if (c >= 0x80) {  // all others have two bytes
+        if (c >= 0x80) {  // all of these have two bytes
             if ((c & 0xe0) != 0xc0 || i + 1 == symbols.size()) return std::nullopt;
             c = ((c & 0x1f) << 6) | (uint8_t(symbols[++i]) & 0x3f);
         }

@@ -52,14 +52,15 @@ bool is_of_words(utf8proc_int32_t code) {
         case UTF8PROC_CATEGORY_NL:
         case UTF8PROC_CATEGORY_PC: return true;
         default:
-            // joiners, and the letters in circles and squares, which are symbols but alphabetic
+            // joiners, and letters in circles and squares, which are symbols, but also alphabetic
             return code == 0x200c || code == 0x200d || (code >= 0x24b6 && code <= 0x24e9) ||
                    (code >= 0x1f130 && code <= 0x1f149) || (code >= 0x1f150 && code <= 0x1f169) ||
                    (code >= 0x1f170 && code <= 0x1f189);
     }
 }
 
-// Every character below U+0300 is its own normal form; in UTF-8 those above begin with 0xcc or more.
+// Every character below U+0300 is its own normal form. In UTF-8, all others begin with a byte of at least
+// 0xcc.
 bool may_change(std::string_view text) {
     for (const char byte : text)
         if (uint8_t(byte) >= 0xcc) return true;
@@ -139,7 +140,8 @@ bool starts_in_word(std::string_view text) {
 std::string_view in_nfc(std::string_view text, std::string& buffer) {
     if (!may_change(text)) return text;
     buffer.clear();
-    // An ASCII character composes with what follows it, never with what is before it: parts begin there.
+    // An ASCII character can combine with characters after it, but never with those before it: parts
+    // begin there.
     for (size_t at = 0; at < text.size();) {
         size_t high = at;
         while (high < text.size() && uint8_t(text[high]) < 0x80) ++high;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unicode: classes of characters and the normal form C. By utf8proc, which stays in characters.cpp.
+// Unicode: classes of characters and the normal form C. Uses utf8proc, which is included only in
+// characters.cpp.
 #pragma once
 
 #include <cstdint>
@@ -8,24 +9,25 @@
 
 namespace coeus {
 
-/// Classes of characters, as bits: \p{L}, \p{N}, White_Space, \r and \n; letters and marks that are not lower
-/// case
-/// ([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]), those that are not upper case ([\p{Ll}\p{Lm}\p{Lo}\p{M}]).
+/// Classes of characters, as bits: \p{L}; \p{N}; White_Space; \r and \n; letters and marks that are not lower
+/// case ([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]); letters and marks that are not upper case
+/// ([\p{Ll}\p{Lm}\p{Lo}\p{M}]).
 enum : uint8_t { is_letter = 1, is_number = 2, is_space = 4, is_line_end = 8, is_upper = 16, is_lower = 32 };
 uint8_t class_of(uint32_t code);
 /// The classes of U+0000 ... U+FFFF, 65536 bytes.
 const uint8_t* character_classes();
 
-/// Where the White_Space at the text's end begins; where that at its start ends.
+/// The beginning of the white space at the end of the text, and the end of the white space at its start.
 size_t space_at_end(std::string_view text);
 size_t space_at_start(std::string_view text);
 
-/// True where the text ends, starts with a character of words: letters, marks, digits, connectors (\w of
-/// Unicode's technical standard 18).
+/// True if the text ends or starts with a character of a word: letters, marks, digits, connectors (\w in
+/// Unicode Technical Standard 18).
 bool ends_in_word(std::string_view text);
 bool starts_in_word(std::string_view text);
 
-/// The text in normal form C: itself where nothing changes, else a view of `buffer`. The text is valid UTF-8.
+/// The text in normal form C: the text itself if nothing changes, else a view of `buffer`. The text must be
+/// valid UTF-8.
 std::string_view in_nfc(std::string_view text, std::string& buffer);
 
 }  // namespace coeus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each expression is a choice of alternatives, of which the first that fits counts; the functions follow them
-// in order, with what backtracking comes to written out.
+// Each regular expression is a list of alternatives, of which the first that matches applies. The functions
+// try them in order; the results of backtracking are written out as code.
 #include "known_patterns.hpp"
 
 #include "characters.hpp"
@@ -21,7 +21,7 @@ public:
 
     size_t size() const { return size_; }
     bool is(size_t at, char byte) const { return at < size_ && bytes_[at] == uint8_t(byte); }
-    /// The class of the character at a place, `nothing` at the end.
+    /// The class of the character at a position; 0 at the end.
     uint8_t kind(size_t at) const {
         return at < size_ && bytes_[at] < 0x80 ? classes_[bytes_[at]] : kind_of_wide(at);
     }
@@ -30,7 +30,7 @@ public:
         return at + (lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4);
     }
 
-    /// Where a run of characters that are of one of these classes, of none of them, ends.
+    /// The end of a run of characters that are in one of these classes, or in none of them.
     size_t run_of(uint8_t classes, size_t at) const {
         while (true) {
             while (at < size_ && bytes_[at] < 0x80 && (classes_[bytes_[at]] & classes)) ++at;
@@ -42,7 +42,7 @@ public:
         while (at < size_ && !(kind(at) & classes)) at = behind(at);
         return at;
     }
-    /// At most `most` numbers.
+    /// The end of at most `most` numbers.
     size_t numbers(size_t at, int most) const {
         for (; most > 0 && (kind(at) & is_number); --most) at = behind(at);
         return at;
@@ -57,7 +57,7 @@ public:
         return at;
     }
 
-    /// 's|'t|'re|'ve|'m|'ll|'d: where it ends, or `at` where there is none.
+    /// 's|'t|'re|'ve|'m|'ll|'d: its end, or `at` if there is none.
     size_t contraction(size_t at) const {
         if (!is(at, '\'')) return at;
         if (is(at + 1, 's') || is(at + 1, 't') || is(at + 1, 'm') || is(at + 1, 'd')) return at + 2;
@@ -65,7 +65,7 @@ public:
             ((is(at + 1, 'r') || is(at + 1, 'v')) && is(at + 2, 'e')) || (is(at + 1, 'l') && is(at + 2, 'l'));
         return three ? at + 3 : at;
     }
-    /// The same in either case; U+017F is an s.
+    /// The same in upper or lower case; U+017F is an s.
     size_t contraction_in_any_case(size_t at) const {
         if (!is(at, '\'')) return at;
         if (is(at + 1, '\xc5') && is(at + 2, '\xbf')) return at + 3;
@@ -76,8 +76,8 @@ public:
         return three ? at + 3 : at;
     }
 
-    /// \s+(?!\S)|\s+ where white space begins: a run without its last character, which goes with what
-    /// follows.
+    /// \s+(?!\S)|\s+ at the beginning of white space: a run without its last character, which belongs to
+    /// the text after it.
     size_t space(size_t at) const {
         size_t end = at, last = at;
         for (; kind(end) & is_space; end = behind(end)) last = end;
@@ -164,7 +164,8 @@ struct O200k {
     }
 
 private:
-    // The first two alternatives, each with the character in front and, where that is a mark, without.
+    // The first two alternatives, each with the character in front, and, if that is a mark, also without
+    // it.
     static size_t word(const Text& text, size_t at, uint8_t kind) {
         if (kind & is_letter) {
             const size_t end = lower_end(text, at);
@@ -172,14 +173,14 @@ private:
         }
         if (kind & is_line_end) return at;
         const size_t next = text.behind(at);
-        const bool mark = (kind & is_upper) != 0;  // no letter, but one of U
+        const bool mark = (kind & is_upper) != 0;  // not a letter, but in U
         if (const size_t end = lower_end(text, next); end > next) return end;
-        if (mark) return lower_end(text, at);  // a mark is one of W too
+        if (mark) return lower_end(text, at);  // a mark is in W too
         const size_t end = upper_end(text, next);
         return end > next ? end : at;
     }
 
-    // U*W+: where U* ends, W goes on; else U* gives back all behind its last character that is one of W.
+    // U*W+: W follows at the end of U*; else U* is shortened to its last character that is also in W.
     static size_t lower_end(const Text& text, size_t at) {
         size_t end = at, behind_both = at;
         for (uint8_t kind = text.kind(end); kind & is_upper; kind = text.kind(end)) {
@@ -189,7 +190,7 @@ private:
         const size_t behind_lower = text.run_of(is_lower, end);
         return behind_lower > end ? behind_lower : behind_both;
     }
-    // U+W*, where U*W+ did not fit: no W follows.
+    // U+W*, if U*W+ did not match: then no W follows.
     static size_t upper_end(const Text& text, size_t at) { return text.run_of(is_upper, at); }
 };
 

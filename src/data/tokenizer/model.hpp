@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one kind of tokenizer is to the rest: a vocabulary, an encoder for each thread, and a decoder. Each
-// kind has a file of its own that makes one; open.hpp chooses by what a folder holds.
+// The interface of one kind of tokenizer: a vocabulary, an encoder for each thread, and a decoder. Each kind
+// is made in its own file; open.hpp chooses the kind by the content of a folder.
 #pragma once
 
 #include "coeus/data/tokenizer.hpp"
@@ -14,12 +14,12 @@
 
 namespace coeus {
 
-/// What ids are, whatever makes them of text.
+/// The meaning of ids, for all kinds of tokenizers.
 struct Vocabulary {
-    std::vector<std::optional<std::string>> bytes;  ///< of each id, nothing where no token has it
+    std::vector<std::optional<std::string>> bytes;  ///< by id; nothing if no token has this id
     std::vector<bool> special;
     std::optional<int32_t> bos, eos;
-    Tokenizer::Ends frame;  ///< what the tokenizer's own template puts around a text
+    Tokenizer::Ends frame;  ///< ids that the tokenizer's own template adds around a text
     std::string notice;     ///< see Tokenizer::notice
 
     void put(int32_t id, std::string its_bytes, bool is_special);
@@ -31,28 +31,28 @@ public:
     virtual ~TokenizerModel() = default;
     const Vocabulary& vocabulary() const { return vocabulary_; }
 
-    /// One thread's way from text to ids. Texts are valid UTF-8.
+    /// Converts text to ids, for one thread. Texts must be valid UTF-8.
     class Encoder {
     public:
         virtual ~Encoder() = default;
         /// Appends the ids of a text.
         virtual void encode(std::string_view text, std::vector<int32_t>& ids) = 0;
-        /// Tokenizer::Encoder::encode_part; called only where can_encode_parts().
+        /// Tokenizer::Encoder::encode_part; called only if can_encode_parts().
         virtual size_t encode_part(std::string_view text, size_t begin, size_t end,
                                    std::vector<int32_t>& ids);
     };
     virtual std::unique_ptr<Encoder> encoder() const = 0;
-    /// The same, for texts in which special tokens are written out to mean themselves.
+    /// The same, for texts in which special tokens that are written out are these tokens.
     virtual std::unique_ptr<Encoder> prompt_encoder() const { return encoder(); }
     virtual bool can_encode_parts() const { return false; }
 
-    /// The way back, id by id.
+    /// Converts ids to text, one by one.
     class Decoder {
     public:
         virtual ~Decoder() = default;
-        /// The text that became complete with a token, given its bytes.
+        /// The text that became complete with a token. `bytes`: those of the token.
         virtual std::string push(int32_t id, std::string_view bytes) = 0;
-        /// What is left at the end, with U+FFFD for an incomplete character.
+        /// The rest of the text, with U+FFFD for an incomplete character.
         virtual std::string finish() = 0;
     };
     virtual std::unique_ptr<Decoder> decoder() const;

@@ -20,7 +20,8 @@ const char* const what_is_known =
     "tokenizer.json (`coeus tokenizer` makes one), a .model or .tiktoken file of tiktoken or SentencePiece, "
     "or vocab.json with merges.txt";
 
-// Of a tokenizer.json: characters outside the vocabulary fall back to bytes, as SentencePiece's BPE does.
+// True for a tokenizer.json in which characters outside the vocabulary fall back to bytes, as in
+// SentencePiece's BPE.
 bool is_of_sentencepiece(const std::string& json) {
     const size_t at = json.find("\"byte_fallback\"");
     if (at == std::string::npos) return false;
@@ -28,9 +29,9 @@ bool is_of_sentencepiece(const std::string& json) {
     return value != std::string::npos && json.compare(value, 4, "true") == 0;
 }
 
-// The files by which a folder's tokenizer is known: none, one, or several that leave open which is meant.
+// The main files of a folder's tokenizer: none, one, or several candidates.
 std::vector<fs::path> main_files(const fs::path& folder) {
-    // Llama 2: the json is a rewriting of the SentencePiece model that lies beside it
+    // Llama 2: the JSON file was converted from the SentencePiece model in the same folder
     const fs::path model = folder / "tokenizer.model", json = folder / "tokenizer.json";
     if (fs::is_regular_file(model) && fs::is_regular_file(json) && is_of_sentencepiece(content_of(json)))
         return {model};
@@ -58,7 +59,7 @@ uint64_t hash_with_ends(Hasher content, const Vocabulary& vocabulary) {
     return content.digest();
 }
 
-// tokenizer_config.json too decides about ids. What it leads to counts, not its text, most of which is about
+// tokenizer_config.json affects ids too. The hash includes its effect, not its text, most of which concerns
 // other things.
 std::unique_ptr<const TokenizerModel> hashed_byte_bpe(const ByteBpeDescription& description, Hasher& hasher) {
     hasher.update(description.nfc ? "nfc;" : ";");
@@ -108,10 +109,10 @@ OpenedTokenizer open_tokenizer(const fs::path& place) {
     if (!fs::is_directory(place)) return open_file(place);
     const std::vector<fs::path> files = main_files(place);
     if (files.empty())
-        throw ConfigError("{}: no tokenizer in this folder; it is looked for as {}", place.string(),
+        throw ConfigError("{}: no tokenizer in this folder; a tokenizer is {}", place.string(),
                           what_is_known);
     if (files.size() > 1)
-        throw ConfigError("{} holds {} and {}: name the file that is meant", place.string(),
+        throw ConfigError("{} contains {} and {}: give the path of one of these files", place.string(),
                           files[0].filename().string(), files[1].filename().string());
     return open_file(files[0]);
 }

@@ -29,7 +29,7 @@ const char* const gpt2_pattern =
 
 namespace {
 
-// The expression with \s and \S spelled out as White_Space; PCRE2's own \s contains U+180E.
+// The expression with \s and \S replaced by White_Space, since PCRE2's own \s contains U+180E.
 std::string with_unicode_space(const std::string& expression) {
     const std::string space =
         R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
@@ -85,9 +85,9 @@ Pattern::Pattern(const std::string& expression, const std::string& where)
     compiled->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
                                    PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr);
     if (!compiled->code)
-        throw ConfigError("{}: the regular expression \"{}\" is not understood by PCRE2: {}", where,
+        throw ConfigError("{}: PCRE2 does not understand the regular expression \"{}\": {}", where,
                           expression, message_of(error));
-    // without it (a system that forbids writable code) matching is slower, not different
+    // without it (on a system that forbids writable code), matching is slower, but gives the same result
     compiled->jit = pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE) == 0;
     compiled_ = std::move(compiled);
 }
@@ -133,7 +133,7 @@ PatternScan::Match PatternScan::next(std::string_view text, size_t from) {
         if (count < 0) throw SystemError("pcre2_match: " + message_of(count));
         const size_t* ends = pcre2_get_ovector_pointer(s.data);
         if (ends[1] > ends[0]) return {ends[0], ends[1]};
-        // an empty match: search on behind the next character
+        // an empty match: continue the search after the next character
         from = ends[1] + 1;
         while (from < text.size() && (uint8_t(text[from]) & 0xc0) == 0x80) ++from;
     }
@@ -161,7 +161,7 @@ public:
     }
 
 private:
-    // Each piece is a text of its own to the next expression: its ends are the ends of a subject.
+    // For the next expression, each piece is a separate subject.
     void cut_further(size_t level, std::string_view text, size_t begin, size_t end,
                      std::vector<size_t>& ends) {
         if (begin == end) return;

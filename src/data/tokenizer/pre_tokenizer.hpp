@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts text into the pieces within which BPE merges: a sequence of regular expressions, each applied to the
-// pieces of the one before; matches and what lies between them are pieces ("isolated"). PCRE2 with its
-// just-in-time compiler does the matching and stays in pre_tokenizer.cpp.
+// Splits text into pieces, within which BPE merges. It applies a sequence of regular expressions, each to the
+// pieces of the one before. Matches and the text between them are pieces ("isolated"). PCRE2 with its
+// just-in-time compiler does the matching; it is included only in pre_tokenizer.cpp.
 #pragma once
 
 #include <cstddef>
@@ -12,27 +12,28 @@
 
 namespace coeus {
 
-/// Llama 3's pattern (cl100k's with digits in threes), also that of `coeus tokenizer`.
+/// Llama 3's pattern (cl100k's with groups of three digits), also used by `coeus tokenizer`.
 extern const char* const llama3_pattern;
-/// Qwen 2's and 3's: digits one by one.
+/// The pattern of Qwen 2 and 3: digits are separate pieces.
 extern const char* const qwen_pattern;
-/// That of o200k_base, GPT-OSS and Llama 4: words are also cut before a capital.
+/// The pattern of o200k_base, GPT-OSS and Llama 4: words are also split before a capital letter.
 extern const char* const o200k_pattern;
-/// The pattern implied by ByteLevel(use_regex true), GPT-2's.
+/// GPT-2's pattern, which ByteLevel with use_regex = true implies.
 extern const char* const gpt2_pattern;
 
-/// A compiled expression. Unicode properties are on, and \s is Unicode's White_Space: PCRE2 also counts
-/// U+180E, which left that set in Unicode 6.3.
+/// A compiled regular expression with Unicode properties. \s is Unicode's White_Space, without U+180E, which
+/// PCRE2 still includes although Unicode 6.3 removed it.
 class Pattern {
 public:
-    /// Throws ConfigError with the expression and PCRE2's reason; `where` is the place that it came from.
+    /// ConfigError with the expression and PCRE2's reason. `where`: the place of the expression, for
+    /// messages.
     Pattern(const std::string& expression, const std::string& where);
     ~Pattern();
     Pattern(Pattern&&) noexcept;
     Pattern& operator=(Pattern&&) = delete;
 
-    /// True where a scan that starts at the end of any match goes on as the scan from the text's beginning
-    /// does: the expression never looks back.
+    /// False if a scan that starts at the end of any match gives the same matches as a scan from the
+    /// beginning of the text, since the expression never looks back.
     bool looks_back() const { return looks_back_; }
 
 private:
@@ -42,7 +43,7 @@ private:
     bool looks_back_;
 };
 
-/// One thread's use of a Pattern.
+/// Matches a Pattern, for one thread.
 class PatternScan {
 public:
     explicit PatternScan(const Pattern& pattern);
@@ -53,7 +54,7 @@ public:
     struct Match {
         size_t begin, end;
     };
-    /// The next match that is not empty, or [size, size) where there is none. The text is valid UTF-8.
+    /// The next match that is not empty, or [size, size) if there is none. The text must be valid UTF-8.
     Match next(std::string_view text, size_t from);
 
 private:
@@ -61,12 +62,12 @@ private:
     std::unique_ptr<State> state_;
 };
 
-/// One thread's cutting of texts.
+/// Splits texts, for one thread.
 class PieceScan {
 public:
     virtual ~PieceScan() = default;
-    /// Appends the ends of the first pieces of text[from, end of text), at least of one where that is not
-    /// empty; `from` is 0 or the end of a piece. The text is valid UTF-8.
+    /// Appends the ends of the first pieces of text[from, end of text), at least one unless that is
+    /// empty. `from` must be 0 or the end of a piece. The text must be valid UTF-8.
     virtual void cut(std::string_view text, size_t from, std::vector<size_t>& ends) = 0;
 
     /// Calls visit(begin, end) for the pieces of text[from, end of text) in order until it returns false.
@@ -88,13 +89,14 @@ private:
 
 class PreTokenizer {
 public:
-    /// ConfigError as of Pattern.
+    /// ConfigError as for Pattern.
     PreTokenizer(const std::vector<std::string>& expressions, const std::string& where);
 
     std::unique_ptr<PieceScan> scan() const;
-    /// The same pieces by PCRE2, also where the expression is one that known_patterns.hpp cuts faster.
+    /// The same pieces with PCRE2, even if known_patterns.hpp has faster code for the expression.
     std::unique_ptr<PieceScan> scan_by_expression() const;
-    /// True where a text may be cut at the end of any piece and both parts give the pieces of the whole.
+    /// True if a text can be cut at the end of any piece, so that the two parts give the pieces of the
+    /// whole.
     bool can_resume() const { return patterns_.size() == 1 && !patterns_[0].looks_back(); }
 
 private:

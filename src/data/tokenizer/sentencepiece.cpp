@@ -26,7 +26,9 @@ std::unique_ptr<const Processor> load(const std::string& file, std::string_view 
     const auto status = processor->LoadFromSerializedProto(content);
     if (!status.ok() || processor->GetPieceSize() == 0)
         throw ConfigError(
-            "{}: neither a tokenizer.json nor tiktoken's ranks; and SentencePiece does not take it", file);
+            "{}: is not a tokenizer: it is neither a tokenizer.json, nor a tiktoken file, nor a "
+            "SentencePiece model",
+            file);
     return processor;
 }
 
@@ -49,10 +51,10 @@ Vocabulary vocabulary_of(const Processor& processor) {
     return vocabulary;
 }
 
-// What is done with spaces where a text begins, found by asking the library.
+// How spaces at the beginning of a text are treated. This is found by trying it with the library.
 struct Start {
-    bool drops_space = false;  // that of the first token: the one that encoding adds
-    bool drops_more = false;   // of later ones too, while nothing else has come
+    bool drops_space = false;  // the space of the first token, which encoding adds, is dropped
+    bool drops_more = false;   // so are those of later tokens, until there is other text
 };
 
 Start start_of(const Processor& processor) {
@@ -61,8 +63,8 @@ Start start_of(const Processor& processor) {
     return {processor.DecodeIds({space}).empty(), processor.DecodeIds({space, space}).empty()};
 }
 
-// Bytes that do not form UTF-8 become U+FFFD each; the library ends a sequence at the next token of another
-// kind.
+// Each byte that is not valid UTF-8 becomes U+FFFD. As in the library, a sequence of bytes ends at the next
+// token of another kind.
 class PieceDecoder : public TokenizerModel::Decoder {
 public:
     PieceDecoder(const Processor& processor, Start start) : processor_(processor), start_(start) {}
@@ -109,8 +111,8 @@ private:
     std::string held_;
 };
 
-// Long texts are encoded in parts: the library needs some 100 bytes for each of theirs, and time that grows
-// faster than they do. A part begins with the space of a word.
+// Long texts are encoded in parts: the library needs about 100 bytes of memory per byte of text, and its time
+// grows faster than the length of the text. A part begins with the space before a word.
 class PieceEncoder : public TokenizerModel::Encoder {
 public:
     PieceEncoder(const Processor& first, const Processor* later) : first_(first), later_(later) {}
@@ -128,7 +130,7 @@ public:
 private:
     static constexpr size_t part_bytes = 2048;
 
-    // Between ASCII letters or digits, so that nothing of the normal form reaches across.
+    // A space between ASCII letters or digits, so that normalization does not extend across it.
     size_t part_end(std::string_view text) const {
         if (!later_) return text.size();
         for (size_t at = part_bytes; at + 1 < text.size(); ++at)
@@ -151,7 +153,7 @@ private:
     std::vector<int> ids_;
 };
 
-// True where no piece reaches over the beginning of a word: a space is only ever at its own beginning.
+// True if no piece extends across the beginning of a word: spaces are only at the beginning of pieces.
 bool spaces_begin_pieces(const Processor& processor) {
     if (processor.IsUnknown(processor.PieceToId(space_mark))) return false;
     for (int id = 0; id < processor.GetPieceSize(); ++id) {
@@ -175,11 +177,11 @@ public:
         if (letter.empty()) return;
         const bool adds_space = processor_->IdToPiece(letter[0]).starts_with(space_mark);
         if (start_.drops_more) {
-            // the part's own space is dropped, and added again
+            // the space of the part is dropped and added again
             if (adds_space) later_ = processor_.get();
         } else {
-            // a message of protobuf is changed by what is appended to it: normalizer_spec.add_dummy_prefix =
-            // false
+            // data appended to a protobuf message overrides its fields:
+            // normalizer_spec.add_dummy_prefix = false
             without_added_space_ = load(file, content + "\x1a\x02\x18" + std::string(1, '\0'));
             later_ = without_added_space_.get();
         }
@@ -194,8 +196,7 @@ public:
 
 private:
     std::unique_ptr<const Processor> processor_, without_added_space_;
-    const Processor* later_ =
-        nullptr;  // of the second part of a text and those that follow; nullptr: not cut
+    const Processor* later_ = nullptr;  // for all parts of a text but the first; nullptr: texts are not cut
     Start start_;
 };
 

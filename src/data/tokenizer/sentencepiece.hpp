@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SentencePiece's .model files (Llama 2, T5, Gemma, ...), through SentencePiece's own library.
+// SentencePiece's .model files (Llama 2, T5, Gemma, ...), read with the SentencePiece library.
 #pragma once
 
 #include "model.hpp"
@@ -8,7 +8,7 @@
 
 namespace coeus {
 
-/// `content` is what `file` holds. ConfigError where the library does not take it.
+/// `content`: the content of `file`. ConfigError if the library cannot read it.
 std::unique_ptr<const TokenizerModel> make_sentencepiece(const std::string& file, const std::string& content);
 
 }  // namespace coeus

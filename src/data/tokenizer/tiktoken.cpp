@@ -83,17 +83,18 @@ const Kind& kind_of(const std::string& file, int32_t ranks, const TokenizerConfi
         names.emplace_back(kind.name);
     }
     if (config.tiktoken)
-        throw ConfigError("{}: tokenizer_config.json beside it says \"tiktoken\": \"{}\"; known are {}", file,
-                          *config.tiktoken, join(names, ", "));
+        throw ConfigError(
+            "{}: tokenizer_config.json in the same folder has \"tiktoken\": \"{}\"; known are {}", file,
+            *config.tiktoken, join(names, ", "));
     throw ConfigError(
-        "{}: a tiktoken file has no expression and no special tokens; they are known of llama3 (128,000 "
-        "ranks) and o200k (199,998), and this one has {}. Say which it is like in tokenizer_config.json "
-        "beside it: {{\"tiktoken\": \"llama3\"}}, with added_tokens_decoder, bos_token and eos_token where "
-        "they differ",
+        "{}: a tiktoken file contains no regular expression and no special tokens. Coeus knows those of "
+        "llama3 (128,000 ranks) and o200k (199,998), but this file has {}. Choose one of them in "
+        "tokenizer_config.json in the same folder: {{\"tiktoken\": \"llama3\"}}; if they differ, add "
+        "added_tokens_decoder, bos_token and eos_token",
         file, with_commas(ranks));
 }
 
-// Every way to put a token together of two others; equal ranks are merged from the left.
+// Every way to split a token into two others. Merges with equal ranks are applied from the left.
 std::vector<Bpe::Merge> merges_of(const std::vector<Ranked>& tokens) {
     std::unordered_map<std::string_view, int32_t> ranks;
     for (const Ranked& token : tokens) ranks.emplace(token.bytes, token.rank);
@@ -126,8 +127,8 @@ ByteBpeDescription read_tiktoken(const std::string& file, const std::string& con
         if (line.empty() || line == "\r") continue;
         auto ranked = ranked_of(line);
         if (!ranked)
-            throw ConfigError("{}: line {} must be a token in base64 and its rank, is \"{}\"", file, number,
-                              line.substr(0, 80));
+            throw ConfigError("{}: line {} must be a token in base64 and its rank, but is \"{}\"", file,
+                              number, line.substr(0, 80));
         tokens.push_back(std::move(*ranked));
     }
     const Kind& kind = kind_of(file, int32_t(tokens.size()), config);

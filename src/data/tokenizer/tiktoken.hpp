@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// tiktoken's files: each line a token in base64 and its rank, which is its id and the order of merging. They
-// have neither expression nor special tokens; these are known of
+// tiktoken's files: each line has a token in base64 and its rank, which is its id and the order of merging.
+// They contain neither the regular expression nor special tokens. These are known for two kinds:
 //   llama3  Llama 3: 128,000 ranks, then 256 special tokens from <|begin_of_text|>
 //   o200k   o200k_base: 199,998 ranks; <|endoftext|> is 199999, <|endofprompt|> 200018
-// The number of ranks tells which; for another number tokenizer_config.json beside the file does:
+// The number of ranks determines the kind. For another number, tokenizer_config.json in the same folder does:
 //   {"tiktoken": "o200k", "added_tokens_decoder": {"2000": {"content": "<|endoftext|>", "special": true}},
 //    "eos_token": "<|endoftext|>"}
-// Without added_tokens_decoder the special tokens are those of the kind, behind the last rank.
+// Without added_tokens_decoder, the special tokens are those of the kind, after the last rank.
 #pragma once
 
 #include "byte_bpe.hpp"
@@ -16,10 +16,10 @@
 
 namespace coeus {
 
-/// True where a file's first line is a token and its rank.
+/// True if the first line of a file is a token and its rank.
 bool is_tiktoken(const std::string& content);
 
-/// ConfigError: a damaged line; a number of ranks of which no kind is known, without a word in
+/// ConfigError: a damaged line, or a number of ranks of no known kind without a kind in
 /// tokenizer_config.json.
 ByteBpeDescription read_tiktoken(const std::string& file, const std::string& content,
                                  const TokenizerConfig& config);

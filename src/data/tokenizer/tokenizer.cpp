@@ -19,7 +19,7 @@ struct Tokenizer::Parts {
 
 namespace {
 
-// BOS and EOS where the template has not put them itself. What it makes of "" is the template alone.
+// The template's tokens, and BOS and EOS if the template does not contain them.
 Tokenizer::Ends document_ends_of(const Vocabulary& vocabulary) {
     Tokenizer::Ends ends = vocabulary.frame;
     const auto in_frame = [&](int32_t id) {
@@ -84,7 +84,7 @@ std::vector<int32_t> Tokenizer::special_ids() const {
 const std::string& Tokenizer::bytes_of(int32_t id) const {
     const auto& bytes = parts_->model->vocabulary().bytes;
     if (id < 0 || id >= vocab_size() || !bytes[size_t(id)])
-        throw ConfigError("the tokenizer in {} has no token {}", parts_->place, id);
+        throw ConfigError("the tokenizer in {} has no token with the id {}", parts_->place, id);
     return *bytes[size_t(id)];
 }
 

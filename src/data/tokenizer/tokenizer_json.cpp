@@ -15,16 +15,16 @@ namespace coeus {
 namespace {
 
 [[noreturn]] void not_known(const JsonView& where, const std::string& what, const char* known) {
-    throw ConfigError("{}: {}: {} is not known here; {}", where.file(), where.path(), what, known);
+    throw ConfigError("{}: {}: {} is not supported; {}", where.file(), where.path(), what, known);
 }
 
-// The elements of a Sequence, or the one thing itself.
+// The elements of a Sequence, or the part itself if it is not one.
 std::vector<JsonView> steps_of(const JsonView& part, const char* key) {
     if (part.string("type") == "Sequence") return part[key].elements();
     return {part};
 }
 
-// What the symbols of all 256 bytes cannot reach is never used: unk_token, byte_fallback.
+// True if the vocabulary has symbols for all 256 bytes. Then unk_token and byte_fallback are never used.
 bool spells_every_byte(const JsonView& vocab) {
     int symbols = 0;
     for (const auto& [content, id] : vocab.items()) {
@@ -40,7 +40,7 @@ bool means_nothing(const Json& value) {
 }
 
 void check_model(const JsonView& model) {
-    const char* const known = "byte-level BPE is";
+    const char* const known = "only byte-level BPE is";
     if (const std::string type = model.string("type", "BPE"); type != "BPE")
         not_known(model, "the model " + type, known);
     for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
@@ -54,7 +54,8 @@ void check_model(const JsonView& model) {
 
 void read_normalizer(const JsonView& normalizer, ByteBpeDescription& out) {
     for (const JsonView& step : steps_of(normalizer, "normalizers")) {
-        if (step.string("type") != "NFC") not_known(step, "the normalizer " + step.string("type"), "NFC is");
+        if (step.string("type") != "NFC")
+            not_known(step, "the normalizer " + step.string("type"), "only NFC is");
         out.nfc = true;
     }
 }
@@ -69,17 +70,17 @@ std::string expression_of(const JsonView& split, const char* known) {
 
 void read_byte_level(const JsonView& step, ByteBpeDescription& out, const char* known) {
     out.prefix_space = step.boolean("add_prefix_space", false);
-    if (out.prefix_space && !out.patterns.empty()) not_known(step, "add_prefix_space behind a Split", known);
+    if (out.prefix_space && !out.patterns.empty()) not_known(step, "add_prefix_space after a Split", known);
     if (step.boolean("use_regex", true)) out.patterns.push_back(gpt2_pattern);
 }
 
 void read_pre_tokenizer(const JsonView& root, ByteBpeDescription& out) {
-    const char* const known = "Split (Isolated, with a Regex) and Digits are, then ByteLevel at the end";
+    const char* const known = "only Split (Isolated, with a Regex) and Digits are, with ByteLevel at the end";
     const auto pre_tokenizer = root.find("pre_tokenizer");
     const std::vector<JsonView> steps =
         pre_tokenizer ? steps_of(*pre_tokenizer, "pretokenizers") : std::vector<JsonView>();
     if (steps.empty())
-        throw ConfigError("{}: pre_tokenizer: is empty, which is not known here; {}", root.file(), known);
+        throw ConfigError("{}: pre_tokenizer: is empty, which is not supported; {}", root.file(), known);
     for (size_t i = 0; i < steps.size(); ++i) {
         const std::string& type = steps[i].string("type");
         const bool last = i + 1 == steps.size();
@@ -95,21 +96,21 @@ void read_pre_tokenizer(const JsonView& root, ByteBpeDescription& out) {
     }
 }
 
-// TemplateProcessing for one text: special tokens, the text, special tokens.
+// Reads TemplateProcessing for a single text: special tokens, the text, special tokens.
 void read_template(const JsonView& processor, ByteBpeDescription& out) {
     bool behind = false;
     for (const JsonView& piece : processor["single"].elements()) {
         const auto special = piece.find("SpecialToken");
         if (!special) {
             if (behind || piece["Sequence"].string("id") != "A")
-                processor["single"].reject("must have the text once, as $A");
+                processor["single"].reject("must contain the text once, as $A");
             behind = true;
             continue;
         }
         for (const JsonView& id : processor["special_tokens"][special->string("id")]["ids"].elements())
             (behind ? out.frame.after : out.frame.before).push_back(token_id(id));
     }
-    if (!behind) processor["single"].reject("must have the text once, as $A");
+    if (!behind) processor["single"].reject("must contain the text once, as $A");
 }
 
 void read_post_processor(const JsonView& post_processor, ByteBpeDescription& out) {
@@ -118,19 +119,19 @@ void read_post_processor(const JsonView& post_processor, ByteBpeDescription& out
         if (type == "TemplateProcessing")
             read_template(step, out);
         else if (type != "ByteLevel")
-            not_known(step, "the post-processor " + type, "TemplateProcessing and ByteLevel are");
+            not_known(step, "the post-processor " + type, "only TemplateProcessing and ByteLevel are");
     }
 }
 
-// Bytes for symbols is what decoding does with every tokenizer here.
+// With all supported tokenizers, decoding replaces symbols by bytes.
 void check_decoder(const JsonView& root) {
     const auto decoder = root.find("decoder");
     const std::vector<JsonView> steps = decoder ? steps_of(*decoder, "decoders") : std::vector<JsonView>();
     if (steps.empty())
-        throw ConfigError("{}: decoder: is empty, which is not known here; ByteLevel is", root.file());
+        throw ConfigError("{}: decoder: is empty, which is not supported; only ByteLevel is", root.file());
     for (const JsonView& step : steps)
         if (step.string("type") != "ByteLevel")
-            not_known(step, "the decoder " + step.string("type"), "ByteLevel is");
+            not_known(step, "the decoder " + step.string("type"), "only ByteLevel is");
 }
 
 std::pair<std::string, std::string> merge_of(const JsonView& merge) {
@@ -154,7 +155,7 @@ void read_model(const JsonView& model, ByteBpeDescription& out) {
     out.set_symbols(vocab, merges);
 }
 
-// Hugging Face gives ids by the order of the file and passes over those written there; files in which both
+// Hugging Face assigns ids by the order in the file and ignores those written there. Files in which both
 // differ are damaged.
 class Ids {
 public:
@@ -164,15 +165,15 @@ public:
     void add(const ByteBpeDescription::Added& added, const JsonView& where) {
         const auto [first, is_new] = ids_.emplace(added.token.content, added.token.id);
         if (!is_new && first->second != added.token.id)
-            throw ConfigError("{}: {}: \"{}\" is the token {} here, but {} before", where.file(),
-                              where.path(), added.token.content, added.token.id, first->second);
+            throw ConfigError("{}: {}: \"{}\" has the id {} here, but {} before", where.file(), where.path(),
+                              added.token.content, added.token.id, first->second);
     }
 
 private:
     std::unordered_map<std::string, int32_t> ids_;
 };
 
-// Those of tokenizer.json, then what tokenizer_config.json alone has.
+// Reads the added tokens of tokenizer.json, then those that only tokenizer_config.json has.
 void read_added_tokens(const JsonView& root, const TokenizerConfig& config, ByteBpeDescription& out) {
     Ids ids(root["model"]["vocab"]);
     std::unordered_set<std::string> seen;
@@ -194,19 +195,19 @@ void check_keys(const JsonView& root) {
                                             "post_processor", "decoder",    "model"};
     for (const auto& [key, value] : root.items())
         if (std::find(known.begin(), known.end(), key) == known.end())
-            throw ConfigError("{}: the key {} is not known here; {} are", root.file(), key,
+            throw ConfigError("{}: the key {} is not supported; supported are {}", root.file(), key,
                               join(known, ", "));
     if (const std::string version = root.string("version", "1.0"); version != "1.0")
-        throw ConfigError("{}: version: {} is not known here; 1.0 is", root.file(), version);
+        throw ConfigError("{}: version: {} is not supported; only 1.0 is", root.file(), version);
 }
 
-// They are for batches of short texts; a document of training is taken whole.
+// Truncation and padding are for batches of short texts; documents for training are encoded completely.
 std::string notice_of(const JsonView& root) {
     std::vector<std::string> ignored;
     for (const char* key : {"truncation", "padding"})
         if (root.contains(key)) ignored.emplace_back(key);
     if (ignored.empty()) return "";
-    return fmt::format("{}: {} {} not followed: texts are encoded whole, whatever their length", root.file(),
+    return fmt::format("{}: {} {} ignored: texts are encoded completely, whatever their length", root.file(),
                        join(ignored, " and "), ignored.size() == 1 ? "is" : "are");
 }
 

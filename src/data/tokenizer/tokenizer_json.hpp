@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugging Face's tokenizer.json, of the kinds that hold a byte-level BPE.
+// Hugging Face's tokenizer.json, if it contains a byte-level BPE.
 #pragma once
 
 #include "byte_bpe.hpp"
@@ -9,7 +9,7 @@
 
 namespace coeus {
 
-/// `content` is the text of `file`. ConfigError: damaged, or of a kind that is not known, named.
+/// `content`: the text of `file`. ConfigError: it is damaged, or of an unsupported kind, which is named.
 ByteBpeDescription read_tokenizer_json(const std::string& file, const std::string& content,
                                        const TokenizerConfig& config);
 

@@ -22,7 +22,7 @@ namespace {
 
 using Counts = WordMap<int64_t>;
 
-// One thread's counting.
+// Counts words, for one thread.
 class Counter {
 public:
     explicit Counter(const PreTokenizer& pre_tokenizer) : scan_(pre_tokenizer.scan()) {}
@@ -35,7 +35,8 @@ public:
 private:
     void add_lines(std::string_view text, Counts& counts) {
         while (!text.empty()) {
-            const std::string_view line = text.substr(0, text.find('\n') + 1);  // npos + 1: nothing, so all
+            const std::string_view line =
+                text.substr(0, text.find('\n') + 1);  // npos + 1 = 0: an empty line, replaced below
             const std::string_view whole = line.empty() ? text : line;
             scan_->pieces(whole, 0, [&](size_t begin, size_t end) {
                 ++counts.at(whole, begin, end);
@@ -48,12 +49,13 @@ private:
     std::unique_ptr<PieceScan> scan_;
 };
 
-using Pair = uint64_t;  // left id << 32 | right id; its order is the tie rule
+using Pair = uint64_t;  // left id << 32 | right id; ties are broken by this order
 constexpr Pair pair_of(int32_t left, int32_t right) {
     return (uint64_t(uint32_t(left)) << 32) | uint32_t(right);
 }
 
-// The state of training: every distinct word as ids, and for each pair its count and the words it is in.
+// The state of training: every distinct word as ids, and for each pair its count and the words that contain
+// it.
 class Trainer {
 public:
     explicit Trainer(const WordCounts& words) {
@@ -81,7 +83,7 @@ public:
             heap_.pop();
             const auto use = pairs_.find(best.pair);
             if (use == pairs_.end() || use->second.count <= 0) continue;
-            if (use->second.count != best.count) {  // fell since it was queued
+            if (use->second.count != best.count) {  // the count has decreased since it was queued
                 heap_.push({use->second.count, best.pair});
                 continue;
             }
@@ -100,7 +102,7 @@ private:
     };
     struct Use {
         int64_t count = 0;
-        std::vector<uint32_t> words;  // may name a word twice, or one that has lost the pair
+        std::vector<uint32_t> words;  // may contain a word twice, or one that no longer has the pair
     };
     struct Ranked {
         int64_t count;
@@ -110,7 +112,7 @@ private:
         }
     };
 
-    // Two pairs may spell the same token; then it keeps its first id.
+    // Two pairs may give the same token, which then keeps its first id.
     int32_t new_token(int32_t left, int32_t right) {
         const std::string spelled = symbols_[size_t(left)] + symbols_[size_t(right)];
         const auto [place, is_new] = ids_.emplace(spelled, int32_t(symbols_.size()));
@@ -154,8 +156,8 @@ private:
             if (const auto use = pairs_.find(p); use != pairs_.end()) heap_.push({use->second.count, p});
     }
 
-    // Takes a word's pairs out of the counts, or puts them in; notes the pairs with the new token, which may
-    // have gained.
+    // Subtracts the pairs of a word from the counts, or adds them. Adds pairs with the new token to
+    // `grown`, since their counts may have increased.
     void change_counts(uint32_t index, int64_t sign, int32_t token, std::vector<Pair>& grown) {
         const Word& word = words_[index];
         for (size_t i = 1; i < word.form.size(); ++i) {
@@ -169,7 +171,7 @@ private:
     }
 
     std::vector<Word> words_;
-    std::vector<std::string> symbols_;  // of each id
+    std::vector<std::string> symbols_;  // by id
     std::unordered_map<std::string, int32_t> ids_;
     std::unordered_map<Pair, Use> pairs_;
     std::priority_queue<Ranked> heap_;
@@ -217,20 +219,21 @@ std::vector<std::pair<std::string, std::string>> train_bpe(const WordCounts& wor
 TokenizerTraining train_tokenizer(const Corpus& corpus, int64_t vocab_size,
                                   const std::filesystem::path& output, int threads) {
     if (vocab_size < 258 || vocab_size > most_token_ids)
-        throw ConfigError("--vocab_size must be from 258 (256 bytes, BOS and EOS) to {}, is {}",
+        throw ConfigError("--vocab_size must be from 258 (256 bytes, BOS and EOS) to {}, but is {}",
                           with_commas(most_token_ids), vocab_size);
-    // before the work, not after it
+    // so that an error is found before the work, not after it
     std::error_code failed;
     std::filesystem::create_directories(output, failed);
     if (failed)
-        throw ConfigError("--output {}: cannot make this folder: {}", output.string(), failed.message());
+        throw ConfigError("--output {}: this folder cannot be created: {}", output.string(),
+                          failed.message());
 
     const WordCounts words = count_words(corpus, threads);
     TrainedTokenizer file;
     file.patterns = {llama3_pattern};
     for (int rank = 0; rank < 256; ++rank) file.vocab.emplace_back(symbol_of_byte(byte_of_rank(rank)), rank);
     file.merges = train_bpe(words, vocab_size - 2);
-    std::unordered_set<std::string> known;  // two merges may spell one token
+    std::unordered_set<std::string> known;  // two merges may give the same token
     for (const auto& [left, right] : file.merges)
         if (known.insert(left + right).second)
             file.vocab.emplace_back(left + right, int32_t(file.vocab.size()));

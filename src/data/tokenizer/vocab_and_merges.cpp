@@ -21,7 +21,8 @@ Pairs pairs_of(const std::string& file, std::string_view content) {
         if (line.empty() || line.starts_with("#version")) continue;
         const size_t space = line.find(' ');
         if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos)
-            throw ConfigError("{}: line {} must be two symbols, is \"{}\"", file, number, line.substr(0, 80));
+            throw ConfigError("{}: line {} must be two symbols, but is \"{}\"", file, number,
+                              line.substr(0, 80));
         pairs.emplace_back(line.substr(0, space), line.substr(space + 1));
     }
     return pairs;
@@ -38,7 +39,7 @@ ByteBpeDescription read_vocab_and_merges(const std::string& folder, const std::s
     for (const auto& [content, id] : document.root().items()) {
         if (content.size() > 4 && content.ends_with("</w>"))
             throw ConfigError(
-                "{}: the token \"{}\" marks the end of a word, as CLIP's do; byte-level BPE is known here",
+                "{}: the token \"{}\" marks the end of a word, as in CLIP; only byte-level BPE is supported",
                 out.file, content);
         symbols.emplace_back(content, token_id(id));
     }

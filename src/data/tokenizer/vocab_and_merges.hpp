@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-2's two files: vocab.json (token -> id, in byte symbols) and merges.txt ("left right" on each line).
-// The expression is GPT-2's; where tokenizer_config.json beside them says tokenizer_class Qwen2Tokenizer,
-// Qwen's with the normal form C.
+// The regular expression is GPT-2's. If tokenizer_config.json in the same folder has the tokenizer_class
+// Qwen2Tokenizer, it is Qwen's, with normalization to the normal form C.
 #pragma once
 
 #include "byte_bpe.hpp"
@@ -11,7 +11,8 @@
 
 namespace coeus {
 
-/// `vocab`, `merges`: the texts of the files in `folder`. ConfigError: damaged, or no byte-level BPE.
+/// `vocab`, `merges`: the texts of the files in `folder`. ConfigError: they are damaged, or not a byte-level
+/// BPE.
 ByteBpeDescription read_vocab_and_merges(const std::string& folder, const std::string& vocab,
                                          const std::string& merges, const TokenizerConfig& config);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hash map from short byte strings to values: open addressing, words of up to 15 bytes held in the slots
-// themselves as two numbers, longer ones in one block. This is the inner loop of counting and of encoding: a
-// look-up of a known word costs some 10 ns and never allocates.
+// A hash map from short byte strings to values, with open addressing. Words of up to 15 bytes are stored in
+// the slots as two numbers, longer ones in one block. This is the inner loop of counting and encoding: a
+// look-up of a known word takes about 10 ns and never allocates.
 #pragma once
 
 #include <algorithm>
@@ -20,14 +20,14 @@ class WordMap {
 public:
     WordMap() : short_(1024), long_(64) {}
 
-    /// The value of the word text[begin, end), which is not empty; default-made where the word is new. Bytes
-    /// of `text` behind the word may be looked at. The reference lives until the next call.
+    /// The value of the word text[begin, end), which must not be empty; a default value if the word is
+    /// new. May read bytes of `text` after the word. The reference is valid until the next call.
     Value& at(std::string_view text, size_t begin, size_t end) {
         return end - begin <= longest_short ? at_short(key_of(text, begin, end))
                                             : at_long(text.substr(begin, end - begin));
     }
 
-    /// The value of a word that is there, or nullptr.
+    /// The value of a word, or nullptr if it is not in the map.
     const Value* find(std::string_view word) const {
         if (word.size() <= longest_short) {
             const Key key = key_of(word, 0, word.size());
@@ -47,7 +47,7 @@ public:
         short_size_ = long_size_ = 0;
     }
 
-    /// Calls visit(word, value) for all, in no useful order.
+    /// Calls visit(word, value) for all words, in an arbitrary order.
     template <class Visit>
     void each(Visit visit) const {
         for (const Short& slot : short_) {
@@ -64,7 +64,7 @@ private:
     static_assert(std::endian::native == std::endian::little);
     static constexpr size_t longest_short = 15;
 
-    // The word's bytes, then zeros, its length in the last byte; all zero is no word.
+    // The bytes of the word, then zeros, with its length in the last byte. All zeros: an empty slot.
     struct Key {
         uint64_t low = 0, high = 0;
         bool operator==(const Key&) const = default;
@@ -104,7 +104,7 @@ private:
         return std::hash<std::string_view>()(word) | 1;  // 0 marks an empty slot
     }
 
-    // The slot of a word, or the empty one where it belongs.
+    // The slot of a word, or the empty slot for it.
     template <class Slots>
     static auto& slot_of(Slots& slots, const Key& key) {
         for (size_t at = hash_of(key);; ++at) {

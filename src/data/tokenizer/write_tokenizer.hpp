@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trained vocabulary as Hugging Face's tokenizer.json and tokenizer_config.json.
+// Writes a trained vocabulary as Hugging Face's tokenizer.json and tokenizer_config.json.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ struct TrainedTokenizer {
         int32_t id;
         std::string content;
     };
-    std::vector<std::string> patterns;                   ///< of the pre-tokenizer, in order
-    std::vector<std::pair<std::string, int32_t>> vocab;  ///< in byte symbols
+    std::vector<std::string> patterns;  ///< regular expressions of the pre-tokenizer, in order
+    std::vector<std::pair<std::string, int32_t>> vocab;  ///< as byte symbols
     std::vector<std::pair<std::string, std::string>> merges;
     std::vector<Added> added;  ///< special tokens
     std::optional<std::string> bos, eos;
 };
 
-/// Writes both files. The post-processor adds BOS in front, as Llama 3's does, where there is a BOS.
+/// Writes both files. If there is a BOS, the post-processor adds it in front of a text, as Llama 3's does.
 void write_tokenizer(const TrainedTokenizer& tokenizer, const std::filesystem::path& folder);
 
 }  // namespace coeus

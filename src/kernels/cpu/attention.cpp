@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention, forward: out = softmax(scale q k^T) v without a sequence x sequence matrix. For each tile
-// of queries the tiles of keys pass by, and a running maximum m and sum l rescale what was summed before (Dao
-// et al. 2022, FlashAttention, algorithm 1). Threads share (sequence, head, group of query tiles); nothing
-// depends on which.
+// Causal attention, forward: out = softmax(scale q k^T) v, without a sequence x sequence matrix. Each tile of
+// queries iterates over the tiles of keys; a running maximum m and sum l rescale the output so far (Dao et
+// al. 2022, FlashAttention, algorithm 1). Threads share tasks (sequence, head, group of query tiles); no
+// result depends on which thread takes which.
 #include "attention_tiles.hpp"
 
 #include <array>
@@ -13,13 +13,13 @@ namespace coeus::cpu {
 
 namespace {
 
-/// One thread's memory. Tiles are operands as words (tile.hpp) or sums.
+/// The memory of one thread. Tiles hold operands as words (tile.hpp), or sums.
 template <class T>
 struct ForwardScratch {
     using A = Acc<T>;
     using W = Word<T>;
-    int64_t words;                     // of a row of keys, along it
-    int64_t value_width, value_words;  // of a row of values, in elements and in words along it
+    int64_t words;                     // words in a row of keys
+    int64_t value_width, value_words;  // a row of values, in elements and in words
     W *keys, *values, *value_pairs, *queries;
     A *scores, *outputs, *maxima, *sums;
 
@@ -39,8 +39,8 @@ struct ForwardScratch {
     }
 };
 
-/// 2^(factor (scores - maximum)), words down the columns in the place of the scores [key][query], and the
-/// running statistics. `shrinks`: by what earlier sums shrink.
+/// Replaces the scores [key][query] by 2^(factor (scores - maximum)), as words down the columns, and updates
+/// the running statistics. `shrinks` gets the factors by which earlier sums shrink.
 template <class T>
 void softmax_tile(Acc<T>* scores, Acc<T> factor, Acc<T>* maxima, Acc<T>* sums, Acc<T>* shrinks,
                   const QueryTile* masked, int64_t first_key) {
@@ -97,7 +97,7 @@ void query_group(const AttentionShape& s, ForwardScratch<T> scratch, HeadRows<O>
         first_key = std::min(first_key, tile.first_key);
         last_key = std::max(last_key, tile.last_key);
         A* outputs = scratch.outputs + t * tile_side * width;
-        Word<T>* rows = scratch.keys;  // no key is there yet: room for the queries
+        Word<T>* rows = scratch.keys;  // not used for keys yet: room for the queries
         load_tile<T>(rows, words, q.row(tile.first), q.ld, tile.rows, s.head_dim);
         transpose_tile(scratch.queries + t * tile_side * words, rows, words, div_ceil(s.head_dim, elements));
         std::fill(outputs, outputs + tile_side * width, A(0));
@@ -128,7 +128,8 @@ void query_group(const AttentionShape& s, ForwardScratch<T> scratch, HeadRows<O>
     for (int64_t t = 0; t < tiles; ++t) {
         const QueryTile& tile = tile_at[size_t(t)];
         for (int64_t i = 0; i < tile.rows; ++i) {
-            // hidden scores count until a query sees its first key, which makes them vanish
+            // hidden scores are summed until a query sees its first key, whose larger maximum scales them to
+            // zero
             const A maximum = scratch.maxima[t * tile_side + i], sum = scratch.sums[t * tile_side + i];
             const bool sees_a_key = maximum > A(hidden_score);
             const A* outputs = scratch.outputs + (t * tile_side + i) * width;
@@ -154,7 +155,7 @@ void all_groups(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v
         const ForwardScratch<T> scratch(memory + thread_index() * per_thread, s);
 #pragma omp for schedule(dynamic)
         for (int64_t task = 0; task < heads * groups; ++task) {
-            // the longest first, so that the threads end together
+            // the longest tasks first, so that the threads finish together
             const int64_t group = groups - 1 - task / heads;
             const int64_t sequence = task % heads / s.heads, head = task % s.heads;
             const int64_t kv_head = head / (s.heads / s.kv_heads);
@@ -180,8 +181,8 @@ void Cpu::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tens
     });
 }
 
-// With l = log(e^a + e^b) of the two lse: out = e^(a - l) out + e^(b - l) other (Liu et al. 2023, Ring
-// Attention).
+// With l = log(e^a + e^b) for the two lse a and b: out = e^(a - l) out + e^(b - l) other (Liu et al. 2023,
+// Ring Attention).
 void Cpu::merge_attention(Exec& exec, Tensor out, Tensor lse, Tensor other_out, Tensor other_lse) {
     require(out.shape == other_out.shape && lse.shape == other_lse.shape && lse.cols() == out.rows() &&
                 lse.dense() && other_lse.dense(),

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention, backward (Dao et al. 2022, algorithm 4): with p = exp(scale q k^T - lse) made again tile
-// by tile,
-//   dv = p^T dout,   ds = p (dout v^T - delta),   delta = rowsum(dout out),   dq = scale ds k,   dk = scale
-//   ds^T q.
-// A thread takes a sequence and key/value head with all its query heads, so dk and dv are summed in a fixed
-// order. Keys, values and their gradients of that head stay in the workspace: dq, dk and dv may overwrite q,
-// k and v.
+// Causal attention, backward (Dao et al. 2022, algorithm 4). With p = exp(scale q k^T - lse), recomputed tile
+// by tile:
+//   dv = p^T dout,   ds = p (dout v^T - delta),   delta = rowsum(dout out),
+//   dq = scale ds k,   dk = scale ds^T q
+// A task is a sequence and a key/value head with all its query heads, so that dk and dv are summed in a fixed
+// order. Keys, values and their gradients of that head are kept in the workspace, so dq, dk and dv may
+// overwrite q, k and v.
 #include "attention_tiles.hpp"
 
 namespace coeus::cpu {
 
 namespace {
 
-/// One thread's memory. Tiles are operands as words along their rows, down their columns (_pairs; of single
-/// elements these are the rows themselves) or transposed (_t), or sums.
+/// The memory of one thread. Tiles hold sums, or operands as words along their rows, down their columns
+/// (_pairs; for single elements these are the rows themselves), or transposed (_t).
 template <class T>
 struct BackwardScratch {
     using A = Acc<T>;
     using W = Word<T>;
-    int64_t width, words;              // of a row of keys, in elements and in words along it
-    int64_t value_width, value_words;  // of a row of values
-    W *keys, *key_pairs, *values;      // of a sequence, padded to whole tiles
+    int64_t width, words;              // a row of keys, in elements and in words
+    int64_t value_width, value_words;  // a row of values
+    W *keys, *key_pairs, *values;      // of a whole sequence, padded to whole tiles
     A *dkeys, *dvalues;
     W *queries, *queries_t, *query_pairs, *douts, *douts_t, *dout_pairs;  // a tile each
     A* dqueries;
@@ -64,8 +64,8 @@ struct BackwardScratch {
     }
 };
 
-/// p = 2^(factor s - lse) and ds = p (dp - delta) of the scores s and of dp, which takes the place of ds, all
-/// [key][query]: as words along the rows, ds also down the columns.
+/// Computes p = 2^(factor s - lse) and ds = p (dp - delta) from the scores s and from dp, which is in ds, all
+/// [key][query]. Writes both as words along the rows, and ds also as words down the columns.
 template <class T>
 void gradient_tile(const BackwardScratch<T>& c, Acc<T> factor, const QueryTile* masked, int64_t first_key) {
     using A = Acc<T>;
@@ -94,7 +94,7 @@ void gradient_tile(const BackwardScratch<T>& c, Acc<T> factor, const QueryTile* 
     }
 }
 
-/// Rows of a tile to where a gradient goes.
+/// Writes the rows of a tile to a gradient, or adds them.
 template <class O>
 void put_tile(O* to, int64_t to_ld, const Acc<O>* tile, int64_t ld, int64_t rows, int64_t cols, Acc<O> factor,
               bool accumulate) {
@@ -104,7 +104,7 @@ void put_tile(O* to, int64_t to_ld, const Acc<O>* tile, int64_t ld, int64_t rows
         store_tile(to, to_ld, tile, ld, rows, cols, factor);
 }
 
-/// One tile of queries of one head against all the keys it sees.
+/// Processes one tile of queries of one head against all keys that it sees.
 template <class Q, class T>
 void query_tile(const AttentionShape& s, const BackwardScratch<T>& c, const QueryTile& tile, HeadRows<Q> dq,
                 HeadRows<const T> dout, HeadRows<const T> out, const Acc<T>* lse, HeadRows<const T> q,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of one query for each sequence over its cached keys and values: two passes over the cache, scores
-// and weighted sum, which are bound by reading it. A thread takes a sequence and a key/value head with all
-// query heads that share it, so that the cache is read once.
+// Attention of one query for each sequence over its cached keys and values. It reads the cached keys for the
+// scores, then the values for the weighted sum, and is bound by reading them. A task is a sequence and a
+// key/value head with all query heads that share it, so that the cache is read once for all of them.
 #include "../rows/team.hpp"
 #include "cpu.hpp"
 #include "workspace.hpp"
@@ -13,15 +13,15 @@ namespace coeus::cpu {
 
 namespace {
 
-/// Sequence and key/value head: `queries` heads beside each other, rows [first, count) of the cache, of which
-/// keys are `d` wide and values `e`.
+/// One sequence and key/value head: `queries` adjacent query heads, and rows [first, count) of the cache with
+/// keys of width `d` and values of width `e`.
 template <class T>
 struct CachedHead {
     const T *q, *keys, *values;
     T* out;
     int64_t key_ld, value_ld, first, count, queries, d, e;
 
-    /// `scores`: [queries, count]; `sums`: [queries, e]
+    /// Scratch memory: `scores` [queries, count], `sums` [queries, e].
     void attend(Acc<T>* scores, Acc<T>* sums, Acc<T> scale) const {
         using A = Acc<T>;
         for (int64_t p = first; p < count; ++p)

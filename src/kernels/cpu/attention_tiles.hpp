@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What forward and backward of attention share: which keys a tile of queries sees, and one sequence and head
-// of each operand. Scores are held transposed, [key][query]: then maxima, sums and masks run along the
-// queries, a vector at a time, without a horizontal operation, and keys need no transposing.
+// Shared by the forward and backward of attention: which keys a tile of queries attends to ("sees"), and the
+// rows of one sequence and head of each operand. Scores are stored transposed, [key][query]. So maxima, sums
+// and masks run along the queries, a vector at a time and without horizontal operations, and keys need no
+// transposition.
 #pragma once
 
 #include "cpu.hpp"
@@ -12,13 +13,14 @@ namespace coeus::cpu {
 
 static_assert(tile_side == workspace::attention_tile);
 
-/// Powers of 2 are cheaper than those of e.
+/// Powers of 2 are cheaper to compute than powers of e.
 inline constexpr double log2_e = 1.44269504088896340736;
 
-/// The score of a hidden key: below every score, so that its exponential is 0.
+/// The score of a hidden key: below every real score, so that its exponential is 0.
 inline constexpr double hidden_score = -1e30;
 
-/// Rows of one sequence (queries or keys, as the tensor says) in the columns of one head, from `column` on.
+/// The rows of one sequence (of queries or of keys, depending on the tensor) in the columns of one head,
+/// which begin at `column`.
 template <class T>
 struct HeadRows {
     T* data;
@@ -28,22 +30,22 @@ struct HeadRows {
     T* row(int64_t i) const { return data + i * ld; }
 };
 
-/// The document starts of one sequence, or null.
+/// The document starts of one sequence; null if there are none.
 inline const int32_t* starts_of(Tensor document_start, const AttentionShape& s, int64_t sequence) {
     if (!document_start) return nullptr;
     return document_start.as<const int32_t>() + sequence * (document_start.count() / s.batch);
 }
 
-/// The queries [first, first + rows) of a sequence and the keys they see: query i those in [start[i],
-/// stop[i]).
+/// The queries [first, first + rows) of a sequence, and the keys that they see: query i sees the keys
+/// [start[i], stop[i]).
 struct QueryTile {
     int64_t first, rows;
-    int64_t first_key, last_key;        ///< keys some query sees: [first_key, last_key)
-    int64_t first_common, last_common;  ///< keys that all see
+    int64_t first_key, last_key;        ///< keys that some query sees: [first_key, last_key)
+    int64_t first_common, last_common;  ///< keys that all queries see: [first_common, last_common)
     int32_t start[tile_side] = {}, stop[tile_side] = {};
 
     QueryTile() = default;
-    /// `document_start` of the whole sequence, or null.
+    /// `document_start` is that of the whole sequence, or null.
     QueryTile(int64_t first_, int64_t rows_, const AttentionShape& s, const int32_t* document_start)
         : first(first_), rows(rows_) {
         const SequencePart queries = s.queries(), keys = s.keys();
@@ -57,7 +59,7 @@ struct QueryTile {
         last_key = stop[rows - 1];
         last_common = stop[0];
     }
-    /// True where every query sees all of the keys [key, key + tile_side).
+    /// True if every query sees all of the keys [key, key + tile_side).
     bool sees_all(int64_t key) const { return key >= first_common && key + tile_side <= last_common; }
     bool sees_any(int64_t key) const { return key < last_key && key + tile_side > first_key; }
 };
@@ -88,10 +90,10 @@ inline void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, c
     require(!document_start || tokens == 0 ||
                 (document_start.count() % s.batch == 0 &&
                  document_start.count() / s.batch > s.queries().index(s.sequence - 1)),
-            "attention: one document start for each token of the whole sequences");
+            "attention: needs one document start for each token of the whole sequences");
 }
 
-/// Calls f with a value of the type of an operand that may be of type T or of its type of computation.
+/// Calls f with a value of the type of an operand, which is T or T's accumulation type.
 template <class T, class F>
 void dispatch_out(Dtype type, F&& f) {
     if (type == dtype_of<T>()) return f(T());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pairs of bfloat16 in words of 32 bits, which processors with dot products of them multiply at twice the
-// rate of float: AVX-512 BF16 (vdpbf16ps), and BF16 of Armv8.6 (bfdot). workspace::attention_depth() says
-// where they are.
+// Pairs of bfloat16 in 32-bit words. Processors with dot products of such pairs multiply them at twice the
+// rate of float: AVX-512 BF16 (vdpbf16ps), and BF16 of Armv8.6 (bfdot). workspace::attention_depth() tells
+// whether the build has them.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@ namespace coeus::cpu {
 
 #if defined(__AVX512BF16__)
 
-/// sum[i] + left's first * right[i]'s first + left's second * right[i]'s second
+/// sum[i] + first of left * first of right[i] + second of left * second of right[i].
 template <class V, class R>
 [[gnu::always_inline]] inline V add_pair_products(V sum, uint32_t left, R right) {
     return V(_mm512_dpbf16_ps(__m512(sum), __m512bh(_mm512_set1_epi32(int(left))), __m512bh(right)));
 }
 
-/// Values that follow each other, rounded, as half as many words.
+/// Rounds adjacent values and stores them as half as many words.
 template <class V>
 [[gnu::always_inline]] inline void store_pairs(uint32_t* to, V values) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), __m256i(_mm512_cvtneps_pbh(__m512(values))));
 }
 
-/// Words of `first`[i] and `second`[i], rounded.
+/// Rounds and stores the words (`first`[i], `second`[i]).
 template <class V>
 [[gnu::always_inline]] inline void store_pairs(uint32_t* to, V first, V second) {
     alignas(64) static constexpr uint16_t in_turns[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,

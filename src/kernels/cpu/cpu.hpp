@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU's kernels (one function for each entry of the table) and what they share: dispatch on the element
-// type and loops over fixed blocks, so that no result depends on the number of threads.
+// The CPU's kernels, one function for each entry of the table, and what they share: dispatch on the element
+// type, and loops over blocks of fixed size, so that no result depends on the number of threads.
 #pragma once
 
 #include "../math.hpp"
@@ -15,7 +15,7 @@ namespace coeus::cpu {
 
 using namespace rows;
 
-/// The functions behind the table's entries.
+/// The functions of the table's entries.
 struct Cpu {
 #define COEUS_FUNCTION(name) static Function<decltype(Kernels::name)> name;
     COEUS_EACH_KERNEL(COEUS_FUNCTION)
@@ -33,13 +33,13 @@ void dispatch(Dtype type, F&& f) {
     }
 }
 
-/// Number of the calling thread within a parallel region.
+/// The calling thread's number within a parallel region.
 inline int64_t thread_index() {
     return omp_get_thread_num();
 }
 
-/// f(block, first, last) for the blocks [first, last) of `size` that make up [0, count), shared by the
-/// threads.
+/// Calls f(block, first, last) for the blocks [first, last) of `size` that make up [0, count). The threads
+/// share the blocks.
 template <class F>
 void parallel_blocks(const Exec& exec, int64_t count, int64_t size, F&& f) {
     const int64_t blocks = div_ceil(count, size);
@@ -48,12 +48,12 @@ void parallel_blocks(const Exec& exec, int64_t count, int64_t size, F&& f) {
         f(block, block * size, std::min(count, (block + 1) * size));
 }
 
-/// Rows that make a block of about 16 Ki elements: enough work for one thread to be worth waking.
+/// Number of rows in a block of about 16 Ki elements, which is enough work to make another thread worthwhile.
 inline int64_t rows_per_block(int64_t cols) {
     return std::max<int64_t>(1, (int64_t(1) << 14) / std::max<int64_t>(1, cols));
 }
 
-/// f(row) for each of the rows, which have `cols` elements.
+/// Calls f(row) for each row; rows have `cols` elements.
 template <class F>
 void parallel_rows(const Exec& exec, int64_t rows, int64_t cols, F&& f) {
     parallel_blocks(exec, rows, rows_per_block(cols), [&](int64_t, int64_t first, int64_t last) {

@@ -12,7 +12,7 @@ void Cpu::log_sum_exp(Exec& exec, Tensor lse, Tensor at_label, Tensor logits, Te
                       VocabularyPart part) {
     require(
         lse.count() == logits.rows() && at_label.count() == logits.rows() && labels.count() == logits.rows(),
-        "log sum exp: one label and result for each row");
+        "log sum exp: needs one label and one result for each row");
     const int32_t* label = labels.as<const int32_t>();
     dispatch(logits.dtype, [&]<class T>(T) {
         using A = Acc<T>;
@@ -45,7 +45,7 @@ void Cpu::cross_entropy(Exec& exec, Tensor losses, Tensor dlogits, Tensor logits
                         Tensor at_label, VocabularyPart part, const StepScalars& scalars) {
     require(losses.count() == logits.rows() && labels.count() == logits.rows() &&
                 lse.count() == logits.rows() && at_label.count() == logits.rows(),
-            "cross entropy: one label and loss for each row");
+            "cross entropy: needs one label and one loss for each row");
     const int32_t* label = labels.as<const int32_t>();
     dispatch(logits.dtype, [&]<class T>(T) {
         using A = Acc<T>;

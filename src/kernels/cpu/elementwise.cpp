@@ -9,9 +9,10 @@ namespace coeus::cpu {
 
 namespace {
 
-constexpr int64_t sum_block = 4096;  // elements that a thread adds up in its cache
+constexpr int64_t sum_block = 4096;  // elements that a thread sums in its cache
 
-/// Dense tensors as one column of blocks, others by their rows: f(first element of out, of a, count).
+/// Calls f(first element of out, first element of a, count) for blocks of dense tensors, or for the rows of
+/// others.
 template <class O, class T, class F>
 void for_pairs(Exec& exec, Tensor out, Tensor a, F&& f) {
     require(out.count() == a.count() && out.rows() == a.rows(),
@@ -52,7 +53,7 @@ void Cpu::sum_parts(Exec& exec, Tensor out, Tensor parts) {
     const int64_t count = out.count();
     require(
         out.dense() && parts.dense() && out.dtype == parts.dtype && count > 0 && parts.count() % count == 0,
-        "parts to sum are dense and of the sum's shape and type");
+        "parts to sum must be dense and have the sum's shape and type");
     const int64_t terms = parts.count() / count;
     dispatch(out.dtype, [&]<class T>(T) {
         T* y = out.as<T>();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Embedding: rows of a table by token. In the backward each thread owns columns of the table's gradient and
-// adds the tokens in their order: no conflicts, even shares whatever the tokens are, the same bits for any
-// number of threads.
+// adds the tokens in order. So there are no conflicts, the threads have equal shares whatever the tokens are,
+// and the bits are the same for any number of threads.
 #include "../rows/team.hpp"
 #include "cpu.hpp"
 
@@ -12,7 +12,7 @@ namespace coeus::cpu {
 namespace {
 
 const int32_t* checked(const Tensor& tokens, int64_t rows, VocabularyPart part) {
-    require(tokens.count() == rows, "embedding: one token for each row");
+    require(tokens.count() == rows, "embedding: needs one token for each row");
     const int32_t* token = tokens.as<const int32_t>();
     for (int64_t t = 0; t < rows; ++t)
         require(token[t] >= 0 && token[t] < part.total, "embedding: token outside the vocabulary");
@@ -40,7 +40,7 @@ void Cpu::embedding_backward(Exec& exec, Tensor dtable, Tensor dy, Tensor tokens
     require(dtable.cols() == dy.cols(), "embedding: gradients differ in width");
     const int32_t* token = checked(tokens, dy.rows(), part);
     const int64_t width = dy.cols();
-    // whole cache lines for each thread
+    // each thread gets whole cache lines
     const int64_t share = std::max<int64_t>(16, round_up(div_ceil(width, exec.threads), 16));
     dispatch(dy.dtype, [&]<class T>(T) {
         parallel_blocks(exec, width, share, [&](int64_t, int64_t first, int64_t last) {

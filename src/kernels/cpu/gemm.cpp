@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice by measurement (bench/kernels.cpp): oneDNN where the CPU has AVX-512, and for bf16 its dot
-// products; our own packed product elsewhere, which has OpenBLAS's rate in f32 (oneDNN's is lower where the
-// depth is large) and takes bf16 at the same rate, for which the libraries have no instructions there;
-// OpenBLAS for f64; for the few rows of generated tokens, where memory is all that counts, one pass over b.
+// Chooses how a matrix product is computed, by measurements (bench/kernels.cpp):
+// - oneDNN, if the CPU has AVX-512 (for bf16: AVX-512 BF16)
+// - our own packed product elsewhere. In f32 it reaches OpenBLAS's rate (oneDNN's is lower for a large
+//   depth); it computes bf16, for which such CPUs have no instructions, at the same rate.
+// - OpenBLAS for f64
+// - for the few rows of generated tokens, where only memory traffic counts, a product that reads b once
 #include "cpu.hpp"
 #include "onednn_gemm.hpp"
 #include "openblas_gemm.hpp"
@@ -14,8 +16,8 @@ namespace coeus::cpu {
 
 namespace {
 
-// oneDNN 2.6 loses a fifth of its rate in f32 where a long depth is summed from rows of b (the head's
-// gradient, as deep as the vocabulary): such a product goes by slabs.
+// oneDNN 2.6 loses a fifth of its f32 rate if a large depth is summed over rows of b (the gradient of the
+// head, whose depth is the vocabulary). Such a product is computed in slabs of its depth.
 constexpr int64_t deep = 8192, slab = 2048;
 
 bool onednn_in_slabs(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int64_t depth) {
@@ -25,7 +27,7 @@ bool onednn_in_slabs(Exec& exec, Tensor d, const Operand& a, const Operand& b, T
         const int64_t n = std::min(slab, depth - first);
         if (!onednn_gemm(exec, d, a.tensor.slice_cols(first, n), b.tensor.slice_rows(first, n),
                          first > 0 ? d : c, n)) {
-            require(first == 0, "oneDNN has a kernel for some slabs of a product alone");
+            require(first == 0, "oneDNN has a kernel for only some slabs of a product");
             return false;
         }
     }

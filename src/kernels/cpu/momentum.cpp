@@ -7,7 +7,7 @@ namespace coeus::cpu {
 
 namespace {
 
-constexpr int64_t block = int64_t(1) << 14;  // elements for a thread to be worth waking
+constexpr int64_t block = int64_t(1) << 14;  // enough elements to make another thread worthwhile
 
 }  // namespace
 

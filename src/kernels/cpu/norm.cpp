@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMSNorm and LayerNorm. The weight's gradient is summed over fixed blocks of rows first, then over the
-// blocks in order, so that it has the same bits for any number of threads.
+// RMSNorm and LayerNorm. The weight's gradient is summed over fixed blocks of rows, and then over the blocks
+// in order, so that it has the same bits for any number of threads.
 #include "../rows/norm.hpp"
 
 #include "cpu.hpp"
@@ -10,7 +10,8 @@ namespace coeus::cpu {
 
 namespace {
 
-/// Runs `row(i)` for all rows; with a dweight, before that adds g(i, j) for each column j to its gradient.
+/// Runs `row(i)` for all rows. If there is a dweight, adds g(i, j) to it for each column j before row(i)
+/// runs, since that may overwrite what g reads.
 template <class A, class Row, class Gradient>
 void backward_rows(Exec& exec, Tensor dweight, int64_t rows, int64_t width, Row&& row, Gradient&& g) {
     const int64_t blocks = div_ceil(rows, workspace::norm_block);
@@ -34,8 +35,8 @@ void backward_rows(Exec& exec, Tensor dweight, int64_t rows, int64_t width, Row&
 
 void check(Tensor y, Tensor x, Tensor weight, Tensor statistic) {
     require(y.rows() == x.rows() && y.cols() == x.cols(), "norm: input and output differ in shape");
-    require(!weight || weight.count() == x.cols(), "norm: the weight has not the width of the input");
-    require(statistic.count() == x.rows(), "norm: one statistic for each row");
+    require(!weight || weight.count() == x.cols(), "norm: the weight does not have the width of the input");
+    require(statistic.count() == x.rows(), "norm: needs one statistic for each row");
 }
 
 }  // namespace

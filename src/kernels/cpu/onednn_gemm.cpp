@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products by oneDNN's matmul primitive, versions 2 and 3: this file alone knows the difference.
-// Primitives are made once for each shape and kept in the Exec.
+// Matrix products by oneDNN's matmul primitive, for oneDNN 2 and 3; only this file depends on the version.
+// Primitives are created once for each shape and kept in the Exec.
 #include "onednn_gemm.hpp"
 
 #include "coeus/device/cpu.hpp"
@@ -22,11 +22,11 @@ namespace {
 using dnnl::matmul;
 using dnnl::memory;
 
-// What a primitive is made for: sizes, strides, types, and whether d is added to.
+// What a primitive is created for: sizes, strides, types, and whether it adds to d.
 using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, Dtype, Dtype, bool>;
 
 struct PlannedProduct {
-    std::optional<matmul> primitive;  // none: oneDNN has no kernel for it on this CPU
+    std::optional<matmul> primitive;  // empty if oneDNN has no kernel for it on this CPU
     memory a, b, d;
     std::unordered_map<int, memory> arguments;
 };
@@ -47,7 +47,7 @@ memory::data_type type_of(Dtype type) {
     return type == Dtype::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
 }
 
-// An operand as oneDNN sees it: its strides say whether it is transposed.
+// An operand for oneDNN, which knows by the strides whether it is transposed.
 memory::desc operand_desc(int64_t rows, int64_t cols, const Operand& operand) {
     const int64_t ld = operand.tensor.ld;
     return {{rows, cols},
@@ -102,7 +102,7 @@ bool onednn_gemm(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tenso
         at = state.products.emplace(key, make_product(state, d, a, b, depth, bool(c))).first;
     PlannedProduct& product = at->second;
     if (!product.primitive) return false;
-    // a residual is copied first and then added to, while it is in the cache
+    // a residual is first copied to d and then added to while it is in the cache
     if (c && c.data != d.data) Cpu::cast(exec, d, c);
     omp_set_num_threads(exec.threads);
     product.a.set_data_handle(a.tensor.data);
@@ -119,10 +119,10 @@ namespace coeus {
 
 int64_t gemm_library_bytes(Dtype compute) {
     constexpr int64_t mib = 1 << 20;
-    if (compute == Dtype::f64) return 2 * mib;  // OpenBLAS 0.3.21
-    // 5 MiB of it for products that go by slabs, see gemm.cpp
+    if (compute == Dtype::f64) return 2 * mib;  // measured with OpenBLAS 0.3.21
+    // 5 MiB of it for products that are computed in slabs, see gemm.cpp
     if (compute == Dtype::f32) return 12 * mib;
-    // oneDNN 2.6, oneDNN 3.7
+    // measured with oneDNN 3.7 and oneDNN 2.6
     return (DNNL_VERSION_MAJOR >= 3 ? 12 : 7) * mib;
 }
 

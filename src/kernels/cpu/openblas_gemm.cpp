@@ -24,9 +24,9 @@ void openblas_gemm(Exec& exec, Tensor d, const Operand& a, const Operand& b, Ten
     const double *left = Tensor(a.tensor).as<const double>(), *right = Tensor(b.tensor).as<const double>();
     double* out = d.as<double>();
     parallel_blocks(exec, d.rows(), 128, [&](int64_t, int64_t first, int64_t last) {
-        // OpenBLAS's own threads would divide the work by their number, and change the bits; blocks of rows
-        // do not. From 0.3.29 on it asks OpenMP, for which this is true of the calling thread in this loop
-        // alone.
+        // Blocks of rows keep the bits; OpenBLAS's own threads would divide the work by their number and
+        // change them. So it gets one thread. From 0.3.29 on it asks OpenMP for the number of threads; this
+        // setting applies only to the calling thread within the loop.
         omp_set_num_threads(1);
         cblas_dgemm(CblasRowMajor, order(a), order(b), blasint(last - first), blasint(d.cols()),
                     blasint(depth), 1.0, left + first * (a.is_transposed ? 1 : a.tensor.ld),

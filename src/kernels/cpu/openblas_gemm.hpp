@@ -5,8 +5,8 @@
 
 namespace coeus::cpu {
 
-/// d = op(a) op(b) + c in f64: the reference of all other products, by a library that shares no code with
-/// them.
+/// d = op(a) op(b) + c in f64. It is the reference for all other products, since the library shares no code
+/// with them.
 void openblas_gemm(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int64_t depth);
 
 }  // namespace coeus::cpu

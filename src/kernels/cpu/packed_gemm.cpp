@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix product in the manner of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015): blocks of columns of b
-// are copied once into panels as wide as two vectors; jobs of up to 48 rows of a multiply with them, a panel
-// at a time, with the sums of 6 (AVX-512 and NEON: 12) rows in registers. bf16 becomes f32 in the copies, and
-// back when a job is done, so it costs hardly more than f32. On AVX2 f32 has OpenBLAS's rate
-// (bench/kernels.cpp compares). The depth is summed in an order that depends on the depth alone: the same
-// bits for any number of threads.
+// Matrix product in the manner of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015). Blocks of columns of b
+// are copied once into panels as wide as two vectors. Jobs of up to 48 rows of a are multiplied with them, a
+// panel at a time, with the sums of 6 rows (AVX-512 and NEON: 12) in registers. bf16 is converted to f32 in
+// the copies, and back when a job is done, so that it costs hardly more than f32. On AVX2, f32 reaches
+// OpenBLAS's rate (bench/kernels.cpp compares them). The order in which the depth is summed depends on the
+// depth alone, so the bits are the same for any number of threads.
 #include "packed_gemm.hpp"
 
 #include "cpu.hpp"
@@ -20,8 +20,8 @@ namespace {
 template <class A>
 constexpr int64_t panel_width = 2 * VectorOf<A>::lanes;
 
-/// out[rows_in_registers, panel_width] = add + a b over `depth`: a with rows `lda` apart, or packed as
-/// columns of rows_in_registers; `add` may be null or out.
+/// out[rows_in_registers, panel_width] = add + a b over `depth`. The rows of a are `lda` apart, or packed as
+/// columns of rows_in_registers. `add` may be null or out.
 template <bool packed, class A>
 inline void micro_kernel(A* out, int64_t ldo, const A* add, int64_t ldadd, const A* a, int64_t lda,
                          const A* panel, int64_t depth) {
@@ -29,7 +29,7 @@ inline void micro_kernel(A* out, int64_t ldo, const A* add, int64_t ldadd, const
     using Unaligned = typename VectorOf<A>::unaligned;
     constexpr int lanes = VectorOf<A>::lanes, rows = rows_in_registers;
     V sum[rows][2] = {};
-    for (int r = 0; r < rows; ++r) {  // needed at the end: on the way meanwhile
+    for (int r = 0; r < rows; ++r) {  // prefetches what is needed at the end
         if (add) __builtin_prefetch(add + r * ldadd);
         __builtin_prefetch(out + r * ldo, 1);
     }
@@ -50,7 +50,7 @@ inline void micro_kernel(A* out, int64_t ldo, const A* add, int64_t ldadd, const
         }
 }
 
-/// A matrix in the type of computation, or none.
+/// A matrix in the type of computation; data is null if there is none.
 template <class A>
 struct Block {
     A* data = nullptr;
@@ -58,7 +58,7 @@ struct Block {
     Block at(int64_t row, int64_t column) const { return {data ? data + row * ld + column : nullptr, ld}; }
 };
 
-/// The micro kernel for any number of rows and columns up to its own.
+/// The micro-kernel for any number of rows and columns up to its own size.
 template <bool packed, class A>
 inline void micro_block(Block<A> out, Block<const A> add, const A* a, int64_t lda, const A* panel,
                         int64_t depth, int64_t rows, int64_t cols) {
@@ -72,8 +72,8 @@ inline void micro_block(Block<A> out, Block<const A> add, const A* a, int64_t ld
                 tile[r * panel_width<A> + j] + (add.data ? add.data[r * add.ld + j] : A(0));
 }
 
-/// Rows [begin, begin + depth) and columns [first, first + cols) of op(b) as a panel [depth][panel_width],
-/// zeros beyond the columns.
+/// Packs rows [begin, begin + depth) and columns [first, first + cols) of op(b) into a panel
+/// [depth][panel_width], with zeros beyond the columns.
 template <class T>
 void pack_panel(Acc<T>* panel, const Operand& b, int64_t begin, int64_t depth, int64_t first, int64_t cols) {
     using A = Acc<T>;
@@ -93,7 +93,7 @@ void pack_panel(Acc<T>* panel, const Operand& b, int64_t begin, int64_t depth, i
         }
         return;
     }
-    for (int64_t start = 0; start < depth; start += strip)  // strips that stay in the nearest cache
+    for (int64_t start = 0; start < depth; start += strip)  // in strips that stay in the first-level cache
         for (int64_t j = 0; j < cols; ++j) {
             const T* row = data + (first + j) * matrix.ld + begin;
             for (int64_t p = start; p < std::min(depth, start + strip); ++p)
@@ -101,7 +101,7 @@ void pack_panel(Acc<T>* panel, const Operand& b, int64_t begin, int64_t depth, i
         }
 }
 
-/// Rows [first, first + rows) of op(a) = a, columns [begin, begin + depth), as rows `depth` apart.
+/// Packs rows [first, first + rows) and columns [begin, begin + depth) of a as rows that are `depth` apart.
 template <class T>
 void pack_rows(Acc<T>* out, const Tensor& a, int64_t first, int64_t rows, int64_t begin, int64_t depth) {
     const T* data = static_cast<const T*>(a.data) + first * a.ld + begin;
@@ -111,7 +111,7 @@ void pack_rows(Acc<T>* out, const Tensor& a, int64_t first, int64_t rows, int64_
     std::fill(out + rows * depth, out + round_up(rows, rows_in_registers) * depth, Acc<T>(0));
 }
 
-/// The same of op(a) = transposed a, as blocks of [depth][rows_in_registers].
+/// The same for a transposed a, as blocks of [depth][rows_in_registers].
 template <class T>
 void pack_columns(Acc<T>* out, const Tensor& a, int64_t first, int64_t rows, int64_t begin, int64_t depth) {
     using A = Acc<T>;
@@ -127,18 +127,18 @@ void pack_columns(Acc<T>* out, const Tensor& a, int64_t first, int64_t rows, int
     }
 }
 
-/// Rows of d by the packed columns and depth of b: one thread's share.
+/// The rows of d that one thread computes from the packed columns and depth of b.
 template <class T, class D>
 struct Job {
     using A = Acc<T>;
     Tensor d;
     Operand a;
-    Tensor c;  ///< added: what the caller gave, or d after the first round
+    Tensor c;  ///< is added: the caller's c, or d after the first round
     int64_t begin, depth, slab;
     int64_t first_column, cols;
     const A* panels;
     A* rows_copy;
-    A* sums;  ///< where d is not of type A
+    A* sums;  ///< used if d is not of type A
 
     void run(int64_t first, int64_t rows) const {
         const Block<D> target = {d.as<D>() + first * d.ld + first_column, d.ld};
@@ -172,7 +172,7 @@ private:
         if (a.is_transposed) {
             pack_columns<T>(rows_copy, a.tensor, first, rows, begin + from, length);
             sweep<true>(out, add, rows_copy, 0, slab_panels, length, 0, rows);
-        } else if constexpr (std::is_same_v<T, A>) {  // read in place, but for the last rows
+        } else if constexpr (std::is_same_v<T, A>) {  // read in place, except the last rows
             const int64_t whole = rows / rows_in_registers * rows_in_registers;
             const A* data = static_cast<const A*>(a.tensor.data) + first * a.tensor.ld + begin + from;
             sweep<false>(out, add, data, a.tensor.ld, slab_panels, length, 0, whole);
@@ -206,7 +206,7 @@ void run(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int
     A* panels = exec.workspace.alloc(dtype_of<A>(), {size.columns * size.depth}).template as<A>();
     A* copies = exec.workspace.alloc(dtype_of<A>(), {exec.threads, size.rows_copy}).template as<A>();
     A* sums = exec.workspace.alloc(dtype_of<A>(), {exec.threads, size.sums}).template as<A>();
-    // no more rows in a job than leave one for each thread
+    // a job has no more rows than leave one job for each thread
     const int64_t job_rows =
         std::min(workspace::gemm_rows, round_up(div_ceil(m, exec.threads), rows_in_registers));
     const auto round = [&](int64_t first, int64_t cols, int64_t begin, int64_t length) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums in double over fixed blocks, whose results are added in order; and what follows from the gradient's
-// norm.
+// Sums in double over fixed blocks, whose results are added in order; and the clipping factor from the
+// gradient's norm.
 #include "../math.hpp"
 #include "cpu.hpp"
 #include "workspace.hpp"
@@ -11,7 +11,8 @@ namespace coeus::cpu {
 
 namespace {
 
-// Sum of f(j) in many lanes: one chain of additions would wait for each other. The lanes' order is fixed.
+// Sums f(j) in many lanes, since in a single chain each addition would wait for the one before. The order of
+// the lanes is fixed.
 template <class F>
 double sum_in_lanes(int64_t n, F&& f) {
     constexpr int64_t count = 32;
@@ -29,7 +30,7 @@ double sum_in_lanes(int64_t n, F&& f) {
 template <class F>
 void reduce(Exec& exec, double* out, Tensor a, F&& f) {
     Scope scope(exec.workspace);
-    // blocks of a dense tensor, rows of another
+    // blocks of a dense tensor, or the rows of another
     const int64_t size = a.dense() ? workspace::sum_block : a.cols();
     const int64_t distance = a.dense() ? workspace::sum_block : a.ld;
     const int64_t blocks = a.dense() ? div_ceil(a.count(), size) : a.rows();

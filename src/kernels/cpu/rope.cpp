@@ -9,7 +9,7 @@ void Cpu::rope(Exec& exec, Tensor x, Tensor table, Tensor positions, int64_t hea
                bool inverse) {
     require(head_dim % 2 == 0 && x.cols() % head_dim == 0, "rope: columns are not whole heads of pairs");
     require(table.cols() == head_dim && positions.count() == x.rows(),
-            "rope: table or positions of another shape");
+            "rope: table or positions have the wrong shape");
     const int32_t* position = positions.as<const int32_t>();
     dispatch(x.dtype, [&]<class T>(T) {
         parallel_rows(exec, x.rows(), x.cols(), [&](int64_t t) {

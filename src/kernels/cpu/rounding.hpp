@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The random bits of stochastic rounding, for kernels that update weights.
+// Random bits for stochastic rounding, in kernels that update weights.
 #pragma once
 
 #include "coeus/base/random.hpp"
@@ -9,8 +9,8 @@ namespace coeus::cpu {
 
 constexpr int64_t bits_at_a_time = 256;
 
-/// RandomStream::u64 of [first, first + count), count <= bits_at_a_time; both halves of each block of Philox
-/// are used.
+/// Writes RandomStream::u64 of the indices [first, first + count), count <= bits_at_a_time. Uses both halves
+/// of each Philox block.
 inline void fill_bits(uint64_t* out, const RandomStream& random, uint64_t first, int64_t count) {
     int64_t done = 0;
     if (first % 2 != 0) out[done++] = random.u64(first);
@@ -27,8 +27,8 @@ inline void fill_bits(uint64_t* out, const RandomStream& random, uint64_t first,
     if (done < count) out[done] = random.u64(first + uint64_t(done));
 }
 
-/// f(first, n, bits) for parts [first, first + n) of `count` elements of type T, shared by the threads;
-/// bits[j] are those of element first + j, and are there for bf16 alone.
+/// Calls f(first, n, bits) for parts [first, first + n) of `count` elements of type T; the threads share the
+/// parts. bits[j] belong to element first + j; they are drawn only if T is bf16.
 template <class T, class F>
 void for_parts_with_bits(const Exec& exec, int64_t count, const ElementPlace& place,
                          const RandomStream& random, F&& f) {

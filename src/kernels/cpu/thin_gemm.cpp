@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix product for a few rows of a, as tokens that are generated one at a time give: b, a layer's weight,
-// is read once, row by row as it lies, and the time is that of reading it. Each sum runs over the lanes of
-// one vector and ends with the same few additions, whatever the number of rows: a row's bits do not depend on
-// it.
+// Matrix product for a few rows of a, as in generation token by token. b, a layer's weight, is read once, row
+// by row in place, and reading it takes the time. Each sum runs over the lanes of one vector and ends with
+// the same few additions, whatever the number of rows, so the bits of a row do not depend on that number.
 #include "thin_gemm.hpp"
 
 #include "cpu.hpp"
@@ -14,7 +13,7 @@ namespace coeus::cpu {
 
 namespace {
 
-/// A vector of A from elements of type T at any address.
+/// Loads a vector of Acc<T> from elements of type T at any address.
 template <class T>
 [[gnu::always_inline]] inline auto load_vector(const T* from) {
     using A = Acc<T>;
@@ -30,7 +29,7 @@ template <class T>
     }
 }
 
-/// The last `count` elements, and zeros.
+/// Loads the last `count` elements, followed by zeros.
 template <class T>
 [[gnu::always_inline]] inline auto load_rest(const T* from, int64_t count) {
     T whole[VectorOf<Acc<T>>::lanes] = {};
@@ -68,7 +67,7 @@ template <class T, class D>
 struct ThinProduct {
     Tensor d, a, b, c;
 
-    /// Columns [first, last) of all rows.
+    /// Computes columns [first, last) of all rows.
     void run(int64_t first, int64_t last) const {
         int64_t j = first;
         for (; j + 2 <= last; j += 2) all_rows<2>(j);
@@ -96,7 +95,7 @@ private:
 
 template <class T, class D>
 void multiply(Exec& exec, const ThinProduct<T, D>& product) {
-    // blocks of 64 KiB of b are worth waking a thread for
+    // a block of 64 KiB of b makes another thread worthwhile
     const int64_t row_bytes = product.b.cols() * int64_t(sizeof(T));
     const int64_t block = round_up(std::max<int64_t>(1, (int64_t(64) << 10) / row_bytes), 2);
     parallel_blocks(exec, product.b.rows(), block,

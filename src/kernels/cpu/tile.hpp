@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of small matrices that lie in the nearest cache, for attention: GCC vectors, sums in registers.
-// Tiles are padded to whole vectors and to `tile_rows` rows, so there are no remainders.
+// Products of small matrices in the first-level cache, for attention: GCC vectors, with the sums in
+// registers. Tiles are padded to whole vectors and to whole blocks of `rows_in_registers` rows, so there are
+// no remainders.
 #pragma once
 
 #include "../math.hpp"
@@ -14,8 +15,8 @@ namespace coeus::cpu {
 
 using namespace rows;
 
-// two columns of sums, and what is multiplied, in the registers that there are: 32 with AVX-512 and NEON,
-// else 16
+// two columns of vectors of sums, and the factors, fit in the registers: 32 with AVX-512 and NEON, otherwise
+// 16
 #if defined(__AVX512F__)
 inline constexpr int vector_bytes = 64, rows_in_registers = 12;
 #elif defined(__AVX__)
@@ -40,9 +41,10 @@ struct VectorOf {
 inline constexpr int64_t tile_side = 48;
 static_assert(tile_side % rows_in_registers == 0 && tile_side % (vector_bytes / 4) == 0);
 
-/// What a product takes of its depth at once: an element, or a pair of bfloat16 in one word. A tile [r][c] is
-/// held as words along its rows, [r][c / elements], for a depth that runs along them; or down its columns,
-/// [r / elements][c], for one that runs down. Of single elements both are the same.
+/// The unit in which a product reads its inner dimension (depth): an element, or a pair of bfloat16 in one
+/// 32-bit word. A tile [r][c] is stored with words along its rows, [r][c / elements], if the depth runs along
+/// them, or down its columns, [r / elements][c], if the depth runs down them. For single elements both are
+/// the same.
 template <class T>
 struct Depth {
     static constexpr int64_t elements = workspace::attention_depth(dtype_of<T>());
@@ -59,8 +61,8 @@ template <class V, class A, class R>
         return sum + left * right;
 }
 
-/// c[rows_in_registers][columns vectors] = or += op(a) b over `depth` words; op(a)(r, p) = a[r lda + p] or,
-/// transposed, a[p lda + r].
+/// c[rows_in_registers][columns vectors] = or += op(a) b over `depth` words, where op(a)(r, p) = a[r lda +
+/// p], or a[p lda + r] if transposed.
 template <bool transposed, int columns, class A, class W>
 [[gnu::always_inline]] inline void register_block(A* c, int64_t ldc, const W* a, int64_t lda, const W* b,
                                                   int64_t ldb, int64_t depth, bool accumulate) {
@@ -83,8 +85,8 @@ template <bool transposed, int columns, class A, class W>
         }
 }
 
-/// c[rows, cols] = or += op(a) b for tiles: rows a multiple of rows_in_registers, cols of the vector's lanes,
-/// depth in words; b and c aligned to vectors with strides of whole vectors.
+/// c[rows, cols] = or += op(a) b for tiles. rows is a multiple of rows_in_registers, cols a multiple of a
+/// vector's lanes, and depth counts words. b and c are aligned to vectors, with strides of whole vectors.
 template <bool transposed, class A, class W>
 [[gnu::noinline]] void tile_product(A* c, int64_t ldc, const W* a, int64_t lda, const W* b, int64_t ldb,
                                     int64_t rows, int64_t cols, int64_t depth, bool accumulate) {
@@ -101,8 +103,8 @@ template <bool transposed, class A, class W>
                                           ldb, depth, accumulate);
 }
 
-/// Copies `rows` rows of `cols` elements into a tile of tile_side rows of `ld` words along them, zeros
-/// elsewhere.
+/// Copies `rows` rows of `cols` elements into a tile of tile_side rows of `ld` words along the rows, with
+/// zeros elsewhere.
 template <class T>
 [[gnu::noinline]] void load_tile(Word<T>* tile, int64_t ld, const T* from, int64_t from_ld, int64_t rows,
                                  int64_t cols) {
@@ -121,14 +123,15 @@ template <class T>
     std::fill(tile + rows * ld, tile + tile_side * ld, Word<T>(0));
 }
 
-/// The transposed tile: `cols` rows of tile_side words.
+/// Writes the transposed tile: `cols` rows of tile_side words.
 template <class W>
 [[gnu::noinline]] void transpose_tile(W* to, const W* tile, int64_t ld, int64_t cols) {
     for (int64_t r = 0; r < tile_side; ++r)
         for (int64_t j = 0; j < cols; ++j) to[j * tile_side + r] = tile[r * ld + j];
 }
 
-/// A tile of `ld` words along its rows as words down its columns: itself, or pairs of rows in `room`.
+/// Converts a tile with `ld` words along its rows to words down its columns: returns the tile itself, or
+/// pairs of rows in `room`.
 template <class T>
 [[gnu::noinline]] const Word<T>* down_columns([[maybe_unused]] Word<T>* room, const Word<T>* tile,
                                               [[maybe_unused]] int64_t ld) {
@@ -147,7 +150,7 @@ template <class T>
     }
 }
 
-/// Results of a tile [tile_side][tile_side] as operands: the vector at (r, j), words along the row.
+/// Stores results in a tile [tile_side][tile_side] as operands: the vector at (r, j) as words along the row.
 template <class T, class V>
 [[gnu::always_inline]] inline void put_along(Word<T>* tile, int64_t r, int64_t j, V values) {
     constexpr int64_t elements = Depth<T>::elements;
@@ -158,7 +161,7 @@ template <class T, class V>
         *reinterpret_cast<V*>(to) = values;
 }
 
-/// The vectors at (r, j) and (r + 1, j), words down the columns. May take the place of a tile of sums whose
+/// Stores the vectors at (r, j) and (r + 1, j) as words down the columns. May overwrite a tile of sums whose
 /// rows up to r + 1 were read.
 template <class T, class V>
 [[gnu::always_inline]] inline void put_down(Word<T>* tile, int64_t r, int64_t j, V even, V odd) {
@@ -171,7 +174,7 @@ template <class T, class V>
     }
 }
 
-/// Writes `rows` rows of `cols` elements of a tile, times `factor`.
+/// Writes `rows` rows of `cols` elements of a tile, multiplied by `factor`.
 template <class T>
 [[gnu::noinline]] void store_tile(T* to, int64_t to_ld, const Acc<T>* tile, int64_t ld, int64_t rows,
                                   int64_t cols, Acc<T> factor) {
@@ -180,7 +183,7 @@ template <class T>
         for (int64_t j = 0; j < cols; ++j) to[r * to_ld + j] = store<T>(tile[r * ld + j] * factor);
 }
 
-/// Adds them to what is there.
+/// Adds them to the destination instead.
 template <class T>
 [[gnu::noinline]] void add_tile(T* to, int64_t to_ld, const Acc<T>* tile, int64_t ld, int64_t rows,
                                 int64_t cols, Acc<T> factor) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scratch memory of the CPU's kernels in bytes, as pure functions of the shapes: the kernels take just this
-// much from Exec's workspace, and the dry table notes it.
+// Scratch memory of the CPU's kernels in bytes, as pure functions of the shapes. The kernels allocate exactly
+// this much from Exec's workspace, and the table for planning runs notes it.
 #pragma once
 
 #include "coeus/kernels/kernels.hpp"
@@ -9,11 +9,11 @@
 
 namespace coeus::workspace {
 
-/// Kernels::chunk_bytes: the next calls find it in the last-level cache.
+/// Kernels::chunk_bytes: a chunk stays in the last-level cache until the next kernels read it.
 inline constexpr int64_t chunk_bytes = int64_t(8) << 20;
 /// Rows whose weight gradients a norm sums at a time.
 inline constexpr int64_t norm_block = 64;
-/// Elements that a sum takes at a time.
+/// Elements that a sum adds at a time.
 inline constexpr int64_t sum_block = 1 << 14;
 
 constexpr Dtype acc_of(Dtype type) {
@@ -33,16 +33,16 @@ inline int64_t sum(const Tensor& a) {
     return bytes(Dtype::f64, a.dense() ? div_ceil(a.count(), sum_block) : a.rows());
 }
 
-/// Side of attention's tiles, and query tiles that share one copy of a key tile.
+/// Side of attention's tiles, and number of query tiles that share one copy of a key tile.
 inline constexpr int64_t attention_tile = 48, attention_query_tiles = 4;
 
-/// A head's width in tiles: whole vectors of 64 bytes.
+/// A head's width in a tile: whole vectors of 64 bytes.
 inline int64_t attention_width(Dtype type, int64_t head_dim) {
     return round_up(head_dim, 64 / size_of(acc_of(type)));
 }
 
-/// Elements that a product of attention takes of its depth at once: two of bfloat16 where the CPU has dot
-/// products of pairs (AVX-512 BF16, BF16 of Armv8.6).
+/// Elements that an attention product multiplies along its depth at a time: two of bfloat16 if the build has
+/// dot products of pairs (AVX-512 BF16, BF16 of Armv8.6).
 constexpr int64_t attention_depth([[maybe_unused]] Dtype type) {
 #if defined(__AVX512BF16__) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
     return type == Dtype::bf16 ? 2 : 1;
@@ -51,8 +51,8 @@ constexpr int64_t attention_depth([[maybe_unused]] Dtype type) {
 #endif
 }
 
-/// One thread of the forward: a key and a value tile (pairs: also the values' rows), scores; for each query
-/// tile queries, output, two statistics.
+/// For one thread of the forward: a key tile and a value tile (for pairs also the values' rows), and scores;
+/// for each query tile the queries, the output and two statistics.
 inline int64_t attention_per_thread(Dtype type, const AttentionShape& s) {
     const int64_t side = attention_tile, depth = attention_depth(type),
                   words = attention_width(type, s.head_dim) / depth,
@@ -64,9 +64,9 @@ inline int64_t attention(Dtype type, const AttentionShape& s, int threads) {
     return threads * attention_per_thread(type, s);
 }
 
-/// One thread of the backward: keys (pairs: twice), values and the gradients of both of a sequence and head;
-/// rows and transposed rows of queries and outputs' gradients (pairs: once more), a tile of the queries'
-/// gradients; two of scores (pairs: twice); two statistics.
+/// For one thread of the backward. For a sequence and head: keys (for pairs twice), values, and the gradients
+/// of both. For a tile: rows and transposed rows of queries and of the outputs' gradients (for pairs once
+/// more), the queries' gradients, two tiles of scores (for pairs twice) and two statistics.
 inline int64_t attention_backward_per_thread(Dtype type, const AttentionShape& s) {
     const int64_t width = attention_width(type, s.head_dim), side = attention_tile,
                   depth = attention_depth(type), words = width / depth,
@@ -79,7 +79,7 @@ inline int64_t attention_backward(Dtype type, const AttentionShape& s, int threa
     return threads * attention_backward_per_thread(type, s);
 }
 
-/// One thread of attention over a cache: for each query of a key/value head the scores and an output.
+/// For one thread of attention over a cache: for each query of a key/value head, its scores and an output.
 inline int64_t attention_cached_per_thread(Dtype type, const AttentionShape& s) {
     return bytes(acc_of(type), s.heads / s.kv_heads * (s.sequence + s.value_width()));
 }
@@ -87,12 +87,12 @@ inline int64_t attention_cached(Dtype type, const AttentionShape& s, int threads
     return threads * attention_cached_per_thread(type, s);
 }
 
-/// Rows of a job of gemm, and the most depth it sums in registers at a time.
+/// Rows in a job of gemm, and the largest depth that is summed in registers at a time.
 inline constexpr int64_t gemm_rows = 48, gemm_depth = 768;
 
-/// How gemm divides its work: depth summed at a time (a slab); columns and depth of b that are packed at a
-/// time; elements of a thread's packed rows of a, and of its sums where the output is of another type than
-/// they are (then all slabs must be packed at once, else one).
+/// How gemm divides its work: the depth that is summed at a time (a slab); the columns and depth of b that
+/// are packed at a time; the elements of a thread's packed rows of a, and of its sums if the output has
+/// another type than they have. In that case all slabs must be packed at once, otherwise one.
 struct GemmBlocks {
     int64_t slab, columns, depth, rows_copy, sums;
 };
@@ -106,13 +106,13 @@ inline GemmBlocks gemm_blocks(const Tensor& d, const Operand& a) {
     const int64_t columns = round_up(div_ceil(d.cols(), blocks), unit);
     return {slab, columns, depth, gemm_rows * slab, d.dtype == Dtype::f32 ? 0 : gemm_rows * columns};
 }
-/// Kernels::thin_rows: rows of a up to which a product with transposed b (a layer's weight) reads b just
-/// once, in place.
+/// Kernels::thin_rows: the most rows of a with which a product with transposed b (a layer's weight) reads b
+/// just once, in place.
 inline constexpr int64_t thin_rows = 16;
 inline bool is_thin(const Tensor& d, const Operand& a, const Operand& b) {
     return d.rows() <= thin_rows && !a.is_transposed && b.is_transposed;
 }
-/// f64 needs none: OpenBLAS has its own.
+/// f64 needs none: OpenBLAS has its own memory.
 inline int64_t gemm(const Tensor& d, const Operand& a, const Operand& b, int threads) {
     if (a.tensor.dtype == Dtype::f64 || is_thin(d, a, b)) return 0;
     const GemmBlocks blocks = gemm_blocks(d, a);

@@ -18,7 +18,7 @@ struct AdamOperands {
     int64_t count;
 };
 
-/// The numbers of the step are in the device's memory.
+/// The scalars of the step are in device memory.
 template <class T, class M, class C>
 __global__ void adam_kernel(AdamOperands<T, M> t, C* compute, AdamOptions options, ElementPlace place,
                             const StepScalars* scalars) {

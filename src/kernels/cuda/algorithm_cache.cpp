@@ -18,7 +18,7 @@ namespace coeus::cuda {
 
 namespace {
 
-// One line: the problem, a tabulator, the words of the algorithm.
+// The text of a file: the problem, a tab, the words of the algorithm.
 std::string text_of(const std::string& problem, const Algorithm& algorithm) {
     std::string text = problem + "\t";
     for (const uint64_t word : algorithm) text += fmt::format("{:016x}", word);
@@ -35,7 +35,7 @@ std::optional<Algorithm> algorithm_of(const std::string& text, const std::string
     return text_of(problem, algorithm) == text ? std::optional(algorithm) : std::nullopt;
 }
 
-// Of a temporary file: no other process of any host has it.
+// Part of a temporary file's name that no other process on any host uses.
 std::string name_of_this_process() {
     return fmt::format("{}.{}", file_name_of(host_name()), getpid());
 }
@@ -67,13 +67,13 @@ std::optional<Algorithm> AlgorithmCache::find(const std::string& problem) {
     std::ostringstream text;
     text << in.rdbuf();
     const std::optional<Algorithm> algorithm = algorithm_of(text.str(), problem);
-    if (!algorithm) reject(problem, "is not what Coeus wrote there");
+    if (!algorithm) reject(problem, "it was not written by Coeus");
     return algorithm;
 }
 
 void AlgorithmCache::reject(const std::string& problem, const std::string& why) {
     rejected_ = problem;
-    if (!has_warned_) log::warn("{}: {}; it is passed over", path_of(problem), why);
+    if (!has_warned_) log::warn("ignoring {}: {}", path_of(problem), why);
     has_warned_ = true;
 }
 
@@ -84,7 +84,7 @@ std::optional<Algorithm> AlgorithmCache::keep(const std::string& problem, const 
         unlink(temporary.c_str());
         return std::nullopt;
     }
-    // a link is there at once and whole, and only where there was no file of that name
+    // link() creates the file completely or not at all, and fails if a file of that name exists
     const bool is_first = rejected_ != problem ? link(temporary.c_str(), path.c_str()) == 0
                                                : rename(temporary.c_str(), path.c_str()) == 0;
     const bool has_other = !is_first && errno == EEXIST;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which algorithm of a library was found fastest for a problem, kept from one run to the next: a small file
-// for each problem. The first process to keep one decides for all that share the folder, so that ranks agree,
-// and runs give the same bits from the first one on.
+// AlgorithmCache: the fastest algorithm found for each problem, kept from run to run in a small file per
+// problem. The first process that keeps one decides for all processes that share the folder, so that ranks
+// agree, and runs give the same bits from the first one on.
 #pragma once
 
 #include <array>
@@ -11,21 +11,22 @@
 
 namespace coeus::cuda {
 
-/// An algorithm as cuBLASLt lets it be stored and given back to the same version of it.
+/// An algorithm in the form in which cuBLASLt lets it be stored and reused with the same library version.
 using Algorithm = std::array<uint64_t, 8>;
 
 class AlgorithmCache {
 public:
-    /// Makes the folder where there is none. "", or one that cannot be written to: nothing is kept.
+    /// Creates the folder if it does not exist. If `folder` is "" or cannot be written to, nothing is kept.
     explicit AlgorithmCache(const std::string& folder);
 
     bool keeps() const { return !folder_.empty(); }
-    /// None where none was kept, or the file is not one of ours: then a warning, the first time.
+    /// The algorithm kept for a problem. Nothing if none was kept, or if the file was not written by Coeus;
+    /// then the first such file causes a warning.
     std::optional<Algorithm> find(const std::string& problem);
-    /// Keeps this one, unless another process has kept one meanwhile. Returns the one that is kept; none
-    /// where that cannot be.
+    /// Keeps this algorithm, unless another process has kept one meanwhile. Returns the algorithm that is
+    /// kept; nothing if none can be kept.
     std::optional<Algorithm> keep(const std::string& problem, const Algorithm& algorithm);
-    /// Says of a file that it is passed over, the first time; the next keep() replaces it.
+    /// Warns (the first time) that the problem's file is ignored; the next keep() replaces the file.
     void reject(const std::string& problem, const std::string& why);
 
 private:
@@ -36,7 +37,7 @@ private:
     bool has_warned_ = false;
 };
 
-/// A name for a file or folder: other characters than letters, digits, '.', ',' and '-' become '_'.
+/// A name for a file or folder: characters other than letters, digits, '.', ',' and '-' become '_'.
 std::string file_name_of(const std::string& text);
 
 }  // namespace coeus::cuda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention, forward, for any head width and either type (attention_mma.cu: on tensor cores): a block
-// for a tile of queries of a head; tiles of keys pass by, and a running maximum and sum rescale what was
-// summed before (Dao et al. 2022, FlashAttention, algorithm 1).
+// Causal attention, forward, for any head width and either type (attention_mma.cu uses tensor cores). A block
+// processes a tile of queries of a head. It iterates over tiles of keys; a running maximum and sum rescale
+// the output so far (Dao et al. 2022, FlashAttention, algorithm 1).
 #include "attention_cudnn.hpp"
 #include "attention_mma.hpp"
 #include "cuda.hpp"
@@ -14,7 +14,7 @@ namespace coeus::cuda {
 
 namespace {
 
-/// The score of a key that is not seen; a NaN is none, and stays.
+/// True for the score of a hidden key. A NaN is not hidden and propagates.
 __device__ inline bool is_hidden(float score) {
     return score == -std::numeric_limits<float>::infinity();
 }
@@ -26,7 +26,7 @@ __global__ void attention_kernel(Heads<O> out, float* lse, Heads<const T> q, Hea
     const int64_t head = blockIdx.y, sequence = blockIdx.z, d = s.head_dim, e = s.value_width(),
                   width = tile_width(s);
     const TileSizes sizes(columns, s);
-    // the last queries see most: they begin first
+    // the last queries see the most keys, so they begin first
     const int64_t first = int64_t(gridDim.x - 1 - blockIdx.x) * side, keys = s.keys().count;
     const int64_t kv_head = head / (s.heads / s.kv_heads);
     const HeadRows<const T> k_rows = k.of(sequence, kv_head, d), v_rows = v.of(sequence, kv_head, e);
@@ -40,7 +40,8 @@ __global__ void attention_kernel(Heads<O> out, float* lse, Heads<const T> q, Hea
     load_tile<T, columns>(queries, width, q.of(sequence, head, d), first, s.sequence, d);
     const SeenKeys seen =
         query < s.sequence ? seen_keys(s, documents.of(sequence), query) : SeenKeys{keys, 0};
-    // keys that some query of the tile sees: the last one sees most; the first starts do not decrease
+    // keys that some query of the tile sees: the last query sees up to the largest index, and the first keys
+    // do not decrease
     const int64_t last_query = first + side < s.sequence ? first + side - 1 : s.sequence - 1;
     const int64_t begin = seen_keys(s, documents.of(sequence), first).start / side * side;
     const int64_t end = seen_keys(s, documents.of(sequence), last_query).stop;
@@ -89,7 +90,7 @@ __global__ void attention_kernel(Heads<O> out, float* lse, Heads<const T> q, Hea
             sum == 0 ? -std::numeric_limits<float>::infinity() : (maximum + log2f(sum)) / float(log2_e);
 }
 
-/// A warp for each token and head. Liu et al. 2023, Ring Attention.
+/// One warp for each token and head. Liu et al. 2023, Ring Attention.
 __global__ void merge_attention_kernel(float* out, float* lse, const float* other_out, const float* other_lse,
                                        int64_t tokens, int64_t heads, int64_t head_dim, int64_t ld,
                                        int64_t other_ld) {
@@ -99,7 +100,7 @@ __global__ void merge_attention_kernel(float* out, float* lse, const float* othe
     const int64_t t = pair / heads, head = pair % heads;
     const float own = lse[head * tokens + t], other = other_lse[head * tokens + t];
     const float largest = own > other ? own : other;
-    if (is_hidden(largest)) return;  // neither saw a key
+    if (is_hidden(largest)) return;  // neither query attended to a key
     const float sum = largest + std::log(std::exp(own - largest) + std::exp(other - largest));
     const float keep = std::exp(own - sum), take = std::exp(other - sum);
     float* const to = out + t * ld + head * head_dim;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention, backward, for any head width and either type (attention_mma_backward.cu: on tensor
-// cores). Scores are computed again, twice: by blocks for a tile of keys, which sum dk and dv over the
-// queries of all heads that share them, and for a tile of queries, which sum dq over the keys. No atomics.
-// With P = softmax(scale q k^T), delta = rowsum(dout out):
-//   dv = P^T dout,   dS = P (dout v^T - delta) scale,   dk = dS^T q,   dq = dS k   (Dao et al. 2022,
-//   FlashAttention, algorithm 4)
+// Causal attention, backward, for any head width and either type (attention_mma_backward.cu uses tensor
+// cores). Scores are recomputed twice: by blocks for a tile of keys, which sum dk and dv over the queries of
+// all heads that share these keys, and by blocks for a tile of queries, which sum dq over the keys. There are
+// no atomics. With P = softmax(scale q k^T) and delta = rowsum(dout out) (Dao et al. 2022, FlashAttention,
+// algorithm 4):
+//   dv = P^T dout,   dS = P (dout v^T - delta) scale,   dk = dS^T q,   dq = dS k
 #include "attention_mma.hpp"
 #include "cuda.hpp"
 
@@ -14,7 +14,7 @@ namespace coeus::cuda {
 
 namespace {
 
-/// delta[H, T]: a warp for each token and head.
+/// delta[H, T]: one warp for each token and head.
 template <class T>
 __global__ void delta_kernel(float* delta, Heads<const T> dout, Heads<const T> out, AttentionShape s) {
     const WarpTeam team;
@@ -28,7 +28,7 @@ __global__ void delta_kernel(float* delta, Heads<const T> dout, Heads<const T> o
     if (team.first()) delta[head * tokens + t] = sum;
 }
 
-/// Statistics of a query and the keys that it sees.
+/// Statistics of a query, and the keys that it sees.
 struct QueryRow {
     float lse, delta;
     SeenKeys seen;
@@ -81,7 +81,7 @@ __global__ void key_gradients_kernel(Heads<O> dk, Heads<O> dv, Heads<const T> do
     float dk_sums[columns] = {}, dv_sums[columns] = {};
     for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
         for (int64_t begin = 0; begin < s.sequence; begin += side) {
-            // each lane asks for one query of the tile: all warps get the same answer
+            // each lane checks one query of the tile, so all warps get the same answer
             const SeenKeys seen = query_row(statistics, s, sequence, head, begin + threadIdx.x % side).seen;
             if (__ballot_sync(whole_warp, seen.start < first + side && seen.stop > first) == 0) continue;
             __syncthreads();
@@ -180,7 +180,8 @@ void Cuda::attention_backward(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tenso
     const Scope scope(exec.workspace);
     const int64_t pairs = s.batch * s.sequence * s.heads;
     const Tensor delta = exec.workspace.alloc(Dtype::f32, {s.heads, s.batch * s.sequence});
-    // dq may be q, which the gradients of the keys need: it waits beside
+    // dq may be the memory of q, which the gradients of the keys still need, so it is computed in the
+    // workspace
     const Tensor waiting = accumulate ? dq : exec.workspace.alloc(dq.dtype, {dq.rows(), dq.cols()});
     constexpr int threads = 128;
     dispatch(q.dtype, [&]<class T>(T) {

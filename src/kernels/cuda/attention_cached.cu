@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of one query for each sequence over its cached keys and values: a block for each sequence and
-// query head, whose warps take the rows of the cache in turn, each with a running maximum and sum; they are
-// joined in order at the end.
+// Attention of one query for each sequence over its cached keys and values. A block processes a sequence and
+// a query head. Its warps take the rows of the cache in turn, each with a running maximum and sum, and are
+// combined in order at the end.
 #include "attention_tiles.hpp"
 #include "cuda.hpp"
 
@@ -21,7 +21,7 @@ struct CachedOperands {
     const int32_t *slots, *positions;
 };
 
-/// Columns lane, lane + 32, ... of a head are a lane's.
+/// A lane has the columns lane, lane + 32, ... of a head.
 template <class T, int columns>
 __global__ void attention_cached_kernel(CachedOperands<T> o, AttentionShape s) {
     const int64_t head = blockIdx.x, b = blockIdx.y, d = s.head_dim, e = s.value_width(),
@@ -31,7 +31,7 @@ __global__ void attention_cached_kernel(CachedOperands<T> o, AttentionShape s) {
     const int warp = int(threadIdx.x) / warp_size, lane = int(threadIdx.x) % warp_size;
     const auto column = [=](int i) { return lane + int64_t(i) * warp_size; };
     const T *const k = o.k[b] + k_column, *const v = o.v[b] + v_column;
-    // the new row: of the cache nobody reads it here
+    // writes the new row to the cache; this kernel reads it from k and v instead
     if (head % group == 0 && warp == 0) {
         for (int64_t j = lane; j < d; j += warp_size) o.keys[first + position][k_column + j] = k[j];
         for (int64_t j = lane; j < e; j += warp_size) o.values[first + position][v_column + j] = v[j];

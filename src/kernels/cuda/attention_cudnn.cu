@@ -12,7 +12,8 @@ namespace coeus::cuda {
 
 namespace {
 
-/// The library, its handle, and the shapes that were met: none where cuDNN does not take one.
+/// cuDNN, its handle, and a plan for each shape met so far; the plan is null if cuDNN does not support the
+/// shape.
 class Cudnn : public BackendState {
 public:
     Cudnn(const std::string& path, cudaStream_t stream) : library_(load_cudnn(path)) {
@@ -30,13 +31,15 @@ public:
     std::string text() const { return library_.text(); }
 
     const CudnnAttention* plan(const Exec& exec, const CudnnAttentionShape& shape, int64_t most_workspace) {
-        if (!plans_.contains(shape) && is_recording(exec)) return nullptr;  // a kernel would be loaded
+        if (!plans_.contains(shape) && is_recording(exec)) return nullptr;  // it would load a kernel
         const auto [known, is_new] = plans_.try_emplace(shape);
         if (is_new) try {
                 known->second = std::make_unique<CudnnAttention>(library_, handle_, shape, most_workspace);
             } catch (const SystemError& error) {
-                log::info("cuDNN does not take attention of {} x {} tokens, {} heads of {}: {}; our own does",
-                          shape.batch, shape.sequence, shape.heads, shape.head_dim, error.what());
+                log::info(
+                    "cuDNN does not support attention of {} x {} tokens, {} heads of width {}: {}; using "
+                    "Coeus's kernel",
+                    shape.batch, shape.sequence, shape.heads, shape.head_dim, error.what());
             }
         return known->second.get();
     }
@@ -74,7 +77,7 @@ std::string use_cudnn(Exec& exec) {
             std::string text = cudnn->text();
             state.cudnn = std::move(cudnn);
             return text;
-        } catch (const std::runtime_error& error) {  // absent, or not for this GPU
+        } catch (const std::runtime_error& error) {  // missing, or not for this GPU
             if (why.empty()) why = error.what();
         }
     throw ConfigError("{}", why);

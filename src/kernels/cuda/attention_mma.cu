@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention on tensor cores, forward: a block for 128 queries of a head, 32 of them to a warp, which
-// keeps their running maxima, sums and outputs in registers while tiles of keys and values pass by (Dao 2023,
-// FlashAttention-2, algorithm 1).
+// Causal attention on tensor cores, forward. A block processes 128 queries of a head, 32 per warp. A warp
+// keeps their running maxima, sums and outputs in registers while it iterates over tiles of keys and values
+// (Dao 2023, FlashAttention-2, algorithm 1).
 #include "attention_mma.hpp"
 
 #include <limits>
@@ -13,7 +13,7 @@ namespace {
 constexpr int row_tiles = 2, warp_queries = row_tiles * mma_rows, block_queries = mma_warps * warp_queries;
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
-/// The queries, two pairs of tiles that pass by, and the keys that each query sees.
+/// Shared memory in bytes: the queries, two pairs of key and value tiles, and the keys that each query sees.
 template <int width>
 constexpr int64_t shared_bytes() {
     return (mma_tile_elements(width, block_queries) + 2 * PassingTiles<width>::elements) *
@@ -21,7 +21,7 @@ constexpr int64_t shared_bytes() {
            block_queries * int64_t(sizeof(RowRange));
 }
 
-/// Sum, or the largest that is a number, over the 4 lanes of a row.
+/// Sum over the 4 lanes of a row, or the largest value that is not NaN.
 __device__ inline float quad_sum(float value) {
     value += __shfl_xor_sync(whole_warp, value, 1);
     return value + __shfl_xor_sync(whole_warp, value, 2);
@@ -31,7 +31,7 @@ __device__ inline float quad_largest(float value) {
     return fmaxf(value, __shfl_xor_sync(whole_warp, value, 2));
 }
 
-/// What a lane knows of one of its rows.
+/// The running statistics of one of a lane's rows.
 struct QueryState {
     float maximum = minus_infinity;  ///< of the scores so far, before scaling
     float sum = 0;                   ///< of this lane's weights, relative to 2^(factor maximum)
@@ -49,7 +49,8 @@ __device__ void hide(Sums (&scores)[column_tiles], int half, int first_key, cons
     }
 }
 
-/// Scores to weights; outputs so far to the new maximum. NaN is never the maximum, and stays.
+/// Turns scores into weights, and rescales the outputs so far to the new maximum. A NaN is never the maximum,
+/// and propagates.
 template <int column_tiles, int output_tiles>
 __device__ void update(QueryState& state, Sums (&scores)[column_tiles], Sums (&outputs)[output_tiles],
                        int half, float factor) {
@@ -58,7 +59,7 @@ __device__ void update(QueryState& state, Sums (&scores)[column_tiles], Sums (&o
     for (int c = 0; c < column_tiles; ++c)
         largest = fmaxf(largest, fmaxf(scores[c].values[2 * half], scores[c].values[2 * half + 1]));
     largest = quad_largest(largest);
-    // where nothing has been seen yet, everything is 2^-infinity
+    // before anything has been seen, every weight is 2^-infinity = 0
     const float base = largest == minus_infinity ? 0.0f : factor * largest;
     const float shrink = power_of_2(factor * state.maximum - base);
     float total = 0;
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(mma_threads)
     bf16* const passing = query_tile + mma_tile_elements(width, block_queries);
     RowRange* const seen = reinterpret_cast<RowRange*>(passing + 2 * Passing::elements);
 
-    // the last queries see most: they begin first
+    // the last queries see the most keys, so they begin first
     const int first = int(gridDim.x - 1 - blockIdx.x) * block_queries;
     const int warp_row = int(threadIdx.x) / warp_size * warp_queries, own = first + warp_row;
     const RowRange seen_by_block = reach_of_queries(s, document_start, first, block_queries).some;
@@ -112,7 +113,7 @@ __global__ void __launch_bounds__(mma_threads)
     Passing(passing).start(k_rows, v_rows, seen_by_block.begin, keys, d);
     for (int key = seen_by_block.begin, turn = 0; key < seen_by_block.end; key += Passing::rows, turn ^= 1) {
         wait_for_copies();
-        __syncthreads();  // this pair is there, and nobody works on the other one any more
+        __syncthreads();  // this pair has arrived, and no thread uses the other one any more
         const Passing pair(passing + turn * Passing::elements);
         if (const int next = key + Passing::rows; next < seen_by_block.end)
             Passing(passing + (turn ^ 1) * Passing::elements).start(k_rows, v_rows, next, keys, d);
@@ -129,7 +130,7 @@ __global__ void __launch_bounds__(mma_threads)
         }
         add_weighted_tile<width>(outputs, scores, pair.second);
     }
-    wait_for_copies();  // where no query sees a key
+    wait_for_copies();  // needed if no query sees a key
     COEUS_UNROLL
     for (int r = 0; r < row_tiles; ++r) {
         COEUS_UNROLL

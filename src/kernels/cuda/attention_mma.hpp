@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on tensor cores, for operands in bf16: when it is chosen, and what its kernels share. A block of
-// four warps owns rows (queries, or keys where their gradients are summed); tiles of the other side pass by
-// in pairs, two pairs in shared memory, so that one arrives while the other is worked on. A warp has its own
-// rows of scores in registers, from the product that makes them to the one that uses them.
+// Attention on tensor cores for bf16 operands: when it is used, and what its kernels share. A block of four
+// warps owns rows (of queries, or of keys when their gradients are summed). It iterates over tiles of the
+// other side, which are loaded in pairs. Two pairs are in shared memory, so that one is loaded while the
+// other is used. A warp keeps its own rows of scores in registers, from the product that makes them to the
+// one that uses them.
 #pragma once
 
 #include "attention_tiles.hpp"
@@ -14,33 +15,33 @@
 namespace coeus::cuda {
 
 constexpr int mma_warps = 4, mma_threads = mma_warps * warp_size;
-/// Rows of a product on tensor cores, and the elements that are moved together.
+/// Rows of a product on tensor cores, and number of elements that are copied together.
 constexpr int mma_rows = 16, piece = 8;
 constexpr int64_t widest_mma_head = 128;
 
-/// Rows of all operands begin at multiples of 16 bytes.
+/// True if the rows of all operands begin at multiples of 16 bytes.
 inline bool in_pieces(std::initializer_list<Tensor> operands) {
     return std::all_of(operands.begin(), operands.end(), [](const Tensor& t) {
         return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.ld * size_of(t.dtype) % 16 == 0;
     });
 }
 
-/// Attention can run on tensor cores: heads of whole pieces of 16 bytes, not too wide, keys as wide as
-/// values, and rows of all operands that begin at multiples of 16 bytes.
+/// True if attention can run on tensor cores: bf16, heads of at most widest_mma_head columns in whole pieces
+/// of 16 bytes, keys as wide as values, and rows of all operands that begin at multiples of 16 bytes.
 inline bool tensor_cores_fit(Dtype type, const AttentionShape& s, std::initializer_list<Tensor> operands) {
     return type == Dtype::bf16 && s.head_dim % piece == 0 && s.head_dim <= widest_mma_head &&
            s.value_width() == s.head_dim && s.scale > 0 && in_pieces(operands);
 }
 
-/// As Cuda::attention, where tensor_cores_fit.
+/// Like Cuda::attention; requires tensor_cores_fit.
 void attention_mma(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
                    const AttentionShape& s);
-/// As Cuda::attention_backward, where tensor_cores_fit; dq is not the memory of q.
+/// Like Cuda::attention_backward; requires tensor_cores_fit, and dq must not be the memory of q.
 void attention_backward_mma(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout,
                             const Statistics& statistics, Tensor q, Tensor k, Tensor v,
                             const AttentionShape& s, bool accumulate);
 
-/// Calls f with an integral constant: the width of a head with the zero columns that fill it up.
+/// Calls f with an integral constant: the width of a head, including the zero columns that pad it.
 template <class F>
 void dispatch_width(int64_t head_dim, F&& f) {
     if (head_dim <= 32) return f(std::integral_constant<int, 32>());
@@ -49,14 +50,14 @@ void dispatch_width(int64_t head_dim, F&& f) {
     f(std::integral_constant<int, widest_mma_head>());
 }
 
-/// Rows of a tile that passes by, the columns of a tile of scores: what two pairs leave room for in
-/// most_shared_bytes, and the sums in registers.
+/// Rows of the tiles that are iterated over, and so columns of a tile of scores. It is limited by
+/// most_shared_bytes, which two pairs must fit in, and by the registers for sums.
 constexpr int passing_rows(int width) {
     return width <= 64 ? 64 : 32;
 }
 
-/// Rows of tiles are an odd number of pieces apart: eight rows that ldmatrix reads at once, at one column,
-/// lie in eight different groups of four banks, whatever the width.
+/// Elements from one row of a tile to the next: an odd number of pieces. So the eight rows that ldmatrix
+/// reads at once, at one column, are in eight different groups of four banks, whatever the width.
 constexpr int tile_pitch(int width) {
     static_assert(piece * sizeof(bf16) == 16);
     return width + piece;
@@ -65,13 +66,13 @@ constexpr int mma_tile_elements(int width, int rows) {
     return rows * tile_pitch(width);
 }
 
-/// Starts to copy rows [first, first + rows) of a head to a tile; zeros from `end` on, and beyond the head's
-/// width. By all threads of the block.
+/// Starts to copy rows [first, first + rows) of a head to a tile, with zeros from row `end` on and beyond the
+/// head's width. Called by all threads of the block.
 template <int width, int rows>
 __device__ void start_rows(bf16* tile, HeadRows<const bf16> from, int first, int end, int head_dim) {
     constexpr int pieces = width / piece;
     static_assert(rows * pieces % mma_threads == 0);
-    // unrolled, its addresses would take registers that sums need
+    // not unrolled: the addresses would take registers that the sums need
     COEUS_NO_UNROLL
     for (int i = 0; i < rows * pieces / mma_threads; ++i) {
         const int at = int(threadIdx.x) + i * mma_threads, row = at / pieces, column = at % pieces * piece;
@@ -81,7 +82,7 @@ __device__ void start_rows(bf16* tile, HeadRows<const bf16> from, int first, int
     }
 }
 
-/// Two operands' rows that pass by: keys and values, or queries and the gradients of their outputs.
+/// A pair of tiles that is iterated over: keys and values, or queries and the gradients of their outputs.
 template <int width>
 struct PassingTiles {
     static constexpr int rows = passing_rows(width), elements = 2 * mma_tile_elements(width, rows);
@@ -95,12 +96,12 @@ struct PassingTiles {
     }
 };
 
-/// The lane as the fragments have it.
+/// The lane's place in the fragments.
 struct Lane {
     int lane = int(threadIdx.x) % warp_size, row = lane / 4, column = lane % 4 * 2;
 };
 
-/// scores = own rows times the rows of another tile, transposed.
+/// scores = own rows times the transposed rows of another tile.
 template <int width, int row_tiles, int column_tiles>
 __device__ void multiply_rows(Sums (&scores)[row_tiles][column_tiles], const bf16* own, const bf16* other) {
     constexpr int pitch = tile_pitch(width);
@@ -129,7 +130,8 @@ __device__ void multiply_rows(Sums (&scores)[row_tiles][column_tiles], const bf1
     }
 }
 
-/// Sums as an operand: where a lane has the elements of two of them is where it must have those of 16x16.
+/// Rounds sums to an operand. The elements that a lane has of two sums are those that it must have of a 16x16
+/// operand.
 __device__ inline Fragment rounded(const Sums& left, const Sums& right) {
     return {{pair_of(left.values[0], left.values[1]), pair_of(left.values[2], left.values[3]),
              pair_of(right.values[0], right.values[1]), pair_of(right.values[2], right.values[3])}};
@@ -159,7 +161,7 @@ __device__ void add_weighted_tile(Sums (&sums)[row_tiles][width / 8],
     }
 }
 
-/// Two adjacent elements of a result.
+/// Stores two adjacent elements of a result, or adds to them.
 template <class O>
 __device__ void put_pair(O* to, float first, float second, bool accumulate) {
     if (accumulate) {
@@ -170,7 +172,8 @@ __device__ void put_pair(O* to, float first, float second, bool accumulate) {
     store_pack<2>(to, Pack<O, 2>{{store<O>(first), store<O>(second)}});
 }
 
-/// A lane's part of row `half` (0, or 1: 8 further down) of sums, times a factor.
+/// Stores a lane's part of a row of sums, multiplied by a factor. `half` is 0, or 1 for the row 8 further
+/// down.
 template <int width, class O>
 __device__ void put_sums(O* to, const Sums (&sums)[width / 8], int half, float factor, int head_dim,
                          bool accumulate) {
@@ -181,27 +184,27 @@ __device__ void put_sums(O* to, const Sums (&sums)[width / 8], int half, float f
                      accumulate);
 }
 
-/// Rows [begin, end).
+/// The rows [begin, end).
 struct RowRange {
     int begin, end;
     __device__ bool meets(int first, int count) const { return first < end && first + count > begin; }
     __device__ bool contains(int first, int count) const { return first >= begin && first + count <= end; }
 };
-/// Of the other side: those that some of certain rows see or are seen by, and those of which this is true for
-/// all of them.
+/// Rows of the other side: `some` are those that at least one of certain rows sees or is seen by, `all` those
+/// for which this is true of all of these rows.
 struct Reach {
     RowRange some, all;
 };
 
-/// The keys that a query sees; none, for one beyond the last.
+/// The keys that a query sees; none for a query beyond the last.
 __device__ inline RowRange seen_by(const AttentionShape& s, const int32_t* document_start, int query) {
     if (query >= s.sequence) return {0, 0};
     const SeenKeys seen = seen_keys(s, document_start, query);
     return {int(seen.start), int(seen.stop)};
 }
 
-/// Of the keys, for `count` queries from `first` on, of those that there are: causal masks and documents let
-/// both ends of what a query sees only grow.
+/// The keys that `count` queries from `first` on see. Queries beyond the last are ignored. With causal and
+/// document masks, both ends of a query's range only increase from one query to the next.
 __device__ inline Reach reach_of_queries(const AttentionShape& s, const int32_t* document_start, int first,
                                          int count) {
     const int queries = int(s.sequence), end = first + count < queries ? first + count : queries;
@@ -210,7 +213,7 @@ __device__ inline Reach reach_of_queries(const AttentionShape& s, const int32_t*
     return {{least.begin, most.end}, {most.begin, least.end}};
 }
 
-/// A block for so many rows of each head and sequence.
+/// A block for every `block_rows` rows of each head and sequence.
 inline Grid mma_grid(int64_t rows, int block_rows, int64_t heads, const AttentionShape& s, int64_t bytes) {
     return {dim3(blocks_for(div_ceil(rows, block_rows)), blocks_for(heads), blocks_for(s.batch)), mma_threads,
             size_t(bytes)};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention on tensor cores, backward, as attention_backward.cu has it: blocks of 64 queries sum dq
-// over the tiles of keys that pass by, blocks of 64 keys sum dk and dv over the tiles of queries of all heads
-// that share them, one after the other. Both make a warp's scores and products with their own rows on the
-// left, so that what they sum needs nothing from other warps:
-//   queries: S = q k^T, dP = dout v^T, dq += dS k      keys: S^T = k q^T, dP^T = v dout^T, dv += P^T dout,
-//   dk += dS^T q
+// Causal attention on tensor cores, backward, with the formulas of attention_backward.cu. Blocks of 64
+// queries sum dq over the tiles of keys. Blocks of 64 keys sum dk and dv over the tiles of queries of all
+// heads that share these keys, one head after the other. Both compute a warp's scores and products with the
+// warp's own rows on the left, so that the sums need nothing from other warps:
+//   queries: S = q k^T,    dP = dout v^T,    dq += dS k
+//   keys:    S^T = k q^T,  dP^T = v dout^T,  dv += P^T dout,  dk += dS^T q
 #include "attention_mma.hpp"
 
 namespace coeus::cuda {
@@ -13,7 +13,8 @@ namespace {
 
 constexpr int block_rows = mma_warps * mma_rows;
 
-/// Two tiles of own rows, two pairs that pass by, and lse and delta of the queries in each pair.
+/// Shared memory in bytes: two tiles of own rows, two pairs of tiles of the other side, and lse and delta for
+/// the queries in each pair.
 template <int width>
 constexpr int64_t shared_bytes() {
     return (2 * mma_tile_elements(width, block_rows) + 2 * PassingTiles<width>::elements) *
@@ -21,13 +22,14 @@ constexpr int64_t shared_bytes() {
            4 * passing_rows(width) * int64_t(sizeof(float));
 }
 
-/// A query's score and its product of dout and v become P and dS, but for the scale.
+/// Turns a query's score and its product of dout and v into P and dS, without the factor `scale`.
 __device__ inline void weigh(float& score, float& product, float factor, float lse, float delta) {
     score = power_of_2(factor * score - float(log2_e) * lse);
     product = score * (product - delta);
 }
 
-/// Zero where `is_hidden(row, column)`, of the lane's two rows (0 and 1) and of the columns of the tile.
+/// Sets to zero where `is_hidden(row, column)`, for the lane's two rows (0 and 1) and the columns of the
+/// tile.
 template <int column_tiles, class F>
 __device__ void hide(Sums (&weights)[column_tiles], Sums (&products)[column_tiles], F&& is_hidden) {
     COEUS_UNROLL
@@ -77,7 +79,7 @@ __global__ void __launch_bounds__(mma_threads)
     Passing(passing).start(k_rows, v_rows, seen_by_block.begin, keys, d);
     for (int key = seen_by_block.begin, turn = 0; key < seen_by_block.end; key += Passing::rows, turn ^= 1) {
         wait_for_copies();
-        __syncthreads();  // this pair is there, and nobody works on the other one any more
+        __syncthreads();  // this pair has arrived, and no thread uses the other one any more
         const Passing pair(passing + turn * Passing::elements);
         if (const int next = key + Passing::rows; next < seen_by_block.end)
             Passing(passing + (turn ^ 1) * Passing::elements).start(k_rows, v_rows, next, keys, d);
@@ -96,7 +98,7 @@ __global__ void __launch_bounds__(mma_threads)
             });
         add_weighted_tile<width>(sums, products, pair.first);
     }
-    wait_for_copies();  // where no query sees a key
+    wait_for_copies();  // needed if no query sees a key
     COEUS_UNROLL
     for (int half = 0; half < 2; ++half)
         if (const int query = own + Lane().row + half * 8; query < queries)
@@ -104,7 +106,8 @@ __global__ void __launch_bounds__(mma_threads)
                             accumulate);
 }
 
-/// The first of `count` rows for which something holds that holds for all after it; `count` where for none.
+/// The first of `count` rows for which `holds` is true, which must then be true for all rows after it;
+/// `count` if it is true for none.
 template <class F>
 __device__ int first_where(int count, F&& holds) {
     int begin = 0, end = count;
@@ -118,7 +121,7 @@ __device__ int first_where(int count, F&& holds) {
     return begin;
 }
 
-/// Of the queries, for `count` keys from `first` on, of those that there are.
+/// The queries that see `count` keys from `first` on. Keys beyond the last are ignored.
 __device__ inline Reach reach_of_keys(const AttentionShape& s, const int32_t* document_start, int first,
                                       int count) {
     const SequencePart queries = s.queries(), keys = s.keys();
@@ -157,7 +160,7 @@ __global__ void __launch_bounds__(mma_threads)
     int64_t key_index[2];
     for (int half = 0; half < 2; ++half) key_index[half] = s.keys().index(own + Lane().row + half * 8);
 
-    // the tiles of queries of one head, then of the next
+    // the tiles of queries of one head, then those of the next
     const int seeing = seeing_block.end - seeing_block.begin;
     const int tiles = seeing > 0 ? (seeing + Passing::rows - 1) / Passing::rows : 0;
     const auto start = [&](int tile) {
@@ -183,7 +186,7 @@ __global__ void __launch_bounds__(mma_threads)
     if (tiles > 0) start(0);
     for (int tile = 0; tile < tiles * int(group); ++tile) {
         wait_for_copies();
-        __syncthreads();  // this pair is there, and nobody works on the other one any more
+        __syncthreads();  // this pair has arrived, and no thread uses the other one any more
         const Passing pair(passing + tile % 2 * Passing::elements);
         if (tile + 1 < tiles * int(group)) start(tile + 1);
         const int query = seeing_block.begin + tile % tiles * Passing::rows;
@@ -208,7 +211,7 @@ __global__ void __launch_bounds__(mma_threads)
         add_weighted_tile<width>(dv_sums, scores, pair.second);
         add_weighted_tile<width>(dk_sums, products, pair.first);
     }
-    wait_for_copies();  // where no query sees a key
+    wait_for_copies();  // needed if no query sees a key
     COEUS_UNROLL
     for (int half = 0; half < 2; ++half)
         if (const int key = own + Lane().row + half * 8; key < keys) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What forward and backward of attention share on CUDA: tiles of as many queries as keys in shared memory, as
-// float with one column of padding, and a block of threads of which 8 neighbours share a row of scores.
+// Shared by the forward and backward of attention on CUDA. Tiles have as many queries as keys, and are in
+// shared memory as float with an odd row length. Eight neighbouring threads of a block share a row of scores.
 #pragma once
 
 #include "../rows/matrix.hpp"
@@ -12,10 +12,11 @@ namespace coeus::cuda {
 using namespace rows;
 
 constexpr int row_threads = 8;
-/// What a block may have at most on every GPU from sm_80 on (sm_86, sm_89 and sm_120 have no more).
+/// Most shared memory that a block may have on every GPU from sm_80 on (sm_86, sm_89 and sm_120 have no
+/// more).
 constexpr int64_t most_shared_bytes = 99 << 10;
 
-/// Rows of a tile where each thread has so many columns of a head: four tiles of the widest must fit.
+/// Rows of a tile if each thread has this many columns of a head: four tiles of the widest head must fit.
 constexpr int tile_side(int columns) {
     return columns * row_threads <= 128 ? 32 : 16;
 }
@@ -27,7 +28,7 @@ constexpr int scores_per_thread(int columns) {
 }
 constexpr double log2_e = 1.4426950408889634;
 
-/// Columns of one head, rows of one sequence.
+/// The rows of one sequence in the columns of one head.
 template <class T>
 struct HeadRows {
     T* data;
@@ -38,7 +39,7 @@ struct HeadRows {
 template <class T>
 struct Heads {
     T* data;
-    int64_t ld, rows;  // of one sequence
+    int64_t ld, rows;  // rows of one sequence
     COEUS_HD HeadRows<T> of(int64_t sequence, int64_t head, int64_t width) const {
         return {data + sequence * rows * ld + head * width, ld};
     }
@@ -48,7 +49,7 @@ Heads<T> heads_of(const Tensor& t, const AttentionShape& s) {
     return {t.as<T>(), t.ld, t.rows() / s.batch};
 }
 
-/// The document starts of all sequences, or null.
+/// The document starts of all sequences; `start` is null if there are none.
 struct Documents {
     const int32_t* start;
     int64_t whole;  // tokens of a whole sequence
@@ -59,7 +60,8 @@ inline Documents documents_of(const Tensor& document_start, const AttentionShape
     return {document_start.as<const int32_t>(), document_start.count() / s.batch};
 }
 
-/// What a backward knows of its queries: log of the sum of exp of the scores, rowsum(dout out), [H, T].
+/// Statistics of the queries for the backward: log of the sum of exp of the scores, and rowsum(dout out),
+/// both [H, T].
 struct Statistics {
     const float *lse, *delta;
     Documents documents;
@@ -75,17 +77,18 @@ __device__ inline SeenKeys seen_keys(const AttentionShape& s, const int32_t* doc
     return {keys.below(first_key(s, document_start, index)), keys.below(index + 1)};
 }
 
-/// The wider of keys and values.
+/// The larger width of keys and values.
 COEUS_HD constexpr int64_t widest(const AttentionShape& s) {
     return s.head_dim > s.value_width() ? s.head_dim : s.value_width();
 }
-/// Rows of a tile are so many floats apart: odd, so that threads that read a column meet no conflict.
+/// Floats from one row of a tile to the next: an odd number, so that threads that read a column have no bank
+/// conflicts.
 COEUS_HD constexpr int64_t tile_width(const AttentionShape& s) {
     return widest(s) | 1;
 }
 
-/// Tiles of rows, and squares of one number for each query and key, of a block with so many columns for each
-/// thread.
+/// Sizes in elements for a block whose threads have this many columns each: a tile of rows, and a square with
+/// one number for each query and key.
 struct TileSizes {
     int64_t rows, square;
     COEUS_HD constexpr TileSizes(int columns, const AttentionShape& s)
@@ -96,8 +99,8 @@ inline size_t tiles_bytes(int columns, const AttentionShape& s, int tiles, int s
     return size_t(tiles * sizes.rows + squares * sizes.square) * sizeof(float);
 }
 
-/// The tile's rows from `first` on, `cols` wide and `width` apart; zeros beyond `rows`. By all threads of the
-/// block.
+/// Loads a tile with rows from `first` on, `cols` wide and `width` apart; zeros beyond `rows`. Called by all
+/// threads of the block.
 template <class T, int columns>
 __device__ void load_tile(float* tile, int64_t width, HeadRows<const T> from, int64_t first, int64_t rows,
                           int64_t cols) {
@@ -113,7 +116,7 @@ __device__ inline float dot(const float* a, const float* b, int64_t n) {
     return sum;
 }
 
-/// sums[i] += sum over c of weights[c] rows[c][column], of the columns of this thread: lane, lane + 8, ...
+/// sums[i] += sum over c of weights[c] rows[c][column], for this thread's columns: lane, lane + 8, ...
 template <int columns>
 __device__ void add_weighted_rows(float (&sums)[columns], const float* weights, const float* rows,
                                   int64_t width, int64_t cols, int lane) {
@@ -126,7 +129,7 @@ __device__ void add_weighted_rows(float (&sums)[columns], const float* weights, 
     }
 }
 
-/// Sum, or the largest, over the 8 threads of a row.
+/// Sum, or maximum, over the 8 threads of a row.
 __device__ inline float row_sum(float value) {
     for (int distance = row_threads / 2; distance > 0; distance /= 2)
         value += __shfl_xor_sync(whole_warp, value, distance);
@@ -140,7 +143,7 @@ __device__ inline float row_largest(float value) {
     return value;
 }
 
-/// Calls f with an integral constant: columns of a head for each thread.
+/// Calls f with an integral constant: the columns of a head for each thread.
 template <class F>
 void dispatch_columns(const AttentionShape& s, F&& f) {
     const int64_t head_dim = widest(s);
@@ -150,7 +153,7 @@ void dispatch_columns(const AttentionShape& s, F&& f) {
     f(std::integral_constant<int, 256 / row_threads>());
 }
 
-/// Calls f with a value of the type of an operand that may be of type T or of float.
+/// Calls f with a value of the type of an operand, which is T or float.
 template <class T, class F>
 void dispatch_out(Dtype type, F&& f) {
     if (type == dtype_of<T>()) return f(T());

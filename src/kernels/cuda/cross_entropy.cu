@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Head's loss: a block for each row of logits.
+// The loss of the head: one block for each row of logits.
 #include "../rows/cross_entropy.hpp"
 #include "../rows/matrix.hpp"
 #include "cuda.hpp"
@@ -50,7 +50,7 @@ void Cuda::log_sum_exp(Exec& exec, Tensor lse, Tensor at_label, Tensor logits, T
                        VocabularyPart part) {
     require(
         lse.count() == logits.rows() && at_label.count() == logits.rows() && labels.count() == logits.rows(),
-        "log sum exp: one label and result for each row");
+        "log sum exp: needs one label and one result for each row");
     dispatch(logits.dtype, [&]<class T>(T) {
         using A = Acc<T>;
         launch(exec, "log_sum_exp", {blocks_for(logits.rows()), 512, BlockTeam::shared_bytes},
@@ -69,7 +69,7 @@ void Cuda::cross_entropy(Exec& exec, Tensor losses, Tensor dlogits, Tensor logit
                          Tensor at_label, VocabularyPart part, const StepScalars& scalars) {
     require(losses.count() == logits.rows() && labels.count() == logits.rows() &&
                 lse.count() == logits.rows() && at_label.count() == logits.rows(),
-            "cross entropy: one label and loss for each row");
+            "cross entropy: needs one label and one loss for each row");
     dispatch(logits.dtype, [&]<class T>(T) {
         using A = Acc<T>;
         launch(exec, "cross_entropy", {blocks_for(logits.rows()), 512, BlockTeam::shared_bytes},

@@ -20,7 +20,8 @@ cudaDataType_t type_of(Dtype type) {
     }
 }
 
-/// Operands may begin within a row or a shard. More than 256 bytes is of no use to any algorithm.
+/// Operands may begin within a row or a shard, so the alignment varies. No algorithm uses more than 256
+/// bytes.
 uint32_t alignment_of(const Tensor& t) {
     const auto address = reinterpret_cast<uintptr_t>(t.data);
     return uint32_t(address == 0 ? 256 : std::min<uintptr_t>(256, address & -address));
@@ -84,7 +85,8 @@ ProductShape shape_of(const ProductOperands& o, bool transpose_a, bool transpose
             o.d.dtype};
 }
 
-/// A matrix of ours, [rows, cols], as one of its: columns are our rows.
+/// Describes one of our matrices, [rows, cols], to cuBLASLt, which stores matrices by columns: its columns
+/// are our rows.
 void Product::make_layout(Layout& layout, Dtype type, int64_t rows, int64_t cols, int64_t ld) {
     COEUS_CHECK_CUBLAS(
         cublasLtMatrixLayoutCreate(layout.out(), type_of(type), uint64_t(cols), uint64_t(rows), ld));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A matrix product as cuBLASLt knows it. Our matrices are stored by rows, its by columns: d = op(a) op(b) + c
-// is asked for as d^T = op(b)^T op(a)^T + c^T, in which no element moves. Sums are in float32 to their end:
-// algorithms that add parts of a sum in the order in which blocks come to it, or in the type of the result,
-// are left out, so that equal calls give equal bits.
+// Matrix products by cuBLASLt. Our matrices are stored by rows, cuBLASLt's by columns: d = op(a) op(b) + c is
+// passed as d^T = op(b)^T op(a)^T + c^T, which moves no element. Everything is summed in float32. Algorithms
+// that add partial sums in the order in which blocks finish, or in the type of the result, are excluded, so
+// that equal calls give equal bits.
 #pragma once
 
 #include "algorithm_cache.hpp"
@@ -14,11 +14,11 @@
 
 namespace coeus::cuda {
 
-/// Throws SystemError naming the call, where it failed.
+/// Throws SystemError with the name of the call if it failed.
 void check_cublas(cublasStatus_t status, const char* call);
 #define COEUS_CHECK_CUBLAS(call) ::coeus::cuda::check_cublas(call, #call)
 
-/// Owns a description of cuBLASLt.
+/// Owns a descriptor of cuBLASLt.
 template <class T, cublasStatus_t (*destroy)(T)>
 class CublasOwned {
 public:
@@ -36,18 +36,18 @@ private:
 };
 using CublasHandle = CublasOwned<cublasLtHandle_t, cublasLtDestroy>;
 
-/// d = op(a) op(b) + c and the memory that the library may use; c is d where nothing is added.
+/// The operands of d = op(a) op(b) + c, and the library's workspace. c is d if nothing is added.
 struct ProductOperands {
     Tensor d, a, b, c, workspace;
     bool adds;
 };
 
-/// All that decides which algorithm is best.
+/// Everything that decides which algorithm is fastest.
 struct ProductShape {
     int64_t m, n, k;
     int64_t ld_a, ld_b, ld_c, ld_d;
     uint32_t alignment_a, alignment_b, alignment_c, alignment_d;  ///< of the first elements, in bytes
-    bool transpose_a, transpose_b, adds, in_place;                ///< in place: c is d
+    bool transpose_a, transpose_b, adds, in_place;                ///< in_place: c is d
     Dtype type, out;
     auto operator<=>(const ProductShape&) const = default;
 
@@ -58,13 +58,13 @@ ProductShape shape_of(const ProductOperands& operands, bool transpose_a, bool tr
 
 class Product {
 public:
-    /// SystemError where the library does not know such a product.
+    /// SystemError if the library does not support the product.
     explicit Product(const ProductShape& shape);
 
-    /// Algorithms that need no more than the planned workspace, the one first that the library expects to be
-    /// fastest. SystemError where there is none.
+    /// The algorithms that need no more than the planned workspace, the one that the library expects to be
+    /// fastest first. SystemError if there is none.
     std::vector<Algorithm> suggestions(cublasLtHandle_t handle) const;
-    /// It can do this product in the planned workspace.
+    /// True if the algorithm can compute this product in the planned workspace.
     bool takes(cublasLtHandle_t handle, const Algorithm& algorithm) const;
     cublasStatus_t run(cublasLtHandle_t handle, const Algorithm& algorithm, const ProductOperands& operands,
                        cudaStream_t stream) const;
@@ -78,7 +78,7 @@ private:
 
     std::string name_;
     Operation operation_;
-    Layout first_, second_, addend_, result_;  // its first operand is our b
+    Layout first_, second_, addend_, result_;  // the library's first operand is our b
     Preference preference_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA kernels, one function for each entry of the table. Tensors are in the device's memory.
+// The CUDA kernels, one function for each entry of the table. Tensors are in device memory.
 #pragma once
 
 #include "../math.hpp"
@@ -9,7 +9,7 @@ namespace coeus::cuda {
 
 using namespace rows;
 
-/// The functions behind the table's entries.
+/// The functions of the table's entries.
 struct Cuda {
 #define COEUS_FUNCTION(name) static Function<decltype(Kernels::name)> name;
     COEUS_EACH_KERNEL(COEUS_FUNCTION)

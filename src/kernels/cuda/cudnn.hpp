@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN as it is found when the program runs: what Coeus uses of its graph API, declared here so that neither
-// its header nor the library is needed to build.
+// cuDNN, loaded at run time: declares the part of its graph API that Coeus uses, so that neither its header
+// nor the library is needed to build.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace coeus::cuda {
 
-/// Values are those of cudnn_graph.h.
+/// Values as in cudnn_graph.h.
 namespace cudnn {
 
 enum class Kind : int {
@@ -71,7 +71,7 @@ enum class Attribute : int {
     operation_reduction_descriptor = 1612,
     device_properties_json = 2702,
 };
-/// Of an attribute's values.
+/// The type of an attribute's values.
 enum class Type : int {
     handle = 0,
     data_type = 1,
@@ -103,7 +103,7 @@ enum class Note : int { nondeterministic = 4 };
 
 }  // namespace cudnn
 
-/// Its functions return 0 where they succeed.
+/// The functions return 0 if they succeed.
 struct CudnnLibrary {
     size_t (*get_version)() = nullptr;
     const char* (*get_error_string)(int status) = nullptr;
@@ -122,14 +122,14 @@ struct CudnnLibrary {
 
     /// "cuDNN 9.19.0"
     std::string text() const;
-    /// Throws SystemError with what cuDNN says, where a call failed.
+    /// Throws SystemError with cuDNN's message if a call failed.
     void check(int status, const char* call) const;
 };
 
-/// Where cuDNN 9 may be: what the environment variable COEUS_CUDNN names, or libcudnn.so.9 where the system
-/// looks for libraries and in the active Python environment (VIRTUAL_ENV).
+/// The paths at which to look for cuDNN 9: the value of the environment variable COEUS_CUDNN alone, or else
+/// libcudnn.so.9 in the system and in the active Python environment (VIRTUAL_ENV).
 std::vector<std::string> cudnn_paths();
-/// ConfigError where there is none at that path, or one that is older than 9.0.
+/// ConfigError if the library cannot be loaded, or is older than 9.0.
 CudnnLibrary load_cudnn(const std::string& path);
 
 }  // namespace coeus::cuda

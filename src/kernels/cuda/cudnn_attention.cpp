@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t alignment = 16;  // of operands, in bytes
 
-/// The same bits each time.
+/// True if the kernel gives the same bits each time.
 bool is_deterministic(const CudnnLibrary& library, const CudnnDescriptor& configuration) {
     constexpr int64_t most_notes = 32;
     const CudnnDescriptor engine(library, Kind::engine);
@@ -56,12 +56,12 @@ const CudnnDescriptor& CudnnAttentionGraph::tensor(int64_t id, DataType type,
     return keep(std::move(t));
 }
 
-/// One number for each query and key.
+/// A tensor with one number for each query and key.
 const CudnnDescriptor& CudnnAttentionGraph::scores(DataType type) {
     const auto [b, h, s] = std::tuple(shape_.batch, shape_.heads, shape_.sequence);
     return tensor(next_id_++, type, {b, h, s, s}, {h * s * s, s * s, s, 1});
 }
-/// One for each query.
+/// A tensor with one number for each query.
 const CudnnDescriptor& CudnnAttentionGraph::row_values() {
     const auto [b, h, s] = std::tuple(shape_.batch, shape_.heads, shape_.sequence);
     return tensor(next_id_++, DataType::float32, {b, h, s, 1}, {h * s, s, 1, 1});
@@ -109,7 +109,7 @@ const CudnnDescriptor& CudnnAttentionGraph::pointwise(Pointwise mode, DataType p
     return y;
 }
 
-/// The number of a query (axis 2) or key (axis 3).
+/// A tensor with the number of each query (axis 2) or key (axis 3).
 const CudnnDescriptor& CudnnAttentionGraph::index(const CudnnDescriptor& of, int64_t axis) {
     CudnnDescriptor function(library_, Kind::pointwise);
     function.set<Pointwise>(Attribute::pointwise_mode, Type::pointwise_mode, {Pointwise::index})
@@ -180,7 +180,7 @@ std::vector<CudnnDescriptor> CudnnAttentionGraph::configurations(
 CudnnAttention::CudnnAttention(const CudnnLibrary& library, void* handle, const CudnnAttentionShape& shape,
                                int64_t most_workspace)
     : library_(library), handle_(handle), graph_(library, handle, shape) {
-    std::string why = "it has no kernel for it";
+    std::string why = "it has no deterministic kernel for it";
     for (const CudnnDescriptor& configuration : graph_.configurations(nullptr)) try {
             if (!is_deterministic(library, configuration)) continue;
             auto plan = std::make_unique<CudnnDescriptor>(library, Kind::plan);
@@ -195,7 +195,8 @@ CudnnAttention::CudnnAttention(const CudnnLibrary& library, void* handle, const 
                 plan_ = std::move(plan);
                 return;
             }
-            why = fmt::format("it needs {} bytes of workspace, and there are {}", bytes, most_workspace);
+            why = fmt::format("it needs {} bytes of workspace, more than the planned {}", bytes,
+                              most_workspace);
         } catch (const SystemError& error) {
             why = error.what();
         }

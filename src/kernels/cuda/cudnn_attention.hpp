@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention, forward, as a graph of cuDNN, which has one kernel for all of it. The backward stays
-// ours: cuDNN's deterministic one holds a sequence x sequence matrix for each head (1.1 GB for 32 heads and
-// 4096 tokens on sm_80 and sm_90, as its plan says), the other one adds with atomics. Both agree in what the
-// forward keeps: the natural logarithm of the sum of exp of the scores.
+// Causal attention, forward, as a graph of cuDNN, which has one kernel for all of it. The backward is our
+// own: cuDNN's deterministic one holds a sequence x sequence matrix for each head (1.1 GB for 32 heads and
+// 4096 tokens on sm_80 and sm_90, as its plan reports), and the other one adds with atomics. Both keep the
+// same from the forward: the natural logarithm of the sum of exp of the scores.
 #pragma once
 
 #include "coeus/kernels/kernels.hpp"
@@ -14,8 +14,8 @@
 
 namespace coeus::cuda {
 
-/// Attention is one that cuDNN is asked for: bfloat16, whole sequences without documents, keys as wide as
-/// values, heads of whole pieces of 16 bytes up to 256 wide.
+/// True if cuDNN is used for this attention: bfloat16, whole sequences without documents, keys as wide as
+/// values, and heads of whole pieces of 16 bytes that are at most 256 wide.
 inline bool cudnn_fits(const Tensor& out, const Tensor& q, const Tensor& document_start,
                        const AttentionShape& s) {
     const auto is_whole = [&](const SequencePart& part) { return part == SequencePart{s.sequence}; };
@@ -63,20 +63,20 @@ private:
     void* descriptor_ = nullptr;
 };
 
-/// Sizes, and elements from one row of an operand to the next.
+/// The sizes, and the distances in elements from one row of an operand to the next.
 struct CudnnAttentionShape {
     int64_t batch, sequence, heads, kv_heads, head_dim;
     int64_t ld_out, ld_q, ld_k, ld_v;
     auto operator<=>(const CudnnAttentionShape&) const = default;
 };
 
-/// out = softmax(scale q k^T, causal) v, and lse.
+/// The graph of out = softmax(scale q k^T, causal) v and of lse.
 class CudnnAttentionGraph {
 public:
-    /// For the GPU of a handle; null: for device properties, with which configurations() is then asked.
-    /// SystemError where cuDNN does not take the graph.
+    /// Builds the graph for the GPU of a handle. If `handle` is null, configurations() needs device
+    /// properties. SystemError if cuDNN does not support the graph.
     CudnnAttentionGraph(const CudnnLibrary& library, void* handle, const CudnnAttentionShape& shape);
-    /// How its kernels can do it, the one first that is expected to be fastest.
+    /// The configurations of cuDNN's kernels for the graph, the one that is expected to be fastest first.
     std::vector<CudnnDescriptor> configurations(const CudnnDescriptor* device_properties) const;
 
     enum Id : int64_t { q = 1, k, v, out, lse, scale, hidden, first_virtual };
@@ -103,10 +103,10 @@ private:
     std::unique_ptr<CudnnDescriptor> graph_;
 };
 
-/// The graph with a kernel, ready to run on the GPU of a handle.
+/// The graph with a kernel that was chosen for the GPU of a handle.
 class CudnnAttention {
 public:
-    /// SystemError where no kernel does it with the same bits each time and at most so many bytes of
+    /// SystemError if no kernel gives the same bits each time with at most `most_workspace` bytes of
     /// workspace.
     CudnnAttention(const CudnnLibrary& library, void* handle, const CudnnAttentionShape& shape,
                    int64_t most_workspace);

@@ -17,7 +17,7 @@ CudnnLibrary load_cudnn(const std::string& path) {
     const auto find = [&](const char* name, auto*& function) { library.find(name, function); };
     find("cudnnGetVersion", cudnn.get_version);
     if (cudnn.get_version() < oldest)
-        throw ConfigError("{}: is cuDNN {}; 9.0 or newer is needed", path, cudnn.get_version());
+        throw ConfigError("{} is cuDNN {}; 9.0 or newer is needed", path, cudnn.get_version());
     find("cudnnGetErrorString", cudnn.get_error_string);
     find("cudnnGetLastErrorString", cudnn.get_last_error_string);
     find("cudnnCreate", cudnn.create);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions, sums of tensors and zeros, element by element; RoPE, SwiGLU.
+// Conversions, sums of tensors and zeros, element by element; RoPE; SwiGLU.
 #include "../rows/matrix.hpp"
 #include "../rows/rope.hpp"
 #include "../rows/swiglu.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t elements_per_block = 256 * 16;
 
-/// Dense tensors as one row, others by their rows.
+/// The shape of the work: dense tensors are one row, others have their own rows.
 struct Extent {
     int64_t rows, width;
 };
@@ -22,7 +22,8 @@ Extent extent_of(const Tensor& out, const Tensor& a) {
             "tensors of an elementwise kernel differ in shape");
     return out.dense() && a.dense() ? Extent{1, out.count()} : Extent{out.rows(), out.cols()};
 }
-/// Blocks (row, part of the columns): of rows a grid can have many more.
+/// Blocks (row, part of the columns). Rows come first, since a grid can have far more blocks in that
+/// direction.
 Grid grid_of(const Extent& e) {
     return {dim3(blocks_for(e.rows),
                  unsigned(std::min<int64_t>(div_ceil(e.width, elements_per_block), most_blocks_across))),
@@ -60,7 +61,7 @@ __global__ void sum_parts_kernel(T* out, const T* parts, int64_t terms, int64_t 
     });
 }
 
-/// A warp for each head in turn.
+/// The warps of a block take the heads in turn.
 template <class T>
 __global__ void rope_kernel(Rows<T> x, Rows<const Acc<T>> table, const int32_t* positions, int64_t heads,
                             int64_t head_dim, RopeLayout layout, bool inverse) {
@@ -109,7 +110,7 @@ void Cuda::sum_parts(Exec& exec, Tensor out, Tensor parts) {
     const int64_t count = out.count();
     require(
         out.dense() && parts.dense() && out.dtype == parts.dtype && count > 0 && parts.count() % count == 0,
-        "parts to sum are dense and of the sum's shape and type");
+        "parts to sum must be dense and have the sum's shape and type");
     dispatch(out.dtype, [&]<class T>(T) {
         launch(exec, "sum_parts", grid_of({1, count}), sum_parts_kernel<T>, out.as<T>(), parts.as<const T>(),
                parts.count() / count, count);
@@ -130,7 +131,7 @@ void Cuda::rope(Exec& exec, Tensor x, Tensor table, Tensor positions, int64_t he
                 bool inverse) {
     require(head_dim % 2 == 0 && x.cols() % head_dim == 0, "rope: columns are not whole heads of pairs");
     require(table.cols() == head_dim && positions.count() == x.rows(),
-            "rope: table or positions of another shape");
+            "rope: table or positions have the wrong shape");
     dispatch(x.dtype, [&]<class T>(T) {
         launch(exec, "rope", {blocks_for(x.rows()), 128}, rope_kernel<T>, rows_of<T>(x),
                rows_of<const Acc<T>>(table), positions.as<const int32_t>(), x.cols() / head_dim, head_dim,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embedding: rows of a table by token. In the backward the first place of a token in the batch gathers all of
-// its places, in their order: neither conflicts nor atomics.
+// Embedding: rows of a table by token. In the backward, the block of a token's first occurrence in the batch
+// adds up all its occurrences in order, so there are neither conflicts nor atomics.
 #include "../rows/matrix.hpp"
 #include "cuda.hpp"
 #include "launch.hpp"
@@ -22,7 +22,7 @@ __global__ void embedding_kernel(Rows<T> y, const int32_t* tokens, Rows<const T>
         team.map(width, y[t], [] { return Acc<T>(0); });
 }
 
-/// Block (t, part of the columns). The tokens pass by in groups of one for each thread.
+/// Block (t, part of the columns). It scans the tokens in groups, one token per thread.
 template <class T>
 __global__ void embedding_backward_kernel(Rows<Acc<T>> dtable, Rows<const T> dy, const int32_t* tokens,
                                           int64_t count, int64_t rows, int64_t first, int64_t width,
@@ -42,7 +42,7 @@ __global__ void embedding_backward_kernel(Rows<Acc<T>> dtable, Rows<const T> dy,
         for (unsigned warp = 0; warp < blockDim.x / warp_size; ++warp)
             for (unsigned bits = votes[warp]; bits != 0; bits &= bits - 1) {
                 const int64_t source = group + int64_t(warp) * warp_size + (__ffs(int(bits)) - 1);
-                if (source < t) return;  // another block has this token: all threads see it here
+                if (source < t) return;  // not the first occurrence: all threads find that here
                 A* const sum = dtable[row] + column;
                 const T* const d = dy[source] + column;
                 team.each(columns, [=](int64_t j) { sum[j] += load(d[j]); });
@@ -55,7 +55,7 @@ __global__ void embedding_backward_kernel(Rows<Acc<T>> dtable, Rows<const T> dy,
 
 void Cuda::embedding(Exec& exec, Tensor y, Tensor tokens, Tensor table, VocabularyPart part) {
     require(y.cols() == table.cols() && y.dtype == table.dtype, "embedding: output and table differ");
-    require(tokens.count() == y.rows(), "embedding: one token for each row");
+    require(tokens.count() == y.rows(), "embedding: needs one token for each row");
     dispatch(y.dtype, [&]<class T>(T) {
         launch(exec, "embedding", {blocks_for(y.rows()), threads_for(y.cols())}, embedding_kernel<T>,
                rows_of<T>(y), tokens.as<const int32_t>(), rows_of<const T>(table), table.rows(), y.cols(),
@@ -65,7 +65,7 @@ void Cuda::embedding(Exec& exec, Tensor y, Tensor tokens, Tensor table, Vocabula
 
 void Cuda::embedding_backward(Exec& exec, Tensor dtable, Tensor dy, Tensor tokens, VocabularyPart part) {
     require(dtable.cols() == dy.cols(), "embedding: gradients differ in width");
-    require(tokens.count() == dy.rows(), "embedding: one token for each row");
+    require(tokens.count() == dy.rows(), "embedding: needs one token for each row");
     constexpr int64_t columns = 1024;  // of a block
     constexpr int threads = 256;
     dispatch(dy.dtype, [&]<class T>(T) {

@@ -6,10 +6,10 @@
 
 namespace coeus::cuda {
 
-/// Which of so many candidates, the one that is expected to be best first, is fastest. `seconds` runs one and
-/// says how long that took, infinity where it cannot be run. Each has a turn that does not count and then a
-/// few, side by side with the others; its best counts. An earlier one is only left for a later one that takes
-/// 2 % less. 0 where none runs.
+/// Returns the number of the fastest of several candidates, of which the first is expected to be best.
+/// `seconds` runs one and returns how long it took, or infinity if it cannot be run. Each candidate has one
+/// run that is not counted, then a few in turn with the others, of which its best counts. A later candidate
+/// is chosen only if it is 2 % faster than an earlier one. Returns 0 if none can be run.
 int fastest(int candidates, FunctionRef<double(int)> seconds);
 
 }  // namespace coeus::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products, by cuBLASLt: one algorithm for each shape, its first suggestion or, where a search is
-// asked for, the fastest.
+// Matrix products by cuBLASLt, with one algorithm for each shape: cuBLASLt's first suggestion or, if a search
+// was requested, the fastest.
 #include "algorithm_cache.hpp"
 #include "coeus/base/clock.hpp"
 #include "coeus/kernels/autotune.hpp"
@@ -20,7 +20,7 @@ namespace coeus::cuda {
 
 namespace {
 
-/// A matrix on the host while a search overwrites it.
+/// A copy of a matrix on the host, while a search overwrites the matrix.
 class SavedMatrix {
 public:
     SavedMatrix(const Tensor& t, cudaStream_t stream)
@@ -46,13 +46,14 @@ private:
     std::vector<std::byte> rows_;
 };
 
-/// Runs of an algorithm that are timed together: so many that small products take longer than starting them.
+/// Number of runs of an algorithm that are timed together: enough that small products take longer than
+/// launching them.
 int repeats(const ProductShape& s) {
     constexpr double work = 1e11, most = 20;
     return int(std::clamp(work / (2.0 * double(s.m) * double(s.n) * double(s.k)), 1.0, most));
 }
 
-/// Handle, algorithms and descriptions of all products that were met.
+/// The handle, the algorithms, and the descriptions of all products met so far.
 class Products : public BackendState {
 public:
     explicit Products(const std::string& folder) : cache_(folder) {
@@ -78,7 +79,7 @@ private:
         const std::vector<Algorithm> suggested = product.suggestions(handle_);
         if (suggested.size() == 1 || !cache_.keeps() || is_recording(exec)) return suggested.front();
         const Algorithm best = search(product, shape, suggested, operands, state_of(exec).stream);
-        // what cannot be kept is not taken either: the next run might find another
+        // an algorithm that cannot be kept is not used: the next run might find another one
         return valid(product, shape, cache_.keep(shape.text(), best)).value_or(suggested.front());
     }
 
@@ -89,9 +90,10 @@ private:
         return std::nullopt;
     }
 
-    /// On the operands themselves, whose result is overwritten; what it adds to is put back. Alone on the
-    /// device: work of other streams would count as the product's. What they wait for from other ranks was
-    /// given before in the order of all ranks, so it ends without this one.
+    /// Times the algorithms on the operands themselves, whose result is overwritten; a matrix that is
+    /// accumulated into is restored. The device must be idle, since work of other streams would be timed as
+    /// well. Waiting for it cannot deadlock: exchanges with other ranks were submitted before, in the same
+    /// order on all ranks.
     Algorithm search(const Product& product, const ProductShape& shape,
                      const std::vector<Algorithm>& suggested, const ProductOperands& operands,
                      cudaStream_t stream) const {
@@ -150,7 +152,7 @@ namespace coeus {
 void autotune_products(Exec& exec, const std::string& folder) {
     if (exec.device->is_host() || folder.empty()) return;
     cuda::CudaState& state = cuda::state_of(exec);
-    require(!state.products, "autotune_products comes after a product");
+    require(!state.products, "autotune_products must be called before the first product");
     state.algorithms_folder = fmt::format(
         "{}/{}", folder,
         cuda::file_name_of(fmt::format("{}-cublasLt-{}", exec.device->name(), cublasLtGetVersion())));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place where CUDA kernels start: grid, threads, shared memory, stream and error check. With the
-// tests' stand-in of <cuda_runtime.h> the same call runs them on the CPU.
+// The one place that launches CUDA kernels: grid, threads, shared memory, stream and error check. With the
+// tests' stand-in for <cuda_runtime.h> the same call runs them on the CPU.
 #pragma once
 
 #include "coeus/device/exec.hpp"
@@ -11,33 +11,33 @@
 
 namespace coeus::cuda {
 
-/// What kernels need besides their operands; in Exec::backend, made by the first kernel.
+/// What kernels need besides their operands. It is in Exec::backend and is made by the first kernel.
 struct CudaState : BackendState {
-    cudaStream_t stream = nullptr;           ///< null: CUDA's own
-    std::string algorithms_folder;           ///< of products; "": no search
-    std::unique_ptr<BackendState> products;  ///< made by the first one
-    std::unique_ptr<BackendState> cudnn;     ///< null: attention by our own kernels
+    cudaStream_t stream = nullptr;           ///< null: CUDA's default stream
+    std::string algorithms_folder;           ///< of matrix products; empty: no search
+    std::unique_ptr<BackendState> products;  ///< made by the first product
+    std::unique_ptr<BackendState> cudnn;     ///< null: our own kernels compute attention
 };
 CudaState& state_of(Exec& exec);
-/// What the Exec is given becomes part of a graph: nothing may be waited for.
+/// True if the Exec's work is being recorded into a graph: then nothing may be waited for.
 inline bool is_recording(const Exec& exec) {
     return exec.queue->is_recording();
 }
 
-/// Throws SystemError naming the call, where it failed.
+/// Throws SystemError with the name of the call if it failed.
 void check(cudaError_t status, const char* call);
 #define COEUS_CHECK_CUDA(call) ::coeus::cuda::check(call, #call)
 
-/// Most blocks of a grid in its second and third direction; in the first there may be 2^31 - 1.
+/// Most blocks of a grid in its second and third dimension; the first may have 2^31 - 1.
 constexpr unsigned most_blocks_across = 65535;
 
 struct Grid {
     dim3 blocks;
-    int threads = 256;        ///< of a block; whole warps
+    int threads = 256;        ///< of a block, in whole warps
     size_t shared_bytes = 0;  ///< of a block: shared_memory()
 };
 
-/// The name is for messages.
+/// Launches a kernel. The name is for messages.
 template <class... Parameters>
 void launch(Exec& exec, const char* name, const Grid& grid, void (*kernel)(Parameters...),
             const std::type_identity_t<Parameters>&... arguments) {
@@ -57,18 +57,18 @@ void launch(Exec& exec, const char* name, const Grid& grid, void (*kernel)(Param
     check(cudaLaunchKernelEx(&config, kernel, arguments...), name);
 }
 
-/// Blocks for so many pieces of work. LogicError beyond what a grid can have.
+/// Number of blocks for this many pieces of work. LogicError if a grid cannot have so many.
 inline unsigned blocks_for(int64_t pieces) {
     require(pieces >= 0 && pieces < (int64_t(1) << 31), "more blocks than a grid can have");
     return unsigned(pieces);
 }
 
-/// Whole warps, enough for one element of a row for each thread where the row is short.
+/// Number of threads in whole warps, at most one for each element of a short row.
 inline int threads_for(int64_t width, int most = 256) {
     return int(std::min<int64_t>(most, round_up(std::max<int64_t>(width, 1), 32)));
 }
 
-/// Calls f with a value of the element type: those that train on GPUs.
+/// Calls f with a value of the element type: f32 or bf16, which train on GPUs.
 template <class F>
 void dispatch(Dtype type, F&& f) {
     switch (type) {

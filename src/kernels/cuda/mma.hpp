@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor cores and asynchronous copies, as PTX has them from sm_80 on: what a warp does together with
-// matrices of bfloat16. All 32 lanes make each call of load_matrices and multiply_add. Which lane holds which
-// elements is in the PTX ISA, "Matrix fragments for mma.m16n8k16" and "ldmatrix"; tests/stand_ins/cuda
-// repeats it for the CPU.
+// Tensor cores and asynchronous copies through PTX, from sm_80 on: what a warp does together with matrices of
+// bfloat16. All 32 lanes must call load_matrices and multiply_add together. The PTX ISA describes which lane
+// has which elements in "Matrix fragments for mma.m16n8k16" and "ldmatrix"; tests/stand_ins/cuda emulates it
+// on the CPU.
 #pragma once
 
 #include "coeus/base/types.hpp"
@@ -10,19 +10,21 @@
 
 namespace coeus::cuda {
 
-/// A lane's share of four 8x8 matrices of bf16, two elements in each part. As the left operand of a product:
-/// 16 rows x 16, the matrices (rows 0-7, columns 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15).
+/// A lane's share of four 8x8 matrices of bf16, with two elements in each part. As the left operand of a
+/// product it is a 16x16 matrix, made of the matrices (rows 0-7, columns 0-7), (8-15, 0-7), (0-7, 8-15),
+/// (8-15, 8-15).
 struct Fragment {
     uint32_t parts[4];
 };
 
-/// A lane's share of 16x8 sums: elements (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1) of lane 4 g + t.
+/// A lane's share of 16x8 sums: lane 4 g + t has the elements (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t +
+/// 1).
 struct Sums {
     float values[4];
 };
 
-/// Four matrices from shared memory, or their transposes: lane 8 m + r gives the address of row r of matrix
-/// m, 16 bytes; lane 4 r + t gets elements 2t and 2t + 1 of row r (of the transpose).
+/// Loads four matrices from shared memory, or their transposes. Lane 8 m + r passes the address of row r of
+/// matrix m, 16 bytes. Lane 4 r + t gets elements 2t and 2t + 1 of row r (of the transpose).
 template <bool transposed = false>
 __device__ Fragment load_matrices(const bf16* row) {
     Fragment f;
@@ -45,8 +47,8 @@ __device__ Fragment load_matrices(const bf16* row) {
     return f;
 }
 
-/// sums[16x8] += a[16x16] b[16x8]. Of b, lane 4 g + t gives (2t, g) and (2t + 1, g) in the first part, the
-/// rows 8 further in the second.
+/// sums[16x8] += a[16x16] b[16x8]. Lane 4 g + t passes the elements (2t, g) and (2t + 1, g) of b as `first`,
+/// and those 8 rows further down as `second`.
 __device__ inline void multiply_add(Sums& sums, const Fragment& a, uint32_t first, uint32_t second) {
 #ifdef __CUDACC__
     asm volatile(
@@ -59,7 +61,7 @@ __device__ inline void multiply_add(Sums& sums, const Fragment& a, uint32_t firs
 #endif
 }
 
-/// Two numbers, rounded to nearest even, the first one in the lower half.
+/// Rounds two numbers to nearest even; the first one is in the lower half.
 __device__ inline uint32_t pair_of(float first, float second) {
 #ifdef __CUDACC__
     uint32_t pair;
@@ -70,7 +72,7 @@ __device__ inline uint32_t pair_of(float first, float second) {
 #endif
 }
 
-/// 2^x within 2 units in the last place; 0 below 2^-126.
+/// 2^x, within 2 units in the last place; 0 below 2^-126.
 __device__ inline float power_of_2(float x) {
 #ifdef __CUDACC__
     float y;
@@ -81,15 +83,16 @@ __device__ inline float power_of_2(float x) {
 #endif
 }
 
-/// Starts to copy 4 or 16 bytes from global to shared memory, both at multiples of as many; or zeros, without
-/// reading. This thread finds them after wait_for_copies, the others after a barrier behind that.
+/// Starts to copy 4 or 16 bytes from global to shared memory, or writes zeros there without reading. Both
+/// addresses are multiples of that size. The bytes are visible to this thread after wait_for_copies(), and to
+/// the others after a barrier that follows it.
 template <int bytes>
 __device__ void copy_async(void* to, const void* from, bool or_zeros) {
     static_assert(bytes == 4 || bytes == 16);
 #ifdef __CUDACC__
     const unsigned shared = unsigned(__cvta_generic_to_shared(to));
     const int taken = or_zeros ? 0 : bytes;
-    if constexpr (bytes == 16)  // past the first cache, since other blocks of the same SM rarely read it
+    if constexpr (bytes == 16)  // bypasses the L1 cache: other blocks of the SM rarely read the data
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(taken)
                      : "memory");
     else
@@ -99,7 +102,7 @@ __device__ void copy_async(void* to, const void* from, bool or_zeros) {
     emulation::copy_async(to, or_zeros ? nullptr : from, bytes);
 #endif
 }
-/// For all copies that this thread has started.
+/// Waits for all copies that this thread has started.
 __device__ inline void wait_for_copies() {
 #ifdef __CUDACC__
     asm volatile("cp.async.wait_all;" ::: "memory");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMSNorm and LayerNorm: a block for each row forward; backward a block for some rows, which sums their part
-// of the weight's gradient in shared memory. The parts are added in order by a second kernel, so that there
-// are no atomics.
+// RMSNorm and LayerNorm. In the forward there is a block for each row. In the backward there is a block for
+// several rows, which sums their part of the weight's gradient in shared memory; a second kernel adds the
+// parts in order. So there are no atomics.
 #include "../rows/matrix.hpp"
 #include "../rows/norm.hpp"
 #include "cuda.hpp"
@@ -45,7 +45,7 @@ __global__ void norm_backward_kernel(Rows<T> dx, Acc<T>* partial, Rows<const T> 
     const int64_t begin = int64_t(blockIdx.x) * workspace::norm_block,
                   end = begin + workspace::norm_block < rows ? begin + workspace::norm_block : rows;
     if (partial) team.map(width, sums, [] { return A(0); });
-    team.barrier();  // rows that are not aligned divide their columns otherwise
+    team.barrier();  // unaligned rows divide their columns among the threads differently
     for (int64_t i = begin; i < end; ++i) {
         const A r = rstd[i], m = mean ? mean[i] : A(0);
         if (partial)
@@ -61,7 +61,7 @@ __global__ void norm_backward_kernel(Rows<T> dx, Acc<T>* partial, Rows<const T> 
             width, partial + blockIdx.x * width, [](A sum) { return sum; }, sums);
 }
 
-/// out[j] += sum over the blocks of partial[block][j], in their order.
+/// out[j] += sum over the blocks of partial[block][j], in order.
 template <class A>
 __global__ void add_partial_kernel(A* out, const A* partial, int64_t blocks, int64_t width) {
     grid_team().each(width, [=](int64_t j) {
@@ -73,8 +73,8 @@ __global__ void add_partial_kernel(A* out, const A* partial, int64_t blocks, int
 
 void check(Tensor y, Tensor x, Tensor weight, Tensor statistic) {
     require(y.rows() == x.rows() && y.cols() == x.cols(), "norm: input and output differ in shape");
-    require(!weight || weight.count() == x.cols(), "norm: the weight has not the width of the input");
-    require(statistic.count() == x.rows(), "norm: one statistic for each row");
+    require(!weight || weight.count() == x.cols(), "norm: the weight does not have the width of the input");
+    require(statistic.count() == x.rows(), "norm: needs one statistic for each row");
 }
 
 Grid rows_grid(int64_t rows, int64_t width) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums in double: blocks of elements first, then one block adds their results in fixed places; and what
-// follows from the gradient's norm.
+// Sums in double: blocks of elements first, then one block adds their results in a fixed order; and the
+// clipping factor from the gradient's norm.
 #include "../rows/matrix.hpp"
 #include "cuda.hpp"
 #include "launch.hpp"
@@ -13,7 +13,7 @@ namespace coeus::cuda {
 
 namespace {
 
-/// partial[i]: of row i of `rows`, the last of which has `last` elements.
+/// partial[i]: the sum of row i of `rows`; the last row has `last` elements.
 template <class T>
 __global__ void sum_kernel(double* partial, Rows<const T> rows, int64_t width, int64_t last, bool squares) {
     const BlockTeam team(shared_memory());
@@ -35,7 +35,7 @@ __global__ void add_sums_kernel(double* out, const double* partial, int64_t coun
 void reduce(Exec& exec, double* out, Tensor a, bool squares) {
     if (a.count() == 0) return;
     const Scope scope(exec.workspace);
-    // blocks of a dense tensor, rows of another
+    // blocks of a dense tensor, or the rows of another
     const int64_t width = a.dense() ? workspace::sum_block : a.cols();
     const int64_t distance = a.dense() ? workspace::sum_block : a.ld;
     const int64_t blocks = a.dense() ? div_ceil(a.count(), width) : a.rows();

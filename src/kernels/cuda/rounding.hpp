@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The random bits of stochastic rounding, for kernels that update weights.
+// Random bits for stochastic rounding, in kernels that update weights.
 #pragma once
 
 #include "coeus/base/random.hpp"
@@ -7,8 +7,8 @@
 
 namespace coeus::cuda {
 
-/// Random bits of elements from `first` on. A division finds the place of that one in the whole parameter,
-/// and of those beyond the end of its run.
+/// The random bits of the elements from `first` on. One division finds the place of element `first` in the
+/// parameter; elements beyond the end of its run need further divisions.
 class BitsFrom {
 public:
     __device__ BitsFrom(const RandomStream& random, const ElementPlace& place, int64_t run, int64_t first)

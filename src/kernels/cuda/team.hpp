@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Teams of threads that share a row (rows/team.hpp): a warp, a block, or the whole grid. Elements move 16
-// bytes at a time where all operands begin at multiples of that. Sums are added thread by thread in fixed
-// places, then over the lanes of a warp, then over the warps in order: the bits depend on the sizes, and on
-// whether operands begin at such multiples, alone.
+// Teams of threads that share a row (rows/team.hpp): a warp, a block, or the whole grid. Elements are moved
+// 16 bytes at a time if all operands are aligned to that. Sums are added by each thread in fixed places, then
+// over the lanes of a warp, then over the warps in order. So the bits depend only on the sizes and on whether
+// the operands are aligned.
 #pragma once
 
 #include "../rows/team.hpp"
@@ -24,7 +24,7 @@ using namespace rows;
 constexpr unsigned whole_warp = 0xffffffffu;
 constexpr int warp_size = 32;
 
-/// This block's shared memory.
+/// The block's shared memory.
 __device__ inline unsigned char* shared_memory() {
 #ifdef __CUDACC__
     extern __shared__ __align__(128) unsigned char memory[];
@@ -132,7 +132,7 @@ public:
     }
 
 protected:
-    /// g(f(in[j]..)) of this thread's elements, in their order.
+    /// Calls g(f(in[j]..)) for this thread's elements, in order.
     template <class G, class F, class... In>
     __device__ void visit(int64_t n, G&& g, F&& f, const In*... in) const {
         constexpr int size = pack_count<In...>();
@@ -190,7 +190,7 @@ private:
     int64_t rank_, count_;
 };
 
-/// A warp shares the row.
+/// A warp that shares a row.
 class WarpTeam : public Threads {
 public:
     __device__ WarpTeam() : Threads(threadIdx.x % warp_size, warp_size) {}
@@ -211,15 +211,15 @@ public:
     }
 };
 
-/// The threads of the whole grid, for what needs no sums.
+/// The threads of the whole grid, for work without sums.
 __device__ inline Threads grid_team() {
     return {int64_t(blockIdx.x) * blockDim.x + threadIdx.x, int64_t(gridDim.x) * blockDim.x};
 }
 
-/// A block shares the row; every thread of it makes the same calls. Whole warps.
+/// A block that shares a row. All its threads make the same calls. It consists of whole warps.
 class BlockTeam : public Threads {
 public:
-    /// Shared memory for the sums of warps.
+    /// Shared memory in bytes for the sums of the warps.
     static constexpr size_t shared_bytes = warp_size * sizeof(double);
 
     __device__ explicit BlockTeam(unsigned char* shared)
@@ -239,7 +239,7 @@ public:
             n, [&](A value) { best = value > best ? value : best; }, [](A value) { return value; }, in);
         return over_warps(warp_largest(best), [](A a, A b) { return b > a ? b : a; });
     }
-    /// All threads have come here, and see what the others have written.
+    /// Waits until all threads are here; each then sees what the others have written.
     __device__ void barrier() const { __syncthreads(); }
 
 private:
@@ -250,7 +250,7 @@ private:
         __syncthreads();
         A all = of_warps[0];
         for (unsigned warp = 1; warp < blockDim.x / warp_size; ++warp) all = join(all, of_warps[warp]);
-        __syncthreads();  // before the next one writes there
+        __syncthreads();  // before the next call writes there
         return all;
     }
 

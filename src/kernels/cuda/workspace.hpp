@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scratch memory of the CUDA kernels in bytes, as pure functions of the shapes: the kernels take just this
-// much from Exec's workspace, and the dry table notes it, on machines without a GPU too.
+// Scratch memory of the CUDA kernels in bytes, as pure functions of the shapes. The kernels allocate exactly
+// this much from Exec's workspace, and the table for planning runs notes it, on machines without a GPU too.
 #pragma once
 
 #include "coeus/kernels/kernels.hpp"
@@ -8,18 +8,20 @@
 
 namespace coeus::cuda::workspace {
 
-/// Of Kernels. No cache would hold it: what counts is how often operands that do not depend on the rows pass
-/// through memory. For each chunk of logits the weight [V, D] is read twice in bf16 and its f32 gradient read
-/// and written, 12 V D bytes for 6 rows V D operations: rows / 2 operations a byte, while an H100 does 300 in
-/// the time of one. 1024 rows of a vocabulary of 128256 keep its products from waiting for memory.
+/// Kernels::chunk_bytes. No cache holds a chunk, so what counts is how often the operands that do not depend
+/// on the rows pass through memory. For each chunk of logits the weight [V, D] is read twice in bf16 and its
+/// f32 gradient is read and written: 12 V D bytes for 6 rows V D operations. That is rows / 2 operations per
+/// byte, while an H100 does 300 operations in the time of a byte. With 1024 rows and a vocabulary of 128256,
+/// the products do not wait for memory.
 constexpr int64_t chunk_bytes = int64_t(256) << 20;
-/// Kernels::thin_rows: as on the CPU, so that commands are the same; cuBLASLt promises no bits.
+/// Kernels::thin_rows: as on the CPU, so that the same commands work. cuBLASLt does not promise that the bits
+/// of a row are independent of the others.
 constexpr int64_t thin_rows = 16;
 /// Rows whose weight gradients a block of a norm sums.
 constexpr int64_t norm_block = 16;
-/// Elements that a block adds up for a sum.
+/// Elements that a block adds for a sum.
 constexpr int64_t sum_block = 1 << 14;
-/// What cuBLASLt may use (NVIDIA's advice for Hopper).
+/// Workspace that cuBLASLt may use (NVIDIA's recommendation for Hopper).
 constexpr int64_t cublaslt = int64_t(32) << 20;
 inline int64_t gemm(const Tensor& d, const Tensor& a) {
     return d.count() > 0 && a.count() > 0 ? cublaslt : 0;
@@ -33,13 +35,14 @@ inline int64_t norm_backward(const Tensor& dweight, const Tensor& x) {
 inline int64_t sum(const Tensor& a) {
     return padded_bytes((a.dense() ? div_ceil(a.count(), sum_block) : a.rows()) * size_of(Dtype::f64));
 }
-/// What a kernel of cuDNN may use for attention.
+/// Workspace that a cuDNN kernel may use for attention.
 constexpr int64_t cudnn = 4096;
 inline int64_t attention(const Tensor& out, const Tensor& q, const Tensor& document_start,
                          const AttentionShape& s) {
     return cudnn_fits(out, q, document_start, s) ? cudnn : 0;
 }
-/// Row sums of dout out, and the queries' gradients, which wait until the queries are not needed any more.
+/// Row sums of dout out, and the gradients of the queries, which are kept here until the queries are no
+/// longer needed.
 inline int64_t attention_backward(const Tensor& dq, const AttentionShape& s, bool accumulate) {
     return padded_bytes(s.heads * s.batch * s.sequence * size_of(Dtype::f32)) +
            (accumulate ? 0 : padded_bytes(dq.count() * size_of(dq.dtype)));

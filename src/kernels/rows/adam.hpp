@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adam (Kingma and Ba 2015) and AdamW (Loshchilov and Hutter 2019) over a run of elements. bf16 weights and
-// moments are rounded stochastically, with bits that depend on (seed, stream, step, global index) alone.
+// moments are rounded stochastically, with random bits that depend only on (seed, stream, step, global
+// index).
 #pragma once
 
 #include "coeus/base/random.hpp"
@@ -8,26 +9,26 @@
 
 namespace coeus::rows {
 
-/// The random numbers of one step of one parameter.
+/// The random numbers of one step for one parameter.
 COEUS_HD inline RandomStream rounding_stream(uint64_t seed, const ElementPlace& place, uint64_t step) {
     return RandomStream(seed, place.stream ^ (step * 0x9E3779B97F4A7C15u));
 }
 
-/// f(T, M) for the type of the weights and that of the moments: the same, or bf16 beside f32. `dispatch` is
-/// the backend's.
+/// Calls f(T, M) for the type of the weights and that of the moments: the same type, or bf16 moments with f32
+/// weights. `dispatch` is the backend's.
 template <class Dispatch, class F>
 void dispatch_moments(Dtype master, Dtype moments, const Dispatch& dispatch, F&& f) {
     dispatch(master, [&]<class T>(T) {
         if (moments == master) return f(T(), T());
         if constexpr (std::is_same_v<T, float>)
             if (moments == Dtype::bf16) return f(T(), bf16());
-        throw LogicError(fmt::format("adam: moments are {}, beside weights that are {}", name_of(moments),
-                                     name_of(master)));
+        throw LogicError(
+            fmt::format("adam: moments in {} with weights in {}", name_of(moments), name_of(master)));
     });
 }
 
-/// `compute` may be null. bits(first): a function of j that gives 64 random bits of element first + j, which
-/// is asked for bf16 alone.
+/// Updates `count` elements. `compute` may be null. bits(first) returns a function of j that gives 64 random
+/// bits for element first + j; it is called only if T is bf16.
 template <class Team, class T, class M, class C, class Bits>
 COEUS_HD void adam_row(const Team& team, T* master, M* exp_avg, M* exp_avg_sq, const Acc<T>* grad, C* compute,
                        int64_t count, const AdamFactors<Acc<T>>& factors, const Bits& bits) {
@@ -42,7 +43,7 @@ COEUS_HD void adam_row(const Team& team, T* master, M* exp_avg, M* exp_avg_sq, c
                 first = round_stochastically(m, uint32_t(drawn >> 16));
                 second = round_stochastically(v, uint32_t(drawn >> 32));
             } else {
-                weight = w;  // by the moments as they are before they are rounded
+                weight = w;  // was updated with the moments before they are rounded
                 first = store<M>(m);
                 second = store<M>(v);
             }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cross entropy of one row of V logits, and its gradient:
-//   loss = scale (log sum exp x - x[label]),   dx = scale (softmax(x) - one_hot(label)),   both 0 for label
-//   -100.
-// In two steps, so that ranks that have V columns each of a larger vocabulary can add up in between.
+//   loss = scale (log sum exp x - x[label]),   dx = scale (softmax(x) - one_hot(label)),
+//   both 0 for label -100.
+// It is computed in two steps, so that ranks with V columns each of a larger vocabulary can combine their
+// sums in between.
 #pragma once
 
 #include "matrix.hpp"
@@ -14,7 +15,7 @@ namespace coeus::rows {
 
 inline constexpr int32_t ignored_label = -100;
 
-/// log sum exp of a row; -inf for an empty one.
+/// log sum exp of a row; -infinity for an empty row.
 template <class Team, class T>
 COEUS_HD Acc<T> log_sum_exp_row(const Team& team, const T* logits, int64_t width) {
     using A = Acc<T>;
@@ -25,15 +26,15 @@ COEUS_HD Acc<T> log_sum_exp_row(const Team& team, const T* logits, int64_t width
     return largest + std::log(total);
 }
 
-/// Loss of a token. A label outside the vocabulary, which the data's checks keep away, gives NaN, on which
-/// the run stops.
+/// Loss of a token. A label outside the vocabulary gives NaN, which stops the run; the checks of the data
+/// reject such labels before.
 template <class A>
 COEUS_HD A token_loss(int32_t label, int64_t vocabulary, A scale, A lse, A at_label) {
     if (label >= 0 && label < vocabulary) return scale * (lse - at_label);
     return label == ignored_label ? A(0) : std::numeric_limits<A>::quiet_NaN();
 }
 
-/// log sum exp over parts[p][t] of p < count.
+/// log sum exp over parts[p][t] for p < count.
 template <class A>
 COEUS_HD A add_log_sum_exp_at(Rows<const A> parts, int64_t count, int64_t t) {
     A largest = parts[0][t];
@@ -43,8 +44,8 @@ COEUS_HD A add_log_sum_exp_at(Rows<const A> parts, int64_t count, int64_t t) {
     return largest + std::log(total);
 }
 
-/// dx of a row. `dlogits` may be the logits. `label`: column of the label, or any number outside the row;
-/// scale 0 for an ignored label.
+/// Computes dx for a row. `dlogits` may be the logits. `label` is the column of the label, or any number
+/// outside the row. `scale` must be 0 for an ignored label.
 template <class Team, class T>
 COEUS_HD void cross_entropy_gradient_row(const Team& team, T* dlogits, const T* logits, int64_t label,
                                          int64_t width, Acc<T> lse, Acc<T> scale) {

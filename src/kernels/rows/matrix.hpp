@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows: a matrix as a row-wise kernel gets it.
+// Rows: a matrix in the form that row-wise kernels take.
 #pragma once
 
 #include "../math.hpp"
@@ -7,7 +7,7 @@
 
 namespace coeus::rows {
 
-/// Rows `ld` elements apart; of an absent tensor each row is null.
+/// Rows that are `ld` elements apart; each row of an absent tensor is null.
 template <class T>
 struct Rows {
     T* data;

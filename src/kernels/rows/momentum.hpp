@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Momentum, and the update of weights by a direction, over a run of elements. bf16 weights are rounded
-// stochastically, as Adam's are (adam.hpp).
+// Momentum, and the update of weights along a direction, over a run of elements. bf16 weights are rounded
+// stochastically, as in Adam (adam.hpp).
 #pragma once
 
 #include "adam.hpp"
 
 namespace coeus::rows {
 
-/// buffer = mu buffer + (1 - mu) g with g = clip * direction; direction = buffer, or with Nesterov's look
-/// ahead (1 - mu) g + mu buffer.
+/// buffer = mu buffer + (1 - mu) g, where g = clip * direction. Then direction = buffer, or with Nesterov
+/// momentum direction = (1 - mu) g + mu buffer.
 template <class Team, class A>
 COEUS_HD void momentum_row(const Team& team, A* buffer, A* direction, int64_t count,
                            const MomentumOptions& options, A clip) {
@@ -23,17 +23,17 @@ COEUS_HD void momentum_row(const Team& team, A* buffer, A* direction, int64_t co
         buffer, direction);
 }
 
-/// x / max(norm, smallest), the norm rounded to the type of x.
+/// x = x / max(norm, smallest), where the norm is rounded to the type of x.
 template <class Team, class T>
 COEUS_HD void normalize_row(const Team& team, T* x, int64_t count, double squared_norm, double smallest) {
     using A = Acc<T>;
     const A norm = load(store<T>(A(std::sqrt(squared_norm)))), least = A(smallest);
-    const A divisor = norm < least ? least : norm;  // NaN stays
+    const A divisor = norm < least ? least : norm;  // keeps NaN
     team.map(
         count, x, [=](A v) { return v / divisor; }, x);
 }
 
-/// out = alpha a + beta b
+/// out = alpha a + beta b.
 template <class Team, class T>
 COEUS_HD void scaled_sum_row(const Team& team, T* out, Acc<T> alpha, const T* a, Acc<T> beta, const Acc<T>* b,
                              int64_t count) {
@@ -42,7 +42,7 @@ COEUS_HD void scaled_sum_row(const Team& team, T* out, Acc<T> alpha, const T* a,
         count, out, [=](A x, A y) { return multiply_add(alpha, x, beta * y); }, a, b);
 }
 
-/// The numbers of one step along a direction, in the type of computation.
+/// The factors of one step along a direction, in the type of computation.
 template <class A>
 struct DescentFactors {
     A keep;  ///< multiplies the weight: 1 - learning rate * decay
@@ -54,7 +54,7 @@ COEUS_HD DescentFactors<A> descent_factors(const DescentOptions& o, const StepSc
     return {A(1 - rate * o.weight_decay), A(rate * o.factor)};
 }
 
-/// `compute` may be null; bits as in adam_row.
+/// `compute` may be null; `bits` as in adam_row.
 template <class Team, class T, class C, class Bits>
 COEUS_HD void descent_row(const Team& team, T* master, const Acc<T>* direction, C* compute, int64_t count,
                           const DescentFactors<Acc<T>>& factors, const Bits& bits) {

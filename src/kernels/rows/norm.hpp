@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMSNorm (Zhang and Sennrich 2019) and LayerNorm (Ba et al. 2016) of one row of D elements, and their
+// RMSNorm (Zhang and Sennrich 2019) and LayerNorm (Ba et al. 2016) of one row of D elements, with their
 // backward:
 //   RMSNorm    y = x r w,        r = (mean x^2 + eps)^-1/2
 //              dx = r g - x r^3 mean(g x),                g = dy w,   dw += dy x r
@@ -11,7 +11,7 @@
 
 namespace coeus::rows {
 
-/// Returns r.
+/// Computes y and returns r.
 template <class Team, class T>
 COEUS_HD Acc<T> rms_norm_row(const Team& team, T* y, const T* x, const T* weight, int64_t width, Acc<T> eps) {
     using A = Acc<T>;
@@ -23,7 +23,7 @@ COEUS_HD Acc<T> rms_norm_row(const Team& team, T* y, const T* x, const T* weight
     return rstd;
 }
 
-/// dx, to which `plus` is added where it is not null. dx may be dy or plus.
+/// Computes dx, and adds `plus` to it if that is not null. dx may be dy or plus.
 template <class Team, class T>
 COEUS_HD void rms_norm_backward_row(const Team& team, T* dx, const T* dy, const T* plus, const T* x,
                                     Acc<T> rstd, const T* weight, int64_t width) {
@@ -44,7 +44,7 @@ struct MeanAndRstd {
     A mean, rstd;
 };
 
-/// `weight` may be null: then it is 1.
+/// Computes y and returns m and r. `weight` may be null, which means 1.
 template <class Team, class T>
 COEUS_HD MeanAndRstd<Acc<T>> layer_norm_row(const Team& team, T* y, const T* x, const T* weight,
                                             int64_t width, Acc<T> eps) {
@@ -64,7 +64,7 @@ COEUS_HD MeanAndRstd<Acc<T>> layer_norm_row(const Team& team, T* y, const T* x, 
     return {mean, rstd};
 }
 
-/// dx from the gradients g = weight(dy, w) of the normalised row; w: the weight or nothing.
+/// Computes dx from the gradients g = weigh(dy, w) of the normalised row; `weight` is the weight or absent.
 template <class Team, class T, class Weigh, class... Weight>
 COEUS_HD void layer_norm_backward_weighted(const Team& team, T* dx, const T* dy, const T* plus, const T* x,
                                            Acc<T> mean, Acc<T> rstd, int64_t width, const Weigh& weigh,
@@ -87,7 +87,7 @@ COEUS_HD void layer_norm_backward_weighted(const Team& team, T* dx, const T* dy,
         team.map(width, dx, own, x, dy, weight...);
 }
 
-/// dx, to which `plus` is added where it is not null. `weight` may be null. dx may be dy or plus.
+/// Computes dx, and adds `plus` to it if that is not null. `weight` may be null. dx may be dy or plus.
 template <class Team, class T>
 COEUS_HD void layer_norm_backward_row(const Team& team, T* dx, const T* dy, const T* plus, const T* x,
                                       Acc<T> mean, Acc<T> rstd, const T* weight, int64_t width) {

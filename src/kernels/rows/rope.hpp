@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary position embedding (Su et al. 2021) of one head of one token: pair j turns by the angle whose cosine
-// and sine are table[2j] and table[2j + 1]. The backward turns back.
+// Rotary position embedding (Su et al. 2021) of one head of one token. Pair j is rotated by the angle whose
+// cosine and sine are table[2j] and table[2j + 1]. The backward rotates back.
 #pragma once
 
 #include "team.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SwiGLU (Shazeer 2020) of one row [g | u] of 2F elements: y = silu(g) u; dg = dy u silu'(g),
-// silu'(g) = s (1 + g (1 - s)) with s = sigmoid(g); du = dy silu(g).
+// SwiGLU (Shazeer 2020) of one row [g | u] of 2F elements, and its backward:
+//   y = silu(g) u
+//   dg = dy u silu'(g),  du = dy silu(g),  where silu'(g) = s (1 + g (1 - s)) with s = sigmoid(g)
 #pragma once
 
 #include "team.hpp"
@@ -14,7 +15,7 @@ COEUS_HD void swiglu_row(const Team& team, T* y, const T* gate, const T* up, int
         width, y, [](A g, A u) { return silu(g) * u; }, gate, up);
 }
 
-/// dgate and dup may be gate and up.
+/// Computes dgate and dup, which may be gate and up.
 template <class Team, class T>
 COEUS_HD void swiglu_backward_row(const Team& team, T* dgate, T* dup, const T* dy, const T* gate, const T* up,
                                   int64_t width) {

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row function is written for a team that shares the row: on the CPU one thread with its vector unit
-// (Lane), on CUDA a warp or a block of the same interface (cuda/team.hpp). A team runs a function over the
-// columns, or sums it up; what it reads and writes is said as pointers, so that a team may move several
-// elements at a time.
+// Row functions are written for a team of threads that shares a row. On the CPU a team is one thread with its
+// vector unit (Lane); on CUDA it is a warp or a block with the same interface (cuda/team.hpp). A team applies
+// a function to the columns, or sums it over them. Inputs and outputs are passed as pointers, so that a team
+// may move several elements at a time.
 #pragma once
 
 #include "../math.hpp"
 
 namespace coeus::rows {
 
-/// What the function of map_two returns.
+/// The result of the function of map_two.
 template <class A>
 struct Two {
     A first, second;
 };
 
-/// One thread owns the row. The order of its sums depends on nothing but the length.
+/// One thread owns the row. The order of its sums depends only on the length.
 struct Lane {
-    /// f(j) for each column.
+    /// Calls f(j) for each column.
     template <class F>
     void each(int64_t n, F&& f) const {
 #pragma omp simd
@@ -35,7 +35,7 @@ struct Lane {
 #pragma omp simd
         for (int64_t j = 0; j < n; ++j) out[j] = store<T>(f(j, load(in[j])...));
     }
-    /// map for f that returns two values.
+    /// Like map, for an f that returns two values.
     template <class T, class F, class... In>
     void map_two(int64_t n, T* first, T* second, F&& f, const In*... in) const {
 #pragma omp simd
@@ -45,8 +45,8 @@ struct Lane {
             second[j] = store<T>(values.second);
         }
     }
-    /// f(first) is a function g of elements from there on: g(j - first, in[j], values[j]..) changes the
-    /// values in place. copy[j] = the first of the values, converted; `copy` may be null.
+    /// f(first) returns a function g for the elements from `first` on: g(j - first, in[j], values[j]..)
+    /// changes the values in place. copy[j] = the first of the values, converted; `copy` may be null.
     template <class C, class F, class In, class T, class... More>
     void update(int64_t n, C* copy, F&& f, const In* in, T* value, More*... more) const {
         const auto g = f(0);
@@ -61,7 +61,7 @@ struct Lane {
             for (int64_t j = 0; j < n; ++j) g(j, in[j], value[j], more[j]...);
         }
     }
-    /// Sum of f(in[j]..).
+    /// Returns the sum of f(in[j]..).
     template <class A, class F, class... In>
     A sum(int64_t n, F&& f, const In*... in) const {
         A total = 0;
@@ -69,7 +69,7 @@ struct Lane {
         for (int64_t j = 0; j < n; ++j) total += f(load(in[j])...);
         return total;
     }
-    /// The largest in[j], n > 0. A NaN may or may not win; sums over the row show it.
+    /// Returns the largest in[j], for n > 0. A NaN may or may not be returned; sums over the row detect it.
     template <class A, class T>
     A largest(int64_t n, const T* in) const {
         A best = load(in[0]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that share a GPU, their tensors exchanged by way of the host, train as one rank on the CPU.
+// Ranks that share a GPU and exchange tensors through host memory train as one rank on the CPU does.
 #include "coeus/guards/replica_comparison.hpp"
 #include "gpu/gpu.hpp"
 #include "support/catch.hpp"
@@ -15,10 +15,10 @@ TEST_CASE("GPU: every mesh equals one rank on the CPU") {
     size_t number = 0;
     for (const MeshShape& mesh :
          meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
-        // each axis alone on two ranks, then two and more together
+        // each axis alone on two ranks, then combinations of two and more
         if (std::max({mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.cp, mesh.tp}) > 2) continue;
         const std::vector<MeshVariant> variants = full_product({mesh});
-        // one case of each mesh, each time another choice of all that can be combined
+        // one case of each mesh, each time with another combination of the other choices
         MeshCase c = variants[++number * 97 % variants.size()].mesh_case();
         c.types = {Dtype::f32, Dtype::f32};
         c.device = &the_gpu();
@@ -45,7 +45,7 @@ TEST_CASE("GPU: every exchange of keys and values, with and without overlap") {
     }
 }
 
-TEST_CASE("GPU: all ranks refuse a step, and replicas that differ are found") {
+TEST_CASE("GPU: all ranks refuse a step together, and differing replicas are found") {
     const Communicator world = Communicator::world("world");
     const std::vector<std::string> hosts(size_t(world.size()), "here");
     for (const MeshShape& shape :

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Offloading to pinned host memory on meshes: the same bits as without.
+// Offloading to pinned host memory on meshes gives the same bits as no offloading.
 #include "gpu/gpu.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
@@ -9,14 +9,14 @@
 using namespace coeus;
 using namespace coeus::test;
 
-TEST_CASE("GPU: offloading leaves every bit as it is on every mesh") {
+TEST_CASE("GPU: offloading changes no bit on any mesh") {
     const Communicator world = Communicator::world("world");
-    size_t number = size_t(world.size());  // other cases on more ranks
+    size_t number = size_t(world.size());  // so that each number of ranks runs other cases
     for (const MeshShape& mesh :
          meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         if (std::max({mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.cp, mesh.tp}) > 2) continue;
         const std::vector<MeshVariant> variants = full_product({mesh});
-        // of each mesh one choice of all that can be combined; of many meshes every second
+        // of each mesh one combination of the other choices; with many ranks only every second mesh
         if (++number % 2 == 0 && world.size() > 2) continue;
         MeshCase c = variants[number * 89 % variants.size()].mesh_case();
         c.recompute = {.mode = RecomputeOptions::Mode::blocks, .every = 1 + int64_t(number % 3 == 0)};
@@ -27,7 +27,7 @@ TEST_CASE("GPU: offloading leaves every bit as it is on every mesh") {
     }
 }
 
-TEST_CASE("GPU: offloading goes with every schedule") {
+TEST_CASE("GPU: offloading works with every schedule") {
     const Communicator world = Communicator::world("world");
     if (world.size() != 2) return;
     for (const Schedule& schedule : schedules()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts written on a GPU are those written on the CPU.
+// Generation on a GPU writes the same texts as on the CPU.
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 
@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A run on the CPU that has learnt a few sentences.
+// Trains a run on the CPU that learns a few sentences.
 void train_on_text(const TemporaryFolder& folder) {
     std::string text;
     for (int i = 0; i < 40; ++i)
@@ -27,7 +27,7 @@ void train_on_text(const TemporaryFolder& folder) {
 
 }  // namespace
 
-TEST_CASE("GPU: generate writes what it writes on the CPU") {
+TEST_CASE("GPU: generate writes the same text as on the CPU") {
     const TemporaryFolder folder;
     train_on_text(folder);
     write_file(folder / "prompts.txt", "The dog\nA bird sang\nThe\nthe old\nA\n");
@@ -41,7 +41,7 @@ TEST_CASE("GPU: generate writes what it writes on the CPU") {
     };
     const Arguments prompts = {"--prompts", (folder / "prompts.txt").string()};
     for (const Arguments& more : {Arguments{"--prompt", "The dog sat", "--temperature=0"},
-                                  // texts side by side, of which some outgrow what the model looks back at
+                                  // several texts at once, some longer than the context
                                   prompts + Arguments{"--temperature=0", "--batch=3", "--context=20"},
                                   prompts + Arguments{"--temperature=0.7", "--top_k=20", "--seed=3"}}) {
         INFO(more.back());
@@ -49,10 +49,11 @@ TEST_CASE("GPU: generate writes what it writes on the CPU") {
         CHECK(text.size() > 40);
         CHECK(text == write("cpu", more));
     }
-    CHECK_THAT(write("cuda", {"--stats"}), Contains("tokens/s, on ") && Contains("cache of keys and values"));
+    CHECK_THAT(write("cuda", {"--stats"}), Contains("tokens/s, on ") && Contains("key/value cache"));
     const Outcome wrong = run_coeus({"generate", "--checkpoint", (folder / "run").string(), "--device=cud"});
     CHECK(wrong.exit_code == 2);
-    CHECK_THAT(wrong.output,
-               Contains("coeus generate: --device must be one of auto, cuda, cpu, is \"cud\"; did "
-                        "you mean cuda?"));
+    CHECK_THAT(
+        wrong.output,
+        Contains(
+            "coeus generate: --device must be one of auto, cuda, cpu, but is \"cud\"; did you mean cuda?"));
 }

@@ -8,7 +8,7 @@ using namespace coeus::test;
 
 namespace fs = std::filesystem;
 
-TEST_CASE("GPU: ten steps from a Hugging Face folder have the golden figures", "[golden]") {
+TEST_CASE("GPU: ten steps from a Hugging Face folder give the golden values", "[golden]") {
     struct Case {
         const char* name;
         Arguments arguments;
@@ -23,7 +23,7 @@ TEST_CASE("GPU: ten steps from a Hugging Face folder have the golden figures", "
         if (model.empty()) return;
         const Arguments on_gpu = c.arguments + Arguments{"--device=cuda"};
         check_golden_run(model, model, on_gpu, 0, golden_float32);
-        // with float32 master weights; loss as in tests/golden/models.cpp
+        // with float32 master weights; the tolerance of the loss is that of tests/golden/models.cpp
         check_golden_run(model, model, on_gpu + Arguments{"--training.mixed_precision_param=bfloat16"}, 0,
                          {0.01, 0.03, 1e-12});
     }

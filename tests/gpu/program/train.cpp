@@ -54,7 +54,7 @@ TEST_CASE("GPU: a run trains, validates and reports as on the CPU") {
     CHECK(gpu.steps[0].memory_gib > 0);
 }
 
-TEST_CASE("GPU: checkpoints are written beside the training, and resumed there and on the CPU") {
+TEST_CASE("GPU: checkpoints are written asynchronously, and resumed on the GPU and on the CPU") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);
     const Arguments more = {"--checkpoint.enable", "--checkpoint.interval=2", "--lr_scheduler.total_steps=6",
@@ -74,7 +74,7 @@ TEST_CASE("GPU: checkpoints are written beside the training, and resumed there a
     check_close(read_metrics(folder / "moved").losses(), read_metrics(folder / "whole").losses(), 1e-4);
 }
 
-TEST_CASE("GPU: steps given as graphs have the bits of those given kernel by kernel") {
+TEST_CASE("GPU: steps as graphs give the same bits as steps kernel by kernel") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);
     const Arguments more = {"--checkpoint.enable",
@@ -89,7 +89,7 @@ TEST_CASE("GPU: steps given as graphs have the bits of those given kernel by ker
                   kernels = train_tiny(folder / "kernels", data,
                                        more + on_gpu + Arguments{"--training.disable_cuda_graphs"}),
                   shared = train_tiny(folder / "shared", data, more + on_gpu, 2);
-    CHECK_THAT(graphs.output, Contains("Steps are given to the GPU as CUDA graphs"));
+    CHECK_THAT(graphs.output, Contains("The GPU runs steps as CUDA graphs"));
     CHECK_THAT(kernels.output, Contains("kernel by kernel: training.disable_cuda_graphs"));
     CHECK_THAT(shared.output, Contains("kernel by kernel: CUDA graphs need NCCL between the ranks"));
     for (const int step : {3, 6})
@@ -99,7 +99,7 @@ TEST_CASE("GPU: steps given as graphs have the bits of those given kernel by ker
     CHECK(read_metrics(folder / "graphs").losses() == read_metrics(folder / "kernels").losses());
 }
 
-TEST_CASE("GPU: runs go on with offloading and without it, and checkpoints are the same") {
+TEST_CASE("GPU: runs resume with or without offloading, and checkpoints are the same") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);
     const Arguments more = {"--checkpoint.enable", "--checkpoint.interval=2", "--lr_scheduler.total_steps=6",
@@ -112,8 +112,9 @@ TEST_CASE("GPU: runs go on with offloading and without it, and checkpoints are t
     };
     const Outcome run =
         train_tiny(folder / "first", data, more + on_gpu + offload + beside + Arguments{steps(4)});
-    CHECK_THAT(run.output,
-               Contains("Offloaded to host memory: weights, optimizer moments, inputs of blocks"));
+    CHECK_THAT(
+        run.output,
+        Contains("Offloaded to host memory: master weights, optimizer moments, inputs of recomputed blocks"));
     fs::copy(folder / "first", folder / "moved", fs::copy_options::recursive);
     const Outcome on = train_tiny(folder / "first", data, more + on_gpu);
     CHECK_THAT(on.output, Contains("Resuming from") && !Contains("enable_cpu_offload"));
@@ -121,7 +122,7 @@ TEST_CASE("GPU: runs go on with offloading and without it, and checkpoints are t
     train_tiny(folder / "second", data, more + on_gpu + Arguments{steps(4)});
     train_tiny(folder / "second", data, more + on_gpu + offload);
     CHECK(same("second").empty());
-    // the same deck on a CPU, and moments that begin anew
+    // the same deck on a CPU, and a start that resets the moments
     const Outcome cpu = train_tiny(folder / "moved", data, more + on_cpu + offload);
     CHECK_THAT(cpu.output, Contains("Resuming from") &&
                                Contains("Notice: training.enable_cpu_offload has no effect on CPUs"));
@@ -134,7 +135,7 @@ TEST_CASE("GPU: runs go on with offloading and without it, and checkpoints are t
     CHECK(differing_arrays(folder / "here" / checkpoint_of(5), folder / "there" / checkpoint_of(5)).empty());
 }
 
-TEST_CASE("GPU: ranks share one, on any mesh") {
+TEST_CASE("GPU: ranks share one GPU, on any mesh") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);
     const Arguments more = {"--training.global_batch_size=4", "--training.local_batch_size=2"};
@@ -148,13 +149,13 @@ TEST_CASE("GPU: ranks share one, on any mesh") {
         const Outcome run = train_tiny(folder / mesh.front(), data, more + on_gpu + mesh, 2);
         CHECK_THAT(run.output, Contains("shared by 2 ranks"));
         CHECK_THAT(run.output,
-                   Contains("Ranks exchange tensors by pinned host memory: ranks 0 and 1 share GPU "));
+                   Contains("Ranks exchange tensors through pinned host memory: ranks 0 and 1 share GPU "));
         check_close(read_metrics(folder / mesh.front()).losses(), read_metrics(folder / "one").losses(),
                     1e-4);
     }
 }
 
-TEST_CASE("GPU: NCCL between ranks that share one, or compute on CPUs, is refused") {
+TEST_CASE("GPU: NCCL is refused for ranks that share a GPU or compute on CPUs") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);
     const Arguments nccl = {"--comm.transport=nccl"};
@@ -164,10 +165,10 @@ TEST_CASE("GPU: NCCL between ranks that share one, or compute on CPUs, is refuse
                                   Contains("comm.transport = \"staged\""));
     const Outcome cpu = run_coeus(tiny_run(folder / "run", data, nccl + on_cpu), 2);
     CHECK(cpu.exit_code == 2);
-    CHECK_THAT(cpu.output, Contains("comm.transport = \"nccl\": is between GPUs, but device = \"cpu\""));
+    CHECK_THAT(cpu.output, Contains("comm.transport = \"nccl\": NCCL is for GPUs, but device = \"cpu\""));
 }
 
-TEST_CASE("GPU: 200 steps end where the CPU ends", "[.][long]") {
+TEST_CASE("GPU: 200 steps end at the same loss as on the CPU", "[.][long]") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);
     const Arguments more = {steps(200), "--lr_scheduler.warmup_steps=20"};
@@ -178,7 +179,7 @@ TEST_CASE("GPU: 200 steps end where the CPU ends", "[.][long]") {
     CHECK(gpu.losses().back() < 0.8 * gpu.losses().front());
 }
 
-TEST_CASE("GPU: an exported model is the one that was trained") {
+TEST_CASE("GPU: an exported model is the trained model") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);
     const Arguments more = {"--checkpoint.enable", "--checkpoint.interval=100",
@@ -189,7 +190,7 @@ TEST_CASE("GPU: an exported model is the one that was trained") {
         run_coeus({"info", (folder / "run" / checkpoint_of(6)).string(), "--diff", hub.string()});
     INFO(same.output);
     CHECK(same.exit_code == 0);
-    // and a run starts from it
+    // and another run starts from it
     const Outcome next = train_tiny(folder / "next", data,
                                     Arguments{"--checkpoint.enable", "--checkpoint.initial_load_in_hf",
                                               "--checkpoint.initial_load_path=" + hub.string(), steps(1)} +
@@ -197,7 +198,8 @@ TEST_CASE("GPU: an exported model is the one that was trained") {
     CHECK_THAT(next.output, Contains("Starting from the weights of"));
 }
 
-TEST_CASE("GPUs: ranks with one each train by NCCL as one rank does, by graphs and without", "[.][nccl]") {
+TEST_CASE("GPUs: ranks with a GPU each train by NCCL as one rank does, with graphs and without",
+          "[.][nccl]") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);
     const Arguments more = {"--training.global_batch_size=4", "--training.local_batch_size=2",
@@ -215,17 +217,18 @@ TEST_CASE("GPUs: ranks with one each train by NCCL as one rank does, by graphs a
             INFO(mesh.front() << " " << graphs);
             const fs::path run = folder / (mesh.front() + graphs);
             const Outcome outcome = train_tiny(run, data, more + on_gpu + nccl + mesh + Arguments{graphs}, 2);
-            CHECK_THAT(outcome.output, Contains("Ranks exchange tensors by NCCL "));
+            CHECK_THAT(outcome.output, Contains("Ranks exchange tensors through NCCL "));
             check_close(read_metrics(run).losses(), read_metrics(folder / "one").losses(), 1e-4);
         }
 }
 
-TEST_CASE("GPU: slow ranks are looked for, by timed events where steps are no graphs") {
+TEST_CASE("GPU: slow ranks are detected, with timed events if steps are not graphs") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);
     const Arguments more = {"--metrics.straggler_freq=2", "--metrics.straggler_percent=0"};
     const Outcome run = train_tiny(folder / "seen", data, more + on_gpu, 2);
-    // two ranks are never exactly alike; the GPU is one, and MPI carries the tensors: there are no graphs
+    // two ranks are never equally fast; they share one GPU and MPI carries the tensors, so there are no
+    // graphs
     CHECK_THAT(run.output, Contains("Slow rank ") && Contains("its computation takes "));
     CHECK(read_metrics(folder / "seen").losses() ==
           read_metrics((train_tiny(folder / "unseen", data, on_gpu, 2), folder / "unseen")).losses());

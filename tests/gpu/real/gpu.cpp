@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real GPU. Allocations and waits are counted where the program calls CUDA's library for them.
+// A real GPU. Its allocations and waits are counted where the program calls the CUDA library for them.
 #include "gpu/gpu.hpp"
 
 #include <cuda_runtime.h>

@@ -9,7 +9,7 @@ using namespace coeus;
 
 namespace {
 
-// A value that differs in every element and rank, and whose sums round.
+// A value that is different for every element and rank, and whose sums need rounding.
 float value(int rank, int64_t i) {
     return std::sin(float(i % 1009) + 1000.f * float(rank)) * std::ldexp(1.f, rank * 3);
 }
@@ -62,10 +62,10 @@ TEST_CASE("reduce_scatter and all_gather are the two halves of all_reduce") {
     }
 }
 
-TEST_CASE("all_gather puts each rank's part in its place") {
+TEST_CASE("all_gather puts each rank's part at its place") {
     const Communicator world = Communicator::world("world");
     const int size = world.size(), rank = world.rank();
-    for (const int64_t each : {1, 256, 257, 300007})  // up to 1 KiB in another way than beyond
+    for (const int64_t each : {1, 256, 257, 300007})  // up to 1 KiB the data take another path
         for (const bool in_place : {false, true}) {
             OwnedTensor all(Dtype::f32, {size, each}), own(Dtype::f32, {each});
             const Tensor in = in_place ? all.view.slice_rows(rank, 1).reshape({each}) : own.view;
@@ -95,7 +95,7 @@ TEST_CASE("scalars, maximum, broadcast, send and receive") {
 TEST_CASE("all_to_all is a transposition") {
     const Communicator world = Communicator::world("world");
     const int size = world.size(), rank = world.rank();
-    for (const int64_t each : {1, 7, 300007}) {  // the last beyond what MPI buffers
+    for (const int64_t each : {1, 7, 300007}) {  // the last is larger than what MPI buffers
         OwnedTensor in(Dtype::f32, {size, each}), out(Dtype::f32, {size, each});
         for (int64_t i = 0; i < size * each; ++i) in.view.as<float>()[i] = value(rank, i);
         world.all_to_all(out, in);
@@ -107,7 +107,7 @@ TEST_CASE("all_to_all is a transposition") {
     }
 }
 
-TEST_CASE("send_receive passes rows on, to any distance, of lengths that differ") {
+TEST_CASE("send_receive passes rows to any distance, with lengths that differ") {
     const Communicator world = Communicator::world("world");
     const int size = world.size(), rank = world.rank();
     for (int step = 0; step < size; ++step)
@@ -123,7 +123,7 @@ TEST_CASE("send_receive passes rows on, to any distance, of lengths that differ"
         }
 }
 
-TEST_CASE("messages round a ring do not wait for one another's buffers") {
+TEST_CASE("messages around a ring do not wait for each other's buffers") {
     const Communicator world = Communicator::world("world");
     const int size = world.size(), rank = world.rank(), next = (rank + 1) % size,
               previous = (rank + size - 1) % size;
@@ -134,14 +134,14 @@ TEST_CASE("messages round a ring do not wait for one another's buffers") {
         messages.receive(1, coming, previous, 0);
         messages.send(0, here, next, 0);
         CHECK_THROWS_AS(messages.send(0, here, next, 0), LogicError);
-        CHECK(world.all_reduce(int64_t(1)) == size);  // others may be on the way meanwhile
+        CHECK(world.all_reduce(int64_t(1)) == size);  // other operations may run in the meantime
         messages.wait(0);
         messages.wait(1);
-        messages.wait(1);  // nothing is under way
+        messages.wait(1);  // nothing is pending
         int64_t wrong = 0;
         for (int64_t i = 0; i < count; ++i) wrong += !(coming.view.as<float>()[i] == value(previous, i));
         CHECK(wrong == 0);
-        {  // waits by itself
+        {  // the destructor waits
             PointToPoint back(world, 2, Sends::standard);
             back.receive(1, here, next, 5);
             back.send(0, coming, previous, 5);
@@ -150,14 +150,14 @@ TEST_CASE("messages round a ring do not wait for one another's buffers") {
     }
 }
 
-TEST_CASE("tensors that are larger than a message arrive whole") {
+TEST_CASE("tensors larger than one message arrive whole") {
     const Communicator world = Communicator::world("world");
     struct SmallMessages {
         SmallMessages() { Communicator::set_largest_message(8192); }
         ~SmallMessages() { Communicator::set_largest_message(int64_t(1) << 30); }
     } const small;
     const int ranks = world.size(), rank = world.rank();
-    const int64_t n = 7001;  // a part of a piece is left
+    const int64_t n = 7001;  // leaves a remainder after whole pieces
     OwnedTensor own(Dtype::f32, {n}), all(Dtype::f32, {n * ranks}), exchanged(Dtype::f32, {n * ranks}),
         received(Dtype::f32, {n}), counts(Dtype::i64, {n});
     for (int64_t i = 0; i < n; ++i) own.view.as<float>()[i] = value(rank, i);
@@ -165,7 +165,7 @@ TEST_CASE("tensors that are larger than a message arrive whole") {
     int64_t wrong = 0;
     for (int64_t i = 0; i < n * ranks; ++i) wrong += !(all.view.as<float>()[i] == value(int(i / n), i % n));
     CHECK(wrong == 0);
-    // what a rank sends to each is numbered by the receiver
+    // the elements for receiver r are the r-th part
     for (int64_t i = 0; i < n * ranks; ++i) all.view.as<float>()[i] = value(rank, 3 * i);
     world.all_to_all(exchanged.view, all.view);
     for (int64_t i = 0; i < n * ranks; ++i)

@@ -10,7 +10,7 @@
 
 using namespace coeus;
 
-TEST_CASE("mesh: the communicators hold the ranks that the arithmetic says") {
+TEST_CASE("mesh: communicators have the ranks that the formulas give") {
     Communicator world = Communicator::world("world");
     const int ranks = world.size(), me = world.rank();
     MeshShape shape{.dp_shard = ranks};
@@ -28,13 +28,13 @@ TEST_CASE("mesh: the communicators hold the ranks that the arithmetic says") {
     }
 }
 
-TEST_CASE("mesh: the flight recorders of a communicator's ranks, and no others, call it by the same number") {
+TEST_CASE("mesh: the flight recorders of a communicator's ranks, and no others, use the same number for it") {
     Communicator world = Communicator::world("all");
     const int ranks = world.size();
     MeshShape shape{.dp_shard = ranks};
     if (ranks % 2 == 0) shape = {.pp = 2, .dp_shard = ranks / 2};
     const Mesh mesh(Communicator::world("mesh"), shape);
-    // number, rank in it, size
+    // the communicator's number, this rank's position in it, its size
     constexpr int64_t most = 256, values = 3;
     std::vector<int64_t> own(most * values), all(size_t(ranks * most * values));
     size_t at = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers on their way to rank 0 while others are exchanged.
+// Numbers that are gathered on rank 0 while other operations are exchanged.
 #include "coeus/comm/rank_numbers.hpp"
 
 #include "coeus/base/error.hpp"
@@ -9,14 +9,14 @@
 
 using namespace coeus;
 
-TEST_CASE("gather: rank 0 gets the numbers of all, in order, whatever is exchanged meanwhile") {
+TEST_CASE("gather: rank 0 gets all ranks' numbers, in order, whatever is exchanged in the meantime") {
     const Communicator world = Communicator::world("world");
     RankNumbers numbers(world, 2);
     CHECK_FALSE(numbers.is_under_way());
     for (int round = 0; round < 3; ++round) {
         std::array<double, 2> own = {double(world.rank()), 10.0 * round};
         numbers.begin(own);
-        own = {-1, -1};  // the caller's again
+        own = {-1, -1};  // the caller may reuse it
         CHECK(numbers.is_under_way());
         CHECK(world.all_reduce(int64_t(1)) == world.size());
         const std::span<const double> all = numbers.finish();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All ranks agree to stop, whichever of them was told to, at the time of rank 0. One rank:
-// tests/unit/job/stop.cpp.
+// All ranks agree to stop, whichever of them got the signal; the time limit is that of rank 0. For one rank
+// see tests/unit/job/stop.cpp.
 #include "coeus/job/stop.hpp"
 
 #include "coeus/base/error.hpp"
@@ -14,7 +14,7 @@ using namespace coeus;
 
 namespace {
 
-// A clock of the test's and a scheduler's answer; shared with the thread that asks.
+// A clock that the test sets and a scheduler's answer, shared with the thread that asks for it.
 struct Job {
     std::atomic<double> now = 1000, end = 1100;
     std::atomic<int> asked = 0;
@@ -34,7 +34,7 @@ JobEnd::Options end_of(const std::shared_ptr<Job>& job) {
 
 }  // namespace
 
-TEST_CASE("stop: a signal to any one rank stops all, by its name") {
+TEST_CASE("stop: a signal to any one rank stops all ranks, which report that signal") {
     const Communicator world = Communicator::world("world");
     for (int told = 0; told < world.size(); ++told) {
         CAPTURE(told);
@@ -53,7 +53,7 @@ TEST_CASE("stop: a signal to any one rank stops all, by its name") {
     }
 }
 
-TEST_CASE("stop: ranks that were told by different signals name the same") {
+TEST_CASE("stop: ranks that got different signals report the same one") {
     const Communicator world = Communicator::world("world");
     const StopSignals signals;
     Stop stop(world, {}, 30);
@@ -62,7 +62,7 @@ TEST_CASE("stop: ranks that were told by different signals name the same") {
     CHECK(stop.reason() == "SIGTERM");
 }
 
-TEST_CASE("stop: the time of rank 0 counts for all, and no other's") {
+TEST_CASE("stop: only the time limit of rank 0 counts") {
     const Communicator world = Communicator::world("world");
     const bool first = world.rank() == 0;
     const StopSignals signals;
@@ -73,7 +73,7 @@ TEST_CASE("stop: the time of rank 0 counts for all, and no other's") {
     const auto needed = [&](double of_first) { return first ? of_first : 1e9; };
     CHECK_FALSE(stop.agreed(needed(20)));
     stop.end_if_agreed("all is kept");
-    CHECK(stop.seconds_left() == 50);  // on all
+    CHECK(stop.seconds_left() == 50);  // on all ranks
     if (first) job->now = 1051;
     if (!first) job->now = 9999;
     CHECK(stop.agreed(needed(20)));
@@ -92,14 +92,14 @@ TEST_CASE("stop: rank 0 asks again after another rank's signal") {
     CHECK(stop.agreed());
     CHECK(stop.reason() == "SIGTERM");
     job->end = 1060;
-    // perhaps not within the patience of one call, on all ranks alike
+    // the answer may take more than one call, the same number on all ranks
     std::optional<double> left;
     for (int i = 0; i < 30 && left != 60; ++i) left = stop.seconds_left();
     CHECK(left == 60);
     CHECK((job->asked > 0) == (world.rank() == 0));
 }
 
-TEST_CASE("stop: one small reduction at a safe point, and none once it is agreed") {
+TEST_CASE("stop: one small reduction at a safe point, and none after the agreement") {
     struct Reductions : CommunicationObserver {
         int count = 0;
         int64_t bytes = 0;
@@ -112,7 +112,7 @@ TEST_CASE("stop: one small reduction at a safe point, and none once it is agreed
         void end(int64_t) override {}
     } reductions;
     Communicator world = Communicator::world("world");
-    if (world.size() == 1) return;  // which reduces nothing
+    if (world.size() == 1) return;  // one rank reduces nothing
     const StopSignals signals;
     Stop stop(world, {}, 30);
     world.observe(&reductions);

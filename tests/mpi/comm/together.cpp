@@ -22,14 +22,14 @@ std::string message_of(const std::function<void()>& call) {
 
 }  // namespace
 
-TEST_CASE("together: nothing thrown, nothing happens") {
+TEST_CASE("together: if nothing is thrown, nothing happens") {
     const Communicator world = Communicator::world("world");
     int calls = 0;
     together(world, [&] { ++calls; });
     CHECK(calls == 1);
 }
 
-TEST_CASE("together: the error of the lowest failing rank is everyone's") {
+TEST_CASE("together: all ranks throw the error of the lowest failing rank") {
     const Communicator world = Communicator::world("world");
     for (int failing = 0; failing < world.size(); ++failing) {
         const auto config = message_of<ConfigError>([&] {
@@ -37,7 +37,7 @@ TEST_CASE("together: the error of the lowest failing rank is everyone's") {
                 if (world.rank() >= failing) throw ConfigError("wrong on rank {}", world.rank());
             });
         });
-        // the first rank's mistake is everyone's in nearly all cases; another's is marked
+        // an error of rank 0 is usually everyone's; another rank's is marked with its number
         CHECK(config == (failing == 0 ? "" : fmt::format("rank {}: ", failing)) +
                             fmt::format("wrong on rank {}", failing));
         const auto system = message_of<SystemError>([&] {
@@ -55,7 +55,7 @@ TEST_CASE("together: the error of the lowest failing rank is everyone's") {
     CHECK(calls == (world.rank() == 0 ? 1 : 0));
 }
 
-TEST_CASE("broadcast_text carries any length") {
+TEST_CASE("broadcast_text carries text of any length") {
     const Communicator world = Communicator::world("world");
     for (size_t length : {size_t(0), size_t(1), size_t(100000)})
         for (int root = 0; root < world.size(); ++root) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of 1, 2, 4 ranks of one world write and read each other's files.
+// Groups of 1, 2 and 4 ranks of one world write files and read each other's.
 #include "coeus/device/memory.hpp"
 #include "coeus/io/async_checkpoint.hpp"
 #include "coeus/io/checksum.hpp"
@@ -21,10 +21,10 @@ double value(const std::string& path, int64_t index) {
     return double((int64_t(path.size()) + index * 13) % 251);  // exact in bfloat16
 }
 
-// stripes: rows taken by the ranks in turns; pieces: as replicated, but in three blocks
+// stripes: the ranks take rows in turns; pieces: like replicated, but in three blocks
 enum class Layout { replicated, rows, columns, stripes, pieces };
 
-/// What one rank of a group holds of four arrays, one of them large enough to be shared among replicas.
+/// One rank's part of four arrays; one of them is large enough to be shared among replicas.
 struct Part {
     std::deque<OwnedTensor> memory;
     std::vector<CheckpointTensor> tensors;
@@ -49,7 +49,7 @@ struct Part {
         const auto hold = [&](std::pair<int64_t, int64_t> of_rows, std::pair<int64_t, int64_t> of_cols) {
             const auto& [first_row, count] = of_rows;
             const auto& [first_col, cols] = of_cols;
-            // rows lie three elements further apart than they are long
+            // rows are stored three elements apart
             const Tensor local = memory.emplace_back(dtype, Shape{count, cols + 3}).view.slice_cols(0, cols);
             for (int64_t r = 0; r < count; ++r)
                 for (int64_t c = 0; c < cols; ++c)
@@ -95,7 +95,7 @@ const TrainRecord record{.step = 12,
 
 }  // namespace
 
-TEST_CASE("checkpoints of any number of ranks are the same bytes and load on any other") {
+TEST_CASE("checkpoints of any number of ranks have the same bytes and load on any other number") {
     const Communicator world = Communicator::world("world");
     for (Dtype dtype : {Dtype::f32, Dtype::bf16}) {
         const SharedFolder folder(world);
@@ -110,7 +110,7 @@ TEST_CASE("checkpoints of any number of ranks are the same bytes and load on any
                 for (Layout layout : layouts) {
                     const Part part(group.comm, layout, dtype, true);
                     const CheckpointStore checkpoint(name(size, layout), 1, group.comm);
-                    if (layout != Layout::replicated && layout != Layout::columns) {  // beside
+                    if (layout != Layout::replicated && layout != Layout::columns) {  // asynchronously
                         AsyncCheckpoint beside(checkpoint, group.comm, part.tensors);
                         beside.begin(record);
                         CHECK(beside.finish().has_value());
@@ -128,7 +128,7 @@ TEST_CASE("checkpoints of any number of ranks are the same bytes and load on any
                 const bool same = test::read_file(name(size, layout) + "/step-00000012.h5") == first;
                 CHECK(same);
                 const Group group(world, size);
-                // all files are alike, so each group reads one written by another layout
+                // all files are alike, so each group reads one that was written with another layout
                 const std::string other = name(1, layout == Layout::rows ? Layout::columns : Layout::rows);
                 if (group.takes_part) {
                     Part part(group.comm, layout, dtype, false);
@@ -173,7 +173,7 @@ TEST_CASE("several files of a checkpoint are the same bytes whatever wrote them,
     }
 }
 
-TEST_CASE("damage is found by all ranks, and an error of one is the error of all") {
+TEST_CASE("damage is found by all ranks, and an error of one rank is the error of all") {
     const Communicator world = Communicator::world("world");
     const SharedFolder folder(world);
     const CheckpointStore checkpoint(folder.path, 0, world);
@@ -194,7 +194,7 @@ TEST_CASE("damage is found by all ranks, and an error of one is the error of all
     }
     CHECK_THAT(message, Contains("rows 0 to 20 of model/b.weight do not match their checksum"));
 
-    // the last rank asks for what the file has not
+    // the last rank asks for a shape that the file does not have
     if (world.rank() == world.size() - 1) part.tensors[2].shape = {3, 7, 6};
     message.clear();
     try {
@@ -213,7 +213,8 @@ TEST_CASE("damage is found by all ranks, and an error of one is the error of all
     CHECK_THAT(message, Contains("is not saved") && Contains("Not a directory"));
 }
 
-TEST_CASE("what one rank cannot write beside the training fails on all, and the next save is as good") {
+TEST_CASE(
+    "if one rank cannot write an asynchronous save, it fails on all ranks, and the next save succeeds") {
     const Communicator world = Communicator::world("world");
     if (world.size() == 1) return;
     const SharedFolder folder(world);
@@ -262,7 +263,7 @@ TEST_CASE("sums over ranks wrap like uint64") {
     CHECK(sums[2] == uint64_t(0) - uint64_t(world.size()));
 }
 
-TEST_CASE("parameters of several groups and shardings are the same arrays as on one rank") {
+TEST_CASE("parameters of several groups and shardings are stored as the same arrays as on one rank") {
     const Communicator world = Communicator::world("world");
     const SharedFolder folder(world);
     const int ranks = world.size(), rank = world.rank();

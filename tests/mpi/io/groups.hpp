@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder for all ranks, and groups of 1, 2, 4 ranks of one world that write into it.
+// A folder that all ranks share, and groups of 1, 2 or 4 ranks of one world that write into it.
 #pragma once
 
 #include "coeus/comm/together.hpp"
@@ -10,7 +10,7 @@
 
 namespace coeus::test {
 
-/// A folder that all ranks know; rank 0 owns it.
+/// A folder whose path all ranks know; rank 0 owns it.
 struct SharedFolder {
     explicit SharedFolder(const Communicator& world) : world_(world) {
         if (world.rank() == 0) own_.emplace();
@@ -24,7 +24,7 @@ private:
     std::optional<test::TemporaryFolder> own_;
 };
 
-/// Groups of `size` adjacent ranks; those left over form a smaller one that takes no part.
+/// Groups of `size` adjacent ranks; the remaining ranks form a smaller group that takes no part.
 struct Group {
     Communicator comm;
     bool takes_part;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugging Face folders in one file and in several, written by groups of 1, 2, 4 ranks that divide the arrays
-// by rows or by columns: the same bytes whoever writes, and the same elements in however many files.
+// Hugging Face folders of one file and of several, written by groups of 1, 2 or 4 ranks that divide the
+// arrays by rows or by columns. The bytes do not depend on who writes them, nor the elements on the number of
+// files.
 #include "coeus/device/memory.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 HubEntry whole(const char* name, const Shape& shape, int64_t rotated_heads = 0) {
     return {shape, {HubPlace::whole(name, shape, rotated_heads)}};
 }
-// Two parameters [8, 10] of two experts lie in one tensor [2, 10, 8], transposed, each in every other column.
+// Two parameters [8, 10] of two experts share one tensor [2, 10, 8], transposed; each has every other column.
 HubEntry every_other(int64_t first) {
     HubEntry entry = {{8, 10}, {}};
     for (int64_t expert = 0; expert < 2; ++expert)
@@ -34,7 +35,7 @@ HubEntry every_other(int64_t first) {
                                 .col_stride = 8});
     return entry;
 }
-// Rows of one parameter in two tensors, transposed and as they are.
+// Rows of one parameter in two tensors: transposed in one, not in the other.
 HubEntry in_two() {
     return {{9, 5},
             {{.name = "turned", .shape = {5, 6}, .rows = 6, .row_stride = 1, .col_stride = 6},
@@ -111,7 +112,7 @@ int64_t wrong_elements(const std::string& folder, Dtype dtype) {
     return wrong;
 }
 
-// Every file of weights has room for its elements alone, or holds one tensor that is larger.
+// No file of weights is larger than its limit, unless it holds a single tensor that is.
 void check_division(const std::string& folder, int64_t file_bytes, size_t files, int64_t bytes) {
     const Safetensors weights = Safetensors::open(folder);
     std::map<size_t, std::pair<int64_t, int>> of_file;  // bytes and tensors
@@ -143,7 +144,7 @@ TEST_CASE("Hugging Face folders of any number of ranks are the same bytes, in on
         size_t files;
     };
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
-        // all in one; the large ones alone and the small ones together; each alone
+        // all in one file; the large ones alone and the small ones together; each alone
         for (const auto& [file_bytes, files] :
              {Division{HubWriter::usual_file_bytes, 1}, Division{1200 * size_of(dtype), 5}, Division{1, 9}}) {
             INFO(name_of(dtype) << ", " << files << " files");
@@ -172,7 +173,7 @@ TEST_CASE("Hugging Face folders of any number of ranks are the same bytes, in on
     }
 }
 
-TEST_CASE("a Hugging Face folder says with what its texts begin and end") {
+TEST_CASE("a Hugging Face folder names the tokens at the begin and end of its texts") {
     const Communicator world = Communicator::world("world");
     const SharedFolder folder(world);
     const std::string own = R"({"eos_token_id": [5, 6], "temperature": 0.6})";
@@ -183,7 +184,7 @@ TEST_CASE("a Hugging Face folder says with what its texts begin and end") {
     }
     const auto write = [&](const std::string& name, const HubTokenizer& tokenizer) {
         const std::string path = folder.path + "/" + name;
-        // only what rank 0 knows counts
+        // only the tokenizer of rank 0 counts
         HubWriter writer(path, Json::object(), entries, Dtype::f32,
                          world.rank() == 0 ? tokenizer : HubTokenizer(), world);
         write_all(writer, world, Dtype::f32, false);
@@ -203,7 +204,7 @@ TEST_CASE("a Hugging Face folder says with what its texts begin and end") {
     CHECK(ids(end + "/config.json") == std::pair<int64_t, int64_t>(-1, 3));
     CHECK(ids(end + "/generation_config.json") == std::pair<int64_t, int64_t>(-1, 3));
     CHECK(fs::exists(end + "/tokenizer.json"));
-    // null: transformers would take 1 and 2 where there is no key
+    // null, since transformers would take 1 and 2 if there were no key
     CHECK(JsonDocument::read(end + "/config.json").root()["bos_token_id"].is_null());
     CHECK_FALSE(fs::exists(end + "/bare.json"));
     const std::string named = write("named", {.folder = folder.path + "/bare.json", .eos_id = 3});
@@ -211,14 +212,14 @@ TEST_CASE("a Hugging Face folder says with what its texts begin and end") {
     const std::string none = write("none", {});
     CHECK_FALSE(fs::exists(none + "/generation_config.json"));
     CHECK(JsonDocument::read(none + "/config.json").root()["eos_token_id"].is_null());
-    // what the model was published with stays as it is
+    // the file that the model was published with stays as it is
     if (world.rank() == 0) write_file(assets + "/generation_config.json", own);
     world.barrier();
     const std::string published = write("published", {.folder = assets, .bos_id = 7, .eos_id = 3});
     CHECK(read_file(published + "/generation_config.json") == own);
 }
 
-TEST_CASE("what is wrong with a Hugging Face folder is the error of all ranks, and nothing stays") {
+TEST_CASE("errors of a Hugging Face folder are errors on all ranks, and no file is left") {
     const Communicator world = Communicator::world("world");
     const SharedFolder folder(world);
     const auto message_of = [&](const std::string& path, int64_t rows) {
@@ -229,7 +230,7 @@ TEST_CASE("what is wrong with a Hugging Face folder is the error of all ranks, a
         }
         return std::string("made");
     };
-    CHECK(count_of("is there already", message_of(folder.path, 1)) == 1);
+    CHECK(count_of("already exists", message_of(folder.path, 1)) == 1);
     CHECK(count_of("needed in", message_of(folder.path + "/new", int64_t(1) << 36)) == 1);
     world.barrier();
     CHECK_FALSE(fs::exists(folder.path + "/new.part"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes that a rank reads of a checkpoint, counted by the kernel, are those of its own shards.
+// The bytes of a checkpoint that a rank reads, as the kernel counts them, are the bytes of its own shards.
 #include "coeus/io/checkpoint.hpp"
 #include "mpi/io/groups.hpp"
 #include "support/catch.hpp"
@@ -12,7 +12,8 @@ using namespace coeus::test;
 
 namespace {
 
-/// Bytes that this process has asked the kernel to read, from the page cache or not; -1: it does not count.
+/// The bytes that this process has asked the kernel for, from the page cache or not; -1 if the kernel does
+/// not count them.
 int64_t bytes_read() {
     std::ifstream counters("/proc/self/io");
     std::string name;
@@ -21,7 +22,7 @@ int64_t bytes_read() {
     return -1;
 }
 
-/// A model of 0.8 million parameters that every mesh of 1, 2 and 4 ranks divides.
+/// A model of 0.8 million parameters that every mesh of 1, 2 or 4 ranks divides evenly.
 DecoderConfig model_to_read() {
     DecoderConfig model = tiny_config(4);
     model.dim = 128;
@@ -41,15 +42,15 @@ int64_t own_bytes(const std::vector<CheckpointTensor>& tensors) {
 
 }  // namespace
 
-TEST_CASE("a rank reads its own bytes of a checkpoint and no others") {
+TEST_CASE("a rank reads only its own bytes of a checkpoint") {
     const Communicator world = Communicator::world("world");
     const int ranks = world.size();
     if (bytes_read() < 0) return skip("this kernel does not count the bytes that a process reads");
     std::vector<MeshShape> meshes = {
         {.dp_shard = ranks}, {.tp = ranks}, {.pp = ranks}, {.dp_replicate = ranks}};
     if (ranks == 4) meshes.push_back({.dp_shard = 2, .tp = 2});
-    // the counters' own text and a few bytes of messages; with rank 0 the headers of each array and its sums,
-    // and once more all that is neither element nor sum, before HDF5 sees it
+    // The counter's own text and a few bytes of messages. Rank 0 also reads each array's header and
+    // checksums, and reads everything but elements and checksums once more, before HDF5 parses it.
     constexpr int64_t messages = 4 << 10, headers = 4 << 10;
     for (const MeshShape& shape : meshes) {
         const Mesh mesh(Communicator::world("mesh"), shape);

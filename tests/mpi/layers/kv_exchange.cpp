@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of ranks that divide the sequences, by each exchange, against attention of whole sequences on one
-// rank: results and gradients. Temporaries are exactly as large as a dry run says, and hold NaN before.
+// Attention of ranks that divide the sequences, with each exchange, against attention of whole sequences on
+// one rank: results and gradients. Temporaries are exactly as large as in a dry run, and contain NaN before.
 #include "coeus/base/random.hpp"
 #include "coeus/layers/context_parallel.hpp"
 #include "support/catch.hpp"
@@ -45,7 +45,7 @@ struct Case {
     }
 };
 
-// The tensors of one layer for some tokens of each sequence.
+// The tensors of one layer, for some of the tokens of each sequence.
 struct Tensors {
     OwnedTensor qkv, out, lse, dout;
 
@@ -66,7 +66,7 @@ struct Tensors {
     }
 };
 
-// Values that the type under test holds exactly.
+// Values that the tested type represents exactly.
 void draw(const Tensor& t, const char* what, Dtype type) {
     const RandomStream random(7, what);
     OwnedTensor rounded(type, {1});
@@ -81,7 +81,7 @@ struct Memory {
     Arena temp;
 };
 
-// Forward and backward; returns out. The gradients take the place of q, k and v.
+// Forward and backward; returns out. The gradients overwrite q, k and v.
 std::vector<double> attend(const Case& c, const Kernels& kernels, const KvExchange& exchange, Memory& memory,
                            const Tensors& tensors, Tensor document_start, int64_t sequence) {
     const Batch batch = {.sequences = c.batch, .seq_len = sequence, .document_start = document_start};
@@ -95,7 +95,7 @@ std::vector<double> attend(const Case& c, const Kernels& kernels, const KvExchan
     return out;
 }
 
-// Documents of some five tokens: for each token where its document begins in the sequence.
+// Documents of about five tokens. For each token: where its document begins in the sequence.
 OwnedTensor document_starts(const Case& c) {
     OwnedTensor starts(Dtype::i32, {c.batch * c.length});
     for (int64_t t = 0, first = 0; t < c.batch * c.length; ++t) {
@@ -106,7 +106,7 @@ OwnedTensor document_starts(const Case& c) {
     return starts;
 }
 
-// Lines that say what differs, or "".
+// Lines that name the differences, or "".
 std::string differs_from_one_rank(const Case& c, const Communicator& cp) {
     Tensors whole(c, c.batch * c.length, Dtype::f64, Dtype::f64);
     draw(whole.qkv, "q, k, v", c.type);
@@ -175,7 +175,7 @@ void for_each_exchange(const Check& check) {
 
 }  // namespace
 
-TEST_CASE("ranks that divide sequences attend as one rank does") {
+TEST_CASE("ranks that divide sequences compute the attention of one rank") {
     const Communicator cp = Communicator::world("cp");
     const int64_t p = cp.size();
     for_each_exchange([&](const ContextParallel& context) {
@@ -188,7 +188,7 @@ TEST_CASE("ranks that divide sequences attend as one rank does") {
                 cases.push_back({context, 2, 58 * p, 2 * p, p, 5, documents});
                 cases.back().value_dim = value_dim;
             }
-            if (context.exchange != ContextExchange::heads) {  // which divides them
+            if (context.exchange != ContextExchange::heads) {  // which divides the heads
                 cases.push_back({context, 2, 10 * p, 3, 1, 6, documents});
                 cases.push_back({context, 1, 98 * p, 4, 2, 16, documents});
             }
@@ -197,7 +197,7 @@ TEST_CASE("ranks that divide sequences attend as one rank does") {
     });
 }
 
-TEST_CASE("ranks that divide sequences attend as one rank does, in float32 and bfloat16") {
+TEST_CASE("ranks that divide sequences compute the attention of one rank, in float32 and bfloat16") {
     const Communicator cp = Communicator::world("cp");
     const int64_t p = cp.size();
     for_each_exchange([&](const ContextParallel& context) {

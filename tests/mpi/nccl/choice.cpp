@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What carries tensors, as comm.transport asks and the GPUs allow.
+// The transport of tensors: chosen by comm.transport, limited by what the GPUs allow.
 #include "coeus/comm/mpi.hpp"
 #include "coeus/train/rank_device.hpp"
 #include "gpu/gpu.hpp"
@@ -13,7 +13,7 @@ using Catch::Contains;
 
 namespace {
 
-// As if each rank, or each two, had a GPU.
+// Pretends that each rank has a GPU, or that ranks share one, by its `number`.
 class Placed : public Device {
 public:
     explicit Placed(int number) : bus_id_(fmt::format("0000:{:02x}:00.0", number)) {}
@@ -31,7 +31,8 @@ private:
     std::string bus_id_;
 };
 
-const std::string ours = COEUS_NCCL_STAND_IN;  // has NCCL's names and a version, and no more
+// has the names of NCCL's functions and a version, nothing else
+const std::string ours = COEUS_NCCL_STAND_IN;
 
 RankTransport choice(const std::string& asked, const Device& device, const std::string& library = ours) {
     const Communicator world = Communicator::world("world");
@@ -51,7 +52,7 @@ std::string error_of(const std::string& asked, const Device& device, const std::
 
 }  // namespace
 
-TEST_CASE("transport: NCCL where each rank has a GPU of its own") {
+TEST_CASE("transport: NCCL if each rank has its own GPU") {
     const Placed own(world_rank());
     for (const char* asked : {"auto", "nccl"}) {
         const RankTransport found = choice(asked, own);
@@ -63,8 +64,8 @@ TEST_CASE("transport: NCCL where each rank has a GPU of its own") {
     CHECK(staged.text == "pinned host memory");
 }
 
-TEST_CASE("transport: by the host where ranks share a GPU") {
-    // the last two
+TEST_CASE("transport: host memory if ranks share a GPU") {
+    // the last two ranks share one
     const int size = Communicator::world("world").size(), gpu = std::min(world_rank(), size - 2);
     const Placed shared(gpu);
     const RankTransport found = choice("auto", shared);
@@ -74,10 +75,10 @@ TEST_CASE("transport: by the host where ranks share a GPU") {
     CHECK_THAT(found.text, Contains("pinned host memory: " + why));
     CHECK_THAT(error_of("nccl", shared),
                Contains("comm.transport = \"nccl\": " + why) &&
-                   Contains("; start at most one rank per GPU, or give comm.transport = \"staged\""));
+                   Contains("; start at most one rank per GPU, or set comm.transport = \"staged\""));
 }
 
-TEST_CASE("transport: by the host where a rank has no NCCL") {
+TEST_CASE("transport: host memory if a rank has no NCCL") {
     const Placed own(world_rank());
     const std::string absent = world_rank() == 1 ? "/absent/libnccl.so.2" : ours;
     const RankTransport found = choice("auto", own, absent);
@@ -89,7 +90,7 @@ TEST_CASE("transport: by the host where a rank has no NCCL") {
                    Contains("COEUS_NCCL"));
 }
 
-TEST_CASE("transport: CPUs have none") {
+TEST_CASE("transport: none for CPUs") {
     CHECK(choice("auto", host_device()).text.empty());
     CHECK(!choice("staged", host_device()).nccl);
     CHECK_THAT(error_of("nccl", host_device()), Contains("computes on CPUs"));

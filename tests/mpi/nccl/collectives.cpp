@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives by NCCL, of which the tests have a stand-in, give what those of the host give.
+// Collectives by NCCL give the results of those on the host. The tests use a stand-in for NCCL.
 #include "coeus/base/error.hpp"
 #include "coeus/comm/nccl_world.hpp"
 #include "coeus/file/json.hpp"
@@ -60,7 +60,8 @@ struct Fixture {
     Tensor own(Tensor all) const { return all.slice_rows(rank * (all.count() / size), all.count() / size); }
 };
 
-// What a call says: the same on every rank, or "different texts".
+// The text of the error that a call throws: "no error" if there is none, "different texts" if the ranks
+// differ.
 template <class Call>
 std::string error_of(const Call& call) {
     try {
@@ -73,7 +74,7 @@ std::string error_of(const Call& call) {
 
 }  // namespace
 
-TEST_CASE_METHOD(Fixture, "NCCL: sums are the host's, for every type that is summed") {
+TEST_CASE_METHOD(Fixture, "NCCL: sums equal those of the host, for every type that is summed") {
     for (const Dtype dtype : summed)
         for (const int64_t n : {1, 3, 1000}) {
             INFO(name_of(dtype) << " " << n);
@@ -96,7 +97,7 @@ TEST_CASE_METHOD(Fixture, "NCCL: sums are the host's, for every type that is sum
         }
 }
 
-TEST_CASE_METHOD(Fixture, "NCCL: what is gathered, exchanged and passed on is the host's") {
+TEST_CASE_METHOD(Fixture, "NCCL: gathers, exchanges and passing on give the host's results") {
     for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16, Dtype::i32, Dtype::i64, Dtype::u8})
         for (const int64_t n : {1, 7, 3000}) {
             INFO(name_of(dtype) << " " << n);
@@ -137,10 +138,10 @@ TEST_CASE_METHOD(Fixture, "NCCL: calls that are grouped begin together") {
     CHECK(c.same());
 }
 
-TEST_CASE_METHOD(Fixture, "NCCL: calls of one communicator begin in their order, on whichever queues") {
+TEST_CASE_METHOD(Fixture, "NCCL: calls of one communicator begin in order, on whichever queues") {
     Exec other(the_gpu());
     for (const uint64_t seed : {1, 2, 3, 4}) {
-        set_order(seed + uint64_t(rank));  // the ranks' queues run in different orders
+        set_order(seed + uint64_t(rank));  // the queues of the ranks run in different orders
         Twin a(Dtype::f32, 5, rank), b(Dtype::f32, 9, rank);
         for (int i = 0; i < 4; ++i) {
             world.all_reduce(a.host);
@@ -176,7 +177,8 @@ TEST_CASE("NCCL: the observer sees each call once") {
     CHECK(seen.ended == 2);
 }
 
-TEST_CASE_METHOD(Fixture, "NCCL: a trace has the times of the queues, and a group's is its first call's") {
+TEST_CASE_METHOD(Fixture,
+                 "NCCL: a trace has the times of the queues, and for a group that of its first call") {
     Exec beside(the_gpu());
     Twin a(Dtype::f32, 5, rank), b(Dtype::f32, 9, rank), all(Dtype::f32, 4 * size, rank);
     Tracer tracer(rank, 16, Timestamps(exec));
@@ -209,7 +211,7 @@ TEST_CASE_METHOD(Fixture, "NCCL: a trace has the times of the queues, and a grou
     std::vector<double> times;
     for (const JsonView& event : trace.root()["traceEvents"].elements())
         if (event.string("ph") == "X") {
-            CHECK(event.integer("tid") == 2);  // neither actions nor the computation
+            CHECK(event.integer("tid") == 2);  // the row of neither actions nor computation
             times.push_back(event.number("dur"));
         }
     REQUIRE(times.size() == 2);
@@ -217,18 +219,18 @@ TEST_CASE_METHOD(Fixture, "NCCL: a trace has the times of the queues, and a grou
     CHECK(times[1] == 0);
 }
 
-TEST_CASE_METHOD(Fixture, "NCCL: errors name communicator, operation and what NCCL says") {
+TEST_CASE_METHOD(Fixture, "NCCL: errors name communicator, operation and NCCL's own message") {
     Twin a(Dtype::f32, 4, rank);
     nccl_fail_next(nccl::Result::remote_error);
     CHECK_THAT(error_of([&] { world.all_reduce(exec, a.gpu); }),
                Contains("NCCL: all_reduce between the ranks of world: remote process exited or there was a "
                         "network error: injected by the test"));
-    // in a group, whose other calls are forgotten
+    // in a group, whose other calls are dropped
     Twin in(Dtype::f32, size, rank), out(Dtype::f32, size, rank);
     nccl_fail_next(nccl::Result::remote_error);
     CHECK_THAT(error_of([&] { world.all_to_all(exec, out.gpu, in.gpu); }),
                Contains("NCCL: all_to_all between the ranks of world: remote process"));
-    // of earlier work
+    // an error of earlier work
     nccl_set_state(nccl::Result::remote_error);
     CHECK_THAT(error_of([&] { world.all_reduce(exec, a.gpu); }), Contains("network error: a rank is gone"));
     nccl_set_state(nccl::Result::success);
@@ -239,7 +241,7 @@ TEST_CASE_METHOD(Fixture, "NCCL: errors name communicator, operation and what NC
     CHECK_THROWS_AS(world.all_reduce(exec, Tensor(a.gpu.view.data, Dtype::f16, {2})), LogicError);
 }
 
-TEST_CASE_METHOD(Fixture, "NCCL: the stand-in sees ranks that do not agree, and operands that overlap") {
+TEST_CASE_METHOD(Fixture, "NCCL: the stand-in detects ranks that disagree, and operands that overlap") {
     Twin a(Dtype::f32, 8, rank), b(Dtype::f32, 8 * size, rank);
     world.all_reduce(exec, a.gpu.view.slice_rows(0, rank == 0 ? 3 : 4));
     CHECK_THROWS_WITH(exec.queue->finish(), Contains("this rank gave all_reduce 0 of "));
@@ -249,12 +251,12 @@ TEST_CASE_METHOD(Fixture, "NCCL: the stand-in sees ranks that do not agree, and 
         Contains("operands overlap"));
 }
 
-TEST_CASE("NCCL: communicators are destroyed, or aborted where an error is on its way") {
+TEST_CASE("NCCL: communicators are destroyed, or aborted if an exception is being thrown") {
     CHECK(nccl_live() == 0);
     const int before = nccl_aborted();
     {
         const Fixture f;
-        CHECK(nccl_live() == 2);  // the one that the other is split from too
+        CHECK(nccl_live() == 2);  // including the one that the other is split from
     }
     CHECK(nccl_live() == 0);
     CHECK(nccl_aborted() == before);
@@ -267,7 +269,7 @@ TEST_CASE("NCCL: communicators are destroyed, or aborted where an error is on it
     CHECK(nccl_aborted() == before + 2);
 }
 
-TEST_CASE("NCCL: after an error, work that others never join does not hold its queue") {
+TEST_CASE("NCCL: after an error, an operation that other ranks never join does not block its queue") {
     const Communicator world = Communicator::world("world");
     Mesh mesh(world.split(0, "world"), {.dp_shard = world.size()});
     Communicator part = mesh[axis::dp_shard].split(0, "part");
@@ -283,12 +285,12 @@ TEST_CASE("NCCL: after an error, work that others never join does not hold its q
     } catch (const SystemError&) {
     }
     CHECK(nccl_live() == 0);
-    CHECK(nccl_aborted() == before + 6);  // the one that they are split from too
+    CHECK(nccl_aborted() == before + 6);  // including the one that they are split from
     Exec exec(the_gpu());
     CHECK_THROWS_AS(part.all_reduce(exec, a.gpu), LogicError);
 }
 
-TEST_CASE("NCCL: a mesh connects what carries tensors, and parts of it alike") {
+TEST_CASE("NCCL: a mesh connects the communicators that carry tensors, and communicators split from them") {
     const Communicator world = Communicator::world("world");
     for (const bool splits : {true, false}) {
         const MeshShape shape = {.dp_shard = 2, .tp = world.size() / 2};
@@ -298,7 +300,7 @@ TEST_CASE("NCCL: a mesh connects what carries tensors, and parts of it alike") {
         {
             NcclWorld nccl(splits ? nccl_stand_in() : nccl_stand_in_without_split(), world, the_gpu());
             mesh.connect(nccl);
-            // weights, gradients, losses, owners; and those of tensor parallelism, where there are any
+            // weights, gradients, losses, owners; with tensor parallelism also its own
             const int made = world.size() == 2 ? 4 : 5;
             CHECK(carrying_communicators(shape) == made);
             CHECK(nccl_live() == made + splits);
@@ -308,7 +310,7 @@ TEST_CASE("NCCL: a mesh connects what carries tensors, and parts of it alike") {
             CHECK_THAT(nccl.text(), Catch::StartsWith(fmt::format("{} communicators in ", made + 1)));
             CHECK(nccl.text().ends_with("ranks") == splits);
 
-            // each is between its own ranks, in their order
+            // each has its own ranks, in their order
             Exec exec(the_gpu());
             for (const Communicator* ranks :
                  {&mesh[axis::dp_shard], &mesh[axis::tp], &mesh[loss_axes], &std::as_const(part)}) {
@@ -327,7 +329,7 @@ TEST_CASE("NCCL: a mesh connects what carries tensors, and parts of it alike") {
     CHECK(nccl_live() == 0);
 }
 
-TEST_CASE("NCCL: a part of some ranks, the others alone") {
+TEST_CASE("NCCL: a communicator of some ranks, next to one of the others") {
     const Communicator world = Communicator::world("world");
     const bool is_last = world.rank() == world.size() - 1;
     Communicator part = world.split(is_last ? 1 : 0, "all but the last");

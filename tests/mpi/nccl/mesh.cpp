@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks whose tensors NCCL carries train as one rank on the CPU.
+// Ranks whose tensors NCCL carries train as one rank on the CPU does.
 #include "gpu/gpu.hpp"
 #include "stand_ins/nccl/nccl.hpp"
 #include "support/catch.hpp"
@@ -18,7 +18,7 @@ void check(MeshCase c, const Communicator& world, uint64_t order) {
     c.nccl = &nccl_stand_in();
     c.streams = Stream::Mode::eager;
     c.graphs = true;
-    c.guarded = order % 2 == 0;  // ranks agree on what they refuse, here nothing
+    c.guarded = order % 2 == 0;  // ranks agree on refusals; here nothing is refused
     set_order(order + uint64_t(world.rank()));
     CHECK(differs_from_one_rank(c, world, 3, 1e-5, 2e-4) == "");
     CHECK(nccl_live() == 0);
@@ -31,10 +31,10 @@ TEST_CASE("NCCL: every mesh equals one rank on the CPU") {
     size_t number = 0;
     for (const MeshShape& mesh :
          meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
-        // each axis alone on two ranks, then two together
+        // each axis alone on two ranks, then combinations of two
         if (std::max({mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.cp, mesh.tp}) > 2) continue;
         const std::vector<MeshVariant> variants = full_product({mesh});
-        // one case of each mesh, each time another choice of all that can be combined
+        // one case of each mesh, each time with another combination of the other choices
         const int before = nccl_launches();
         ++number;
         check(variants[number * 89 % variants.size()].mesh_case(), world, number);
@@ -53,11 +53,11 @@ TEST_CASE("NCCL: every exchange of keys and values, tokens that overlap, kept we
     MeshCase overlapped = {.mesh = {.tp = 2}, .model = tiny_config()};
     overlapped.exchanges.overlap_tokens = true;
     check(overlapped, world, 2);
-    // a graph gathers what validation may have gathered before it
+    // a graph gathers weights that validation may have gathered already
     MeshCase kept = {.mesh = {.dp_shard = 2}, .model = tiny_config()};
     kept.gather = {.weights = Keep::all, .gradients = Keep::all};
     check(kept, world, 4);
-    // more operations of a communicator than are watched at a time
+    // more operations of a communicator than the watch remembers
     MeshCase deep = {.mesh = {.dp_shard = 2}, .model = tiny_config(36)};
     check(deep, world, 5);
     MeshCase tied = {.mesh = {.pp = 2}, .model = tiny_config(4, true), .sequences = 2};
@@ -76,7 +76,7 @@ TEST_CASE("NCCL: every schedule of pipelines") {
     }
 }
 
-TEST_CASE("NCCL: a ring of keys and values of all ranks") {
+TEST_CASE("NCCL: keys and values around a ring of all ranks") {
     const Communicator world = Communicator::world("world");
     for (const auto balancing : {Balancing::none, Balancing::head_tail}) {
         MeshCase c = {.mesh = {.cp = world.size()}, .model = tiny_config()};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between single ranks by NCCL: what arrives, that others do not wait, and that the stand-in finds
-// those that cannot meet.
+// Messages between two ranks by NCCL: they arrive, other ranks do not wait for them, and the stand-in detects
+// messages that cannot meet.
 #include "coeus/base/error.hpp"
 #include "coeus/comm/nccl_world.hpp"
 #include "coeus/comm/point_to_point.hpp"
@@ -31,7 +31,7 @@ struct MessageFixture {
     MessageFixture() { world.connect(nccl); }
 };
 
-// Of a rank, told apart by `kind`.
+// The tensor of a rank; `kind` makes tensors of the same rank different.
 struct OnGpu {
     OwnedTensor gpu{Dtype::f32, {rows}, "message", the_gpu().memory()};
 
@@ -53,7 +53,7 @@ struct OnGpu {
 
 }  // namespace
 
-TEST_CASE_METHOD(MessageFixture, "NCCL: messages round a ring, both directions of a rank together") {
+TEST_CASE_METHOD(MessageFixture, "NCCL: messages around a ring, both directions of a rank together") {
     for (const uint64_t seed : {1, 2, 3, 4}) {
         set_order(seed + uint64_t(rank));
         OnGpu here(rank, 1), coming;
@@ -66,7 +66,7 @@ TEST_CASE_METHOD(MessageFixture, "NCCL: messages round a ring, both directions o
         messages.start();
         CHECK(nccl_launches() == before + 1);
         messages.wait_for_all();
-        // the computation goes on behind them
+        // the computation continues after the messages
         OnGpu copy;
         exec.queue->copy(copy.gpu.view.data, coming.gpu.view.data, coming.gpu.view.bytes());
         exec.queue->finish();
@@ -92,7 +92,7 @@ TEST_CASE_METHOD(MessageFixture, "NCCL: a trace shows the waits for messages in 
     for (const JsonView& event : trace.root()["traceEvents"].elements())
         if (event.string("ph") == "X") {
             CHECK(event.integer("tid") == 1);
-            // whole kernels of the GPU's clock
+            // the trace shows whole kernels, on the GPU's clock
             const double micro_seconds = event.number("dur");
             if (seconds_of_kernel() > 0) CHECK(micro_seconds == std::round(micro_seconds));
             ++waits;
@@ -100,7 +100,7 @@ TEST_CASE_METHOD(MessageFixture, "NCCL: a trace shows the waits for messages in 
     CHECK(waits == 2);
 }
 
-TEST_CASE_METHOD(MessageFixture, "NCCL: messages of two ranks come in their order, behind the computation") {
+TEST_CASE_METHOD(MessageFixture, "NCCL: messages of two ranks arrive in order, after the computation") {
     const int other = rank ^ 1;
     OnGpu first(rank, 1), second(rank, 2), a, b, own;
     for (const uint64_t seed : {1, 2, 3, 4}) {
@@ -114,7 +114,7 @@ TEST_CASE_METHOD(MessageFixture, "NCCL: messages of two ranks come in their orde
             messages.start();
         };
         const bool low = rank < other;
-        // what is sent is what the computation wrote last
+        // the message carries what the computation wrote last
         exec.queue->copy(own.gpu.view.data, first.gpu.view.data, first.gpu.view.bytes());
         pass(low ? 0 : 1, low ? own : a, low);
         if (!low) messages.wait(1);
@@ -126,7 +126,7 @@ TEST_CASE_METHOD(MessageFixture, "NCCL: messages of two ranks come in their orde
     }
 }
 
-TEST_CASE_METHOD(MessageFixture, "NCCL: the stand-in finds messages to a wrong peer") {
+TEST_CASE_METHOD(MessageFixture, "NCCL: the stand-in detects messages to a wrong peer") {
     OnGpu here(rank, 1), coming;
     {
         PointToPoint messages(world, 2, Sends::standard, exec);
@@ -141,10 +141,10 @@ TEST_CASE_METHOD(MessageFixture, "NCCL: the stand-in finds messages to a wrong p
     exec.queue->finish();
 }
 
-TEST_CASE_METHOD(MessageFixture, "NCCL: the stand-in finds messages in a wrong order") {
+TEST_CASE_METHOD(MessageFixture, "NCCL: the stand-in detects messages in a wrong order") {
     OnGpu here(rank, 1), coming;
     {
-        // all send first, one after the other
+        // all ranks send first, and receive afterwards
         PointToPoint messages(world, 2, Sends::standard, exec);
         messages.send(0, here.gpu, next, 0);
         messages.start();
@@ -156,12 +156,12 @@ TEST_CASE_METHOD(MessageFixture, "NCCL: the stand-in finds messages in a wrong o
     exec.queue->finish();
 }
 
-// Of one size nobody would see it but by what arrives: NCCL has no tags.
-TEST_CASE_METHOD(MessageFixture, "NCCL: the stand-in finds the ends of messages in different orders") {
+// Messages of the same size would be exchanged without a sign of the error, since NCCL has no tags.
+TEST_CASE_METHOD(MessageFixture, "NCCL: the stand-in detects messages whose ends have different orders") {
     OnGpu here(rank, 1), coming;
     PointToPoint messages(world, 1, Sends::standard, exec);
     if (const int other = rank ^ 1; rank < other) {
-        messages.send(0, here.gpu.view.slice_rows(0, 7), other, 0);  // the larger one would follow
+        messages.send(0, here.gpu.view.slice_rows(0, 7), other, 0);  // the larger message would follow
         messages.wait_for_all();
         exec.queue->finish();
     } else {

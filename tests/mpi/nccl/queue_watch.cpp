@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a QueueWatch sees of NCCL: operations that do not end, a start that others never come to, and errors.
+// The errors that a QueueWatch detects in NCCL: operations that do not end, operations that other ranks never
+// start, and failed communicators.
 #include "coeus/base/error.hpp"
 #include "coeus/comm/communicator.hpp"
 #include "coeus/comm/nccl_world.hpp"
@@ -17,7 +18,7 @@ using Catch::Contains;
 
 namespace {
 
-// A watch whose time the test makes.
+// A watch on a clock that the test sets.
 struct Watched {
     std::atomic<double> now = 0;
     std::string told;
@@ -47,18 +48,18 @@ std::function<void()> before_start;
 
 }  // namespace
 
-TEST_CASE_METHOD(Watched, "watch: work that ends in time, group by group, is nothing to tell") {
+TEST_CASE_METHOD(Watched, "watch: work that ends in time, group by group, is not reported") {
     NcclWorld nccl(nccl_stand_in(), world, the_gpu(), &watch);
     world.connect(nccl);
     const OwnedTensor a = on_gpu(8), b = on_gpu(8 * world.size());
-    for (int step = 0; step < 200; ++step) {  // more than are remembered
+    for (int step = 0; step < 200; ++step) {  // more operations than the watch remembers
         world.all_reduce(exec, a);
         world.grouped(exec, [&] {
             world.all_reduce(exec, a);
             world.all_gather(exec, b, b.view.slice_rows(world.rank() * 8, 8));
         });
         if (step % 80 == 79) {
-            // the device has not come to it: it may have other things to do for long
+            // the device has not reached it: it may be busy with other work for a long time
             look_at(now + 1000);
             exec.queue->finish();
         }
@@ -68,14 +69,14 @@ TEST_CASE_METHOD(Watched, "watch: work that ends in time, group by group, is not
     look_at(now + 1000);
     look_at(now + 1000);
     CHECK(told.empty());
-    // numbered as on every rank, whatever the device had come to
+    // the numbers are those of all ranks, however far the device had got
     const std::vector<OperationLine> lines = FlightRecorder::own().lines();
     CHECK(std::ranges::any_of(lines, [](const OperationLine& line) {
         return std::string(line.name.data()) == "world by NCCL" && line.collectives == 1 + 2 * 200;
     }));
 }
 
-TEST_CASE_METHOD(Watched, "watch: an operation that another rank never comes to") {
+TEST_CASE_METHOD(Watched, "watch: an operation that another rank never starts") {
     const OwnedTensor a = on_gpu(8);
     try {
         NcclWorld nccl(nccl_stand_in(), world, the_gpu(), &watch);
@@ -92,7 +93,7 @@ TEST_CASE_METHOD(Watched, "watch: an operation that another rank never comes to"
             CHECK_THAT(told, Contains("rank 5 on host a, GPU b: all_reduce (operation 3, 32 B) between the "
                                       "ranks of world has not ended after 1"));
             CHECK_THAT(told,
-                       Contains(" s (comm.train_timeout_seconds = 100): another rank has not come to it"));
+                       Contains(" s (comm.train_timeout_seconds = 100): another rank has not reached it"));
         }
         struct Join {
             std::thread& thread;
@@ -101,7 +102,7 @@ TEST_CASE_METHOD(Watched, "watch: an operation that another rank never comes to"
             }
         };
         const Join join{waits};
-        // as the run would end: the queue does not wait any more
+        // as at the end of a run with an error: the queue stops waiting
         if (world.rank() == 0) nccl_abort_all();
         throw SystemError("on its way");
     } catch (const SystemError&) {
@@ -109,7 +110,7 @@ TEST_CASE_METHOD(Watched, "watch: an operation that another rank never comes to"
     CHECK(nccl_live() == 0);
 }
 
-TEST_CASE_METHOD(Watched, "watch: a start that another rank never comes to") {
+TEST_CASE_METHOD(Watched, "watch: a start that another rank never joins") {
     NcclLibrary library = nccl_stand_in();
     before_start = [this] {
         look_at(now + 10);
@@ -125,7 +126,7 @@ TEST_CASE_METHOD(Watched, "watch: a start that another rank never comes to") {
                Contains("start (operation 1, 0 B) between the ranks of world has not ended after 101 s"));
 }
 
-TEST_CASE_METHOD(Watched, "watch: a communicator that failed") {
+TEST_CASE_METHOD(Watched, "watch: a failed communicator") {
     NcclWorld nccl(nccl_stand_in(), world, the_gpu(), &watch);
     world.connect(nccl);
     look_at(1);
@@ -138,7 +139,7 @@ TEST_CASE_METHOD(Watched, "watch: a communicator that failed") {
                               "operation under way)"));
 }
 
-TEST_CASE_METHOD(Watched, "watch: what has work of its own may take that too") {
+TEST_CASE_METHOD(Watched, "watch: an operation may be given extra time") {
     QueueWatch::Line line(watch, "world", nullptr, nullptr);
     line.begin("step", 0, nullptr, 50);
     CHECK(FlightRecorder::own().operations().back().allowance == 50);
@@ -151,7 +152,7 @@ TEST_CASE_METHOD(Watched, "watch: what has work of its own may take that too") {
     line.end(nullptr);
 }
 
-TEST_CASE("watch: its thread looks by itself") {
+TEST_CASE("watch: its thread checks on its own") {
     std::atomic<bool> told = false;
     std::string message;
     QueueWatch watch({.who = "who", .fail = [&](const std::string& text) {

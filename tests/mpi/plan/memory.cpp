@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of a mesh against what its processes take of the machine, libraries included.
+// The memory plan of a mesh against the memory that its processes use, libraries included.
 #include "coeus/device/memory.hpp"
 
 #include "coeus/base/text.hpp"
@@ -19,12 +19,13 @@ int64_t resident_since_start() {
     return resident_bytes() - resident_at_start;
 }
 
-// Takes two steps; what the process then has beyond its start is the plan.
+// Takes two steps. The memory that the process then has beyond that at its start must be the planned memory.
 void check_taken(const MeshCase& c, const Communicator& world) {
-    // libraries keep what earlier meshes made them take: of that, what is more than their share of a plan
+    // libraries keep memory of earlier meshes: of that, the part beyond the planned share of libraries
     const int64_t libraries = library_bytes(c.types.compute, world.size());
     const double left = double(std::max<int64_t>(0, resident_since_start() - libraries));
-    CHECK(left <= double((8 << 20) + growth_allowance));  // a mesh of ours that stays takes 100 MiB
+    // a mesh of ours that was not freed would take 100 MiB
+    CHECK(left <= double((8 << 20) + growth_allowance));
     const Mesh mesh(world.split(0, "world"), c.mesh);
     MeshRun run(c, mesh);
     for (const int64_t step : {1, 2}) {
@@ -36,26 +37,26 @@ void check_taken(const MeshCase& c, const Communicator& world) {
                   << " of earlier meshes, " << bytes_text(planned) << " planned");
     CHECK(planned > 100 << 20);
     CHECK(taken >= 0.97 * planned);
-    CHECK(taken <= 1.03 * planned + double(growth_allowance - (1 << 20)));  // of a sanitizer
+    CHECK(taken <= 1.03 * planned + double(growth_allowance - (1 << 20)));  // for a sanitizer
 }
 
 }  // namespace
 
-TEST_CASE("memory: a process of any mesh takes what was planned") {
+TEST_CASE("memory: a process of any mesh takes the planned memory") {
     const Communicator world = Communicator::world("world");
     int number = 0;
     std::vector<MeshShape> shapes = meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::tp});
     if (world.size() > 1) shapes.push_back({.cp = world.size()});
     for (const MeshShape& shape : shapes) {
         ++number;
-        // more tables than work: 100 MiB and more, soon trained
+        // large tables and little work: 100 MiB and more, quickly trained
         MeshCase c = {.mesh = shape, .model = tiny_config()};
         c.model.dim = 256;
         c.model.attention.heads = c.model.attention.kv_heads = 8;
         c.model.attention.head_dim = 32;
         c.model.vocab = 16384 * shape.tp;
         c.types = {Dtype::f32,
-                   world.size() == 2 ? Dtype::bf16 : Dtype::f32};  // each compiles its own kernels
+                   world.size() == 2 ? Dtype::bf16 : Dtype::f32};  // each type compiles its own kernels
         c.sequences = 2;
         c.seq_len = 128;
         c.recompute = {.mode = RecomputeOptions::Mode(number % 3)};
@@ -66,13 +67,13 @@ TEST_CASE("memory: a process of any mesh takes what was planned") {
     }
 }
 
-TEST_CASE("memory: a process of a pipeline takes what was planned") {
+TEST_CASE("memory: a process of a pipeline takes the planned memory") {
     const Communicator world = Communicator::world("world");
     if (world.size() != 2 && world.size() != 4) return;
     std::vector<MeshShape> shapes = {{.pp = world.size()}};
     if (world.size() == 4) shapes.push_back({.pp = 2, .dp_shard = 2});
     for (const MeshShape& shape : shapes) {
-        // wide layers: also a stage without a table is 100 MiB and more
+        // wide layers, so that a stage without a table also has 100 MiB and more
         MeshCase c = {.mesh = shape, .model = tiny_config()};
         c.model.dim = 256;
         c.model.attention.heads = c.model.attention.kv_heads = 8;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run goes on from its checkpoint on another mesh as if nothing had happened: five steps on one, five on
-// the other, against ten on one rank in float64. And on the same mesh with the same bits.
+// A run resumes from its checkpoint on another mesh as if it had not been interrupted: five steps on one mesh
+// and five on the other, against ten steps on one rank in float64. On the same mesh it resumes with the same
+// bits.
 #include "coeus/base/random.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/data/batch_loader.hpp"
@@ -21,7 +22,7 @@ namespace {
 constexpr int64_t global_batch = 8, seq_len = 16, vocab = 37, micro_batches = 4;
 constexpr double learning_rate = 1e-2;
 
-/// How a mesh runs the model.
+/// How the model is distributed over a mesh.
 struct Layout {
     MeshShape mesh;
     const char* schedule = nullptr;
@@ -30,7 +31,8 @@ struct Layout {
     Balancing balancing = Balancing::none;
 };
 
-/// Of 1, 2, 4 and 8 ranks; every axis, alone and with others. No degree divides the rows of all parameters.
+/// Layouts of 1, 2, 4 and 8 ranks, with every axis alone and combined with others. No degree divides the rows
+/// of all parameters.
 const std::vector<Layout>& layouts() {
     static const std::vector<Layout> all = {
         {{}},
@@ -49,7 +51,7 @@ const std::vector<Layout>& layouts() {
 
 MeshCase case_of(const Layout& layout, bool tied, const StateTypes& types) {
     MeshCase c = {.mesh = layout.mesh, .model = tiny_config(), .types = types, .seq_len = seq_len};
-    c.model.layers = 7;  // in eight stages, of which the last has none
+    c.model.layers = 7;  // divided among eight stages; the last has no layer
     c.model.attention.heads = 8;
     c.model.attention.kv_heads = 4;
     c.model.attention.head_dim = 4;
@@ -66,7 +68,7 @@ MeshCase case_of(const Layout& layout, bool tied, const StateTypes& types) {
     return c;
 }
 
-/// The data of all runs, in a file that all ranks know; its epochs end within a step.
+/// The data of all runs, in a file whose path all ranks know. An epoch ends within a step.
 class Data {
 public:
     Data(const Communicator& world, const std::string& folder) {
@@ -91,7 +93,8 @@ private:
     std::optional<TokenFile> file_;
 };
 
-/// A run on a mesh, with its data: what Trainer does with an engine, with the tokens at hand that were read.
+/// A run on a mesh, with its data. It does with an engine what Trainer does, and also returns the tokens that
+/// were read.
 class Run {
 public:
     Run(const MeshCase& c, const Mesh& mesh, const Data& data, int64_t first_sample = 0)
@@ -108,19 +111,19 @@ public:
     std::vector<CheckpointTensor> state() const {
         return checkpoint_tensors(model_.engine.decoder().parameters(), true);
     }
-    /// Where the run is after a step.
+    /// The record of a run's position after a step.
     static TrainRecord record_of(int64_t step) {
         return {.step = step, .sample = step * global_batch, .deck = "", .version = "", .model = ""};
     }
     TrainRecord load(const std::string& file) {
         Parameters& parameters = model_.engine.decoder().parameters();
-        parameters.initialise(99, 1);  // nothing of the loaded state may be there before
+        parameters.initialise(99, 1);  // nothing of the loaded state may be there already
         const TrainRecord record = load_checkpoint(file, state(), mesh_.world());
         parameters.refresh_compute(model_.engine.exec(), cpu_kernels());
         return record;
     }
 
-    /// The loss of the step; adds the tokens that all data ranks read together to `read`, in their order.
+    /// The loss of the step. Appends to `read` the tokens that all data ranks read together, in their order.
     double step(int64_t number, std::vector<int64_t>& read, AsyncCheckpoint* beside = nullptr) {
         const StepBatch batch = loader_.next().value();
         keep_tokens(batch, read);
@@ -151,11 +154,11 @@ private:
     BatchLoader loader_;
 };
 
-/// What a run leaves, to be compared.
+/// The results of a run, for comparison.
 struct Trace {
     std::vector<double> losses;
     std::vector<int64_t> read;
-    std::map<std::string, std::vector<double>> state;  // "exp_avg of norm.weight"
+    std::map<std::string, std::vector<double>> state;  // keys such as "exp_avg of norm.weight"
 
     void take_steps(Run& run, int64_t first, int64_t last) {
         for (int64_t step = first; step <= last; ++step) losses.push_back(run.step(step, read));
@@ -171,7 +174,7 @@ struct Trace {
     }
 };
 
-/// Ranks [0, n) of the world as a mesh; the others have none and wait.
+/// Ranks [0, n) of the world as a mesh; the other ranks get none and wait.
 std::optional<Mesh> mesh_on(const Communicator& world, const MeshShape& shape) {
     const bool takes_part = world.rank() < shape.ranks();
     Communicator ranks = world.split(takes_part ? 0 : 1, "ranks of a mesh");
@@ -189,7 +192,7 @@ Trace ten_steps_on_one_rank(bool tied, const Data& data) {
     return trace;
 }
 
-/// Losses relative to the loss, arrays by ||a - b|| / ||b|| of each: 1e-11.
+/// Names differences above 1e-11: of losses relative to the loss, of each array by ||a - b|| / ||b||.
 std::string differences(const Trace& is, const Trace& should) {
     std::string lines;
     if (is.read != should.read) lines += "other tokens were read, or in another order\n";
@@ -215,7 +218,8 @@ struct Pair {
     }
 };
 
-/// Five steps on one mesh, five on the other; written beside while a sixth is taken, which is lost.
+/// Five steps on one mesh, then five on the other. If the save is asynchronous, a sixth step runs at the same
+/// time, whose result is lost.
 Trace go_on_elsewhere(const Pair& pair, const Communicator& world, const Data& data,
                       const std::string& folder) {
     Trace trace;
@@ -262,8 +266,8 @@ void expect_that_all_go_on(const std::vector<Pair>& pairs) {
     }
 }
 
-/// Each layout twice as the first mesh and twice as the second, once tied and once not, once written beside
-/// and once not.
+/// Each layout is twice the first mesh and twice the second: once with tied tables and once without, once
+/// with an asynchronous save and once without.
 std::vector<Pair> some_pairs() {
     std::vector<Pair> pairs;
     const size_t count = layouts().size();
@@ -286,11 +290,11 @@ std::string bits(const std::vector<CheckpointTensor>& state) {
 
 }  // namespace
 
-TEST_CASE("restart: on another mesh a run goes on as on one rank") {
+TEST_CASE("restart: on another mesh a run resumes as on one rank") {
     expect_that_all_go_on(some_pairs());
 }
 
-TEST_CASE("soak: from every mesh to every mesh a run goes on as on one rank", "[.soak]") {
+TEST_CASE("soak: from every mesh to every mesh a run resumes as on one rank", "[.soak]") {
     std::vector<Pair> pairs;
     for (size_t from = 0; from < layouts().size(); ++from)
         for (size_t to = 0; to < layouts().size(); ++to)
@@ -299,7 +303,7 @@ TEST_CASE("soak: from every mesh to every mesh a run goes on as on one rank", "[
     expect_that_all_go_on(pairs);
 }
 
-TEST_CASE("restart: on the same mesh a run goes on with the same bits") {
+TEST_CASE("restart: on the same mesh a run resumes with the same bits") {
     const Communicator world = Communicator::world("world");
     if (world.size() != 8) return;
     const SharedFolder folder(world);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What layers get by gathered units, and the optimizer of their gradients: on so many replicas of so many
-// ranks that divide the rows, every number exact. One rank: tests/unit/state/fsdp.cpp; in a training
-// step: taking_turns.cpp.
+// The weights that layers get from gathered units, and the gradients that the optimizer gets from them, on
+// several replicas of several ranks that divide the rows. Every number is exact. For one rank see
+// tests/unit/state/fsdp.cpp, for a training step taking_turns.cpp.
 #include "coeus/state/fsdp.hpp"
 
 #include "support/catch.hpp"
@@ -16,7 +16,7 @@ using Values = std::vector<double>;
 
 namespace {
 
-// Counts what one communicator does, whose calls come from one thread at a time.
+// Counts the operations of one communicator, whose calls come from one thread at a time.
 class Counted : public CommunicationObserver {
 public:
     std::atomic<int> calls = 0;
@@ -34,7 +34,7 @@ struct GatherCase {
     Stream::Mode streams = Stream::Mode::eager;
     StateTypes types = {Dtype::f64, Dtype::f64};
     bool tied = false;
-    bool mixed = false;  ///< storages of two more shardings among the others
+    bool mixed = false;  ///< some storages have one of two other shardings
 
     std::string name() const {
         constexpr const char *keeps[] = {"neighbours", "all"}, *modes[] = {"eager", "threaded", "deferred"};
@@ -44,7 +44,7 @@ struct GatherCase {
     }
 };
 
-// Five units, of rows that no number of ranks divides, and fewer than some have.
+// Five units. No number of ranks divides their rows, and some have fewer rows than ranks.
 class Rig {
 public:
     Rig(const Communicator& world, const GatherCase& c)
@@ -106,7 +106,7 @@ public:
     }
 
     bool is_sharded() const { return fsdp_ > 1; }
-    // the sharding `far`: two ranks or four divide the rows, on four ranks the first and the third
+    // the sharding `far`: two or four ranks divide the rows; on four ranks, the first and the third
     int far_replicas() const { return ranks_ > 2 ? ranks_ / 2 : 1; }
     bool is_gathered(size_t unit) {
         bool some = false;
@@ -120,11 +120,11 @@ public:
         for (size_t i = u.first; i < u.first + u.count; ++i) each(i, parameters.storages()[i]);
     }
 
-    // Whole numbers that every type holds exactly.
+    // Whole numbers that every type represents exactly.
     static double weight(size_t storage, int64_t i, int version) {
         return double((int64_t(storage) * 37 + i * 5 + version * 11) % 127 + 1);
     }
-    // The first that this rank owns: rows are divided evenly, the last ranks having fewer.
+    // The first element that this rank owns. Rows are divided evenly; the last ranks have fewer.
     int64_t first_element(const Storage& storage) const {
         const int64_t rows = storage.shape().rows();
         const bool is_far = storage.sharding() == far, is_own = storage.sharding() == own;
@@ -132,7 +132,7 @@ public:
         const int number = is_own ? 0 : is_far ? rank_ / far_replicas() : rank_ % fsdp_;
         return std::min(rows, number * div_ceil(rows, ranks)) * storage.shape().cols();
     }
-    // This rank's rows alone.
+    // Sets only this rank's rows.
     void set_weights(int version) {
         for (size_t s = 0; s < parameters.storages().size(); ++s) {
             const Storage& storage = parameters.storages()[s];
@@ -152,7 +152,7 @@ public:
         return same;
     }
 
-    // What a use adds to a gradient, of a micro-batch and rank.
+    // What one use adds to a gradient, by micro-batch and rank.
     static double gradient(size_t storage, int64_t i, int micro_batch, int rank) {
         return double((rank + 1) * (micro_batch + 2) * (i % 9 + int64_t(storage) + 1));
     }
@@ -168,7 +168,8 @@ public:
         add_gradients(unit, micro_batch);
         lease.release();
     }
-    // The sum over all ranks and these micro-batches, so many uses in each, in this rank's rows.
+    // Whether this rank's rows hold the sum over all ranks and these micro-batches, with each unit's number
+    // of uses.
     bool has_gradients(size_t unit, const std::vector<int>& micro_batches) {
         bool same = true;
         for_each_storage(unit, [&](size_t s, const Storage& storage) {
@@ -183,7 +184,8 @@ public:
         });
         return same;
     }
-    // Parts of this rank's gradients of a unit, or of all, each of which is summed over the replicas.
+    // The number of parts of this rank's gradients, of one unit or of all. Each part is summed over the
+    // replicas.
     int parts_of(size_t unit) const {
         int parts = 0;
         for (const Tensor& part : parameters.gradients_of(unit)) parts += part.count() > 0;
@@ -195,7 +197,7 @@ public:
         return parts;
     }
 
-    // A backward; the first unit's uses are the first and the last where it is tied.
+    // A backward. The uses of a tied first unit are the first and the last of the backward.
     void backward(int micro_batch) {
         if (case_.tied) use_gradients(0, micro_batch);
         for (size_t unit = units(); unit-- > 0;) use_gradients(unit, micro_batch);
@@ -226,7 +228,8 @@ void for_each_case(const Communicator& world, const Check& check) {
                         for (const StateTypes& types :
                              {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16},
                               StateTypes{Dtype::f32, Dtype::bf16, true}}) {
-                            // where conversions are, the places and the waits are the same
+                            // with conversions, places and waits are the same as without: a few cases are
+                            // enough
                             if (types.compute == Dtype::bf16 &&
                                 (weights != gradients || streams == Stream::Mode::threaded))
                                 continue;
@@ -297,7 +300,7 @@ TEST_CASE("gathered: gradients are the sum over ranks, replicas and micro-batche
             rig.gathered->finish_gradients();
             for (size_t unit = 0; unit < rig.units(); ++unit)
                 CHECK(rig.has_gradients(unit, {step, step + 1, step + 2}));
-            const int of_a_batch = of_all_storages - 1 + (c.tied ? 1 : 0);  // one is not trained
+            const int of_a_batch = of_all_storages - 1 + (c.tied ? 1 : 0);  // one storage is not trained
             CHECK(rig.reductions.calls == (!rig.is_sharded() ? 0
                                            : all             ? of_all_storages - 1
                                                              : 3 * of_a_batch));
@@ -306,7 +309,7 @@ TEST_CASE("gathered: gradients are the sum over ranks, replicas and micro-batche
     });
 }
 
-TEST_CASE("gathered: a unit is summed over replicas after its last use, at once on an eager stream") {
+TEST_CASE("gathered: on an eager stream, a unit is summed over replicas immediately after its last use") {
     const Communicator world = Communicator::world("world");
     for_each_case(world, [&](const GatherCase& c, Rig& rig) {
         if (c.streams != Stream::Mode::eager) return;
@@ -327,7 +330,7 @@ TEST_CASE("gathered: a unit is summed over replicas after its last use, at once 
     });
 }
 
-TEST_CASE("gathered: units whose last use was not known to be it are summed when the step ends") {
+TEST_CASE("gathered: units whose last use was not announced are summed when the step ends") {
     const Communicator world = Communicator::world("world");
     for_each_case(world, [&](const GatherCase& c, Rig& rig) {
         rig.backward(0);
@@ -347,7 +350,7 @@ TEST_CASE("gathered: units whose last use was not known to be it are summed when
     });
 }
 
-TEST_CASE("gathered: weights and gradients side by side, as a backward has them") {
+TEST_CASE("gathered: weights and gradients at the same time, as in a backward") {
     const Communicator world = Communicator::world("world");
     for_each_case(world, [&](const GatherCase&, Rig& rig) {
         rig.set_weights(3);
@@ -356,7 +359,7 @@ TEST_CASE("gathered: weights and gradients side by side, as a backward has them"
             const Gathered::WeightLease weights(rig.gathered.get(), unit);
             if (unit > 0) rig.gathered->prefetch(unit - 1);
             Gathered::GradientLease gradients(rig.gathered.get(), unit);
-            if (rig.is_gathered(unit))  // else each release is a use
+            if (rig.is_gathered(unit))  // otherwise each release is a use
                 Gathered::GradientLease(rig.gathered.get(), unit).release();
             rig.add_gradients(unit, 4);
             CHECK(rig.has_weights(unit, 3));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where units take turns in the memory of gathered weights and gradients: what is gathered when, and which
-// reductions a backward waits for. Of tied models above all, whose table is used at both ends.
+// Units that take turns in the memory of gathered weights and gradients: when each is gathered, and which
+// reductions a backward waits for. The important case is a tied model, whose table is used at both ends.
 #include "support/catch.hpp"
 #include "support/mesh_run.hpp"
 
@@ -12,15 +12,16 @@ using namespace coeus::test;
 
 namespace {
 
-// What happens to the table (T) and to blocks (B), a letter each: of all their matrices the largest one's.
+// Records what happens to the table (T) and to blocks (B), one letter each. A unit is recognised by its
+// largest matrix.
 class Order : public KernelObserver, public CommunicationObserver {
 public:
     Order(int64_t table_bytes, int64_t block_bytes) : table_(table_bytes), block_(block_bytes) {}
 
-    /// Gathers, with ! where a layer waits for it; in the order in which they are given to an eager stream.
+    /// Gathers in the order in which they are given to an eager stream; ! marks a layer that waits for one.
     std::string gathers;
-    /// A gradient that begins to be summed up, T or B, and one that is reduced, t or b; the latter as late as
-    /// anyone waits for it, on a deferred stream.
+    /// T or B: a gradient whose summation begins; t or b: a gradient that is reduced. On a deferred stream a
+    /// reduction runs as late as possible, when someone waits for it.
     std::string sums;
 
     void begin(const char* kernel, double, double bytes) override {
@@ -47,7 +48,7 @@ private:
     bool waiting_ = false;
 };
 
-// Two local batches of a tied model on shards.
+// Two local batches of a tied model with sharded weights.
 Order order_of(int64_t layers, int64_t vocab, Stream::Mode streams, const Communicator& world) {
     MeshCase c = {.mesh = {.dp_shard = world.size()}, .model = tiny_config(layers, true)};
     c.model.dim = 16;
@@ -70,24 +71,27 @@ Order order_of(int64_t layers, int64_t vocab, Stream::Mode streams, const Commun
 
 }  // namespace
 
-TEST_CASE("gathered: the next unit of a tied model is gathered before it is needed, however many blocks") {
+TEST_CASE(
+    "gathered: the next unit of a tied model is gathered before it is needed, however many blocks there "
+    "are") {
     const Communicator world = Communicator::world("world");
     if (world.size() != 2 && world.size() != 4) return;
     struct Case {
         int64_t layers, vocab;
         const char* gathers;
     };
-    constexpr int64_t large = 512, small = 40;  // the table beside a block
+    constexpr int64_t large = 512, small = 40;  // sizes of the table; a block lies between
     for (const Case& c : {Case{1, large, "T!B"}, Case{2, large, "T!BB"}, Case{2, small, "T!BB"},
-                          // the third block is there for its backward, the first for the next local batch
+                          // the third block is still there for its backward, the first for the next local
+                          // batch
                           Case{3, large,
                                "T!BBBTBB"
                                "T!BBTBB"},
                           Case{4, large,
                                "T!BBBBTBBB"
                                "T!BBBTBBB"},
-                          // a table that is smaller than a block lies between two of them, in less memory
-                          // than three blocks: all but the last two are gathered again
+                          // a table smaller than a block lies between two of them, in less memory than three
+                          // blocks: all but the last two are gathered again
                           Case{4, small,
                                "T!BBBBTBB"
                                "T!BBBTBB"},
@@ -107,14 +111,14 @@ TEST_CASE("gathered: the backward of a tied model never waits for the sum of the
     if (world.size() != 2 && world.size() != 4) return;
     struct Case {
         int64_t layers;
-        const char* one_batch;  // the first; the head is the first T
+        const char* one_batch;  // of the first batch; the first T is the head
     };
     for (const Case& c :
          {Case{2, "TBBtT"}, Case{3, "TBtBbBbT"}, Case{4, "TBtBBbBbbT"}, Case{5, "TBtBbBbBbBbT"}}) {
         CAPTURE(c.layers);
         const std::string sums = order_of(c.layers, 512, Stream::Mode::deferred, world).sums;
         CHECK(sums.substr(0, std::strlen(c.one_batch)) == c.one_batch);
-        // each is summed: of two batches, the table twice in each
+        // each is summed: in two batches, with the table twice in each
         CHECK(std::count(sums.begin(), sums.end(), 't') == 4);
         CHECK(std::count(sums.begin(), sums.end(), 'b') == 2 * c.layers);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deck, model and token files as rank 0 alone can read them.
+// Decks, models and token files that only rank 0 can read.
 #include "coeus/config/config.hpp"
 
 #include "coeus/base/error.hpp"
@@ -16,7 +16,7 @@ using Catch::Contains;
 
 namespace {
 
-// A path that is there with rank 0 alone.
+// A path that exists only on rank 0.
 std::string with_rank_0(const Communicator& world, const std::filesystem::path& path) {
     return world.rank() == 0 ? path.string() : "/no/such/path";
 }
@@ -67,7 +67,7 @@ TEST_CASE("config: a Hugging Face folder is read by rank 0") {
     CHECK_THROWS_AS(model_from_deck(config, world), ConfigError);
 }
 
-TEST_CASE("data: rank 0 looks into token files, the others map them") {
+TEST_CASE("data: rank 0 checks token files, the other ranks map them") {
     const Communicator world = Communicator::world("world");
     const TemporaryFolder folder;
     const std::vector<uint16_t> tokens = learnable_tokens(300);
@@ -84,5 +84,5 @@ TEST_CASE("data: rank 0 looks into token files, the others map them") {
     SampleStream stream = data.training();
     CHECK(stream.sample(0, row, labels, starts) == 15);
     CHECK(row[15] == tokens[15]);
-    world.barrier();  // the file stays until all have read it
+    world.barrier();  // the file must exist until all have read it
 }

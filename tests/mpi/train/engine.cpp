@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any number of data ranks takes the steps that one rank takes: loss, gradient norm, every weight.
+// Any number of data ranks takes the same steps as one rank: loss, gradient norm, every weight.
 #include "coeus/engine/engine.hpp"
 
 #include "coeus/comm/together.hpp"
@@ -33,7 +33,7 @@ public:
         engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
     }
 
-    /// Of this rank's part of the batch, one sequence at a time.
+    /// Computes the gradients of this rank's part of the batch, one sequence at a time.
     void compute_gradients(int64_t number, TestBatch& batch) {
         const Communicator& ranks = engine.mesh()[axis::dp];
         const int64_t first = ranks.rank() * (global_batch / ranks.size());
@@ -55,7 +55,7 @@ public:
     Engine engine;
 };
 
-// Replicas on all ranks.
+// One replica per rank.
 Mesh data_mesh() {
     Communicator world = Communicator::world("world");
     const MeshShape shape = {.dp_replicate = world.size()};
@@ -86,9 +86,9 @@ TEST_CASE("engine: many ranks take the steps of one") {
     }
 }
 
-TEST_CASE("engine: replicas' sums begin in the backward, none is left for its end") {
+TEST_CASE("engine: sums over replicas begin in the backward, and none is left for its end") {
     struct Sums : CommunicationObserver, KernelObserver {
-        int gradients = 0, numbers = 0, behind = 0;  // behind all kernels
+        int gradients = 0, numbers = 0, behind = 0;  // `behind`: sums after all kernels
         int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
                       const std::source_location&, const Queue*) override {
             if (communicator == "dp_replicate" && std::string(operation) == "all_reduce")
@@ -123,20 +123,22 @@ TEST_CASE("engine: replicas' sums begin in the backward, none is left for its en
             run.compute_gradients(1, batch);
             observation.end();
             mesh.observe(nullptr);
-            // the loss, whose ranks have the same name where replicas are the only axis
+            // the loss's own sum counts here only if replicas are the only axis, since its ranks then have
+            // the same name
             const int single_numbers = shape.ranks() == shape.dp_replicate ? 1 : 0;
             const Parameters& parameters = run.engine.decoder().parameters();
             CHECK(sums.gradients >= int(parameters.units().size()));
-            // of the first unit, the last one; a stage that computes weights' gradients late ends with two
+            // the last unit of a backward is the first one; a stage that computes gradients of weights late
+            // ends with two
             const size_t last_units = shape.pp > 1 ? 2 : 1;
             CHECK(sums.behind <= int(last_units * parameters.gradients_of(0).size()));
             CHECK(sums.numbers == single_numbers);
         }
 }
 
-TEST_CASE("engine: the memory of sums is there before the first step") {
+TEST_CASE("engine: the memory of reductions is allocated before the first step") {
     const Communicator world = Communicator::world("world");
-    if (world.size() > 4) return;  // nothing new
+    if (world.size() > 4) return;  // more ranks test nothing new
     for (const MeshShape& shape :
          meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp}))
         for (const ContextExchange exchange : {ContextExchange::all_gather, ContextExchange::ring}) {
@@ -164,8 +166,8 @@ TEST_CASE("engine: the memory of sums is there before the first step") {
         }
 }
 
-TEST_CASE("engine: layers note what tensor-parallel ranks exchange, and take few products for it") {
-    // whether a collective lies within an exchange that was noted
+TEST_CASE("engine: layers report what tensor-parallel ranks exchange, and need few products for it") {
+    // checks that each collective lies within an exchange that was reported
     class Noted : public KernelObserver, public CommunicationObserver {
     public:
         int products = 0, collectives = 0, unnoted = 0;
@@ -201,16 +203,16 @@ TEST_CASE("engine: layers note what tensor-parallel ranks exchange, and take few
         run.compute_gradients(1, batch);
         mesh.observe(nullptr);
         observation.end();
-        // of a layer: 4 exchanges forward, 6 backward; 2 of the embedding, 2 of the head, 1 or 2 of the loss,
-        // 1 of the gradients that each rank has a part of
+        // per layer 4 exchanges forward and 6 backward; 2 of the embedding, 2 of the head, 1 or 2 of the
+        // loss, 1 of the gradients of which each rank has a part
         CHECK(noted.collectives == 10 * c.model.layers + 5 + (split_loss ? 2 : 1));
         CHECK(noted.unnoted == 0);
-        // of a layer: 2 and at most 2 x 3 forward, 8 backward; 3 of the head
+        // per layer 2 and at most 2 x 3 forward, 8 backward; 3 of the head
         CHECK(noted.products <= 16 * c.model.layers + 3);
     }
 }
 
-TEST_CASE("engine: ranks hold the same bits after each step, stochastic rounding included") {
+TEST_CASE("engine: ranks hold the same bits after each step, also with stochastic rounding") {
     const Mesh mesh = data_mesh();
     const Communicator& world = mesh.world();
     for (Dtype master : {Dtype::f32, Dtype::bf16}) {
@@ -226,7 +228,7 @@ TEST_CASE("engine: ranks hold the same bits after each step, stochastic rounding
     }
 }
 
-TEST_CASE("engine: a gradient that is not finite on one rank stops all") {
+TEST_CASE("engine: a gradient that is not finite on one rank stops all ranks") {
     const Mesh mesh = data_mesh();
     const Communicator& world = mesh.world();
     TestBatch batch(global_batch, seq_len, tiny_config().vocab);
@@ -249,7 +251,7 @@ TEST_CASE("evaluator: many ranks measure the loss of one") {
     const std::string path = broadcast_text(
         world, folder ? counting_file(folder->path() / "tokens.h5", 36, {3, 20}).string() : "");
     const TokenFile file(path);
-    const Sampler sampler(file, {.seq_len = seq_len});  // 6 samples, which 4 ranks do not share evenly
+    const Sampler sampler(file, {.seq_len = seq_len});  // 6 samples, which 4 ranks cannot share evenly
     Config config;
     config.validation.local_batch_size = 2;
     config.validation.seq_len = seq_len;
@@ -266,5 +268,5 @@ TEST_CASE("evaluator: many ranks measure the loss of one") {
         CHECK(many.tokens == one.tokens);
         CHECK(relatively_close(many.loss, one.loss, 1e-13));
     }
-    world.barrier();  // the file goes with rank 0
+    world.barrier();  // rank 0 removes the file
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stages of a model of two streams send two tensors: every schedule computes what one rank computes, in
-// exactly the memory that was planned.
+// Stages of a model with two streams send two tensors each. Every schedule computes what one rank computes,
+// in exactly the planned memory.
 #include "support/catch.hpp"
 #include "support/mesh_run.hpp"
 #include "support/support.hpp"
@@ -18,7 +18,7 @@ constexpr StateTypes doubles = {Dtype::f64, Dtype::f64};
 constexpr int64_t words = 11, width = 6;
 constexpr BatchShape flow_batch = {2, 5};
 
-// A block for each stage, and the tables and the objective at the ends.
+// One block per stage; the tables and the objective at the ends.
 std::vector<ModelPart> parts_of_stages(const Timetable& table, int rank) {
     std::vector<ModelPart> parts;
     for (const int stage : table.placement.stages_of(rank)) {
@@ -33,7 +33,7 @@ struct FlowResult {
     std::map<std::string, std::vector<double>> gradients;
 };
 
-// All micro-batches of a timetable on this rank's stages.
+// Runs all micro-batches of a timetable on this rank's stages.
 FlowResult run(const Timetable& table, const Communicator& pipeline, std::vector<TestBatch>& batches,
                bool recompute) {
     const int rank = pipeline.rank();
@@ -73,7 +73,7 @@ FlowResult run(const Timetable& table, const Communicator& pipeline, std::vector
     return result;
 }
 
-// The same model, whole, on one rank: no executor.
+// The same model as a whole, on one rank and without an executor.
 FlowResult on_one_rank(size_t blocks, std::vector<TestBatch>& batches) {
     TwoFlowModel model(blocks, width, words, doubles, false);
     const LayerMemory layers = measure_training(model, flow_batch, flow_batch, 1);
@@ -118,7 +118,7 @@ TEST_CASE("flows: stages that send two tensors compute what one rank computes, i
             const Timetable table = schedule.timetable(shape);
             const FlowResult one = on_one_rank(size_t(table.stages()), batches);
             FlowResult here = run(table, world, batches, recompute);
-            // the last stage alone knows the loss
+            // only the last stage knows the loss
             world.all_reduce(Tensor(&here.loss, Dtype::f64, {1}));
             CHECK(relatively_close(here.loss, one.loss, 1e-12));
             CHECK(!here.gradients.empty());

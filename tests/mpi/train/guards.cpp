@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// On any mesh: all ranks refuse a step or none does; one flipped bit of one rank is found where another rank
-// has the same weights, and the run can go back.
+// On any mesh: either all ranks refuse a step or none does. One flipped bit on one rank is found if another
+// rank has the same weights, and the run can go back.
 #include "coeus/guards/guards.hpp"
 
 #include "support/catch.hpp"
@@ -15,13 +15,13 @@ using Catch::Contains;
 
 namespace {
 
-// Of so many ranks; tied tables where there are stages.
+// Cases with `ranks` ranks; meshes with stages have tied tables.
 std::vector<MeshCase> cases(int ranks) {
     std::vector<MeshCase> all;
     for (const MeshShape& shape :
          meshes_of(ranks, {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         if (ranks > 4 && std::min(shape.dp_replicate, std::max(shape.tp, shape.pp)) < 2) continue;
-        if (shape.tp > 2 || shape.cp > 2) continue;  // heads
+        if (shape.tp > 2 || shape.cp > 2) continue;  // too few heads
         MeshCase c = {.mesh = shape, .model = tiny_config(std::max(2, 2 * shape.pp), shape.pp > 1)};
         if (shape.pp > 1) {
             c.pipeline = pipeline_of("1F1B", shape.pp, shape.pp, 1, c.model);
@@ -40,7 +40,7 @@ std::map<std::string, std::vector<double>> state(const MeshRun& run) {
     return all;
 }
 
-// The lowest bit of this rank's first element of a parameter.
+// Flips the lowest bit of this rank's first element of a parameter.
 void flip(MeshRun& run, const std::string& name, const StorageTensor& kind) {
     for (const Storage& storage : run.engine.decoder().parameters().storages())
         for (const OwnedRun& run_of : storage.runs())
@@ -48,7 +48,7 @@ void flip(MeshRun& run, const std::string& name, const StorageTensor& kind) {
                 *static_cast<unsigned char*>(Storage::rows_of(run_of, kind(storage)).data) ^= 1;
 }
 
-// World ranks that own the same elements of a parameter as the last one does, this one included.
+// World ranks that own the same elements of a parameter as the last rank, itself included.
 std::vector<int> holders_beside_last(const Communicator& world, const MeshRun& run, const std::string& name) {
     std::array<int64_t, 4> own = {-1, -1, -1, -1};
     for (const Storage& storage : run.engine.decoder().parameters().storages())
@@ -68,7 +68,7 @@ std::vector<int> holders_beside_last(const Communicator& world, const MeshRun& r
 
 }  // namespace
 
-TEST_CASE("guards: all ranks refuse a step beyond its limits, and nothing is changed") {
+TEST_CASE("guards: all ranks refuse a step beyond its limits, and nothing changes") {
     const Communicator world = Communicator::world("world");
     for (const MeshCase& c : cases(world.size())) {
         CAPTURE(c.name());
@@ -82,7 +82,7 @@ TEST_CASE("guards: all ranks refuse a step beyond its limits, and nothing is cha
         const double loss = run.engine.scalars().loss, norm = run.engine.scalars().grad_norm;
         CHECK_FALSE(run.step(2, second, {.loss = std::nextafter(loss, 0)}));
         CHECK_FALSE(run.step(2, second, {.norm = std::nextafter(norm, 0)}));
-        // one rank alone sees a spike, as where sums of other orders fall on either side of a limit
+        // only one rank sees a spike, as if differently ordered sums fell on both sides of a limit
         const bool last = world.rank() == world.size() - 1;
         CHECK_FALSE(run.step(2, second, {.loss = last ? 1e-3 : loss}));
         CHECK(run.engine.scalars().refusals == 1);
@@ -106,7 +106,7 @@ TEST_CASE("guards: replicas that differ in one bit are named, and the run goes b
         const Mesh mesh(world.split(0, "world"), c.mesh);
         MeshRun run(c, mesh);
         const ReplicaComparison replicas(run.engine.decoder().parameters(), mesh, hosts);
-        // what a rank owns, and what it has whole: of tensor parallelism and of a pipeline
+        // replicas of what a rank owns, and of what it has whole with tensor parallelism and in a pipeline
         CHECK(replicas.has_replicas() ==
               (c.mesh.dp_replicate * c.mesh.tp * (c.model.tied ? c.mesh.pp : 1) > 1));
         TestBatch batch = batch_of_step(c, 1);
@@ -165,7 +165,7 @@ TEST_CASE("guards: replicas that differ in one bit are named, and the run goes b
     }
 }
 
-TEST_CASE("guards: from a snapshot the same steps have the same bits") {
+TEST_CASE("guards: after a return to a snapshot the same steps give the same bits") {
     const Communicator world = Communicator::world("world");
     for (MeshCase c : cases(world.size())) {
         c.types = {Dtype::f32, Dtype::bf16};

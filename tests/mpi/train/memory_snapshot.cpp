@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where units take turns in the memory of gathered weights, a snapshot still tells them apart.
+// If units take turns in the memory of gathered weights and gradients, a snapshot still distinguishes them.
 #include "coeus/observe/memory_snapshot.hpp"
 
 #include "support/catch.hpp"
@@ -10,7 +10,7 @@
 using namespace coeus;
 using namespace coeus::test;
 
-TEST_CASE("snapshot: names of a mesh are those of one rank") {
+TEST_CASE("snapshot: names on a mesh are those on one rank") {
     const Communicator world = Communicator::world("world");
     const auto products = [](const MeshCase& c, const Mesh& mesh) {
         MeshRun run(c, mesh);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every mesh takes the steps of one rank: loss, gradient norm, every gradient by name, every weight, in
+// Every mesh takes the same steps as one rank: loss, gradient norm, every gradient by name, every weight, in
 // float64.
 #include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
@@ -13,7 +13,7 @@ using namespace coeus::test;
 
 namespace {
 
-// Sizes that no degree divides evenly but where they must.
+// No degree divides these sizes evenly, except where it must.
 DecoderConfig model_for(const MeshShape& mesh, bool tied) {
     DecoderConfig model = tiny_config();
     model.attention.heads = 8;
@@ -37,7 +37,7 @@ TEST_CASE("mesh: every factorisation equals one rank") {
         CHECK(differs_from_one_rank(variant.mesh_case(), world) == "");
 }
 
-TEST_CASE("soak: every factorisation with all that can be combined equals one rank", "[.soak]") {
+TEST_CASE("soak: every factorisation with all combinations of the other choices equals one rank", "[.soak]") {
     const Communicator world = Communicator::world("world");
     for (const MeshVariant& variant : full_product(all_meshes(world.size())))
         CHECK(differs_from_one_rank(variant.mesh_case(), world) == "");
@@ -54,7 +54,7 @@ TEST_CASE("16 ranks: meshes of four axes equal one rank", "[.sixteen]") {
     CHECK(number == 5);
 }
 
-TEST_CASE("mesh: no case of a mesh too wide for grouped heads comes twice") {
+TEST_CASE("mesh: a mesh too wide for grouped heads has no case twice") {
     const std::vector<MeshVariant> all = full_product({{.tp = 8}});
     std::set<std::string> names;
     for (const MeshVariant& variant : all) names.insert(variant.mesh_case().name());
@@ -62,17 +62,17 @@ TEST_CASE("mesh: no case of a mesh too wide for grouped heads comes twice") {
     CHECK(names.size() == all.size());
 }
 
-TEST_CASE("mesh: any two choices stand together in a case, and the full product has each case once") {
+TEST_CASE("mesh: every pair of choices occurs in some case, and the full product has each case once") {
     for (const int ranks : {1, 2, 4}) {
         const std::vector<MeshShape> meshes = all_meshes(ranks);
         const std::vector<MeshVariant> part = pairwise_complete(meshes), all = full_product(meshes);
-        // with or without pipeline and context axis: 2^5 x 4, x 7, x 3
+        // 2^5 x 4 choices, times 7 with a pipeline axis, times 3 with a context axis
         size_t product = 0;
         for (const MeshShape& mesh : meshes)
             product += size_t(128 * (mesh.pp > 1 ? 7 : 1) * (mesh.cp > 1 ? 3 : 1));
         CHECK(all.size() == product);
         CHECK(part.size() < 100);
-        // what the full product combines somewhere, the part does
+        // each pair of choices of the full product occurs in the part
         const auto pairs_of = [](const std::vector<MeshVariant>& variants) {
             std::set<std::tuple<size_t, int, size_t, int>> pairs;
             for (const MeshVariant& v : variants)
@@ -87,7 +87,7 @@ TEST_CASE("mesh: any two choices stand together in a case, and the full product 
     }
 }
 
-TEST_CASE("mesh: Muon takes on every mesh the steps of one rank") {
+TEST_CASE("mesh: Muon takes the steps of one rank on every mesh") {
     const Communicator world = Communicator::world("world");
     const char* const adjustments[] = {"original", "match_rms_adamw", "spectral_unclamped"};
     size_t number = 0;
@@ -103,7 +103,7 @@ TEST_CASE("mesh: Muon takes on every mesh the steps of one rank") {
     }
 }
 
-TEST_CASE("mesh: a tied table with accumulation, however gathered and summed") {
+TEST_CASE("mesh: a tied table with accumulation, whatever is kept gathered and whenever it is summed") {
     const Communicator world = Communicator::world("world");
     for (const MeshShape& mesh : meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard}))
         for (const Keep keep : {Keep::neighbours, Keep::all})
@@ -115,16 +115,16 @@ TEST_CASE("mesh: a tied table with accumulation, however gathered and summed") {
             }
 }
 
-TEST_CASE("mesh: tensor-parallel ranks with uneven parts do the same in the same order") {
+TEST_CASE("mesh: tensor-parallel ranks with uneven parts run the same operations in the same order") {
     const Communicator world = Communicator::world("world");
     if (world.size() != 2 && world.size() != 4) return;
     const MeshShape mesh = {.tp = world.size()};
-    // the first rank's part of the logits is wide enough for smaller chunks than the last one's
+    // the first rank's part of the logits is so wide that its chunks are smaller than the last rank's
     MeshCase chunks = {.mesh = mesh, .model = model_for(mesh, false), .seq_len = 640};
     chunks.model.vocab = world.size() * 3277 - 1;
     chunks.model.layers = 1;
     CHECK(differs_from_one_rank(chunks, world, 1) == "");
-    // the first rank's frame is larger than the last one's
+    // the first rank's frame is larger than the last rank's
     for (const double budget : {0.3, 0.404, 0.41, 0.416, 0.5}) {
         MeshCase uneven = {.mesh = mesh, .model = model_for(mesh, false), .seq_len = 16};
         uneven.model.layers = 8;
@@ -134,7 +134,7 @@ TEST_CASE("mesh: tensor-parallel ranks with uneven parts do the same in the same
     }
 }
 
-TEST_CASE("mesh: overlapped tokens give what one collective gives") {
+TEST_CASE("mesh: overlapped tokens give the results of one collective") {
     const Communicator world = Communicator::world("world");
     for (const MeshShape& mesh : meshes_of(world.size(), {axis::pp, axis::cp, axis::tp}))
         for (const auto streams : {Stream::Mode::threaded, Stream::Mode::eager, Stream::Mode::deferred})
@@ -142,7 +142,7 @@ TEST_CASE("mesh: overlapped tokens give what one collective gives") {
                 if (mesh.tp == 1) continue;
                 MeshCase c = {.mesh = mesh, .model = model_for(mesh, false)};
                 c.seq_len = 4 * mesh.cp * mesh.tp;
-                // weight gradients come later
+                // a schedule that computes gradients of weights later
                 if (mesh.pp > 1) set_schedule(c, *find_schedule("InterleavedZeroBubble"));
                 c.exchanges.overlap_tokens = true;
                 c.streams = streams;

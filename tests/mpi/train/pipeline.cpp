@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipelines take the steps of one rank, in every schedule, with sends that are never buffered; what they plan
-// is what they use; a backward in halves has the bits of a whole one.
+// Pipelines take the steps of one rank, in every schedule, with sends that are never buffered. They use
+// exactly the planned memory. A backward in two halves gives the bits of a whole one.
 #include "coeus/file/json.hpp"
 #include "coeus/pipeline/from_file.hpp"
 #include "support/catch.hpp"
@@ -14,7 +14,7 @@ using namespace coeus::test;
 
 namespace {
 
-// The shapes that a schedule takes on so many ranks, of a few; on many ranks one.
+// Some of the shapes that a schedule accepts on `ranks` ranks; one shape if there are many ranks.
 std::vector<PipelineShape> shapes_of(const Schedule& schedule, int ranks) {
     if (ranks > 4) return {{ranks, 2 * ranks, schedule.default_virtual_stages}};
     std::vector<PipelineShape> shapes;
@@ -50,11 +50,11 @@ TEST_CASE("pipeline: PyTorch's own tables take the steps of one rank") {
     const auto folder = golden("pipeline");
     if (folder.empty() || world.size() > 4) return;
     const JsonDocument index = JsonDocument::read(folder / "index.json");
-    std::set<std::string> run;  // the first table of each schedule
+    std::set<std::string> run;  // only the first table of each schedule
     for (const JsonView& entry : index.root()["schedules"].elements()) {
         if (entry.integer("P") != world.size() || !entry.contains("lowered")) continue;
         if (!run.insert(entry.string("schedule")).second) continue;
-        // computations alone, and with the sends, receives and gathers of PyTorch, which are dropped
+        // computations only, or with PyTorch's sends, receives and gathers, which are dropped
         for (const char* kind : {"compute", "lowered"}) {
             INFO(entry.string(kind));
             MeshCase c = {.mesh = {.pp = world.size()}, .model = tiny_config()};
@@ -70,7 +70,7 @@ TEST_CASE("pipeline: PyTorch's own tables take the steps of one rank") {
     CHECK(run.size() == (world.size() == 1 ? 0 : schedules().size()));
 }
 
-TEST_CASE("pipeline: a backward in halves has the bits of a whole one") {
+TEST_CASE("pipeline: a backward in two halves gives the bits of a whole one") {
     const Communicator world = Communicator::world("world");
     const DecoderConfig model = tiny_config(3 + world.size(), true);
     for (const StateTypes types : {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16}}) {
@@ -102,7 +102,7 @@ TEST_CASE("pipeline: a backward in halves has the bits of a whole one") {
             CHECK(a.whole(&Storage::gradient) == b.whole(&Storage::gradient));
         }
         CHECK(a.whole(&Storage::master) == b.whole(&Storage::master));
-        // both copies of a tied table are the same
+        // both copies of a tied table are equal
         const Storage* table = a.engine.decoder().shared_storage();
         CHECK((table != nullptr) ==
               (world.size() > 1 && (world.rank() == 0 || world.rank() + 1 == world.size())));
@@ -114,7 +114,7 @@ TEST_CASE("pipeline: a backward in halves has the bits of a whole one") {
     }
 }
 
-TEST_CASE("pipeline: what is planned is what is used, and validation has the loss of one rank") {
+TEST_CASE("pipeline: the planned memory is the used memory, and validation has the loss of one rank") {
     const Communicator world = Communicator::world("world");
     for (const Schedule& schedule : schedules()) {
         const std::vector<PipelineShape> shapes = shapes_of(schedule, world.size());
@@ -143,7 +143,7 @@ TEST_CASE("pipeline: what is planned is what is used, and validation has the los
         CHECK(entries == plan.executor.frame_entries);
         CHECK(owed == plan.executor.frame_owed);
         CHECK(plan.activations >= int64_t(many.engine.executor().frames().size()) * plan.executor.frame);
-        // validation's batch is larger than a micro-batch
+        // the batch of validation is larger than a micro-batch
         const double loss = many.evaluate(batch);
         CHECK(many.engine.temporaries().peak() == plan.temporaries);
         CHECK(many.engine.exec().workspace.peak() == plan.workspace);

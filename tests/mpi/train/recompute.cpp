@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations that are computed again have the same bits, in every type and on every mesh.
+// Recomputed activations have the same bits, in every type and on every mesh.
 #include "support/catch.hpp"
 #include "support/mesh_run.hpp"
 

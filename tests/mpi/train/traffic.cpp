@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes that a rank sends in a step are those of the formulas in doc/parallelism.md, counted where MPI is
-// called (its profiling interface, MPI 3.1 section 14.2).
+// The bytes that a rank sends in a step match the formulas of doc/parallelism.md. They are counted where MPI
+// is called (its profiling interface, MPI 3.1 section 14.2).
 #include "coeus/base/random.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_run.hpp"
@@ -75,14 +75,14 @@ int MPI_Bcast(void* data, int n, MPI_Datatype type, int root, MPI_Comm comm) {
 
 namespace {
 
-// A sum over P ranks: scattered and gathered in parts of n/P; the rest, fewer than P elements, goes to
-// everyone.
+// A sum over P ranks, scattered and gathered in parts of n/P. The rest, fewer than P elements, goes to every
+// rank.
 int64_t all_reduce(int64_t n, int64_t ranks, int64_t element) {
     return (2 * (n - n % ranks) / ranks + n % ranks) * (ranks - 1) * element;
 }
 
-// Keys and values, their gradients, and what goes with them, of a layer and micro-batch of T tokens of this
-// rank; the forward's part once more where the block is computed again.
+// Keys and values, their gradients, and the data that go with them, of a layer and a micro-batch of T tokens
+// on this rank. If the block is recomputed, the forward counts twice.
 int64_t exchanged(const MeshCase& c, int64_t T, bool again) {
     const int64_t P = c.mesh.cp, H = c.model.attention.heads / c.mesh.tp,
                   K = c.model.attention.kv_heads / c.mesh.tp, d = c.model.attention.head_dim, e = 8, a = 8,
@@ -97,7 +97,8 @@ int64_t exchanged(const MeshCase& c, int64_t T, bool again) {
     return 0;
 }
 
-// A matrix as tensor parallelism leaves it, a row for each element of a norm, and of it what this rank owns.
+// A matrix, as tensor parallelism divides it (a norm has a row per element), and the part of it that a rank
+// owns.
 struct Matrix {
     int64_t rows, cols;
     bool is_norm = false;
@@ -109,7 +110,7 @@ struct Matrix {
     }
 };
 
-// What is gathered and summed together, and how often in a step.
+// Matrices that are gathered and summed together, and how often in a step.
 struct Piece {
     std::vector<Matrix> matrices;
     int64_t gathers, reductions;
@@ -139,7 +140,7 @@ public:
                 {2 * hidden, m_.dim},
                 {m_.dim, hidden}};
     }
-    // Of these stages, of which a pipeline keeps everything from first use to last.
+    // The pieces of these stages. A pipeline keeps each gathered from its first use to its last.
     std::vector<Piece> pieces(const std::vector<DecoderPart>& parts, int64_t batches) const {
         std::vector<Piece> all;
         bool embedding = false, head = false;
@@ -169,14 +170,14 @@ private:
         const int64_t share = div_ceil(n, tp_);
         return std::clamp<int64_t>(n - tp_rank_ * share, 0, share);
     }
-    // Forward and backward, but what is still there.
+    // Forward and backward, less the gathers of blocks that are still there.
     int64_t block_gathers(int64_t layer, int64_t batches) const {
         const int64_t last = m_.layers - 1;
         if (all_have_places() || (layer == last - 1 && lies_between())) return 1;
         return 2 * batches - (layer == last ? batches : 0) - (layer == 0 ? batches - 1 : 0);
     }
     bool all_have_places() const { return m_.tied && m_.layers <= 2; }
-    // The last block but one, where a tied table does not reach it.
+    // Whether the last block but one stays gathered, because a tied table does not overwrite it.
     bool lies_between() const {
         const int64_t ranks = c_.mesh.size(axis::fsdp);
         const Piece tied = {{table(), norm()}, 0, 0}, one = {block(), 0, 0};
@@ -188,7 +189,8 @@ private:
     int64_t tp_, tp_rank_;
 };
 
-// Elements of the norms or of the others that a rank owns; each matrix is aligned to 8 of them.
+// Elements that a rank owns: of the norms, or of the other matrices. Each matrix is padded to a multiple of 8
+// elements.
 int64_t owned_of(const std::vector<Matrix>& matrices, bool norms, int64_t ranks, int64_t rank) {
     int64_t elements = 0;
     for (const Matrix& matrix : matrices)
@@ -214,7 +216,7 @@ int64_t expected_bytes(const MeshCase& c, const Engine& engine) {
             sent += all_reduce(owned_of(piece.matrices, is_norm, ranks, shard), c.mesh.dp_replicate, e);
         norms += owned_of(piece.matrices, true, ranks, shard);
     }
-    // tensor parallel
+    // tensor parallelism
     const int64_t tokens = c.sequences / table.microbatches * c.seq_len / c.mesh.cp, tp_ranks = c.mesh.tp;
     const int64_t stream = tokens * c.model.dim / tp_ranks * (tp_ranks - 1) * e;
     const std::vector<Recompute>& recomputed = engine.recompute().blocks;
@@ -258,7 +260,7 @@ void check_traffic(const MeshCase& c, const Communicator& world) {
     }
 }
 
-// 8 ranks for mixes of three axes, fewer for all others.
+// 8 ranks are for meshes of three axes; fewer ranks test all others.
 bool is_new(const MeshShape& shape) {
     int axes = 0;
     for (const Axis axis : {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})
@@ -277,7 +279,7 @@ DecoderConfig even_model() {
     return model;
 }
 
-// Sizes that no degree divides but where they must.
+// No degree divides these sizes evenly, except where it must.
 DecoderConfig uneven_model() {
     DecoderConfig model = even_model();
     model.dim = 30;
@@ -288,9 +290,9 @@ DecoderConfig uneven_model() {
 
 }  // namespace
 
-TEST_CASE("traffic: a step sends what the formulas say") {
+TEST_CASE("traffic: a step sends the bytes of the formulas") {
     const Communicator world = Communicator::world("world");
-    if (world.size() > 4) return;  // nothing new
+    if (world.size() > 4) return;  // more ranks test nothing new
     int number = 0;
     for (const MeshShape& shape :
          meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp}))
@@ -329,14 +331,14 @@ TEST_CASE("traffic: uneven shards, tied tables, recomputed blocks, whole losses,
     }
 }
 
-TEST_CASE("traffic: overlapped tokens are as many bytes") {
+TEST_CASE("traffic: overlapped tokens send as many bytes") {
     const Communicator world = Communicator::world("world");
     MeshCase c = {.mesh = {.tp = world.size()}, .model = even_model(), .local_batches = 2, .seq_len = 16};
     c.exchanges.overlap_tokens = true;
     check_traffic(c, world);
 }
 
-TEST_CASE("traffic: a pipeline sends each flow and its gradient once, beside what its stages send") {
+TEST_CASE("traffic: a pipeline sends each flow and its gradient once, in addition to what its stages send") {
     const Communicator world = Communicator::world("world");
     int number = 0;
     for (const MeshShape& shape :
@@ -344,7 +346,7 @@ TEST_CASE("traffic: a pipeline sends each flow and its gradient once, beside wha
         if (shape.pp == 1 || !is_new(shape)) continue;
         for (const bool tied : {false, true})
             for (const char* schedule : {"1F1B", "Interleaved1F1B", "ZBVZeroBubble"}) {
-                // all of them on a pipeline alone, one in turn on other meshes
+                // all cases on a pure pipeline, every third on other meshes
                 if (shape.pp < world.size() && ++number % 3 != 0) continue;
                 MeshCase c = {.mesh = shape, .model = uneven_model(), .local_batches = 2, .seq_len = 16};
                 c.sequences = 2 * shape.pp;

@@ -33,7 +33,7 @@ constexpr int warp_size = 32;
 
 enum class State { ready, at_block_barrier, at_warp_barrier, left };
 
-// On its way to shared memory; zeros where it comes from nowhere.
+// An asynchronous copy to shared memory; without a source it writes zeros.
 struct Copy {
     void* to;
     const void* from;
@@ -45,14 +45,14 @@ struct ThreadOfBlock {
     State state = State::ready;
     unsigned mask = 0;           // of the warp barrier where it waits
     const char* what = "";       // what it waits for
-    Collective run = nullptr;    // what its warp will then do
-    void* operands = nullptr;    // its share of that
+    Collective run = nullptr;    // the operation of its warp after the wait
+    void* operands = nullptr;    // its operands of that operation
     std::vector<Copy> copies;    // started, and not waited for
-    fiber rest;                  // what it will do when it goes on
+    fiber rest;                  // the rest of its work, after the wait
     void* fake_stack = nullptr;  // of the address sanitizer
 };
 
-// Stacks are kept from block to block: their pages stay.
+// Stacks are reused by later blocks, so that their pages stay mapped.
 class Stacks {
 public:
     std::byte* operator[](size_t i) {
@@ -72,7 +72,7 @@ private:
     std::vector<std::byte*> stacks_;
 };
 
-// As Boost asks for one.
+// The interface that Boost wants of a stack allocator.
 struct KeptStack {
     std::byte* memory;
     boost::context::stack_context allocate() const {
@@ -88,7 +88,7 @@ struct Block {
     std::vector<std::byte> slots;
     std::vector<ThreadOfBlock> threads;
     ThreadOfBlock* running = nullptr;
-    fiber scheduler;  // what it will do when a thread waits
+    fiber scheduler;  // its work after a thread has begun to wait
     void* scheduler_fake_stack = nullptr;
     const void* scheduler_stack = nullptr;
     size_t scheduler_stack_bytes = 0;
@@ -97,7 +97,7 @@ struct Block {
     bool abandoned = false;
 };
 
-struct Abandoned {};  // what a thread that waits meets then
+struct Abandoned {};  // thrown in a waiting thread when its block ends
 
 Block* current = nullptr;
 std::mt19937_64 draw(1);
@@ -166,7 +166,7 @@ void run_together(Lanes warp, Collective run) {
     run(operands);
 }
 
-// The lanes of a mask that all wait for each other go on. True where some do.
+// Lanes of a mask continue when they all wait for each other. Returns true if any do.
 bool release_lanes(Lanes warp) {
     bool any = false;
     for (const ThreadOfBlock& thread : warp) {
@@ -187,8 +187,8 @@ bool release_lanes(Lanes warp) {
     return any;
 }
 
-// An order of 32 lanes in which any two may come either way, from one random number: an odd multiple, turned
-// and mirrored.
+// An order of 32 lanes made from one random number (multiplied by an odd number, shifted, mirrored). Any
+// two lanes may come in either order.
 class LaneOrder {
 public:
     explicit LaneOrder(uint64_t bits) : factor_(bits | 1), first_(bits >> 8), mirror_(bits >> 16) {}
@@ -200,8 +200,8 @@ private:
     uint64_t factor_, first_, mirror_;
 };
 
-// Until all of its lanes wait for the block, or in vain, or have left, or one has failed. Their order is
-// drawn at each turn.
+// Runs a warp until all of its lanes have ended or wait (for the block or in vain), or one has failed. The
+// order of lanes is drawn for each round.
 void run_warp(Lanes warp, size_t first, Stacks& stacks) {
     do {
         const LaneOrder order(draw());
@@ -214,7 +214,7 @@ void run_warp(Lanes warp, size_t first, Stacks& stacks) {
     } while (release_lanes(warp));
 }
 
-// All threads wait for the block: they go on.
+// If all threads wait for the block, they continue.
 bool release_block(std::vector<ThreadOfBlock>& threads) {
     const auto waits = [](const ThreadOfBlock& thread) { return thread.state == State::at_block_barrier; };
     if (!std::all_of(threads.begin(), threads.end(), waits)) return false;
@@ -222,22 +222,22 @@ bool release_block(std::vector<ThreadOfBlock>& threads) {
     return true;
 }
 
-// Threads are left although none can go on.
+// Reports a thread that has not ended although no thread can continue.
 void note_what_waits_in_vain(Block& block) {
     for (const ThreadOfBlock& thread : block.threads)
         if (thread.state != State::left && block.failure.empty())
             block.failure = "emulation: " + place(thread.at) + " waits in vain for others at " + thread.what;
 }
 
-// Ends the threads that have not left, each of them unwinding its stack.
+// Ends the remaining threads; each unwinds its stack.
 void abandon(Block& block, Stacks& stacks) {
     block.abandoned = true;
     for (size_t i = 0; i < block.threads.size(); ++i)
         if (block.threads[i].state != State::left) run_until_it_waits(block.threads[i], stacks[i]);
 }
 
-// From one barrier of the block to the next each warp runs as far as it can, so that it is far ahead of those
-// that come after it.
+// Between two barriers of the block each warp runs as far as it can, and so gets far ahead of the warps after
+// it.
 void run_block(Block& block, Stacks& stacks) {
     std::vector<size_t> warps((block.threads.size() + warp_size - 1) / warp_size);
     std::iota(warps.begin(), warps.end(), size_t(0));

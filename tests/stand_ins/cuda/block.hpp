@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's model of execution on one CPU thread, for tests of the kernels: blocks run one after the other, the
-// threads of a block as fibers that change places at barriers alone, in an order drawn from a seed. What must
-// not depend on the order of threads between two barriers is run in several, warps far ahead of others; what
-// the threads of a block share is new, of just the size asked for and full of NaN in every block, so that the
-// address sanitizer and the results show what is read or written wrongly. A barrier that not all threads
-// reach is an error. Asynchronous copies arrive when they are waited for, and their place is NaN until then.
+// CUDA's model of execution on one CPU thread, for tests of the kernels.
+// - Blocks run one after the other. The threads of a block are fibers that switch only at barriers, in an
+//   order drawn from a seed. Results must not depend on the order of threads between two barriers: tests use
+//   several orders, in which warps get far ahead of others.
+// - The shared memory of each block is newly allocated, has exactly the requested size and is full of NaN, so
+//   that the address sanitizer and the results reveal wrong reads and writes.
+// - A barrier that some threads do not reach is an error.
+// - An asynchronous copy arrives when it is waited for; its destination is NaN until then.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +20,7 @@ struct Index {
     unsigned x = 0, y = 0, z = 0;
 };
 
-/// Where the running thread is.
+/// The position of the running thread.
 struct Thread {
     Index thread, block, block_size, grid;
     std::byte* shared = nullptr;  ///< of its block
@@ -26,31 +28,32 @@ struct Thread {
 };
 const Thread& thread();
 
-/// The order of threads from now on.
+/// Sets the order of threads from now on.
 void set_seed(uint64_t seed);
-/// From it, for other orders.
+/// The next number of the same generator, for other random orders.
 uint64_t random_number();
 
-/// Runs `body` as every thread of the grid. Throws std::runtime_error where threads wait for each other in
-/// vain, naming one of them and what it waits for.
+/// Runs `body` as every thread of the grid. Throws std::runtime_error if threads wait for each other in vain;
+/// it names one of them and what it waits for.
 void run_grid(Index grid, Index block_size, size_t shared_bytes, const std::function<void()>& body);
 
-/// All threads of the block must come here.
+/// All threads of the block must call this.
 void block_barrier();
-/// The lanes of the mask must come here, with the same mask, for the same purpose.
+/// All lanes of the mask must call this, with the same mask and the same `what`.
 void warp_barrier(unsigned mask, const char* what);
 
-/// What the 32 lanes of a warp do together: called once when all have come, with what each has given.
+/// An operation of all 32 lanes of a warp: called once when all lanes have arrived, with the operands of
+/// each.
 using Collective = void (*)(void* const* lanes);
 void warp_collective(Collective run, void* operands, const char* what);
 
 constexpr size_t slot_bytes = 64;
-/// A place for each lane of the running warp.
+/// Memory for each lane of the running warp.
 std::byte* slot(int lane);
-/// Throws, with the place of the running thread.
+/// Throws; the message names the running thread.
 [[noreturn]] void fail(const char* what);
 
-/// What `source` has as its value.
+/// The `value` of the lane `source`.
 template <class T>
 T exchange(unsigned mask, const T& value, int source, const char* what) {
     static_assert(sizeof(T) <= slot_bytes);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in of cuBLASLt's header, for tests: what Coeus calls of it, on the emulated streams. It holds callers
-// to the library's rules: matrices stored by columns, sums in float32, operands as aligned as was promised,
-// algorithms for just the product that they were suggested for, no more workspace than was allowed.
+// Stand-in for cuBLASLt's header, for tests: the functions that Coeus calls, on the emulated streams. It
+// enforces the library's rules: matrices are stored by columns, sums are in float32, operands have the
+// promised alignment, an algorithm is used only for the product that it was suggested for, and the workspace
+// is not exceeded.
 #pragma once
 
 #include "stand_ins/cuda/cuda_runtime.h"
@@ -77,7 +78,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
 
 namespace coeus::emulation {
 
-/// Products that were given to streams until now.
+/// The number of products given to streams until now.
 size_t products();
 
 }  // namespace coeus::emulation

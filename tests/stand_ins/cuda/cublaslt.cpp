@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products are done by the CPU's kernels, all algorithms alike.
+// The CPU's kernels compute the products, with the same result for all algorithms.
 #include "stand_ins/cuda/cublasLt.h"
 
 #include "coeus/kernels/kernels.hpp"
@@ -40,7 +40,7 @@ Dtype dtype_of_library(cudaDataType_t type) {
     return type == CUDA_R_32F ? Dtype::f32 : Dtype::bf16;
 }
 
-/// Ours, by rows: the transpose of a matrix of its by columns.
+/// Our tensor, stored by rows: the transpose of cuBLASLt's matrix, stored by columns.
 Tensor tensor_of(const void* data, const coeus_emulated_layout& layout) {
     Tensor t(const_cast<void*>(data), dtype_of_library(layout.type),
              {int64_t(layout.cols), int64_t(layout.rows)});
@@ -155,7 +155,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     return CUBLAS_STATUS_SUCCESS;
 }
 
-// words of an algorithm: magic, which, problem, workspace, promised alignments
+// words of an algorithm: magic number, number of the algorithm, problem, workspace, promised alignments
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t product,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in of CUDA's header, for tests: with it the host's compiler builds the sources of the kernels, and
-// launches run on the emulated blocks of block.hpp, when the streams of runtime.hpp come to them.
+// Stand-in for CUDA's header, for tests. With it the host's compiler builds the sources of the kernels.
+// Launches run on the emulated blocks of block.hpp, when the streams of runtime.hpp reach them.
 #pragma once
 
 #include "stand_ins/cuda/block.hpp"
@@ -19,7 +19,7 @@
 
 namespace coeus::emulation {
 
-/// A part of Thread that reads as CUDA's built-in variable.
+/// A part of Thread that looks like CUDA's built-in variable.
 template <Index Thread::*member>
 struct BuiltIn {
     template <unsigned Index::*extent>
@@ -126,10 +126,10 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
 }
 
 struct cudaFuncAttributes {};
-/// Fails where set_kernels_for_gpu(false) was called.
+/// Fails after set_kernels_for_gpu(false).
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*kernel)());
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
-/// Of shared memory as sm_89 has it, which is the least.
+/// Allows as much shared memory as sm_89, which has the least.
 template <class... Parameters>
 cudaError_t cudaFuncSetAttribute(void (*)(Parameters...), cudaFuncAttribute, int bytes) {
     return bytes <= 99 << 10 ? cudaSuccess : cudaErrorInvalidValue;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for libnvidia-ml.so.1: one GPU, whose queries a test makes fail by name. Loaded by its path.
+// A stand-in for libnvidia-ml.so.1 with one GPU. A test can make its queries fail by name. Loaded by path.
 #include <algorithm>
 #include <cstring>
 
 extern "C" {
 
-int nvml_users = 0;                 // calls of nvmlInit less those of nvmlShutdown
-bool nvml_has_driver = true;        // else nvmlInit fails
-const char* nvml_unsupported = "";  // the query that this GPU does not know
+int nvml_users = 0;                 // calls of nvmlInit minus calls of nvmlShutdown
+bool nvml_has_driver = true;        // if false, nvmlInit fails
+const char* nvml_unsupported = "";  // the query that this GPU does not support
 unsigned long long nvml_throttle = 0;
 
 namespace {

@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr size_t most = 4096;  // a long run keeps the first
+constexpr size_t most = 4096;  // only the first ranges of a long run are kept
 
 std::mutex mutex;
 std::vector<std::string> begun;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program that tests start is the one with the emulated GPU, unless the environment names another.
+// Tests start the program with the emulated GPU, unless the environment names another one.
 #include <cstdlib>
 
 namespace {

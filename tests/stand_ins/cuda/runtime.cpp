@@ -21,29 +21,31 @@
 #include <vector>
 
 struct coeus_emulated_event {
-    // Outlives the event where streams still wait for it.
+    // Outlives the event if streams still wait for it.
     struct Mark {
-        size_t done = 0;          // how often
-        size_t microseconds = 0;  // by the clock, when it was done
+        size_t done = 0;          // number of times it was reached
+        size_t microseconds = 0;  // the clock when it was last reached
     };
     std::shared_ptr<Mark> mark = std::make_shared<Mark>();
-    size_t recorded = 0;             // how often
-    size_t recording = 0, node = 0;  // the last time, where that was in a recording: its number and place
+    size_t recorded = 0;             // number of times
+    size_t recording = 0, node = 0;  // if last recorded in a capture: the capture's number, and the node
     bool timed = false;
 };
 
 struct coeus_emulated_stream {
     struct Item {
         std::function<void()> work;
-        std::shared_ptr<coeus_emulated_event::Mark> awaited = nullptr;  // it must have been done so often
+        // must have been reached `times` times
+        std::shared_ptr<coeus_emulated_event::Mark> awaited = nullptr;
         size_t times = 0;
-        std::function<bool()> ready = nullptr;  // none: always
-        size_t microseconds = 0;                // that it takes
+        std::function<bool()> ready = nullptr;  // if empty, always ready
+        size_t microseconds = 0;                // its duration
     };
     std::deque<Item> items;
-    coeus_emulated_graph* recording = nullptr;  // what it is given goes there, as this lane's
+    // if set, given work becomes nodes of this graph, on this lane
+    coeus_emulated_graph* recording = nullptr;
     size_t lane = 0;
-    uint64_t rank = coeus::emulation::random_number();  // where some starve, those of low rank come first
+    uint64_t rank = coeus::emulation::random_number();  // if some streams starve, lower ranks come first
     bool waits_outside() const { return !items.empty() && items.front().ready; }
     bool can_go_on() const {
         if (items.empty() || (waits_outside() && !items.front().ready())) return false;
@@ -51,7 +53,7 @@ struct coeus_emulated_stream {
     }
 };
 
-// Work in the order in which it was given, of lanes that were streams.
+// A graph: work in the order in which it was given, on lanes that were streams during the capture.
 struct coeus_emulated_graph {
     struct Node {
         size_t lane;
@@ -63,11 +65,11 @@ struct coeus_emulated_graph {
     std::thread::id thread;
     std::vector<Node> nodes;
     std::vector<coeus_emulated_stream*> lanes;
-    bool is_void = false;  // something was done that a recording forbids
+    bool is_void = false;  // an operation that a capture forbids was called
 
-    // Whether all work is before the end of the first lane.
+    // Whether all work comes before the end of the first lane.
     bool is_joined() const {
-        std::vector<size_t> behind(lanes.size(), 0);  // nodes of each lane that are before that end
+        std::vector<size_t> behind(lanes.size(), 0);  // nodes of each lane that come before that end
         std::vector<std::pair<size_t, size_t>> to_do = {{0, nodes.size()}};
         while (!to_do.empty()) {
             const auto [lane, end] = to_do.back();
@@ -91,14 +93,14 @@ int gpus = std::getenv("COEUS_EMULATED_GPUS") ? std::atoi(std::getenv("COEUS_EMU
 bool kernels_for_gpu = true, some_starve = false;
 size_t taken = 0;
 std::atomic<size_t> waited = 0;
-std::mutex mutex;  // of all that follows; whoever waits for work does it
+std::mutex mutex;  // guards everything below; the thread that waits for work runs it
 std::set<coeus_emulated_stream*> streams;
-std::vector<coeus_emulated_graph*> recordings;  // under way
-size_t recorded = 0, launched = 0;              // graphs until now
+std::vector<coeus_emulated_graph*> recordings;  // captures in progress
+size_t recorded = 0, launched = 0;              // numbers of graphs until now
 size_t clock_microseconds = 0;
 struct Mapping {
-    size_t bytes;  // from the pointer that was given
-    void* whole;   // what was mapped for it
+    size_t bytes;  // from the address that was returned
+    void* whole;   // the whole mapping
     size_t whole_bytes;
 };
 std::map<void*, Mapping> device_memory;
@@ -108,8 +110,8 @@ void protect(int how) {
     for (const auto& [memory, mapping] : device_memory) mprotect(memory, mapping.bytes, how);
 }
 
-// Memory that cannot be reached yet; null: there is none. In huge pages where it is large, since each page
-// that was touched costs time whenever the memory is opened and closed.
+// Device memory, not yet accessible, or null if there is none. Large memory uses huge pages, since opening
+// and closing access takes time for each page in use.
 void* map_device_memory(size_t bytes) {
     constexpr size_t huge = size_t(2) << 20;
     const size_t room = bytes < huge ? 0 : huge;
@@ -126,7 +128,7 @@ void* map_device_memory(size_t bytes) {
     return memory;
 }
 
-// While it lives, device memory can be reached.
+// Device memory is accessible while this object lives.
 class Access {
 public:
     Access() { protect(PROT_READ | PROT_WRITE); }
@@ -135,7 +137,7 @@ public:
     Access& operator=(const Access&) = delete;
 };
 
-// Whose work comes next; null: nobody's, until others outside this process have come.
+// The stream whose work comes next; null if none can continue before something outside this process happens.
 coeus_emulated_stream* next_stream() {
     std::vector<coeus_emulated_stream*> ready;
     bool others_may_come = false;
@@ -156,7 +158,7 @@ void run_one(coeus_emulated_stream& stream) {
     clock_microseconds += item.microseconds;
 }
 
-// What a recording forbids its thread, or on its streams, or with its events, makes it void.
+// An operation that a capture forbids, to its thread or on its streams or events, invalidates the capture.
 cudaError_t refused(const std::function<bool(const coeus_emulated_graph&)>& concerns) {
     const std::lock_guard lock(mutex);
     for (coeus_emulated_graph* recording : recordings)
@@ -180,7 +182,7 @@ void run_until(const Done& done) {
             told_of_waiting(false);
             const Access access;
             for (; stream; stream = done() ? nullptr : next_stream()) run_one(*stream);
-        } else {  // other threads may give work meanwhile
+        } else {  // other threads may give work in the meantime
             lock.unlock();
             told_of_waiting(true);
             std::this_thread::yield();
@@ -486,11 +488,12 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
     return cudaSuccess;
 }
 
-// Each lane is a stream of its own, behind what the launching one was given; that goes on behind them.
+// Each lane becomes a stream that waits for the earlier work of the launching stream; the later work of that
+// stream waits for the lanes.
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
     struct Launch {
         std::vector<std::unique_ptr<coeus_emulated_stream>> lanes;
-        std::vector<coeus_emulated_event> done;  // of each node, then of each lane
+        std::vector<coeus_emulated_event> done;  // one event for each node, then one for each lane
         coeus_emulated_event start;
     };
     const auto launch = std::make_shared<Launch>();

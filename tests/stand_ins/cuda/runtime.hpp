@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's runtime on the CPU, for tests. What is given to a stream waits until the host asks for a stream, an
-// event or the device to be finished; until then work of several streams runs in an order drawn from the seed
-// of block.hpp, as late and as shuffled as the streams' order and the events allow, so that a missing event
-// shows. Graphs are recorded with the rules of CUDA's stream capture; what breaks them makes a recording
-// void. Device memory cannot be read or written but by such work: the host that follows its address ends
-// there. Events tell time by a clock of which each kernel, copy or other work takes a microsecond.
+// CUDA's runtime on the CPU, for tests.
+// - Work that is given to a stream waits until the host waits for a stream, an event or the device. Then the
+//   work of several streams runs in an order drawn from the seed of block.hpp, as late and as mixed as the
+//   streams' order and the events allow, so that a missing event has visible effects.
+// - Graphs are captured under the rules of CUDA's stream capture. Breaking a rule invalidates the capture.
+// - Only such work can access device memory. If the host uses such an address, the process ends.
+// - Events tell the time of a clock on which each kernel, copy or other piece of work takes a microsecond.
 #pragma once
 
 #include <cstddef>
@@ -16,35 +17,36 @@ struct coeus_emulated_graph;
 
 namespace coeus::emulation {
 
-/// Work of a stream; of none (null): runs at once.
+/// Gives work to a stream. Without a stream (null), the work runs immediately.
 void give(coeus_emulated_stream* stream, std::function<void()> work);
-/// Work that others outside this process may hold up: it begins when `ready` says so, which is asked often.
+/// Gives work that must wait for something outside this process: it can start when `ready` returns true, and
+/// `ready` is called often.
 void give_when(coeus_emulated_stream* stream, std::function<bool()> ready, std::function<void()> work);
 
-/// Work that is not the same twice: `begin` gives it to the stream, now, or where that is recorded each time
-/// the graph is launched, with the stream that it has then.
+/// Gives work that is different each time it runs. `begin` gives it to the stream now. During a capture,
+/// `begin` is called at each launch of the graph instead, with the stream of that launch.
 void give_anew(coeus_emulated_stream* stream, std::function<void(coeus_emulated_stream*)> begin);
 
-/// From now on some streams come only when no other can go on, as the seed draws it when they are made; or
-/// each as often as others.
+/// With `some`, from now on some streams (drawn from the seed when they are made) run only if no other can
+/// continue. Without, all run equally often.
 void let_streams_starve(bool some);
 
-/// Launches of graphs until now.
+/// The number of graph launches until now.
 size_t graph_launches();
 
-/// Who is told, from now on, that the host waits and nothing can run but what others outside hold up: `again`
-/// and again; false when work has run. It may throw, out of the wait.
+/// Sets the function that is called while the host waits and all work depends on something outside this
+/// process: again and again with true, and with false once work has run. It may throw, which ends the wait.
 void on_waiting(std::function<void(bool again)> told);
 
-/// Whether the program was built for the GPU; it was at first.
+/// Whether the program has kernels for this GPU; true at first.
 void set_kernels_for_gpu(bool are_there);
 
-/// Times that the host asked for a stream, an event or the device to be finished.
+/// How often the host has waited for a stream, an event or the device.
 size_t waits();
 
-/// GPUs that there are, 1 at first; with none there is "no driver".
+/// The number of GPUs, 1 at first; with 0, there is "no driver".
 void set_gpus(int count);
-/// Allocations of device or pinned memory, and events that were made, until now.
+/// The number of allocations of device and pinned memory and of events made, until now.
 size_t allocations();
 
 }  // namespace coeus::emulation

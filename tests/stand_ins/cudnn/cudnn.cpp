@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// In the place of cuDNN, which has no source to be run here: takes descriptors as the library does, and does
-// the operations of a graph one after the other on the emulated streams, in float32. COEUS_CUDNN=stand-in
-// loads it.
+// Stands in for cuDNN, whose source is not public. It accepts descriptors as the library does, and runs the
+// operations of a graph one after the other on the emulated streams, in float32. COEUS_CUDNN=stand-in loads
+// it.
 #include "../../../src/kernels/cuda/cudnn.hpp"
 
 #include "coeus/base/error.hpp"
@@ -65,7 +65,7 @@ size_t size_of(Type type) {
 
 using Index = std::array<int64_t, 4>;
 
-/// Of a graph that runs: values of virtual tensors, and where the others are.
+/// A running graph: the values of virtual tensors, and the addresses of the other tensors.
 class Run {
 public:
     explicit Run(const Item& pack) {
@@ -73,7 +73,7 @@ public:
         const auto pointers = pack.all<void*>(Attribute::variant_pack_pointers);
         for (size_t i = 0; i < ids.size(); ++i) pointers_[ids[i]] = pointers.at(i);
     }
-    /// Scalars are the host's, and taken when the graph is given to a stream.
+    /// Scalars are in host memory, and are read when the graph is given to a stream.
     void take_scalar(const Item& tensor) {
         if (tensor.one<char>(Attribute::tensor_is_by_value) != 0)
             values_[id_of(tensor)] = {*static_cast<const float*>(pointers_.at(id_of(tensor)))};
@@ -210,7 +210,7 @@ int set_attribute(void* descriptor, Attribute name, Type type, int64_t count, co
     if (type == Type::descriptor)
         for (const Item* part : item.all<const Item*>(name))
             require(part->is_final, "cuDNN: a part is not finalized");
-    // what a plan needs of its configuration, which the caller need not keep
+    // a plan keeps what it needs of its configuration, since the caller may destroy that
     if (name == Attribute::plan_engine_config)
         item.attributes[Attribute::heuristics_graph] =
             item.item(name).attributes.at(Attribute::heuristics_graph);

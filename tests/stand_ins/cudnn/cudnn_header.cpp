@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our declarations of cuDNN beside its own; compiled where there is a cudnn.h.
+// Checks our declarations of cuDNN against the library's own; compiled if there is a cudnn.h.
 #include "../../../src/kernels/cuda/cudnn.hpp"
 
 #include <cudnn.h>

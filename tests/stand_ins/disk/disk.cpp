@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded into a run, it is a disk that is bad or full.
+// A library to preload into a run. It simulates a damaged or a full disk.
 // Reads of the file whose path ends with COEUS_TEST_BAD_FILE fail with EIO from byte COEUS_TEST_BAD_FROM on.
 // Writes of files whose path contains COEUS_TEST_FULL_FILE fail with ENOSPC from byte COEUS_TEST_FULL_FROM
 // on.
@@ -34,7 +34,7 @@ bool is_full(int descriptor, off_t end) {
     return file && from && end > std::atoll(from) && path_of(descriptor).find(file) != std::string::npos;
 }
 
-// Where the next write() of so many bytes ends.
+// The offset at which the next write() of so many bytes ends.
 off_t next_end(int descriptor, size_t bytes) {
     struct stat status = {};
     const bool appends = (fcntl(descriptor, F_GETFL) & O_APPEND) != 0;

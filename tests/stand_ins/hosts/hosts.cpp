@@ -1,12 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded into a run, it lets one machine play several, as far as the system's calls say.
+// A library to preload into a run. One machine appears to be several, as far as system calls tell.
 // COEUS_TEST_RANKS_PER_HOST=2: ranks 0 and 1 are on host0, 2 and 3 on host1, and so on.
 // COEUS_TEST_HOST=name: the hosts are name0, name1, and so on.
 // COEUS_TEST_NO_LOCKS=1: their file system has no locks.
+// COEUS_TEST_STOP_AT=NAME: the process suspends itself once, when it opens a file whose path ends with NAME
+// and the file COEUS_TEST_STOP_IF exists.
+#include <unistd.h>
+
 #include <cerrno>
+#include <csignal>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <string_view>
+
+namespace {
+
+void stop_if_asked(const char* path) {
+    static bool has_stopped = false;
+    const char *name = std::getenv("COEUS_TEST_STOP_AT"), *condition = std::getenv("COEUS_TEST_STOP_IF");
+    if (has_stopped || !name || !condition || !std::string_view(path).ends_with(name)) return;
+    if (access(condition, F_OK) != 0) return;
+    has_stopped = true;
+    raise(SIGSTOP);
+}
+
+int open_by(const char* function, const char* path, int flags, mode_t mode) {
+    stop_if_asked(path);
+    using Open = int (*)(const char*, int, ...);
+    return reinterpret_cast<Open>(dlsym(RTLD_NEXT, function))(path, flags, mode);
+}
+
+}  // namespace
+
+extern "C" int open(const char* path, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    const mode_t mode = va_arg(rest, mode_t);
+    va_end(rest);
+    return open_by("open", path, flags, mode);
+}
+extern "C" int open64(const char* path, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    const mode_t mode = va_arg(rest, mode_t);
+    va_end(rest);
+    return open_by("open64", path, flags, mode);
+}
 
 extern "C" int gethostname(char* name, size_t length) noexcept {
     const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library to preload (LD_PRELOAD) into a run on several ranks: counts what each process asks of MPI, where
-// MPI is called (its profiling interface, MPI 3.1 section 14.2), and of the files below $COEUS_COUNT_BELOW.
-// At MPI_Finalize each rank writes its line "name value name value ..." to $COEUS_COUNT_TO.<rank>.
+// A library to preload (LD_PRELOAD) into a run on several ranks. It counts each process's calls of MPI
+// (through its profiling interface, MPI 3.1 section 14.2) and of the file system for files below
+// $COEUS_COUNT_BELOW. At MPI_Finalize each rank writes lines "name value" to $COEUS_COUNT_TO.<rank>.
 #include <mpi.h>
 
 #include <fcntl.h>
@@ -20,14 +20,15 @@
 
 namespace {
 
-std::atomic<int64_t> communicators = 0;  // made
+std::atomic<int64_t> communicators = 0;  // number made
 std::atomic<int64_t> collectives = 0;
-std::atomic<int64_t> collective_bytes = 0;  // that this rank has afterwards
+std::atomic<int64_t> collective_bytes = 0;  // that this rank has after them
 std::atomic<int64_t> messages = 0, message_bytes = 0;
 std::atomic<int64_t> files_opened = 0, bytes_read = 0;
-std::atomic<int64_t> looks = 0;  // of the watchdog for news of other hosts: as many as seconds, not files
+// the watchdog's checks for news of other hosts; their number depends on the time, not on the files
+std::atomic<int64_t> looks = 0;
 std::array<std::atomic<bool>, 4096> is_counted;  // by descriptor
-std::atomic<int64_t> bytes_held = 0;             // by objects of C++; MPI and HDF5 are C
+std::atomic<int64_t> bytes_held = 0;             // by C++ objects (MPI and HDF5 are C)
 std::atomic<int64_t> bytes_held_at_last_collective = 0;
 
 int64_t size_of(int64_t count, MPI_Datatype type, MPI_Comm comm = MPI_COMM_NULL) {
@@ -64,7 +65,7 @@ int note_opened(const char* path, int descriptor) {
     return descriptor;
 }
 
-// Its number may be a socket's next.
+// A later socket may get the same number.
 void note_closed(int descriptor) {
     if (descriptor >= 0 && descriptor < int(is_counted.size())) is_counted[size_t(descriptor)] = false;
 }
@@ -101,8 +102,8 @@ void write_counts() {
     std::fclose(file);
 }
 
-// In front of each object is its size, in as many bytes as it is aligned to. Only the main thread counts:
-// what others hold for a moment differs from run to run.
+// The size of each object is stored in front of it, in as many bytes as its alignment. Only the main thread
+// is counted, since the short-lived objects of other threads differ from run to run.
 void* allocate(size_t bytes, size_t alignment = 16) {
     void* const place = std::aligned_alloc(alignment, (bytes / alignment + 2) * alignment);
     if (place == nullptr) throw std::bad_alloc();

@@ -7,13 +7,13 @@
 
 namespace coeus::test {
 
-// What all ranks know of each other's waiting, in memory that they share.
+// What the ranks know of each other's waiting, in shared memory.
 struct DeadLock::Board {
     struct Seat {
-        std::atomic<int64_t> moves, looks;  // how often it went on, and looked
+        std::atomic<int64_t> moves, looks;  // how often the rank continued, and how often it looked
         std::atomic<bool> waiting;
     };
-    std::atomic<int64_t> dead_locks;  // found until now
+    std::atomic<int64_t> dead_locks;  // number found until now
     std::array<Seat, 64> seats;
 };
 
@@ -38,7 +38,7 @@ bool DeadLock::look(bool again, bool for_others) {
     own.waiting = true;
     if (++own.looks % 64 != 0 || !for_others) return false;
     if (board_->dead_locks == handled_ && all_still_wait()) {
-        int64_t before = handled_;  // several ranks find the same one
+        int64_t before = handled_;  // several ranks find the same dead-lock
         board_->dead_locks.compare_exchange_strong(before, handled_ + 1);
     }
     if (board_->dead_locks == handled_) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeadLock: finds, without a clock, that all ranks of a host wait and none of them will ever go on.
+// DeadLock detects, without a clock, that all ranks of a host wait and none of them can ever continue.
 #pragma once
 
 #include <mpi.h>
@@ -11,11 +11,11 @@ namespace coeus::test {
 
 class DeadLock {
 public:
-    /// Collective. The memory that the ranks share lives until MPI ends.
+    /// Collective. The shared memory lives until MPI ends.
     explicit DeadLock(MPI_Comm world);
-    /// A rank that waits calls this again and again, one that goes on once with false. `for_others`: it waits
-    /// for what other ranks do. True, on each rank that does, when all ranks wait, have looked often since
-    /// they were first seen to, and none has gone on.
+    /// A rank calls this again and again while it waits, and once with `again` = false when it continues.
+    /// `for_others`: it waits for other ranks. Returns true, on each rank that waits for others, if all ranks
+    /// wait, all have looked often since they were first seen waiting, and none has continued.
     bool look(bool again, bool for_others);
 
 private:
@@ -27,8 +27,8 @@ private:
 
     Board* board_ = nullptr;
     int rank_ = 0, size_ = 0;
-    int64_t handled_ = 0;     // dead-locks
-    std::vector<Seen> seen_;  // when all were first seen to wait
+    int64_t handled_ = 0;     // number of dead-locks
+    std::vector<Seen> seen_;  // counts when all ranks were first seen waiting
 };
 
 }  // namespace coeus::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our declarations of NCCL beside its own; compiled where there is an nccl.h.
+// Checks our declarations of NCCL against the library's own; compiled if there is an nccl.h.
 #include "coeus/comm/nccl.hpp"
 
 #include <nccl.h>
@@ -9,7 +9,8 @@ namespace coeus {
 
 namespace {
 
-// Whether two types are passed alike: enumerations and numbers of one size, pointers, the id by value.
+// Whether two types are passed in the same way: enumerations and numbers of one size, pointers, the id by
+// value.
 template <class Ours, class Theirs>
 constexpr bool alike =
     sizeof(Ours) == sizeof(Theirs) && alignof(Ours) == alignof(Theirs) &&

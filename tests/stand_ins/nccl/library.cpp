@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library that has NCCL's names and the version STAND_IN_VERSION, and does nothing: for tests of loading.
-// With STAND_IN_WITHOUT_SEND a name is missing.
+// A library with the names of NCCL's functions and the version STAND_IN_VERSION that does nothing else, for
+// tests of loading. With STAND_IN_WITHOUT_SEND one name is missing.
 #define STAND_IN(name)      \
     extern "C" int name() { \
         return 1;           \

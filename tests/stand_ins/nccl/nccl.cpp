@@ -23,12 +23,12 @@ namespace coeus::nccl {
 
 struct OpaqueComm {
     int id = 0, rank = 0;
-    std::vector<int> world_ranks;       // of its ranks
-    int collectives = 0;                // given until now
-    std::map<int, int> sent, received;  // messages to and from each rank, given until now
-    int given = 0, done = 0;            // launches
-    int kept = 0;                       // by graphs
-    std::atomic<bool> aborted = false;  // what is left of them does nothing
+    std::vector<int> world_ranks;       // of the communicator's ranks
+    int collectives = 0;                // number given until now
+    std::map<int, int> sent, received;  // numbers of messages to and from each rank, given until now
+    int given = 0, done = 0;            // numbers of launches
+    int kept = 0;                       // number of graphs that use it
+    std::atomic<bool> aborted = false;  // if true, its remaining work does nothing
 };
 
 }  // namespace coeus::nccl
@@ -43,10 +43,10 @@ enum class Kind : int { all_reduce, reduce_scatter, all_gather, message };
 
 constexpr const char* name_of_kind[] = {"all_reduce", "reduce_scatter", "all_gather", "message"};
 
-// What ranks must agree on; a message's is the receiver's too.
+// The properties on which ranks must agree; for a message, sender and receiver.
 struct Header {
     Kind kind;
-    int number;  // of the communicator's collectives, or of its messages between two ranks
+    int number;  // counts the communicator's collectives, or its messages between two ranks
     int64_t count;
     DataType type;
     bool operator==(const Header&) const = default;
@@ -57,7 +57,7 @@ std::string text_of(const Header& h) {
                        int(h.type));
 }
 
-// One rank's part of a call: what goes to a peer, or comes from one.
+// One rank's part of a call: the data sent to a peer, or received from one.
 struct Transfer {
     int peer;
     int tag;
@@ -92,7 +92,7 @@ Result next_failure = Result::success, state = Result::success;
 std::string last_error;
 thread_local int depth = 0;
 thread_local std::shared_ptr<Launch> group;
-thread_local Result group_failure = Result::success;  // its first: nothing of it is begun
+thread_local Result group_failure = Result::success;  // its first failure: then nothing of the group begins
 
 Result misuse(const std::string& why) {
     last_error = why;
@@ -131,7 +131,7 @@ void sum(DataType type, std::byte* to, const std::vector<const std::byte*>& part
     }
 }
 
-// The part of a rank's input that a peer needs, in bytes from its beginning.
+// The bytes of a rank's input that a peer needs.
 int64_t sent_bytes(const Call& call) {
     return call.header.count * bytes_of(call.header.type);
 }
@@ -157,7 +157,8 @@ void for_each_peer(const Launch& launch, const Call& call, const Each& each) {
     for (int peer = 0; peer < int(launch.comm->world_ranks.size()); ++peer) each(peer);
 }
 
-// Reads what goes out and tells the peers what is meant: a rank that gives has its peer before it goes on.
+// Reads the data to be sent and announces the calls to the peers. A rank that gives work must be met by its
+// peer before it continues.
 void begin(Launch& launch) {
     for (Call& call : launch.calls) {
         const int tag = tag_of(launch, call, false);
@@ -229,7 +230,7 @@ std::string text_of(const Launch& launch) {
     return text;
 }
 
-// Whoever waits for a stream is told where that is for good.
+// Throws in a rank that waits for a stream if the wait can never end.
 void find_dead_lock(DeadLock& dead_lock, bool again) {
     if (!dead_lock.look(again, !under_way.empty())) return;
     std::string text;
@@ -241,7 +242,7 @@ void find_dead_lock(DeadLock& dead_lock, bool again) {
     throw std::runtime_error("NCCL stand-in: the ranks wait for each other; this one for " + text);
 }
 
-// Each launch of a graph that recorded one is another one.
+// Each launch of a graph issues its calls again, with new numbers.
 void issue(const Launch& calls, coeus_emulated_stream* stream) {
     const std::lock_guard lock(mutex);
     const auto l = std::make_shared<Launch>(calls);
@@ -277,7 +278,7 @@ Result launch(const Launch& calls) {
     return Result::success;
 }
 
-// A call that is legal for itself: alone, or in the thread's group.
+// Gives a call that is legal on its own: alone, or within the thread's group.
 Result give(Comm comm, Stream stream, Call call) {
     if (!live.contains(comm)) return misuse("the communicator is not one");
     if (group_failure != Result::success) return group_failure;
@@ -302,7 +303,8 @@ Result give(Comm comm, Stream stream, Call call) {
     return Result::success;
 }
 
-// Operands of a collective: in place means that the smaller is this rank's part of the larger.
+// Whether the operands of a collective are in place (the smaller one is this rank's part of the larger one)
+// or do not overlap.
 bool in_place_or_apart(const void* small, const void* large, int64_t bytes, int64_t ranks, int64_t rank) {
     const auto *s = static_cast<const std::byte*>(small), *l = static_cast<const std::byte*>(large);
     return s == l + rank * bytes || s + bytes <= l || l + ranks * bytes <= s;
@@ -319,7 +321,7 @@ Result get_version(int* version) {
     return Result::success;
 }
 
-// Its number and where the ranks meet.
+// The id contains a number and the rank where the others meet.
 Result get_unique_id(UniqueId* id) {
     int rank = 0, size = 0;
     MPI_Comm_rank(world, &rank);
@@ -329,11 +331,11 @@ Result get_unique_id(UniqueId* id) {
     return Result::success;
 }
 
-// Every rank tells the first its place in the world, and learns those of all.
+// Every rank sends the first one its rank in the world, and receives those of all.
 Result comm_init_rank(Comm* comm, int ranks, UniqueId id, int rank) {
     int number[2];
     std::memcpy(number, id.internal, sizeof number);
-    const int tag = number[0] * 2048 + 2047;  // one that no call has: those end below
+    const int tag = number[0] * 2048 + 2047;  // a tag that no call has: theirs end below it
     auto made_now = std::make_unique<OpaqueComm>();
     made_now->id = number[0];
     made_now->rank = rank;
@@ -361,8 +363,8 @@ Result comm_init_rank(Comm* comm, int ranks, UniqueId id, int rank) {
     return Result::success;
 }
 
-// Every rank of the parent tells every other its colour, and an id of which that of the part's first is
-// taken.
+// Every rank of the parent sends every other its colour and a proposed id. The new communicator uses the id
+// that its first rank proposed.
 Result comm_split(Comm parent, int color, int key, Comm* part, void* config) {
     if (!live.contains(parent)) return misuse("the communicator is not one");
     if (config) return misuse("the parent's configuration is taken");
@@ -411,7 +413,7 @@ Result comm_destroy(Comm comm) {
 Result comm_abort(Comm comm) {
     if (comm->kept > 0) return misuse("a graph has operations of the communicator: this would wait for good");
     ++aborted;
-    if (live.contains(comm)) comm->aborted = true;  // its work refers to it
+    if (live.contains(comm)) comm->aborted = true;  // its pending work refers to it
     std::erase_if(under_way, [&](const auto& launch) { return launch->comm == comm; });
     return live.erase(comm) > 0 ? Result::success : misuse("the communicator is not one");
 }
@@ -487,7 +489,8 @@ Result receive(void* to, size_t count, DataType type, int peer, Comm comm, Strea
     return give(comm, stream, std::move(call));
 }
 
-// The streams' work and other threads' calls are under one lock each; a launch takes the streams'.
+// One lock guards the streams' work and the calls of other threads. A launch also takes the lock of the
+// streams.
 template <auto function>
 struct Locked;
 template <class... Arguments, Result (*function)(Arguments...)>

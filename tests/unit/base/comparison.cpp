@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests compare numbers with: nothing that is not a number, and no infinity, is near anything.
+// The comparisons that tests use: nothing that is infinite or not a number is close to anything else.
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -16,7 +16,7 @@ const double not_a_number = std::nan("");
 
 }  // namespace
 
-TEST_CASE("comparison: the worse of two errors is NaN if one is, and stays so") {
+TEST_CASE("comparison: the worse of two errors is NaN if one is, and remains so") {
     CHECK(worse_of(1, 2) == 2);
     CHECK(worse_of(2, 1) == 2);
     CHECK(worse_of(0, 0) == 0);
@@ -30,7 +30,7 @@ TEST_CASE("comparison: the worse of two errors is NaN if one is, and stays so") 
     CHECK(std::isnan(worst));
 }
 
-TEST_CASE("comparison: nothing is close to NaN, and to an infinity that infinity alone") {
+TEST_CASE("comparison: nothing is close to NaN, and only the same infinity is close to an infinity") {
     for (const double x : {0.0, 1.0, -3.0, endless, -endless, not_a_number}) {
         CHECK_FALSE(close(x, not_a_number, 1e9));
         CHECK_FALSE(close(not_a_number, x, 1e9));
@@ -44,7 +44,7 @@ TEST_CASE("comparison: nothing is close to NaN, and to an infinity that infinity
     CHECK_FALSE(relatively_close(1, 1 + 1e-5, 1e-6));
 }
 
-TEST_CASE("comparison: the error of a vector is a number only where all of its elements are") {
+TEST_CASE("comparison: the error of a vector is a number only if all of its elements are") {
     const std::vector<double> right = {3, 4}, zeros = {0, 0};
     CHECK(normalised_error(right, right) == 0);
     CHECK(normalised_error(std::vector<double>{3, 4.5}, right) == 0.1);

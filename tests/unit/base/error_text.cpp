@@ -10,11 +10,11 @@
 using namespace coeus;
 using Catch::Contains;
 
-TEST_CASE("error text: lack of memory and of threads is said in words") {
-    CHECK_THAT(text_of(std::bad_alloc()), Contains("not enough memory"));
+TEST_CASE("error text: lack of memory or of threads is described in words") {
+    CHECK_THAT(text_of(std::bad_alloc()), Contains("out of memory"));
     const auto error = [](std::errc code) { return std::system_error(std::make_error_code(code)); };
     CHECK_THAT(text_of(error(std::errc::resource_unavailable_try_again)),
-               Contains("a thread cannot be started: Resource temporarily unavailable; look at `ulimit -u`"));
+               Contains("a thread cannot be started: Resource temporarily unavailable; check `ulimit -u`"));
     CHECK(text_of(error(std::errc::permission_denied)) == "Permission denied");
     CHECK(text_of(std::runtime_error("as it is")) == "as it is");
 }

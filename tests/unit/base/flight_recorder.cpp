@@ -60,7 +60,7 @@ TEST_CASE("flight recorder: an operation is under way until its scope ends, and 
     CHECK(is.messages == 0);
 }
 
-TEST_CASE("flight recorder: messages and collectives of a line are counted apart") {
+TEST_CASE("flight recorder: messages and collectives of a line are counted separately") {
     const FlightRecorder::Line line("pp", 18, 0, 2);
     const auto here = std::source_location::current();
     for (int i = 0; i < 3; ++i) {
@@ -73,7 +73,7 @@ TEST_CASE("flight recorder: messages and collectives of a line are counted apart
 }
 
 TEST_CASE(
-    "flight recorder: what is given to a GPU is reached later, and what is passed over keeps its number") {
+    "flight recorder: an operation given to a GPU is reached later, and a skipped one uses up its number") {
     const FlightRecorder::Line line("dp by NCCL", 19, 0, 2);
     const int entry = recorder().begin(&line, OperationKind::queued, "given", 8, "");
     CHECK_FALSE(named("given").back().reached);
@@ -86,7 +86,7 @@ TEST_CASE(
     for (const int ended : {entry, later}) recorder().end(ended);
 }
 
-TEST_CASE("flight recorder: what is under way stays while others take the places around it") {
+TEST_CASE("flight recorder: an operation under way stays while others reuse the entries around it") {
     const Recorded waiting(OperationKind::data, "a long wait for data", std::source_location::current());
     std::vector<std::thread> threads;
     for (int number = 0; number < 3; ++number)
@@ -101,7 +101,7 @@ TEST_CASE("flight recorder: what is under way stays while others take the places
     CHECK(found[0].under_way());
 }
 
-TEST_CASE("flight recorder: where all places are under way, an operation is not entered") {
+TEST_CASE("flight recorder: if all entries are under way, an operation is not recorded") {
     std::vector<int> entries;
     for (int i = 0; i < FlightRecorder::remembered; ++i)
         entries.push_back(recorder().begin(nullptr, OperationKind::file, "full", 0, ""));
@@ -130,13 +130,14 @@ TEST_CASE("flight recorder: another process of the host sees it") {
 }
 
 TEST_CASE(
-    "flight recorder: lines that are made alike have the same number on all ranks, and no other has it") {
+    "flight recorder: lines made in the same order have the same number on all ranks, and each number is "
+    "unique") {
     const FlightRecorder::Line first("tp", 5, 0, 2), second("tp", 5, 0, 2), other("tp", 6, 0, 2);
     CHECK(first.id() != second.id());
     CHECK(first.id() != other.id());
 }
 
-TEST_CASE("flight recorder: a fault comes between an operation and its work") {
+TEST_CASE("flight recorder: a fault intercepts an operation before its work") {
     Leaves fault;
     recorder().set_fault(&fault);
     const Recorded left("left", 0, ""), done("done", 0, "");
@@ -152,7 +153,7 @@ TEST_CASE("call stack: names the libraries, and the functions that are exported"
     stack.capture();
     const std::vector<CallStack::Call> calls = stack.calls();
     REQUIRE(calls.size() > 3);
-    // under a sanitizer its own call of backtrace() comes first
+    // a sanitizer's own call of backtrace() comes first
     CHECK((calls[0].object == "test_base" || calls[1].object == "test_base"));
     CHECK(std::ranges::any_of(calls, [](const CallStack::Call& call) {
         return call.function == "__libc_start_main" && call.object.starts_with("libc.so");

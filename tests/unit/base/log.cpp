@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log file of a rank: every level, no terminal colours, whatever the terminal shows.
+// The log file of a rank: every level and no colours, whatever the terminal shows.
 #include "coeus/base/log.hpp"
 
 #include "coeus/base/error.hpp"
@@ -11,14 +11,14 @@ using Catch::Contains;
 
 namespace {
 
-// back to the terminal alone when a case ends, since the sinks are global
+// logging goes only to the terminal again when a case ends, since the sinks are global
 struct RestoreLog {
     ~RestoreLog() { log::init({}); }
 };
 
 }  // namespace
 
-TEST_CASE("the log file holds what the terminal hides, without colours") {
+TEST_CASE("the log file contains the lines that the terminal hides, without colours") {
     const test::TemporaryFolder folder;
     const RestoreLog restore;
     const std::string file = (folder / "rank_3.log").string();

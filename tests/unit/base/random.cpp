@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox against the vectors its authors publish (Random123, kat_vectors), the normal quantile against tables
-// (values by mpmath in 30 digits), permutations as bijections.
+// Philox against the vectors that its authors publish (Random123, kat_vectors), the normal quantile against
+// tables (values by mpmath with 30 digits), permutations as bijections.
 #include "coeus/base/random.hpp"
 
 #include "coeus/base/error.hpp"
@@ -30,7 +30,7 @@ TEST_CASE("a stream's name is hashed by 64-bit FNV-1a") {
     CHECK(stream_of("foobar") == 0x85944171f73967e8u);
 }
 
-TEST_CASE("elements of a stream depend on seed, stream and index alone") {
+TEST_CASE("elements of a stream depend only on seed, stream and index") {
     const RandomStream stream(1234, "tok_embeddings.weight");
     CHECK(stream.u64(7) == RandomStream(1234, "tok_embeddings.weight").u64(7));
     CHECK(stream.u64(7) != RandomStream(1235, "tok_embeddings.weight").u64(7));
@@ -112,7 +112,7 @@ TEST_CASE("a permutation mixes, and changes with seed and stream") {
     CHECK(same_stream < 10);
 }
 
-TEST_CASE("a permutation refuses what it cannot do") {
+TEST_CASE("a permutation refuses lengths that it cannot handle") {
     CHECK_THROWS_WITH(Permutation(0, 1, 1), Catch::Contains("at least one element"));
     const Permutation three(3, 1, 1);
     CHECK_THROWS_WITH(three(3), Catch::Contains("out of range"));

@@ -6,7 +6,8 @@
 
 using namespace coeus::test;
 
-TEST_CASE("run_shell: what mpirun overlooks is forgiven, in the tests of programs and in those of ranks") {
+TEST_CASE(
+    "run_shell: an end that mpirun misses is forgiven, in the tests of programs and in those of ranks") {
     const std::string said =
         "printf 'step 1\\n-----\\nmpirun has exited due to process rank 0 with PID %s on\\nnode n exiting "
         "%s.\\n' ";

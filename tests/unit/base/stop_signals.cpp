@@ -15,14 +15,14 @@
 using namespace coeus;
 using namespace coeus::test;
 
-TEST_CASE("a signal is noted, the first of several, and forgotten at the end") {
+TEST_CASE("a signal is noted, only the first of several, and forgotten at the end") {
     CHECK(stop_request() == 0);
     end_if_requested("nothing came");
     {
         const StopSignals signals([] { return int64_t(1); });
         CHECK(stop_request() == 0);
         raise(SIGUSR1);
-        raise(SIGTERM);  // of the same notice: a launcher and a scheduler both passed it on
+        raise(SIGTERM);  // of the same notice: a launcher and a scheduler both forwarded it
         CHECK(stop_request() == SIGUSR1);
         CHECK_THROWS_AS(end_if_requested("all is kept"), StoppedError);
         CHECK_THROWS_WITH(end_if_requested("all is kept"), "Stopped by SIGUSR1: all is kept");
@@ -32,7 +32,7 @@ TEST_CASE("a signal is noted, the first of several, and forgotten at the end") {
     CHECK(text_of(SIGUSR2) == "SIGUSR2");
 }
 
-TEST_CASE("Ctrl-C and a closed terminal ask for a stop, unless the process began without them") {
+TEST_CASE("Ctrl-C and a closed terminal ask for a stop, unless the process was started to ignore them") {
     for (const int signal : {SIGINT, SIGHUP, SIGXCPU}) {
         const StopSignals signals;
         raise(signal);
@@ -52,18 +52,18 @@ TEST_CASE("Ctrl-C and a closed terminal ask for a stop, unless the process began
     CHECK(text_of(SIGXCPU) == "SIGXCPU");
 }
 
-TEST_CASE("time that is over asks for a stop until a signal does") {
+TEST_CASE("the end of the time asks for a stop, until a signal does") {
     const StopSignals signals;
     note_out_of_time(true);
     CHECK(stop_request() == out_of_time);
     CHECK_THROWS_WITH(end_if_requested("all is kept"), "Stopped by the end of the job's time: all is kept");
-    raise(SIGUSR2);  // the first signal: it ends nothing at once
+    raise(SIGUSR2);  // the first signal: it does not end the process
     CHECK(stop_request() == SIGUSR2);
     note_out_of_time(false);
     CHECK(stop_request() == SIGUSR2);
 }
 
-TEST_CASE("a request from before the process began is one, and its signal is still the first") {
+TEST_CASE("a request from before the start counts, and the next signal is still the first") {
     const TemporaryFolder folder;
     setenv("COEUS_STOP_FILE", (folder / "told").c_str(), 1);
     CHECK((StopSignals(), stop_request()) == 0);
@@ -78,8 +78,8 @@ TEST_CASE("a request from before the process began is one, and its signal is sti
     CHECK(stop_request() == 0);
 }
 
-TEST_CASE("a second signal ends the process at once with exit code 75") {
-    static std::atomic<int64_t> now = 1'000'000'000;  // by the clock of the signals
+TEST_CASE("a second signal ends the process immediately with exit code 75") {
+    static std::atomic<int64_t> now = 1'000'000'000;  // the clock of the signals
     int pipe_ends[2];
     REQUIRE(pipe(pipe_ends) == 0);
     const pid_t child = fork();
@@ -89,7 +89,7 @@ TEST_CASE("a second signal ends the process at once with exit code 75") {
         close(STDERR_FILENO);
         raise(SIGUSR1);
         now += 999'999'999;
-        raise(SIGUSR1);  // of the same notice still
+        raise(SIGUSR1);  // still of the same notice
         if (write(pipe_ends[1], "!", 1) != 1) _exit(1);
         ++now;
         raise(SIGUSR1);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of a run that fail and are written again: nothing stays of a part of a record, what is lost is
-// counted.
+// Files of a run that cannot be written for a while: no partial record remains, and losses are counted.
 #include "coeus/base/telemetry_file.hpp"
 
 #include "coeus/base/log.hpp"
@@ -17,7 +16,7 @@ using Catch::Contains;
 
 namespace {
 
-// What is logged while it lives.
+// The log while this object lives.
 class Said {
 public:
     Said() { log::init({.file = file_.string(), .quiet = true}); }
@@ -33,10 +32,10 @@ private:
 
 }  // namespace
 
-TEST_CASE("telemetry file: of a line that is written in part nothing stays, and the next ones follow") {
+TEST_CASE("telemetry file: a partly written line is removed, and later lines follow") {
     const TemporaryFolder folder;
     const auto path = folder / "a.jsonl";
-    const Said said;  // nothing of what comes while the disk is full
+    const Said said;  // nothing is logged to a file while the disk is full
     std::optional<TelemetryFile> file(path);
     CHECK(file->append("{\"step\":1}"));
     {
@@ -44,7 +43,7 @@ TEST_CASE("telemetry file: of a line that is written in part nothing stays, and 
         CHECK_FALSE(file->append("{\"step\":2}"));
         CHECK(read_file(path) == "{\"step\":1}\n");
         CHECK_FALSE(file->append("{\"step\":3}"));
-        CHECK(file->append("{}"));  // what fits is written
+        CHECK(file->append("{}"));  // a line that fits is written
         CHECK_FALSE(file->append("{\"step\":4}"));
     }
     CHECK(file->append("{\"step\":5}"));
@@ -55,7 +54,7 @@ TEST_CASE("telemetry file: of a line that is written in part nothing stays, and 
     CHECK(count("3 lines of " + name + " are lost: " + name + " cannot be written: File too large") == 1);
 }
 
-TEST_CASE("telemetry file: records in frames follow whole ones, the head comes first") {
+TEST_CASE("telemetry file: framed records follow complete ones, and the head comes first") {
     const TemporaryFolder folder;
     const auto path = folder / "events";
     TelemetryFile file(path, {.record = "record", .lines = false, .head = "HEAD"});
@@ -73,18 +72,19 @@ TEST_CASE("telemetry file: records in frames follow whole ones, the head comes f
     CHECK(read_file(path) == "HEADabcdefjkl");
 }
 
-TEST_CASE("telemetry file: a last line without its end gets it, a file that comes back is gone on with") {
+TEST_CASE(
+    "telemetry file: an incomplete last line is ended, and a file that becomes writable again is continued") {
     const TemporaryFolder folder;
     const auto path = folder / "a.jsonl";
     write_file(path, "cut sho");
     TelemetryFile file(path);
     CHECK(file.append("next"));
     CHECK(read_file(path) == "cut sho\nnext\n");
-    write_file(path, "");  // somebody has emptied it
+    write_file(path, "");  // another program has emptied it
     CHECK(file.append("more"));
     CHECK(read_file(path) == "more\n");
 
-    // its place is missing for a while
+    // its folder is missing for a while
     const Said said;
     TelemetryFile later(folder / "sub/b.jsonl");
     for (int i = 0; i < 3; ++i) CHECK_FALSE(later.append("1"));
@@ -96,15 +96,17 @@ TEST_CASE("telemetry file: a last line without its end gets it, a file that come
     CHECK_FALSE(TelemetryFile("/dev/full").append("1"));
     const std::string name = (folder / "sub/b.jsonl").string(), text = said.text();
     INFO(text);
-    CHECK(count_of(
-              name + " cannot be written: No such file or directory. Training continues, and what is lost is",
-              text) == 1);
-    CHECK(count_of("It can be written again: 3 lines of " + name + " are lost", text) == 1);
+    CHECK(
+        count_of(name + " cannot be written: No such file or directory. Training continues; lost records are",
+                 text) == 1);
+    CHECK(count_of("Writing works again: 3 lines of " + name + " are lost", text) == 1);
     CHECK(count_of("/dev/full cannot be written: No space left on device. Training", text) == 1);
     CHECK(count_of("1 line of /dev/full is lost: /dev/full cannot be written: No space left", text) == 1);
 }
 
-TEST_CASE("telemetry file: a log file that cannot be written says so on the terminal, and is written again") {
+TEST_CASE(
+    "telemetry file: a log file that cannot be written is reported on the terminal, and written again "
+    "later") {
     const TemporaryFolder folder;
     const auto path = folder / "rank_0.log";
     struct Restore {
@@ -123,11 +125,11 @@ TEST_CASE("telemetry file: a log file that cannot be written says so on the term
     const std::string after = read_file(path);
     CHECK_THAT(after, Contains("the first") && !Contains("the second") && !Contains("the third") &&
                           Contains("the fourth\n"));
-    // the warning itself is the third line
-    CHECK_THAT(after, Contains("It can be written again: 3 lines of " + path.string() + " are lost"));
+    // the warning itself is the third lost line
+    CHECK_THAT(after, Contains("Writing works again: 3 lines of " + path.string() + " are lost"));
 }
 
-TEST_CASE("telemetry file: a whole file that cannot be written leaves no part") {
+TEST_CASE("telemetry file: a whole file that cannot be written leaves no partial file") {
     const TemporaryFolder folder;
     const auto path = folder / "trace.json";
     Losses losses("trace", "of the steps");

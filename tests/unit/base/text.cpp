@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What messages are made of, and what errors say.
+// The texts of messages and errors.
 #include "coeus/base/text.hpp"
 
 #include "coeus/base/clock.hpp"
@@ -12,7 +12,7 @@
 using namespace coeus;
 using Catch::Contains;
 
-TEST_CASE("the nearest name is a likely slip, or none") {
+TEST_CASE("the nearest name is a likely typing error, or none") {
     const std::vector<std::string> names = {"training.steps", "training.seq_len", "optimizer.lr",
                                             "model.dim"};
     CHECK(nearest_name("training.step", names) == "training.steps");
@@ -39,7 +39,23 @@ TEST_CASE("numbers for people") {
     CHECK(join({"a", "b", "c"}, ", ") == "a, b, c");
 }
 
-TEST_CASE("sizes that people write") {
+TEST_CASE("A text is wrapped at its spaces") {
+    CHECK(wrapped("", 10).empty());
+    CHECK(wrapped("one two three", 13) == "one two three");
+    CHECK(wrapped(" one  two", 9) == " one  two");  // unchanged if it fits
+    CHECK(wrapped("one two three", 12) == "one two\nthree");
+    CHECK(wrapped("one two three", 7, "  ") == "one two\n  three");
+    CHECK(wrapped("one two three", 6, "  ") == "one\n  two\n  three");
+    CHECK(wrapped("  one two  three ", 8, "  ") ==
+          "  one\n  two\n  three");  // the first indentation is the text's
+    CHECK(wrapped("a incomprehensible b", 5) == "a\nincomprehensible\nb");
+    CHECK(wrapped("at least 1. At most 2.", 8) == "at\nleast 1.\nAt\nmost 2.");  // "1." would be a list item
+    CHECK(wrapped("one - two", 5) == "one -\ntwo");
+    CHECK(wrapped("say `a b c` or `d`.", 8) == "say\n`a b c`\nor `d`.");              // code is not broken
+    CHECK(wrapped("\xc3\xa4\xc3\xb6\xc3\xbc x", 5) == "\xc3\xa4\xc3\xb6\xc3\xbc x");  // characters, not bytes
+}
+
+TEST_CASE("sizes as people write them") {
     CHECK(parse_bytes("5GB") == 5'000'000'000);
     CHECK(parse_bytes("2GiB") == int64_t(2) << 30);
     CHECK(parse_bytes("0.5 GiB") == int64_t(1) << 29);
@@ -62,7 +78,7 @@ TEST_CASE("durations for people") {
     CHECK(duration_text(1e18) == "?");
 }
 
-TEST_CASE("a system or logic error carries its place in the source") {
+TEST_CASE("a system or logic error names its place in the source") {
     CHECK_THAT(SystemError("open failed").what(), Contains("open failed [") && Contains("text.cpp:"));
     CHECK_THAT(LogicError("odd").what(), Contains("internal error: odd [") && Contains("text.cpp:"));
     CHECK_NOTHROW(require(true, "fine"));
@@ -76,7 +92,7 @@ TEST_CASE("a configuration error formats its values") {
     CHECK(int(ExitCode::stopped) == 75);
 }
 
-TEST_CASE("Text for a terminal has no control characters, and lines stay lines") {
+TEST_CASE("Text for a terminal has no control characters, and stays on its line") {
     CHECK(printable("caf\u00e9 \u4e2d\U0001f600") == "caf\u00e9 \u4e2d\U0001f600");
     CHECK(printable("a\nb\tc\x7f") == "a\\x0ab\\x09c\\x7f");
     CHECK(printable("\033[2J") == "\\x1b[2J");

@@ -37,7 +37,7 @@ TEST_CASE("bfloat16 keeps infinities, NaN and subnormals") {
     CHECK(bf16(-infinity).bits == 0xff80);
     CHECK(bf16(from_bits(0x7f7fffff)).bits == 0x7f80);  // the largest float rounds to infinity
     CHECK(bf16(from_bits(0x7f7f7fff)).bits == 0x7f7f);
-    // a NaN whose payload lies in the dropped half must not become an infinity
+    // a NaN whose payload is only in the dropped half must not become an infinity
     for (uint32_t nan : {0x7f800001u, 0x7fc00000u, 0xff800001u, 0x7fffffffu, 0xffffffffu}) {
         CHECK(std::isnan(float(bf16(from_bits(nan)))));
         CHECK((bf16(from_bits(nan)).bits >> 15) == (nan >> 31));
@@ -47,7 +47,7 @@ TEST_CASE("bfloat16 keeps infinities, NaN and subnormals") {
     CHECK(bf16(from_bits(0x00018000)).bits == 2);
 }
 
-TEST_CASE("every finite bfloat16 survives the way through float") {
+TEST_CASE("every finite bfloat16 survives a round trip through float") {
     std::vector<uint32_t> changed;
     int numbers = 0;
     for (uint32_t bits = 0; bits < 0x10000; ++bits) {
@@ -58,7 +58,8 @@ TEST_CASE("every finite bfloat16 survives the way through float") {
         if (bf16(float(value)).bits != bits) changed.push_back(bits);
     }
     CHECK(changed == std::vector<uint32_t>{});
-    CHECK(numbers == 0x10000 - 2 * 0x7f);  // all but NaN, whose exponent has all bits and whose fraction any
+    // all but NaN, whose exponent has all bits set and whose fraction is anything but 0
+    CHECK(numbers == 0x10000 - 2 * 0x7f);
 }
 
 TEST_CASE("half precision rounds to nearest, ties to even") {
@@ -89,7 +90,7 @@ TEST_CASE("half precision has subnormals, signed zeros and NaN") {
     CHECK(std::signbit(to_float(f16{0x8000})));
 }
 
-TEST_CASE("every half value survives the way through float") {
+TEST_CASE("every half value survives a round trip through float") {
     std::vector<uint32_t> changed;
     int numbers = 0;
     for (uint32_t bits = 0; bits < 0x10000; ++bits) {
@@ -130,7 +131,7 @@ TEST_CASE("shapes: extents, rows and columns") {
     CHECK_THROWS_WITH((Shape{1, 2, 3, 4, 5}), Catch::Contains("at most 4"));
 }
 
-TEST_CASE("division and rounding upwards") {
+TEST_CASE("division and rounding up") {
     CHECK(div_ceil(7, 3) == 3);
     CHECK(div_ceil(6, 3) == 2);
     CHECK(div_ceil(0, 3) == 0);

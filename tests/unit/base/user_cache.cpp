@@ -7,7 +7,7 @@
 
 using namespace coeus;
 
-TEST_CASE("what is kept for a user is under XDG_CACHE_HOME or HOME") {
+TEST_CASE("a user's cache is under XDG_CACHE_HOME or HOME") {
     const char* home = std::getenv("HOME");
     const char* cache = std::getenv("XDG_CACHE_HOME");
     const std::string old_home = home ? home : "", old_cache = cache ? cache : "";

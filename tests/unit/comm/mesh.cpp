@@ -30,13 +30,13 @@ TEST_CASE("mesh: groups partition the world, and ranks number each group") {
     }
 }
 
-TEST_CASE("mesh: what is left over goes to dp_shard") {
+TEST_CASE("mesh: the remaining ranks go to dp_shard") {
     CHECK(resolve_mesh({.dp_shard = -1}, 1).dp_shard == 1);
     CHECK(resolve_mesh({.dp_shard = -1, .tp = 4}, 24).dp_shard == 6);
     CHECK(resolve_mesh({.dp_replicate = 2, .dp_shard = 3}, 6).ranks() == 6);
 }
 
-TEST_CASE("mesh: wrong degrees are refused with what would work") {
+TEST_CASE("mesh: wrong degrees are refused with a valid choice") {
     const auto message = [](const MeshShape& degrees, int ranks) -> std::string {
         try {
             resolve_mesh(degrees, ranks);
@@ -64,7 +64,7 @@ TEST_CASE("mesh: wrong degrees are refused with what would work") {
           "left over");
 }
 
-TEST_CASE("mesh: who is where") {
+TEST_CASE("mesh: the ranks of each group") {
     const MeshShape shape = {.pp = 2, .dp_shard = 8, .tp = 4};
     CHECK(shape.groups(axis::tp).size() == 16);
     CHECK(shape.groups(axis::tp)[1] == std::vector<int>{4, 5, 6, 7});
@@ -94,10 +94,11 @@ TEST_CASE("mpi: several Slurm tasks with a world of one each mean that PMIx or P
                Catch::Contains("PMI2 is missing") && Catch::Contains("srun --mpi=pmi2"));
 }
 
-TEST_CASE("mpi: ranks of an mpirun of another MPI do not see each other") {
+TEST_CASE("mpi: ranks started by the mpirun of another MPI do not see each other") {
     CHECK(launcher_problem({.launcher_size = "2"}, 2).empty());
     for (const char* tasks : {"", "4"})
         CHECK(launcher_problem({.num_tasks = tasks, .launcher_size = "2", .library = "MPICH 4.0.2"}, 1) ==
-              "mpirun started 2 ranks, but each sees an MPI world of one rank: this mpirun is of another MPI "
-              "than the program, which was built with MPICH 4.0.2. Start it with the mpirun of that MPI");
+              "mpirun started 2 ranks, but each sees an MPI world of one rank: this mpirun belongs to "
+              "another MPI than the program, which was built with MPICH 4.0.2. Start it with the mpirun of "
+              "that MPI");
 }

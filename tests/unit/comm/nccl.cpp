@@ -9,7 +9,7 @@
 using namespace coeus;
 using Catch::Contains;
 
-TEST_CASE("NCCL is loaded by name, and says its version") {
+TEST_CASE("NCCL is loaded by name, and reports its version") {
     const NcclLibrary nccl = load_nccl(COEUS_NCCL_STAND_IN);
     CHECK(nccl.version_text() == "2.28.9");
     CHECK(nccl.receive != nullptr);
@@ -21,19 +21,20 @@ TEST_CASE("NCCL is loaded by name, and says its version") {
     CHECK(nccl_path() == "libnccl.so.2");
 }
 
-TEST_CASE("an NCCL before 2.18 splits no communicators") {
+TEST_CASE("an NCCL before 2.18 cannot split communicators") {
     const NcclLibrary nccl = load_nccl(COEUS_NCCL_UNSPLIT);
     CHECK(nccl.version_text() == "2.13.4");
     CHECK(nccl.comm_split == nullptr);
 }
 
-TEST_CASE("an NCCL that is absent, too old, or something else") {
+TEST_CASE("an NCCL that is absent, too old, or another library") {
     const std::string old = COEUS_NCCL_OLD, partial = COEUS_NCCL_PARTIAL;
     CHECK_THROWS_WITH(load_nccl("/absent/libnccl.so.2"),
                       Contains("NCCL cannot be loaded: /absent/libnccl.so.2: cannot open"));
-    CHECK_THROWS_WITH(load_nccl(old), old + ": is NCCL 2.8.4; 2.13 or newer is needed");
-    CHECK_THROWS_WITH(load_nccl(partial), partial + ": is not NCCL 2.13 or newer: it has no ncclSend");
+    CHECK_THROWS_WITH(load_nccl(old), old + " is NCCL 2.8.4; 2.13 or newer is needed");
+    CHECK_THROWS_WITH(load_nccl(partial),
+                      partial + " is not NCCL 2.13 or newer: it has no function ncclSend");
     CHECK_THROWS_WITH(load_nccl("libc.so.6"),
-                      "libc.so.6: is not NCCL 2.13 or newer: it has no ncclGetVersion");
+                      "libc.so.6 is not NCCL 2.13 or newer: it has no function ncclGetVersion");
     CHECK_THROWS_AS(load_nccl("/absent/libnccl.so.2"), ConfigError);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run that continues from a checkpoint says about options that changed.
+// The messages of a run that resumes from a checkpoint about changed options.
 #include "../../../src/config/option.hpp"
 #include "coeus/config/config.hpp"
 #include "support/catch.hpp"
@@ -18,15 +18,15 @@ Config with_groups(const std::string& groups) {
 
 }  // namespace
 
-TEST_CASE("changes: a deck that is the checkpoint's has none") {
+TEST_CASE("changes: a deck equal to the checkpoint's has none") {
     Config config;
     CHECK(changes_since(deck_text(config), config).empty());
-    CHECK(changes_since("", config).empty());  // what an older deck does not say had its default
+    CHECK(changes_since("", config).empty());  // an option that an older deck lacks had its default
     config.optimizer.beta1 = 0.5;
     CHECK(changes_since(deck_text(config), config).empty());
 }
 
-TEST_CASE("changes: one line for each thing that options matter to") {
+TEST_CASE("changes: one line for each thing that changed options affect") {
     Config config;
     config.training.seq_len = 64;
     config.training.shuffle = true;
@@ -35,14 +35,14 @@ TEST_CASE("changes: one line for each thing that options matter to") {
     config.job.dump_folder = "elsewhere";
     config.parallelism.tensor_parallel_degree = 2;
     CHECK(changes_since(deck_text(Config()), config) ==
-          Lines{"the data is not the checkpoint's: samples may be seen again or never (training.seq_len was "
-                "2048, is 64; training.shuffle was false, is true)",
-                "the learning-rate schedule is not the checkpoint's, the rate may jump "
+          Lines{"the data differs from the checkpoint's: some samples may be used twice or never "
+                "(training.seq_len was 2048, is 64; training.shuffle was false, is true)",
+                "the learning-rate schedule differs from the checkpoint's; the rate may jump "
                 "(lr_scheduler.warmup_steps was 200, is 3)",
-                "the run is not the checkpoint's: optimizer.beta2 was 0.95, is 0.5"});
+                "the run differs from the checkpoint's: optimizer.beta2 was 0.95, is 0.5"});
 }
 
-TEST_CASE("changes: training.steps is the schedule's length, unless that has its own") {
+TEST_CASE("changes: training.steps is the schedule's length, unless the schedule has its own") {
     Config config;
     config.training.steps = 20;
     const Lines lines = changes_since(deck_text(Config()), config);
@@ -53,15 +53,15 @@ TEST_CASE("changes: training.steps is the schedule's length, unless that has its
     CHECK(changes_since(deck_text(before), config).empty());
 }
 
-TEST_CASE("changes: what a checkpoint's deck says without an effect is not worth a word") {
+TEST_CASE("changes: options of a checkpoint's deck without effect are not reported") {
     CHECK(changes_since("[encoder]\nt5_encoder = \"other\"\n", Config()).empty());
-    // nobody knows what that was
+    // an unknown option may have had an effect
     const Lines lines = changes_since("[model]\nfuture = 3\n", Config());
     REQUIRE(lines.size() == 1);
-    CHECK_THAT(lines[0], Contains("the run is not the checkpoint's: model.future was 3, is not given"));
+    CHECK_THAT(lines[0], Contains("the run differs from the checkpoint's: model.future was 3, is not given"));
 }
 
-TEST_CASE("Options without a field matter to nothing, and each of the others says what it matters to") {
+TEST_CASE("Options without a field affect nothing, and every other option declares what it affects") {
     bool any[4] = {};
     for (const coeus::config::Option& option : coeus::config::options()) {
         INFO(option.name);
@@ -79,21 +79,19 @@ TEST_CASE("a change of a parameter group names the group and its option") {
     const auto rate =
         changes_since(before, with_groups("{optimizer_kwargs = {lr = 0.2, eps = 1.0}, roles = \"norm\"}"));
     REQUIRE(rate.size() == 1);
-    CHECK_THAT(rate[0], Contains("the learning-rate schedule is not the checkpoint's") &&
+    CHECK_THAT(rate[0], Contains("the learning-rate schedule differs from the checkpoint's") &&
                             Contains("(optimizer.param_groups[1].optimizer_kwargs.lr was 0.1, is 0.2)"));
     const auto other =
         changes_since(before, with_groups("{optimizer_kwargs = {lr = 0.1}, roles = \"norm\"}"));
     REQUIRE(other.size() == 1);
-    CHECK_THAT(
-        other[0],
-        Contains("the run is not the checkpoint's: optimizer.param_groups[1].optimizer_kwargs.eps was 1.0, "
-                 "is not given"));
-    // of a deck without groups
+    CHECK_THAT(other[0], Contains("the run differs from the checkpoint's: "
+                                  "optimizer.param_groups[1].optimizer_kwargs.eps was 1.0, is not given"));
+    // for a checkpoint's deck without groups
     CHECK_THAT(changes_since(deck_text(Config()), with_groups("{roles = \"norm\"}"))[0],
                Contains("optimizer.param_groups[1].roles was not given, is \"norm\""));
 }
 
-TEST_CASE("changes: a finished run's folder takes no deck with other numbers") {
+TEST_CASE("changes: a finished run's folder refuses a deck with other numbers") {
     Config config;
     const std::string before = deck_text(config);
     config.training.steps = 5;
@@ -103,11 +101,10 @@ TEST_CASE("changes: a finished run's folder takes no deck with other numbers") {
     config.optimizer.lr = 0.5;
     config.training.seq_len = 64;
     config.job.dump_folder = "out";
-    CHECK_THROWS_WITH(require_deck_of_finished_run(before, config, 10),
-                      Catch::Equals("out has a finished run (step 10) of another deck: training.seq_len was "
-                                    "2048, is 64; optimizer.lr was "
-                                    "0.0008, is 0.5. Give this run a folder of its own, such as "
-                                    "--job.dump_folder=\"out/{training.seq_len}_{optimizer.lr}\", or raise "
-                                    "training.steps to continue the "
-                                    "run that is there with this deck"));
+    CHECK_THROWS_WITH(
+        require_deck_of_finished_run(before, config, 10),
+        Catch::Equals("out contains a finished run (step 10) with a different deck: training.seq_len was "
+                      "2048, is 64; optimizer.lr was 0.0008, is 0.5. Give this run its own folder, such as "
+                      "--job.dump_folder=\"out/{training.seq_len}_{optimizer.lr}\", or increase "
+                      "training.steps to continue the finished run with this deck"));
 }

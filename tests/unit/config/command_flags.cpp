@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags of the small commands: forms, defaults, and what is said of mistakes.
+// Flags of the small commands: forms, defaults, and messages about mistakes.
 #include "coeus/config/command_flags.hpp"
 
 #include "coeus/base/error.hpp"
@@ -71,24 +71,25 @@ TEST_CASE("flags: a list keeps every value in order") {
 TEST_CASE("flags: mistakes") {
     CHECK(error_of_flags({"--scale=x"}) == "no error");
     CHECK(error_of_flags({"--scael=x"}) ==
-          "coeus weigh: unknown option --scael, did you mean --scale?; options: --scale, --times, --part, "
+          "coeus weigh: unknown option --scael; did you mean --scale?; options: --scale, --times, --part, "
           "--loud");
     CHECK_THAT(error_of_flags({"--weight"}), Contains("unknown option --weight"));
     CHECK(error_of_flags({"--sca=x"}).find("unknown option --sca") !=
-          std::string::npos);  // names are not guessed
+          std::string::npos);  // abbreviations are not accepted
     CHECK(error_of_flags({}) == "coeus weigh needs --scale; see coeus help weigh");
     CHECK(error_of_flags({"--scale="}) == "coeus weigh: --scale needs a value");
     CHECK(error_of_flags({"--scale"}) == "coeus weigh: --scale needs a value");
     CHECK(error_of_flags({"--scale=x", "--scale=y"}) == "coeus weigh: --scale is given twice");
     CHECK(error_of_flags({"--loud=yes"}) == "coeus weigh: --loud takes no value");
-    CHECK(error_of_flags({"a.txt"}) == "coeus weigh: 'a.txt' is not understood; see coeus help weigh");
+    CHECK(error_of_flags({"a.txt"}) == "coeus weigh: unexpected argument 'a.txt'; see coeus help weigh");
     CHECK(error_of_flags({}, "a file") == "coeus weigh needs a file; see coeus help weigh");
     for (const char* wrong : {"x", "1.5", "10", "-6", "3 ", "99999999999999999999"})
         CHECK(error_of_flags({std::string("--times=") + wrong}) ==
-              std::string("coeus weigh: --times must be a whole number of at least -5 and at most 9, is \"") +
+              std::string(
+                  "coeus weigh: --times must be a whole number of at least -5 and at most 9, but is \"") +
                   wrong + "\"");
     for (const char* wrong : {"x", "1.01", "-0.1", "nan", "inf", "0.5x"})
         CHECK(error_of_flags({std::string("--part=") + wrong}) ==
-              std::string("coeus weigh: --part must be a number from 0 to 1, is \"") + wrong + "\"");
+              std::string("coeus weigh: --part must be a number from 0 to 1, but is \"") + wrong + "\"");
     CHECK_THROWS_AS(flags().text("absent"), LogicError);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Precedence, types, choices and rules, and what is said about each mistake.
+// Precedence, types, choices and rules, and the message about each mistake.
 #include "coeus/config/config.hpp"
 
 #include "coeus/base/error.hpp"
@@ -14,7 +14,7 @@ using Catch::Contains;
 
 namespace {
 
-// A real run needs data; these tests are about everything else.
+// A real run needs data, which these tests do not have.
 CommandLine parsed(std::vector<std::string> arguments) {
     arguments.push_back("--training.dataset_path=x.h5");
     return parse_command_line(arguments);
@@ -45,7 +45,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("Without anything the config has its defaults") {
+TEST_CASE("Without options the config has its defaults") {
     const CommandLine line = parse_command_line({"--training.dataset_path=x.h5"});
     CHECK(line.config.training.seq_len == 2048);
     CHECK(line.config.optimizer.lr == 8e-4);
@@ -57,7 +57,7 @@ TEST_CASE("Without anything the config has its defaults") {
     CHECK(line.notices.empty());
 }
 
-TEST_CASE("The command line's forms") {
+TEST_CASE("Forms of the command line") {
     CHECK(config_of({"--training.steps=7"}).training.steps == 7);
     CHECK(config_of({"--training.steps", "7"}).training.steps == 7);
     CHECK(config_of({"--training.steps=7", "--training.steps=8"}).training.steps == 8);
@@ -87,7 +87,7 @@ TEST_CASE("The command line's forms") {
     CHECK(staged.config.parallelism.module_fqns_per_model_part == std::vector<Words>{{"a", "b"}, {"c"}});
 }
 
-TEST_CASE("A bare switch does not swallow the deck") {
+TEST_CASE("A bare switch does not take the deck as its value") {
     const test::TemporaryFolder folder;
     test::write_file(folder / "deck.toml", "[training]\nsteps = 3\n");
     const std::string deck = (folder / "deck.toml").string();
@@ -99,9 +99,10 @@ TEST_CASE("A bare switch does not swallow the deck") {
     CHECK(config_of({"--job.config_file", deck}).training.steps == 3);
     CHECK(config_of({deck, "--job.config_file=" + deck}).training.steps == 3);
     CHECK(error_of({deck, "--job.config_file=other.toml"}) ==
-          "command line: two decks: " + deck + " and --job.config_file=other.toml; leave one out");
-    CHECK(error_of({deck, deck}) == "command line: one deck at most, but there are 2: " + deck + ", " + deck +
-                                        "; a deck can include others");
+          "command line: two decks are given: " + deck +
+              " and --job.config_file=other.toml; remove one of the two");
+    CHECK(error_of({deck, deck}) == "command line: only one deck can be given, not 2 (" + deck + ", " + deck +
+                                        "); a deck can include others");
 }
 
 TEST_CASE("Dry runs") {
@@ -109,7 +110,7 @@ TEST_CASE("Dry runs") {
     CHECK(line.dry_run);
     CHECK(line.ranks == 512);
     CHECK(error_of({"--ranks=4"}) ==
-          "command line: --ranks goes with --dry_run; a real run takes its ranks from mpirun or srun");
+          "command line: --ranks needs --dry_run; a real run has the ranks that mpirun or srun starts");
     CHECK(error_of({"--dry_run", "--ranks=0"}) ==
           "command line: ranks = 0: must be a whole number from 1 to 16777216");
     CHECK_THAT(error_of({"--dry_run", "--ranks=many"}), Contains("ranks = many: must be a whole number"));
@@ -184,14 +185,14 @@ TEST_CASE("Values out of range name the rule and the nearest valid value") {
     CHECK_THAT(error_of({"--checkpoint.exclude_from_loading=model"}),
                Contains("must be one of optimizer, lr_scheduler, dataloader, train_state"));
     CHECK(error_of({"--checkpoint.enable", "--checkpoint.exclude_from_loading=dataloader,optimizer"}) ==
-          "checkpoint.exclude_from_loading: an optimizer without its moments needs the warm-up of a schedule "
-          "from its beginning; exclude \"lr_scheduler\" too");
+          "checkpoint.exclude_from_loading: \"optimizer\" resets the moments, which need the warm-up of a "
+          "new schedule; exclude \"lr_scheduler\" too");
     CHECK(error_of({"--checkpoint.exclude_from_loading=dataloader"}) ==
-          "checkpoint.exclude_from_loading: nothing is loaded while checkpoint.enable = false; set "
-          "checkpoint.enable = true or give checkpoint.initial_load_path");
+          "checkpoint.exclude_from_loading: nothing is loaded with checkpoint.enable = false; set "
+          "checkpoint.enable = true or checkpoint.initial_load_path");
 }
 
-TEST_CASE("No integer is so large that sizes overflow") {
+TEST_CASE("No integer may be so large that sizes overflow") {
     for (const std::string name : {"training.local_batch_size",
                                    "training.global_batch_size",
                                    "training.seq_len",
@@ -217,8 +218,8 @@ TEST_CASE("No integer is so large that sizes overflow") {
                    Contains(name + " = 9223372036854775807: must be at most "));
     }
     CHECK(error_of({"--training.local_batch_size=1000000", "--training.seq_len=4096"}) ==
-          "training.local_batch_size x seq_len = 1000000 x 4096: must be at most 2147483647 tokens; lower "
-          "one of them");
+          "training.local_batch_size x seq_len = 1000000 x 4096: must be at most 2147483647 tokens; reduce "
+          "one of the two");
     CHECK_THAT(error_of({"--validation.local_batch_size=1000000", "--validation.seq_len=4096"}),
                Contains("validation.local_batch_size x seq_len"));
     CHECK_THAT(error_of({"--training.global_batch_size=800000000000"}),
@@ -227,16 +228,16 @@ TEST_CASE("No integer is so large that sizes overflow") {
     CHECK(config_of({"--debug.seed=9223372036854775807"}).debug.seed == 9223372036854775807);
 }
 
-TEST_CASE("Rules over several options") {
+TEST_CASE("Rules that concern several options") {
     CHECK(error_of({"--job.dump_folder="}) ==
           "job.dump_folder = \"\": must name a folder, such as \"./outputs\"");
     CHECK_THAT(error_of({"--model.flavor="}), Contains("model.flavor = \"\""));
-    // the places of all that a run writes
+    // every path that a run writes to
     for (const std::string option :
          {"checkpoint.folder", "metrics.save_tb_folder", "profiling.save_traces_folder",
           "profiling.save_memory_snapshot_folder", "job.save_config_file"}) {
         for (const std::string place : {"", "..", "../other", "a/../../b"}) {
-            if (place.empty() && option == "job.save_config_file") continue;  // no file
+            if (place.empty() && option == "job.save_config_file") continue;  // no file is written
             CHECK_THAT(error_of({"--" + option + "=" + place}),
                        Contains(option + " = \"" + place +
                                 "\": must be a path inside job.dump_folder, such as \"") &&
@@ -246,11 +247,11 @@ TEST_CASE("Rules over several options") {
             CHECK(error_of({"--" + option + "=" + place}) == "no error");
     }
     CHECK(error_of({"--comm.save_traces_file_prefix=../../evil"}) ==
-          "comm.save_traces_file_prefix = \"../../evil\": begins the names of files in "
-          "comm.save_traces_folder, so it must not contain \"/\"; give for example \"rank_\"");
+          "comm.save_traces_file_prefix = \"../../evil\": must not contain \"/\", since names of files in "
+          "comm.save_traces_folder begin with it; an example is \"rank_\"");
     CHECK(error_of({"--comm.save_traces_file_prefix=r"}) == "no error");
     CHECK(config_of({"--checkpoint.folder=a/b"}).checkpoint.folder == "a/b");
-    // a tokenizer may be a file, what has weights or shapes too is a folder
+    // a tokenizer may be a file; if weights or shapes are needed as well, it must be a folder
     const test::TemporaryFolder folder;
     for (const char* name : {"tokenizer.model", "tokenizer.json", "x.tiktoken"}) {
         const std::string file = (folder / name).string(), option = "--model.hf_assets_path=" + file;
@@ -258,24 +259,26 @@ TEST_CASE("Rules over several options") {
         CHECK(config_of({option}).model.hf_assets_path == file);
         const std::string is_file = "model.hf_assets_path = \"" + file + "\": is a file, but ";
         CHECK(error_of({option, "--model.flavor=hf"}) ==
-              is_file + "model.flavor = \"hf\" needs the folder of config.json; give \"" +
-                  folder.path().string() + "\", and the tokenizer's file as model.tokenizer_path");
+              is_file + "model.flavor = \"hf\" needs a folder with config.json; set it to \"" +
+                  folder.path().string() + "\", and model.tokenizer_path to the tokenizer's file");
         CHECK_THAT(error_of({option, "--checkpoint.initial_load_in_hf"}),
-                   Contains(is_file + "checkpoint.initial_load_in_hf needs the folder"));
+                   Contains(is_file + "checkpoint.initial_load_in_hf needs a folder"));
         CHECK(error_of({option, "--checkpoint.initial_load_in_hf", "--checkpoint.initial_load_path=/x"}) ==
               "no error");
     }
     CHECK_THAT(error_of({"--model.flavor=hf", "--model.hf_assets_path="}),
                Contains("needs model.hf_assets_path"));
-    CHECK_THAT(error_of({"--model.ffn_hidden=64", "--model.multiple_of=32"}), Contains("as it is"));
+    CHECK_THAT(error_of({"--model.ffn_hidden=64", "--model.multiple_of=32"}),
+               Contains("is the exact hidden width"));
     CHECK(error_of({"--training.local_batch_size=4", "--training.global_batch_size=6"}) ==
           "training.global_batch_size = 6: must be a multiple of training.local_batch_size = 4; the nearest "
           "valid value is 8");
-    CHECK_THAT(error_of({"--training.dtype=float64", "--device=cuda"}), Contains("works on CPUs only"));
-    CHECK_THAT(error_of({"--training.dataset_path=a,,b"}), Contains("no error"));  // the last one counts
-    CHECK_THAT(error_of({"--validation.dataset_path=a,"}), Contains("has an empty path in it"));
+    CHECK_THAT(error_of({"--training.dtype=float64", "--device=cuda"}), Contains("works only on CPUs"));
+    // if an option is given twice, the last one counts
+    CHECK_THAT(error_of({"--training.dataset_path=a,,b"}), Contains("no error"));
+    CHECK_THAT(error_of({"--validation.dataset_path=a,"}), Contains("contains an empty path"));
     CHECK_THAT(error_of({"--checkpoint.initial_load_in_hf", "--checkpoint.no_initial_load_model_only"}),
-               Contains("holds only a model"));
+               Contains("contains only a model"));
     CHECK_THAT(error_of({"--dry_run", "--checkpoint.initial_load_in_hf_quantized"}),
                Contains("needs checkpoint.initial_load_in_hf = true"));
     CHECK_THAT(
@@ -299,43 +302,41 @@ TEST_CASE("Rules over several options") {
     CHECK_THAT(context({"--training.seq_len=24", "--validation.enable", "--validation.seq_len=16",
                         "--validation.dataset_path=x.h5"}),
                Contains("validation.seq_len = 16: must be a multiple of 6"));
-    CHECK(
-        error_of({"--checkpoint.no_enable", "--checkpoint.load_step=3"}) ==
-        "checkpoint.load_step: nothing is loaded from checkpoint.folder while checkpoint.enable = false; set "
-        "checkpoint.enable = true");
+    CHECK(error_of({"--checkpoint.no_enable", "--checkpoint.load_step=3"}) ==
+          "checkpoint.load_step: has no effect with checkpoint.enable = false, since nothing is loaded from "
+          "checkpoint.folder; set checkpoint.enable = true");
     CHECK(error_of({"--validation.enable", "--training.seq_len=16", "--validation.seq_len=8"}) ==
-          "validation.seq_len = 8: where every 100th window of the training data is held out it must be "
-          "training.seq_len = 16; or give validation.dataset_path");
+          "validation.seq_len = 8: must be training.seq_len = 16 if every 100th sequence of the training "
+          "data is held out; to change it, set validation.dataset_path");
     CHECK(config_of({"--validation.enable", "--training.seq_len=16", "--validation.seq_len=8",
                      "--validation.dataset_path=x.h5"})
               .validation.seq_len == 8);
     CHECK_THAT(error_of({"--dry_run", "--parallelism.expert_tensor_parallel_degree=2"}),
-               Contains("must be 1 or the tensor_parallel_degree 1"));
+               Contains("must be 1 or parallelism.tensor_parallel_degree = 1"));
     CHECK_THAT(error_of({"--dry_run", "--parallelism.pipeline_parallel_degree=2",
                          "--parallelism.pipeline_parallel_microbatch_size=3"}),
                Contains("training.local_batch_size = 8: must be a multiple of") && Contains("is 9"));
 }
 
-TEST_CASE("Stages are said once") {
+TEST_CASE("The division into stages can be given in only one way") {
     const std::string listed = "--parallelism.module_fqns_per_model_part=a;b",
                       table = "--parallelism.pipeline_parallel_schedule_csv=x.csv",
                       each = "--parallelism.pipeline_parallel_layers_per_stage=2",
                       less = "--parallelism.pipeline_parallel_first_stage_less_layers=",
                       last_less = "--parallelism.pipeline_parallel_last_stage_less_layers=";
     CHECK(error_of({each, listed}) ==
-          "parallelism.pipeline_parallel_layers_per_stage = 2: parallelism.module_fqns_per_model_part lists "
-          "the stages already; leave one of the two out");
+          "parallelism.pipeline_parallel_layers_per_stage = 2: parallelism.module_fqns_per_model_part "
+          "already lists the stages; remove one of the two");
     CHECK(error_of({each, table}) ==
           "parallelism.pipeline_parallel_layers_per_stage = 2: the table of "
-          "parallelism.pipeline_parallel_schedule_csv has its number of stages already; leave one of the two "
-          "out");
+          "parallelism.pipeline_parallel_schedule_csv already determines the number of stages; remove one of "
+          "the two");
     CHECK(error_of({less + "0", listed}) ==
-          "parallelism.pipeline_parallel_first_stage_less_layers = 0: is for layers that are divided evenly, "
-          "but parallelism.module_fqns_per_model_part lists the layers of each stage; leave one of the two "
-          "out");
+          "parallelism.pipeline_parallel_first_stage_less_layers = 0: applies if layers are divided evenly, "
+          "but parallelism.module_fqns_per_model_part lists the layers of each stage; remove one of the two");
     CHECK_THAT(error_of({last_less + "2", listed}),
-               Contains("parallelism.pipeline_parallel_last_stage_less_layers = 2: is for layers"));
-    // together these mean something
+               Contains("parallelism.pipeline_parallel_last_stage_less_layers = 2: applies if layers"));
+    // together these options are allowed
     CHECK(error_of({listed, table}) == "no error");
     CHECK(error_of({less + "0", last_less + "2", table}) == "no error");
     CHECK(error_of({less + "0", last_less + "2", each}) == "no error");
@@ -348,63 +349,63 @@ TEST_CASE("quiet is short for log.quiet") {
     CHECK(config_of({"--quiet=true"}).log.quiet);
     CHECK_FALSE(config_of({"--no_quiet"}).log.quiet);
     CHECK_FALSE(config_of({}).log.quiet);
-    CHECK_THAT(error_of({"--quiet", "--log.quiet=false"}), Contains("say the same; leave one out"));
+    CHECK_THAT(error_of({"--quiet", "--log.quiet=false"}),
+               Contains("are the same option; remove one of the two"));
     CHECK_THAT(error_of({"--quiet=loud"}), Contains("quiet") && Contains("loud"));
 }
 
-TEST_CASE("What is not built is refused by name in a real run and noticed in a dry run") {
+TEST_CASE("Features that are not implemented are refused by name in a real run and noticed in a dry run") {
     CHECK(error_of({"--parallelism.expert_parallel_degree=8"}) ==
-          "parallelism.expert_parallel_degree = 8: expert parallelism is not built yet; what works is 1");
+          "parallelism.expert_parallel_degree = 8: expert parallelism is not implemented yet; use 1");
     CHECK(error_of({"--model.name=qwen3"}) ==
-          "model.name = \"qwen3\": is not built yet; what works is llama2, llama3");
+          "model.name = \"qwen3\": is not implemented yet; use llama2 or llama3");
     CHECK_THAT(error_of({"--model.converters=float8"}), Contains("quantize.linear.float8"));
-    // what no run will do
-    CHECK(
-        error_of({"--optimizer.early_step_in_backward"}) ==
-        "optimizer.early_step_in_backward = true: gradients are clipped by their global norm, and a step "
-        "whose norm is not finite is not taken: no weight can be updated before the last gradient is there; "
-        "leave it out");
-    // all at once
+    // an option that no run will ever support
+    CHECK(error_of({"--optimizer.early_step_in_backward"}) ==
+          "optimizer.early_step_in_backward = true: gradients are clipped by their global norm, and a step "
+          "whose norm is not finite is not taken: no weight can be updated before the last gradient is "
+          "there; remove it");
+    // all messages at once
     CHECK_THAT(error_of({"--model.name=qwen3", "--parallelism.expert_parallel_degree=2"}),
-               Contains("expert parallelism is not built yet") && Contains("model.name = \"qwen3\""));
-    // an option that goes with one of them is checked, and nothing keeps it
+               Contains("expert parallelism is not implemented yet") && Contains("model.name = \"qwen3\""));
+    // an option that belongs to one of these features is checked, but not stored
     const Words notices = parsed({"--parallelism.expert_parallel_comm_backend=deepep"}).notices;
     REQUIRE(notices.size() == 1);
     CHECK(notices[0] ==
-          "parallelism.expert_parallel_comm_backend has no effect: used with "
-          "parallelism.expert_parallel_degree, which is not built yet or not asked for");
+          "parallelism.expert_parallel_comm_backend has no effect: it needs "
+          "parallelism.expert_parallel_degree, which is not implemented yet or not used");
     CHECK(parsed({"--parallelism.expert_parallel_comm_backend=standard"}).notices.empty());
     CHECK_THAT(error_of({"--parallelism.expert_parallel_comm_backend=mail"}), Contains("must be one of"));
     CHECK_THAT(error_of({"--training.img_size=0"}), Contains("must be at least 1"));
-    // the default said aloud
+    // the default, given explicitly
     CHECK(error_of({"--parallelism.expert_parallel_degree=1", "--no_dry_run"}) == "no error");
     CHECK_THROWS_WITH(
         parse_command_line({}),
-        "training.dataset_path: is not given, and training.dataset = \"c4_test\" is not in ./datasets, "
-        "./tests/assets ($COEUS_DATASETS names another folder); Coeus downloads nothing. Set "
-        "training.dataset_path to text or JSONL files of your own (also .gz, .zst), a folder of these, or a "
-        "token file that `coeus tokenize INPUT --tokenizer FOLDER --output FILE.h5` makes of them");
+        "training.dataset_path: is not given, and training.dataset = \"c4_test\" was not found in "
+        "./datasets, ./tests/assets (set $COEUS_DATASETS to search another folder); Coeus downloads nothing. "
+        "Set training.dataset_path to your own text or JSON Lines files (also .gz, .zst), a folder of these, "
+        "or a token file made with `coeus tokenize INPUT --tokenizer FOLDER --output FILE.h5`");
 
     const CommandLine dry = parsed({"--dry_run", "--parallelism.expert_parallel_degree=8"});
     CHECK(dry.config.parallelism.expert_parallel_degree == 8);
-    CHECK(dry.notices ==
-          Words{"parallelism.expert_parallel_degree = 8: expert parallelism is not built yet; what "
-                "works is 1 (a real run refuses this)"});
+    CHECK(dry.notices == Words{"parallelism.expert_parallel_degree = 8: expert parallelism is not "
+                               "implemented yet; use 1 (a real run refuses this)"});
 }
 
-TEST_CASE("Options without a meaning here: one notice for each reason, only where they ask for something") {
+TEST_CASE("Options without a meaning here: one notice for each reason, only if they ask for something") {
     CHECK(
         parsed({"--compile.enable", "--compile.components=model,loss"}).notices ==
         Words{"compile.enable, compile.components have no effect: kernels are compiled when Coeus is built"});
     CHECK(parsed({"--training.gc_freq=100"}).notices ==
           Words{"training.gc_freq has no effect: there is no garbage collector"});
-    // torchtitan's default said aloud
+    // torchtitan's default, given explicitly
     CHECK(parsed({"--training.gc_freq=50"}).notices.empty());
     CHECK(parsed({"--fault_tolerance.replica_id=0"}).notices.empty());
     CHECK(parsed({"--fault_tolerance.fragment_update_alpha=0"}).notices.empty());
     CHECK(parsed({"--fault_tolerance.fragment_update_alpha=0.0"}).notices.empty());
     CHECK(parsed({"--model.num_mtp_layers=0", "--loss.mtp_scale=0"}).notices.empty());
-    CHECK_THAT(error_of({"--model.num_mtp_layers=1"}), Contains("multi-token prediction is not built yet"));
+    CHECK_THAT(error_of({"--model.num_mtp_layers=1"}),
+               Contains("multi-token prediction is not implemented yet"));
     CHECK(parsed({"--optimizer.fused"}).notices.size() == 1);
     CHECK(parsed({"--compile.enable=false", "--metrics.no_enable_wandb"}).notices.empty());
     CHECK(error_of({"--training.gc_freq=often"}) ==
@@ -412,7 +413,7 @@ TEST_CASE("Options without a meaning here: one notice for each reason, only wher
     CHECK_THAT(error_of({"--activation_checkpoint.memory_budget=half"}), Contains("must be a number"));
 }
 
-TEST_CASE("Names of 2024 are read as today's") {
+TEST_CASE("Option names of 2024 are read as the current ones") {
     CHECK(config_of({"--training.batch_size=3"}).training.local_batch_size == 3);
     CHECK(config_of({"--training.warmup_steps=7"}).lr_scheduler.warmup_steps == 7);
     CHECK(config_of({"--checkpoint.enable_checkpoint"}).checkpoint.enable);
@@ -429,15 +430,15 @@ TEST_CASE("Names of 2024 are read as today's") {
           "command line: training.batch_size = 0: must be at least 1; the nearest valid value is 1");
     CHECK_THAT(error_of({"--training.batch_size=3", "--training.local_batch_size=4"}),
                Contains("training.local_batch_size") && Contains("training.batch_size") &&
-                   Contains("say the same; leave one out"));
+                   Contains("are the same option; remove one of the two"));
     CHECK(error_of({"--experimental.pipeline_parallel_split_points=layers.4"}) ==
-          "command line: experimental.pipeline_parallel_split_points is not used here; "
-          "parallelism.module_fqns_per_model_part says the contents of each stage");
+          "command line: experimental.pipeline_parallel_split_points is not an option of Coeus; set "
+          "parallelism.module_fqns_per_model_part, the modules of each stage");
     CHECK_THAT(error_of({"--metrics.enable_color_printing=maybe"}), Contains("must be true or false"));
     CHECK_THAT(error_of({"--training.batch_sise=3"}), Contains("did you mean --training.batch_size?"));
 }
 
-TEST_CASE("LOG_RANK chooses the ranks on the terminal, below deck and command line") {
+TEST_CASE("LOG_RANK chooses the ranks on the terminal, but deck and command line take precedence") {
     const Environment set("LOG_RANK", "0,2");
     CHECK(config_of({}).log.ranks == std::vector<int64_t>{0, 2});
     CHECK(config_of({"--log.ranks=1"}).log.ranks == std::vector<int64_t>{1});
@@ -446,7 +447,7 @@ TEST_CASE("LOG_RANK chooses the ranks on the terminal, below deck and command li
                Contains("environment variable LOG_RANK: log.ranks = all: must be whole numbers"));
 }
 
-TEST_CASE("Validation takes its batch and sequence from training where it has none of its own") {
+TEST_CASE("Validation takes its batch size and sequence length from training unless it has its own") {
     const Config follows = config_of({"--training.seq_len=64", "--training.local_batch_size=2"});
     CHECK(follows.validation.seq_len == 64);
     CHECK(follows.validation.local_batch_size == 2);
@@ -477,7 +478,7 @@ TEST_CASE("Gradient accumulation") {
     CHECK_THROWS_WITH(gradient_accumulation_steps(config, 100), Contains("the nearest valid value is 400"));
 }
 
-TEST_CASE("The mesh of the deck's degrees") {
+TEST_CASE("The mesh of a deck's degrees") {
     Config config;
     CHECK(mesh_shape(config, 4).dp_shard == 4);
     config.parallelism.data_parallel_replicate_degree = 2;
@@ -490,20 +491,20 @@ TEST_CASE("The mesh of the deck's degrees") {
     config.log.ranks = {0, 11};
     CHECK_NOTHROW(mesh_shape(config, 12));
     config.log.ranks = {12};
-    CHECK_THROWS_WITH(mesh_shape(config, 12), "log.ranks = 12: there is no such rank; the last of 12 is 11");
+    CHECK_THROWS_WITH(mesh_shape(config, 12),
+                      "log.ranks = 12: there is no such rank; the last of 12 ranks is 11");
     config.log.ranks = {0};
     config.parallelism.expert_parallel_degree = 4;
-    CHECK_THROWS_WITH(
-        mesh_shape(config, 12),
-        "parallelism.expert_parallel_degree = 4: must divide data_parallel_shard x context x tensor = 6; "
-        "the nearest valid value is 3");
+    CHECK_THROWS_WITH(mesh_shape(config, 12),
+                      "parallelism.expert_parallel_degree = 4: must divide data_parallel_shard_degree x "
+                      "context_parallel_degree x tensor_parallel_degree = 6; the nearest valid value is 3");
     config.parallelism.data_parallel_replicate_degree = 65536;
     config.parallelism.context_parallel_degree = 65536;
     CHECK_THROWS_WITH(mesh_shape(config, 12),
                       "the degrees of [parallelism] need 12884901888 ranks, but there are 12");
 }
 
-TEST_CASE("All that is wrong with a deck is said at once, the mesh first") {
+TEST_CASE("All that is wrong with a deck is reported at once, the mesh first") {
     const auto error = [](const Words& more, int ranks) -> std::string {
         Words words = {"--training.dataset_path=x.h5"};
         words.insert(words.end(), more.begin(), more.end());
@@ -514,7 +515,7 @@ TEST_CASE("All that is wrong with a deck is said at once, the mesh first") {
         }
         return "";
     };
-    // 3 does not divide 2 ranks; that it does not divide the sequence either follows
+    // 3 does not fit 2 ranks; that 3 does not divide the sequence either is not reported
     const std::string mesh = error({"--parallelism.tensor_parallel_degree=3"}, 2);
     CAPTURE(mesh);
     CHECK_THAT(mesh, Contains("2 ranks") && !Contains("seq_len") && !Contains("\n"));
@@ -530,7 +531,7 @@ TEST_CASE("All that is wrong with a deck is said at once, the mesh first") {
         CHECK_THAT(four, Contains(text));
     CHECK(std::count(four.begin(), four.end(), '\n') == 4);
     CHECK(at("2 ranks") < at("training.global_batch_size"));
-    // a value that is wrong is not followed by what is wrong with the default
+    // a wrong value is not followed by errors that its default would cause
     const std::string one = error({"--training.local_batch_size=x", "--training.global_batch_size=7"}, 1);
     CHECK_THAT(one, Contains("training.local_batch_size = x") && !Contains("multiple"));
 }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -28,7 +29,7 @@ std::string error_of(const fs::path& deck) {
     return "no error";
 }
 
-// The effective deck without its first line, which names the file.
+// All decks in and below a folder, sorted.
 std::vector<fs::path> decks_under(const fs::path& folder) {
     std::vector<fs::path> decks;
     for (const auto& entry : fs::recursive_directory_iterator(folder))
@@ -39,7 +40,7 @@ std::vector<fs::path> decks_under(const fs::path& folder) {
 
 }  // namespace
 
-TEST_CASE("Command line before deck before included deck before default") {
+TEST_CASE("Precedence: command line, deck, included deck, default") {
     const test::TemporaryFolder folder;
     test::write_file(folder / "base/deep/c.toml", "[training]\nsteps = 3\nseq_len = 33\nmax_norm = 3\n");
     test::write_file(folder / "base/b.toml",
@@ -56,7 +57,7 @@ TEST_CASE("Command line before deck before included deck before default") {
     CHECK(parse_command_line({deck, "--training.steps=9"}).config.training.steps == 9);
 }
 
-TEST_CASE("Of several included decks a later one goes before an earlier one") {
+TEST_CASE("A later included deck takes precedence over an earlier one") {
     const test::TemporaryFolder folder;
     test::write_file(folder / "one.toml", "[training]\nsteps = 1\nseq_len = 11\n");
     test::write_file(folder / "two.toml", "include = \"one.toml\"\n[training]\nsteps = 2\n");
@@ -67,7 +68,7 @@ TEST_CASE("Of several included decks a later one goes before an earlier one") {
     CHECK(config.training.seq_len == 11);
 }
 
-TEST_CASE("A deck that includes itself") {
+TEST_CASE("A deck that includes itself is refused") {
     const test::TemporaryFolder folder;
     const std::string a = (folder / "a.toml").string(), b = (folder / "b.toml").string();
     test::write_file(a, "include = \"./a.toml\"\n");
@@ -77,18 +78,18 @@ TEST_CASE("A deck that includes itself") {
     CHECK(error_of(a) == b + ": a deck cannot include itself: " + a + " includes " + b + " includes " + a);
 }
 
-TEST_CASE("A deck cannot name the deck") {
+TEST_CASE("A deck cannot set the option that names the deck") {
     const test::TemporaryFolder folder;
     test::write_file(folder / "a.toml", "include = \"b.toml\"\n");
     test::write_file(folder / "b.toml", "[job]\nconfig_file = \"c.toml\"\n");
     for (const char* name : {"a.toml", "b.toml"})
         CHECK_THROWS_WITH(parse_command_line({(folder / name).string(), "--dry_run"}),
                           (folder / "b.toml").string() +
-                              ":2:1: job.config_file = \"c.toml\": only the command line names the deck; a "
-                              "deck names others with include");
+                              ":2:1: job.config_file = \"c.toml\": can only be set on the command line; in a "
+                              "deck, use include for other decks");
 }
 
-TEST_CASE("Includes end: 16 levels and 256 decks, of files alone") {
+TEST_CASE("Includes are limited to 16 levels and 256 decks, and must be files") {
     const test::TemporaryFolder folder;
     const auto deck = [&](int number) { return (folder / fmt::format("{}.toml", number)).string(); };
     const auto chain = [&](int levels) {
@@ -98,9 +99,9 @@ TEST_CASE("Includes end: 16 levels and 256 decks, of files alone") {
         return error_of(deck(1));
     };
     CHECK(chain(16) == "no error");
-    CHECK(chain(17) ==
-          deck(16) + ": includes " + deck(17) + ": more than 16 decks, each included by the one before it");
-    // each names the next twice
+    CHECK(chain(17) == deck(16) + ": includes " + deck(17) +
+                           ": more than 16 levels of decks, each included by the one before it");
+    // each includes the next one twice
     const auto tree = [&](int levels) {
         for (int i = 1; i < levels; ++i)
             test::write_file(deck(i), fmt::format("include = [\"{0}.toml\", \"{0}.toml\"]\n", i + 1));
@@ -108,9 +109,8 @@ TEST_CASE("Includes end: 16 levels and 256 decks, of files alone") {
         return error_of(deck(1));
     };
     CHECK(tree(8) == "no error");  // 255
-    CHECK_THAT(
-        tree(9),
-        Contains(": more than 256 decks in all, if one that is included several times counts each time"));
+    CHECK_THAT(tree(9),
+               Contains(": more than 256 decks in all; a deck counts each time that it is included"));
     test::write_file(deck(1), "include = \"/dev/zero\"\n");
     CHECK_THAT(error_of(deck(1)),
                Contains("/dev/zero: cannot be read: it is a pipe or a device, not a file"));
@@ -149,21 +149,21 @@ TEST_CASE("Mistakes in a deck name file, line and column") {
     CHECK_THAT(error("include = [\"\"]\n"), Contains("must be the path of a deck"));
     CHECK(error("include = \"gone.toml\"\n") == deck + ":1:1: include = \"gone.toml\": there is no file " +
                                                     (folder / "gone.toml").string() +
-                                                    "; the path is relative to this deck");
+                                                    "; the path must be relative to this deck");
     CHECK(error("\x89HDF\r\n\x1a\n") ==
-          deck + ": is an HDF5 file, as token files and checkpoints are, not TOML");
+          deck + ": is an HDF5 file (a token file or a checkpoint), not a TOML file");
     CHECK(error("[training]\nbatch_size = 1\nlocal_batch_size = 2\n") ==
           deck + ":3:1: training.local_batch_size and training.batch_size (" + deck +
-              ":2:1) say the same; leave one out");
+              ":2:1) are the same option; remove one of the two");
     CHECK(error_of(folder / "absent.toml") ==
           (folder / "absent.toml").string() + ": cannot be read: No such file or directory");
 }
 
-TEST_CASE("The effective deck reads back as the same config, every option of it") {
+TEST_CASE("The effective deck reads back as the same config, for every option") {
     const test::TemporaryFolder folder;
     const std::string deck = (folder / "deck.toml").string(), again = (folder / "again.toml").string();
     const auto parse = [](const std::string& file) { return parse_command_line({file, "--dry_run"}).config; };
-    // what some need beside them
+    // settings that some options require
     const std::map<std::string, std::string> extra = {
         {"checkpoint.initial_load_in_hf_quantized",
          "checkpoint.initial_load_in_hf = true\ncheckpoint.initial_load_path = \"p\"\n"},
@@ -178,7 +178,7 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
     REQUIRE(options.size() > 160);
     int with_a_field = 0;
     for (const test::ListedOption& option : options) {
-        // one of these is valid and not the default
+        // one of these is a valid value other than the default
         std::vector<std::string> candidates;
         if (option.type == "boolean") candidates = {"true", "false"};
         if (option.type == "integer") candidates = {"4", "2", "16"};
@@ -224,7 +224,7 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
             try {
                 text = test::deck_body(parse(deck));
             } catch (const ConfigError&) {
-                continue;  // of another option
+                continue;  // the candidate of another option
             }
             if (text.find("\n" + option.name.substr(option.name.rfind('.') + 1) + " = ") == std::string::npos)
                 continue;
@@ -235,7 +235,7 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
         const bool fixed = option.name == "training.mixed_precision_reduce" ||
                            option.name == "parallelism.expert_tensor_parallel_degree" ||
                            option.name == "job.config_file" ||
-                           option.name.starts_with("training.num_tokens_per_");  // kept as batch sizes
+                           option.name.starts_with("training.num_tokens_per_");  // stored as batch sizes
         CHECK(changed == (option.has_field && !fixed));
         with_a_field += option.has_field;
     }
@@ -252,27 +252,71 @@ TEST_CASE("The effective deck names its deck and can be run again") {
                          Contains("\ndataset_path = [\"x\"]\n"));
     CHECK_THAT(text, !Contains("\nconfig_file"));
     CHECK_THAT(text, !Contains("gc_freq"));
-    CHECK_THAT(text, !Contains("encoder"));  // not built, not asked for
+    CHECK_THAT(text, !Contains("encoder"));  // not implemented and not requested
     CHECK(deck_text(Config()).starts_with("# The effective deck.\n"));
 }
 
-TEST_CASE("doc/decks.md is fresh") {
-    // make it with: build/coeus help options --markdown > doc/decks.md
+TEST_CASE("doc/decks.md is up to date") {
+    // to update it: build/coeus help options --markdown > doc/decks.md
     CHECK(test::read_file(fs::path(COEUS_SOURCE_DIR) / "doc/decks.md") == options_markdown());
 }
 
 TEST_CASE("Help names every option with default, choices and status") {
     const std::string help = options_help();
+    CHECK(std::ranges::all_of(test::lines_of(help), [](const auto& line) { return line.size() <= 100; }));
+    const std::string joined = std::regex_replace(help, std::regex("\n +"), " ");
     for (const test::ListedOption& option : test::listed_options())
         CHECK_THAT(help, Contains("\n  --" + option.name));
     CHECK_THAT(help, Contains("--training.steps=10000"));
-    CHECK_THAT(help, Contains("one of AdamW, Adam"));
-    CHECK_THAT(help, Contains("deepseek_v3 (not built yet)"));
-    CHECK_THAT(help, Contains("[no effect: there is no garbage collector]"));
-    CHECK_THAT(help, Contains("default: the flavour's"));
+    CHECK_THAT(joined, Contains("One of AdamW, Adam"));
+    CHECK_THAT(joined, Contains("deepseek_v3 (not implemented yet)"));
+    CHECK_THAT(joined, Contains("No effect: there is no garbage collector."));
+    CHECK_THAT(joined, Contains("Default: that of model.flavor."));
     const std::string markdown = options_markdown();
-    CHECK_THAT(markdown, Contains("| `training.batch_size` | `training.local_batch_size` |"));
+    CHECK_THAT(markdown,
+               Contains("\n- **`training.steps`** (integer, default `10000`): Number of optimizer steps"));
+    CHECK_THAT(markdown, Contains("\n- `training.batch_size`: `training.local_batch_size`\n"));
     CHECK_THAT(markdown, Contains("## [quantize.linear.float8]"));
+}
+
+TEST_CASE("The reference of the options is wrapped so that its Markdown stays intact") {
+    for (const std::string& line : test::lines_of(options_markdown())) {
+        INFO(line);
+        CHECK(line.size() <= 120);
+        CHECK(std::ranges::count(line, '`') % 2 == (line.starts_with("```") ? 1 : 0));
+        const size_t first = line.find_first_not_of(' ');
+        if (!line.starts_with("  ") || first == std::string::npos) continue;
+        // a continued line that looks like a new item or a heading
+        const std::string word = line.substr(first, line.find(' ', first) - first);
+        CHECK(std::set<std::string>{"-", "+", "*", ">", "#", "##"}.count(word) == 0);
+        CHECK_FALSE((word.find_first_not_of("0123456789") == word.size() - 1 &&
+                     (word.ends_with('.') || word.ends_with(')'))));
+    }
+}
+
+TEST_CASE("Help shows only the options whose names contain a word") {
+    const auto shown = [](const Words& words) {
+        Words names;
+        for (const std::string& line : test::lines_of(options_help(words)))
+            if (line.starts_with("  --")) names.push_back(line.substr(4, line.find('=') - 4));
+        return names;
+    };
+    CHECK(shown({"optimizer.lr"}) == Words{"optimizer.lr"});
+    CHECK(shown({"shuffle"}) == Words{"training.shuffle", "validation.dataloader.shuffle"});
+    CHECK(shown({"SHUFFLE"}) == shown({"shuffle"}));
+    CHECK(shown({"optimizer.lr", "debug.seed"}) == Words{"debug.seed", "optimizer.lr"});
+    const Words of_training = shown({"[training]"});
+    CHECK(std::ranges::find(of_training, "training.steps") != of_training.end());
+    CHECK(std::ranges::find(of_training, "training.dataloader.infinite") != of_training.end());
+    CHECK(std::ranges::find(of_training, "optimizer.lr") == of_training.end());
+    CHECK(options_help({"optimizer.lr"})
+              .starts_with("[optimizer]\n  --optimizer.lr=0.0008\n      Learning rate"));
+    CHECK(options_help({"training.seed"}) == "Other names:\n  --training.seed: debug.seed\n");
+    CHECK_THROWS_WITH(options_help({"training", "shufle"}),
+                      "coeus help options: unknown option shufle; did you mean training.shuffle?");
+    CHECK_THROWS_WITH(
+        options_help({"zzzzzzzzzz"}),
+        "coeus help options: unknown option zzzzzzzzzz; `coeus help options` lists all of them");
 }
 
 TEST_CASE("Every deck under inputs is accepted") {
@@ -283,7 +327,7 @@ TEST_CASE("Every deck under inputs is accepted") {
         INFO(deck);
         CHECK(error_of(deck) == "no error");
     }
-    // the main job runs, and says nothing about it
+    // the main deck runs without notices
     const CommandLine main_job = parse_command_line({(inputs / "llama3_debug.toml").string()});
     CHECK(main_job.notices.empty());
     CHECK(gradient_accumulation_steps(main_job.config, 1) == 2);
@@ -292,7 +336,7 @@ TEST_CASE("Every deck under inputs is accepted") {
     CHECK(config.training.steps * config.training.global_batch_size * config.training.seq_len == 614400);
 }
 
-TEST_CASE("The decks of torchtitan, of both generations, are accepted as they are") {
+TEST_CASE("The decks of torchtitan, of both generations, are accepted without changes") {
     const fs::path folder = test::shared("decks");
     if (folder.empty()) return;
     const auto decks = decks_under(folder);
@@ -300,15 +344,15 @@ TEST_CASE("The decks of torchtitan, of both generations, are accepted as they ar
     for (const fs::path& deck : decks) {
         INFO(deck);
         CHECK(error_of(deck) == "no error");
-        // a real run names what is missing, and nothing else is wrong
+        // a real run reports missing features, and no other errors
         try {
             parse_command_line({deck.string()});
-            FAIL("there is no data");
+            FAIL("a run without data was accepted");
         } catch (const ConfigError& error) {
             std::istringstream lines(error.what());
             for (std::string line; std::getline(lines, line);)
-                CHECK_THAT(line,
-                           Contains("not built yet") || Contains("training.dataset_path: is not given"));
+                CHECK_THAT(
+                    line, Contains("not implemented yet") || Contains("training.dataset_path: is not given"));
         }
     }
     const CommandLine line =
@@ -321,13 +365,13 @@ TEST_CASE("The decks of torchtitan, of both generations, are accepted as they ar
     CHECK(old.model.converters == Words{"quantize.linear.float8"});
     CHECK(std::ranges::any_of(line.notices, [](const std::string& notice) {
         return notice.starts_with("float8.enable_fsdp_float8_all_gather") &&
-               notice.find("used with model.converters") != std::string::npos;
+               notice.find("it needs model.converters") != std::string::npos;
     }));
 }
 
 namespace {
 
-// What `coeus train DECK --dry_run --ranks N` ends with: "" where all is well.
+// The error of `coeus train DECK --dry_run --ranks N`, or "".
 std::string dry_run_error(const fs::path& deck, int ranks) {
     try {
         dry_run(parse_command_line({deck.string(), "--dry_run", "--ranks=" + std::to_string(ranks)}), 1);
@@ -339,10 +383,10 @@ std::string dry_run_error(const fs::path& deck, int ranks) {
 
 }  // namespace
 
-TEST_CASE("The decks of torchtitan pass a dry run at the ranks they were made for") {
+TEST_CASE("The decks of torchtitan pass a dry run on the number of ranks that they were made for") {
     const fs::path folder = test::shared("decks");
     if (folder.empty()) return;
-    // as their comments say; debug models: run_train.sh starts 8
+    // from their comments; for debug models run_train.sh starts 8
     const std::map<std::string, int> ranks_of = {
         {"torchtitan-2024/debug_model.toml", 8},
         {"torchtitan-2024/llama2_7b.toml", 8},
@@ -379,15 +423,15 @@ TEST_CASE("The decks of torchtitan pass a dry run at the ranks they were made fo
         const std::string error = dry_run_error(deck, known->second);
         const std::string model = parse_command_line({deck.string(), "--dry_run"}).config.model.name;
         if (not_built.contains(model))
-            CHECK(error.starts_with("model.name = \"" + model + "\": this model is not built yet"));
+            CHECK(error.starts_with("model.name = \"" + model + "\": this model is not implemented yet"));
         else
             CHECK(error == "");
     }
-    // and at other numbers of ranks a deck that does not fit says so
+    // with another number of ranks, a deck that does not fit is refused
     CHECK_THAT(dry_run_error(folder / "torchtitan-toml/llama3__llama3_70b.toml", 12), Contains("12"));
 }
 
-TEST_CASE("The decks under inputs pass a dry run at the ranks they name") {
+TEST_CASE("The decks under inputs pass a dry run on the number of ranks that they name") {
     const fs::path inputs = fs::path(COEUS_SOURCE_DIR) / "inputs";
     const std::map<std::string, int> ranks_of = {
         {"llama3_debug.toml", 1},       {"llama3_workstation.toml", 1}, {"llama3_node.toml", 8},
@@ -433,7 +477,7 @@ TEST_CASE("Weights of a blend: one for each path, greater than 0") {
           std::vector<double>{2, 0.5});
 }
 
-TEST_CASE("Data sets by name are found in a few folders, or not at all") {
+TEST_CASE("Datasets by name are looked for in a few folders") {
     const test::TemporaryFolder folder;
     test::write_file(folder / "mine.jsonl.gz", "x");
     test::write_file(folder / "c4_test/data.json", "x");
@@ -452,19 +496,19 @@ TEST_CASE("Data sets by name are found in a few folders, or not at all") {
                                                    at + "/c4/en/c4-train.00001-of-00002.json.gz"});
     CHECK(c4.config.validation.dataset_path == Words{at + "/c4/en/c4-validation.00000-of-00001.json.gz"});
     CHECK_THAT(c4.notices.at(0), Contains("00000-of-00002.json.gz and 1 more"));
-    // a path goes before a name, and then the validation's default name means nothing
+    // a path takes precedence over a name; then the default name of the validation data is ignored
     const CommandLine path = parse({"--training.dataset_path=y", "--validation.enable"});
     CHECK(path.config.training.dataset_path == Words{"y"});
     CHECK(path.config.validation.dataset_path.empty());
     CHECK(path.notices.empty());
-    // nor does it in the effective deck
+    // also in the effective deck
     test::write_file(folder / "deck.toml", deck_text(path.config));
     CHECK(parse({(folder / "deck.toml").string()}).config.validation.dataset_path.empty());
-    // a default that is not there is said, a name that is given is refused
+    // a missing default is a notice, a missing name that was given is an error
     std::filesystem::rename(folder / "c4", folder / "other");
     const CommandLine no_default = parse({"--validation.enable"});
     CHECK(no_default.config.validation.dataset_path.empty());
-    CHECK(no_default.notices.back() == "validation.dataset = \"c4_validation\": is not in " + at +
+    CHECK(no_default.notices.back() == "validation.dataset = \"c4_validation\": was not found in " + at +
                                            ", ./datasets, ./tests/assets: every 100th sequence of the "
                                            "training data is held out for validation");
     CHECK(parse({"--training.dataset_path=y", "--validation.enable", "--validation.dataset=c4_test"})
@@ -472,19 +516,19 @@ TEST_CASE("Data sets by name are found in a few folders, or not at all") {
     const std::vector<std::string> gone = {"--training.dataset_path=y", "--validation.enable",
                                            "--validation.dataset=gone"};
     const std::string refusal =
-        "validation.dataset = \"gone\": is not in " + at +
-        ", ./datasets, ./tests/assets ($COEUS_DATASETS names another folder). Make it with `coeus tokenize "
-        "INPUT --tokenizer FOLDER --output gone.h5` in one of these, set validation.dataset_path to text of "
-        "your own, or leave it out: then every 100th sequence of the training data is held out";
+        "validation.dataset = \"gone\": was not found in " + at +
+        ", ./datasets, ./tests/assets (set $COEUS_DATASETS to search another folder). Make it there with "
+        "`coeus tokenize INPUT --tokenizer FOLDER --output gone.h5`, or set validation.dataset_path to your "
+        "own text, or remove validation.dataset: then every 100th sequence of the training data is held out";
     CHECK_THROWS_WITH(parse(gone), refusal);
     std::vector<std::string> dry = gone;
     dry.emplace_back("--dry_run");
     CHECK(parse(dry).notices == Words{refusal + " (a real run refuses this)"});
-    // held out on purpose, and without validation it is not looked for
+    // held out on request, and not looked for without validation
     CHECK(parse({"--validation.enable", "--validation.dataset="}).notices == usual.notices);
     CHECK(parse({"--training.dataset_path=y", "--validation.dataset=gone"}).notices.empty());
     CHECK_THROWS_WITH(parse({"--training.dataset=gone"}),
-                      Contains("training.dataset = \"gone\" is not in " + at + ", ./datasets"));
+                      Contains("training.dataset = \"gone\" was not found in " + at + ", ./datasets"));
     unsetenv("COEUS_DATASETS");
     CHECK_THROWS_AS(parse({"--training.dataset=mine"}), ConfigError);
 }

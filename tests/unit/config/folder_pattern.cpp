@@ -24,7 +24,7 @@ TEST_CASE("folder pattern: options are replaced by their values") {
     CHECK(folder_for({}, "plain {} {1} {x} {open") == "plain {} {1} {x} {open");
 }
 
-TEST_CASE("folder pattern: what is not an option is refused with the nearest one") {
+TEST_CASE("folder pattern: an unknown option is refused with the nearest name") {
     CHECK_THROWS_WITH(
         folder_for({}, "{optimizer.lrr}"),
         Contains(

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// optimizer.param_groups: as tables of a deck, on the command line, in the effective deck, and what is wrong
-// with them.
+// optimizer.param_groups: as tables of a deck, on the command line, in the effective deck, and with mistakes.
 #include "coeus/config/config.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
@@ -26,7 +25,7 @@ std::string error_of_groups(const std::string& groups) {
 
 }  // namespace
 
-TEST_CASE("param_groups: what a group does not say is as [optimizer] has it, wherever that stands") {
+TEST_CASE("param_groups: a group takes other values from [optimizer], wherever that is in the deck") {
     const test::TemporaryFolder folder;
     const std::string deck = (folder / "deck.toml").string();
     test::write_file(deck,
@@ -51,7 +50,7 @@ TEST_CASE("param_groups: what a group does not say is as [optimizer] has it, whe
     CHECK(groups[1].optimizer.lr == 0.5);
     CHECK(groups[1].optimizer.weight_decay == 0.1);
 
-    // the effective deck says the same
+    // the effective deck describes the same groups
     const std::string effective = (folder / "effective.toml").string();
     test::write_file(effective, deck_text(config));
     const Config again = config_with({effective});
@@ -78,9 +77,10 @@ TEST_CASE("param_groups: mistakes name group and key") {
         error_of_groups("{pattern = 'a'}, {pattern = 1}"),
         Contains("optimizer.param_groups, group 2: pattern = 1: must be a regular expression in quotes"));
     CHECK_THAT(error_of_groups("{roles = 'weights'}"),
-               Contains("roles = \"weights\": must be of matrix, embedding, output, norm, bias"));
+               Contains("roles = \"weights\": must be one or more of matrix, embedding, output, norm, bias"));
     CHECK_THAT(error_of_groups("{pattern = 'a', lr = 1}"),
-               Contains("lr = 1: a group has pattern, roles, optimizer_name and optimizer_kwargs"));
+               Contains("lr = 1: is not a key of a group; its keys are pattern, roles, optimizer_name and "
+                        "optimizer_kwargs"));
     CHECK_THAT(error_of_groups("{pattern = 'a', optimizer_kwargs = {lr = -1}}"),
                Contains("optimizer_kwargs.lr = -1: must be at least 0"));
     CHECK_THAT(error_of_groups("{pattern = 'a', optimizer_kwargs = {rho = 1}}"),
@@ -96,22 +96,20 @@ TEST_CASE("param_groups: mistakes name group and key") {
     CHECK_THAT(error_of_groups("{pattern = '('}"), Contains("pattern = \"(\": is not a regular expression"));
 }
 
-TEST_CASE("param_groups: moments in bfloat16 are not beside weights in float64") {
+TEST_CASE("param_groups: moments in bfloat16 are refused with weights in float64") {
     CHECK_THROWS_WITH(
         config_with({"--optimizer.implementation=fused_opt_states_bf16", "--training.dtype=float64"}),
-        Contains("moments in bfloat16 are beside weights in float32") &&
-            Contains("leave one of the two out"));
+        Contains("moments in bfloat16 need weights in float32") && Contains("remove one of the two"));
     const std::string groups =
         "--optimizer.param_groups={pattern = 'a'}, "
         "{pattern = 'b', optimizer_kwargs = {implementation = 'fused_opt_states_bf16'}}";
-    CHECK_THROWS_WITH(
-        config_with({groups, "--training.dtype=float64"}),
-        Contains("optimizer.param_groups, group 2: optimizer_kwargs.implementation = "
-                 "\"fused_opt_states_bf16\": moments in bfloat16 are beside weights in float32"));
+    CHECK_THROWS_WITH(config_with({groups, "--training.dtype=float64"}),
+                      Contains("optimizer.param_groups, group 2: optimizer_kwargs.implementation = "
+                               "\"fused_opt_states_bf16\": moments in bfloat16 need weights in float32"));
     CHECK(param_groups(config_with({groups})).size() == 2);
 }
 
-TEST_CASE("param_groups: a group says whether it names its optimizer") {
+TEST_CASE("param_groups: a group knows whether it names its optimizer") {
     const auto groups = param_groups(
         config_with({"--optimizer.name=Muon",
                      "--optimizer.param_groups={roles = 'norm', optimizer_kwargs = {weight_decay = 0}}, "
@@ -122,7 +120,7 @@ TEST_CASE("param_groups: a group says whether it names its optimizer") {
     CHECK(groups[1].names_optimizer);
 }
 
-TEST_CASE("options that no optimizer reads are noticed") {
+TEST_CASE("options that no optimizer reads cause a notice") {
     const auto notices = [](std::vector<std::string> arguments) {
         arguments.emplace_back("--dry_run");
         arguments.emplace_back("--training.dataset_path=x");
@@ -130,20 +128,23 @@ TEST_CASE("options that no optimizer reads are noticed") {
     };
     const std::string muon = "--optimizer.name=Muon", momentum = "--optimizer.momentum=0.5",
                       group = "--optimizer.param_groups={pattern = 'a', optimizer_";
-    CHECK(notices({momentum}) == Words{"optimizer.momentum has no effect: it is not for AdamW"});
+    CHECK(notices({momentum}) == Words{"optimizer.momentum has no effect: it is not used by AdamW"});
     CHECK(notices({"--optimizer.momentum=0.95"}).empty());  // the default
     CHECK(notices({momentum, muon}).empty());
-    CHECK(notices({"--optimizer.beta1=0.5", muon}).empty());  // its substitute's
+    // read by the optimizer that replaces Muon for other parameters
+    CHECK(notices({"--optimizer.beta1=0.5", muon}).empty());
     CHECK(notices({momentum, group + "name = 'Muon'}"}).empty());
     const Words unread = {
-        "optimizer.param_groups, group 1: optimizer_kwargs.ns_steps has no effect: it is not for AdamW"};
+        "optimizer.param_groups, group 1: optimizer_kwargs.ns_steps has no effect: it is not used by AdamW"};
     CHECK(notices({group + "kwargs = {ns_steps = 3}}"}) == unread);
     CHECK(notices({muon, group + "kwargs = {ns_steps = 3, betas = [0.5, 0.9]}}"}).empty());
-    CHECK(notices({group + "name = 'Muon', optimizer_kwargs = {betas = [0.5, 0.9]}}"}) ==
-          Words{"optimizer.param_groups, group 1: optimizer_kwargs.betas has no effect: it is not for Muon"});
+    CHECK(
+        notices({group + "name = 'Muon', optimizer_kwargs = {betas = [0.5, 0.9]}}"}) ==
+        Words{
+            "optimizer.param_groups, group 1: optimizer_kwargs.betas has no effect: it is not used by Muon"});
 }
 
-TEST_CASE("param_groups: what cannot be names the group") {
+TEST_CASE("param_groups: impossible values name the group") {
     CHECK_THAT(error_of_groups(
                    "{pattern = 'a', optimizer_name = 'Muon', optimizer_kwargs = {ns_coefficients = [1]}}"),
                Contains("optimizer.param_groups: pattern = \"a\": ns_coefficients: must be three numbers"));

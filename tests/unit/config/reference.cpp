@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// No option name of torchtitan is unknown: those of the tables in the reference (section 1 of torchtitan.md),
-// and those that its prose gives.
+// Every option name of torchtitan is known: the names in the tables of the reference (section 1 of
+// torchtitan.md), and those in its prose.
 #include "support/catch.hpp"
 #include "support/options.hpp"
 #include "support/support.hpp"
@@ -18,7 +18,8 @@ std::string trimmed(const std::string& text) {
     return first == std::string::npos ? "" : text.substr(first, last - first + 1);
 }
 
-// "a / b" -> a, b; "group.{a 0, b none}" -> group.a, group.b; names with a star stand for others
+// "a / b" -> a, b; "group.{a 0, b none}" -> group.a, group.b; a name with a star stands for several and is
+// left out
 std::vector<std::string> names_in(const std::string& cell) {
     std::vector<std::string> names;
     if (const size_t brace = cell.find(".{"); brace != std::string::npos) {
@@ -38,8 +39,8 @@ std::vector<std::string> names_in(const std::string& cell) {
     return names;
 }
 
-// Names of the rows of all tables whose first column is "option", below headings such as
-// "### 1.2 [debug] (both)"; "job.dump_folder (HEAD: `dump_folder`)" is two names.
+// Names in the rows of all tables whose first column is "option", below headings such as "### 1.2 [debug]
+// (both)". "job.dump_folder (HEAD: `dump_folder`)" is two names.
 std::set<std::string> names_of_tables(const std::string& reference) {
     std::set<std::string> names;
     std::string section;
@@ -64,7 +65,7 @@ std::set<std::string> names_of_tables(const std::string& reference) {
     return names;
 }
 
-// What the reference says in prose: sections, then their options.
+// Options in the reference's prose: sections, then their options.
 const std::vector<std::pair<const char*, std::vector<const char*>>> prose = {
     {"", {"module", "config", "tokenizer", "dump_folder", "hf_assets_path"}},
     {"profiler",
@@ -132,7 +133,7 @@ TEST_CASE("Every option in the tables of torchtitan's reference is known") {
     const std::filesystem::path file = shared("reference/torchtitan.md");
     if (file.empty()) return;
     const std::set<std::string> names = names_of_tables(read_file(file));
-    CHECK(names.size() >= 126);  // as many as there are: a change of the tables' form must not pass unseen
+    CHECK(names.size() >= 126);  // the current count: a change of the tables' form must not go unnoticed
     for (const char* one : {"job.dump_folder", "dump_folder", "debug.save_config_file", "debug.seed",
                             "profiling.profiler_skip_first", "training.dataloader.prefetch_factor",
                             "parallelism.pipeline_parallel_split_points", "checkpoint.load_only",

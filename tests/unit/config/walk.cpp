@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every name that Coeus knows: its own options, those of torchtitan's TOML decks (2025 and 2026), their names
-// of 2024, and those of its Python configuration (2026). Each works, or is accepted with one notice that says
-// why it does nothing, or is refused by name. reference.cpp sees that no name of torchtitan is
+// of 2024, and those of its Python configuration (2026). Each one works, or is accepted with one notice that
+// explains why it has no effect, or is refused by name. reference.cpp checks that no name of torchtitan is
 // missing.
 #include "coeus/base/error.hpp"
 #include "coeus/config/config.hpp"
@@ -17,18 +17,18 @@ using Catch::Contains;
 namespace {
 
 enum class Outcome {
-    works,    // the config changes, nothing is said
-    so,       // nothing changes and nothing is said: it is so in any case
-    idle,     // accepted; one notice, naming it, says why it has no effect
-    refused,  // a real run ends with a message that names it: as not built yet, or with the reason
-    retired,  // ends with what says it here
+    works,    // the config changes; no notice
+    so,       // nothing changes and there is no notice, since Coeus always behaves so
+    idle,     // accepted; one notice names it and explains why it has no effect
+    refused,  // a real run ends with a message that names it: not implemented yet, or the reason
+    retired,  // ends with a message that names the replacement
 };
 using enum Outcome;
 
 struct Walk {
     const char* section;
     Outcome outcome;
-    std::vector<std::string> settings;  // name=value, not the default
+    std::vector<std::string> settings;  // name=value, other than the default
 };
 
 // clang-format off
@@ -73,7 +73,7 @@ const std::vector<Walk> table = {
     {"model", so, {"tp_gemm_backend=default"}},
     {"optimizer", works, {"implementation=foreach", "implementation=fused_opt_states_bf16", "weight_decay_exclude=norm",
         "name=Muon", "param_groups={roles = \"norm\"}"}},
-    {"optimizer", idle, {"momentum=0.5", "nesterov=false", "ns_steps=3", "ns_coefficients=2,-1.5,0.5",  // Muon's
+    {"optimizer", idle, {"momentum=0.5", "nesterov=false", "ns_steps=3", "ns_coefficients=2,-1.5,0.5",  // for Muon
         "adjust_lr_fn=match_rms_adamw"}},
     {"optimizer", idle, {"fused=true", "foreach=true"}},
     {"optimizer", refused, {"early_step_in_backward=true", "optimizer_factory_kwargs_by_name=x"}},
@@ -184,7 +184,7 @@ const std::vector<Walk> table = {
 };
 // clang-format on
 
-// What some need beside them to be valid.
+// Settings that some options require to be valid.
 std::vector<std::string> beside(const std::string& name) {
     if (name == "checkpoint.load_step" || name == "checkpoint.create_seed_checkpoint" ||
         name == "checkpoint.exclude_from_loading")
@@ -207,7 +207,7 @@ int64_t count_with(const std::vector<std::string>& lines, const std::string& nam
 
 }  // namespace
 
-TEST_CASE("Every option works, or says that it does nothing, or is refused by name") {
+TEST_CASE("Every option works, or is reported to have no effect, or is refused by name") {
     const std::string usual = "--training.dataset_path=data.txt";
     std::set<std::string> walked;
     for (const Walk& walk : table) {
@@ -215,7 +215,7 @@ TEST_CASE("Every option works, or says that it does nothing, or is refused by na
             const std::string prefix = *walk.section ? walk.section + std::string(".") : "";
             const std::string name = prefix + setting.substr(0, setting.find('='));
             walked.insert(name);
-            std::vector<std::string> plain = {usual};  // of an option given twice the last counts
+            std::vector<std::string> plain = {usual};  // if an option is given twice, the last one counts
             for (const std::string& other : beside(name)) plain.push_back(other);
             std::vector<std::string> arguments = plain;
             if (name.ends_with("dataset_path") && !name.starts_with("valid"))
@@ -250,13 +250,13 @@ TEST_CASE("Every option works, or says that it does nothing, or is refused by na
                 case refused: {
                     CHECK_THAT(error, Contains(name.substr(name.rfind('.') + 1)) ||
                                           Contains("model.converters") /* float8.enable_float8_linear */);
-                    CHECK_THAT(error, Contains("not built yet") || Contains("Coeus has no such") ||
+                    CHECK_THAT(error, Contains("not implemented yet") || Contains("Coeus has no such") ||
                                           Contains("gradients are clipped by their global norm, and "));
                     arguments.push_back("--dry_run");
                     CHECK(count_with(parse_command_line(arguments).notices, "a real run refuses this") == 1);
                     break;
                 }
-                case retired: CHECK_THAT(error, Contains(name + " is not used here; ")); break;
+                case retired: CHECK_THAT(error, Contains(name + " is not an option of Coeus; ")); break;
             }
         }
     }
@@ -267,8 +267,8 @@ TEST_CASE("Every option works, or says that it does nothing, or is refused by na
     CHECK(walked == known);
 }
 
-TEST_CASE("Where there is a list of words, any other is refused with the nearest") {
-    // those of torchtitan without a meaning here, too
+TEST_CASE("An option with a list of choices refuses any other value with the nearest choice") {
+    // includes torchtitan's options without a meaning here
     std::set<std::string> with_words = {"model.attn_backend",
                                         "model.tp_gemm_backend",
                                         "model.moe_comm_backend",
@@ -315,7 +315,7 @@ TEST_CASE("memory_estimation.enable makes a dry run") {
     CHECK_FALSE(usual.dry_run);
     CHECK(usual.notices.empty());
     CHECK_THROWS_WITH(parse_command_line({"--ranks=4", "--training.dataset_path=x"}),
-                      Contains("--ranks goes with --dry_run"));
+                      Contains("--ranks needs --dry_run"));
 }
 
 TEST_CASE("Batches counted in tokens are batches of sequences") {
@@ -337,6 +337,6 @@ TEST_CASE("Batches counted in tokens are batches of sequences") {
                       Contains("the nearest valid value is 2048"));
     CHECK_THROWS_WITH(
         parse({"--training.num_tokens_per_microbatch_per_dp_rank=4096", "--training.batch_size=2"}),
-        "training.num_tokens_per_microbatch_per_dp_rank = 4096: says what "
-        "training.local_batch_size says in sequences; leave one out");
+        "training.num_tokens_per_microbatch_per_dp_rank = 4096: sets in tokens what "
+        "training.local_batch_size sets in sequences; remove one of the two");
 }

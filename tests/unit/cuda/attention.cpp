@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where attention on tensor cores is chosen; tests/gpu has what it computes.
+// The choice of attention on tensor cores; its results are tested in tests/gpu.
 #include "../../../src/kernels/cuda/attention_mma.hpp"
 #include "support/catch.hpp"
 
 using namespace coeus;
 
-TEST_CASE("tensor cores are chosen for bf16, heads of whole pieces in rows at multiples of 16 bytes") {
+TEST_CASE("tensor cores are chosen for bf16 with suitable head sizes, in rows at multiples of 16 bytes") {
     using cuda::tensor_cores_fit;
     const OwnedTensor memory(Dtype::bf16, {4, 64});
     const Tensor t = memory.view;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is seen on the emulated GPU alone: forks and joins that are missing, memory that is short, no GPU.
+// Properties that only the emulated GPU can show: missing forks and joins, a lack of memory, no GPU.
 #include "coeus/base/error.hpp"
 #include "coeus/device/step_graph.hpp"
 #include "coeus/device/stream.hpp"
@@ -16,12 +16,12 @@ using namespace coeus::test;
 
 namespace {
 
-// The computation makes 1 of 0, a stream beside it adds that to `sum`, and the computation doubles the sum.
+// The computation turns 0 into 1, another stream adds that to `sum`, and the computation doubles the sum.
 float two_streams(const Device& gpu, Stream::Mode mode, bool fork, bool join) {
-    Numbers from(gpu, 0), one(gpu, 1), sum(gpu, 10);  // streams end before them
+    Numbers from(gpu, 0), one(gpu, 1), sum(gpu, 10);  // streams end before these
     Exec computation(gpu), host;
     Stream beside(mode, fork ? computation : host);
-    Exec loose(gpu);  // a queue that waits for nobody
+    Exec loose(gpu);  // a queue that waits for no other
     Exec& side = fork ? beside.exec() : loose;
     const Kernels& k = cuda_kernels();
     k.add(computation, from.memory, one.memory);
@@ -53,7 +53,7 @@ TEST_CASE("a GPU: streams fork from the computation and join it") {
     CHECK(join_shows);
 }
 
-TEST_CASE("a GPU: memory is counted, and too much of it is an error that says for what") {
+TEST_CASE("a GPU: memory is counted, and a lack of it is an error that names the purpose") {
     const auto gpu = open_gpu(0);
     const int64_t before = gpu->peak_bytes();
     {
@@ -68,7 +68,7 @@ TEST_CASE("a GPU: memory is counted, and too much of it is an error that says fo
     CHECK(gpu->bus_id() == "0000:01:00.0");
 }
 
-TEST_CASE("a GPU: repeated work is recorded, with the streams that it forks, and done anew each time") {
+TEST_CASE("a GPU: repeated work is captured, with the streams that it forks, and replayed each time") {
     const auto gpu = open_gpu(0);
     const Kernels& k = cuda_kernels();
     for (uint64_t seed = 1; seed <= 20; ++seed) {
@@ -102,7 +102,7 @@ TEST_CASE("a GPU: repeated work is recorded, with the streams that it forks, and
     }
 }
 
-TEST_CASE("a GPU: what a recording forbids is an error") {
+TEST_CASE("a GPU: an operation that a capture forbids is an error") {
     const auto gpu = open_gpu(0);
     const Kernels& k = cuda_kernels();
     const auto recording = [&](const std::function<void(Exec&, Stream&, int64_t)>& work) {
@@ -145,7 +145,7 @@ TEST_CASE("a GPU: what a recording forbids is an error") {
                Catch::Contains("unjoined work"));
 }
 
-TEST_CASE("a GPU that the program was not built for is refused, with what to build it for") {
+TEST_CASE("a GPU for which the program was not built is refused, with the option to build for it") {
     emulation::set_kernels_for_gpu(false);
     CHECK_THROWS_WITH(open_gpu(0), Catch::Contains("no kernels for emulated GPU (compute capability 9.0)") &&
                                        Catch::Contains("COEUS_CUDA_ARCH=90") &&
@@ -153,7 +153,7 @@ TEST_CASE("a GPU that the program was not built for is refused, with what to bui
     emulation::set_kernels_for_gpu(true);
 }
 
-TEST_CASE("no GPU: why") {
+TEST_CASE("a missing GPU is reported with the reason") {
     emulation::set_gpus(0);
     CHECK(visible_gpus() == 0);
     CHECK_THAT(why_no_gpu(), Catch::Contains("no CUDA-capable device is detected"));

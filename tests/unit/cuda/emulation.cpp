@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulation itself must find what it is there for.
+// The emulation must detect the errors that it exists for.
 #include "cuda_runtime.h"
 #include "support/catch.hpp"
 
@@ -21,7 +21,7 @@ float* shared() {
     return reinterpret_cast<float*>(emulation::thread().shared);
 }
 
-// Each thread takes what its neighbour has put into shared memory.
+// Each thread reads the value that its neighbour has written into shared memory.
 std::vector<float> shifted(bool with_barrier, uint64_t order) {
     std::vector<float> out(64);
     emulation::set_seed(order);
@@ -35,7 +35,8 @@ std::vector<float> shifted(bool with_barrier, uint64_t order) {
 
 }  // namespace
 
-TEST_CASE("emulation: a barrier makes what others wrote visible, and without it some order shows") {
+TEST_CASE(
+    "emulation: a barrier makes writes of other threads visible, and some order reveals that it is missing") {
     const std::vector<float> expected = shifted(true, 1);
     CHECK(expected[5] == 6);
     CHECK(shifted(true, 2) == expected);
@@ -43,19 +44,20 @@ TEST_CASE("emulation: a barrier makes what others wrote visible, and without it 
                      shifted(false, 4)[0]));
 }
 
-TEST_CASE("emulation: every lane of a warp runs once, and any two of them in either order") {
+TEST_CASE("emulation: every lane of a warp runs once, and any two lanes run in either order") {
     constexpr unsigned lanes = 32, blocks = 2000;
     std::vector<std::vector<unsigned>> orders(blocks);
     emulation::set_seed(1);
     run(blocks, lanes, 0, [&] { orders[blockIdx.x].push_back(threadIdx.x); });
-    std::vector<int> before(lanes * lanes);  // in how many blocks one lane ran before another
+    std::vector<int> before(lanes * lanes);  // number of blocks in which one lane ran before another
     for (const std::vector<unsigned>& order : orders) {
         REQUIRE(std::set<unsigned>(order.begin(), order.end()).size() == lanes);
         REQUIRE(order.size() == lanes);
         for (size_t i = 0; i < lanes; ++i)
             for (size_t j = i + 1; j < lanes; ++j) ++before[order[i] * lanes + order[j]];
     }
-    // each about half of the time; where two orders of a pair alone show a race, few blocks do
+    // each order occurs in about half of the blocks; few blocks would suffice for a race that shows only in
+    // two orders
     for (size_t a = 0; a < lanes; ++a)
         for (size_t b = 0; b < lanes; ++b)
             if (a != b) CHECK(before[a * lanes + b] > int(blocks) / 4);

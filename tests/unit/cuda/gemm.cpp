@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of cuBLASLt's algorithms a product takes, with the emulation's stand-in of it; tests/gpu has what
-// products compute.
+// The choice among cuBLASLt's algorithms for a product, with the emulation's stand-in; the results of
+// products are tested in tests/gpu.
 #include "coeus/kernels/autotune.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "gpu/gpu.hpp"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t m = 6, n = 4, k = 8;
 
-/// Two equal products of a new Exec; how many the library was given for each.
+/// Two equal products of a new Exec: how many products the library was given for each.
 struct Given {
     size_t first, second;
     bool operator==(const Given&) const = default;
@@ -56,7 +56,7 @@ std::vector<fs::path> files_of(const fs::path& folder) {
 
 }  // namespace
 
-TEST_CASE("products search where they are told to, once for each shape and all runs") {
+TEST_CASE("products search if they are told to, once for each shape, in the first of all runs") {
     const TemporaryFolder folder;
     CHECK(two_products("") == no_search);
     const Given given = two_products(folder.path());
@@ -67,7 +67,7 @@ TEST_CASE("products search where they are told to, once for each shape and all r
     CHECK(two_products(folder.path()) == no_search);
 }
 
-TEST_CASE("a search for algorithms begins when nothing else is under way on the device") {
+TEST_CASE("a search for algorithms begins only when nothing else is under way on the device") {
     const TemporaryFolder folder;
     const Memory& memory = the_gpu().memory();
     const OwnedTensor a(Dtype::f32, {m, k}, "a", memory), b(Dtype::f32, {k, n}, "b", memory),
@@ -84,16 +84,16 @@ TEST_CASE("a search for algorithms begins when nothing else is under way on the 
     exec.queue->finish();
 }
 
-TEST_CASE("products search anew where what was kept is not the library's") {
+TEST_CASE("products search again if the stored algorithm is not valid for the library") {
     const TemporaryFolder folder;
     two_products(folder.path());
     const fs::path file = files_of(folder.path()).front();
     std::string text;
     std::getline(std::ifstream(file), text);
-    SECTION("cut off") {
+    SECTION("a truncated entry") {
         text.resize(text.size() / 2);
     }
-    SECTION("an algorithm that there is not") {
+    SECTION("an unknown algorithm") {
         text.replace(text.find('\t') + 1, 16, "00000000000000ff");
     }
     std::ofstream(file) << text << "\n";
@@ -101,7 +101,7 @@ TEST_CASE("products search anew where what was kept is not the library's") {
     CHECK(two_products(folder.path()) == no_search);
 }
 
-TEST_CASE("products do not search where nothing can be kept") {
+TEST_CASE("products do not search if nothing can be stored") {
     const TemporaryFolder folder;
     std::ofstream(folder / "file") << "not a folder\n";
     CHECK(two_products(folder / "file") == no_search);

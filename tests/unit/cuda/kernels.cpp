@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is looked at in the CUDA kernels on the CPU alone (tests/stand_ins/cuda); tests/gpu has the others.
+// Properties of the CUDA kernels that are checked only on the CPU (tests/stand_ins/cuda); for the others see
+// tests/gpu.
 #include "stand_ins/cuda/block.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
@@ -19,7 +20,7 @@ Operands run_emulated(const KernelCase& c, Dtype type, uint64_t order) {
 
 }  // namespace
 
-TEST_CASE("the workspace planned for a GPU is what its kernels use") {
+TEST_CASE("kernels use exactly the workspace planned for a GPU") {
     for (const KernelCase& c : test_cases())
         for (Dtype type : {Dtype::f32, Dtype::bf16}) {
             INFO(c.name << " in " << name_of(type));
@@ -31,8 +32,8 @@ TEST_CASE("the workspace planned for a GPU is what its kernels use") {
         }
 }
 
-TEST_CASE("CUDA kernels take more rows than a grid has blocks across") {
-    const int64_t rows = 65537;  // across: 65535
+TEST_CASE("CUDA kernels accept more rows than a grid has blocks in y") {
+    const int64_t rows = 65537;  // a grid has at most 65535 blocks in y
     const OwnedTensor gate_up(Dtype::f32, {rows, 2}), dy(Dtype::f32, {rows, 1}), y(Dtype::f32, {rows, 1}),
         dgate_up(Dtype::f32, {rows, 2}), sum(Dtype::f32, {rows, 1});
     for (int64_t i = 0; i < rows; ++i) {
@@ -58,7 +59,7 @@ TEST_CASE("CUDA kernels take more rows than a grid has blocks across") {
     CHECK(wrong == 0);
 }
 
-TEST_CASE("a query that is not finite shows in its output, on the CPU and on CUDA") {
+TEST_CASE("a query that is not finite makes its output not finite, on the CPU and with CUDA") {
     const AttentionShape s = {1, 40, 1, 1, 8, 0.3};
     for (const Kernels* kernels : {&cpu_kernels(), &cuda_kernels()})
         for (const bool cached : {false, true})

@@ -18,7 +18,7 @@ void run(unsigned threads, size_t shared_bytes, const std::function<void()>& bod
     emulation::run_grid(dim3(1), dim3(threads), shared_bytes, body);
 }
 
-// Small whole numbers: their products and sums are exact.
+// Small whole numbers, whose products and sums are exact.
 std::vector<float> numbers(size_t count, unsigned seed) {
     std::mt19937 random(seed);
     std::vector<float> list(count);
@@ -33,12 +33,12 @@ uint32_t pair_at(const std::vector<float>& matrix, int columns, const int (&row)
 
 }  // namespace
 
-TEST_CASE("mma: products of 16x16 and 16x8, with elements where PTX has them") {
+TEST_CASE("mma: products of 16x16 and 16x8 matrices, with elements at the places of PTX") {
     const std::vector<float> a = numbers(16 * 16, 1), b = numbers(16 * 8, 2), c = numbers(16 * 8, 3);
     std::vector<float> result(16 * 8);
     run(32, 0, [&] {
         const int group = int(threadIdx.x) >> 2, in_group = int(threadIdx.x) % 4;
-        // element i of A, B, C as "Matrix fragments for mma.m16n8k16 with floating point type" numbers them
+        // element i of A, B, C as numbered in "Matrix fragments for mma.m16n8k16 with floating point type"
         const auto a_row = [&](int i) { return (i >= 0 && i < 2) || (i >= 4 && i < 6) ? group : group + 8; };
         const auto a_column = [&](int i) {
             return i < 4 ? in_group * 2 + (i & 1) : in_group * 2 + (i & 1) + 8;
@@ -64,10 +64,10 @@ TEST_CASE("mma: products of 16x16 and 16x8, with elements where PTX has them") {
         }
 }
 
-TEST_CASE("ldmatrix: rows from the lanes' addresses, elements to the lanes of PTX's table") {
+TEST_CASE("ldmatrix: rows are read from the lanes' addresses, and elements go to the lanes of PTX's table") {
     for (const bool transposed : {false, true}) {
         std::vector<uint32_t> parts(size_t(32 * 4));
-        constexpr int pitch = 24;  // of rows, elements
+        constexpr int pitch = 24;  // distance of rows, in elements
         run(32, 32 * pitch * sizeof(bf16), [&] {
             bf16* const rows = reinterpret_cast<bf16*>(shared_memory());
             const int lane = int(threadIdx.x);
@@ -77,8 +77,8 @@ TEST_CASE("ldmatrix: rows from the lanes' addresses, elements to the lanes of PT
             const Fragment f = transposed ? load_matrices<true>(row) : load_matrices(row);
             for (int m = 0; m < 4; ++m) parts[size_t(lane * 4 + m)] = f.parts[m];
         });
-        // "each thread loads a fragment of a row": thread 0 the elements 0 and 1 of row 0, thread 1 elements
-        // 2 and 3, ..., thread 4 elements 0 and 1 of row 1, ...; .trans: of columns
+        // "each thread loads a fragment of a row": thread 0 gets elements 0 and 1 of row 0, thread 1 elements
+        // 2 and 3, ..., thread 4 elements 0 and 1 of row 1, ...; with .trans of columns
         for (uint32_t lane = 0; lane < 32; ++lane)
             for (uint32_t m = 0; m < 4; ++m)
                 for (uint32_t element = 0; element < 2; ++element) {
@@ -90,7 +90,7 @@ TEST_CASE("ldmatrix: rows from the lanes' addresses, elements to the lanes of PT
     }
 }
 
-TEST_CASE("tensor cores: a lane that takes no part, and rows at odd places, are reported") {
+TEST_CASE("tensor cores: an absent lane and misaligned rows are reported") {
     CHECK_THROWS_WITH(run(32, 0,
                           [] {
                               Sums sums = {};
@@ -117,7 +117,7 @@ TEST_CASE("tensor cores: a lane that takes no part, and rows at odd places, are 
                       Catch::Contains("without all of its lanes"));
 }
 
-TEST_CASE("asynchronous copies arrive when they are waited for, and not before") {
+TEST_CASE("asynchronous copies arrive when they are waited for, not earlier") {
     alignas(16) const float from[4] = {1, 2, 3, 4};
     float before = 0, after = 0, zero = 1, single = 0;
     run(1, 48, [&] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranges that NVIDIA's profilers are told of.
+// The ranges that NVIDIA's profilers show.
 #include "coeus/device/named_range.hpp"
 
 #include "stand_ins/cuda/nvtx3/nvToolsExt.h"
@@ -10,7 +10,7 @@ using namespace coeus;
 using namespace coeus::test;
 using Ranges = std::vector<std::string>;
 
-TEST_CASE("named ranges lie in each other as the calls do, with names of bounded length") {
+TEST_CASE("named ranges are nested like the calls, with names of bounded length") {
     emulation::take_ranges();
     {
         const NamedRange step("step {}", 7);

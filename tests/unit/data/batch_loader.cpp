@@ -41,7 +41,7 @@ TEST_CASE("batch loader: the samples of each step, from any sample, on any rank"
                     CHECK(same(batch.samples.labels, labels));
                     CHECK(same(batch.samples.document_start, start));
                 }
-                // two buffers take turns, none is made anew
+                // two buffers take turns, no other is allocated
                 const int32_t*& buffer = buffers[step % 2];
                 if (!buffer) buffer = batch.samples.tokens.data();
                 CHECK(buffer == batch.samples.tokens.data());
@@ -50,7 +50,7 @@ TEST_CASE("batch loader: the samples of each step, from any sample, on any rank"
     }
 }
 
-TEST_CASE("batch loader: a batch stays as it is until the next call") {
+TEST_CASE("batch loader: a batch stays valid until the next call") {
     const TemporaryFolder folder;
     const TokenFile file(counting_file(folder / "a.h5", 3000));
     const Sampler sampler(file, {.seq_len = 2});
@@ -63,7 +63,7 @@ TEST_CASE("batch loader: a batch stays as it is until the next call") {
     }
 }
 
-TEST_CASE("batch loader: what fails on its thread is thrown by next") {
+TEST_CASE("batch loader: an error on its thread is thrown by next") {
     const TemporaryFolder folder;
     const TokenFile file(counting_file(folder / "a.h5", 30));
     const Sampler sampler(file, {.seq_len = 2});
@@ -73,7 +73,7 @@ TEST_CASE("batch loader: what fails on its thread is thrown by next") {
     CHECK_THROWS_AS(BatchLoader(sampler, {.global_batch = 3, .rank = 0, .ranks = 2}), LogicError);
 }
 
-TEST_CASE("batch loader: ends without having been asked") {
+TEST_CASE("batch loader: it can end without having been asked for a batch") {
     const TemporaryFolder folder;
     const TokenFile file(counting_file(folder / "a.h5", 30));
     const Sampler sampler(file, {.seq_len = 2});
@@ -83,6 +83,6 @@ TEST_CASE("batch loader: ends without having been asked") {
     constexpr int loaders = 40;
     const auto before = threads();
     for (int i = 0; i < loaders; ++i) BatchLoader(sampler, {.global_batch = 2});
-    // the kernel may still show some of those that have ended
+    // the kernel may still show some of the ended threads
     CHECK(threads() - before < loaders / 2);
 }

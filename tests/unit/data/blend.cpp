@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blends: how far the realised parts may be from the weights, and that a sample depends on its number alone.
+// Blends: how far the realised fractions differ from the weights, and that a sample depends only on its
+// number.
 #include "coeus/data/blend.hpp"
 
 #include "coeus/base/error.hpp"
@@ -18,7 +19,7 @@ using namespace coeus::test;
 
 namespace {
 
-// The largest distance of any source's samples from its part, over the first `samples`.
+// The largest distance of any source's number of samples from its share, over the first `samples`.
 double largest_error(const std::vector<double>& weights, int64_t samples) {
     BlendOrder order(weights);
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
@@ -26,7 +27,7 @@ double largest_error(const std::vector<double>& weights, int64_t samples) {
     double largest = 0;
     for (int64_t i = 0; i < samples; ++i) {
         const auto [source, index] = order.place_of(i);
-        REQUIRE(index == taken[source]);  // each source in order, none left out
+        REQUIRE(index == taken[source]);  // the samples of each source come in order, and none is left out
         ++taken[source];
         for (size_t k = 0; k < weights.size(); ++k)
             largest = worse_of(largest, std::fabs(double(taken[k]) - double(i + 1) * weights[k] / sum));
@@ -43,13 +44,13 @@ std::vector<size_t> sources_of(const std::vector<double>& weights, int64_t sampl
 
 }  // namespace
 
-TEST_CASE("blend: realised parts are never a whole sample off") {
+TEST_CASE("blend: realised fractions are never off by a whole sample") {
     const auto bound = [](size_t sources) { return 1 - 1 / double(2 * sources - 2) + 1e-9; };
     CHECK(largest_error({0.7, 0.3}, 1000) <= bound(2));
     CHECK(largest_error({1, 1, 1, 1, 1}, 1000) <= bound(5));
     CHECK(largest_error({1e-3, 1}, 5000) <= bound(2));
     CHECK(largest_error({1 / 3.0, std::sqrt(2.0), M_PI, 1e-7}, 20000) <= bound(4));
-    // many light ones beside a heavy one: where rules without deadlines fail
+    // many light sources and a heavy one: rules without deadlines fail here
     std::vector<double> skewed(50, 0.002);
     skewed.push_back(0.9);
     CHECK(largest_error(skewed, 5000) <= bound(51));
@@ -62,7 +63,7 @@ TEST_CASE("blend: realised parts are never a whole sample off") {
     }
 }
 
-TEST_CASE("blend: weights of any sum, exact where they are decimal") {
+TEST_CASE("blend: weights may have any sum, and decimal weights are exact") {
     CHECK(sources_of({0.7, 0.3}, 50) == sources_of({7, 3}, 50));
     CHECK(sources_of({0.7, 0.3}, 50) == sources_of({350, 150}, 50));
     CHECK(BlendOrder({0.7, 0.3}).period() == 10);
@@ -78,7 +79,7 @@ TEST_CASE("blend: weights of any sum, exact where they are decimal") {
     CHECK_THROWS_AS(BlendOrder({1, INFINITY}), LogicError);
 }
 
-TEST_CASE("blend: a sample's place depends on its number alone") {
+TEST_CASE("blend: a sample's source and index depend only on its number") {
     for (const std::vector<double>& weights :
          {std::vector<double>{3}, {0.7, 0.3}, {5, 1, 3, 1}, {std::sqrt(2.0), 1, M_PI}}) {
         BlendOrder forward(weights), jumping(weights);
@@ -96,9 +97,10 @@ TEST_CASE("blend: a sample's place depends on its number alone") {
     CHECK(far.index == near.index + (far.source == 0 ? 700'000'000'000'000'000 : 300'000'000'000'000'000));
 }
 
-TEST_CASE("sample stream: each source through its own epochs") {
+TEST_CASE("sample stream: each source has its own epochs") {
     const TemporaryFolder folder;
-    // windows of 3 tokens: 4 and 10 of them; the second file's tokens are below those of the first in value
+    // windows of 3 tokens: 4 and 10 of them; all tokens of the second file are smaller than those of the
+    // first
     const TokenFile a(counting_file(folder / "a.h5", 12)), b(counting_file(folder / "b.h5", 30));
     const std::vector<Sampler> sources = {Sampler(a, {.seq_len = 2}), Sampler(b, {.seq_len = 2})};
     SampleStream stream(sources, {0.5, 0.5});
@@ -114,13 +116,13 @@ TEST_CASE("sample stream: each source through its own epochs") {
     }
     CHECK(first_tokens[0] == std::vector<int64_t>{0, 3, 6, 9, 0, 3, 6, 9, 0, 3, 6, 9});
     CHECK(first_tokens[1] == std::vector<int64_t>{0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 0, 3});
-    CHECK(stream.first_epoch() == 8);  // the ninth sample is the first source's first again
+    CHECK(stream.first_epoch() == 8);  // the ninth sample repeats the first sample of the first source
     CHECK(stream.num_windows() == 14);
     CHECK(stream.passes(0, 24) == 3);
     CHECK(stream.passes(1, 24) == 1.2);
 }
 
-TEST_CASE("sample stream: without weights every window comes once in an epoch, evenly spread") {
+TEST_CASE("sample stream: without weights every window occurs once per epoch, evenly spread") {
     const TemporaryFolder folder;
     const TokenFile a(counting_file(folder / "a.h5", 12)), b(counting_file(folder / "b.h5", 31)),
         c(counting_file(folder / "c.h5", 3));
@@ -144,7 +146,7 @@ TEST_CASE("sample stream: without weights every window comes once in an epoch, e
     CHECK(one.passes(0, 25) == 2.5);
 }
 
-TEST_CASE("sample stream: the first epoch ends where a walk through the order finds the first repetition") {
+TEST_CASE("sample stream: the first epoch ends at the first repetition") {
     const TemporaryFolder folder;
     const TokenFile a(counting_file(folder / "a.h5", 51)), b(counting_file(folder / "b.h5", 93)),
         c(counting_file(folder / "c.h5", 18));

@@ -40,7 +40,7 @@ std::string problem(const std::vector<std::filesystem::path>& inputs) {
 
 }  // namespace
 
-TEST_CASE("corpus: files, folders in order of names, hidden ones left out") {
+TEST_CASE("corpus: files and folders in order of names, without hidden ones") {
     const TemporaryFolder folder;
     write_file(folder / "b.txt", "bee");
     write_file(folder / "a" / "z.md", "zed\n");
@@ -66,7 +66,7 @@ TEST_CASE("corpus: a file that is given twice is read once") {
     CHECK(documents_of(Corpus({folder / "link.txt", folder.path()})) == Strings{"bee", "bee"});
 }
 
-TEST_CASE("corpus: links to folders are followed, each folder is read once") {
+TEST_CASE("corpus: links to folders are followed, and each folder is read once") {
     const TemporaryFolder folder;
     namespace fs = std::filesystem;
     write_file(folder / "data" / "a.txt", "ay");
@@ -77,7 +77,7 @@ TEST_CASE("corpus: links to folders are followed, each folder is read once") {
     };
     link("b", folder / "elsewhere");
     CHECK(documents_of(Corpus({folder / "data"})) == Strings{"ay", "bee", "see"});
-    // loops: to itself from above, between two folders, and to a folder that comes anyway
+    // loops: to a folder above, between two folders, and to a folder that is read anyway
     link("loop", folder / "data");
     fs::create_directory_symlink(folder / "data", folder / "elsewhere" / "back");
     link("again", folder / "elsewhere" / "deep");
@@ -85,7 +85,7 @@ TEST_CASE("corpus: links to folders are followed, each folder is read once") {
     CHECK(documents_of(Corpus({folder / "data"})) == Strings{"ay", "see", "bee"});
     link("gone", folder / "absent");
     CHECK(documents_of(Corpus({folder / "data"})) == Strings{"ay", "see", "bee"});
-    // a loop that is no folder
+    // a loop that is not a folder
     link("self", folder / "data" / "self");
     CHECK_THAT(problem({folder / "data"}), Contains("cannot be listed: Too many levels of symbolic links"));
 }
@@ -100,9 +100,9 @@ TEST_CASE("corpus: the three forms of .json") {
     CHECK(documents_of(Corpus({folder / "object.json"})) == Strings{"a"});
 }
 
-TEST_CASE("corpus: what is not UTF-8 is replaced and counted") {
+TEST_CASE("corpus: text that is not UTF-8 is replaced and counted") {
     const TemporaryFolder folder;
-    // a lone byte; an overlong slash (2 parts); a surrogate (3); a cut sequence (1 part); U+110000 (4)
+    // a single byte; an overlong slash (2 parts); a surrogate (3); a cut sequence (1 part); U+110000 (4)
     write_file(folder / "a.txt",
                "a\xff"
                "b\xc0\xaf"
@@ -125,7 +125,7 @@ TEST_CASE("corpus: what is not UTF-8 is replaced and counted") {
     CHECK(documents_of(Corpus({folder / "d.txt"})) == Strings{"cut " + r});
 }
 
-TEST_CASE("corpus: large files are cut, nothing is lost") {
+TEST_CASE("corpus: large files are divided without loss") {
     const TemporaryFolder folder;
     std::string lines, words, solid(3 << 20, 'x'), json;
     for (int i = 0; lines.size() < (3 << 20); ++i) lines += "line " + std::to_string(i) + " of the file é\n";
@@ -153,7 +153,7 @@ TEST_CASE("corpus: large files are cut, nothing is lost") {
     CHECK(count == 3 + 3 + 1);
 }
 
-TEST_CASE("corpus: the content hash tells contents apart, not places") {
+TEST_CASE("corpus: the content hash depends on the content, not on the place") {
     const TemporaryFolder folder;
     write_file(folder / "a.txt", "ab");
     write_file(folder / "b.txt", "c");
@@ -182,29 +182,26 @@ TEST_CASE("corpus: bad input") {
     write_file(folder / "other.jsonl", "[1]\n");
     write_file(folder / "bad.json", "[{\"text\": \"a\"}, {\"content\": \"b\"}]");
     CHECK(problem({folder / "absent.txt"}) == at + "/absent.txt: this file does not exist");
-    CHECK(problem({folder / "none"}) == at + "/none: no files in there");
-    CHECK(problem({folder / "empty.txt"}) == at + "/empty.txt: empty, there is no text to read");
+    CHECK(problem({folder / "none"}) == at + "/none: contains no files");
+    CHECK(problem({folder / "empty.txt"}) == at + "/empty.txt: is empty, there is no text to read");
     CHECK(problem({folder / "a.txt.bz2"}) ==
-          at + "/a.txt.bz2: .bz2 cannot be read, only .gz and .zst can; unpack it first");
-    CHECK(problem({folder / "a.parquet"}) ==
-          at + "/a.parquet: .parquet is no text; give plain text, JSON lines, these as .gz or .zst, or "
-               "folders of these");
+          at + "/a.txt.bz2: .bz2 is not supported, only .gz and .zst are; decompress it first");
+    CHECK(problem({folder / "a.parquet"}) == at + "/a.parquet: .parquet is not supported; use plain text or "
+                                                  "JSON Lines, optionally .gz or .zst, or folders of them");
     write_file(folder / "a.parquet.zst", "x");
-    CHECK_THAT(problem({folder / "a.parquet.zst"}), Contains("a.parquet: .parquet is no text"));
+    CHECK_THAT(problem({folder / "a.parquet.zst"}), Contains("a.parquet: .parquet is not supported"));
     CHECK(problem({folder / "binary.txt"}) ==
-          at + "/binary.txt: is no text, or UTF-16LE without a byte order mark: convert it with iconv -f "
-               "UTF-16LE -t UTF-8");
+          at + "/binary.txt: is not text, or it is UTF-16LE without a byte order mark (convert it with iconv "
+               "-f UTF-16LE -t UTF-8)");
     CHECK(problem({folder / "bad.jsonl"}) == at + "/bad.jsonl: line 2: text must be a string, is 5");
     CHECK_THAT(problem({folder / "cut.jsonl"}), Contains("cut.jsonl: line 3: not valid JSON"));
     CHECK(problem({folder / "other.jsonl"}) ==
           at + "/other.jsonl: line 1: the top level must be an object, is an array");
-    CHECK(
-        problem({folder / "bad.json"}) ==
-        at +
-            "/bad.json: [1]: has no field \"text\", only \"content\"; call the field that holds the text so");
+    CHECK(problem({folder / "bad.json"}) == at + "/bad.json: [1]: has no field \"text\", only \"content\"; "
+                                                 "rename the field that contains the text to \"text\"");
 }
 
-TEST_CASE("corpus: compressed files, in several members, of all kinds") {
+TEST_CASE("corpus: compressed files of all kinds, also of several members") {
     const TemporaryFolder folder;
     write_file(folder / "a.txt", "plain é\n");
     write_file(folder / "b.txt", "more\n");
@@ -220,7 +217,7 @@ TEST_CASE("corpus: compressed files, in several members, of all kinds") {
           Strings{"one", "two", "three", "four"});
 }
 
-TEST_CASE("corpus: JSON arrays, however they are written") {
+TEST_CASE("corpus: JSON arrays, however they are formatted") {
     const TemporaryFolder folder;
     const auto texts = [&](const std::string& json) {
         write_file(folder / "a.json", json);
@@ -235,20 +232,21 @@ TEST_CASE("corpus: JSON arrays, however they are written") {
         const std::string message = problem({folder / "a.json"}), place = (folder / "a.json").string() + ": ";
         return message.starts_with(place) ? message.substr(place.size()) : message;
     };
-    CHECK(wrong("[") == "not valid JSON: the array ends inside or behind [0] without a ]");
-    CHECK(wrong("[{\"text\": \"a\"}") == "not valid JSON: the array ends inside or behind [0] without a ]");
+    CHECK(wrong("[") == "not valid JSON: the array ends in or after element [0] without a ]");
+    CHECK(wrong("[{\"text\": \"a\"}") ==
+          "not valid JSON: the array ends in or after element [0] without a ]");
     CHECK(wrong("[{\"text\": \"a\"}, {\"text\": ") ==
-          "not valid JSON: the array ends inside or behind [1] without a ]");
+          "not valid JSON: the array ends in or after element [1] without a ]");
     CHECK(wrong("[{\"text\": \"a\"} {\"text\": \"b\"}]") ==
           "not valid JSON: there must be one comma before [1]");
     CHECK(wrong("[{\"text\": \"a\"},]") == "not valid JSON: there must be one comma before [1]");
     CHECK(wrong("[,{\"text\": \"a\"}]") == "not valid JSON: there must be nothing before [0]");
-    CHECK(wrong("[{\"text\": \"a\"}] x") == "not valid JSON: there is more behind the array");
+    CHECK(wrong("[{\"text\": \"a\"}] x") == "not valid JSON: there is more text after the array");
     CHECK(wrong("[{\"text\": \"a\"}, 5]") == "[1]: the top level must be an object, is 5");
     CHECK_THAT(wrong("[{\"text\": \"a\"}, {\"text\" \"b\"}]"), Contains("[1]: not valid JSON"));
 }
 
-TEST_CASE("corpus: blocks end anywhere, nothing is lost, and reading goes on behind any of them") {
+TEST_CASE("corpus: blocks may end anywhere, nothing is lost, and reading can continue after any of them") {
     const TemporaryFolder folder;
     std::string words, json, array = "[\n";
     Strings texts;
@@ -291,7 +289,7 @@ TEST_CASE("corpus: blocks end anywhere, nothing is lost, and reading goes on beh
     CHECK(blocks.back().report.replaced == whole.back().report.replaced);
     CHECK(blocks.back().report.replaced > 100000);
     CHECK(blocks.back().report.text_bytes == whole.back().report.text_bytes);
-    // from the end of each block on, what is left
+    // the remaining text from the end of each block on
     for (size_t b = 0; b + 1 < blocks.size(); b += 2) {
         std::string before, after;
         for (size_t i = 0; i <= b; ++i) before += blocks[i].text;
@@ -301,7 +299,7 @@ TEST_CASE("corpus: blocks end anywhere, nothing is lost, and reading goes on beh
         CHECK(rest.back().report.replaced == whole.back().report.replaced);
         CHECK(rest.back().report.text_bytes == whole.back().report.text_bytes);
     }
-    // numbers of lines and elements are right behind a block's end too
+    // numbers of lines and elements are also right after a block
     write_file(folder / "b.jsonl", json + "{}\n");
     CHECK_THROWS_WITH(
         corpus.read_blocks(
@@ -317,7 +315,7 @@ TEST_CASE("corpus: blocks end anywhere, nothing is lost, and reading goes on beh
                       Contains("c.json: [" + std::to_string(texts.size()) + "]: has no field \"text\""));
 }
 
-TEST_CASE("corpus: whole documents where they are asked for") {
+TEST_CASE("corpus: whole documents on request") {
     const TemporaryFolder folder;
     std::string words;
     while (words.size() < (4 << 20)) words += "some words\n";
@@ -340,11 +338,12 @@ TEST_CASE("corpus: other encodings") {
     write_file(folder / "a.txt", "\xFF\xFE"s + "h\0i\0"s);
     write_file(folder / "b.txt", "\xFE\xFF"s + "\0h\0i"s);
     write_file(folder / "c.txt", "\xFF\xFE\0\0h\0\0\0"s);
-    CHECK(problem({folder / "a.txt"}) ==
-          at + "/a.txt: is UTF-16, as its byte order mark says; convert it with iconv -f UTF-16 -t UTF-8");
+    CHECK(
+        problem({folder / "a.txt"}) ==
+        at + "/a.txt: is UTF-16, according to its byte order mark; convert it with iconv -f UTF-16 -t UTF-8");
     CHECK_THAT(problem({folder / "b.txt"}), Contains("b.txt: is UTF-16"));
     CHECK_THAT(problem({folder / "c.txt"}), Contains("c.txt: is UTF-32"));
-    // without a mark, by the NUL bytes of an ASCII character
+    // without a byte-order mark, recognised by the NUL bytes of ASCII characters
     write_file(folder / "a.txt", "h\0i\0"s);
     CHECK_THAT(problem({folder / "a.txt"}), Contains("UTF-16LE without a byte order mark"));
     write_file(folder / "a.txt", "\0h\0i"s);
@@ -354,14 +353,12 @@ TEST_CASE("corpus: other encodings") {
     write_file(folder / "a.txt", "\0\0\0h\0\0\0i"s);
     CHECK_THAT(problem({folder / "a.txt"}), Contains("UTF-32BE without a byte order mark"));
     write_file(folder / "a.txt", "caf\u00e9\nas\nh\0i\0"s);
-    CHECK(
-        problem({folder / "a.txt"}) ==
-        at +
-            "/a.txt: has NUL bytes, the first at line 3, byte 11, so it is no text (or UTF-16 from there on: "
-            "iconv -f UTF-16 -t UTF-8)");
+    CHECK(problem({folder / "a.txt"}) ==
+          at + "/a.txt: contains NUL bytes, the first at line 3, byte 11: it is not text, or it is UTF-16 "
+               "from there on (convert it with iconv -f UTF-16 -t UTF-8)");
 }
 
-TEST_CASE("corpus: what is not UTF-8 is said with its place, and what it looks like") {
+TEST_CASE("corpus: text that is not UTF-8 is reported with its place and likely encoding") {
     const TemporaryFolder folder;
     using namespace std::string_literals;
     const std::string at = folder.path().string();
@@ -388,7 +385,7 @@ TEST_CASE("corpus: what is not UTF-8 is said with its place, and what it looks l
     CHECK(of("damaged.txt", "caf\u00e9 caf\xe9 caf\u00e9") ==
           "1 invalid bytes or sequences became U+FFFD: " + at +
               "/damaged.txt is not UTF-8, first at line 1, byte 10");
-    // behind the beginning, which is looked at before anything else
+    // after the beginning, which is checked before everything else
     std::string many, wide;
     for (int i = 0; i < 1000; ++i) many += "caf\u00e9 au lait\n", wide += "h\0i\0 \0\n\0"s;
     CHECK(of("marked.txt", many + "\xFF\xFE" + wide) ==
@@ -396,20 +393,20 @@ TEST_CASE("corpus: what is not UTF-8 is said with its place, and what it looks l
               "/marked.txt is not UTF-8, first at line 1001, byte 14001; from there on it looks like UTF-16: "
               "convert that "
               "part with tail -c +14001 | iconv -f UTF-16 -t UTF-8");
-    CHECK(of("unmarked.txt", many + wide) == "4,000 NUL bytes were kept: " + at +
-                                                 "/unmarked.txt is not UTF-8, first at line 1001, byte "
-                                                 "14002; near there UTF-16 without a byte order "
-                                                 "mark seems to begin (iconv -f UTF-16LE -t UTF-8)");
+    CHECK(of("unmarked.txt", many + wide) ==
+          "4,000 NUL bytes were kept: " + at +
+              "/unmarked.txt is not UTF-8, first at line 1001, byte 14002; UTF-16 without a byte order mark "
+              "seems to begin near there (iconv -f UTF-16LE -t UTF-8)");
     CHECK(of("nul.txt", many + "\0"s + many) ==
           "1 NUL bytes were kept: " + at + "/nul.txt is not UTF-8, first at line 1001, byte 14001");
-    // the place is the same when the file is read in many pieces
+    // the place is also right if the file is read in many pieces
     std::string megabytes;
     while (megabytes.size() < (9 << 20)) megabytes += many;
     CHECK_THAT(of("large.txt", megabytes + "caf\xe9" + megabytes),
                Contains(fmt::format("large.txt is not UTF-8, first at line {}, byte {}",
                                     megabytes.size() / 14 + 1, megabytes.size() + 4)));
     CHECK(warning({folder / "damaged.txt", folder / "utf8.txt", folder / "latin.txt"}) ==
-          "4 invalid bytes or sequences became U+FFFD: 2 files are not UTF-8, most of all " + at +
+          "4 invalid bytes or sequences became U+FFFD: 2 files are not UTF-8; the worst is " + at +
               "/latin.txt (3), first at line 1, byte 4; " + convert);
 }
 
@@ -430,12 +427,12 @@ TEST_CASE("corpus: a line or an element of JSON longer than 64 MiB is refused be
         }
         return std::string("nothing");
     };
-    const std::string rule = " more than the 64 MiB that a piece of JSON may have; make several of it";
+    const std::string rule = " longer than 64 MiB, the maximum for one JSON value; split it";
     const std::string good = "{\"text\": \"a\"}";
-    CHECK(refusal("a.jsonl", good + "\n" + object) == ": line 2 has" + rule);
-    CHECK(refusal("b.jsonl", good + "\n" + object + "\n" + good + "\n") == ": line 2 has" + rule);
-    CHECK(refusal("a.json", "[" + good + ", " + object + "]") == ": [1] has" + rule);
-    CHECK(refusal("b.json", "{\n\"text\": \"" + text + "\"}") == ": the object has" + rule);
-    CHECK(refusal("c.json", object) == ": line 1 has" + rule);
+    CHECK(refusal("a.jsonl", good + "\n" + object) == ": line 2 is" + rule);
+    CHECK(refusal("b.jsonl", good + "\n" + object + "\n" + good + "\n") == ": line 2 is" + rule);
+    CHECK(refusal("a.json", "[" + good + ", " + object + "]") == ": [1] is" + rule);
+    CHECK(refusal("b.json", "{\n\"text\": \"" + text + "\"}") == ": the object is" + rule);
+    CHECK(refusal("c.json", object) == ": line 1 is" + rule);
     CHECK(refusal("d.json", "[" + good + "]" + std::string(65 << 20, ' ')) == "nothing");
 }

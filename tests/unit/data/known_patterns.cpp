@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions that are cut by hand give the pieces that PCRE2 gives, for every character and for random
+// Expressions with a hand-written matcher give the same pieces as PCRE2, for every character and for random
 // texts.
 #include "../../../src/data/tokenizer/known_patterns.hpp"
 
@@ -40,7 +40,7 @@ void append(std::string& text, uint32_t code) {
     }
 }
 
-// One expression both ways.
+// One expression, matched in both ways.
 struct Both {
     explicit Both(const char* expression)
         : pre_tokenizer({expression}, "test"),
@@ -50,7 +50,7 @@ struct Both {
     std::unique_ptr<PieceScan> fast, slow;
 };
 
-// Characters of which both libraries think the same; no surrogates.
+// Characters that both libraries classify alike; no surrogates.
 std::vector<bool> agreed_characters() {
     const std::vector<std::pair<const char*, uint8_t>> classes = {
         {"\\p{L}", is_letter},
@@ -78,10 +78,9 @@ const std::vector<const char*> expressions = {llama3_pattern, qwen_pattern, gpt2
 
 }  // namespace
 
-TEST_CASE("known expressions: every character, beside others of each class") {
+TEST_CASE("known expressions: every character, next to characters of each class") {
     const std::vector<bool> agreed = agreed_characters();
-    // utf8proc and PCRE2 may know different versions of Unicode: what was assigned long ago is the same in
-    // all
+    // utf8proc and PCRE2 may know different versions of Unicode; old assignments are the same in all versions
     CHECK(std::count(agreed.begin(), agreed.begin() + 0x800, false) == 0);
     CHECK(std::count(agreed.begin(), agreed.end(), false) < 20000);
     for (const char* expression : expressions) {
@@ -124,7 +123,7 @@ TEST_CASE("known expressions: random texts") {
     }
 }
 
-TEST_CASE("known expressions: others are not known") {
+TEST_CASE("known expressions: other expressions have no hand-written matcher") {
     CHECK_FALSE(known_scan(""));
     CHECK_FALSE(known_scan("\\p{L}+|."));
 }

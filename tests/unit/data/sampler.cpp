@@ -41,7 +41,7 @@ std::vector<int64_t> counting(int64_t n) {
 
 }  // namespace
 
-TEST_CASE("sampler: consecutive windows of seq_len + 1, then again") {
+TEST_CASE("sampler: consecutive windows of seq_len + 1, then again from the start") {
     const TemporaryFolder folder;
     const TokenFile file(counting_file(folder / "a.h5", 19));
     const Sampler sampler(file, {.seq_len = 4});
@@ -59,7 +59,7 @@ TEST_CASE("sampler: consecutive windows of seq_len + 1, then again") {
     CHECK(sample_of(one, 8).labels == std::vector<int32_t>{17});
 }
 
-TEST_CASE("sampler: shuffle permutes all windows, anew in each epoch, by seed") {
+TEST_CASE("sampler: shuffling permutes all windows, differently in each epoch and for each seed") {
     const TemporaryFolder folder;
     const TokenFile file(counting_file(folder / "a.h5", 3 * 57 + 2));
     const Sampler sampler(file, {.seq_len = 2, .seed = 5, .shuffle = true});
@@ -98,7 +98,7 @@ TEST_CASE("sampler: every 100th window is held out") {
     }
 }
 
-TEST_CASE("sampler: where each token's document begins in the window") {
+TEST_CASE("sampler: for each token, where its document begins in the window") {
     const TemporaryFolder folder;
     const std::vector<uint64_t> begins = {1, 6, 6, 7, 12, 20};
     const TokenFile file(counting_file(folder / "a.h5", 25, begins));
@@ -120,7 +120,7 @@ TEST_CASE("sampler: where each token's document begins in the window") {
 TEST_CASE(
     "sampler: a token beyond the vocabulary is found in inputs, in labels, and where the mask hides it") {
     const TemporaryFolder folder;
-    // token i at position i; the last label of window 1 is at 7
+    // the token at position i is i; the last label of window 1 is at 7
     const TokenFile file(counting_file(folder / "a.h5", 12, {}, std::vector<uint8_t>(12, 0)));
     for (const int64_t vocab : {0, 8, 12}) {
         const Sampler sampler(file, {.seq_len = 3, .vocab_size = vocab});
@@ -136,7 +136,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("sampler: labels that the mask takes out") {
+TEST_CASE("sampler: labels that the mask excludes") {
     const TemporaryFolder folder;
     const TokenFile file(counting_file(folder / "a.h5", 8, {}, {0, 0, 1, 1, 1, 0, 1, 0}));
     const Sampler sampler(file, {.seq_len = 3});
@@ -148,24 +148,24 @@ TEST_CASE("sampler: labels that the mask takes out") {
     CHECK(second.valid == 1);
 }
 
-TEST_CASE("sampler: too little data, with the numbers") {
+TEST_CASE("sampler: too little data is reported with the numbers") {
     const TemporaryFolder folder;
     const auto path = counting_file(folder / "a.h5", 1500);
     const TokenFile file(path);
     CHECK_THROWS_WITH(Sampler(file, {.seq_len = 2048}),
                       path.string() +
-                          ": 1,500 tokens are less than one window of seq_len + 1 = 2,049; give more data "
-                          "or a training.seq_len of at most 1,499");
+                          ": 1,500 tokens are less than one window of seq_len + 1 = 2,049; use more data, or "
+                          "a training.seq_len of at most 1,499");
     CHECK_NOTHROW(Sampler(file, {.seq_len = 1499}));
-    CHECK_THROWS_WITH(Sampler(file, {.seq_len = 1499, .subset = Subset::held_out}),
-                      path.string() +
-                          ": 1,500 tokens are one window of seq_len + 1 = 1,500, so none can be held out "
-                          "for validation; give more data, or validation data of its own "
-                          "(validation.dataset_path)");
-    CHECK_THROWS_WITH(Sampler(file, {.seq_len = 0}), "training.seq_len must be at least 1, is 0");
+    CHECK_THROWS_WITH(
+        Sampler(file, {.seq_len = 1499, .subset = Subset::held_out}),
+        path.string() +
+            ": 1,500 tokens are only one window of seq_len + 1 = 1,500, so none can be held out for "
+            "validation; use more data, or separate validation data (validation.dataset_path)");
+    CHECK_THROWS_WITH(Sampler(file, {.seq_len = 0}), "training.seq_len must be at least 1, but is 0");
 }
 
-TEST_CASE("samples of a step are cut among the data ranks in order") {
+TEST_CASE("samples of a step are divided among the data ranks in order") {
     for (const int64_t ranks : {1, 2, 3, 6}) {
         int64_t next = 5 * 6;
         for (int64_t rank = 0; rank < ranks; ++rank) {

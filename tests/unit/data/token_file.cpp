@@ -39,7 +39,7 @@ using U64 = std::vector<uint64_t>;
 
 }  // namespace
 
-TEST_CASE("token file: the four lines of h5py are enough") {
+TEST_CASE("token file: the four lines of h5py in the documentation are enough") {
     const auto path = folder() / "plain.h5";
     make_hdf5(path, [](hdf5::File& file) { put(file, "tokens", U16{5, 65535, 0, 7}); });
     TokenFile file(path);
@@ -78,7 +78,7 @@ TEST_CASE("token file: 32 bits, documents, mask") {
     CHECK(file.is_label(2));
 }
 
-TEST_CASE("token file: what one process finds out, another maps") {
+TEST_CASE("token file: one process checks a file, another maps it with the results") {
     const auto path = folder() / "layout.h5";
     make_hdf5(path, [](hdf5::File& file) {
         put(file, "tokens", std::vector<uint32_t>{5, 6, 70000, 8});
@@ -102,7 +102,7 @@ TEST_CASE("token file: what one process finds out, another maps") {
     CHECK(TokenFile::Layout::of_text(named.text()).tokenizer_hash == "two words");
     CHECK_FALSE(TokenFile::Layout::of_text(named.text()).max_token);
     std::filesystem::resize_file(path, uintmax_t(layout.tokens.offset + 8));
-    CHECK_THROWS_WITH(TokenFile(path, layout), Contains("fewer than rank 0 sees"));
+    CHECK_THROWS_WITH(TokenFile(path, layout), Contains("fewer than on rank 0"));
 }
 
 TEST_CASE("token file: a token outside the vocabulary is named with its position") {
@@ -119,7 +119,7 @@ TEST_CASE("token file: a token outside the vocabulary is named with its position
                           "model.vocab_size must be at least 1001");
 }
 
-TEST_CASE("token file: files that are not as they should be") {
+TEST_CASE("token file: wrong files") {
     CHECK_THROWS_WITH(TokenFile("/nowhere/x.h5"), "/nowhere/x.h5: this file does not exist");
     write_file(folder() / "text.h5", "plain text");
     CHECK_THROWS_WITH(TokenFile(folder() / "text.h5"), Contains("text.h5 is not an HDF5 file"));
@@ -131,7 +131,7 @@ TEST_CASE("token file: files that are not as they should be") {
     CHECK(problem([](hdf5::File& file) {
               put(file, "tokens", std::vector<int64_t>{1, 2});
           }) ==
-          "bad.h5: /tokens must be a 1-D array of uint16 or uint32, is [2] int64; with h5py: "
+          "bad.h5: /tokens must be a 1-D array of uint16 or uint32, but is [2] int64; with h5py: "
           "f.create_dataset(\"tokens\", data=....astype(\"uint16\"))");
     CHECK_THAT(problem([](hdf5::File& file) {
                    file.create_dataset("tokens", hdf5::Type::u16, {2, 1})
@@ -151,7 +151,8 @@ TEST_CASE("token file: files that are not as they should be") {
     CHECK(documents({1, 3}) == "bad.h5: /documents[0] is 1" + rule);
     CHECK(documents({0, 2, 1, 3}) == "bad.h5: /documents[2] is 1" + rule);
     CHECK(documents({0, 4}) == "bad.h5: /documents[1] is 4" + rule);
-    CHECK(documents({0, 2}) == "bad.h5: the last entry of /documents must be the number of tokens, 3, is 2");
+    CHECK(documents({0, 2}) ==
+          "bad.h5: the last entry of /documents must be the number of tokens, 3, but is 2");
     CHECK(problem([](hdf5::File& file) {
               put(file, "tokens", U16{1, 2, 3});
               put(file, "loss_mask", std::vector<uint8_t>{1});
@@ -168,7 +169,7 @@ TEST_CASE("token file: truncated") {
     }
 }
 
-TEST_CASE("token file: chunked arrays are refused with the way to write it") {
+TEST_CASE("token file: chunked arrays are refused with the command that repairs the file") {
     const auto path = folder() / "contiguous.h5";
     make_hdf5(path, [](hdf5::File& file) { put(file, "tokens", U16(1000, 1)); });
     const std::string chunked = (folder() / "chunked.h5").string();

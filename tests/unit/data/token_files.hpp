@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Token files by hand.
+// Token files for tests.
 #pragma once
 
 #include "coeus/file/hdf5.hpp"
@@ -15,7 +15,7 @@ inline void make_hdf5(const std::filesystem::path& path, const std::function<voi
     file.close();
 }
 
-/// Tokens 0, 1, 2, ... so that a token tells its position; documents begin at `documents` (0 and the total
+/// Tokens 0, 1, 2, ..., so that a token tells its position. Documents begin at `documents` (0 and the total
 /// are added).
 inline std::filesystem::path counting_file(const std::filesystem::path& path, int64_t count,
                                            std::vector<uint64_t> documents = {},

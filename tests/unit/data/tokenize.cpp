@@ -40,8 +40,8 @@ const TemporaryFolder& small_tokenizer() {
     return folder;
 }
 
-// A tokenizer whose words are lines of lower case: a space between letters, where large files may be cut,
-// ends no piece.
+// A tokenizer whose words are whole lines of lower-case letters. Large files are divided at spaces between
+// letters, and with this tokenizer no piece ends there.
 std::filesystem::path long_pieces() {
     static const TemporaryFolder folder;
     const JsonDocument document = JsonDocument::read(small_tokenizer() / "tokenizer.json");
@@ -64,7 +64,7 @@ std::vector<int32_t> tokens_of(const TokenFile& file) {
     return all;
 }
 
-// Tokenizes in a process that the system kills as a file of it grows beyond `bytes`.
+// Tokenizes in a process that the system kills when one of its files grows beyond `bytes`.
 int signal_of_run(const Corpus& corpus, const std::filesystem::path& output, rlim_t bytes,
                   const TokenizeOptions& options) {
     const pid_t child = fork();
@@ -128,11 +128,11 @@ TEST_CASE("tokenize: documents between BOS and EOS, in order") {
     CHECK(h5.int_attribute("bos_id") == 278);
     CHECK(h5.int_attribute("eos_id") == 279);
     CHECK(h5.string_attribute("source") == "a.txt and 1 more");
-    // nothing is left beside it
+    // no other file is left in the folder
     CHECK(std::distance(std::filesystem::directory_iterator(folder / "new"), {}) == 1);
 }
 
-TEST_CASE("tokenize: once for the same text and tokenizer") {
+TEST_CASE("tokenize: only once for the same text and tokenizer") {
     const TemporaryFolder folder;
     const Tokenizer tokenizer(small_tokenizer().path());
     write_file(folder / "a.txt", "the cat");
@@ -159,7 +159,7 @@ TEST_CASE("tokenize: once for the same text and tokenizer") {
     CHECK(std::distance(std::filesystem::directory_iterator(folder / "cache"), {}) == 2);
 }
 
-TEST_CASE("tokenize: a large text gives the tokens of the whole, however it is cut") {
+TEST_CASE("tokenize: a large text gives the same tokens, however it is divided") {
     const TemporaryFolder folder;
     std::string lines, words;
     for (int i = 0; lines.size() < (2 << 20); ++i)
@@ -196,14 +196,14 @@ TEST_CASE("tokenize: a vocabulary above 65536 is stored with 32 bits") {
     tokenize(Corpus({folder / "a.txt"}), tokenizer, folder / "tokens.h5", {.threads = 1});
     TokenFile file(folder / "tokens.h5");
     CHECK(file.max_token() == 70000);
-    // without tokenizer_config.json: no EOS, but the BOS of the tokenizer's own template
+    // without tokenizer_config.json there is no EOS, only the BOS of the tokenizer's own template
     CHECK(tokens_of(file) == ::document(tokenizer, "the<far>cat"));
     CHECK(tokenizer.document_ends().before == std::vector<int32_t>{278});
     CHECK(tokenizer.document_ends().after.empty());
     CHECK(hdf5::File::open((folder / "tokens.h5").string()).dataset("tokens").type() == hdf5::Type::u32);
 }
 
-TEST_CASE("tokenize: an expression that looks back is not cut, and gives the same") {
+TEST_CASE("tokenize: a text is not divided if the expression looks back, and the tokens are the same") {
     const TemporaryFolder folder;
     std::string text = read_file(small_tokenizer() / "tokenizer.json");
     const size_t at = text.find("\"(?i:");
@@ -226,26 +226,25 @@ TEST_CASE("tokenize: bad input") {
     write_file(folder / "none.jsonl", "\n  \n{\"text\": \"\"}\n");
     const Corpus corpus({folder / "a.txt"});
     CHECK_THROWS_WITH(tokenize(Corpus({folder / "none.jsonl"}), tokenizer, folder / "x.h5", {.threads = 1}),
-                      "none.jsonl: there is no text in it");
+                      "none.jsonl: contains no text");
     CHECK_THROWS_WITH(tokenize(corpus, tokenizer, folder / "a.txt", {.threads = 1}),
                       (folder / "a.txt").string() +
-                          " is in the way: it exists and is no token file; choose another name or remove it");
+                          " already exists and is not a token file; choose another name, or remove it");
     make_hdf5(folder / "other.h5", [](hdf5::File& file) { file.create_group("model"); });
     CHECK_THROWS_WITH(tokenize(corpus, tokenizer, folder / "other.h5", {.threads = 1}),
-                      Contains("is in the way: it is an HDF5 file but no token file"));
+                      Contains("already exists and is an HDF5 file, but not a token file"));
     CHECK_THROWS_WITH(tokenize(corpus, tokenizer, folder / "a.txt" / "x.h5", {.threads = 1}),
-                      Contains("cannot make this folder"));
+                      Contains("this folder cannot be created"));
     write_file(folder / "bad.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n");
-    CHECK_THROWS_WITH(
-        tokenize(Corpus({folder / "bad.jsonl"}), tokenizer, folder / "x.h5", {.threads = 2}),
-        Contains("bad.jsonl: line 2: has no field \"text\", only \"txt\"; call the field that holds the "
-                 "text so"));
+    CHECK_THROWS_WITH(tokenize(Corpus({folder / "bad.jsonl"}), tokenizer, folder / "x.h5", {.threads = 2}),
+                      Contains("bad.jsonl: line 2: has no field \"text\", only \"txt\"; rename the field "
+                               "that contains the text to \"text\""));
     CHECK_FALSE(std::filesystem::exists(folder / "x.h5"));
     for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
         CHECK(entry.path().extension() != ".part");
 }
 
-TEST_CASE("tokenize: a full disk leaves nothing with which no start can continue") {
+TEST_CASE("tokenize: after a full disk the next start can continue") {
     const TemporaryFolder folder;
     const Tokenizer tokenizer(small_tokenizer().path());
     std::string text;
@@ -255,7 +254,8 @@ TEST_CASE("tokenize: a full disk leaves nothing with which no start can continue
     const std::filesystem::path output = folder / "out" / "x.h5";
     const auto expected = tokenize(corpus, tokenizer, folder / "whole.h5", {.threads = 1});
     for (const rlim_t bytes :
-         {rlim_t(100), rlim_t(expected.tokens * 2 + 10)}) {  // the spool, or the HDF5 file
+         // the disk is full for the temporary file, or for the HDF5 file
+         {rlim_t(100), rlim_t(expected.tokens * 2 + 10)}) {
         const FullDisk full(bytes);
         CHECK_THROWS_AS(tokenize(corpus, tokenizer, output, {.threads = 1}), SystemError);
         CHECK(files_in(output.parent_path()).empty());
@@ -263,18 +263,17 @@ TEST_CASE("tokenize: a full disk leaves nothing with which no start can continue
     CHECK(tokenize(corpus, tokenizer, output, {.threads = 1}).tokens == expected.tokens);
 }
 
-TEST_CASE("tokenize: a word of more than 16 MiB is refused, and the file named") {
+TEST_CASE("tokenize: a word of more than 16 MiB is refused, and the file is named") {
     const TemporaryFolder folder;
     const Tokenizer tokenizer(small_tokenizer().path());
     write_file(folder / "a.txt", "the cat " + std::string((16 << 20) + 1, 'a') + " sat");
-    CHECK_THROWS_WITH(
-        tokenize(Corpus({folder / "a.txt"}), tokenizer, folder / "x.h5", {.threads = 1}),
-        Contains("a.txt: a word of 167772") && Contains(" bytes, without a place where it could be cut, is "
-                                                        "longer than the 16 MiB that a word may have"));
+    CHECK_THROWS_WITH(tokenize(Corpus({folder / "a.txt"}), tokenizer, folder / "x.h5", {.threads = 1}),
+                      Contains("a.txt: a word has 167772") &&
+                          Contains(" bytes and cannot be split, but the maximum is 16 MiB"));
     CHECK_FALSE(std::filesystem::exists(folder / "x.h5.tokens.part"));
 }
 
-TEST_CASE("tokenize: a run that was killed goes on where it stopped") {
+TEST_CASE("tokenize: a killed run continues where it stopped") {
     const TemporaryFolder folder, texts;
     std::string words, json;
     for (int i = 0; words.size() < (5 << 20); ++i)
@@ -309,7 +308,7 @@ TEST_CASE("tokenize: a run that was killed goes on where it stopped") {
     CHECK((read_file(output) == read_file(folder / "whole.h5")));
     CHECK(count_files(folder / "new") == 1);
 
-    // what was left by a run over another text, or is damaged, is not used
+    // files left by a run over another text, and damaged files, are not used
     std::filesystem::remove(output);
     CHECK(signal_of_run(corpus, output, rlim_t(whole.tokens), options) == SIGXFSZ);
     const auto copy_folder = [](const std::filesystem::path& from, const std::filesystem::path& to) {
@@ -337,7 +336,7 @@ TEST_CASE("tokenize: a run that was killed goes on where it stopped") {
     CHECK(count_files(folder / "new") == 1);
 }
 
-TEST_CASE("tokenize: a run that is asked to end keeps what it has") {
+TEST_CASE("tokenize: a run that is asked to stop keeps its progress") {
     const TemporaryFolder folder, texts;
     std::string words;
     while (words.size() < (3 << 20)) words += "the cat sat on the mat\n";
@@ -350,7 +349,7 @@ TEST_CASE("tokenize: a run that is asked to end keeps what it has") {
         const StopSignals signals;
         raise(SIGUSR1);
         CHECK_THROWS_WITH(tokenize(corpus, tokenizer, output, options),
-                          Catch::StartsWith("Stopped by SIGUSR1: what was tokenized is kept"));
+                          Catch::StartsWith("Stopped by SIGUSR1: the tokens so far are saved"));
     }
     CHECK_FALSE(std::filesystem::exists(output));
     const Tokenized done = tokenize(corpus, tokenizer, output, options);
@@ -395,6 +394,6 @@ TEST_CASE("tokenize: compressed text gives the same tokens") {
     const std::string packed = read_file(folder / "a.txt.gz");
     write_file(folder / "a.txt.gz", packed.substr(0, packed.size() / 2));
     CHECK_THROWS_WITH(tokenize(Corpus({folder / "a.txt.gz"}), tokenizer, folder / "out" / "x.h5"),
-                      Contains("a.txt.gz is truncated: its gzip data ends in the middle"));
+                      Contains("a.txt.gz is truncated: its gzip data is incomplete"));
     CHECK(count_files(folder / "out") == 0);
 }

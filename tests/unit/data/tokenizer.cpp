@@ -25,7 +25,7 @@ const std::string mixed =
     "x1y22\u00a0z\u2028 "
     "end.   ";
 
-// A tokenizer trained on a few sentences, the same for all cases.
+// A tokenizer trained on a few sentences, shared by all cases.
 const TemporaryFolder& trained() {
     static const TemporaryFolder folder;
     static const bool made = [] {
@@ -39,7 +39,7 @@ const TemporaryFolder& trained() {
     return folder;
 }
 
-// The trained tokenizer.json with one thing changed, in a folder of its own.
+// The trained tokenizer.json with one change, in a separate folder.
 class Changed {
 public:
     template <class Change>
@@ -100,8 +100,8 @@ Json sequence(const std::string& regex) {
 TEST_CASE("bpe training: highest count first, ties by ids, words weighted") {
     // pairs: l-o 5+2+6, o-w 5+2, ...; "ne" 6, "ew" 6, "es" 3, "st" 3
     const WordCounts words = {{"low", 5}, {"lower", 2}, {"newest", 6}, {"widest", 3}};
-    // e-s and s-t have 9 each: e (68) is below s (82); then es-t (9), l-o (7), lo-w (7), e-w, n-e, w-est (6):
-    // the pair with the smallest left id, e-w, first
+    // e-s and s-t have 9 each, and e (68) is below s (82). Then es-t (9), l-o (7), lo-w (7). Then e-w, n-e
+    // and w-est have 6 each: e-w, with the smallest left id, is first.
     CHECK(train_bpe(words, 256 + 6) ==
           Merges{{"e", "s"}, {"es", "t"}, {"l", "o"}, {"lo", "w"}, {"e", "w"}, {"n", "ew"}});
     CHECK(train_bpe(words, 256).empty());
@@ -112,8 +112,8 @@ TEST_CASE("bpe training: highest count first, ties by ids, words weighted") {
     CHECK(train_bpe({}, 1000).empty());
 }
 
-TEST_CASE("bpe training: a space is Ġ, its id is above those of letters") {
-    // " a" twice, "ab" twice: among equals the left id decides, 'a' before 'Ġ'
+TEST_CASE("bpe training: a space is Ġ, whose id is above those of letters") {
+    // " a" and "ab" occur twice each: the smaller left id wins, 'a' before 'Ġ'
     CHECK(train_bpe({{" ab", 2}}, 257) == Merges{{"a", "b"}});
 }
 
@@ -129,7 +129,7 @@ TEST_CASE("tokenizer training writes a tokenizer with BOS and EOS at the end") {
     CHECK(ids.size() < mixed.size() / 2);
     CHECK(tokenizer.encode("").empty());
     CHECK(tokenizer.encode("!") == std::vector<int32_t>{0});
-    // bytes that the text never had, a long run, and not UTF-8
+    // bytes that the training text did not have, a long run, and invalid UTF-8
     CHECK(tokenizer.decode(tokenizer.encode("\x01\u0416" + std::string(5000, 'q'))) ==
           "\x01\u0416" + std::string(5000, 'q'));
     CHECK(tokenizer.decode(tokenizer.encode("a\xff z")) == "a\uFFFD z");
@@ -140,11 +140,11 @@ TEST_CASE("tokenizer training: bad vocabulary sizes") {
     write_file(folder / "a.txt", "some text");
     const Corpus corpus({folder / "a.txt"});
     CHECK_THROWS_WITH(train_tokenizer(corpus, 257, folder / "out", 1),
-                      "--vocab_size must be from 258 (256 bytes, BOS and EOS) to 4,194,304, is 257");
+                      "--vocab_size must be from 258 (256 bytes, BOS and EOS) to 4,194,304, but is 257");
     CHECK(train_tokenizer(corpus, 258, folder / "out", 1).vocab_size == 258);
     CHECK(train_tokenizer(corpus, 100000, folder / "out", 1).vocab_size < 270);
     CHECK_THROWS_WITH(train_tokenizer(corpus, 300, folder / "a.txt" / "x", 1),
-                      Contains("--output") && Contains("cannot make this folder"));
+                      Contains("--output") && Contains("this folder cannot be created"));
 }
 
 TEST_CASE("tokenizer training: threads, JSON lines and plain lines give the same words") {
@@ -163,7 +163,7 @@ TEST_CASE("tokenizer training: threads, JSON lines and plain lines give the same
     CHECK(sorted(count_words(Corpus({folder / "a.txt", folder / "a.jsonl"}), 2)) == twice);
 }
 
-TEST_CASE("tokenizer training: U+180E is no white space, U+3000 is") {
+TEST_CASE("tokenizer training: U+180E is not white space, U+3000 is") {
     const TemporaryFolder folder;
     const auto pieces = [&](const std::string& text) {
         write_file(folder / "a.txt", text);
@@ -193,7 +193,7 @@ TEST_CASE("tokenizer: added tokens in the text, leftmost and longest") {
     CHECK(t.encode("<|end_of_text|>x<|end_of_text|><|end") == std::vector<int32_t>{322, 319, 323});
 }
 
-TEST_CASE("tokenizer: flags of added tokens, and the normal form C between them") {
+TEST_CASE("tokenizer: flags of added tokens, and normal form C between them") {
     const Changed changed([](Json& json) {
         Json added = Json::array();
         const auto add = [&](const char* content, std::initializer_list<const char*> flags) {
@@ -216,15 +216,15 @@ TEST_CASE("tokenizer: flags of added tokens, and the normal form C between them"
     const int32_t space = t.encode(" ")[0], a = t.encode("a")[0], dot = t.encode(".")[0];
     CHECK(t.encode("a \u3000<left> a") == Ids{a, 400, space, a});
     CHECK(t.encode("a <right> \u00a0a") == Ids{a, space, 401, a});
-    // the space between belongs to the token that comes first
+    // the space between two tokens belongs to the first one
     CHECK(t.encode("<right> <left>") == Ids{401, 400});
-    // a token may begin in white space that the one before has taken
+    // a token may begin in white space that the token before has taken
     CHECK(t.encode("<right> \txa") == Ids{401, 406, a});
     CHECK(t.encode("word.word") == Ids{402, dot, 402});
     CHECK(t.encode("words").front() != 402);
     CHECK(t.encode("\u00e9word").back() != 402);
     CHECK(t.encode("a_word").back() != 402);
-    // those called normalized are found in the normal form, others in the text as it is
+    // added tokens with "normalized" are found in the normal form, others in the original text
     CHECK(t.encode("cafe\u0301") == Ids{403});
     CHECK(t.encode("na\u00efve") == Ids{404});
     CHECK(t.encode("\u00e9t\u00e9") == Ids{405});
@@ -244,7 +244,7 @@ TEST_CASE("tokenizer: a space in front of each part between added tokens") {
     CHECK_FALSE(t.can_encode_parts());
 }
 
-TEST_CASE("tokenizer: a template's tokens, and BOS and EOS where it has not put them") {
+TEST_CASE("tokenizer: a template's tokens, and BOS and EOS if the template does not add them") {
     const auto ends = [](const char* bos, const char* eos, bool template_adds_bos) {
         const Changed changed([&](Json& json) {
             if (!template_adds_bos) json.set("post_processor", Json());
@@ -258,10 +258,10 @@ TEST_CASE("tokenizer: a template's tokens, and BOS and EOS where it has not put 
     const char *const begin = "<|begin_of_text|>", *const end = "<|end_of_text|>";
     CHECK(ends(begin, end, true) == std::pair(Ids{318}, Ids{319}));
     CHECK(ends(begin, end, false) == std::pair(Ids{318}, Ids{319}));
-    // another BOS goes in front of what the template adds
+    // another BOS is put in front of the tokens that the template adds
     CHECK(ends("a", end, true).first.size() == 2);
     CHECK(ends("a", end, true).first.back() == 318);
-    // one token for both begins documents, and nothing ends them
+    // if both are the same token, it begins documents, and nothing ends them
     CHECK(ends(end, end, false) == std::pair(Ids{319}, Ids{}));
 }
 
@@ -269,12 +269,12 @@ TEST_CASE("tokenizer: tokens outside the vocabulary are refused") {
     const Tokenizer tokenizer(trained().path());
     for (const int32_t id : {-1, 320}) {
         CHECK_THROWS_WITH(tokenizer.decode(std::vector<int32_t>{id}),
-                          Contains("has no token " + std::to_string(id)));
+                          Contains("has no token with the id " + std::to_string(id)));
         CHECK_THROWS_AS(tokenizer.bytes_of(id), ConfigError);
     }
 }
 
-TEST_CASE("tokenizer: a stream gives whole characters as soon as they are complete") {
+TEST_CASE("tokenizer: a stream returns whole characters as soon as they are complete") {
     const Tokenizer tokenizer(trained().path());
     const std::string text = "é東🙂a<|end_of_text|>b";
     Tokenizer::Stream stream(tokenizer);
@@ -300,7 +300,7 @@ TEST_CASE("tokenizer: a stream gives whole characters as soon as they are comple
     CHECK(stream.finish().empty());
 }
 
-TEST_CASE("tokenizer: parts give the ids of the whole") {
+TEST_CASE("tokenizer: encoding in parts gives the ids of the whole text") {
     const Tokenizer tokenizer(trained().path());
     REQUIRE(tokenizer.can_encode_parts());
     Tokenizer::Encoder encoder(tokenizer);
@@ -332,7 +332,7 @@ TEST_CASE("tokenizer: ignore_merges takes whole pieces from the vocabulary") {
     CHECK(Tokenizer(change(false).path()).encode("xyzzy").size() > 1);
 }
 
-TEST_CASE("tokenizer: merges as strings, as files of before 2024 have them") {
+TEST_CASE("tokenizer: merges as strings, as in files from before 2024") {
     const Changed old([](Json& json) {
         Json merges = Json::array();
         for (const Json& pair : *json.find("model")->find("merges")->as_array())
@@ -343,7 +343,7 @@ TEST_CASE("tokenizer: merges as strings, as files of before 2024 have them") {
     CHECK(Tokenizer(old.path()).hash() != Tokenizer(trained().path()).hash());
 }
 
-TEST_CASE("tokenizer: expressions that look back, or several, are not cut") {
+TEST_CASE("tokenizer: texts are not divided for several expressions or one that looks back") {
     CHECK_FALSE(Tokenizer(Changed("pre_tokenizer", sequence("(?<=a)b|.")).path()).can_encode_parts());
     CHECK_FALSE(Tokenizer(Changed("pre_tokenizer", sequence("^a|\\bb|.")).path()).can_encode_parts());
     CHECK(Tokenizer(Changed("pre_tokenizer", sequence("[^a]+|a")).path()).can_encode_parts());
@@ -363,8 +363,8 @@ TEST_CASE("tokenizer: files that are missing, damaged or of another kind") {
     CHECK_THROWS_WITH(Tokenizer(damaged.path()), Contains("tokenizer.json: model is missing"));
 
     CHECK(Changed("normalizer", Json::object().set("type", "NFKC")).problem() ==
-          "tokenizer.json: normalizer: the normalizer NFKC is not known here; NFC is");
-    const std::string known_model = " is not known here; byte-level BPE is";
+          "tokenizer.json: normalizer: the normalizer NFKC is not supported; only NFC is");
+    const std::string known_model = " is not supported; only byte-level BPE is";
     CHECK(Changed("model", Json::object().set("type", "Unigram")).problem() ==
           "tokenizer.json: model: the model Unigram" + known_model);
     CHECK(Changed([](Json& json) { set_in(json, "model", "end_of_word_suffix", "</w>"); }).problem() ==
@@ -381,22 +381,22 @@ TEST_CASE("tokenizer: files that are missing, damaged or of another kind") {
                   (whole_alphabet ? "none" : "tokenizer.json: model: " + (key + known_model)));
         }
     CHECK(Changed("decoder", Json::object().set("type", "Metaspace")).problem() ==
-          "tokenizer.json: decoder: the decoder Metaspace is not known here; ByteLevel is");
+          "tokenizer.json: decoder: the decoder Metaspace is not supported; only ByteLevel is");
     CHECK(Changed("post_processor", Json::object().set("type", "BertProcessing")).problem() ==
-          "tokenizer.json: post_processor: the post-processor BertProcessing is not known here; "
+          "tokenizer.json: post_processor: the post-processor BertProcessing is not supported; only "
           "TemplateProcessing and ByteLevel are");
     const auto single_template = [](Json pieces) {
         return Changed("post_processor",
                        Json::object().set("type", "TemplateProcessing").set("single", std::move(pieces)));
     };
     CHECK_THAT(single_template(Json::array()).problem(),
-               Contains("post_processor.single must have the text once, as $A"));
+               Contains("post_processor.single must contain the text once, as $A"));
     const Json text = Json::object().set("Sequence", Json::object().set("id", "A"));
     CHECK_THAT(single_template(Json::array().push(text).push(text)).problem(),
-               Contains("post_processor.single must have the text once, as $A"));
+               Contains("post_processor.single must contain the text once, as $A"));
     CHECK(single_template(Json::array().push(text)).problem() == "none");
     const std::string known_cuts =
-        " is not known here; Split (Isolated, with a Regex) and Digits are, then ByteLevel at the end";
+        " is not supported; only Split (Isolated, with a Regex) and Digits are, with ByteLevel at the end";
     CHECK(Changed("pre_tokenizer", Json::object().set("type", "Whitespace")).problem() ==
           "tokenizer.json: pre_tokenizer: the pre-tokenizer Whitespace at the end" + known_cuts);
     CHECK(Changed("pre_tokenizer", sequence_of({byte_level(), byte_level()})).problem() ==
@@ -404,7 +404,7 @@ TEST_CASE("tokenizer: files that are missing, damaged or of another kind") {
               known_cuts);
     CHECK(Changed("pre_tokenizer", sequence_of({split("a"), byte_level().set("add_prefix_space", true)}))
               .problem() ==
-          "tokenizer.json: pre_tokenizer.pretokenizers[1]: add_prefix_space behind a Split" + known_cuts);
+          "tokenizer.json: pre_tokenizer.pretokenizers[1]: add_prefix_space after a Split" + known_cuts);
     CHECK(Changed("pre_tokenizer", sequence_of({split("a").set("behavior", "Removed"), byte_level()}))
               .problem() ==
           "tokenizer.json: pre_tokenizer.pretokenizers[0]: a Split that is not Isolated" + known_cuts);
@@ -414,12 +414,13 @@ TEST_CASE("tokenizer: files that are missing, damaged or of another kind") {
           "tokenizer.json: pre_tokenizer.pretokenizers[0].pattern: a pattern that is not a Regex" +
               known_cuts);
     CHECK(Changed("pre_tokenizer", sequence("(a")).problem() ==
-          "tokenizer.json: the regular expression \"(a\" is not understood by PCRE2: missing closing "
+          "tokenizer.json: PCRE2 does not understand the regular expression \"(a\": missing closing "
           "parenthesis");
     CHECK(Changed([](Json& json) {
               set_in(json, "model", "merges", Json::array().push(Json::array().push("a").push("ĠĠĠĠĠĠq")));
           }).problem() ==
-          "tokenizer.json: model.merges[0]: \"a\" + \"ĠĠĠĠĠĠq\" is not made of and in the vocabulary");
+          "tokenizer.json: model.merges[0]: \"a\" + \"ĠĠĠĠĠĠq\": both and the result must be in the "
+          "vocabulary");
     CHECK(Changed([](Json& json) { set_in(json, "model", "merges", Json::array().push("ab")); }).problem() ==
           "tokenizer.json: model.merges[0] must be two symbols, is \"ab\"");
     CHECK(Changed([](Json& json) {
@@ -432,11 +433,12 @@ TEST_CASE("tokenizer: files that are missing, damaged or of another kind") {
               .problem() == "tokenizer.json: added_tokens[0] must have a content, is an object");
     const Changed no_bos("added_tokens", Json::array());
     write_file(no_bos.path() / "tokenizer_config.json", R"({"bos_token": "<|begin_of_text|>"})");
-    CHECK(no_bos.problem() ==
-          "tokenizer.json: bos_token of tokenizer_config.json is \"<|begin_of_text|>\", which is no token");
+    CHECK(
+        no_bos.problem() ==
+        "tokenizer.json: bos_token of tokenizer_config.json is \"<|begin_of_text|>\", which is not a token");
 }
 
-TEST_CASE("tokenizer: special tokens that tokenizer_config.json alone has") {
+TEST_CASE("tokenizer: special tokens that only tokenizer_config.json has") {
     const auto tokenizer_with = [](const std::string& config, bool in_added_tokens = false) {
         auto changed = std::make_unique<Changed>([&](Json& json) {
             if (in_added_tokens) return;
@@ -463,16 +465,16 @@ TEST_CASE("tokenizer: special tokens that tokenizer_config.json alone has") {
         CHECK(tokenizer.special_ids() == Ids{318, 319});
         CHECK(tokenizer.document_ends().before == Ids{318});
         CHECK(tokenizer.document_ends().after == Ids{319});
-        // its flags are those of added_tokens_decoder
+        // the flags are those of added_tokens_decoder
         CHECK(tokenizer.encode("<s></s> \n<s>") == Ids{318, 319, 318});
     }
     CHECK(Tokenizer(tokenizer_with("{" + decoder + R"(, "bos_token": null})")->path())
               .document_ends()
               .before.empty());
-    // a BOS of the vocabulary is special too
+    // a BOS from the vocabulary is special too
     const Tokenizer letter(tokenizer_with(R"({"bos_token": "a"})")->path());
     CHECK(letter.special_ids() == letter.encode("a"));
-    // what both files have counts once, as tokenizer.json says it
+    // a token in both files is taken once, from tokenizer.json
     const auto with_decoder = [&](const std::string& id, const std::string& content) {
         return tokenizer_with(
                    R"({"added_tokens_decoder": {")" + id + R"(": {"content": ")" + content + R"("}}})", true)
@@ -480,8 +482,8 @@ TEST_CASE("tokenizer: special tokens that tokenizer_config.json alone has") {
     };
     CHECK(with_decoder("319", "<|end_of_text|>") == "none");
     CHECK(with_decoder("320", "<|end_of_text|>") ==
-          "tokenizer_config.json: added_tokens_decoder.320: \"<|end_of_text|>\" is the token 320 here, but "
-          "319 before");
+          "tokenizer_config.json: added_tokens_decoder.320: \"<|end_of_text|>\" has the id 320 here, but 319 "
+          "before");
     CHECK(with_decoder("319", "<|eot|>") ==
           "tokenizer.json: two tokens have the id 319: \"<|end_of_text|>\" and \"<|eot|>\"");
     CHECK(with_decoder("500", "<|eot|>") == "none");
@@ -491,7 +493,7 @@ TEST_CASE("tokenizer: special tokens that tokenizer_config.json alone has") {
           "tokenizer_config.json: bos_token must be a string, is an array");
 }
 
-TEST_CASE("tokenizer: keys of tokenizer.json that are set, empty or not known") {
+TEST_CASE("tokenizer: keys of tokenizer.json that are set, empty or unknown") {
     const Json truncation = Json::object().set("max_length", 4);
     const Changed cut("truncation", truncation);
     const Tokenizer tokenizer(cut.path()), whole(trained().path());
@@ -499,29 +501,30 @@ TEST_CASE("tokenizer: keys of tokenizer.json that are set, empty or not known") 
     CHECK(whole.notice().empty());
     CHECK(tokenizer.notice() ==
           (cut.path() / "tokenizer.json").string() +
-              ": truncation is not followed: texts are encoded whole, whatever their length");
+              ": truncation is ignored: texts are encoded completely, whatever their length");
     const Changed both(
         [&](Json& json) { json.set("truncation", truncation).set("padding", Json::object()); });
-    CHECK_THAT(Tokenizer(both.path()).notice(), Contains("truncation and padding are not followed"));
+    CHECK_THAT(Tokenizer(both.path()).notice(), Contains("truncation and padding are ignored"));
 
     const std::string known_cuts =
-        "tokenizer.json: pre_tokenizer: is empty, which is not known here; Split (Isolated, with a Regex) "
-        "and Digits are, then ByteLevel at the end";
+        "tokenizer.json: pre_tokenizer: is empty, which is not supported; only Split (Isolated, with a "
+        "Regex) and Digits are, with ByteLevel at the end";
     CHECK(Changed("pre_tokenizer", Json()).problem() == known_cuts);
     CHECK(Changed("pre_tokenizer", sequence_of({})).problem() == known_cuts);
     CHECK(Changed("decoder", Json()).problem() ==
-          "tokenizer.json: decoder: is empty, which is not known here; ByteLevel is");
+          "tokenizer.json: decoder: is empty, which is not supported; only ByteLevel is");
     CHECK(Changed("normalizer", Json()).problem() == "none");
     CHECK(Changed("post_processor", Json()).problem() == "none");
     CHECK(Changed("future", 1).problem() ==
-          "tokenizer.json: the key future is not known here; version, truncation, padding, added_tokens, "
-          "normalizer, pre_tokenizer, post_processor, decoder, model are");
-    CHECK(Changed("version", "2.0").problem() == "tokenizer.json: version: 2.0 is not known here; 1.0 is");
+          "tokenizer.json: the key future is not supported; supported are version, truncation, padding, "
+          "added_tokens, normalizer, pre_tokenizer, post_processor, decoder, model");
+    CHECK(Changed("version", "2.0").problem() ==
+          "tokenizer.json: version: 2.0 is not supported; only 1.0 is");
     const auto with_dropout = [](double rate) {
         return Changed([&](Json& json) { set_in(json, "model", "dropout", rate); }).problem();
     };
     CHECK(with_dropout(0) == "none");
-    CHECK(with_dropout(0.1) == "tokenizer.json: model: dropout is not known here; byte-level BPE is");
+    CHECK(with_dropout(0.1) == "tokenizer.json: model: dropout is not supported; only byte-level BPE is");
 }
 
 TEST_CASE("tokenizer: ids that are given twice") {
@@ -537,10 +540,9 @@ TEST_CASE("tokenizer: ids that are given twice") {
           "tokenizer.json: two tokens have the id 319: \"<|end_of_text|>\" and \"<|eot|>\"");
     CHECK(with_added(0, "<|eot|>") == "tokenizer.json: two tokens have the id 0: \"!\" and \"<|eot|>\"");
     CHECK(with_added(0, "!") == "none");
-    CHECK(with_added(320, "!") ==
-          "tokenizer.json: added_tokens[2]: \"!\" is the token 320 here, but 0 before");
+    CHECK(with_added(320, "!") == "tokenizer.json: added_tokens[2]: \"!\" has the id 320 here, but 0 before");
     CHECK(with_added(320, "<|end_of_text|>") ==
-          "tokenizer.json: added_tokens[2]: \"<|end_of_text|>\" is the token 320 here, but 319 before");
+          "tokenizer.json: added_tokens[2]: \"<|end_of_text|>\" has the id 320 here, but 319 before");
     CHECK(Changed([](Json& json) {
               Json model = *json.find("model"), vocab = *model.find("vocab");
               json.set("model", model.set("vocab", vocab.set("twice", 7)));
@@ -552,5 +554,5 @@ TEST_CASE("tokenizer: ids that are given twice") {
                                         .set("type", "TemplateProcessing")
                                         .set("single", Json::array().push(special).push(text))
                                         .set("special_tokens", Json::object().set("<s>", ids)))
-              .problem() == "tokenizer.json: post_processor: its template adds 999, which is no token");
+              .problem() == "tokenizer.json: post_processor: its template adds 999, which is not a token");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokenizer a folder or file holds, and what is said where it holds none or a damaged one.
+// The kind of tokenizer in a folder or file, and the message if there is none or it is damaged.
 #include "coeus/base/error.hpp"
 #include "coeus/data/bpe_training.hpp"
 #include "coeus/data/tokenizer.hpp"
@@ -28,7 +28,7 @@ std::string base64(const std::string& bytes) {
     return text;
 }
 
-// All bytes in order, then these.
+// All bytes in order, then `more`.
 std::string ranks(const std::vector<std::string>& more) {
     std::string text;
     for (int b = 0; b < 256; ++b) text += base64(std::string(1, char(b))) + " " + std::to_string(b) + "\n";
@@ -51,7 +51,7 @@ Json added(const std::string& content, bool special) {
 
 }  // namespace
 
-TEST_CASE("tiktoken: merges by rank, from the left, special tokens only in prompts") {
+TEST_CASE("tiktoken: merges by rank, from the left, and special tokens only in prompts") {
     const TemporaryFolder folder;
     write_file(folder / "tokenizer.model", ranks({"ab", "bc", "abc", "aa", "aaa", "xyz"}));
     write_file(folder / "tokenizer_config.json", R"({"tiktoken": "llama3"})");
@@ -64,9 +64,9 @@ TEST_CASE("tiktoken: merges by rank, from the left, special tokens only in promp
     CHECK(tokenizer.own_ends().before.empty());
     CHECK(tokenizer.encode("abcb") == Ids{258, 'b'});
     CHECK(tokenizer.encode("bcab") == Ids{257, 256});
-    // five letters: aa aa a, then the leftmost of aa+a and a+aa
+    // five letters become aa aa a, then the leftmost of aa+a and a+aa is merged
     CHECK(tokenizer.encode("aaaaa") == Ids{259, 260});
-    // no merges lead to it: only as a whole piece
+    // no merges make it: it is used only for a whole piece
     CHECK(tokenizer.encode("xyz") == Ids{261});
     CHECK(tokenizer.encode("xyzx") == Ids{'x', 'y', 'z', 'x'});
     const std::string text = "<|eot_id|>";
@@ -81,7 +81,7 @@ TEST_CASE("tiktoken: merges by rank, from the left, special tokens only in promp
     CHECK(tokenizer.can_encode_parts());
 }
 
-TEST_CASE("tiktoken: the number of ranks says o200k, and its special tokens") {
+TEST_CASE("tiktoken: o200k and its special tokens are recognised by the number of ranks") {
     const TemporaryFolder folder;
     std::vector<std::string> more;
     for (int i = 256; i < 199998; ++i) more.push_back("tok" + std::to_string(i));
@@ -91,23 +91,23 @@ TEST_CASE("tiktoken: the number of ranks says o200k, and its special tokens") {
     CHECK_FALSE(tokenizer.bos_id());
     CHECK(tokenizer.eos_id() == 199999);
     CHECK(tokenizer.encode_prompt("<|endofprompt|>") == Ids{200018});
-    // words are cut before a capital
+    // words are divided before a capital
     CHECK(tokenizer.encode("tok256").size() == 6);
-    CHECK_THROWS_WITH(tokenizer.bytes_of(199998), Contains("has no token 199998"));
+    CHECK_THROWS_WITH(tokenizer.bytes_of(199998), Contains("has no token with the id 199998"));
 }
 
-TEST_CASE("tiktoken: what it is must be known, and its lines be whole") {
+TEST_CASE("tiktoken: the kind must be known, and lines must be complete") {
     const TemporaryFolder folder;
     write_file(folder / "tokenizer.model", ranks({"ab"}));
     CHECK_THAT(
         problem(folder.path()),
-        Contains("tokenizer.model: a tiktoken file has no expression and no special tokens; they are known "
-                 "of llama3 (128,000 ranks) and o200k (199,998), and this one has 257. Say which it is "
-                 "like in tokenizer_config.json beside it: {\"tiktoken\": \"llama3\"}"));
+        Contains(
+            "tokenizer.model: a tiktoken file contains no regular expression and no special tokens. Coeus "
+            "knows those of llama3 (128,000 ranks) and o200k (199,998), but this file has 257. Choose one of "
+            "them in tokenizer_config.json in the same folder: {\"tiktoken\": \"llama3\"}"));
     write_file(folder / "tokenizer_config.json", R"({"tiktoken": "llama2"})");
-    CHECK_THAT(problem(folder.path()),
-               Contains("tokenizer_config.json beside it says \"tiktoken\": \"llama2\"; "
-                        "known are llama3, o200k"));
+    CHECK_THAT(problem(folder.path()), Contains("tokenizer_config.json in the same folder has \"tiktoken\": "
+                                                "\"llama2\"; known are llama3, o200k"));
     write_file(folder / "tokenizer_config.json", R"({"tiktoken": "o200k"})");
     CHECK(problem(folder.path()) == "none");
     CHECK(Tokenizer(folder.path()).eos_id() == 258);
@@ -115,9 +115,9 @@ TEST_CASE("tiktoken: what it is must be known, and its lines be whole") {
          {"YWI", "YWI 300", "YW=I 300", "Y!I= 300", "YWI= -1", "YWI= 99999999", "YWI= 3x"}) {
         write_file(folder / "tokenizer.model", ranks({"ab"}) + line + "\n");
         CHECK_THAT(problem(folder.path()),
-                   Contains("line 258 must be a token in base64 and its rank, is \"" + line + "\""));
+                   Contains("line 258 must be a token in base64 and its rank, but is \"" + line + "\""));
     }
-    // tokens of the user's own, and line ends of another system
+    // a file with the user's own tokens and the line ends of another system
     write_file(folder / "tokenizer.model", ranks({"ab"}) + "eHk= 257\r\n\r\n");
     write_file(folder / "tokenizer_config.json",
                Json::object()
@@ -131,7 +131,7 @@ TEST_CASE("tiktoken: what it is must be known, and its lines be whole") {
     CHECK(own.encode("xy") == Ids{257});
     write_file(folder / "tokenizer_config.json", R"({"tiktoken": "o200k", "eos_token": "<no>"})");
     CHECK_THAT(problem(folder.path()),
-               Contains("eos_token of tokenizer_config.json is \"<no>\", which is no token"));
+               Contains("eos_token of tokenizer_config.json is \"<no>\", which is not a token"));
     write_file(folder / "tokenizer_config.json",
                R"({"tiktoken": "o200k", "added_tokens_decoder": {"-1": {"content": "x"}}})");
     CHECK_THAT(problem(folder.path()), Contains("must be an id from 0 to 2^22 - 1, is -1"));
@@ -153,7 +153,7 @@ TEST_CASE("vocab.json and merges.txt") {
     CHECK(tokenizer.decode(Ids{2, 6}, true) == "ab");
     CHECK(Tokenizer(folder / "merges.txt").hash() == tokenizer.hash());
     CHECK(Tokenizer(folder / "vocab.json").encode("ab") == Ids{2});
-    // Qwen's are cut otherwise: digits one by one
+    // Qwen divides text differently: every digit is a piece
     write(vocab, merges, R"({"eos_token": "<end>", "tokenizer_class": "Qwen2TokenizerFast"})");
     CHECK(Tokenizer(folder.path()).encode("ab 11") == Ids{2, 3, 4, 4});
     CHECK(Tokenizer(folder.path()).hash() != tokenizer.hash());
@@ -163,10 +163,11 @@ TEST_CASE("vocab.json and merges.txt") {
     for (const std::string line : {"ab", "a b c"}) {
         write(vocab, "a b\n" + line + "\n", "{}");
         CHECK_THAT(problem(folder.path()),
-                   Contains("merges.txt: line 2 must be two symbols, is \"" + line + "\""));
+                   Contains("merges.txt: line 2 must be two symbols, but is \"" + line + "\""));
     }
     write(vocab, "a 1\n", "{}");
-    CHECK_THAT(problem(folder.path()), Contains("\"a\" + \"1\" is not made of and in the vocabulary"));
+    CHECK_THAT(problem(folder.path()),
+               Contains("\"a\" + \"1\": both and the result must be in the vocabulary"));
     write("{}", "", "{}");
     CHECK_THAT(problem(folder.path()), Contains("the vocabulary is empty"));
     std::filesystem::remove(folder / "merges.txt");
@@ -174,7 +175,9 @@ TEST_CASE("vocab.json and merges.txt") {
     CHECK_THAT(problem(folder / "vocab.json"), Contains("merges.txt: cannot be read"));
 }
 
-TEST_CASE("the hash of a tokenizer changes with what tokenizer_config.json makes of ids, with nothing else") {
+TEST_CASE(
+    "the hash of a tokenizer changes with everything in tokenizer_config.json that affects ids, and nothing "
+    "else") {
     const TemporaryFolder folder;
     write_file(folder / "vocab.json", R"({"a": 0, "b": 1, "<end>": 2, "<x>": 3})");
     write_file(folder / "merges.txt", "");
@@ -215,7 +218,7 @@ TEST_CASE("the hash of a tokenizer changes with what tokenizer_config.json makes
     CHECK(tiktoken_hash("llama3") != tiktoken_hash("o200k"));
 }
 
-TEST_CASE("a tokenizer.json that is cut short beside a tokenizer.model is named") {
+TEST_CASE("a damaged tokenizer.json is reported, even next to a tokenizer.model") {
     const TemporaryFolder folder;
     write_file(folder / "tokenizer.model", ranks({"ab"}));
     for (const std::string json : {R"({"model": {"byte_fallback")", R"({"model": {"byte_fallback": )",
@@ -228,7 +231,7 @@ TEST_CASE("a tokenizer.json that is cut short beside a tokenizer.model is named"
 TEST_CASE("a tokenizer is looked for in a folder, or is the file itself") {
     const TemporaryFolder folder;
     CHECK_THAT(problem(folder.path()),
-               Contains("no tokenizer in this folder; it is looked for as tokenizer.json"));
+               Contains("no tokenizer in this folder; a tokenizer is tokenizer.json"));
     CHECK_FALSE(Tokenizer::is_at(folder.path()));
     CHECK_FALSE(Tokenizer::is_at(folder / "absent"));
     write_file(folder / "a.model", ranks({"ab"}));
@@ -237,7 +240,8 @@ TEST_CASE("a tokenizer is looked for in a folder, or is the file itself") {
     CHECK(Tokenizer(folder.path()).vocab_size() == 257 + 256);
     write_file(folder / "b.tiktoken", ranks({"ab", "cd"}));
     CHECK_FALSE(Tokenizer::is_at(folder.path()));
-    CHECK_THAT(problem(folder.path()), Contains("holds a.model and b.tiktoken: name the file that is meant"));
+    CHECK_THAT(problem(folder.path()),
+               Contains("contains a.model and b.tiktoken: give the path of one of these files"));
     CHECK(Tokenizer(folder / "b.tiktoken").vocab_size() == 258 + 256);
     write_file(folder / "tokenizer.model", ranks({}));
     CHECK(Tokenizer(folder.path()).vocab_size() == 256 + 256);
@@ -246,10 +250,9 @@ TEST_CASE("a tokenizer is looked for in a folder, or is the file itself") {
     CHECK(Tokenizer(folder.path()).vocab_size() == 258);
     CHECK(Tokenizer(folder / "tokenizer.json").hash() == Tokenizer(folder.path()).hash());
     write_file(folder / "tokenizer.model", "neither of them");
-    CHECK_THAT(
-        problem(folder / "tokenizer.model"),
-        Contains("tokenizer.model: neither a tokenizer.json nor tiktoken's ranks; and SentencePiece does not "
-                 "take it"));
+    CHECK_THAT(problem(folder / "tokenizer.model"),
+               Contains("tokenizer.model: is not a tokenizer: it is neither a tokenizer.json, nor a tiktoken "
+                        "file, nor a SentencePiece model"));
     write_file(folder / "tokenizer.model", "");
     CHECK_THAT(problem(folder / "tokenizer.model"), Contains("neither a tokenizer.json"));
 }

@@ -16,7 +16,7 @@ bool aligned(const Tensor& t) {
 
 }  // namespace
 
-TEST_CASE("an arena hands out aligned memory one after the other") {
+TEST_CASE("an arena returns aligned pieces of memory, one after the other") {
     Arena arena(256, "test");
     CHECK_FALSE(arena.planning());
     const Tensor a = arena.alloc(Dtype::u8, {1});
@@ -31,18 +31,18 @@ TEST_CASE("an arena hands out aligned memory one after the other") {
     CHECK(arena.peak() == 256);
 }
 
-TEST_CASE("an arena says what it is and what was wanted when it is too small") {
+TEST_CASE("an arena that is too small names itself and the request") {
     Arena arena(128, "temporaries");
     arena.alloc(Dtype::f32, {16});
     CHECK_THROWS_AS(arena.alloc(Dtype::f32, {17}), LogicError);
     CHECK_THROWS_WITH(
         arena.alloc(Dtype::f32, {17}),
         Catch::Contains("arena 'temporaries' of 128 bytes is too small: 64 in use, 128 more wanted"));
-    arena.alloc(Dtype::f32, {16});  // the failed ones took nothing
+    arena.alloc(Dtype::f32, {16});  // the failed requests took nothing
     CHECK(arena.peak() == 128);
 }
 
-TEST_CASE("a scope gives everything back, inner before outer") {
+TEST_CASE("a scope returns all of its memory, inner before outer") {
     Arena arena(1024, "test");
     const Tensor kept = arena.alloc(Dtype::f64, {2});
     set_element(kept, 1, 5);
@@ -79,7 +79,7 @@ TEST_CASE("a planning arena measures without memory or limit") {
     CHECK(arena.peak() == (int64_t(4) << 40) + 64);
 }
 
-TEST_CASE("a touch raises the peak alone") {
+TEST_CASE("a touch raises only the peak") {
     Arena arena;
     arena.alloc(Dtype::u8, {64});
     arena.touch(65);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who decides on the number of threads: deck, environment, what the process is bound to, the machine.
+// What decides the number of threads: the deck, the environment, the process's cores, the machine.
 #include "coeus/device/cpu.hpp"
 
 #include "support/catch.hpp"
@@ -25,7 +25,7 @@ using namespace coeus;
 
 namespace {
 
-// Sets or unsets OMP_NUM_THREADS until the end of the block.
+// Sets or unsets OMP_NUM_THREADS for the life of this object.
 class ThreadsVariable {
 public:
     explicit ThreadsVariable(const char* value) {
@@ -41,7 +41,7 @@ private:
     std::optional<std::string> old_;
 };
 
-// Restores what the process is bound to.
+// Restores the process's cores at the end.
 class Binding {
 public:
     Binding() { sched_getaffinity(0, sizeof old_, &old_); }
@@ -51,7 +51,7 @@ public:
 
     int processors() const { return CPU_COUNT(&old_); }
     void bind_to_first() const { bind_to(0); }
-    // One of them, counted from 0.
+    // Binds the process to one of them, counted from 0.
     void bind_to(int number) const {
         cpu_set_t one;
         CPU_ZERO(&one);
@@ -79,7 +79,8 @@ TEST_CASE("the deck's number of threads comes first, then OMP_NUM_THREADS") {
 
 TEST_CASE("without either, the ranks of a host share its cores") {
     const Binding as_started;
-    for (const char* value : {static_cast<const char*>(nullptr), "", "many"}) {  // the last two mean nothing
+    // the last two are not numbers
+    for (const char* value : {static_cast<const char*>(nullptr), "", "many"}) {
         const ThreadsVariable variable(value);
         const CpuShare alone = share_of_cpu(0, 0, 1);
         CHECK(alone.cores >= 1);
@@ -87,7 +88,7 @@ TEST_CASE("without either, the ranks of a host share its cores") {
         if (alone.reason.starts_with("bound to"))
             return test::skip("the tests are bound to a part of the machine's cores");
         CHECK(alone.reason == std::to_string(alone.cores) + " cores / 1 rank");
-        CHECK(alone.first_core == -1);  // other programs may have the other cores
+        CHECK(alone.first_core == -1);  // other programs may use the other cores
 
         for (int rank = 0; rank < alone.cores; ++rank) {
             const CpuShare one_each = share_of_cpu(0, rank, alone.cores);
@@ -102,14 +103,14 @@ TEST_CASE("without either, the ranks of a host share its cores") {
     }
 }
 
-TEST_CASE("ranks are bound only where each has cores of its own") {
+TEST_CASE("ranks are bound only if each can have its own cores") {
     const ThreadsVariable unset(nullptr);
     const int cores = share_of_cpu(1, 0, 1).cores;
     CHECK(share_of_cpu(cores + 1, 0, 1).first_core == -1);
     CHECK(share_of_cpu(cores, 1, 2).first_core == -1);
 }
 
-TEST_CASE("a process that is bound keeps to its cores") {
+TEST_CASE("a bound process stays on its cores") {
     const ThreadsVariable unset(nullptr);
     const int cores = share_of_cpu(0, 0, 1).cores;
     const Binding as_started;
@@ -147,7 +148,7 @@ TEST_CASE("the CPU has a name and a level") {
     CHECK(std::count(levels.begin(), levels.end(), level) == 1);
 }
 
-TEST_CASE("the processors near a GPU are its NUMA node's") {
+TEST_CASE("the processors near a GPU are those of its NUMA node") {
     const test::TemporaryFolder folder;
     const std::filesystem::path root = folder / "root", gpu = root / "sys/bus/pci/devices/0000:1b:00.0";
     std::filesystem::create_directories(gpu);
@@ -157,7 +158,7 @@ TEST_CASE("the processors near a GPU are its NUMA node's") {
     CHECK(processors_near("", root).empty());
 }
 
-TEST_CASE("a rank whose GPU is near some of the cores gets of these") {
+TEST_CASE("a rank with some of its cores near its GPU gets cores among these") {
     const ThreadsVariable unset(nullptr);
     const int cores = share_of_cpu(0, 0, 1).cores;
     std::string all = cpu_binding(), last;
@@ -169,23 +170,23 @@ TEST_CASE("a rank whose GPU is near some of the cores gets of these") {
         if (as_started.processors() != cores) return test::skip("a core is several processors here");
         as_started.bind_to(cores - 1);
         last = cpu_binding();
-        CHECK(share_of_cpu(0, 0, 2, 1, {.processors = all}).bound);  // and stays so
+        CHECK(share_of_cpu(0, 0, 2, 1, {.processors = all}).bound);  // and remains bound
     }
     const CpuShare near = share_of_cpu(0, 0, 2, 2, {.processors = last});
     CHECK(near.cores == 1);
     CHECK(near.threads == 1);
     CHECK(near.first_core == cores - 1);
     CHECK(near.reason == "1 cores near the GPU / 1 rank");
-    // two of them on one core share it
+    // two ranks share one core
     CHECK(share_of_cpu(0, 1, 2, 2, {.processors = last, .ranks = 2, .number = 1}).first_core == -1);
-    // all processors are no part, and what is no list says nothing
+    // a list of all processors selects nothing, and an invalid list is ignored
     CHECK(share_of_cpu(1, 0, 1, 1, {.processors = all}).first_core == -1);
     CHECK(share_of_cpu(1, 0, 1, 1, {.processors = "none"}).first_core == -1);
 }
 
 namespace {
 
-// The calling thread's time slice in nanoseconds; 0 where Linux does not say.
+// The calling thread's time slice in nanoseconds, or 0 if Linux does not report it.
 uint64_t slice() {
     struct {
         uint64_t head[3];
@@ -197,7 +198,7 @@ uint64_t slice() {
 
 }  // namespace
 
-TEST_CASE("short slices are those of the thread that asks and of threads that it starts") {
+TEST_CASE("short time slices apply to the thread that asks for them and to threads that it starts") {
     uint64_t before = 0, after = 0, inherited = 0;
     std::thread([&] {
         before = slice();
@@ -205,7 +206,7 @@ TEST_CASE("short slices are those of the thread that asks and of threads that it
         after = slice();
         std::thread([&] { inherited = slice(); }).join();
     }).join();
-    if (before == 0) return test::skip("this Linux has no time slices for a thread of its own (6.12)");
+    if (before == 0) return test::skip("this Linux has no time slices for single threads (6.12)");
     CHECK(after == 100'000);
     CHECK(inherited == 100'000);
     CHECK(slice() == before);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPU reports, by a stand-in for the driver's library: whole, with queries that the GPU does not know,
-// absent.
+// The values that a GPU reports, with a stand-in for the driver's library: complete, without the queries that
+// the GPU does not support, absent.
 #include "coeus/device/gpu_monitor.hpp"
 
 #include "support/catch.hpp"
@@ -12,7 +12,7 @@ using namespace coeus;
 
 namespace {
 
-// The stand-in's state, as it was at the end.
+// The stand-in; its state is restored at the end.
 class StandIn {
 public:
     StandIn() : library_(dlopen(COEUS_NVML_STAND_IN, RTLD_NOW)) { REQUIRE(library_ != nullptr); }
@@ -48,7 +48,7 @@ std::optional<GpuMonitor> monitor_of() {
 
 }  // namespace
 
-TEST_CASE("GPU monitor: every figure, and one library for each monitor") {
+TEST_CASE("GPU monitor: every value, and one library for each monitor") {
     StandIn nvml;
     nvml.throttle() = 0x4;
     {
@@ -75,7 +75,7 @@ TEST_CASE("GPU monitor: every figure, and one library for each monitor") {
     CHECK(nvml.users() == 0);
 }
 
-TEST_CASE("GPU monitor: what a GPU does not know is absent, and nothing else") {
+TEST_CASE("GPU monitor: only the values that a GPU does not support are absent") {
     StandIn nvml;
     const auto monitor = monitor_of();
     REQUIRE(monitor.has_value());
@@ -96,7 +96,7 @@ TEST_CASE("GPU monitor: what a GPU does not know is absent, and nothing else") {
     CHECK(nameless->name().empty());
 }
 
-TEST_CASE("GPU monitor: none without the library, the driver or the GPU") {
+TEST_CASE("GPU monitor: there is none without the library, the driver or the GPU") {
     StandIn nvml;
     CHECK_FALSE(GpuMonitor::of_bus_id(bus, "/absent/libnvidia-ml.so.1").has_value());
     CHECK_FALSE(GpuMonitor::of_bus_id(bus, "libm.so.6").has_value());  // a library without NVML's functions
@@ -112,5 +112,5 @@ TEST_CASE("GPU monitor: throttle reasons in words") {
     CHECK(throttle_text(0x20) == "thermal");
     CHECK(throttle_text(0x48) == "hardware slow-down, thermal (hardware)");
     CHECK(throttle_text(0x80) == "power brake");
-    CHECK(throttle_text(uint64_t(1) << 40).empty());  // of a driver to come
+    CHECK(throttle_text(uint64_t(1) << 40).empty());  // of a future driver
 }

@@ -29,7 +29,7 @@ TEST_CASE("a buffer moves") {
     CHECK(b.data() == data);
     CHECK(b.bytes() == 64);
     CHECK(b.what() == "a");
-    CHECK(a.data() == nullptr);  // NOLINT: what is left of it
+    CHECK(a.data() == nullptr);  // NOLINT: after the move
     CHECK(a.bytes() == 0);
     Buffer c(128, "c");
     c = std::move(b);
@@ -39,7 +39,7 @@ TEST_CASE("a buffer moves") {
     static_assert(!std::is_copy_constructible_v<Buffer> && !std::is_copy_assignable_v<Buffer>);
 }
 
-TEST_CASE("a buffer may be empty, but not negative, and says for what memory lacks") {
+TEST_CASE("a buffer may be empty, but not negative, and a lack of memory names the purpose") {
     CHECK(Buffer(0, "nothing").data() == nullptr);
     CHECK(Buffer().bytes() == 0);
     CHECK_THROWS_WITH(Buffer(-1, "x"), Catch::Contains("a buffer of negative size"));
@@ -50,7 +50,7 @@ TEST_CASE("a buffer may be empty, but not negative, and says for what memory lac
         Catch::Contains("cannot get") && Catch::Contains("for weights: Cannot allocate memory"));
 }
 
-TEST_CASE("an owned tensor keeps its view when it moves") {
+TEST_CASE("an owned tensor's view remains valid when it moves") {
     OwnedTensor a(Dtype::f32, {2, 3}, "x");
     set_element(a, 5, 4);
     const OwnedTensor b = std::move(a);
@@ -58,7 +58,7 @@ TEST_CASE("an owned tensor keeps its view when it moves") {
     CHECK(b.view.data == b.buffer.data());
 }
 
-TEST_CASE("a buffer's memory is resident from the start and until its end") {
+TEST_CASE("a buffer's memory is resident from its start to its end") {
     constexpr int64_t size = 64 << 20;
     const int64_t before = resident_bytes();
     CHECK(before > 0);
@@ -79,12 +79,12 @@ TEST_CASE("the memory limit is that of the machine or less") {
     CHECK(memory_limit_bytes() > resident_bytes());
 }
 
-TEST_CASE("the least limit of the process's memory cgroups counts, versions 1 and 2") {
+TEST_CASE("the smallest limit of the process's memory cgroups counts, in versions 1 and 2") {
     using test::TemporaryFolder;
     const int64_t none = std::numeric_limits<int64_t>::max();
     const TemporaryFolder absent;
     CHECK(cgroup_memory_limit(absent.path()) == none);
-    SECTION("version 2: a job's step without a limit of its own below a job with one") {
+    SECTION("version 2: a step without a limit in a job with one") {
         const TemporaryFolder root;
         test::write_file(root / "proc/self/cgroup", "0::/slurm/job_7/step_0\n");
         test::write_file(root / "sys/fs/cgroup/slurm/job_7/step_0/memory.max", "max\n");

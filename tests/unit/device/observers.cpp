@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Observers of an Exec: who sees what, in which order, for how long.
+// Observers of an Exec: which of them see what, in which order, and for how long.
 #include "coeus/device/observers.hpp"
 
 #include "coeus/device/exec.hpp"
@@ -13,7 +13,7 @@ using namespace coeus;
 
 namespace {
 
-// Writes into a text that several share.
+// Appends to a text that several scribes share.
 class Scribe : public KernelObserver {
 public:
     Scribe(std::string name, std::string& text) : name_(std::move(name)), text_(text) {}
@@ -32,7 +32,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("observers: each sees every call, the first one closest to it") {
+TEST_CASE("observers: each sees every call, and the first one is closest to it") {
     std::string text;
     Scribe a("a", text), b("b", text);
     Exec exec;
@@ -49,7 +49,7 @@ TEST_CASE("observers: each sees every call, the first one closest to it") {
     CHECK(text == "b(gather_keys,0,12a(gather_keys,0,12,1b,1a|)a)b");
 }
 
-TEST_CASE("observers: an observation ends alone, and can be handed on") {
+TEST_CASE("observers: an observation ends without affecting others, and can be moved") {
     std::string text;
     Scribe a("a", text), b("b", text);
     const auto seen = [&](Exec& exec) {
@@ -64,12 +64,12 @@ TEST_CASE("observers: an observation ends alone, and can be handed on") {
         Observation first = exec.observers.add(a);
         const Observation second = exec.observers.add(b);
         kept = std::move(first);
-        CHECK_FALSE(first);  // NOLINT: what is left of it
+        CHECK_FALSE(first);  // NOLINT: after the move
         CHECK(seen(exec) == "b(pass_keys_on,0,0a(pass_keys_on,0,0)a)b");
     }
     CHECK(kept);
     CHECK(seen(exec) == "a(pass_keys_on,0,0)a");
-    kept = exec.observers.add(b);  // of what it was before it is the end
+    kept = exec.observers.add(b);  // the observation that it replaces ends
     CHECK(seen(exec) == "b(pass_keys_on,0,0)b");
     kept.end();
     kept.end();
@@ -77,7 +77,7 @@ TEST_CASE("observers: an observation ends alone, and can be handed on") {
     CHECK(exec.observers.none());
 }
 
-TEST_CASE("observers: there is room for a few") {
+TEST_CASE("observers: their number is limited") {
     std::string text;
     Scribe a("a", text);
     Exec exec;

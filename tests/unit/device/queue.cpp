@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's queue, which does its work at once.
+// The host's queue, which does its work immediately.
 #include "coeus/device/exec.hpp"
 #include "coeus/device/staged_ids.hpp"
 #include "coeus/device/step_graph.hpp"
@@ -10,7 +10,7 @@
 
 using namespace coeus;
 
-TEST_CASE("the host's queue copies at once, and has nothing to wait for") {
+TEST_CASE("the host's queue copies immediately, and has nothing to wait for") {
     Exec exec, other;
     REQUIRE(exec.queue);
     CHECK(exec.is_synchronous());
@@ -27,7 +27,7 @@ TEST_CASE("the host's queue copies at once, and has nothing to wait for") {
     exec.queue->enter_thread();
     CHECK_FALSE(exec.queue->is_recording());
     CHECK(exec.queue->native() == nullptr);
-    CHECK(Timestamps(exec).computation() == nullptr);  // its times are the host's
+    CHECK(Timestamps(exec).computation() == nullptr);  // its times are those of the host
 }
 
 TEST_CASE("the host's queue has no graphs") {
@@ -38,12 +38,12 @@ TEST_CASE("the host's queue has no graphs") {
     StepGraph step;
     int calls = 0;
     step.give(exec, [&] { ++calls; });
-    CHECK(calls == 1);  // once as it is
+    CHECK(calls == 1);  // once, without a graph
     CHECK_THROWS_WITH(step.give(exec, [&] { ++calls; }),
                       Catch::Contains("the host's queue records no graphs"));
 }
 
-TEST_CASE("staged ids: on the host they are where the kernels read them") {
+TEST_CASE("staged ids: on the host, kernels read them in place") {
     Exec exec;
     const StagedIds ids(host_device(), 4, "ids", 2);
     ids.host(1)[0] = 7;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work beside the computation: order, waiting, errors.
+// Work outside the computation's own thread or queue: order, waiting, errors.
 #include "coeus/device/stream.hpp"
 
 #include "support/catch.hpp"
@@ -22,11 +22,11 @@ TEST_CASE("stream: work is done in order, and join waits for its own") {
         last.join();
         CHECK(done.size() == 200);
         for (size_t i = 0; i < done.size(); ++i) CHECK(done[i] == int(i));
-        last.join();  // again
+        last.join();  // a second time
     }
 }
 
-TEST_CASE("stream: work runs beside the caller") {
+TEST_CASE("stream: work runs at the same time as the caller") {
     Stream stream(Stream::Mode::threaded);
     std::atomic<bool> go = false, done = false;
     Pending work = stream.run([&] {
@@ -40,14 +40,14 @@ TEST_CASE("stream: work runs beside the caller") {
     CHECK(done);
 }
 
-TEST_CASE("stream: join does not wait for what was given later") {
+TEST_CASE("stream: join does not wait for later work") {
     Stream stream(Stream::Mode::threaded);
     std::atomic<bool> go = false, first_done = false, second_done = false;
     Pending first = stream.run([&] { first_done = true; }), second = stream.run([&] {
         go.wait(false);
         second_done = true;
     });
-    first.join();  // or it waits for ever
+    first.join();  // otherwise this waits for ever
     CHECK(first_done);
     CHECK_FALSE(second_done);
     go = true;
@@ -56,7 +56,7 @@ TEST_CASE("stream: join does not wait for what was given later") {
     CHECK(second_done);
 }
 
-TEST_CASE("stream: deferred work is done when it is joined, with all before it") {
+TEST_CASE("stream: deferred work is done when it is joined, after all work before it") {
     std::vector<int> done;
     {
         Stream stream(Stream::Mode::deferred);
@@ -67,7 +67,7 @@ TEST_CASE("stream: deferred work is done when it is joined, with all before it")
         CHECK(done == std::vector<int>{1, 2});
         first.join();
         CHECK(done == std::vector<int>{1, 2});
-        third = give(5);  // joins what it was
+        third = give(5);  // joins the work that it was
         CHECK(done == std::vector<int>{1, 2, 3});
         third.forget();
         fourth.forget();
@@ -75,7 +75,7 @@ TEST_CASE("stream: deferred work is done when it is joined, with all before it")
     CHECK(done == std::vector<int>{1, 2, 3, 4, 5});
 }
 
-TEST_CASE("stream: an error reaches whoever joins, and nothing runs after it") {
+TEST_CASE("stream: an error is thrown in join, and no work runs after it") {
     for (const auto mode : {Stream::Mode::threaded, Stream::Mode::deferred}) {
         Stream stream(mode);
         bool ran = false;
@@ -89,7 +89,7 @@ TEST_CASE("stream: an error reaches whoever joins, and nothing runs after it") {
     CHECK_THROWS_WITH(eager.run([] { throw std::runtime_error("at once"); }), "at once");
 }
 
-TEST_CASE("stream: what is not joined is waited for at the end, forgotten work is done all the same") {
+TEST_CASE("stream: the end waits for work that was not joined, and forgotten work is done, too") {
     int done = 0;
     {
         Stream stream(Stream::Mode::threaded);
@@ -101,7 +101,7 @@ TEST_CASE("stream: what is not joined is waited for at the end, forgotten work i
         forgotten.forget();
         Pending first = stream.run([&done] { ++done; }), second = std::move(first);
         second = stream.run([&done] { ++done; });
-        CHECK(done >= 3);  // an assignment waits for what was there
+        CHECK(done >= 3);  // an assignment waits for the previous work
         second.forget();
     }
     CHECK(done == 4);

@@ -26,7 +26,7 @@ struct Counted {
 
 }  // namespace
 
-TEST_CASE("a tensor is seen as a matrix whose columns are its last extent") {
+TEST_CASE("a tensor can be seen as a matrix whose columns are its last extent") {
     const Counted t({2, 3, 4});
     CHECK(t.view.rows() == 6);
     CHECK(t.view.cols() == 4);
@@ -54,7 +54,7 @@ TEST_CASE("rows and columns are sliced in place") {
     CHECK_FALSE(columns.dense());
     CHECK(columns.ld == 6);
     CHECK(element(columns, 0) == 8);
-    CHECK(element(columns, 3) == 14);  // second row
+    CHECK(element(columns, 3) == 14);  // of the second row
     set_element(columns, 5, -1);
     CHECK(t.data[16] == -1);
     CHECK(element(columns.slice_rows(1, 1), 1) == 15);
@@ -108,7 +108,7 @@ TEST_CASE("elements are read and written in every type but fp8") {
     CHECK_THROWS_WITH(set_element(fp8, 0, 1), Catch::Contains("fp8 needs a kernel"));
 }
 
-TEST_CASE("a tensor hands out its own element type alone") {
+TEST_CASE("a tensor's elements are only accessible as its own element type") {
     const Counted t({2});
     CHECK(t.view.as<const float>()[1] == 1);
     CHECK_THROWS_WITH(t.view.as<double>(), Catch::Contains("another element type") &&
@@ -116,9 +116,9 @@ TEST_CASE("a tensor hands out its own element type alone") {
                                                Catch::Contains("tensor.hpp:"));
 }
 
-TEST_CASE("copies convert, also between rows that are apart") {
+TEST_CASE("copies convert types, also between rows that are not contiguous") {
     Counted from({3, 4});
-    from.data[5] = 1.00390625f;  // between two bf16 numbers, nearer to none: to even, 1
+    from.data[5] = 1.00390625f;  // halfway between two bf16 numbers: rounds to even, 1
     const OwnedTensor to(Dtype::bf16, {3, 2});
     test::copy_converting(to, from.view.slice_cols(1, 2));
     CHECK(element(to, 0) == 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank cuts out of local batches.
+// The parts of local batches that a rank takes.
 #include "coeus/engine/batch_part.hpp"
 
 #include "support/catch.hpp"
@@ -8,12 +8,12 @@
 using namespace coeus;
 using namespace coeus::test;
 
-TEST_CASE("batch part: a local batch of another shape than planned is refused, a shorter one is not") {
+TEST_CASE("batch part: a local batch of another shape than planned is refused, a shorter one is accepted") {
     const TestBatch batch(3, 4, 7);
     const SequencePart whole = {.count = 4};
     Exec exec;
     BatchPart part({.sequences = 2, .seq_len = 4}, 2, whole);
-    const auto refusal = Catch::Contains("a local batch is not of the shape that was planned");
+    const auto refusal = Catch::Contains("a local batch does not have the planned shape");
     CHECK_THROWS_WITH(part.stage(0, batch.local_batch(0, 3)), refusal);
     SampleRows rows = batch.local_batch(0, 2);
     rows.tokens = rows.tokens.first(7);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of the engine: accumulation, what a step that is not finite leaves alone, validation in between.
+// Steps of the engine: accumulation, a step with values that are not finite, validation in between.
 #include "coeus/engine/engine.hpp"
 
 #include "coeus/base/error.hpp"
@@ -52,7 +52,7 @@ bool step(Engine& engine, TestBatch& batch, int64_t number, int64_t at_a_time = 
 
 }  // namespace
 
-TEST_CASE("engine: a step in several micro-batches is a step in one") {
+TEST_CASE("engine: a step of several micro-batches equals a step of one") {
     TestBatch batch(4, seq_len, tiny_config().vocab);
     batch.ignore_every(3).split_documents(4, false);
     Ready whole(options(Dtype::f64, 4)), parts(options(Dtype::f64, 2, 2)), single(options(Dtype::f64, 1, 4));
@@ -82,7 +82,7 @@ TEST_CASE("engine: the loss is the mean over valid labels and falls") {
     CHECK(ready.engine.scalars().learning_rate == 1e-2);
 }
 
-TEST_CASE("engine: clipping scales the gradient, not the norm that is shown") {
+TEST_CASE("engine: clipping scales the gradient, not the reported norm") {
     TestBatch batch(2, seq_len, tiny_config().vocab);
     EngineOptions tight = options(), none = options();
     tight.max_norm = 1e-3;
@@ -98,7 +98,7 @@ TEST_CASE("engine: clipping scales the gradient, not the norm that is shown") {
         CHECK(close(clipped[i], plain[i] * a.engine.scalars().clip, 1e-18));
 }
 
-TEST_CASE("engine: a step that is not finite changes nothing") {
+TEST_CASE("engine: a step with values that are not finite changes nothing") {
     for (Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
         CAPTURE(name_of(dtype));
         EngineOptions with = options(dtype);
@@ -115,7 +115,7 @@ TEST_CASE("engine: a step that is not finite changes nothing") {
             CHECK_FALSE(step(ready.engine, batch, 2));
             CHECK(ready.engine.scalars().refusals == 1);
             set_element(last.w, 3, good);
-            // the poisoned weight itself may be the master
+            // the poisoned weight may itself be the master weight
             const auto after = ready.state();
             for (size_t i = 0; i < after.size(); ++i)
                 CHECK((after[i] == weights[i] || !std::isfinite(weights[i])));
@@ -126,13 +126,13 @@ TEST_CASE("engine: a step that is not finite changes nothing") {
     }
 }
 
-TEST_CASE("engine: validation leaves training alone") {
+TEST_CASE("engine: validation does not affect training") {
     TestBatch batch(2, seq_len, tiny_config().vocab), other(2, 9, tiny_config().vocab, 8);
     Ready with, without;
     for (int64_t number : {1, 2, 3}) {
         with.engine.compute_gradients(number, 1e-2, batch.valid_labels(),
                                       [&](int64_t) { return batch.local_batch(0, 2); });
-        const double a = with.engine.evaluate(other.local_batch(0, 2));  // even in the midst of a step
+        const double a = with.engine.evaluate(other.local_batch(0, 2));  // even in the middle of a step
         const double b =
             with.engine.evaluate(other.local_batch(0, 1)) + with.engine.evaluate(other.local_batch(1, 1));
         CHECK(relatively_close(a, b, 1e-13));
@@ -144,7 +144,7 @@ TEST_CASE("engine: validation leaves training alone") {
     CHECK(with.state() == without.state());
 }
 
-TEST_CASE("engine: of a pipeline, recomputation tells one frame and the rank's own blocks") {
+TEST_CASE("engine: in a pipeline, recomputation reports one frame and the rank's own blocks") {
     const DecoderConfig model = tiny_config(6);
     EngineOptions with = options(Dtype::f64, 4);
     with.validation = {};
@@ -156,9 +156,9 @@ TEST_CASE("engine: of a pipeline, recomputation tells one frame and the rank's o
         const Engine engine(model, with);
         const LayerMemory& plan = engine.layer_memory();
         CHECK(engine.recompute().frame == plan.executor.frame);
-        CHECK(plan.activations == 4 * plan.executor.frame);  // all alive
+        CHECK(plan.activations == 4 * plan.executor.frame);  // all are alive
         CHECK_THAT(engine.recompute().text(engine.decoder().layers_here()),
-                   Catch::Contains("3 of 3 blocks whole; a frame takes " +
+                   Catch::Contains("3 of 3 blocks; activations per micro-batch " +
                                    bytes_text(double(plan.executor.frame)) + " instead of "));
     }
 }
@@ -183,7 +183,7 @@ TEST_CASE("engine: the plan counts the exchange of a table that two stages share
           plan_of(false, Backend::cuda).bytes(term::nccl) + nccl_bytes(1));
 }
 
-TEST_CASE("engine: copies for a checkpoint are of weights and moments, wherever these are") {
+TEST_CASE("engine: a checkpoint copies weights and moments, wherever they are") {
     for (const bool offload : {false, true}) {
         CAPTURE(offload);
         EngineOptions with = options();
@@ -214,6 +214,7 @@ TEST_CASE("engine: the same steps give the same bits") {
         with.seed = 12;
         Ready c(with);
         for (int64_t number : {1, 2, 3}) CHECK(step(c.engine, batch, number));
-        CHECK((c.state() == a.state()) == (master == Dtype::f32));  // the seed of stochastic rounding
+        // the seed matters only for stochastic rounding
+        CHECK((c.state() == a.state()) == (master == Dtype::f32));
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Advice on memory: it fits, nothing cheaper does, and a deck that follows it gets what was promised.
+// Advice on memory: the advised change fits, no cheaper one does, and a deck that follows it needs the memory
+// that was announced.
 #include "coeus/engine/memory_advice.hpp"
 
 #include "coeus/base/text.hpp"
@@ -43,7 +44,7 @@ Words joined(Words a, const Words& b) {
     return a;
 }
 
-// Follows an advice that was given for `words` on `ranks`: it fits, and needs what was promised.
+// Follows an advice given for `words` on `ranks`: the run fits, and needs the announced memory.
 void check_followed(const Words& words, int ranks, const std::string& text, int64_t limit) {
     CAPTURE(text);
     const Advice advice(text);
@@ -56,10 +57,10 @@ void check_followed(const Words& words, int ranks, const std::string& text, int6
 
 }  // namespace
 
-TEST_CASE("memory advice: alternatives train the same sequences on as many ranks") {
+TEST_CASE("memory advice: alternatives train the same sequences on the same number of ranks") {
     const Planned now = planned(deck, 4);
     const std::vector<Alternative> all = alternatives(now.model, now.options);
-    CHECK(all.size() == 3 * 7 * 3 - 1);  // kept, meshes, batches; without what is there
+    CHECK(all.size() == 3 * 7 * 3 - 1);  // what is kept, meshes, batches; without the current one
     std::set<Words> different;
     double cost = 0;
     for (const Alternative& alternative : all) {
@@ -101,7 +102,7 @@ TEST_CASE("memory advice: a deck that follows it fits, and nothing cheaper would
     CHECK(given.size() >= 5);
 }
 
-TEST_CASE("memory advice: what is in use already is not advised") {
+TEST_CASE("memory advice: a setting in use is not advised") {
     const Words least =
         joined(deck, {"--activation_checkpoint.mode=full", "--parallelism.data_parallel_replicate_degree=1",
                       "--training.local_batch_size=1"});
@@ -111,10 +112,10 @@ TEST_CASE("memory advice: what is in use already is not advised") {
     CHECK_THAT(advice, Contains(" ranks would do: with "));
     check_followed(least, 1, advice, now.total() / 2);
     CHECK_THAT(memory_advice(now.model, now.options, 1 << 20),
-               Contains("No change of the deck fits this model in here") && Contains("model.flavor"));
+               Contains("No change of the deck makes this model fit") && Contains("model.flavor"));
 }
 
-TEST_CASE("memory advice: what a GPU lacks its host may have") {
+TEST_CASE("memory advice: memory that a GPU lacks may be on its host") {
     const Words one = joined(
         deck, {"--device=cuda", "--parallelism.data_parallel_replicate_degree=1",
                "--activation_checkpoint.mode=full", "--training.local_batch_size=1", "--model.dim=1024"});
@@ -133,7 +134,7 @@ TEST_CASE("memory advice: what a GPU lacks its host may have") {
     CHECK(following.options.types.offload);
     CHECK(following.total() == offloaded.total());
     CHECK(alternatives(following.model, following.options).empty());
-    // it must have it, and beside a CPU there is none
+    // the host must have that memory; a CPU has no separate host
     CHECK_THAT(
         memory_advice(now.model, now.options, offloaded.total(), offloaded.total(MemoryPlace::host) - 1),
         !Contains("The cheapest change that fits"));
@@ -142,7 +143,7 @@ TEST_CASE("memory advice: what a GPU lacks its host may have") {
     CHECK(alternatives(on_cpu.model, on_cpu.options).empty());
 }
 
-TEST_CASE("memory advice: the ranks that would do") {
+TEST_CASE("memory advice: how many ranks would be enough") {
     const Words one = joined(deck, {"--parallelism.data_parallel_replicate_degree=1"});
     const Planned now = planned(one, 1);
     const int64_t limit = int64_t(48) << 20;
@@ -151,10 +152,23 @@ TEST_CASE("memory advice: the ranks that would do") {
     const int ranks = Advice(advice).ranks;
     REQUIRE(ranks > 1);
     check_followed(one, 1, advice, limit);
-    // half as many would not do
+    // half as many would not be enough
     const Planned half = planned(
         joined(one, {fmt::format("--parallelism.data_parallel_shard_degree={}", ranks / 2)}), ranks / 2);
     CHECK_THAT(memory_advice(half.model, half.options, limit), Contains(" ranks would do"));
+}
+
+TEST_CASE("memory advice: more ranks come with the new number of sequences per step") {
+    // one sequence per step cannot be divided: more ranks mean more sequences, and the advice gives their
+    // number
+    const Words one =
+        joined(deck, {"--parallelism.data_parallel_replicate_degree=1", "--training.local_batch_size=1"});
+    const Planned now = planned(one, 1);
+    const std::string advice = memory_advice(now.model, now.options, int64_t(48) << 20);
+    CAPTURE(advice);
+    REQUIRE(Advice(advice).ranks > 1);
+    CHECK_THAT(advice, Contains(fmt::format("training.global_batch_size = {}", Advice(advice).ranks)));
+    check_followed(one, 1, advice, int64_t(48) << 20);
 }
 
 TEST_CASE("memory advice: every pipeline rank fits, whichever asks") {
@@ -163,7 +177,7 @@ TEST_CASE("memory advice: every pipeline rank fits, whichever asks") {
                "--parallelism.pipeline_parallel_schedule=GPipe"});
     Planned now = planned(piped, 4);
     const std::vector<int64_t> totals = now.of_stages();
-    REQUIRE(totals[1] > totals[0]);  // as many frames; and the head
+    REQUIRE(totals[1] > totals[0]);  // the same number of frames, plus the head
     for (const int64_t limit : {totals[0], totals[0] * 9 / 10, totals[0] * 3 / 4}) {
         const std::string advice = memory_advice(now.model, now.options, limit);
         CAPTURE(limit, advice);
@@ -177,7 +191,7 @@ TEST_CASE("memory advice: every pipeline rank fits, whichever asks") {
     }
 }
 
-TEST_CASE("memory advice: the ranks that a pipeline would do with") {
+TEST_CASE("memory advice: how many ranks would be enough for a pipeline") {
     const Words least = joined(
         deck, {"--activation_checkpoint.mode=full", "--training.local_batch_size=2",
                "--parallelism.data_parallel_replicate_degree=1", "--parallelism.pipeline_parallel_degree=2",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan for a GPU has on its host.
+// The host memory in a plan for a GPU.
 #include "coeus/plan/memory.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/train/run_options.hpp"
@@ -42,7 +42,7 @@ TEST_CASE("memory plan: token ids of a step and pieces of reductions are on the 
     const int64_t ids = token_id_bytes({2, 128}, 3, {}, 1, Backend::cuda).host;
     CHECK(ids > 0);
     CHECK(one.bytes(term::ids_and_reductions, MemoryPlace::host) == ids);
-    // the ranks of the data axes sum gradients: pieces of each peer's
+    // the ranks of the data axes sum gradients, which needs pieces from each peer
     CHECK(two.bytes(term::ids_and_reductions, MemoryPlace::host) > ids);
     CHECK(one.bytes(term::ids_and_reductions) == 0);
 }

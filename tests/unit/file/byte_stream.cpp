@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compressed files made by zlib and libzstd themselves, read in pieces of any size; then damaged.
+// Compressed files made by zlib and libzstd, read in pieces of any size, then damaged.
 #include "coeus/file/byte_stream.hpp"
 
 #include "coeus/base/error.hpp"
@@ -32,14 +32,14 @@ std::string problem(const std::filesystem::path& file) {
     }
 }
 
-// Text that compresses little, so that the files are longer than a buffer.
+// Text that compresses poorly, so that the files are longer than a buffer.
 std::string text_of(size_t bytes) {
     std::string text;
     for (uint64_t i = 1; text.size() < bytes; ++i) text += std::to_string(i * 0x9E3779B97F4A7C15u) + '\n';
     return text;
 }
 
-// "" where the program is missing, and then the case is skipped.
+// Returns "" if the program is missing; then the case is skipped.
 std::string pack(const TemporaryFolder& folder, const std::string& program, const std::string& text) {
     write_file(folder / "text", text);
     const Outcome outcome =
@@ -53,7 +53,7 @@ std::string pack(const TemporaryFolder& folder, const std::string& program, cons
     return read_file(folder / "packed");
 }
 
-// What `program` packs; `format`: its name in messages.
+// Tests files packed by `program`; `format` is its name in messages.
 void check_format(const std::string& program, const std::string& ending, const std::string& format) {
     const TemporaryFolder folder;
     const std::string text = text_of(700'000), packed = pack(folder, program, text);
@@ -68,22 +68,22 @@ void check_format(const std::string& program, const std::string& ending, const s
     const std::string empty = pack(folder, program, "");
     CHECK(unpacked(with(empty)).empty());
     CHECK((unpacked(with(empty + packed + empty)) == text));
-    // ends at the end of an output buffer
+    // the data end exactly at the end of an output buffer
     CHECK((unpacked(with(packed), text.size()) == text));
 
     const std::string name = file.string();
     for (const size_t bytes : {size_t(0), size_t(1), size_t(11), packed.size() / 2, packed.size() - 1})
         CHECK(problem(with(packed.substr(0, bytes))) ==
-              name + " is truncated: its " + format + " data ends in the middle, at byte " +
-                  std::to_string(bytes) + "; fetch or compress it again");
+              name + " is truncated: its " + format + " data is incomplete, at byte " +
+                  std::to_string(bytes) + "; download or compress it again");
     CHECK_THAT(problem(with(packed + packed.substr(0, packed.size() / 3))), Contains(" is truncated: its "));
     CHECK(problem(with("Plain text, for all that its name says.")) ==
-          name + " is not " + format + " data, whatever its name says");
+          name + " is not " + format + " data, although its name says so");
     std::string damaged = packed;
     for (size_t i = packed.size() / 2; i < packed.size() / 2 + 40; ++i) damaged[i] = char(~damaged[i]);
     CHECK_THAT(problem(with(damaged)), Contains(name + " is damaged near byte ") && Contains(format));
     damaged = packed;
-    damaged[packed.size() - 5] = char(~damaged[packed.size() - 5]);  // gzip: of the check sum
+    damaged[packed.size() - 5] = char(~damaged[packed.size() - 5]);  // for gzip: in the checksum
     CHECK_THAT(problem(with(damaged)), Contains(name + " is damaged near byte "));
     CHECK_THAT(problem(with(packed + "garbage that is no member")),
                Contains(name + " is damaged near byte "));
@@ -91,7 +91,7 @@ void check_format(const std::string& program, const std::string& ending, const s
 
 }  // namespace
 
-TEST_CASE("byte stream: what a name's ending says") {
+TEST_CASE("byte stream: the format follows from the ending of the name") {
     CHECK(packing_of("a.gz") == Packing::gzip);
     CHECK(packing_of("a.txt.GZ") == Packing::gzip);
     CHECK(packing_of("b.zst") == Packing::zstd);
@@ -109,15 +109,15 @@ TEST_CASE("byte stream: plain files") {
     CHECK(problem(folder / "none") == (folder / "none").string() + ": this file does not exist");
 }
 
-TEST_CASE("byte stream: gzip, one member or several, and what is wrong with them") {
+TEST_CASE("byte stream: gzip, one member or several, and damaged ones") {
     check_format("gzip", ".gz", "gzip");
 }
 
-TEST_CASE("byte stream: zstd, one member or several, and what is wrong with them") {
+TEST_CASE("byte stream: zstd, one member or several, and damaged ones") {
     check_format("zstd -q", ".zst", "zstd");
 }
 
-TEST_CASE("byte stream: zeros that pad a gzip file are no member") {
+TEST_CASE("byte stream: zeros that pad a gzip file are not a member") {
     const TemporaryFolder folder;
     const std::string packed = pack(folder, "gzip", "text");
     if (packed.empty()) return;

@@ -12,7 +12,7 @@ using namespace coeus;
 TEST_CASE("conversions among floats and among integers, aligned or not", "[convert]") {
     const std::vector<Dtype> floats = {Dtype::f64, Dtype::f32, Dtype::f16, Dtype::bf16};
     const std::vector<Dtype> integers = {Dtype::i64, Dtype::i32, Dtype::u8};
-    const std::vector<double> values = {0, 1, 2, 3.5, 96};  // exact in every type but for 3.5 in integers
+    const std::vector<double> values = {0, 1, 2, 3.5, 96};  // exact in every type, except for 3.5 in integers
     for (const auto& family : {floats, integers})
         for (Dtype from : family)
             for (Dtype to : family) {

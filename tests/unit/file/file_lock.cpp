@@ -12,13 +12,13 @@
 using namespace coeus;
 using namespace coeus::test;
 
-TEST_CASE("file lock: one holder at a time, who waits is told, nothing is left") {
+TEST_CASE("file lock: one holder at a time, a waiting process is told, and no file is left") {
     const TemporaryFolder folder;
     const auto path = (folder / "lock").string();
     const auto silent = [] { FAIL("nobody holds it"); };
     { CHECK(FileLock(path, silent).held()); }
     CHECK_FALSE(std::filesystem::exists(path));
-    write_file(path, "");  // left by a process that was killed
+    write_file(path, "");  // left by a killed process
     std::atomic<bool> waiting = false, inside = false;
     std::thread other;
     {

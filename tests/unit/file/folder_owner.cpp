@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who owns a folder: with locks, without them, on this host and on others.
+// Ownership of a folder: with locks, without them, on this host and on others.
 #include "coeus/file/folder_owner.hpp"
 
 #include "coeus/base/clock.hpp"
@@ -42,7 +42,7 @@ constexpr double never = 1e6;  // seconds
 
 }  // namespace
 
-TEST_CASE("folder owner: the second run is refused while the first one lives, and says who that is") {
+TEST_CASE("folder owner: the second run is refused while the first one lives, and its owner is named") {
     const TemporaryFolder folder;
     {
         FolderOwner first(folder.path(), Who::self());
@@ -52,11 +52,11 @@ TEST_CASE("folder owner: the second run is refused while the first one lives, an
             fmt::format("process {} on host {}, since 20", getpid(), Who::self().host);
         CHECK_THROWS_WITH(
             FolderOwner(folder.path(), Who::self()).take(),
-            Contains(folder.path().string() + " belongs to a run that is still there: " + process) &&
+            Contains(folder.path().string() + " is used by another run, which is still alive: " + process) &&
                 Contains("job.dump_folder"));
-        // who was refused has not changed it
+        // the refused run has not changed anything
         CHECK_NOTHROW(first.require_owned());
-        // another job is not waited for either
+        // a start of another job does not wait either
         FolderOwner other_job(folder.path(), start_of_job(3));
         CHECK_THROWS_AS(other_job.take(), ConfigError);
     }
@@ -73,7 +73,7 @@ TEST_CASE("folder owner: an earlier start of the same job is waited for") {
         CHECK_FALSE(requeued.take());
         CHECK_THAT(requeued.waits_for(),
                    Contains("the end of an earlier start of this job (process ") && Contains("Slurm job 77"));
-        // twice in one start of the job
+        // twice in the same start of the job
         CHECK_THROWS_AS(FolderOwner(folder.path(), start_of_job(0)).take(), ConfigError);
     }
     CHECK(requeued.take());
@@ -85,7 +85,7 @@ TEST_CASE("folder owner: without locks a run of this host lives as long as its p
     REQUIRE(first.take());
     CHECK_THROWS_AS(FolderOwner(folder.path(), Who::self(), without_locks(0.01, never)).take(), ConfigError);
 
-    // a process that has ended, and one that has got its number since
+    // a process that has ended; and another process that has got its number
     const TemporaryFolder other;
     const pid_t child = fork();
     if (child == 0) {
@@ -123,13 +123,13 @@ TEST_CASE("folder owner: without locks a run of another host lives as long as it
 }
 
 TEST_CASE(
-    "folder owner: without locks a suspended run of another host loses its folder, and touches nothing "
-    "then") {
+    "folder owner: without locks a suspended run of another host loses its folder, and then changes "
+    "nothing") {
     const TemporaryFolder folder;
     FolderOwner next(folder.path(), on_host("n2"), without_locks(0.01, 0.2));
     {
         FolderOwner suspended(folder.path(), on_host("n1"), without_locks(never, 0.2));
-        // it sleeps for a second at most
+        // after a sleep of at most a second
         REQUIRE(suspended.take());
         CHECK_FALSE(next.take());
         bool taken = false;
@@ -138,12 +138,12 @@ TEST_CASE(
         REQUIRE(taken);
         CHECK_THROWS_WITH(suspended.require_owned(),
                           Contains("this run has lost its folder " + folder.path().string()) &&
-                              Contains("on host n2") && Contains("it writes nothing more"));
+                              Contains("on host n2") && Contains("it ends without writing to it"));
     }
     CHECK(next.lost_to() == "");
 }
 
-TEST_CASE("folder owner: a file that is not a note belongs to nobody, a link is not followed") {
+TEST_CASE("folder owner: a file that is not a note belongs to no run, and a link is not followed") {
     const TemporaryFolder folder;
     write_file(folder / ".owner", "{\"id\": 5}");
     {

@@ -8,13 +8,13 @@
 using namespace coeus;
 
 TEST_CASE("XXH3 gives its published values", "[hash]") {
-    // XXH3_64bits of nothing, of xxHash's own sanity check table (seed 0)
+    // XXH3_64bits of an empty input, from the sanity checks of xxHash (seed 0)
     CHECK(hash_text(hash_of("")) == "2d06800538d394c2");
     CHECK(hash_text(hash_of("a")) == "e6c632b61e964e1f");
     CHECK(hash_text(hash_of("abc")) == "78af5f94892f3950");
 }
 
-TEST_CASE("the borders of pieces do not change a hash", "[hash]") {
+TEST_CASE("the division into pieces does not change a hash", "[hash]") {
     std::string bytes(100000, '\0');
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = char(i * i >> 3);
     for (size_t piece : {1, 7, 240, 4096, 99999}) {

@@ -45,14 +45,14 @@ std::string sample(const test::TemporaryFolder& folder) {
     return path;
 }
 
-/// Runs `body` in a child process whose files may not grow beyond `bytes`; true if it returned true.
+/// Runs `body` in a child process whose files may not grow beyond `bytes`; returns true if it returned true.
 bool in_small_files(rlim_t bytes, const std::function<bool()>& body) {
     const pid_t child = fork();
     if (child == 0) {
         std::signal(SIGXFSZ, SIG_IGN);
         const rlimit limit{bytes, bytes};
         setrlimit(RLIMIT_FSIZE, &limit);
-        std::exit(body() ? 0 : 1);  // with the end of HDF5, which must not mind
+        std::exit(body() ? 0 : 1);  // includes HDF5's own exit function, which must not fail
     }
     int status = 0;
     waitpid(child, &status, 0);
@@ -61,7 +61,7 @@ bool in_small_files(rlim_t bytes, const std::function<bool()>& body) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("arrays of every type come back", "[hdf5]", double, float, int64_t, int32_t, uint64_t,
+TEMPLATE_TEST_CASE("arrays of every type are read back", "[hdf5]", double, float, int64_t, int32_t, uint64_t,
                    uint32_t, uint16_t, uint8_t) {
     const test::TemporaryFolder folder;
     const std::string path = folder / "x.h5";
@@ -78,7 +78,7 @@ TEMPLATE_TEST_CASE("arrays of every type come back", "[hdf5]", double, float, in
     CHECK(x.read_all<TestType>() == values);
 }
 
-TEST_CASE("every flat range of an array is written and read alone", "[hdf5]") {
+TEST_CASE("every flat range of an array can be written and read separately", "[hdf5]") {
     const test::TemporaryFolder folder;
     for (const Shape& shape :
          {Shape{7}, Shape{3, 5}, Shape{2, 3, 4}, Shape{2, 1, 3, 2}, Shape{}, Shape{1, 1}}) {
@@ -108,7 +108,7 @@ std::vector<bf16> halves_in_bf16() {
     return {halves.begin(), halves.end()};
 }
 
-/// A file with them as bfloat16 and as half precision.
+/// A file that stores them as bfloat16 and as half precision.
 std::string file_of_halves(const test::TemporaryFolder& folder) {
     const std::string path = folder / "half.h5";
     std::vector<f16> h;
@@ -139,7 +139,7 @@ TEST_CASE("16-bit floats are numbers to other programs", "[hdf5]") {
     const auto dump = test::run_shell("h5dump " + file_of_halves(folder));
     if (dump.exit_code == 127) return test::skip("there is no h5dump (Debian: hdf5-tools)");
     CHECK_THAT(dump.output, Contains("0, -0, 1,") && Contains("-2.5, 0.15625, 1024"));
-    // of both arrays
+    // in both arrays
     CHECK(test::count_of("0, -0, 1,", dump.output) == 2);
 }
 
@@ -206,7 +206,7 @@ TEST_CASE("the same calls give the same bytes: no times are stored", "[hdf5]") {
     const auto after = uint32_t(time(nullptr));
     CHECK(bytes == test::read_file(sample(two)));
     bool has_time = false;
-    const size_t metadata = 2048;  // the counted values behind it could look like a time
+    const size_t metadata = 2048;  // the counted values after it could look like a time
     for (size_t i = 0; i + 4 <= std::min(metadata, bytes.size()); ++i) {
         uint32_t word;
         std::memcpy(&word, bytes.data() + i, 4);
@@ -215,7 +215,7 @@ TEST_CASE("the same calls give the same bytes: no times are stored", "[hdf5]") {
     CHECK_FALSE(has_time);
 }
 
-TEST_CASE("what is wrong with a file is said in words", "[hdf5]") {
+TEST_CASE("errors of a file are reported in words", "[hdf5]") {
     const test::TemporaryFolder folder;
     const std::string path = sample(folder);
     SECTION("absent") {
@@ -251,28 +251,28 @@ TEST_CASE("what is wrong with a file is said in words", "[hdf5]") {
     SECTION("other names and types") {
         const auto file = hdf5::File::open(path);
         CHECK_THROWS_WITH(file.dataset("token"),
-                          Contains("sample.h5 has no dataset /token; the nearest name there is 'tokens'"));
-        CHECK_THROWS_WITH(file.dataset("model/a.wieght"), Contains("the nearest name there is 'a.weight'"));
+                          Contains("sample.h5 has no dataset /token; the nearest name is 'tokens'"));
+        CHECK_THROWS_WITH(file.dataset("model/a.wieght"), Contains("the nearest name is 'a.weight'"));
         CHECK_THROWS_WITH(file.dataset("xyz/abc"), Contains("has no dataset /xyz/abc"));
         CHECK_THROWS_WITH(file.dataset("model"), Contains("/model is not a dataset"));
         CHECK_THROWS_WITH(file.group("xyz"), Contains("has no group /xyz"));
         CHECK_THROWS_WITH(file.dataset("tokens").read_all<float>(),
-                          Contains("/tokens holds uint16, where float32 is expected"));
+                          Contains("/tokens has elements of type uint16, but float32 is expected"));
         CHECK_THROWS_AS(file.dataset("tokens").read_all<float>(), ConfigError);
     }
-    SECTION("beyond the end is a contract") {
+    SECTION("reading beyond the end is a LogicError") {
         const auto tokens = hdf5::File::open(path).dataset("tokens");
         std::vector<uint16_t> two(2);
         CHECK_THROWS_AS(tokens.read(std::span<uint16_t>(two), 39999), LogicError);
     }
-    SECTION("no place to write") {
+    SECTION("a folder that does not exist") {
         CHECK_THROWS_WITH(hdf5::File::create((folder / "no") / "x.h5"),
-                          Contains("x.h5 cannot be made") && Contains("No such file or directory"));
+                          Contains("x.h5 cannot be created") && Contains("No such file or directory"));
         CHECK_THROWS_AS(hdf5::File::create((folder / "no") / "x.h5"), SystemError);
     }
 }
 
-TEST_CASE("files that are cut short, or are no HDF5 files, are named for what they are", "[hdf5]") {
+TEST_CASE("files that are truncated or not HDF5 files are recognised", "[hdf5]") {
     const test::TemporaryFolder folder;
     const std::string path = folder / "x.h5", deck = folder / "my.toml";
     {
@@ -285,9 +285,8 @@ TEST_CASE("files that are cut short, or are no HDF5 files, are named for what th
     CHECK_THROWS_WITH(hdf5::File::open(path), path + " is truncated: 5,000 of " + with_commas(whole) +
                                                   " bytes are there; make or copy it again");
     test::write_file(deck, "[model]\n");
-    CHECK_THROWS_WITH(
-        hdf5::File::open(deck),
-        deck + " is a deck, not an HDF5 file; what its run has saved is in its job.dump_folder");
+    CHECK_THROWS_WITH(hdf5::File::open(deck),
+                      deck + " is a deck, not an HDF5 file; the files of its run are in its job.dump_folder");
     test::write_file(path, "text");
     CHECK_THROWS_WITH(hdf5::File::open(path), path + " is not an HDF5 file");
 }

@@ -82,7 +82,7 @@ TEST_CASE("json: building and writing") {
           R"({"step":4,"loss":0.1,"name":"a\"b\n","ok":true,"none":null,"shape":[2,3],"nan":null})");
     CHECK(Json::array().push(1).push(Json::object()).text(2) == "[\n  1,\n  {}\n]");
     CHECK(Json::object().set("a", Json::array().push("x")).text(1) == "{\n \"a\": [\n  \"x\"\n ]\n}");
-    // every double comes back as it was
+    // every double comes back unchanged
     for (double value : {1.0 / 3, 1e-308, 123456789.125, 2.0})
         CHECK(parse(Json(value).text()).root().number() == value);
     CHECK(Json("\xff").text() == "\"\xEF\xBF\xBD\"");
@@ -101,7 +101,7 @@ TEST_CASE("json: files") {
     CHECK_THROWS_WITH(write_json(Json(1), "/nowhere/x.json"), Contains("/nowhere/x.json.part"));
 }
 
-TEST_CASE("json: a view notes the keys that are asked for and there, also within others") {
+TEST_CASE("json: a view notes the existing keys that are asked for, also within others") {
     const JsonDocument document =
         JsonDocument::parse(R"({"a": 1, "b": {"c": null, "d": [2, 3]}, "e": 4})", "x.json");
     std::set<std::string> asked;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pickles made by hand: plain data is read, everything else is refused in words, and nothing runs.
+// Pickles made by hand: plain data is read, everything else is refused with a message, and no code runs.
 #include "coeus/file/pickle.hpp"
 
 #include "coeus/base/error.hpp"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view allowed[] = {"torch.Size", "a.b.Class", Pickle::persistent};
 
-/// A pickle and the bytes that its texts lie in.
+/// A pickle and the bytes that its texts refer to.
 struct Made {
     std::string bytes;
     Pickle read;
@@ -65,7 +65,7 @@ TEST_CASE("pickle: plain data", "[pickle]") {
     }
     CHECK(Made(")").root().tuple()->empty());
     CHECK(Made(list({integer(1), text("x")}) + none() + "a").root().list()->size() == 3);
-    // a memoized value at two places of a dict, as numbers of either size
+    // a memoized value at two places of a dict, with memo numbers of either size
     for (const Code& memo : {Code("q\x05"), Code("r\x05") + zeros.substr(0, 3)}) {
         const Made made(dict({{text("a"), list({integer(7)}) + memo}, {text("b"), "h\x05"}}));
         REQUIRE(made.root().find("a"));
@@ -78,7 +78,7 @@ TEST_CASE("pickle: plain data", "[pickle]") {
     CHECK(*counted.root().tuple()->at(3)->text() == "x");
 }
 
-TEST_CASE("pickle: what Python would call is noted, not called", "[pickle]") {
+TEST_CASE("pickle: a call that Python would make is noted, not made", "[pickle]") {
     const Made size(call("ctorch\nSize\n", tuple({tuple({integer(2), integer(3)})})));
     const PickleValue::Object* object = size.root().object("torch.Size");
     REQUIRE(object);
@@ -95,9 +95,9 @@ TEST_CASE("pickle: what Python would call is noted, not called", "[pickle]") {
 }
 
 TEST_CASE("pickle: names that are not listed are refused, however they are written", "[pickle]") {
-    const std::string no_use = ", which such a file has no use for";
+    const std::string no_use = ", which such a file does not need";
     CHECK_THAT(refusal_of(call("cos\nsystem\n", tuple({text("true")}))),
-               Contains("a file: a pickle that is not read, at byte 2: it names os.system" + no_use));
+               Contains("a file: the pickle cannot be read, at byte 2: it names os.system" + no_use));
     CHECK_THAT(refusal_of(call(global("builtins", "eval"), tuple({text("1")}))),
                Contains("it names builtins.eval" + no_use));
     // parts of listed names
@@ -117,58 +117,59 @@ TEST_CASE("pickle: names that are not listed are refused, however they are writt
     CHECK_THAT(refusal_of("\x82\x01"), Contains("opcode EXT1" + no_use));
     CHECK_THAT(refusal_of(global("a.b", "Class") + ")}\x92"), Contains("opcode NEWOBJ_EX" + no_use));
     CHECK_THAT(refusal_of("P0\n"), Contains("opcode PERSID" + no_use));
-    CHECK_THAT(refusal_of("\xfe"), Contains("byte 0xfe is no opcode"));
-    // calls of what is no name
-    CHECK_THAT(refusal_of(call(text("os.system"), tuple({}))), Contains("calls what is no name"));
+    CHECK_THAT(refusal_of("\xfe"), Contains("byte 0xfe is not an opcode"));
+    // calls of values that are not names
+    CHECK_THAT(refusal_of(call(text("os.system"), tuple({}))),
+               Contains("calls something that is not a name"));
     CHECK_THAT(refusal_of(call(call(global("a.b", "Class"), tuple({})), tuple({}))),
-               Contains("calls what is no name"));
-    CHECK_THAT(refusal_of(call(global("a.b", "Class"), text("x"))), Contains("calls what is no name"));
-    CHECK_THAT(refusal_of(integer(1) + integer(2) + "\x93"), Contains("a name is no text"));
+               Contains("calls something that is not a name"));
+    CHECK_THAT(refusal_of(call(global("a.b", "Class"), text("x"))),
+               Contains("calls something that is not a name"));
+    CHECK_THAT(refusal_of(integer(1) + integer(2) + "\x93"), Contains("a name is not a text"));
     const std::string outside = pickle(persistent(none()));
     CHECK_THROWS_WITH(Pickle(std::as_bytes(std::span(outside)), "a file", std::span(allowed).first(2)),
-                      Contains("it refers to something outside" + no_use));
+                      Contains("it refers to data outside of it" + no_use));
 }
 
-TEST_CASE("pickle: damage and hostile sizes are refused before memory is taken", "[pickle]") {
+TEST_CASE("pickle: damage and hostile sizes are refused before memory is allocated", "[pickle]") {
     CHECK_THAT(refusal_of_bytes(""), Contains("truncated"));
     CHECK_THAT(refusal_of_bytes("\x80"), Contains("truncated"));
     CHECK_THAT(refusal_of_bytes("N."), Contains("does not begin as a pickle"));
     CHECK_THAT(refusal_of_bytes("\x80\x01N."), Contains("protocol 1 is not known"));
     CHECK_THAT(refusal_of_bytes("\x80\x06N."), Contains("protocol 6 is not known"));
-    CHECK_THAT(refusal_of_bytes(pickle(none()) + "x"), Contains("bytes behind its end"));
+    CHECK_THAT(refusal_of_bytes(pickle(none()) + "x"), Contains("bytes after its end"));
     CHECK_THAT(refusal_of("X\xff\xff\xff\x7fhi"), Contains("truncated"));
     CHECK_THAT(refusal_of("\x8d\xff\xff\xff\xff\xff\xff\xff\xffhi"), Contains("truncated"));
     CHECK_THAT(refusal_of("\x95\xff\xff\xff\xff\xff\xff\xff\xffN"), Contains("truncated"));
     CHECK_THAT(refusal_of("\x8a\x09" + zeros), Contains("more than 64 bits"));
     CHECK_THAT(refusal_of("\x8b\xff\xff\xff\x7f"), Contains("opcode LONG4"));
     CHECK_THAT(refusal_of("cos"), Contains("truncated"));
-    // a memo entry far away takes no memory
+    // a memo entry with a large number takes no memory
     CHECK(Made(none() + "r\xff\xff\xff\xff").root().is_none());
-    CHECK_THAT(refusal_of("h\x01"), Contains("refers to a value that was not made"));
+    CHECK_THAT(refusal_of("h\x01"), Contains("refers to a value that does not exist"));
     CHECK_THAT(refusal_of(""), Contains("stack is empty"));
     CHECK_THAT(refusal_of("\x85"), Contains("stack is empty"));
     CHECK_THAT(refusal_of("N(\x85"), Contains("stack is empty"));  // not beyond a mark
     CHECK_THAT(refusal_of("t"), Contains("a mark is missing"));
     CHECK_THAT(refusal_of(none() + none()), Contains("left over"));
     CHECK_THAT(refusal_of("(" + none()), Contains("left over"));
-    CHECK_THAT(refusal_of(text("x") + none() + "a"), Contains("appends to what is no list"));
-    CHECK_THAT(refusal_of("](" + none() + "u"), Contains("items of what is no dict"));
-    CHECK_THAT(refusal_of("}(" + none() + "u"), Contains("items of what is no dict"));
-    CHECK_THAT(refusal_of(none() + none() + "b"), Contains("gives a state"));
+    CHECK_THAT(refusal_of(text("x") + none() + "a"), Contains("appends to something that is not a list"));
+    CHECK_THAT(refusal_of("](" + none() + "u"), Contains("items of something that is not a dict"));
+    CHECK_THAT(refusal_of("}(" + none() + "u"), Contains("items of something that is not a dict"));
+    CHECK_THAT(refusal_of(none() + none() + "b"), Contains("sets the state"));
     CHECK_THAT(refusal_of(instance(global("a.b", "Class"), none()) + none() + "b"),
-               Contains("gives a state"));
+               Contains("sets the state"));
 }
 
-TEST_CASE("pickle: values that hold themselves, or are nested deeply, need no more than their bytes",
-          "[pickle]") {
+TEST_CASE("pickle: recursive and deeply nested values need no more memory than their bytes", "[pickle]") {
     const Made endless("]\x94h" + zeros.substr(0, 1) + "a");
     REQUIRE(endless.root().list());
     CHECK(endless.root().list()->at(0) == &endless.root());
-    // a million tuples, each in the next
+    // a million tuples, each inside the next
     const Made deep(none() + std::string(1'000'000, '\x85'));
     CHECK(deep.root().tuple()->size() == 1);
     CHECK_THAT(refusal_of(std::string(1'000'000, '(')), Contains("stack is empty"));
-    // each list holds the one before twice: 2^40 values, if somebody walked
+    // each list contains the one before twice: 2^40 values for code that visits them all
     Code doubling = list({none()});
     for (int i = 0; i < 40; ++i) {
         const Code memo = {char(i)};
@@ -177,7 +178,7 @@ TEST_CASE("pickle: values that hold themselves, or are nested deeply, need no mo
     CHECK(Made(doubling).root().tuple()->size() == 2);
 }
 
-TEST_CASE("pickle: no change of a byte does worse than to be refused", "[pickle]") {
+TEST_CASE("pickle: after any change of a byte it is read or refused, nothing worse", "[pickle]") {
     const std::string good =
         pickle(instance(global("a.b", "Class"),
                         dict({{text("x"), tuple({integer(1), real(2), list({text("y") + "\x94", "h\x00"})})},
@@ -195,5 +196,5 @@ TEST_CASE("pickle: no change of a byte does worse than to be refused", "[pickle]
         } catch (const ConfigError&) {
         }
     }
-    CHECK(read > 0);  // numbers and texts may be others
+    CHECK(read > 0);  // numbers and texts may have changed
 }

@@ -37,7 +37,8 @@ TEST_CASE("a file's bytes are written and read at positions", "[raw_file]") {
     CHECK(test::read_file(path).substr(0, 11) == "Hello world");
 }
 
-TEST_CASE("what a disk has no room for is an error, and the rest is where it belongs", "[raw_file]") {
+TEST_CASE("a lack of room on the disk is an error, and the bytes that fit are at their places",
+          "[raw_file]") {
     const test::TemporaryFolder folder;
     RawFile file = RawFile::create(folder / "x");
     file.write("0123", 4, 0);
@@ -64,7 +65,7 @@ TEST_CASE("a mapped file is its content", "[raw_file]") {
     CHECK(free_bytes(folder.path()) > 0);
 }
 
-TEST_CASE("publishing replaces the old file at once", "[raw_file]") {
+TEST_CASE("publishing replaces the old file atomically", "[raw_file]") {
     const test::TemporaryFolder folder;
     test::write_file(folder / "x", "old");
     test::write_file(folder / "x.part", "new");
@@ -83,12 +84,12 @@ TEST_CASE("files that cannot be opened", "[raw_file]") {
     CHECK_THROWS_WITH(MappedFile("/dev/null"),
                       "/dev/null is a pipe or a device, not a file; write its content to a file first");
     CHECK_THROWS_WITH(RawFile::create((folder / "no") / "x"),
-                      Contains("x cannot be made: No such file or directory"));
+                      Contains("x cannot be created: No such file or directory"));
     CHECK_THROWS_AS(RawFile::open_for_update(folder / "no"), SystemError);
     CHECK_THROWS_AS(free_bytes(folder / "no"), SystemError);
 }
 
-TEST_CASE("text file: a pipe, a device and a file that is too long are refused at once") {
+TEST_CASE("text file: a pipe, a device and a file that is too long are refused immediately") {
     const test::TemporaryFolder folder;
     const std::string file = folder / "a.txt", pipe = folder / "pipe";
     test::write_file(file, "four");
@@ -111,7 +112,7 @@ TEST_CASE("text file: a pipe, a device and a file that is too long are refused a
     CHECK(read_error(folder.path()) == "Is a directory");
 }
 
-TEST_CASE("raw file: writes that are short or interrupted continue from where they stopped") {
+TEST_CASE("raw file: short or interrupted writes continue where they stopped") {
     const test::TemporaryFolder folder;
     const std::string path = (folder / "bytes").string();
     std::string text;

@@ -43,7 +43,7 @@ std::string sample(const test::TemporaryFolder& folder, const std::string& name 
 
 }  // namespace
 
-TEST_CASE("safetensors: what is written comes back", "[safetensors]") {
+TEST_CASE("safetensors: written values are read back", "[safetensors]") {
     const test::TemporaryFolder folder;
     std::vector<double> d = {0.1, -1e300, 3};
     std::vector<f16> h = {to_f16(0.5f), to_f16(-3.f)};
@@ -109,7 +109,7 @@ TEST_CASE("safetensors: several files with an index are one set", "[safetensors]
     }
 }
 
-TEST_CASE("safetensors: what is wrong is said in words", "[safetensors]") {
+TEST_CASE("safetensors: errors are reported in words", "[safetensors]") {
     const test::TemporaryFolder folder;
     SECTION("absent and foreign") {
         CHECK_THAT(message_of(folder / "no.safetensors"),
@@ -145,7 +145,7 @@ TEST_CASE("safetensors: what is wrong is said in words", "[safetensors]") {
         CHECK_THAT(
             made(entry("w", "F32", "[3]", 0, 8), 8),
             Contains(
-                "tensor 'w' of shape [3] and dtype float32 needs 12 bytes, but its data_offsets hold 8"));
+                "tensor 'w' of shape [3] and dtype float32 needs 12 bytes, but its data_offsets span 8"));
         CHECK_THAT(made(entry("w", "F32", "[-2]", 0, 8), 8),
                    Contains("w.shape must have extents that are not negative"));
         CHECK_THAT(made(entry("w", "F32", "[4294967296,4294967296]", 0, 8), 8),
@@ -158,7 +158,7 @@ TEST_CASE("safetensors: what is wrong is said in words", "[safetensors]") {
         CHECK_THAT(made(entry("v", "F32", "[2]", 0, 8) + "," + entry("w", "F32", "[2]", 12, 20), 20),
                    Contains("there is a gap between tensor 'v' and tensor 'w'"));
         CHECK_THAT(made(R"("w":{"shape":[2],"data_offsets":[0,8]})", 8), Contains("w.dtype"));
-        // further away than there are addresses
+        // an offset larger than any address
         CHECK_THAT(made(R"("w":{"dtype":"F32","shape":[2],"data_offsets":[9223372036854775799,)"
                         R"(9223372036854775807]})",
                         8),
@@ -176,21 +176,21 @@ TEST_CASE("safetensors: what is wrong is said in words", "[safetensors]") {
                    Contains("gone.safetensors: this file does not exist"));
         for (const char* elsewhere : {"../sample.safetensors", "/sample.safetensors", "..", ""})
             CHECK_THAT(index(fmt::format(R"("a":"{}")", elsewhere)),
-                       Contains("weight_map.a must be the name of a file beside it"));
+                       Contains("weight_map.a must be the name of a file in the same folder"));
         sample(folder, "again.safetensors");
         CHECK_THAT(index(R"("a":"sample.safetensors","b":"again.safetensors")"), Contains("appears twice"));
     }
     SECTION("names and types asked for") {
         const Safetensors file = Safetensors::open(sample(folder));
-        CHECK_THROWS_WITH(file.entry("aa"), Contains("has no tensor 'aa'; the nearest name there is 'a'"));
+        CHECK_THROWS_WITH(file.entry("aa"), Contains("has no tensor 'aa'; the nearest name is 'a'"));
         CHECK_THROWS_WITH(file.read_all<float>("b"),
-                          Contains("tensor 'b' holds int64, where float32 is expected"));
+                          Contains("tensor 'b' has elements of type int64, but float32 is expected"));
         CHECK_THROWS_WITH(file.read_all<int32_t>("a"),
-                          Contains("tensor 'a' holds float32, where int32 is expected"));
+                          Contains("tensor 'a' has elements of type float32, but int32 is expected"));
         float seven[7];
         CHECK_THROWS_AS(file.read("a", Tensor(seven, Dtype::f32, {7})), LogicError);
     }
-    SECTION("nowhere to write") {
+    SECTION("a folder that does not exist") {
         CHECK_THROWS_AS(test::write_safetensors((folder / "no") / "x", {}), SystemError);
     }
 }

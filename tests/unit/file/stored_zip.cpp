@@ -37,7 +37,7 @@ TEST_CASE("stored zip: members in place, with their checksums") {
 
 TEST_CASE("stored zip: damage is refused, wherever it is") {
     const std::string archive = test::stored_zip({{"a/data.pkl", "hello"}, {"a/data/0", "elements"}});
-    CHECK_THROWS_WITH(members_of(""), Contains("a file: no zip archive, or a truncated one"));
+    CHECK_THROWS_WITH(members_of(""), Contains("a file: not a zip archive, or a truncated one"));
     for (size_t size = 0; size < archive.size(); ++size)
         CHECK_THROWS_AS(members_of(archive.substr(0, size)), ConfigError);
     std::string compressed = archive;

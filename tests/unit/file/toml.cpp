@@ -10,7 +10,7 @@
 using namespace coeus;
 using Catch::Contains;
 
-TEST_CASE("TOML becomes a flat list in the order of the file, with places") {
+TEST_CASE("A TOML file becomes a flat list in the order of the file, with places") {
     const auto entries = parse_toml(
         "include = \"base.toml\"\n"
         "[training]\n"
@@ -45,10 +45,10 @@ TEST_CASE("Errors of TOML files name file, line and column") {
         CHECK_THROWS_WITH(parse_toml(text, "deck.toml"),
                           Contains("deck.toml:") && Contains("not valid TOML"));
     CHECK_THROWS_WITH(parse_toml("[training]\nwhen = 2024-01-01\n", "deck.toml"),
-                      "deck.toml:2:8: training.when: a date or time is not understood here");
+                      "deck.toml:2:8: training.when: a date or time is not possible here");
     CHECK_THROWS_WITH(parse_toml("[[groups]]\nwhen = 2024-01-01\n", "deck.toml"),
-                      "deck.toml:2:8: groups: a date or time is not understood here");
-    CHECK_THROWS_AS(parse_toml("\x89HDF\r\n\x1a\n\x00\x01", "x.h5"), ConfigError);  // a foreign file
+                      "deck.toml:2:8: groups: a date or time is not possible here");
+    CHECK_THROWS_AS(parse_toml("\x89HDF\r\n\x1a\n\x00\x01", "x.h5"), ConfigError);  // another program's file
     const test::TemporaryFolder folder;
     const auto absent = (folder / "absent.toml").string();
     CHECK_THROWS_WITH(read_toml(absent), absent + ": cannot be read: No such file or directory");
@@ -65,7 +65,7 @@ TEST_CASE("A key of too many parts is refused, with line and limit") {
     };
     CHECK(parse_toml(key_of(64) + " = 1\n", "x").size() == 1);
     CHECK(parse_toml("[" + key_of(64) + "]\nb = 1\n", "x").size() == 1);
-    // a string with a quote more at its end, another with a quote, a comment
+    // a string that ends with one more quote, a string with a quote, a comment
     const std::string before = "text = \"\"\"\n'\"\"\"\"\nother = '\"' # '\n";
     for (const int parts : {65, 30000})
         for (const std::string& text :
@@ -73,7 +73,7 @@ TEST_CASE("A key of too many parts is refused, with line and limit") {
               "x = [1.5, {y = '''it's''', " + key_of(parts) + " = 2}]\n", key_of(parts)})
             CHECK_THROWS_WITH(parse_toml(before + text, "deck.toml"),
                               "deck.toml:4: a key has more than 64 parts; write one with fewer dots");
-    // dots that join no parts
+    // dots that do not separate parts of a key
     const std::string dots(100, '.');
     CHECK(
         parse_toml("a = \"" + dots + "\\\"" + dots + "\" # " + dots + "\nb = '" + dots + "'\n", "x").size() ==
@@ -81,7 +81,7 @@ TEST_CASE("A key of too many parts is refused, with line and limit") {
     std::string list = "a = [0.5";
     for (int i = 0; i < 100; ++i) list += ", 0.5";
     CHECK(parse_toml(list + "]\n", "x").size() == 1);
-    // tables in tables, each below a key of its own
+    // nested tables, each with its own key
     std::string nested = "1";
     for (int i = 0; i < 100; ++i) nested = "{" + key_of(64) + " = " + nested + "}";
     CHECK(parse_toml("a = " + nested + "\n", "x").size() == 1);
@@ -110,7 +110,7 @@ TEST_CASE("Values written as TOML read back as the same values") {
     }
 }
 
-TEST_CASE("Tables in a list are kept as text that reads back as the same") {
+TEST_CASE("Tables in a list are kept as text that reads back as the same tables") {
     const auto entries = parse_toml(
         "[[a.groups]]\nname = \"x\\\"y\"\n[a.groups.inner]\nlr = 1e-3\n\"odd key\" = [1, 2]\n[[a.groups]]\n",
         "x");

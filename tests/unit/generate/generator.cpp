@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drawing a token from logits, and the window of tokens that logits come from.
+// Drawing a token from logits, and the window of tokens from which logits are computed.
 #include "coeus/generate/generator.hpp"
 
 #include "coeus/base/error.hpp"
@@ -31,13 +31,13 @@ std::set<int32_t> drawn(const std::vector<float>& logits, const Sampling& sampli
 
 std::vector<float> logits_of(const std::vector<double>& probabilities) {
     std::vector<float> logits;
-    for (double p : probabilities) logits.push_back(float(std::log(p)) + 3);  // a constant does not matter
+    for (double p : probabilities) logits.push_back(float(std::log(p)) + 3);  // a constant changes nothing
     return logits;
 }
 
 }  // namespace
 
-TEST_CASE("draw: temperature 0 takes the most likely token, the first of equals") {
+TEST_CASE("draw: temperature 0 takes the most likely token, the first one among equals") {
     for (uint64_t index : {0, 1, 2}) {
         CHECK(draw_token(std::vector<float>{-1, 5, 2, 5}, {.temperature = 0}, index) == 1);
         CHECK(draw_token(std::vector<float>{-1e30f}, {.temperature = 0}, index) == 0);
@@ -45,8 +45,8 @@ TEST_CASE("draw: temperature 0 takes the most likely token, the first of equals"
     }
 }
 
-TEST_CASE("draw: tokens come as often as their probabilities say") {
-    // 5 standard errors of a share of at most one half in 20 000 draws
+TEST_CASE("draw: tokens are drawn with their probabilities") {
+    // 5 standard errors of a frequency of at most one half in 20 000 draws
     const double allowed = 5 * 0.5 / std::sqrt(20000);
     const std::vector<double> p = {0.1, 0.4, 0.2, 0.3};
     const std::vector<double> share = shares(logits_of(p), {.temperature = 1});
@@ -57,7 +57,7 @@ TEST_CASE("draw: tokens come as often as their probabilities say") {
         for (double x : p) sum += std::sqrt(x);
         for (size_t i = 0; i < 4; ++i) CHECK(close(hot[i], std::sqrt(p[i]) / sum, allowed));
     }
-    SECTION("the most likely ones alone, scaled up") {
+    SECTION("only the most likely ones, scaled up") {
         for (const Sampling& sampling :
              {Sampling{.temperature = 1, .top_k = 2}, Sampling{.temperature = 1, .top_p = 0.7},
               Sampling{.temperature = 1, .top_p = 0.41}}) {
@@ -68,7 +68,7 @@ TEST_CASE("draw: tokens come as often as their probabilities say") {
             CHECK(close(best[3], 3.0 / 7, allowed));
         }
     }
-    SECTION("k before p: p is of what k leaves") {
+    SECTION("k before p: p refers to the tokens that k leaves") {
         // 0.4 of 0.7 is 0.57
         CHECK(drawn(logits_of(p), {.temperature = 1, .top_k = 2, .top_p = 0.5}) == std::set<int32_t>{1});
         CHECK(drawn(logits_of(p), {.temperature = 1, .top_k = 0, .top_p = 0.5}) == std::set<int32_t>{1, 3});
@@ -83,17 +83,17 @@ TEST_CASE("draw: limits") {
     CHECK(drawn(logits, {.temperature = 1, .top_k = 1000}) == all);
     CHECK(drawn(logits, {.temperature = 1, .top_p = 1e-6}) == std::set<int32_t>{1});
     CHECK(drawn(logits, {.temperature = 1, .top_p = 1}) == all);
-    // among equals the smaller ids are in
+    // among equals the smaller ids remain
     const std::vector<float> equal(5, 1.0f);
     CHECK(drawn(equal, {.temperature = 1, .top_k = 2}) == std::set<int32_t>{0, 1});
     CHECK(drawn(equal, {.temperature = 1, .top_p = 0.6}) == std::set<int32_t>{0, 1, 2});
     CHECK(drawn(equal, {.temperature = 1}).size() == 5);
-    // far apart, and no overflow
+    // large differences do not overflow
     CHECK(drawn({-3e38f, 3e38f, 0}, {.temperature = 100}) == std::set<int32_t>{1});
     CHECK(drawn({4.0f}, {.temperature = 1}) == std::set<int32_t>{0});
 }
 
-TEST_CASE("draw: a token depends on seed and number alone") {
+TEST_CASE("draw: a token depends only on seed and number") {
     const std::vector<float> logits(50, 0.0f);
     const auto text = [&](uint64_t seed) {
         std::vector<int32_t> ids;
@@ -107,7 +107,7 @@ TEST_CASE("draw: a token depends on seed and number alone") {
     CHECK(std::set<int32_t>(ids.begin(), ids.end()).size() > 5);
 }
 
-TEST_CASE("draw: each text has its own numbers, whatever is drawn for others") {
+TEST_CASE("draw: each text has its own random numbers, whatever is drawn for others") {
     const std::vector<float> logits(50, 0.0f);
     const auto ids = [&](uint64_t text) {
         std::vector<int32_t> all;
@@ -125,14 +125,14 @@ std::vector<int32_t> some_tokens(int64_t count, uint64_t seed) {
     return TestBatch(1, count, tiny_config().vocab, seed).tokens;
 }
 
-// What training's forward says of the last token.
+// The logits of the last token in training's forward.
 std::vector<double> uncached(TestModel& model, const std::vector<int32_t>& tokens) {
     TestBatch batch(1, int64_t(tokens.size()), model.decoder.config().vocab);
     batch.tokens = tokens;
     return values(model.last_logits(batch));
 }
 
-// With initial weights.
+// A generator with initial weights.
 struct Initialised : Generator {
     Initialised(const DecoderConfig& config, Dtype dtype, int64_t context, int64_t sequences, int threads = 1)
         : Generator(config, dtype, context, sequences, threads) {
@@ -143,7 +143,7 @@ struct Initialised : Generator {
 
 }  // namespace
 
-TEST_CASE("generator: logits over the cache are those of the whole text, in every kind of model") {
+TEST_CASE("generator: logits with the cache are those of the whole text, in every kind of model") {
     DecoderConfig grouped = tiny_config(), scaled = grouped, plain = grouped, wide = grouped,
                   narrow = grouped;
     scaled.rope.scaling = RopeScaling{.factor = 4, .original_positions = 8};
@@ -176,7 +176,7 @@ TEST_CASE("generator: logits over the cache are those of the whole text, in ever
         }
 }
 
-TEST_CASE("generator: texts side by side have the bits they have alone") {
+TEST_CASE("generator: a text in a batch has the same bits as on its own") {
     for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
         constexpr int64_t context = 40, steps = 6;
         const std::vector<std::vector<int32_t>> prompts = {
@@ -184,7 +184,7 @@ TEST_CASE("generator: texts side by side have the bits they have alone") {
         const std::vector<int32_t> more = some_tokens(steps, 6);
         Initialised together(tiny_config(), dtype, context, 5, 2);
         std::vector<std::vector<double>> begun;
-        for (size_t i = 0; i < 5; ++i)  // slots in another order than the texts
+        for (size_t i = 0; i < 5; ++i)  // the slots have another order than the texts
             begun.push_back(values(together.read(int64_t(4 - i), prompts[i])));
         std::vector<std::vector<std::vector<double>>> continued(5);
         for (const int32_t token : more) {
@@ -206,7 +206,7 @@ TEST_CASE("generator: texts side by side have the bits they have alone") {
     }
 }
 
-TEST_CASE("generator: a slot begins anew, and what it cannot hold is refused") {
+TEST_CASE("generator: a slot can be reused, and a text that it cannot hold is refused") {
     Initialised generator(tiny_config(), Dtype::f32, 4, 2);
     const std::vector<int32_t> tokens = some_tokens(4, 1), others = some_tokens(4, 2);
     const auto first = values(generator.read(1, tokens));
@@ -225,7 +225,7 @@ TEST_CASE("generator: a slot begins anew, and what it cannot hold is refused") {
     CHECK_THROWS_AS(generator.read(0, tokens), NotFiniteError);
 }
 
-TEST_CASE("generator: bfloat16 is near float32") {
+TEST_CASE("generator: bfloat16 is close to float32") {
     Initialised exact(tiny_config(), Dtype::f32, 8, 1), rounded(tiny_config(), Dtype::bf16, 8, 1);
     const std::vector<int32_t> tokens = some_tokens(7, 1);
     const std::vector<Generator::Next> next = {{0, 9}};
@@ -235,7 +235,7 @@ TEST_CASE("generator: bfloat16 is near float32") {
     for (size_t i = 0; i < is.size(); ++i) CHECK(close(is[i], should[i], 0.05));
 }
 
-TEST_CASE("generator: nothing is allocated while it writes") {
+TEST_CASE("generator: generation allocates no memory") {
     DecoderConfig config = tiny_config();
     config.vocab = 5000;
     Initialised generator(config, Dtype::f32, 600, 2);

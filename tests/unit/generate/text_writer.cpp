@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a text ends, prompts from a file, and texts written side by side with a model of initial weights.
+// The end of a text, prompts from a file, and batches of texts from a model with initial weights.
 #include "coeus/generate/text_writer.hpp"
 
 #include "coeus/base/error.hpp"
@@ -28,7 +28,7 @@ std::string cut(const std::string& text, const std::vector<std::string>& stops, 
 
 }  // namespace
 
-TEST_CASE("a text ends before the first stop, however it comes in pieces") {
+TEST_CASE("a text ends before the first stop, whatever pieces it arrives in") {
     const std::string text = "one. two.. three... four";
     for (size_t size : {1, 2, 3, 5, 100}) {
         CAPTURE(size);
@@ -40,7 +40,7 @@ TEST_CASE("a text ends before the first stop, however it comes in pieces") {
         CHECK(cut(text, {"one"}, size).empty());
         CHECK(cut("aaab", {"aab"}, size) == "a");
     }
-    // of several in one piece the first counts
+    // the first of several stops in one piece counts
     CHECK(cut("abc", {"c", "b"}, 3) == "a");
     TextEnd end({"stop"});
     CHECK(end.push("a st") == "a ");
@@ -69,8 +69,8 @@ TEST_CASE("prompts of a file") {
         CHECK_THROWS_WITH(read(content, name), Contains((folder / name).string()) && Contains(message));
         CHECK_THROWS_AS(read(content, name), ConfigError);
     };
-    error("", "has no prompts: every line is empty");
-    error(" \n\r\n", "has no prompts: every line is empty");
+    error("", "contains no prompts: every line is empty");
+    error(" \n\r\n", "contains no prompts: every line is empty");
     error("{\"prompt\": \"a\"}\nplain\n", "prompts.jsonl, line 2");
     error("{\"prompt\": \"a\"}\n[1]\n",
           "line 2: the top level must be an object with \"prompt\" or \"text\"");
@@ -81,7 +81,7 @@ TEST_CASE("prompts of a file") {
 
 namespace {
 
-// A tokenizer of single bytes and a model of initial weights that knows some ids more.
+// A tokenizer of single bytes, and a model with initial weights whose vocabulary has a few more ids.
 class Desk {
 public:
     Desk() {
@@ -108,7 +108,7 @@ public:
             .write(
                 prompts, [&](size_t number, const std::string& piece) { pieces.at(number) += piece; },
                 [&](size_t number, const Written& written) {
-                    CHECK(all.at(number).finish == nullptr);  // once
+                    CHECK(all.at(number).finish == nullptr);  // only once
                     all[number] = written;
                 });
         for (size_t i = 0; i < all.size(); ++i) {
@@ -133,7 +133,7 @@ std::vector<std::string> texts(const std::vector<Written>& all) {
 
 }  // namespace
 
-TEST_CASE("writer: any number side by side writes the same texts") {
+TEST_CASE("writer: batches of any size give the same texts") {
     Desk desk;
     std::vector<std::string> prompts;
     for (int i = 0; i < 9; ++i) prompts.push_back(std::string(size_t(1 + i * i % 23), char('a' + i)));
@@ -146,13 +146,13 @@ TEST_CASE("writer: any number side by side writes the same texts") {
         }
         for (const int64_t sequences : {2, 4, 9})
             CHECK(texts(desk.write(prompts, options, sequences)) == texts(one_by_one));
-        // no text repeats another's numbers
+        // texts do not share random numbers
         auto all = texts(desk.write({"x", "x", "x"}, options, 3));
         CHECK((all[0] == all[1] && all[1] == all[2]) == (temperature == 0));
     }
 }
 
-TEST_CASE("writer: what ends a text") {
+TEST_CASE("writer: the end of a text") {
     Desk desk;
     const TextWriterOptions plain = {
         .sampling = {.temperature = 1, .seed = 1}, .length = 400, .ignore_eos = true};
@@ -160,14 +160,14 @@ TEST_CASE("writer: what ends a text") {
     CHECK(whole.ids.size() == 400);
     CHECK(std::string(whole.finish) == "length");
 
-    TextWriterOptions eos = plain;  // one of 258 tokens: with 16 texts one of them ends so
+    TextWriterOptions eos = plain;  // one of 258 tokens: one of 16 texts ends this way
     eos.ignore_eos = false;
     const auto many = desk.write(std::vector<std::string>(16, "abc"), eos, 8);
     CHECK(std::any_of(many.begin(), many.end(),
                       [](const Written& w) { return std::string(w.finish) == "eos"; }));
     for (const Written& written : many) CHECK(written.text.find("<|end_of_text|>") == std::string::npos);
 
-    // a printable byte that comes somewhere in the text
+    // a printable byte that occurs in the text
     const size_t at = whole.text.find_first_of("abcdefghijklmnopqrstuvwxyz", 20);
     REQUIRE(at != std::string::npos);
     TextWriterOptions stop = plain;
@@ -175,7 +175,7 @@ TEST_CASE("writer: what ends a text") {
     const Written stopped = desk.write({"abc"}, stop, 1).front();
     CHECK(std::string(stopped.finish) == "stop");
     CHECK(stopped.text == whole.text.substr(0, whole.text.find(stop.stops[1])));
-    // a special token as a stop text, though EOS itself is ignored
+    // a special token as a stop text is not found, even if EOS is ignored
     stop.stops = {"<|end_of_text|>"};
     const auto special = desk.write(std::vector<std::string>(16, "abc"), stop, 8);
     CHECK(texts(special) == texts(many));
@@ -184,17 +184,17 @@ TEST_CASE("writer: what ends a text") {
     CHECK_THROWS_WITH(desk.write({"a"}, stop, 1), Contains("--stop is empty"));
     stop.stops = {"a\xff"};
     CHECK_THROWS_WITH(desk.write({"a"}, stop, 1),
-                      Contains("the tokenizer cannot write this text, it makes \"a\uFFFD\" of it"));
+                      Contains("the tokenizer cannot write this text; it would write \"a\uFFFD\""));
 }
 
-TEST_CASE("writer: a text that outgrows the context goes on from its newest half") {
+TEST_CASE("writer: a text longer than the context continues from its most recent half") {
     Desk desk;
     const auto greedy = [](int64_t length) {
         return TextWriterOptions{.sampling = {.temperature = 0}, .length = length, .ignore_eos = true};
     };
     std::vector<std::vector<int32_t>> prompts, newest_half;
     for (int32_t i = 0; i < 5; ++i) prompts.push_back({i, 7 * i % 5, 40 + i, 9});
-    // 4 tokens of 6: two more fit, the third is drawn too, and the fourth is written behind the newest 3
+    // a context of 6 holds 4 tokens and two more; the third is still drawn, and the fourth follows the last 3
     const auto three = desk.write(prompts, greedy(3), 5, 64), four = desk.write(prompts, greedy(4), 2, 6);
     for (const Written& written : three) newest_half.push_back(written.ids);
     const auto next = desk.write(newest_half, greedy(1), 5, 64);
@@ -203,6 +203,6 @@ TEST_CASE("writer: a text that outgrows the context goes on from its newest half
         should.push_back(next[i].ids.at(0));
         CHECK(four[i].ids == should);
     }
-    // a context of one: every token follows the last one alone
+    // a context of one: every token depends only on the one before
     CHECK(desk.write({"a"}, greedy(7), 1, 1).front().ids.size() == 7);
 }

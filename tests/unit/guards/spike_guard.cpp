@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What counts as a spike, and what a checkpoint keeps of that.
+// The definition of a spike, and the part of the guard's state that a checkpoint keeps.
 #include "coeus/guards/spike_guard.hpp"
 
 #include "coeus/guards/guards.hpp"
@@ -38,19 +38,19 @@ TEST_CASE("spikes: no limits until the window is full") {
     CHECK(guard.limits().norm < infinity);
 }
 
-TEST_CASE("spikes: limits are so many deviations above the mean of the last steps") {
+TEST_CASE("spikes: limits are a number of deviations above the mean of the last steps") {
     const SpikeGuard guard = filled({100, 1, 2, 3, 4}, {100, 2, 2, 4, 4});
     SpikeGuard last = filled({1, 2, 3, 4}, {2, 2, 4, 4});
     CHECK(relatively_close(last.limits().loss, 2.5 + 3 * std::sqrt(1.25), 1e-14));
     CHECK(relatively_close(last.limits().norm, 3 + 3 * 1.0, 1e-14));
     CHECK(guard.limits().loss > 100);
-    // the oldest leaves
+    // the oldest value leaves the window
     last.accept(5, 4);
     CHECK(last.losses().values() == std::vector<double>{2, 3, 4, 5});
     CHECK(relatively_close(last.limits().loss, 3.5 + 3 * std::sqrt(1.25), 1e-14));
 }
 
-TEST_CASE("spikes: which is said is the one that is further from what is usual") {
+TEST_CASE("spikes: of loss and norm, the one that deviates more is reported") {
     const SpikeGuard guard = filled({1, 2, 3, 4}, {2, 2, 4, 4});
     const SpikeGuard::Spike loss = guard.spike(20, 7), norm = guard.spike(3, 70);
     CHECK(std::string(loss.what) == "loss");
@@ -60,20 +60,20 @@ TEST_CASE("spikes: which is said is the one that is further from what is usual")
     CHECK(relatively_close(norm.z, 67, 1e-14));
 }
 
-TEST_CASE("spikes: steps that hardly differ have a deviation that rounding does not exceed") {
+TEST_CASE("spikes: almost equal steps have a deviation larger than rounding") {
     const double loss = 0.1 + 0.2;
     const SpikeGuard same = filled({loss, loss, loss}, {0, 0, 0}, 6);
     CHECK(same.losses().deviation() == 0.01 * same.losses().mean());
     CHECK(same.limits().loss > loss * 1.05);
-    // a norm of 0, as of a learnt or frozen model, is no spike at 0
+    // a norm of 0, as in a memorised or frozen model, is not a spike
     CHECK(same.limits().norm == 0);
     const SpikeGuard nearly = filled({loss, std::nextafter(loss, 1), std::nextafter(loss, 0)}, {1, 1, 1}, 1);
     CHECK(nearly.limits().loss > std::nextafter(loss, 1));
-    // losses below 0 have a floor too
+    // losses below 0 have a minimal deviation too
     CHECK(filled({-2, -2}, {1, 1}, 1).limits().loss > -2);
 }
 
-TEST_CASE("spikes: a window that was kept gives the same bits, a longer one its newest steps") {
+TEST_CASE("spikes: a stored window gives the same bits, a shorter one keeps its newest steps") {
     std::vector<double> losses, norms;
     for (int i = 0; i < 7; ++i) losses.push_back(1 / (3.0 + i)), norms.push_back(std::sqrt(2.0 + i));
     SpikeGuard there = filled(losses, norms), here(7, 3), shorter(3, 3), longer(9, 3);
@@ -90,7 +90,7 @@ TEST_CASE("spikes: a window that was kept gives the same bits, a longer one its 
     CHECK(longer.limits().loss == infinity);
 }
 
-TEST_CASE("guards: what decisions need comes back from a checkpoint") {
+TEST_CASE("guards: the state for decisions is restored from a checkpoint") {
     Engine engine(tiny_config(),
                   {.training = {.sequences = 1, .seq_len = 5}, .limits = true, .snapshot = true});
     engine.allocate();
@@ -128,15 +128,15 @@ TEST_CASE("guards: what decisions need comes back from a checkpoint") {
         CHECK(one->samples_passed_over() == 48);
         for (const double loss : {0.3, 0.2}) one->accept(loss, 1);
         RunPlace third = beyond(at);
-        CHECK_THROWS_WITH(one->pass_over(third, 8, 9, 1), Contains("It follows 2 rewinds"));
-        // with a new snapshot patience begins anew
+        CHECK_THROWS_WITH(one->pass_over(third, 8, 9, 1), Contains("It came after 2 rewinds"));
+        // after a new snapshot, patience counts from 0
         RunPlace on = beyond(at);
         CHECK(one->look_after(on, true) == "");
         one->pass_over(on, 8, 9, 1);
         CHECK(on.step == at.step + 2);
     }
     CHECK(again.record() == guards.record());
-    // a deck without the guard keeps the count of samples, which says where the data is
+    // a deck without the guard keeps the count of samples, which determines the data position
     Guards off(Config::Guards(), engine, one_host);
     off.resume(guards.record());
     CHECK(off.samples_passed_over() == guards.samples_passed_over());

@@ -109,11 +109,11 @@ TEST_CASE("checkpoint: the newest full one is found", "[checkpoint]") {
     CHECK(state.bytes() == CheckpointState(Dtype::f32).bytes());
     CHECK_THROWS_WITH(checkpoint.load_step(8, state.tensors),
                       Contains("checkpoint.load_step = 8: there is no checkpoint of step 8 in ") &&
-                          Contains("; there are: 9, 10"));
+                          Contains("; existing steps: 9, 10"));
     CHECK(newest_weights(folder.path()) == (folder / "model-00000011.h5").string());
 }
 
-TEST_CASE("checkpoint: a folder that does not answer is no fresh start", "[checkpoint]") {
+TEST_CASE("checkpoint: a folder that cannot be listed is an error, not a new run", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     CheckpointState state(Dtype::f32);
@@ -127,26 +127,25 @@ TEST_CASE("checkpoint: a folder that does not answer is no fresh start", "[check
     CHECK(list_checkpoints(folder / unlistable).empty());
 }
 
-TEST_CASE("checkpoint: a file that the system cannot read is not damaged, and no earlier one takes its place",
+TEST_CASE("checkpoint: a file that the system cannot read is not damaged, and no earlier one replaces it",
           "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     CheckpointState state(Dtype::f32);
     const CheckpointStore checkpoint(folder.path(), 0, self);
     checkpoint.save(record_of(9), state.tensors);
-    // root may read every file, but not this
+    // root can read every file, except this one
     const fs::path loop = folder / "step-00000010.h5";
     fs::create_symlink(loop, loop);
     CHECK_THROWS_WITH(
         checkpoint.load_newest(state.tensors),
-        Contains(loop.string() + " cannot be read: Too many levels of symbolic links. It may be good: "
+        Contains(loop.string() + " cannot be read: Too many levels of symbolic links. It may be intact: "
                                  "make it readable, or move it away"));
     fs::remove(loop);
     CHECK(checkpoint.load_newest(state.tensors)->train.step == 9);
 }
 
-TEST_CASE("checkpoint: a save removes what a killed save left, and nothing that is not the run's",
-          "[checkpoint]") {
+TEST_CASE("checkpoint: a save removes files of a killed save, and only files of the run", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const CheckpointState state(Dtype::f32);
@@ -176,7 +175,7 @@ TEST_CASE("checkpoint: old ones are removed after a success", "[checkpoint]") {
     CHECK(list_checkpoints(folder / "nowhere").empty());
 }
 
-TEST_CASE("checkpoint: a damaged newest one is passed over", "[checkpoint]") {
+TEST_CASE("checkpoint: a damaged newest one is skipped", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const CheckpointStore checkpoint(folder.path(), 0, self);
@@ -209,8 +208,8 @@ TEST_CASE("checkpoint: a damaged newest one is passed over", "[checkpoint]") {
     CHECK(found->path == older);
     CHECK(state.bytes() == good.bytes());
     truncate(older, 0.5);
-    CHECK_THROWS_WITH(checkpoint.load_newest(state.tensors), Contains("no checkpoint in") &&
-                                                                 Contains("is sound") &&
+    CHECK_THROWS_WITH(checkpoint.load_newest(state.tensors), Contains("none of the checkpoints in") &&
+                                                                 Contains("is readable") &&
                                                                  Contains("step-00000001.h5 is truncated"));
     CHECK_THROWS_AS(checkpoint.load_newest(state.tensors), ConfigError);
 }
@@ -268,13 +267,13 @@ TEST_CASE("checkpoint: another model is refused in words", "[checkpoint]") {
     SECTION("integers") {
         CheckpointState other(Dtype::i32);
         CHECK_THROWS_WITH(checkpoint.load_newest(other.tensors),
-                          Contains("model/tok_embeddings.weight holds float32"));
+                          Contains("model/tok_embeddings.weight has elements of type float32"));
     }
     SECTION("weights alone do not resume") {
         CheckpointState state(Dtype::f32);
         const std::string path = checkpoint.export_model(record_of(5), state.tensors, Dtype::f32).path;
         CHECK_THROWS_WITH(load_checkpoint(path, state.tensors, self),
-                          Contains("holds weights alone, without the optimizer's state"));
+                          Contains("has only weights, without the optimizer state"));
     }
     SECTION("a format of the future") {
         const std::string path = folder / "future.h5";
@@ -292,7 +291,7 @@ TEST_CASE("checkpoint: another model is refused in words", "[checkpoint]") {
     }
 }
 
-TEST_CASE("checkpoint: stored in another way it is refused with the remedy", "[checkpoint]") {
+TEST_CASE("checkpoint: a file with another storage layout is refused with the remedy", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const CheckpointStore checkpoint(folder.path(), 0, self);
@@ -306,7 +305,7 @@ TEST_CASE("checkpoint: stored in another way it is refused with the remedy", "[c
     if (status == 127) return test::skip("there is no h5repack (Debian: hdf5-tools)");
     REQUIRE(status == 0);
     CheckpointState state(Dtype::f32, -3);
-    // not passed over: nothing of it is lost
+    // an error, not skipped: the file is complete
     CHECK_THROWS_WITH(
         checkpoint.load_newest(state.tensors),
         Contains("step-00000002.h5: model/tok_embeddings.weight is chunked, compressed or in an "
@@ -318,7 +317,7 @@ TEST_CASE("checkpoint: stored in another way it is refused with the remedy", "[c
     CHECK(state.bytes() == saved.bytes());
 }
 
-TEST_CASE("checkpoint: written beside, the file is that of a save at once", "[checkpoint]") {
+TEST_CASE("checkpoint: an asynchronous save writes the file of a synchronous one", "[checkpoint]") {
     const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
@@ -335,7 +334,7 @@ TEST_CASE("checkpoint: written beside, the file is that of a save at once", "[ch
         beside.begin(record_of(step));
         CHECK_THROWS_AS(beside.begin(record_of(step + 1)), LogicError);
         beside.wait_for_copies();
-        state.set_bytes(std::string(before.size(), 1));  // what was copied counts
+        state.set_bytes(std::string(before.size(), 1));  // the save uses the values that were copied
         std::optional<SavedCheckpoint> done;
         if (step == 2)
             while (!done) done = beside.poll();
@@ -352,7 +351,25 @@ TEST_CASE("checkpoint: written beside, the file is that of a save at once", "[ch
     CHECK((test::read_file(checkpoint.folder().path_of(3)) == test::read_file(at_once)));
 }
 
-TEST_CASE("checkpoint: a kill at any moment leaves only sound files", "[checkpoint]") {
+TEST_CASE("checkpoint: a run that has lost its folder renames and retires no file", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    for (int64_t step = 1; step <= 5; ++step)
+        test::write_file(folder / fmt::format("step-{:08}.h5", step), "of the new owner");
+    const auto before = test::files_in(folder.path());
+    bool owned = false;
+    const CheckpointFolder checkpoints(folder.path(), 1, {.id = "", .require_owned = [&] {
+                                                              if (!owned) throw SystemError("lost");
+                                                          }});
+    CHECK(checkpoints.retire(3).empty());
+    CHECK(test::files_in(folder.path()) == before);
+    owned = true;
+    CHECK(checkpoints.retire(3) == std::vector<std::string>{checkpoints.path_of(1), checkpoints.path_of(2)});
+    CHECK(test::files_in(folder.path()) ==
+          std::vector<std::string>{"step-00000001.h5", "step-00000002.h5", "step-00000003.h5",
+                                   "step-00000004.h5.abandoned", "step-00000005.h5.abandoned"});
+}
+
+TEST_CASE("checkpoint: a kill at any moment leaves only intact files", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     CheckpointState state(Dtype::f32);
@@ -365,7 +382,7 @@ TEST_CASE("checkpoint: a kill at any moment leaves only sound files", "[checkpoi
             for (int64_t step = first;; ++step)
                 CheckpointStore(folder.path(), 3, self, parts).save(record_of(step), state.tensors);
         }
-        // killed while it writes the file after the first one that is seen
+        // killed while it writes another file after the first one that was seen
         while (list_checkpoints(folder.path()).empty() || list_checkpoints(folder.path()).back().step < first)
             ;
         kill(child, SIGKILL);
@@ -375,7 +392,7 @@ TEST_CASE("checkpoint: a kill at any moment leaves only sound files", "[checkpoi
         for (const StepFile& file : files) CHECK(verify_checkpoint(file.path).empty());
         CHECK(CheckpointStore(folder.path(), 3, self).load_newest(state.tensors)->path == files.back().path);
     }
-    // what the killed runs left is removed by the next save
+    // the next save removes the partial files of killed runs
     test::write_file(folder / "step-00000077.h5.part", "half");
     CheckpointStore(folder.path(), 1, self, parts).save(record_of(99), state.tensors);
     std::vector<std::string> left = {"step-00000099.h5"};

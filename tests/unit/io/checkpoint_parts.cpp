@@ -21,7 +21,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// Six arrays: three weights of unlike sizes with a moment each.
+/// Six arrays: three weights of different sizes, with one moment each.
 struct State {
     std::deque<OwnedTensor> memory;
     std::vector<CheckpointTensor> tensors;
@@ -73,7 +73,7 @@ struct Run {
 
 }  // namespace
 
-TEST_CASE("checkpoint parts: arrays are spread by their sizes alone", "[checkpoint]") {
+TEST_CASE("checkpoint parts: the distribution of arrays depends only on their sizes", "[checkpoint]") {
     using checkpoint_format::spread;
     CHECK(spread({10, 20, 30, 40}, 2) == std::vector<int64_t>{0, 1, 1, 0});
     CHECK(spread({5, 5, 5, 5, 5}, 3) == std::vector<int64_t>{0, 1, 2, 0, 1});
@@ -81,7 +81,7 @@ TEST_CASE("checkpoint parts: arrays are spread by their sizes alone", "[checkpoi
     CHECK(spread({7}, 1) == std::vector<int64_t>{0});
 }
 
-TEST_CASE("checkpoint parts: one file is what one opens", "[checkpoint]") {
+TEST_CASE("checkpoint parts: a reader opens one file", "[checkpoint]") {
     Run run;
     const State saved(0);
     const std::string path = run.checkpoint.save(record(4), saved.tensors).path;
@@ -98,9 +98,10 @@ TEST_CASE("checkpoint parts: one file is what one opens", "[checkpoint]") {
     CHECK(header.parts.size() == 3);
     CHECK(header.bytes > 6000);
     CHECK(fs::file_size(path) < 12000);
-    CHECK_THROWS_WITH(read_checkpoint_header(run.folder / "step-00000004.parts/1.h5"),
-                      Contains("1.h5 is a part of a checkpoint; name the file beside its folder instead"));
-    // with its parts it may be elsewhere, under another name, and be read through a link
+    CHECK_THROWS_WITH(
+        read_checkpoint_header(run.folder / "step-00000004.parts/1.h5"),
+        Contains("1.h5 is a part of a checkpoint; give the checkpoint file next to its folder instead"));
+    // with its parts the file may be elsewhere, have another name, and be read through a link
     fs::create_directory(run.folder / "elsewhere");
     fs::rename(path, run.folder / "elsewhere/mine.h5");
     fs::rename(run.folder / "step-00000004.parts", run.folder / "elsewhere/step-00000004.parts");
@@ -130,7 +131,7 @@ TEST_CASE("checkpoint parts: other programs see one file", "[checkpoint]") {
     const auto read = test::run_shell("cd / && /usr/bin/python3 -c \"import h5py; f = h5py.File('" + path +
                                       "'); print(f['model/norm.weight'][:2].tolist(), f['model'].keys())\"");
     CHECK_THAT(read.output, Contains("[3.0, 3.142857") && Contains("tok_embeddings.weight"));
-    // the program of the documentation that verifies a file: its second block of Python
+    // the program that verifies a file in the documentation: its second block of Python
     const std::string text = test::read_file(fs::path(COEUS_SOURCE_DIR) / "doc/checkpoint.md");
     const std::string fence = "```python\n";
     const size_t begin = text.find(fence, text.find(fence) + 1) + fence.size();
@@ -140,7 +141,7 @@ TEST_CASE("checkpoint parts: other programs see one file", "[checkpoint]") {
     hdf5::File file = hdf5::File::open(path);
     CHECK_THROWS_WITH(file.dataset("model/norm.weight"),
                       Contains("/model/norm.weight is a link to the file step-00000004.parts/") &&
-                          Contains(".h5, which is not a part of this one"));
+                          Contains(".h5, which is not a part of this file"));
     file.allow_links_to({"step-00000004.parts/0.h5", "step-00000004.parts/1.h5", "step-00000004.parts/2.h5"});
     const hdf5::Dataset norm = file.dataset("model/norm.weight");
     std::string bytes = test::read_file(norm.stored_in());
@@ -157,7 +158,7 @@ TEST_CASE("checkpoint parts: other programs see one file", "[checkpoint]") {
     CHECK(test::run_shell(verify).output == "damaged: layout of " + part.string() + "\n");
 }
 
-TEST_CASE("checkpoint parts: they come and go with their file", "[checkpoint]") {
+TEST_CASE("checkpoint parts: parts are created and removed with their file", "[checkpoint]") {
     Run run;
     const State state(0);
     const auto parts = [](int64_t step, const char* number = "") {
@@ -177,7 +178,7 @@ TEST_CASE("checkpoint parts: they come and go with their file", "[checkpoint]") 
                             "step-00000003.h5",  parts(3)};
     CHECK(entries() == two_left);
     CHECK(newest_weights(run.folder.path()) == (run.folder / "step-00000003.h5").string());
-    // of a save that was killed, at its first or its second attempt
+    // left by a save that was killed in its first or second attempt
     for (const std::string& name : {parts(4), parts(3, ".1"), parts(9, ".12")}) {
         fs::create_directory(run.folder / name);
         test::write_file(run.folder / name / "0.h5", "half");
@@ -195,7 +196,7 @@ TEST_CASE("checkpoint parts: they come and go with their file", "[checkpoint]") 
                              parts(4),
                              "step-00000009.parts.old"};
     CHECK(entries() == mine_stay);
-    SECTION("a step that is written again has other parts until it has its name") {
+    SECTION("a step that is saved again has new parts before the file is renamed") {
         run.checkpoint.save(record(4), State(5).tensors);
         CHECK_FALSE(fs::exists(run.folder / parts(4)));
         State loaded(-9);
@@ -206,7 +207,7 @@ TEST_CASE("checkpoint parts: they come and go with their file", "[checkpoint]") 
         CHECK(fs::exists(run.folder / parts(4)));
         CHECK_FALSE(fs::exists(run.folder / parts(4, ".1")));
     }
-    SECTION("an abandoned one keeps them") {
+    SECTION("an abandoned file keeps its parts") {
         run.checkpoint.save(record(3), State(5).tensors);
         CHECK(fs::exists(run.folder / "step-00000004.h5.abandoned"));
         fs::rename(run.folder / "step-00000004.h5.abandoned", run.folder / "step-00000004.h5");
@@ -217,21 +218,21 @@ TEST_CASE("checkpoint parts: they come and go with their file", "[checkpoint]") 
         for (const char* aside : {"step-00000004.h5.abandoned", "step-00000004.h5.abandoned.1"})
             CHECK(verify_checkpoint(run.folder / aside).empty());
     }
-    SECTION("so does one that was given another name") {
+    SECTION("a renamed file keeps its parts") {
         fs::rename(run.folder / "step-00000003.h5", run.folder / "best.h5");
         run.checkpoint.save(record(5), state.tensors);
         run.checkpoint.save(record(6), state.tensors);
         CHECK(verify_checkpoint(run.folder / "best.h5").empty());
         CHECK(entries().size() == 4 + mine_stay.size() - 2);
     }
-    SECTION("so does one that cannot be read") {
+    SECTION("an unreadable file keeps its parts") {
         fs::resize_file(run.folder / "step-00000003.h5", 100);
         run.checkpoint.save(record(4), state.tensors);
         CHECK(fs::exists(run.folder / parts(3)));
     }
-    SECTION("what fails leaves none") {
+    SECTION("a failed save leaves no parts") {
         const Names before = entries();
-        fs::create_directory(run.folder / "step-00000005.h5");  // in the way of the name
+        fs::create_directory(run.folder / "step-00000005.h5");  // blocks the name of the file
         CHECK_THROWS_WITH(run.checkpoint.save(record(5), state.tensors),
                           Contains("step-00000005.h5 is not saved"));
         fs::remove(run.folder / "step-00000005.h5");
@@ -239,25 +240,25 @@ TEST_CASE("checkpoint parts: they come and go with their file", "[checkpoint]") 
     }
 }
 
-TEST_CASE("checkpoint parts: what has its name keeps them, also where making it durable failed",
+TEST_CASE("checkpoint parts: a published file keeps them, even if it could not be made durable",
           "[checkpoint]") {
     Run run;
     const State saved(0);
     const std::string path = run.checkpoint.folder().path_of(4);
     CheckpointFile file(path, record(4), saved.tensors, std::nullopt, run.self, 3);
     file.write(saved.tensors);
-    SECTION("named") {
+    SECTION("published") {
         file.publish();
         file.discard();
         CHECK(verify_checkpoint(path).empty());
     }
-    SECTION("not named") {
+    SECTION("not published") {
         file.discard();
         CHECK(files_below(run.folder.path()).empty());
     }
 }
 
-TEST_CASE("checkpoint parts: one that is missing, damaged or foreign is damage", "[checkpoint]") {
+TEST_CASE("checkpoint parts: a missing, damaged or foreign part is damage", "[checkpoint]") {
     Run run;
     const State older(0), newer(5);
     run.checkpoint.save(record(1), older.tensors);
@@ -283,7 +284,7 @@ TEST_CASE("checkpoint parts: one that is missing, damaged or foreign is damage",
     }
     SECTION("another HDF5 file") {
         hdf5::File::create(part).close();
-        words = "1.h5 is an HDF5 file, but no part of a checkpoint";
+        words = "1.h5 is an HDF5 file, but not a part of a checkpoint";
     }
     SECTION("another part") {
         fs::copy_file(part.parent_path() / "0.h5", part, fs::copy_options::overwrite_existing);
@@ -303,7 +304,7 @@ TEST_CASE("checkpoint parts: one that is missing, damaged or foreign is damage",
     CAPTURE(words);
     if (words.find("rows") == std::string::npos) {
         CHECK_THROWS_WITH(read_checkpoint_header(newest),
-                          Contains(newest + " is not whole: ") && Contains(words));
+                          Contains(newest + " is incomplete: ") && Contains(words));
         CHECK_THROWS_AS(arrays_of_checkpoint(newest, true), ConfigError);
     }
     State state(-9);
@@ -312,7 +313,7 @@ TEST_CASE("checkpoint parts: one that is missing, damaged or foreign is damage",
     CHECK(state == older);
 }
 
-TEST_CASE("checkpoint parts: written beside, the files are those of a save at once", "[checkpoint]") {
+TEST_CASE("checkpoint parts: an asynchronous save writes the files of a synchronous one", "[checkpoint]") {
     Run run;
     const State state(0);
     AsyncCheckpoint beside(run.checkpoint, run.self, state.tensors);
@@ -326,7 +327,7 @@ TEST_CASE("checkpoint parts: written beside, the files are those of a save at on
             test::read_file(run.folder / name) == test::read_file(run.folder / "at_once" / name);
         CHECK(same);
     }
-    // as many as there are arrays, at most
+    // no more parts than arrays
     const CheckpointStore many(run.folder / "many", 0, run.self, 100);
     many.save(record(1), state.tensors);
     CHECK(files_below(run.folder / "many").size() == 7);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said at the start of checkpoints that find no room.
+// The message at the start of a run about a lack of room for its checkpoints.
 #include "coeus/io/checkpoint_room.hpp"
 
 #include "support/catch.hpp"
@@ -7,11 +7,12 @@
 using namespace coeus;
 using Catch::Contains;
 
-TEST_CASE("checkpoint room: an error for not one, a warning for not all, nothing else") {
+TEST_CASE(
+    "checkpoint room: an error without room for one, a warning without room for all, otherwise nothing") {
     constexpr int64_t mib = 1 << 20;
     CHECK(room_warning(mib, 11, "f", 11 * mib).empty());
     CHECK_THAT(room_warning(mib, 11, "f", 11 * mib - 1),
-               Contains("room for 10 of the 11 checkpoints") &&
+               Contains("room for only 10 of the 11 checkpoints") &&
                    Contains("1.00 MiB each in f, where 11.0 MiB are") &&
                    Contains("lower checkpoint.keep_latest_k"));
     CHECK(room_warning(mib, 1, "f", mib).empty());

@@ -8,14 +8,14 @@
 using namespace coeus;
 
 TEST_CASE("checksums: the formula of the file format", "[checksum]") {
-    // computed by hand with numpy from doc/checkpoint.md
+    // computed with numpy from the formula in doc/checkpoint.md
     CHECK(checksum_mix(0, 0) == 0x17fb89ee35ed72b0u);
     CHECK(checksum_mix(12345, 0x3f800000) == 0xc068e5621265bd45u);
     const float values[] = {0.f, 1.f, -2.5f};
     CHECK(checksum_of(values, 4, 7, 3) == 0x44cf79065bd9cec2u);
 }
 
-TEST_CASE("checksums: parts in any order give the sums of the whole", "[checksum]") {
+TEST_CASE("checksums: parts added in any order give the sums of the whole", "[checksum]") {
     const int64_t rows = 11, cols = 6;
     std::vector<uint16_t> whole(size_t(rows * cols));
     std::iota(whole.begin(), whole.end(), uint16_t(40));
@@ -38,7 +38,7 @@ TEST_CASE("checksums: parts in any order give the sums of the whole", "[checksum
     }
 }
 
-TEST_CASE("checksums: any flipped bit and any swap shows, in its block only", "[checksum]") {
+TEST_CASE("checksums: any flipped bit and any swap changes the sum, of its block only", "[checksum]") {
     std::vector<uint32_t> whole(24);
     std::iota(whole.begin(), whole.end(), 5u);
     BlockSums before({8, 3}, 2);

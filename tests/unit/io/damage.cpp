@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One byte of a checkpoint changed, or its end missing, wherever that may be: it is passed over for the one
-// before.
+// One byte of a checkpoint is changed, or its end is missing, anywhere in the file: the checkpoint is
+// skipped, and the one before it is loaded.
 #include "coeus/base/random.hpp"
 #include "support/catch.hpp"
 #include "support/checkpoint_state.hpp"
@@ -23,13 +23,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A folder with two checkpoints, of which the newer one will be damaged; of several files: the first part.
+/// A folder with two checkpoints. The newer one will be damaged; if it has several files, in its first part.
 struct TwoCheckpoints {
     test::TemporaryFolder folder;
     Communicator self = Communicator::self();
     CheckpointStore checkpoint;
     CheckpointState older{Dtype::f32}, newer{Dtype::f32, 20};
-    std::string newest, path, sound;  // of the newer one: name, the file that is damaged, and its bytes
+    // of the newer one: its name, the file to damage, and the bytes of that file
+    std::string newest, path, sound;
 
     explicit TwoCheckpoints(int64_t files = 1) : checkpoint(folder.path(), 0, self, files) {
         checkpoint.save(record_of(1), older.tensors);
@@ -38,7 +39,7 @@ struct TwoCheckpoints {
         sound = test::read_file(path);
     }
 
-    /// Loads what is newest and sound. "passed over", "unhurt", or what went wrong.
+    /// Loads the newest intact checkpoint. Returns "skipped" or "unhurt" for the newer one, or the error.
     std::string load() const {
         CheckpointState state(Dtype::f32, -3);
         try {
@@ -47,25 +48,25 @@ struct TwoCheckpoints {
             const TrainRecord should = record_of(same ? 2 : 1);
             if (!found || found->train != should) return "another record was loaded";
             if (state.bytes() != (same ? newer : older).bytes()) return "another state was loaded";
-            return same ? "unhurt" : "passed over";
+            return same ? "unhurt" : "skipped";
         } catch (const std::exception& error) {
             return error.what();
         }
     }
 };
 
-/// Runs in a process of its own that may neither take much memory nor much time; what it returns.
+/// Runs `body` in a child process with limited memory and time, and returns its result.
 std::string bounded(const fs::path& said, const std::function<std::string()>& body) {
     const pid_t child = fork();
     if (child == 0) {
-#ifndef __SANITIZE_ADDRESS__  // takes terabytes of addresses
+#ifndef __SANITIZE_ADDRESS__  // takes terabytes of address space
         const rlimit memory{rlim_t(1) << 30, rlim_t(1) << 30};
         setrlimit(RLIMIT_AS, &memory);
 #endif
-        // of the processor's time, which other processes do not take
+        // processor time, which does not depend on other processes
         const itimerval most = {{0, 0}, {120, 0}};
         setitimer(ITIMER_PROF, &most, nullptr);
-        const int nowhere = open("/dev/null", O_WRONLY);  // hundreds of warnings
+        const int nowhere = open("/dev/null", O_WRONLY);  // for hundreds of warnings
         dup2(nowhere, 1);
         dup2(nowhere, 2);
         test::write_file(said, body());
@@ -81,17 +82,17 @@ struct Span {
     size_t first, count;
 };
 
-/// Loads with the bits `flip` of a byte changed. Says what was wrong with that, or "".
+/// Loads after the bits `flip` of a byte are changed. Returns the error, or "" if there is none.
 std::string flipped(const TwoCheckpoints& files, size_t at, char flip) {
     std::string bytes = files.sound;
     bytes[at] = char(bytes[at] ^ flip);
     test::write_file(files.path, bytes);
     const std::string came = files.load();
-    if (came == "passed over") return "";
+    if (came == "skipped") return "";
     return fmt::format("byte {} changed by {:#04x}: {}\n", at, uint8_t(flip), came);
 }
 
-/// So many random bytes of these places.
+/// Does so for `count` random bytes of these places.
 std::string flip_some(const TwoCheckpoints& files, const std::vector<Span>& places, uint64_t count) {
     const RandomStream random(3, "flipped bytes");
     std::string wrong;
@@ -103,7 +104,7 @@ std::string flip_some(const TwoCheckpoints& files, const std::vector<Span>& plac
     return wrong;
 }
 
-/// Elements, or checksums, of all arrays.
+/// Places of the elements, or of the checksums, of all arrays.
 std::vector<Span> places_of(const TwoCheckpoints& files, const std::string& top) {
     const hdf5::File file = hdf5::File::open(files.path);
     std::vector<Span> places;
@@ -124,7 +125,7 @@ TEST_CASE("damage: a changed byte is never loaded", "[checkpoint]") {
     const auto some = [&](const std::vector<Span>& places) {
         return bounded(files.folder / "said", [&] { return flip_some(files, places, 100); });
     };
-    CHECK(some({{0, files.sound.size()}}) == "");  // most of it is of HDF5
+    CHECK(some({{0, files.sound.size()}}) == "");  // most of these bytes belong to HDF5
     CHECK(some(elements) == "");
     CHECK(some(checksums) == "");
     const TrainRecord train = record_of(2);
@@ -135,7 +136,7 @@ TEST_CASE("damage: a changed byte is never loaded", "[checkpoint]") {
     }
 }
 
-TEST_CASE("damage: nor is one of a part of several files", "[checkpoint]") {
+TEST_CASE("damage: a changed byte in a part of several files is never loaded", "[checkpoint]") {
     const TwoCheckpoints files(2);
     REQUIRE(files.load() == "unhurt");
     CHECK(bounded(files.folder / "said", [&] {
@@ -151,14 +152,14 @@ TEST_CASE("damage: a file without its end is never loaded", "[checkpoint]") {
               for (uint64_t i = 0; i < 100; ++i) {
                   const size_t end = random.u64(i) % files.sound.size();
                   test::write_file(files.path, files.sound.substr(0, end));
-                  if (const std::string came = files.load(); came != "passed over")
+                  if (const std::string came = files.load(); came != "skipped")
                       wrong += fmt::format("cut at byte {}: {}\n", end, came);
               }
               return wrong;
           }) == "");
 }
 
-TEST_CASE("soak: every byte of a checkpoint changed in turn", "[.soak]") {
+TEST_CASE("soak: every byte of a checkpoint is changed in turn", "[.soak]") {
     const TwoCheckpoints files;
     for (size_t first = 0; first < files.sound.size(); first += 1000)
         CHECK(bounded(files.folder / "said", [&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of PyTorch's distributed checkpoints, made by hand: parts of any division are put together, and
-// what contradicts itself is refused in words.
+// Folders of PyTorch's distributed checkpoints, made by hand. Tensors are assembled from parts of any
+// division, and contradictions are refused with a message.
 #include "coeus/io/dcp.hpp"
 
 #include "coeus/device/memory.hpp"
@@ -22,7 +22,7 @@ namespace {
 int64_t wrong_elements(const DcpFolder& folder, const DcpMade& tensor) {
     const Shape shape = folder.entry(tensor.name).shape;
     int64_t wrong = 0;
-    for (const int64_t step : {int64_t(1), int64_t(3), shape.rows()})  // rows at a time
+    for (const int64_t step : {int64_t(1), int64_t(3), shape.rows()})  // rows per read
         for (int64_t first = 0; first < shape.rows(); first += step) {
             const int64_t rows = std::min(step, shape.rows() - first);
             const OwnedTensor out(Dtype::f32, {rows, shape.cols()});
@@ -49,7 +49,7 @@ std::string refusal(const std::vector<DcpMade>& tensors,
 
 }  // namespace
 
-TEST_CASE("dcp: parts of any division are put together", "[dcp]") {
+TEST_CASE("dcp: tensors are assembled from parts of any division", "[dcp]") {
     const std::vector<DcpMade> tensors = {
         {.name = "whole", .shape = {7, 5}, .parts = {{{0, 0}, {7, 5}}}},
         {.name = "rows",
@@ -59,13 +59,13 @@ TEST_CASE("dcp: parts of any division are put together", "[dcp]") {
         {.name = "both",
          .shape = {7, 5},
          .parts = {{{0, 0}, {4, 3}}, {{0, 3}, {4, 2}}, {{4, 0}, {3, 3}}, {{4, 3}, {3, 2}}}},
-        // one long part beside two short ones
+        // one long part next to two short ones
         {.name = "uneven", .shape = {7, 5}, .parts = {{{0, 0}, {7, 2}}, {{0, 2}, {1, 3}}, {{1, 2}, {6, 3}}}},
         {.name = "transposed",
          .shape = {7, 5},
          .parts = {{{0, 0}, {3, 5}, "__0_0.distcp", {1, 3}}, {{3, 0}, {4, 5}, "__0_0.distcp", {1, 4}}}},
         {.name = "vector", .shape = {7}, .parts = {{{0}, {4}}, {{4}, {3}, "__1_0.distcp"}}},
-        // a rank with no rows
+        // a rank without rows
         {.name = "empty part", .shape = {2}, .parts = {{{0}, {2}}, {{2}, {0}}}},
     };
     const TemporaryFolder folder;
@@ -82,8 +82,7 @@ TEST_CASE("dcp: parts of any division are put together", "[dcp]") {
     read.release();
     CHECK(wrong_elements(read, tensors[3]) == 0);
     CHECK_FALSE(read.has("w"));
-    CHECK_THROWS_WITH(read.entry("hole"),
-                      Contains("has no tensor 'hole'; the nearest name there is 'whole'"));
+    CHECK_THROWS_WITH(read.entry("hole"), Contains("has no tensor 'hole'; the nearest name is 'whole'"));
 }
 
 TEST_CASE("dcp: numbers", "[dcp]") {
@@ -93,12 +92,12 @@ TEST_CASE("dcp: numbers", "[dcp]") {
     const DcpFolder read(folder.path().string());
     CHECK(read.integer("step") == 0);  // of 0.5
     CHECK_FALSE(read.integer("absent"));
-    CHECK_THROWS_WITH(read.integer("many"), Contains("'many' of shape [3] is no number"));
+    CHECK_THROWS_WITH(read.integer("many"), Contains("'many' of shape [3] is not a number"));
     const OwnedTensor one(Dtype::f32, {1});
-    CHECK_THROWS_WITH(read.read("step", one, 0), Contains("only vectors and matrices are read"));
+    CHECK_THROWS_WITH(read.read("step", one, 0), Contains("only vectors and matrices can be read"));
 }
 
-TEST_CASE("dcp: parts that are not the tensor are refused", "[dcp]") {
+TEST_CASE("dcp: parts that do not make up the tensor are refused", "[dcp]") {
     const auto with = [](const std::vector<DcpPart>& parts) {
         return refusal({{.shape = {4, 4}, .parts = parts}});
     };
@@ -108,7 +107,7 @@ TEST_CASE("dcp: parts that are not the tensor are refused", "[dcp]") {
     CHECK_THAT(with({{{0, 0}, {2, 4}}, {{3, 0}, {1, 4}}}), Contains("have 12 of its 16 elements"));
     CHECK_THAT(with({{{0, 0}, {3, 4}}, {{2, 0}, {2, 4}}}),
                Contains("part of shape [2, 4] at [2, 0], which overlaps"));
-    // as many elements as there should be
+    // the right number of elements
     CHECK_THAT(with({{{0, 0}, {2, 4}}, {{1, 0}, {2, 4}}}), Contains("overlaps another part"));
     CHECK_THAT(with({{{0, 0}, {4, 2}}, {{0, 2}, {1, 2}}, {{1, 2}, {1, 2}}, {{2, 1}, {2, 2}}}),
                Contains("overlaps another part"));
@@ -119,7 +118,7 @@ TEST_CASE("dcp: parts that are not the tensor are refused", "[dcp]") {
     CHECK_THAT(refusal({{.shape = {1, 1, 1, 1, 1}, .parts = {}}}), Contains("more than four extents"));
 }
 
-TEST_CASE("dcp: streams that are not the part are refused", "[dcp]") {
+TEST_CASE("dcp: streams that do not match the part are refused", "[dcp]") {
     const auto with = [](const DcpPart& part) { return refusal({{.shape = {4, 4}, .parts = {part}}}); };
     const DcpPart good = {{0, 0}, {4, 4}};
     DcpPart part = good;
@@ -134,12 +133,12 @@ TEST_CASE("dcp: streams that are not the part are refused", "[dcp]") {
     for (const std::string name : {"../x.distcp", "/etc/passwd", "..", ""}) {
         part = good;
         part.file = name;
-        CHECK_THAT(with(part), Contains("is no name of a file beside it"));
+        CHECK_THAT(with(part), Contains("is not the name of a file next to it"));
     }
     CHECK_THAT(refusal({{.dtype = "int8", .shape = {4, 4}, .parts = {good}}}),
-               Contains("tensor 'w' holds torch.int8, which is not known"));
+               Contains("tensor 'w' has the unknown type torch.int8"));
     CHECK_THAT(refusal({{.dtype = "complex64", .shape = {4, 4}, .parts = {good}}}),
-               Contains("it names torch.complex64, which such a file has no use for"));
+               Contains("it names torch.complex64, which such a file does not need"));
     // a field that asks for more than the file has
     const auto replaced = [](const Code& from, const Code& to) {
         return [=](std::string& metadata) {
@@ -155,12 +154,13 @@ TEST_CASE("dcp: streams that are not the part are refused", "[dcp]") {
                Contains("is truncated: a part of "));
     CHECK_THAT(refusal(tensors, replaced(text("sizes") + dcp_size({4, 4}),
                                          text("sizes") + dcp_size({int64_t(1) << 40, int64_t(1) << 40}))),
-               Contains("a shape is larger than anything"));
+               Contains("a shape is too large to exist"));
     CHECK_THAT(refusal(tensors, replaced(text("storage_data"), text("storage_dots"))),
-               Contains("not as PyTorch writes it: there is no storage_data"));
+               Contains("not in the format that PyTorch writes: a "
+                        "torch.distributed.checkpoint.metadata.Metadata has no storage_data"));
     CHECK_THAT(refusal(tensors, replaced(text("fqn") + text("w"), text("fqn") + text("v"))),
-               Contains("no file holds the part of 'w' at [0, 0]"));
+               Contains("no file has the part of 'w' at [0, 0]"));
     CHECK_THAT(refusal(tensors, replaced(text("length"), text("transform_descriptors") +
                                                              list({text("zstd")}) + text("length"))),
-               Contains("'w' is compressed, which is not read here"));
+               Contains("'w' is compressed, which Coeus cannot read"));
 }

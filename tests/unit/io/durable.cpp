@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint is on the disk before it has its name, and its name is before the save is done.
+// A checkpoint is on disk before it gets its final name, and the name is on disk before the save is complete.
 #include "coeus/io/checkpoint.hpp"
 #include "support/catch.hpp"
 #include "support/checkpoint_state.hpp"
@@ -14,7 +14,7 @@ namespace {
 
 using Calls = std::vector<std::string>;
 
-// The place of the last such call; -1 if there is none. `file`: how its name begins.
+// The index of the last such call, or -1 if there is none. `file` is the begin of the file's name.
 int64_t last_of(const Calls& calls, const std::string& call, const std::string& file) {
     const auto is_such = [&](const std::string& noted) { return noted.starts_with(call + " " + file); };
     const auto found = std::find_if(calls.rbegin(), calls.rend(), is_such);
@@ -28,7 +28,7 @@ int64_t syncs_of(const Calls& calls, const std::string& file) {
 
 }  // namespace
 
-TEST_CASE("checkpoint: written, synchronised, renamed, and the folder synchronised", "[checkpoint]") {
+TEST_CASE("checkpoint: it is written, synchronised, renamed, and its folder synchronised", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const CheckpointStore checkpoint(folder / "checkpoint", 0, self);
@@ -48,6 +48,7 @@ TEST_CASE("checkpoint: written, synchronised, renamed, and the folder synchronis
     CHECK(written < synchronised);
     CHECK(synchronised < renamed);
     CHECK(renamed < folder_synchronised);
-    // by each rank that wrote elements, which may be on another host, and by the one that gives the name
+    // once by each rank that wrote elements (it may be on another host), and once by the rank that renames
+    // the file
     CHECK(syncs_of(calls, name) >= 2);
 }

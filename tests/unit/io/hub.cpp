@@ -25,7 +25,7 @@ TEST_CASE("hub: rows of rotated heads", "[hub]") {
     CHECK(half_split_row(3, 2) == 3);
 }
 
-TEST_CASE("hub: weights come in our order and type, whole or in parts", "[hub]") {
+TEST_CASE("hub: weights are read in our order and type, whole or in parts", "[hub]") {
     const auto folder = test::golden("models/llama3_gqa");
     if (folder.empty()) return;
     const Safetensors weights = Safetensors::open(folder);
@@ -35,7 +35,7 @@ TEST_CASE("hub: weights come in our order and type, whole or in parts", "[hub]")
         const Shape& shape = weights.entry(name).shape;
         all.push_back({.shape = shape, .places = {HubPlace::whole(name, shape, name == k_proj ? 2 : 0)}});
     }
-    // 2 key-value heads of 16, one as a whole, one from its sixth row, only some columns
+    // 2 key-value heads of 16; all of both, then the part from the sixth row on with some of the columns
     OwnedTensor whole(Dtype::f64, {32, 64}), part(Dtype::f32, {10, 20});
     const auto wanted = [&](Tensor local, int64_t row, int64_t col) {
         for (HubTensor& tensor : all)
@@ -80,24 +80,24 @@ TEST_CASE("hub: weights of another model are refused in words", "[hub]") {
                       Contains("has no tensor 'b'"));
     write({{"q_norm.weight", Tensor(values.data(), Dtype::f32, {1})}});
     CHECK_THROWS_WITH(load_hub_weights(folder.path(), whole("a", {3, 2}, a), ignores),
-                      Contains("it has 'q_norm.weight', which no parameter of this model takes"));
+                      Contains("it has 'q_norm.weight', which no parameter of this model uses"));
     write({{"b", Tensor(integers.data(), Dtype::i64, {2})}});
-    CHECK_THROWS_WITH(load_hub_weights(folder.path(), whole("b", {2}, b), ignores),
-                      Contains("tensor 'b' holds int64, where a floating type is expected"));
+    CHECK_THROWS_WITH(
+        load_hub_weights(folder.path(), whole("b", {2}, b), ignores),
+        Contains("tensor 'b' has elements of type int64, but a floating-point type is expected"));
 }
 
-TEST_CASE(
-    "hub: places may be parts of a tensor, transposed, or rows that take turns with another parameter's",
-    "[hub]") {
-    // gate [3, 2] and up [3, 2] of two experts in one tensor [2, 2, 6] each: x W, gate at even and up at odd
-    // columns
+TEST_CASE("hub: places may be parts of a tensor, transposed, or rows interleaved with another parameter's",
+          "[hub]") {
+    // gate [3, 2] and up [3, 2] of two experts in one tensor [2, 2, 6] each, for x W: gate has the even
+    // columns and up the odd ones
     const test::TemporaryFolder folder;
     std::vector<float> both(24), halves(24);
     for (size_t i = 0; i < 24; ++i) both[i] = float(i), halves[i] = float(100 + i);
     write_safetensors(folder / "model.safetensors", {{"both", Tensor(both.data(), Dtype::f32, {2, 2, 6})},
                                                      {"halves", Tensor(halves.data(), Dtype::f32, {4, 6})}});
     OwnedTensor up(Dtype::f64, {6, 2}), last(Dtype::f32, {2, 1}), right(Dtype::f32, {4, 3});
-    const auto up_of = [](int64_t expert) {  // rows are columns there
+    const auto up_of = [](int64_t expert) {  // our rows are columns of the file
         return HubPlace{.name = "both",
                         .shape = {2, 2, 6},
                         .first_row = expert * 3,
@@ -116,19 +116,20 @@ TEST_CASE(
     for (int64_t row = 0; row < 6; ++row)
         for (int64_t col = 0; col < 2; ++col)
             CHECK(element(up, row * 2 + col) == double(row / 3 * 12 + col * 6 + 2 * (row % 3) + 1));
-    CHECK(element(last, 0) == element(up, 2 * 2 + 1));  // the last row of one expert, the first of the other
+    // the last row of one expert, then the first row of the other
+    CHECK(element(last, 0) == element(up, 2 * 2 + 1));
     CHECK(element(last, 1) == element(up, 3 * 2 + 1));
     for (int64_t row = 0; row < 4; ++row)
         for (int64_t col = 0; col < 3; ++col)
             CHECK(element(right, row * 3 + col) == double(100 + row * 6 + 3 + col));
 }
 
-TEST_CASE("hub: places have each row of a parameter once", "[hub]") {
+TEST_CASE("hub: places must contain each row of a parameter exactly once", "[hub]") {
     const test::TemporaryFolder folder;
     std::vector<float> values = {1, 2, 3, 4, 5, 6};
     write_safetensors(folder / "model.safetensors", {{"a", Tensor(values.data(), Dtype::f32, {3, 2})}});
     OwnedTensor a(Dtype::f32, {3, 2});
-    const auto load = [&](std::vector<std::pair<int64_t, int64_t>> runs) {  // first row, rows
+    const auto load = [&](std::vector<std::pair<int64_t, int64_t>> runs) {  // first row, number of rows
         HubTensor tensor{.shape = {3, 2}, .places = {}, .blocks = {{a}}};
         for (const auto& [first, rows] : runs)
             tensor.places.push_back({.name = "a",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints through the eyes of h5ls, h5dump and h5py: names, shapes, types and values as doc/checkpoint.md
-// says, and its Python programs as they stand there.
+// Checkpoints as h5ls, h5dump and h5py see them. Names, shapes, types and values are as documented in
+// doc/checkpoint.md, and the Python programs in that document work unchanged.
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
 #include "support/checkpoint_state.hpp"
@@ -36,7 +36,7 @@ std::map<std::string, std::string> listed(const std::string& path) {
     return all;
 }
 
-/// The n-th program of doc/checkpoint.md, written into a file.
+/// Writes the n-th program of doc/checkpoint.md into a file.
 std::string program_of_document(const test::TemporaryFolder& folder, int number) {
     const std::string text = test::read_file(fs::path(COEUS_SOURCE_DIR) / "doc/checkpoint.md"),
                       fence = "```python\n";
@@ -104,7 +104,8 @@ TEST_CASE("other programs: h5dump shows attributes and values as documented", "[
 }
 
 TEST_CASE("other programs: the document's Python programs do what it says", "[checkpoint]") {
-    const std::string python = "/usr/bin/python3";  // a virtual environment has no h5py of the system
+    // the system's Python, since a virtual environment does not have the system's h5py
+    const std::string python = "/usr/bin/python3";
     if (!there(python + " -c 'import h5py'", "h5py (Debian: python3-h5py)")) return;
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();

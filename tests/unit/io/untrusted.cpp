@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints that were not written by this program, or not for this run: numbers from which no run
-// continues, links that lead elsewhere, groups without end, pipes.
+// Checkpoints that another program wrote, or that belong to another run: invalid numbers, links to other
+// places, endless groups, pipes.
 #include "coeus/base/error.hpp"
 #include "coeus/io/convert_weights.hpp"
 #include "support/catch.hpp"
@@ -20,15 +20,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Without its guard, as h5py leaves a file that it has changed.
+/// Removes the layout guard, as h5py does when it changes a file.
 void drop_guard(const std::string& path) {
     const std::string bytes = test::read_file(path);
     uint64_t end = 0;
-    std::memcpy(&end, bytes.data() + 28, sizeof end);  // of HDF5's superblock
+    std::memcpy(&end, bytes.data() + 28, sizeof end);  // in HDF5's superblock
     fs::resize_file(path, end);
 }
 
-/// What each way to read a checkpoint's arrays says of it, which is the same.
+/// The error of every way to read a checkpoint's arrays; all of them must give the same one.
 std::string refusal(const std::string& path) {
     const Communicator self = Communicator::self();
     CheckpointState state(Dtype::f32);
@@ -51,7 +51,7 @@ std::string refusal(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("untrusted: numbers of /train from which no run continues are damage", "[checkpoint]") {
+TEST_CASE("untrusted: invalid numbers of /train are damage", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const CheckpointStore checkpoint(folder.path(), 0, self);
@@ -83,13 +83,13 @@ TEST_CASE("untrusted: numbers of /train from which no run continues are damage",
     CHECK_THAT(refusal(path), Contains("step of /train is -5, must be from 0 to "));
 }
 
-TEST_CASE("untrusted: a link leads to the checkpoint's own parts alone", "[checkpoint]") {
+TEST_CASE("untrusted: a link may only lead to the checkpoint's own parts", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const CheckpointState state(Dtype::f32);
     const std::string other =
         CheckpointStore(folder / "other", 0, self).save(record_of(2), state.tensors).path;
-    // to open a pipe for reading is to wait for who writes into it
+    // opening a pipe for reading would block until something writes to it
     const std::string pipe = folder / "pipe";
     REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
     const int64_t parts = GENERATE(1, 2);
@@ -101,11 +101,12 @@ TEST_CASE("untrusted: a link leads to the checkpoint's own parts alone", "[check
     file.create_external_link("model/more.weight", target, "/model/norm.weight");
     file.close();
     CHECK(refusal(path) ==
-          fmt::format("{}: /model/more.weight is a link to the file {}, which is not a part of this one",
+          fmt::format("{}: /model/more.weight is a link to the file {}, which is not a part of this file",
                       path, target));
 }
 
-TEST_CASE("untrusted: parts are in a folder beside the file, and not without number", "[checkpoint]") {
+TEST_CASE("untrusted: parts must be in a folder next to the file, and their number is limited",
+          "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const CheckpointState state(Dtype::f32);
@@ -120,12 +121,12 @@ TEST_CASE("untrusted: parts are in a folder beside the file, and not without num
         CHECK_THAT(refusal(path), Contains(message));
     };
     for (const char* name : {"", "..", "../other", "/tmp"})
-        check(name, 2, fmt::format("its parts would be in \"{}\", which is not a folder beside it", name));
+        check(name, 2, fmt::format("its parts would be in \"{}\", which is not a folder next to it", name));
     for (const int64_t count : {int64_t(-1), int64_t(0), INT64_MAX})
-        check("x.parts", count, fmt::format("it would have {} parts, not 1 to 65536", count));
+        check("x.parts", count, fmt::format("it would have {} parts, but 1 to 65536 are possible", count));
 }
 
-TEST_CASE("untrusted: a pipe or a folder by a checkpoint's name is passed over", "[checkpoint]") {
+TEST_CASE("untrusted: a pipe or a folder with a checkpoint's name is skipped", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const CheckpointStore checkpoint(folder.path(), 0, self);
@@ -138,7 +139,8 @@ TEST_CASE("untrusted: a pipe or a folder by a checkpoint's name is passed over",
     CHECK(refusal(pipe) == pipe + " is a pipe or a device, not a file; write its content to a file first");
 }
 
-TEST_CASE("untrusted: groups that links multiply, sums without end, elements elsewhere", "[checkpoint]") {
+TEST_CASE("untrusted: groups multiplied by links, endless checksums, elements in other files",
+          "[checkpoint]") {
     const std::string python = "/usr/bin/python3";
     if (test::run_shell(python + " -c 'import h5py'").exit_code != 0)
         return test::skip("there is no h5py (Debian: python3-h5py)");
@@ -156,12 +158,12 @@ TEST_CASE("untrusted: groups that links multiply, sums without end, elements els
             0);
         CHECK_THAT(refusal(path), Contains(message));
     };
-    // 30 groups, and 2^29 ways through them
+    // 30 groups with 2^29 paths through them
     check("  g = f['model']\n  for i in range(30):\n    g['b'] = g.create_group('a'); g = g['a']\n",
-          "more than 4096 groups, if one that is linked from several counts each time");
-    check("  f['model/again'] = f['model']\n", "groups within groups, more than 32 levels of them");
+          "more than 4096 groups (a group counts once for each link to it)");
+    check("  f['model/again'] = f['model']\n", "groups are nested deeper than 32 levels");
     check("  f['away'] = h5py.ExternalLink('/dev/zero', '/')\n  f['model/more'] = h5py.SoftLink('/away/x')\n",
-          "/model/more is a link to the file /dev/zero, which is not a part of this one");
+          "/model/more is a link to the file /dev/zero, which is not a part of this file");
     const std::string sums = "checksum/model/norm.weight";
     check("  del f['" + sums + "']\n  d = f.create_dataset('" + sums +
               "', shape=(2**33,), dtype='u8', chunks=(1024,)); d.attrs['rows_per_block'] = 1048576\n",
@@ -170,7 +172,7 @@ TEST_CASE("untrusted: groups that links multiply, sums without end, elements els
           "the elements of /model/more are in other files");
 }
 
-TEST_CASE("untrusted: verification misses no array of which the checksums are there", "[checkpoint]") {
+TEST_CASE("untrusted: verification notices a missing array whose checksums exist", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const CheckpointState state(Dtype::f32);

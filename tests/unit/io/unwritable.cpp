@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places that cannot take a checkpoint, found at once or beside the training: the run is told, nothing
-// half-written remains and the newest good checkpoint stands.
+// Places that cannot take a checkpoint, detected at once or during an asynchronous save. The run is told, no
+// partial file remains, and the newest good checkpoint is kept.
 #include "coeus/base/flight_recorder.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/io/async_checkpoint.hpp"
@@ -39,7 +39,7 @@ void save(const CheckpointStore& checkpoint, const CheckpointState& state, int64
     writer.finish();
 }
 
-/// In some containers root cannot.
+/// In some containers root cannot become another user.
 bool can_become(uid_t user) {
     const pid_t child = fork();
     if (child == 0) _exit(setuid(user) == 0 ? 0 : 1);
@@ -48,7 +48,7 @@ bool can_become(uid_t user) {
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/// Saves in a process of its own, after `hinder`; the SystemError that it ended with.
+/// Saves in a child process, after `hinder`; returns the message of the SystemError.
 std::string error_of_save(const CheckpointStore& checkpoint, const CheckpointState& state, bool beside,
                           const std::function<void()>& hinder) {
     int said[2];
@@ -63,7 +63,7 @@ std::string error_of_save(const CheckpointStore& checkpoint, const CheckpointSta
             message = error.what();
         }
         const auto written = write(said[1], message.data(), message.size());
-        std::exit(written < 0);  // with the end of HDF5, which must not mind
+        std::exit(written < 0);  // includes HDF5's own exit function, which must not fail
     }
     close(said[1]);
     std::string message(4096, ' ');
@@ -75,7 +75,7 @@ std::string error_of_save(const CheckpointStore& checkpoint, const CheckpointSta
     return message;
 }
 
-/// While it lives, other threads come to no write until they are let go.
+/// While it lives, writes of other threads wait until let_go().
 class HeldWrites final : public OperationFault {
 public:
     HeldWrites() { FlightRecorder::own().set_fault(this); }
@@ -119,7 +119,7 @@ TEST_CASE("unwritable: a full disk leaves the newest good checkpoint", "[checkpo
     CHECK(verify_checkpoint(good).empty());
 }
 
-TEST_CASE("unwritable: a folder that may only be read", "[checkpoint]") {
+TEST_CASE("unwritable: a read-only folder", "[checkpoint]") {
     const uid_t nobody = 65534;  // root may write everywhere
     if (geteuid() == 0 && !can_become(nobody)) return test::skip("root cannot become another user here");
     const test::TemporaryFolder folder;
@@ -140,7 +140,7 @@ TEST_CASE("unwritable: a folder that may only be read", "[checkpoint]") {
     CHECK(verify_checkpoint(good).empty());
 }
 
-TEST_CASE("unwritable: what cannot be written beside is said and written once more", "[checkpoint]") {
+TEST_CASE("unwritable: a failed asynchronous write is reported and tried once more", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const CheckpointState state(Dtype::f32);
@@ -153,12 +153,11 @@ TEST_CASE("unwritable: what cannot be written beside is said and written once mo
     fs::create_directory(in_the_way);
     const auto warned = [&] {
         log::flush();
-        return test::read_file(log_file).find("it is tried once more") != std::string::npos;
+        return test::read_file(log_file).find("trying once more") != std::string::npos;
     };
     while (!warned()) CHECK_FALSE(beside.poll().has_value());
-    CHECK_THAT(
-        test::read_file(log_file),
-        Contains("step-00000001.h5 could not be written beside the training") && Contains("Is a directory"));
+    CHECK_THAT(test::read_file(log_file), Contains("step-00000001.h5 could not be written during training") &&
+                                              Contains("Is a directory"));
     fs::remove(in_the_way);
     std::optional<SavedCheckpoint> done;
     while (!done) done = beside.poll();
@@ -170,7 +169,7 @@ TEST_CASE("unwritable: what cannot be written beside is said and written once mo
     CHECK(loaded.bytes() == state.bytes());
 }
 
-TEST_CASE("unwritable: what cannot be written beside twice leaves the newest good checkpoint",
+TEST_CASE("unwritable: after two failed asynchronous writes the newest good checkpoint is kept",
           "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
@@ -195,7 +194,7 @@ TEST_CASE("unwritable: what cannot be written beside twice leaves the newest goo
     CHECK_THAT(message, Contains("step-00000002.h5 is not saved") && Contains("File too large") &&
                             Contains("the newest good checkpoint is " + checkpoint.folder().path_of(1)));
     CHECK(verify_checkpoint(checkpoint.folder().path_of(1)).empty());
-    // and the next one is as good as ever
+    // the next save succeeds
     beside.begin(record_of(3));
     CHECK(beside.finish().has_value());
     CHECK(test::files_in(folder.path()) == std::vector<std::string>{"step-00000001.h5", "step-00000003.h5"});
@@ -224,19 +223,19 @@ TEST_CASE("unwritable: a file in the place of the folder", "[checkpoint]") {
     const Communicator self = Communicator::self();
     const CheckpointState state(Dtype::f32);
     test::write_file(folder / "file", "in the way");
-    CHECK_THROWS_WITH(
-        CheckpointStore(folder / "file/checkpoint", 0, self).save(record_of(1), state.tensors),
-        Contains("checkpoint cannot be made: Not a directory") && Contains("there is no earlier checkpoint"));
+    CHECK_THROWS_WITH(CheckpointStore(folder / "file/checkpoint", 0, self).save(record_of(1), state.tensors),
+                      Contains("checkpoint cannot be created: Not a directory") &&
+                          Contains("there is no earlier checkpoint"));
     CHECK_THROWS_AS(CheckpointStore(folder / "file/checkpoint", 0, self).save(record_of(1), state.tensors),
                     SystemError);
 }
 
-TEST_CASE("a save that fails because the folder was lost says that, not what is missing in it") {
+TEST_CASE("a save that fails because the folder was lost reports that, not the missing files") {
     const test::TemporaryFolder folder;
     const CheckpointState state(Dtype::f32);
     const bool beside = GENERATE(false, true);
     int looks = 0;
-    // it is lost while the file is written: the new owner removes what is not finished
+    // the folder is lost while the file is written: the new owner removes unfinished files
     const CheckpointWriter writer = {.id = "0123456789abcdef", .require_owned = [&] {
                                          if (++looks == 1) return;
                                          throw SystemError("this run has lost its folder");

@@ -14,7 +14,8 @@
 using namespace coeus;
 using namespace coeus::test;
 
-TEST_CASE("the end of a job is the earlier one of the deck's and the scheduler's, asked now and again") {
+TEST_CASE(
+    "the end of a job is the earlier one of the deck's and the scheduler's, which is asked repeatedly") {
     double now = 1000;
     std::optional<double> told;
     std::mutex mutex;
@@ -45,14 +46,14 @@ TEST_CASE("the end of a job is the earlier one of the deck's and the scheduler's
     };
     tell(1150);
     CHECK(end.seconds_left() == 50);
-    tell(9999);  // a longer limit was given
+    tell(9999);  // the limit was raised
     CHECK(end.seconds_left() == 400);
     tell(1200);
     tell(std::nullopt);  // no answer
     CHECK(end.seconds_left() == 100);
 }
 
-TEST_CASE("so long before the end as the margin says it is noted that time is over") {
+TEST_CASE("the end of the time is noted as long before the end as the margin says") {
     std::atomic<double> told = 5000;
     JobEnd::Options options;
     options.now = options.epoch = [] { return 1000.0; };
@@ -62,7 +63,7 @@ TEST_CASE("so long before the end as the margin says it is noted that time is ov
         const auto tell = [&](double time) {
             told = time;
             end.ask_again(patience(60));
-            end.ask_again(patience(60));  // the answer before was looked at
+            end.ask_again(patience(60));  // by now the first answer has been used
             return stop_request();
         };
         CHECK(tell(1031) == 0);
@@ -71,7 +72,7 @@ TEST_CASE("so long before the end as the margin says it is noted that time is ov
     }
     CHECK(stop_request() == 0);
     {
-        // by its own thread, and not before the margin
+        // noted by its own thread, and not before the margin
         const Timer timer;
         const JobEnd end({.wall_seconds = 30.05}, 30);
         const double enough = patience(60);
@@ -82,7 +83,7 @@ TEST_CASE("so long before the end as the margin says it is noted that time is ov
     CHECK(stop_request() == 0);
 }
 
-TEST_CASE("a clock that is set forward or back ends no run") {
+TEST_CASE("a clock that is set forward or back does not end a run") {
     std::atomic<double> epoch = 1.7e9, end = 1.7e9 + 600;
     std::atomic<int> asked = 0;
     JobEnd::Options options;
@@ -148,7 +149,7 @@ TEST_CASE("squeue is asked for the end of a job") {
     CHECK_FALSE(slurm_job_end());
 }
 
-TEST_CASE("job end: the job script is told of it by the file that it named") {
+TEST_CASE("job end: the job script is told through the file that it named") {
     tell_job_script(JobNote::complete);
     const TemporaryFolder folder;
     setenv("COEUS_DONE_FILE", (folder / "done").c_str(), 1);
@@ -156,7 +157,7 @@ TEST_CASE("job end: the job script is told of it by the file that it named") {
     CHECK(read_file(folder / "done") == "complete\n");
     tell_job_script(JobNote::lost_folder);
     CHECK(read_file(folder / "done") == "lost_folder\n");
-    // others may write to that folder
+    // other users may write to that folder
     std::filesystem::remove(folder / "done");
     std::filesystem::create_symlink(folder / "elsewhere", folder / "done");
     CHECK_THROWS_WITH(tell_job_script(JobNote::complete),

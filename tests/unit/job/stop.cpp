@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a run is told to stop, and by what, by a clock of the test's. tests/mpi/comm/stop.cpp: of several
-// ranks.
+// When a run is told to stop, and by what, with a clock that the test sets. For several ranks see
+// tests/mpi/comm/stop.cpp.
 #include "coeus/job/stop.hpp"
 
 #include "coeus/base/clock.hpp"
@@ -19,7 +19,8 @@ using namespace coeus::test;
 
 namespace {
 
-// A job that ends at 1100 of the test's clock. Shared with the thread that asks, which may outlive a test.
+// A job that ends at 1100 on the test's clock. It is shared with the thread that asks, which may outlive a
+// test.
 struct Job {
     std::atomic<double> now = 1000, end = 1100;
     std::atomic<int> asked = 0;
@@ -46,7 +47,7 @@ JobEnd::Options by_scheduler(const SharedJob& job) {
     return options;
 }
 
-// Asks until it holds; false: it does not within a time in which it must.
+// Asks until the condition holds. Returns false if it does not in a time in which it must.
 template <class Condition>
 bool comes_true(const Condition& condition) {
     const Timer timer;
@@ -59,12 +60,12 @@ bool comes_true(const Condition& condition) {
 
 }  // namespace
 
-TEST_CASE("stop: it is agreed once less is left than the margin and what is needed") {
+TEST_CASE("stop: agreed when less time is left than the margin and the needed time") {
     struct Moment {
         double margin, now, needed;
         bool agreed;
     };
-    // where the margin alone is left, the thread of JobEnd notes the same
+    // if only the margin is left, the thread of JobEnd notes the same
     for (const Moment& m :
          {Moment{30, 1049, 20, false}, Moment{30, 1050, 20, false}, Moment{30, 1051, 20, true},
           Moment{30, 1069, 0, false}, Moment{30, 1069, 1, false}, Moment{30, 1069, 2, true},
@@ -83,7 +84,7 @@ TEST_CASE("stop: it is agreed once less is left than the margin and what is need
     }
 }
 
-TEST_CASE("stop: time goes by until a step more would be too long, and what was agreed stays") {
+TEST_CASE("stop: agreed when there is no time for another step, and not revoked") {
     const StopSignals signals;
     const auto job = std::make_shared<Job>();
     Stop stop(alone(), by_deck(job), 30);
@@ -91,7 +92,7 @@ TEST_CASE("stop: time goes by until a step more would be too long, and what was 
         job->now = now;
         CHECK_FALSE(stop.agreed(20));
     }
-    stop.end_if_agreed("nothing was lost");  // of the margin alone, which is there
+    stop.end_if_agreed("nothing was lost");  // the margin alone is still left
     CHECK_FALSE(stop.is_agreed());
     job->now = 1051;
     CHECK(stop.agreed(20));
@@ -108,7 +109,7 @@ TEST_CASE("stop: time goes by until a step more would be too long, and what was 
     CHECK(stop.seconds_left() == -50);
 }
 
-TEST_CASE("stop: by a signal, which is before the time, and has its name") {
+TEST_CASE("stop: a signal has priority over the end of the time, and is named") {
     struct Signal {
         int number;
         const char* name;
@@ -125,7 +126,7 @@ TEST_CASE("stop: by a signal, which is before the time, and has its name") {
                 stop.end_if_agreed("before training");
                 job->now = 1099;
                 raise(signal.number);
-                CHECK_FALSE(stop.is_agreed());  // nobody was at a safe point
+                CHECK_FALSE(stop.is_agreed());  // no rank was at a safe point
                 CHECK(stop.reason().empty());
                 CHECK_THROWS_WITH(stop.end_if_agreed("before training"),
                                   fmt::format("Stopped by {}: before training", signal.name));
@@ -138,7 +139,7 @@ TEST_CASE("stop: by a signal, which is before the time, and has its name") {
         }
 }
 
-TEST_CASE("stop: the scheduler is asked again after a signal, and not where time is over") {
+TEST_CASE("stop: the scheduler is asked again after a signal, but not after the end of the time") {
     const StopSignals signals;
     {
         const auto job = std::make_shared<Job>();
@@ -160,12 +161,12 @@ TEST_CASE("stop: the scheduler is asked again after a signal, and not where time
     CHECK(job->asked >= 2);
     job->silent = true;
     job->end = 1050;
-    CHECK(stop.seconds_left() == 60);  // no answer: as it was known before
+    CHECK(stop.seconds_left() == 60);  // no answer: the last known time
     job->silent = false;
     job->silent.notify_all();
 }
 
-TEST_CASE("stop: squeue tells what is left after a signal") {
+TEST_CASE("stop: squeue is asked for the time left after a signal") {
     const TemporaryFolder folder;
     const auto tell = [&](const std::string& end) { write_file(folder / "end", end + "\n"); };
     write_file(folder / "squeue", "#!/bin/sh\ncat " + (folder / "end").string() + "\n");
@@ -194,7 +195,7 @@ TEST_CASE("stop: squeue tells what is left after a signal") {
     unsetenv("SLURM_JOB_ID");
 }
 
-TEST_CASE("stop: what another rank than 0 knows of the end is left aside") {
+TEST_CASE("stop: the end known by ranks other than 0 is ignored") {
     const Communicator second = Communicator::planned(1, 2, "world");
     const auto job = std::make_shared<Job>();
     JobEnd::Options both = by_scheduler(job);

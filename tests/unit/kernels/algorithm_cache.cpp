@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The algorithms that are kept for CUDA's libraries, and the search among them.
+// The algorithms that are stored for CUDA's libraries, and the search for the fastest one.
 #include "../../../src/kernels/cuda/algorithm_cache.hpp"
 
 #include "../../../src/kernels/cuda/fastest.hpp"
@@ -33,7 +33,7 @@ int fastest_of(std::vector<double> seconds) {
 
 }  // namespace
 
-TEST_CASE("algorithm cache: what one process keeps all others take") {
+TEST_CASE("algorithm cache: all processes take the choice that the first one stored") {
     const TemporaryFolder folder;
     AlgorithmCache one(folder / "new" / "folder"), other(folder / "new" / "folder");
     CHECK(one.keeps());
@@ -44,7 +44,7 @@ TEST_CASE("algorithm cache: what one process keeps all others take") {
     CHECK(!other.find("8x8x9"));
 }
 
-TEST_CASE("algorithm cache: many processes at once agree") {
+TEST_CASE("algorithm cache: many processes at the same time agree") {
     const TemporaryFolder folder;
     constexpr int processes = 8, problems = 20;
     std::vector<pid_t> children;
@@ -75,7 +75,7 @@ TEST_CASE("algorithm cache: many processes at once agree") {
         CHECK(entry.path().filename().string().front() != '.');  // no temporary file is left
 }
 
-TEST_CASE("algorithm cache: files that are damaged, cut off or of another problem are replaced") {
+TEST_CASE("algorithm cache: files that are damaged, truncated or of another problem are replaced") {
     const TemporaryFolder folder;
     AlgorithmCache cache(folder.path());
     const std::string problem = "16x16x16";
@@ -96,7 +96,7 @@ TEST_CASE("algorithm cache: files that are damaged, cut off or of another proble
     }
 }
 
-TEST_CASE("algorithm cache: without a folder nothing is kept") {
+TEST_CASE("algorithm cache: without a folder nothing is stored") {
     const TemporaryFolder folder;
     std::ofstream(folder / "file") << "x";
     for (const std::string& place : {std::string(), (folder / "file").string()}) {
@@ -107,11 +107,11 @@ TEST_CASE("algorithm cache: without a folder nothing is kept") {
     }
 }
 
-TEST_CASE("names of files have no character that a path or a shell takes apart") {
+TEST_CASE("file names have no character that is special in a path or a shell") {
     CHECK(file_name_of("NVIDIA H100/80GB: x-1.2,3") == "NVIDIA_H100_80GB__x-1.2,3");
 }
 
-TEST_CASE("the fastest candidate is the one of least time, the earlier one where they are alike") {
+TEST_CASE("the fastest candidate has the least time, and the earlier one wins if times are alike") {
     CHECK(fastest_of({3, 1, 2}) == 1);
     CHECK(fastest_of({1.01, 1, 1}) == 0);
     CHECK(fastest_of({1.03, 1.01, 1}) == 1);
@@ -121,7 +121,7 @@ TEST_CASE("the fastest candidate is the one of least time, the earlier one where
     CHECK(fastest_of({5}) == 0);
 }
 
-TEST_CASE("the search takes a candidate's best turn, and not its first") {
+TEST_CASE("the search takes a candidate's best run, and not its first") {
     std::vector<int> turns(2);
     const int best = fastest(2, [&](int i) {
         const int turn = turns[size_t(i)]++;
@@ -131,7 +131,7 @@ TEST_CASE("the search takes a candidate's best turn, and not its first") {
     CHECK(turns[0] == turns[1]);
 }
 
-TEST_CASE("the search of a long product is short") {
+TEST_CASE("the search for a long product is short") {
     int runs = 0;
     fastest(3, [&](int) {
         ++runs;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Our graph of attention as cuDNN itself judges it, without a GPU: for the properties of an H100 and an A100
-// it must find kernels that do the whole graph. Skipped where there is no cuDNN 9.8 or newer, or neither a
-// driver nor the toolkit's stub of one (which its engines ask for).
+// it must find kernels for the whole graph. Skipped if there is no cuDNN 9.8 or newer, or neither a driver
+// nor the toolkit's stub of one (cuDNN's engines ask for it).
 #include "../../../src/kernels/cuda/cudnn_attention.hpp"
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
@@ -11,7 +11,7 @@
 #include <dlfcn.h>
 #include <optional>
 
-// Of the address sanitizer, where there is one.
+// Functions of the leak sanitizer, if the program has one.
 extern "C" {
 void __lsan_disable() __attribute__((weak));
 void __lsan_enable() __attribute__((weak));
@@ -46,8 +46,8 @@ std::optional<CudnnLibrary> library() {
     return std::nullopt;
 }
 
-/// What a library takes meanwhile and keeps is no leak of ours. It has unloaded parts of itself by the end of
-/// the process, so that tools/leaks.txt cannot name them.
+/// Memory that a library allocates during this object's life and keeps is not our leak. The library has
+/// unloaded parts of itself by the end of the process, so tools/leaks.txt cannot name them.
 class KeptByLibrary {
 public:
     KeptByLibrary() {
@@ -60,7 +60,7 @@ public:
     KeptByLibrary& operator=(const KeptByLibrary&) = delete;
 };
 
-/// As cuDNN describes a GPU.
+/// The properties of a GPU in cuDNN's format.
 std::string gpu(const char* name, int version, int processors, int64_t shared_bytes) {
     return fmt::format(
         R"({{"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,)"
@@ -99,7 +99,7 @@ TEST_CASE("cuDNN has kernels for our graph of attention on H100 and A100") {
     }
 }
 
-TEST_CASE("cuDNN is asked for attention in bfloat16 of whole sequences alone") {
+TEST_CASE("cuDNN is asked only for attention in bfloat16 of whole sequences") {
     const Tensor bf(nullptr, Dtype::bf16, {64, 64}), f32(nullptr, Dtype::f32, {64, 64}),
         documents(nullptr, Dtype::i32, {1, 64});
     const AttentionShape s = {1, 64, 1, 1, 64, 0.1};
@@ -119,8 +119,8 @@ TEST_CASE("cuDNN is asked for attention in bfloat16 of whole sequences alone") {
         CHECK(!cudnn_fits(bf, bf, {}, other));
 }
 
-TEST_CASE("a cuDNN that is not there is an error in words") {
+TEST_CASE("a missing cuDNN is an error in words") {
     CHECK_THROWS_WITH(load_cudnn("/absent/libcudnn.so.9"),
                       Catch::Contains("cuDNN cannot be loaded: /absent/libcudnn.so.9"));
-    CHECK_THROWS_WITH(load_cudnn("libc.so.6"), Catch::Contains("libc.so.6: is not cuDNN 9: it has no"));
+    CHECK_THROWS_WITH(load_cudnn("libc.so.6"), Catch::Contains("libc.so.6 is not cuDNN 9: it has no"));
 }

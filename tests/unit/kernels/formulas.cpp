@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In double, every kernel against plain loops over its definition, every backward against finite differences,
-// and the in-place forms that the table allows against those with memory of their own.
+// In double: every kernel against plain loops over its definition, every backward against finite differences,
+// and the in-place forms that the table allows against those with separate memory.
 #include "naive.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
@@ -14,7 +14,7 @@
 using namespace coeus;
 using namespace coeus::test;
 
-TEST_CASE("kernels in double compute what their definitions say") {
+TEST_CASE("kernels in double match their definitions") {
     for (const KernelCase& c : test_cases()) {
         const Operands expected = run_case(c, naive_kernels(), Dtype::f64, Dtype::f64);
         const Operands result = run_case(c, cpu_kernels(), Dtype::f64, Dtype::f64);
@@ -28,8 +28,8 @@ TEST_CASE("kernels in double compute what their definitions say") {
 
 namespace {
 
-/// A forward and its backward: `outputs` and `gradients` are arguments of the backward's case; each gradient
-/// is that of the input beside it, for the loss sum(dy * y).
+/// A forward and its backward. `dy` and `inputs` are arguments of the backward's case; each input is paired
+/// with its gradient, for the loss sum(dy * y).
 struct Pair {
     KernelCase backward;
     size_t dy;
@@ -42,7 +42,7 @@ double dot(const Tensor& a, const Tensor& b) {
     return std::inner_product(x.begin(), x.end(), y.begin(), 0.0);
 }
 
-/// The derivative of f by element i of x, by five points: an error of about h^4 and of rounding / h.
+/// The derivative of f by element i of x, from five points: the error is about h^4 plus rounding / h.
 double derivative(const Tensor& x, int64_t i, const std::function<double()>& f) {
     const double h = 1e-3, middle = element(x, i);
     const auto value = [&](double offset) {
@@ -59,7 +59,7 @@ void check_pair(const Pair& pair) {
     for (const auto& [input, gradient] : pair.inputs) {
         double scale = 0;
         for (double g : values_of(o[gradient])) scale = worse_of(scale, std::fabs(g));
-        REQUIRE(std::isfinite(scale));  // it widens the bound
+        REQUIRE(std::isfinite(scale));  // since it widens the bound
         const int64_t count = o[input].count(), stride = std::max<int64_t>(1, count / 23);
         for (int64_t i = 0; i < count; i += stride) {
             const double slope = derivative(o[input], i, [&] { return dot(o[pair.dy], pair.forward(o)); });
@@ -159,7 +159,7 @@ TEST_CASE("rope and embedding are linear: their backward is the transpose") {
     CHECK(relatively_close(dot(forward[0], gradient[1]), dot(forward[2], gradient[0]), 1e-12));
 }
 
-TEST_CASE("gradients may overwrite what the table says they may") {
+TEST_CASE("gradients may overwrite the operands that the table allows") {
     for (Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
         // dq, dk, dv in the memory of q, k, v, as columns of one matrix
         const AttentionShape s = {2, 101, 4, 2, 12, 0.3};
@@ -195,9 +195,10 @@ TEST_CASE("gradients may overwrite what the table says they may") {
     }
 }
 
-TEST_CASE("a document sees nothing of the others") {
-    // two documents in one sequence give what each gives alone: in the first tiles, and where a tile of
-    // queries that has both comes after tiles of keys that only the first document sees
+TEST_CASE("a document does not see the others") {
+    // Two documents in one sequence give the results that each gives alone: both in the first tiles, and in
+    // the case that a tile of queries with both documents comes after tiles of keys that only the first
+    // document sees.
     for (const auto& [length, second] : {std::pair<int64_t, int64_t>{83, 29}, {223, 110}})
         for (bool backward : {false, true}) {
             CAPTURE(length, backward);
@@ -233,8 +234,8 @@ TEST_CASE("a document sees nothing of the others") {
 }
 
 TEST_CASE("attention to parts of the keys adds up to attention to all of them") {
-    // the queries of one rank of two, the keys of both in turn; in the second half of the keys most see
-    // nothing
+    // the queries of one rank of two, and the keys of both in turn; of the second half of the keys most
+    // queries see nothing
     const AttentionShape all = {2, 64, 4, 2, 6, 0.4, {64, 0, 64}, {128}};
     const std::vector<SequencePart> parts = {{64, 0, 64}, {64, 32, 0}};
     for (const bool documents : {false, true}) {
@@ -280,7 +281,7 @@ TEST_CASE("attention to parts of the keys adds up to attention to all of them") 
     }
 }
 
-TEST_CASE("merging with a part that no query sees changes nothing, whichever comes first") {
+TEST_CASE("merging with a part that no query sees changes nothing, in either order") {
     const double none = -std::numeric_limits<double>::infinity();
     for (const bool first : {false, true}) {
         OwnedTensor out(Dtype::f64, {2, 3}), lse(Dtype::f64, {1, 2}), other(Dtype::f64, {2, 3}),
@@ -288,7 +289,7 @@ TEST_CASE("merging with a part that no query sees changes nothing, whichever com
         for (int64_t i = 0; i < 3; ++i) set_element(first ? other : out, i, double(i) - 1.5);
         set_element(first ? other_lse : lse, 0, 0.25);
         set_element(first ? lse : other_lse, 0, none);
-        set_element(lse, 1, none);  // a query that sees nothing in either
+        set_element(lse, 1, none);  // a query that sees nothing in either part
         set_element(other_lse, 1, none);
         Exec exec;
         cpu_kernels().merge_attention(exec, out, lse, other, other_lse);
@@ -299,14 +300,14 @@ TEST_CASE("merging with a part that no query sees changes nothing, whichever com
 
 TEST_CASE("large scores neither overflow nor lose the sum") {
     const AttentionShape s = {1, 60, 1, 1, 4, 1.0};
-    // bfloat16: the probabilities are rounded, their sum is not, and then the output: 2^-8 each
+    // bfloat16: the probabilities are rounded (not their sum), then the output is: 2^-8 each
     for (const auto& [type, slack] :
          {std::pair{Dtype::f64, 1e-14}, {Dtype::f32, 1e-6}, {Dtype::bf16, 1. / 128}}) {
         CAPTURE(name_of(type));
         KernelCase c = attention_case(s, false, false);
         c.arguments[2].deviation = c.arguments[3].deviation = 30;  // scores of some thousands
         const Operands o = run_case(c, cpu_kernels(), type, type);
-        // a mean of the values, not smaller than the least by more than rounding either
+        // a mean of the values: between the smallest and the largest, up to rounding
         for (int64_t j = 0; j < 4; ++j) {
             double least = INFINITY, largest = -INFINITY;
             for (int64_t i = 0; i < 60; ++i) {
@@ -343,7 +344,7 @@ TEST_CASE("cross entropy ignores -100 and flags labels outside the vocabulary wi
     for (int64_t i = 3; i < 12; ++i) CHECK(element(gradient, i) == 0);
 }
 
-TEST_CASE("adam writes nothing where the step is not finite, and rounds by global index") {
+TEST_CASE("adam writes nothing if the step is not finite, and rounds by global index") {
     const KernelCase c = adam_case(100, true, true);
     for (Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
         const Operands before = make_operands(c, type, type), o = make_operands(c, type, type);
@@ -355,7 +356,7 @@ TEST_CASE("adam writes nothing where the step is not finite, and rounds by globa
         for (size_t i = 0; i < 3; ++i) CHECK(values_of(o[i]) == values_of(before[i]));
         for (double value : values_of(o[4])) CHECK(std::isnan(value));
 
-        // two parts with their first index give what the whole gives
+        // two parts, given their first indices, have the results of the whole
         s.refusals = 0;
         s.groups[0].learning_rate = 1e-2;
         s.step = 7;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways to multiply matrices that gemm chooses from by CPU, each against plain loops, also where this CPU
-// would not choose them.
+// The implementations of matrix products from which gemm chooses by the CPU: each against plain loops, even
+// if gemm would not choose it on this CPU.
 #include "../../../src/kernels/cpu/onednn_gemm.hpp"
 #include "../../../src/kernels/cpu/openblas_gemm.hpp"
 #include "../../../src/kernels/cpu/packed_gemm.hpp"
@@ -29,7 +29,7 @@ const Case small_cases[] = {{1, 1, 1, false, false, Case::none},
                             {64, 96, 31, true, true, Case::none},
                             {50, 130, 70, false, false, Case::residual}};
 
-// Sums of several slabs of the depth, and several blocks of columns: of 2^22 elements of b.
+// Sums over several slabs of the depth, and several blocks of columns: b has 2^22 elements per block.
 const Case large_cases[] = {{7, 33, 1601, false, true, Case::residual},
                             {50, 37, 1601, true, false, Case::accumulate},
                             {3, 2700, 1601, false, false, Case::residual},
@@ -40,7 +40,8 @@ void fill(Tensor t, uint64_t stream) {
     for (int64_t i = 0; i < t.count(); ++i) set_element(t, i, random.uniform(uint64_t(i)) - 0.5);
 }
 
-// Runs one way over all cases; returns the worst normalised error. `type` of a and b, `d_type` of the result.
+// Runs one implementation over all cases; returns the largest normalised error. `type` is that of a and b,
+// `d_type` that of the result.
 template <class Gemm>
 double worst_error(Dtype type, Dtype d_type, const Gemm& gemm, std::span<const Case> cases = small_cases) {
     double worst = 0;
@@ -79,7 +80,7 @@ TEST_CASE("gemm by oneDNN: f32, transposed, accumulated, with a residual") {
     CHECK(worst_error(Dtype::f32, Dtype::f32, cpu::onednn_gemm) <= 1e-6);
 }
 
-TEST_CASE("gemm by oneDNN: bf16 where this CPU has it, and a clear no elsewhere") {
+TEST_CASE("gemm by oneDNN: bf16 if this CPU has it, and a clear refusal otherwise") {
     for (Dtype d : {Dtype::bf16, Dtype::f32}) {
         const double error = worst_error(Dtype::bf16, d, cpu::onednn_gemm);
         CHECK((error == -1 || error <= (d == Dtype::bf16 ? 4e-3 : 1e-6)));

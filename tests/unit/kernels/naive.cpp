@@ -132,7 +132,8 @@ void rope(Exec&, Tensor x, Tensor table, Tensor positions, int64_t head_dim, Rop
             }
 }
 
-/// Softmax weights of query t of a head: [keys], zero where it may not look; and log of their sum.
+/// Softmax weights of query t of a head: [keys], zero for keys that it may not see; also returns the log of
+/// their sum.
 std::vector<double> weights(Tensor q, Tensor k, Tensor document_start, const AttentionShape& s,
                             int64_t sequence, int64_t head, int64_t t, double& log_sum) {
     const int64_t kv_head = head / (s.heads / s.kv_heads), keys = s.keys().count;
@@ -185,7 +186,7 @@ void merge_attention(Exec&, Tensor out, Tensor lse, Tensor other_out, Tensor oth
         }
 }
 
-// Copies the rows of one slot together and asks attention for its last token.
+// Copies the rows of each slot together and computes attention for its last token.
 void attention_cached(Exec& exec, Tensor out, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
                       Tensor slots, Tensor positions, const AttentionShape& s) {
     for (int64_t b = 0; b < s.batch; ++b) {

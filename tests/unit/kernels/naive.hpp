@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels by their definitions, in double, one element after the other: what cpu_kernels() is held
-// against.
+// The kernels by their definitions, in double, one element after the other. cpu_kernels() is compared with
+// them.
 #pragma once
 
 #include "coeus/kernels/kernels.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The formulas of math.hpp, sums, and what follows from the gradient's norm.
+// The formulas of math.hpp, sums, and the decisions that follow from the gradient norm.
 #include "../../../src/kernels/math.hpp"
 #include "coeus/base/random.hpp"
 #include "support/cases.hpp"
@@ -20,7 +20,7 @@ const double nan_value = std::nan("");
 
 }  // namespace
 
-TEST_CASE("exp and 2^x are right to two units in the last place, and at its ends") {
+TEST_CASE("exp and 2^x are accurate to two units in the last place, also at the limits of their range") {
     const auto power_of_two = [](auto x) {
         using F = decltype(x);
         return exp2_polynomial<F, F, std::conditional_t<sizeof(F) == 8, uint64_t, uint32_t>>(x);
@@ -54,7 +54,9 @@ TEST_CASE("exp and 2^x are right to two units in the last place, and at its ends
     CHECK(power_of_two(0.0f) == 1.0f);
 }
 
-TEST_CASE("stochastic rounding gives a neighbour, right on average, and keeps what is exact or not finite") {
+TEST_CASE(
+    "stochastic rounding gives a neighbour, is right on average, and keeps values that are exact or not "
+    "finite") {
     const RandomStream random(7, "test");
     for (float x : {1.0009765f, -3.1415927f, 1e-20f, 123456.0f}) {
         double sum = 0;
@@ -75,7 +77,7 @@ TEST_CASE("stochastic rounding gives a neighbour, right on average, and keeps wh
     CHECK(std::isnan(float(round_stochastically(float(nan_value), 0xffff))));
 }
 
-TEST_CASE("sums are those of the elements, in double, added to what was there") {
+TEST_CASE("sums are computed in double and added to the previous value") {
     for (Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16})
         for (const Shape& shape : {Shape{1}, Shape{7, 5}, Shape{40000}, Shape{130, 257}})
             for (int64_t padding : {0, 3})
@@ -103,7 +105,7 @@ TEST_CASE("sums are those of the elements, in double, added to what was there") 
                 }
 }
 
-TEST_CASE("the clip factor, and whether a step is refused, follow from norm and loss") {
+TEST_CASE("norm and loss determine the clip factor and whether a step is refused") {
     Exec exec;
     const auto finish = [&](double squared_norm, double loss, double max_norm) {
         StepScalars s;

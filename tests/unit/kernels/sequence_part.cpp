@@ -5,7 +5,7 @@
 
 using namespace coeus;
 
-TEST_CASE("a part of a sequence knows where its tokens are and how many come before an index") {
+TEST_CASE("a part of a sequence knows the indices of its tokens and how many of them come before an index") {
     for (const int64_t count : {0, 1, 2, 5, 8})
         for (const int64_t first : {0, 3})
             for (const int64_t gap : {0, 1, 6}) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every kernel owes, by one loop over the shared case list: float32 and bf16 agree with double, outputs
-// are written completely whatever was there, nothing else is written, the bits do not depend on the number of
-// threads, the planned workspace is enough.
+// Requirements on every kernel, checked in one loop over the shared list of cases:
+// - float32 and bf16 agree with double.
+// - Outputs are written completely, whatever the memory contained, and nothing else is written.
+// - The bits do not depend on the number of threads.
+// - The planned workspace is sufficient.
 #include "coeus/device/cpu.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
@@ -27,7 +29,7 @@ TEST_CASE("kernels agree with double within the bound of the type") {
         }
 }
 
-TEST_CASE("kernels write their outputs completely and nothing beside them") {
+TEST_CASE("kernels write their outputs completely and nothing else") {
     for (const KernelCase& c : test_cases())
         for (Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
             const Operands before = make_operands(c, type, type);
@@ -61,7 +63,7 @@ bool onednn_is_used(Dtype type) {
 
 }  // namespace
 
-TEST_CASE("the workspace that dry kernels plan is what the kernels use") {
+TEST_CASE("kernels use exactly the workspace that dry kernels plan") {
     for (const KernelCase& c : test_cases())
         for (Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16})
             for (int threads : {1, 2, 5}) {
@@ -69,7 +71,8 @@ TEST_CASE("the workspace that dry kernels plan is what the kernels use") {
                 const Operands operands = run_case(c, cpu_kernels(), type, type, threads);
                 PlannedExec exec(c, operands, threads);
                 c.call(cpu_kernels(), exec, operands);
-                // of products that oneDNN takes over on this CPU, the plan's part for our own stays unused
+                // if oneDNN computes a product on this CPU, the workspace planned for our own product is not
+                // used
                 const bool by_library = onednn_is_used(type) && c.name.starts_with("gemm");
                 const int64_t planned = planned_bytes(c, operands, threads), used = exec.workspace.peak();
                 CHECK((by_library ? used <= planned : used == planned));

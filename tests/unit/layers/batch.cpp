@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of sequences, on the host and where layers read them.
+// Slices of sequences, on the host and as layers read them.
 #include "coeus/layers/batch.hpp"
 
 #include "coeus/base/sample_rows.hpp"
@@ -10,7 +10,7 @@
 
 using namespace coeus;
 
-TEST_CASE("batch: a slice has the rows of its sequences, and whole sequences of document starts") {
+TEST_CASE("batch: a slice has the rows of its sequences, and of document starts whole sequences") {
     std::vector<int32_t> tokens(6), labels(6), positions(6), starts(12);
     for (auto* ids : {&tokens, &labels, &positions, &starts}) std::iota(ids->begin(), ids->end(), 0);
     const auto tensor = [](std::vector<int32_t>& ids) {

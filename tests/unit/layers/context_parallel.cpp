@@ -9,7 +9,7 @@
 
 using namespace coeus;
 
-TEST_CASE("context parallel: every token belongs to one rank, and each rank's are in order") {
+TEST_CASE("context parallel: every token belongs to one rank, and each rank's tokens are in order") {
     for (const Balancing balancing : {Balancing::none, Balancing::head_tail})
         for (const int ranks : {1, 2, 3, 8})
             for (const int64_t run : {1, 5}) {
@@ -28,19 +28,19 @@ TEST_CASE("context parallel: every token belongs to one rank, and each rank's ar
             }
 }
 
-TEST_CASE("context parallel: which tokens a rank has") {
+TEST_CASE("context parallel: the tokens of a rank") {
     CHECK(part_of_sequence(12, 3, 1, Balancing::none) == SequencePart{4, 4, 0});
     // runs of 2: 0 and 5, 1 and 4, 2 and 3
     CHECK(part_of_sequence(12, 3, 0, Balancing::head_tail) == SequencePart{4, 0, 8});
     CHECK(part_of_sequence(12, 3, 1, Balancing::head_tail) == SequencePart{4, 2, 4});
     CHECK(part_of_sequence(12, 3, 2, Balancing::head_tail) == SequencePart{4, 4, 0});
-    // an odd length does for one rank
+    // one rank accepts an odd length
     CHECK(part_of_sequence(5, 1, 0, Balancing::head_tail) == SequencePart{5, 0, 0});
     CHECK_THROWS_AS(part_of_sequence(9, 3, 0, Balancing::head_tail), LogicError);
     CHECK_THROWS_AS(part_of_sequence(10, 3, 0, Balancing::none), LogicError);
 }
 
-TEST_CASE("context parallel: head-tail gives every rank as many pairs of query and key") {
+TEST_CASE("context parallel: head-tail gives every rank the same number of pairs of query and key") {
     const auto pairs = [](int rank, Balancing balancing) {
         const SequencePart part = part_of_sequence(64, 4, rank, balancing);
         int64_t sum = 0;
@@ -53,7 +53,7 @@ TEST_CASE("context parallel: head-tail gives every rank as many pairs of query a
 
 namespace {
 
-// What passes by in a planning run.
+// The exchanges that a planning run reports.
 struct Seen : KernelObserver {
     std::map<std::string, double> bytes;
     int open = 0;
@@ -98,7 +98,7 @@ struct Layer {
 
 }  // namespace
 
-TEST_CASE("context parallel: temporaries are those that doc/parallelism.md says") {
+TEST_CASE("context parallel: temporaries are as in doc/parallelism.md") {
     constexpr int64_t P = Layer::P, T = Layer::T, H = Layer::H, K = Layer::K, d = Layer::d, e = Layer::e,
                       a = Layer::a;
     CHECK(Layer(ContextExchange::all_gather, true).temporaries == P * T * K * d * (2 * e + 3 * a));

@@ -10,7 +10,7 @@
 using namespace coeus;
 using namespace coeus::test;
 
-TEST_CASE("a frame is a stack of tensors over an arena") {
+TEST_CASE("a frame is a stack of tensors in an arena") {
     Frame frame(256, 2);
     const int a = 0, b = 0;
     const Tensor x = frame.keep(Dtype::f32, {2, 3}), y = frame.keep(Dtype::f64, {5});
@@ -22,7 +22,7 @@ TEST_CASE("a frame is a stack of tensors over an arena") {
     CHECK(frame.pop(&a).shape == x.shape);
     CHECK_THROWS_WITH(frame.pop(&a), Catch::Contains("a backward pops more than its forward pushed"));
     CHECK(frame.mark().entries == 0);
-    CHECK(frame.mark().bytes == 128);  // memory goes with a rewind alone
+    CHECK(frame.mark().bytes == 128);  // only a rewind frees memory
     frame.rewind({0, 0});
     CHECK(frame.mark().bytes == 0);
     CHECK(frame.peak_entries() == 2);
@@ -30,7 +30,7 @@ TEST_CASE("a frame is a stack of tensors over an arena") {
                       Catch::Contains("arena 'activations' of 256 bytes is too small"));
 }
 
-TEST_CASE("a frame rewinds to a mark, with what was pushed after it") {
+TEST_CASE("a frame rewinds to a mark, and drops entries that were pushed after it") {
     Frame frame(256, 4);
     frame.push(nullptr, frame.keep(Dtype::u8, {64}));
     const Frame::Mark mark = frame.mark();
@@ -40,12 +40,12 @@ TEST_CASE("a frame rewinds to a mark, with what was pushed after it") {
     CHECK(frame.mark().entries == 1);
     CHECK(frame.mark().bytes == 64);
     frame.pop(nullptr);
-    frame.rewind(mark);  // what was popped does not come back
+    frame.rewind(mark);  // popped entries do not come back
     CHECK(frame.mark().entries == 0);
 }
 
 #ifdef COEUS_DEBUG
-TEST_CASE("debug builds see who pops what another layer pushed") {
+TEST_CASE("debug builds detect a layer that pops another layer's entry") {
     Frame frame(64, 1);
     const int a = 0, b = 0;
     frame.push(&a, frame.keep(Dtype::u8, {64}));
@@ -53,7 +53,7 @@ TEST_CASE("debug builds see who pops what another layer pushed") {
 }
 #endif
 
-TEST_CASE("flows of different numbers of tensors are not cast, and a flow has a limit") {
+TEST_CASE("flows with different numbers of tensors are not cast, and a flow has a limit") {
     Exec exec;
     Frame frame(1024, 4);
     Arena temp;
@@ -65,11 +65,11 @@ TEST_CASE("flows of different numbers of tensors are not cast, and a flow has a 
     cast_flow(c, y, x);
     CHECK(values(y) == std::vector<double>{3, 4});
     CHECK_THROWS_WITH(cast_flow(c, Flow({y, y}), x),
-                      Catch::Contains("flows of different numbers of tensors"));
+                      Catch::Contains("flows have different numbers of tensors"));
     CHECK_THROWS_WITH(Flow({x, x, x, x, x}), Catch::Contains("more flows between blocks than Flow::most"));
 }
 
-TEST_CASE("a frozen parameter gets no gradient, its input does") {
+TEST_CASE("a frozen parameter gets no gradient, but its input does") {
     constexpr int64_t tokens = 6, width = 4;
     TestBatch batch(2, 3, 5);
     const Batch view = batch.view();
@@ -112,7 +112,7 @@ TEST_CASE("a frozen parameter gets no gradient, its input does") {
     }
 }
 
-TEST_CASE("weight gradients that are owed are paid later, with the same bits") {
+TEST_CASE("deferred weight gradients are computed later, with the same bits") {
     constexpr int64_t tokens = 6, width = 4;
     TestBatch batch(2, 3, 5);
     const Batch view = batch.view();
@@ -145,7 +145,7 @@ TEST_CASE("weight gradients that are owed are paid later, with the same bits") {
         second.forward(c, first.forward(c, x), {});
         const auto backward = [&] {
             const Tensor dhidden = second.backward(c, dy);
-            // a residual stream goes on in the same memory
+            // a residual stream reuses the memory of dy
             cpu_kernels().zero(exec, dy);
             first.backward(c, dhidden);
         };

@@ -21,7 +21,7 @@ constexpr int64_t no_vocab = 1;
 Param weight(const std::string& name, int64_t rows, int64_t cols, double std = 0.5) {
     return {.name = name, .shape = {rows, cols}, .init = Init::normal(std)};
 }
-// Norm weights are random here, so that a missing factor shows.
+// Norm weights are random here, so that a missing factor is detected.
 Param norm_weight(const std::string& name, int64_t width) {
     return {.name = name, .shape = {width}, .init = Init::normal(1)};
 }
@@ -30,7 +30,7 @@ enum class NormKind { rms, layer, layer_without_weight };
 
 std::unique_ptr<Norm> make_norm(Parameters& parameters, const std::string& name, int64_t width, NormKind kind,
                                 Output output = Output::kept) {
-    constexpr double eps = 0.05;  // large, so that a wrong eps shows
+    constexpr double eps = 0.05;  // large, so that a wrong eps is detected
     if (kind == NormKind::layer_without_weight) return std::make_unique<LayerNorm>(nullptr, eps, output);
     const Storage& w = parameters.add(norm_weight(name, width));
     if (kind == NormKind::layer) return std::make_unique<LayerNorm>(&w, eps, output);
@@ -49,7 +49,7 @@ struct AttentionLayer {
                     parameters.add(weight("wo", width, config.heads * config.value_width())), config, rope) {}
 };
 
-// residual + attention(x) with the residual being x itself.
+// residual + attention(x), where the residual is x itself.
 std::string check_attention(const AttentionHeads& config, int64_t width, const TestBatch& batch,
                             int entries = 15) {
     const auto build = [&](Parameters& parameters) {
@@ -66,7 +66,7 @@ std::string check_attention(const AttentionHeads& config, int64_t width, const T
 
 }  // namespace
 
-TEST_CASE("gradcheck itself finds wrong backwards") {
+TEST_CASE("gradcheck detects wrong backwards") {
     using Backward = std::function<Tensor(Ctx&, const Storage&, Tensor)>;
     const auto check = [](const Backward& backward) {
         const auto build = [&](Parameters& parameters) {
@@ -99,7 +99,7 @@ TEST_CASE("gradcheck itself finds wrong backwards") {
                    Catch::Contains("w in a random direction") && !Catch::Contains("x["));
     CHECK_THAT(check([&](Ctx& c, const Storage& w, Tensor dy) {
                    const Tensor x = c.frame.pop(&w);
-                   c.k.gemm(c.exec, w.g, transposed(dy), x, {});  // not added to what is there
+                   c.k.gemm(c.exec, w.g, transposed(dy), x, {});  // without adding to the previous content
                    return product(c, w, dy);
                }),
                Catch::Contains("w[15]: backward"));
@@ -141,7 +141,7 @@ TEST_CASE("linear: gradients") {
 TEST_CASE("norms: gradients, with and without a residual path") {
     for (const NormKind kind : {NormKind::rms, NormKind::layer, NormKind::layer_without_weight})
         for (const int64_t width : {1, 2, 19}) {
-            // normalising a single element leaves nothing of it
+            // normalising a single element gives nothing
             if (width == 1 && kind != NormKind::rms) continue;
             for (const int64_t tokens : {1, 67}) {
                 for (const bool residual : {false, true}) {
@@ -155,8 +155,8 @@ TEST_CASE("norms: gradients, with and without a residual path") {
                                             },
                                             [=](Ctx& c, Tensor dy) {
                                                 if (!residual) return norm->backward(c, dy, {});
-                                                // the gradient of the residual path is dy itself, which must
-                                                // not be overwritten before it is read
+                                                // The gradient of the residual path is dy itself, which must
+                                                // not be overwritten before it is read.
                                                 const Tensor plus = c.temp.alloc(dy.dtype, dy.shape);
                                                 c.k.cast(c.exec, plus, dy);
                                                 return norm->backward(c, dy, plus);
@@ -218,7 +218,7 @@ TEST_CASE("feed-forward: gradients") {
     }
 }
 
-TEST_CASE("embedding: gradients, tokens that occur often and never") {
+TEST_CASE("embedding: gradients for tokens that occur often and never") {
     const auto build = [](Parameters& parameters) {
         auto layer = std::make_shared<Embedding>(parameters.add(weight("table", 7, 3)));
         return CheckedLayer{[=](Ctx& c, Tensor) { return layer->forward(c, {}).hidden(); },
@@ -234,7 +234,7 @@ TEST_CASE("embedding: gradients, tokens that occur often and never") {
 }
 
 TEST_CASE("norm and loss head: gradients with ignored labels, in one chunk and in several") {
-    // chunks are of 256 tokens where a row of logits takes 26 KiB or more
+    // if a row of logits takes 26 KiB or more, a chunk has 256 tokens
     struct Sizes {
         int64_t sequences, seq_len, vocab, width;
     };
@@ -277,8 +277,8 @@ TEST_CASE("embedding and loss head share a tied table: its gradient is the sum o
     CHECK(gradcheck(build, TestBatch(3, 5, 9).ignore_every(4)) == "");
 }
 
-TEST_CASE("pre-norm block: gradients with every norm and whatever is computed again") {
-    // `turned`: attention is the last part, which is rebuilt without its result
+TEST_CASE("pre-norm block: gradients with every norm and every kind of recomputation") {
+    // `turned`: attention is the last part of the block, which is recomputed without its result
     for (const NormKind kind : {NormKind::rms, NormKind::layer, NormKind::layer_without_weight})
         for (const auto& [recompute, turned] : {std::pair(Recompute::nothing, false),
                                                 {Recompute::operations, false},

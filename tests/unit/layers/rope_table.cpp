@@ -18,16 +18,16 @@ TEST_CASE("RoPE frequencies fall from 1 to nearly 1 / theta") {
     CHECK(rope_frequencies(2, 500000, {}) == std::vector<double>{1});
 }
 
-TEST_CASE("Llama 3.1's scaling leaves short waves, slows long ones and blends between") {
+TEST_CASE("Llama 3.1's scaling keeps high frequencies, lowers low ones and blends in between") {
     const RopeScaling scaling = {.factor = 8,
                                  .low_frequency = 1,
                                  .high_frequency = 4,
                                  .original_positions = 2 * std::numbers::pi * 100};
-    // turns over the original context: 100 f; frequencies 1, 0.1, 0.01, 0.001: 100, 10, 1 and 0.1 turns
+    // turns over the original context: 100 f; frequencies 1, 0.1, 0.01, 0.001 make 100, 10, 1 and 0.1 turns
     const std::vector<double> f = rope_frequencies(8, 10000, scaling);
     CHECK(relatively_close(f[0], 1, 1e-14));
     CHECK(relatively_close(f[1], 0.1, 1e-14));
-    CHECK(relatively_close(f[2], 0.01 / 8, 1e-12));  // exactly at the lower end
+    CHECK(relatively_close(f[2], 0.01 / 8, 1e-12));  // exactly at the lower limit
     CHECK(relatively_close(f[3], 0.001 / 8, 1e-14));
 
     // 100 * 0.02 = 2 turns: s = (2 - 1) / (4 - 1)

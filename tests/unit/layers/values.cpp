@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the layers' forward halves compute, against the formulas written out in plain loops, in double. (Their
-// gradients are in gradients.cpp; a wrong constant, such as eps or the scale of scores, shows only here.)
+// The forward of the layers against the formulas written out in plain loops, in double. (For their gradients
+// see gradients.cpp. Only this test detects a wrong constant, such as eps or the scale of scores.)
 #include "../../../src/models/decoder_head.hpp"
 #include "coeus/layers/attention.hpp"
 #include "coeus/layers/feed_forward.hpp"
@@ -93,7 +93,7 @@ void rotate(Matrix& x, const std::vector<int32_t>& positions, size_t head_dim, d
 
 }  // namespace
 
-TEST_CASE("norms: values with an eps that matters") {
+TEST_CASE("norms: values with an eps large enough to matter") {
     constexpr double eps = 0.25;
     Bench bench(TestBatch(1, 3, 1));
     const Storage &rms = bench.weight("rms", {5}), &layer = bench.weight("layer", {5});
@@ -191,8 +191,8 @@ TEST_CASE("feed-forward: values with a residual") {
     CHECK(largest_difference(expected, FeedForward(w13, w2).forward(bench.c, x, residual)) <= 1e-13);
 }
 
-TEST_CASE("loss head: the loss is the scaled sum over valid labels, added to what is there") {
-    // the second in chunks of 256 and 44 tokens
+TEST_CASE("loss head: the loss is the scaled sum over valid labels, added to the previous value") {
+    // the second case has chunks of 256 and 44 tokens
     for (const auto& [tokens, vocab] : {std::pair<int64_t, int64_t>(5, 7), {150, 4001}}) {
         CAPTURE(tokens);
         TestBatch data(2, tokens, vocab);
@@ -222,7 +222,7 @@ TEST_CASE("loss head: the loss is the scaled sum over valid labels, added to wha
     }
 }
 
-TEST_CASE("loss head: chunks of 8 MiB of logits, 256 MiB on a GPU, but of 256 tokens at least") {
+TEST_CASE("loss head: chunks have 8 MiB of logits, 256 MiB on a GPU, and at least 256 tokens") {
     struct Chunks : KernelObserver {
         int seen = 0;
         void begin(const char* kernel, double, double) override {
@@ -251,7 +251,7 @@ TEST_CASE("loss head: chunks of 8 MiB of logits, 256 MiB on a GPU, but of 256 to
     CHECK(chunks(1025, 1024, Dtype::f64) == 2);
     CHECK(chunks(2048, 1024, Dtype::f32) == 1);
     CHECK(chunks(2049, 1024, Dtype::f32) == 2);
-    CHECK(chunks(2049, 1000, Dtype::f32) == 2);  // 2097 rows would fit: whole 64
+    CHECK(chunks(2049, 1000, Dtype::f32) == 2);  // 2097 rows would fit: rounded down to a multiple of 64
     CHECK(chunks(2048 + 2049, 1000, Dtype::f32) == 3);
     CHECK(chunks(256, 100000, Dtype::f64) == 1);
     CHECK(chunks(1000, 100000, Dtype::f64) == 4);
@@ -262,7 +262,7 @@ TEST_CASE("loss head: chunks of 8 MiB of logits, 256 MiB on a GPU, but of 256 to
     CHECK(chunks(256, 1000000, Dtype::f32, Backend::cuda) == 1);
 }
 
-TEST_CASE("loss head: labels that all are -100 give no loss and no gradient") {
+TEST_CASE("loss head: if all labels are -100 there is no loss and no gradient") {
     TestBatch data(1, 4, 5);
     data.ignore_every(1);
     Bench bench(data);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of a model's fields: descriptions, comparison, and what a deck overrides.
+// The list of a model's fields: descriptions, comparison, and options that override fields.
 #include "coeus/models/config_fields.hpp"
 
 #include "coeus/base/error.hpp"
@@ -17,7 +17,7 @@ using Catch::Contains;
 
 namespace {
 
-// Another value of every field.
+// Sets every field to another value.
 void change(std::string& value) {
     value += "x";
 }
@@ -45,7 +45,7 @@ void change(std::optional<RopeScaling>& value) {
 TEST_CASE("a checkpoint's description gives the same model") {
     for (const ModelFamily& family : model_families())
         for (DecoderConfig flavor : family.flavors) {
-            flavor.ffn_rule.reset();  // the width is a number there
+            flavor.ffn_rule.reset();  // a description has the width as a number
             CHECK(model_from_description(describe_model(flavor), "x") == flavor);
         }
     DecoderConfig odd = find_flavor(find_family("llama2"), "debugmodel");
@@ -64,8 +64,7 @@ TEST_CASE("a checkpoint's description gives the same model") {
     CHECK_THROWS_AS(model_from_description(wrong, "step-1.h5"), ConfigError);
 }
 
-TEST_CASE(
-    "a description has the bytes that earlier versions wrote, and younger fields only where they are used") {
+TEST_CASE("a description has the bytes that earlier versions wrote, and newer fields only if they are used") {
     DecoderConfig m = find_flavor(find_family("llama3"), "debugmodel");
     const std::string plain =
         R"({"family":"llama3","flavor":"debugmodel","dim":256,"n_layers":6,"n_heads":16,"n_kv_heads":16,)"
@@ -83,7 +82,7 @@ TEST_CASE(
     CHECK(model_from_description(text, "x") == m);
 }
 
-TEST_CASE("a description that lacks a field means its default, and one without shapes is damaged") {
+TEST_CASE("a field missing in a description has its default, and a description without shapes is damaged") {
     const std::string shapes =
         R"("family":"llama3","flavor":"x","dim":8,"n_layers":1,"n_heads":2,"n_kv_heads":2,"head_dim":4,)"
         R"("ffn_hidden":8,"vocab_size":9)";
@@ -94,10 +93,10 @@ TEST_CASE("a description that lacks a field means its default, and one without s
     CHECK_THROWS_WITH(model_from_description(R"({"family":"llama3","flavor":"x","dim":8})", "old.h5"),
                       "old.h5 (model): n_layers is missing");
     CHECK_THROWS_WITH(model_from_description("{" + shapes + R"(,"norm_type":"newnorm"})", "new.h5"),
-                      Contains("new.h5 (model): norm_type is a name that this version does not know"));
+                      Contains("new.h5 (model): norm_type is unknown to this version"));
 }
 
-TEST_CASE("two models differ in every field that is changed, and in that alone") {
+TEST_CASE("two models differ in exactly the fields that were changed") {
     const DecoderConfig plain = tiny_config();
     CHECK(differences(plain, plain).empty());
     int number = 0;
@@ -115,7 +114,7 @@ TEST_CASE("two models differ in every field that is changed, and in that alone")
         CHECK(found.at(0).ours != found.at(0).theirs);
         CHECK_FALSE(plain == other);
         other.ffn_rule = plain.ffn_rule;
-        // and comes back from its description
+        // the change is preserved in its description
         if (field.kind != FieldKind::shape)
             CHECK(differences(model_from_description(describe_model(other), "x"), other).empty());
     });
@@ -124,8 +123,8 @@ TEST_CASE("two models differ in every field that is changed, and in that alone")
     CHECK(differences(plain, scaled).at(0).ours == "none");
 }
 
-TEST_CASE("every option that overrides a field is named as the field is") {
-    // options of the model that are none of its fields
+TEST_CASE("every option that overrides a field has the name of the field") {
+    // options of the model that are not fields
     const std::vector<std::string> others = {"ffn_dim_multiplier", "multiple_of", "rope_scaling_factor"};
     std::map<std::string, int> asked;
     DecoderConfig m = find_flavor(find_family("llama3"), "debugmodel");

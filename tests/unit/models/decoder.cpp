@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Initial values of a decoder (torchtitan's rules), and that a Decoder takes no memory before it is asked to.
+// Initial values of a decoder (torchtitan's rules). A Decoder takes no memory before allocate().
 #include "coeus/models/decoder.hpp"
 
 #include "coeus/models/registry.hpp"
@@ -30,7 +30,7 @@ Statistics statistics(const Tensor& t) {
     return s;
 }
 
-// Five standard errors of a normal distribution's deviation.
+// Within five standard errors of the deviation of a normal distribution.
 bool has_deviation(const Tensor& t, double expected) {
     const Statistics s = statistics(t);
     return close(s.deviation / expected, 1, 5 / std::sqrt(2 * double(s.count)));
@@ -48,7 +48,8 @@ DecoderConfig small_config() {
 
 }  // namespace
 
-TEST_CASE("initial values: embeddings, projections that grow tamer with depth, a cut output, norms of one") {
+TEST_CASE(
+    "initial values: embeddings, projections that are smaller with depth, a truncated output, norms of one") {
     TestModel model(small_config(), {}, {1, 1});
     const auto weight = [&](const std::string& name) {
         return model.tensor(name + ".weight", &Storage::master);
@@ -72,7 +73,8 @@ TEST_CASE("initial values: embeddings, projections that grow tamer with depth, a
     CHECK(output.largest <= 3 * std * (1 + 1e-6));
     CHECK(output.largest > 2.9 * std);
     CHECK(
-        close(output.deviation / std, 0.98658, 0.02));  // a cut at 3 deviations takes 1.34 % of the deviation
+        // truncation at 3 deviations lowers the deviation by 1.34 %
+        close(output.deviation / std, 0.98658, 0.02));
 }
 
 TEST_CASE("initial values: a tied table begins as an output projection") {
@@ -84,7 +86,7 @@ TEST_CASE("initial values: a tied table begins as an output projection") {
     CHECK(close(s.deviation * std::sqrt(96.0), 0.98658, 0.02));
 }
 
-TEST_CASE("no parameter shares its random numbers with another, and seeds differ") {
+TEST_CASE("no two parameters share random numbers, and seeds give different ones") {
     TestModel model(small_config(), {}, {1, 1}), other(small_config(), {}, {1, 1}, 1, 2);
     const std::vector<double> q = values(model.tensor("layers.0.attention.wq.weight", &Storage::master));
     CHECK(q != values(model.tensor("layers.1.attention.wq.weight", &Storage::master)));
@@ -92,7 +94,7 @@ TEST_CASE("no parameter shares its random numbers with another, and seeds differ
     CHECK(q != values(other.tensor("layers.0.attention.wq.weight", &Storage::master)));
 }
 
-TEST_CASE("initial weights are the same in every type, rounded") {
+TEST_CASE("initial weights are the same in every type, up to rounding") {
     TestModel in_double(small_config(), {Dtype::f64, Dtype::f64}, {1, 1}),
         in_float(small_config(), {}, {1, 1}), in_bf16(small_config(), {Dtype::bf16, Dtype::bf16}, {1, 1}, 4);
     for (size_t i = 0; i < in_double.parameters().storages().size(); ++i) {
@@ -108,7 +110,7 @@ TEST_CASE("initial weights are the same in every type, rounded") {
     }
 }
 
-TEST_CASE("the largest model is declared without memory for it") {
+TEST_CASE("the largest model can be declared without memory for it") {
     const DecoderConfig& config = find_flavor(find_family("llama3"), "405B");
     const int64_t before = resident_bytes();
     const Decoder decoder(config, {Dtype::f32, Dtype::bf16}, 64);

@@ -12,7 +12,7 @@ using namespace coeus::test;
 
 namespace {
 
-// What validate() says of the tiny model after a change, or "".
+// The message of validate() for the tiny model after a change, or "".
 std::string complaint(const std::function<void(DecoderConfig&)>& change) {
     DecoderConfig config = tiny_config();
     change(config);
@@ -39,7 +39,7 @@ TEST_CASE("a model's shapes are checked") {
     CHECK(complaint([](DecoderConfig& c) { c.vocab = 0; }) == "model.vocab_size = 0: must be at least 1");
 }
 
-TEST_CASE("heads must fit, and the nearest numbers that do are named") {
+TEST_CASE("heads must fit, and the nearest valid numbers are named") {
     CHECK(complaint([](DecoderConfig& c) {
               c.attention.heads = 7;
               c.attention.head_dim = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a decoder is split into stages: torchtitan's rule, lists of modules, and what is wrong with others.
+// How a decoder is divided into stages: torchtitan's rule, lists of modules, and wrong lists.
 #include "coeus/models/decoder_part.hpp"
 
 #include "coeus/models/decoder.hpp"
@@ -23,7 +23,7 @@ using Layers = std::vector<int64_t>;
 }  // namespace
 
 TEST_CASE("layers are divided evenly, with embedding and head as layers") {
-    // torchtitan: 6 layers, pp 2: effective 8, 4 each
+    // torchtitan: 6 layers, pp 2: effectively 8 layers, 4 each
     const auto parts = split_evenly(tiny_config(6), 2, {});
     CHECK(parts == std::vector<DecoderPart>{{true, 0, 3, false}, {false, 3, 6, true}});
     CHECK(parts[0].text() == "tok_embeddings, layers 0 to 2");
@@ -37,8 +37,8 @@ TEST_CASE("layers are divided evenly, with embedding and head as layers") {
     CHECK(layers_of(split_evenly(tiny_config(1), 1, {.embedding = 5, .head = 5})) == Layers{1});
 }
 
-TEST_CASE("a split that does not fit is refused with what would") {
-    CHECK_THROWS_WITH(split_evenly(tiny_config(6), 9, {}), Contains("9 stages") && Contains("8 at most"));
+TEST_CASE("a division that does not fit is refused with one that does") {
+    CHECK_THROWS_WITH(split_evenly(tiny_config(6), 9, {}), Contains("9 stages") && Contains("at most 8"));
     CHECK_THROWS_WITH(
         split_evenly(tiny_config(6), 4, {.embedding = 3, .head = 1}),
         Contains("pipeline_parallel_first_stage_less_layers = 3") && Contains("nearest valid value is 2"));
@@ -60,22 +60,22 @@ TEST_CASE("stages are listed by the names of their modules") {
         return std::string();
     };
     CHECK_THAT(error_of({{"tok_embeddings", "layer.0"}, {"layers.1", "norm", "output"}}),
-               Contains("stage 0: \"layer.0\" is no module, did you mean \"layers.0\"?"));
+               Contains("stage 0: \"layer.0\" is not a module; did you mean \"layers.0\"?"));
     CHECK_THAT(error_of({{"tok_embeddings", "layers.1"}, {"layers.0", "norm", "output"}}),
-               Contains("stage 0: \"layers.1\" stands where \"layers.0\" is due"));
+               Contains("stage 0: \"layers.1\" is listed where \"layers.0\" is expected"));
     CHECK_THAT(error_of({{"tok_embeddings", "layers.0"}, {"layers.0", "layers.1", "norm", "output"}}),
-               Contains("stage 1: \"layers.0\" stands where \"layers.1\" is due"));
+               Contains("stage 1: \"layers.0\" is listed where \"layers.1\" is expected"));
     CHECK_THAT(error_of({{"tok_embeddings", "layers.0"}, {"layers.1", "norm"}}),
                Contains("\"output\" is in no stage"));
     CHECK_THAT(error_of({{"tok_embeddings", "layers.0", "layers.1", "norm"}, {"output"}}),
-               Contains("stage 1: \"output\" stands apart from \"norm\""));
+               Contains("stage 1: \"output\" is not in the stage of \"norm\""));
     CHECK_THAT(error_of({{"tok_embeddings"}, {}, {"layers.0", "layers.1", "norm", "output"}}),
                Contains("stage 1 has no module"));
     CHECK_THAT(error_of({{"tok_embeddings", "layers.0", "layers.1", "norm", "output", "output"}}),
-               Contains("\"output\" stands where nothing more is due"));
+               Contains("\"output\" is listed where the end is expected"));
 }
 
-TEST_CASE("the parts of a decoder are the whole, each parameter once but for a tied table") {
+TEST_CASE("the parts of a decoder make up the whole, each parameter once except for a tied table") {
     for (const bool tied : {false, true}) {
         const DecoderConfig model = tiny_config(4, tied);
         const Decoder whole(model, {}, 4);
@@ -96,7 +96,7 @@ TEST_CASE("the parts of a decoder are the whole, each parameter once but for a t
             CHECK((decoder.shared_storage() != nullptr) == (tied && (part.embedding || part.head)));
         }
         CHECK(elements == model.parameters());
-        // both ends on one rank: no copy
+        // both ends are on one rank: no copy
         CHECK(Decoder(model, {}, 4, {}, {parts[0], parts[2]}, {}).shared_storage() == nullptr);
     }
 }

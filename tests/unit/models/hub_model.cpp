@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json of Hugging Face folders: what it says, what it leaves out, what is refused, and back.
+// config.json of Hugging Face folders: values, missing keys, refusals, and writing it again.
 #include "coeus/models/hub_model.hpp"
 
 #include "coeus/io/hub.hpp"
@@ -14,7 +14,7 @@ using Catch::Contains;
 
 namespace {
 
-/// config.json from the text of a Python-like dict body.
+/// Writes a config.json with the text of a JSON object without its braces.
 std::string config_folder(const TemporaryFolder& folder, const std::string& body) {
     write_file(folder / "config.json", "{" + body + "}");
     return folder.path();
@@ -64,7 +64,7 @@ TEST_CASE("config.json: both forms give the same numbers") {
     }
 }
 
-TEST_CASE("config.json: an old form of the rotation beside a new one is not interpreted") {
+TEST_CASE("config.json: an old form of RoPE settings next to a new one is ignored") {
     const TemporaryFolder folder;
     const std::string now = R"(, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5})";
     for (const char* before :
@@ -79,7 +79,7 @@ TEST_CASE("config.json: an old form of the rotation beside a new one is not inte
     }
 }
 
-TEST_CASE("config.json: the family that a deck names is taken if it takes the architecture") {
+TEST_CASE("config.json: the family that a deck names is used if it has the architecture") {
     std::vector<ModelFamily> families(3);
     families[0] = {.name = "first", .architectures = {"A"}};
     families[1] = {.name = "second", .architectures = {"A"}};
@@ -90,12 +90,12 @@ TEST_CASE("config.json: the family that a deck names is taken if it takes the ar
     CHECK(claimed_family(families, config, "first").name == "first");
     for (const char* other : {"third", "fourth"})
         CHECK_THROWS_WITH(claimed_family(families, config, other),
-                          fmt::format("model.name = \"{}\": config.json has architecture A, which is that of "
+                          fmt::format("model.name = \"{}\": config.json has architecture A, which belongs to "
                                       "model.name = \"second\"",
                                       other));
 }
 
-TEST_CASE("config.json: what old files leave out has its default") {
+TEST_CASE("config.json: keys that old files lack have their defaults") {
     const TemporaryFolder folder;
     const DecoderConfig m = model_from_hub(config_folder(folder, minimal));
     CHECK(m.attention.kv_heads == 4);
@@ -110,7 +110,7 @@ TEST_CASE("config.json: what old files leave out has its default") {
               .attention.kv_heads == 4);
 }
 
-TEST_CASE("config.json: the deck names the family if several have the architecture") {
+TEST_CASE("config.json: the deck chooses the family if several have the architecture") {
     const TemporaryFolder folder;
     config_folder(folder, minimal);
     CHECK(model_from_hub(folder.path()).family == "llama3");
@@ -119,7 +119,7 @@ TEST_CASE("config.json: the deck names the family if several have the architectu
     CHECK_THAT(message_of(folder.path(), "lama3"), Contains("did you mean \"llama3\"?"));
 }
 
-TEST_CASE("config.json: keys that nobody knows are found, also within others") {
+TEST_CASE("config.json: unknown keys are found, also within others") {
     const TemporaryFolder folder;
     config_folder(folder,
                   minimal + R"(, "transformers_version": "5", "torch_dtype": "bfloat16", "bos_token_id": 1)");
@@ -131,7 +131,7 @@ TEST_CASE("config.json: keys that nobody knows are found, also within others") {
     CHECK(message_of(folder.path()) == "read without complaint");
 }
 
-TEST_CASE("config.json: every flavour of every family comes back") {
+TEST_CASE("config.json: every flavour of every family survives writing and reading") {
     for (const ModelFamily& family : model_families())
         for (DecoderConfig model : family.flavors) {
             if (family.architectures.empty()) continue;  // registered by another test
@@ -141,12 +141,12 @@ TEST_CASE("config.json: every flavour of every family comes back") {
             const DecoderConfig back = model_from_hub(folder.path(), family.name);
             CHECK(read_hub_model(folder.path()).unknown_keys.empty());
             model.flavor = "hf";
-            model.ffn_rule.reset();  // the width is a number there
+            model.ffn_rule.reset();  // config.json has the width as a number
             CHECK(back == model);
         }
 }
 
-TEST_CASE("config.json: what it cannot say is refused by name") {
+TEST_CASE("config.json: a model that it cannot describe is refused by name") {
     const DecoderConfig plain = find_flavor(find_family("llama3"), "debugmodel");
     const auto refusal = [&](const auto& change) {
         DecoderConfig model = plain;
@@ -160,23 +160,23 @@ TEST_CASE("config.json: what it cannot say is refused by name") {
     };
     CHECK(refusal([](DecoderConfig&) {}) == "written");
     CHECK(refusal([](DecoderConfig& m) { m.norm_type = NormType::layer_norm; }) ==
-          "a model with norm_type \"layernorm\" has no counterpart in a Hugging Face folder: "
-          "LlamaForCausalLM has "
-          "\"rmsnorm\"");
+          "a model with norm_type = \"layernorm\" cannot be written as a Hugging Face folder: "
+          "LlamaForCausalLM has \"rmsnorm\"");
     CHECK(refusal([](DecoderConfig& m) { m.attention.value_dim = 8; }) ==
-          "a model with v_head_dim 8 has no counterpart in a Hugging Face folder: LlamaForCausalLM has 0");
+          "a model with v_head_dim = 8 cannot be written as a Hugging Face folder: LlamaForCausalLM has 0");
     CHECK_THAT(refusal([](DecoderConfig& m) { m.rope.layout = RopeLayout::half_split; }),
-               Contains("a model with rope_layout \"half_split\" has no counterpart"));
+               Contains("a model with rope_layout = \"half_split\" cannot be written"));
     CHECK_THAT(refusal([](DecoderConfig& m) { m.rope.scaling->factor = 0.5; }),
                Contains("config.json: rope_parameters.factor must be at least 1, is 0.5"));
 }
 
-TEST_CASE("config.json: what is not built or wrong is said in words") {
+TEST_CASE("config.json: unsupported models and errors are reported in words") {
     const TemporaryFolder folder;
     CHECK_THAT(message_of(folder.path()), Contains("config.json: this file does not exist"));
     CHECK_FALSE(is_hub_folder(folder.path()));
-    CHECK_THAT(message_of(config_folder(folder, R"("architectures": ["Qwen3ForCausalLM"])")),
-               Contains("architecture Qwen3ForCausalLM is not built yet; built are LlamaForCausalLM"));
+    CHECK_THAT(
+        message_of(config_folder(folder, R"("architectures": ["Qwen3ForCausalLM"])")),
+        Contains("architecture Qwen3ForCausalLM is not implemented yet; implemented: LlamaForCausalLM"));
     CHECK(is_hub_folder(folder.path()));
     CHECK_THAT(message_of(config_folder(folder, R"("architectures": [])")),
                Contains("architectures must name one architecture"));
@@ -187,12 +187,12 @@ TEST_CASE("config.json: what is not built or wrong is said in words") {
     CHECK_THAT(message_of(config_folder(folder, minimal + R"(, "vocab_size": "many")")),
                Contains("vocab_size"));
     CHECK_THAT(message_of(config_folder(folder, minimal + R"(, "attention_bias": true)")),
-               Contains("attention_bias must be false (biases are not built yet)"));
+               Contains("attention_bias must be false (biases are not implemented yet)"));
     CHECK_THAT(message_of(config_folder(folder, minimal + R"(, "hidden_act": "gelu")")),
                Contains("hidden_act must be \"silu\""));
     CHECK_THAT(
         message_of(config_folder(folder, minimal + R"(, "rope_scaling": {"type": "yarn", "factor": 4})")),
-        Contains("rope_scaling of type \"yarn\" is not built yet"));
+        Contains("rope_scaling of type \"yarn\" is not implemented yet"));
     CHECK_THAT(message_of(config_folder(folder, minimal + R"(, "rope_parameters": {"rope_type": "llama3"})")),
                Contains("rope_parameters.factor"));
     const auto scaled = [&](const char* factor, const char* low, const char* high, const char* positions) {

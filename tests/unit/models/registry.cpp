@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flavours against the counts of torchtitan's tables; messages for names that are wrong or not built.
+// Flavours against the counts of torchtitan's tables, and messages about wrong or unsupported names.
 #include "coeus/models/registry.hpp"
 
 #include "coeus/models/decoder.hpp"
@@ -87,7 +87,7 @@ TEST_CASE("Llama 2: shapes and parameters of every flavour") {
     }
 }
 
-TEST_CASE("FLOPs per token: 6 N without the input embedding, and attention") {
+TEST_CASE("FLOPs per token: 6 N without the input embedding, plus attention") {
     DecoderConfig m = flavor("llama3", "debugmodel");
     const double attention = 6.0 * 6 * 16 * 32 * 100;
     CHECK(m.flops_per_token(100) == 6.0 * (6163712 - 2048 * 256) + attention);
@@ -95,7 +95,7 @@ TEST_CASE("FLOPs per token: 6 N without the input embedding, and attention") {
     CHECK(m.flops_per_token(100) == 6.0 * (6163712 - 2048 * 256) + attention);
 }
 
-TEST_CASE("a model's parameters are those that the configuration counts") {
+TEST_CASE("a model has as many parameters as its configuration computes") {
     for (const NormType norm : {NormType::rms_norm, NormType::layer_norm, NormType::np_layer_norm})
         for (const bool tied : {false, true}) {
             CAPTURE(int(norm), tied);
@@ -121,7 +121,7 @@ TEST_CASE("a model's parameters are those that the configuration counts") {
         }
 }
 
-TEST_CASE("places in a Hugging Face folder, and whose rows are in another order there") {
+TEST_CASE("places in a Hugging Face folder, and the parameters whose rows are in another order there") {
     const DecoderConfig& m = flavor("llama3", "8B");
     const auto place = [&](const std::string& ours, const Shape& shape = {64, 5}) {
         const std::vector<HubPlace> places = find_family("llama3").hub_places(ours, shape, m);
@@ -159,13 +159,14 @@ TEST_CASE("places in a Hugging Face folder, and whose rows are in another order 
     CHECK_FALSE(ignores("model.layers.0.self_attn.q_norm.weight", true));
 }
 
-TEST_CASE("layers that are alike are one group") {
+TEST_CASE("equal layers are one group") {
     const DecoderConfig& m = flavor("llama3", "debugmodel");
     CHECK(equal_layers(m) == std::vector<std::vector<int64_t>>{{0, 1, 2, 3, 4, 5}});
 }
 
 TEST_CASE(
-    "initial values by role: a tied table starts as an output, what writes to the residual path smaller") {
+    "initial values by role: a tied table starts as an output, projections into the residual path are "
+    "smaller") {
     DecoderConfig m = flavor("llama3", "debugmodel");
     const auto init = [&](WeightRole role, int64_t layer = 0) {
         return find_family("llama3").init(role, layer, m);
@@ -182,26 +183,29 @@ TEST_CASE(
     CHECK(init(WeightRole::embedding).std == 1.0 / 16);
 }
 
-TEST_CASE("a wrong model name is told the nearest, a known one that it is not built") {
+TEST_CASE("the error for a wrong model name has the nearest name, an unsupported model has its own error") {
     CHECK_THROWS_AS(find_family("llama4x"), ConfigError);
     CHECK_THROWS_WITH(
         find_family("lama3"),
-        R"(model.name = "lama3": no such model; did you mean "llama3"? known are llama2, llama3)");
+        R"(model.name = "lama3": there is no such model; did you mean "llama3"? known are llama2, llama3)");
     CHECK_THROWS_WITH(find_family("transformer-xl"),
-                      R"(model.name = "transformer-xl": no such model; known are llama2, llama3)");
+                      R"(model.name = "transformer-xl": there is no such model; known are llama2, llama3)");
     for (const std::string name : {"deepseek_v3", "gpt_oss", "llama4", "qwen3", "flux", "llama3_ft"})
-        CHECK_THROWS_WITH(find_family(name), "model.name = \"" + name +
-                                                 "\": this model is not built yet; built are llama2, llama3");
+        CHECK_THROWS_WITH(
+            find_family(name),
+            "model.name = \"" + name + "\": this model is not implemented yet; implemented: llama2, llama3");
 }
 
-TEST_CASE("a wrong flavour is told the nearest and the others") {
+TEST_CASE("the error for a wrong flavour has the nearest and the other flavours") {
     CHECK_THROWS_AS(flavor("llama3", "8b"), ConfigError);
     CHECK_THROWS_WITH(
         flavor("llama3", "debug_model"),
         R"(model.flavor = "debug_model": llama3 has no such flavour; did you mean "debugmodel"? )"
         R"(known are debugmodel, 1B, 3B, 8B, 70B, 405B, or "hf" for the shapes of config.json)");
-    // the nearest in size, not in letters
-    CHECK_THROWS_WITH(flavor("llama3", "7b"), Contains(R"(did you mean "8B"?)"));
+    // the nearest in size, not in spelling
+    CHECK_THROWS_WITH(
+        flavor("llama3", "7b"),
+        Contains(R"(llama3 has no such flavour (7B is a flavour of llama2); did you mean "8B"?)"));
     CHECK_THROWS_WITH(flavor("llama3", "100B"), Contains(R"(did you mean "70B"?)"));
     CHECK_THROWS_WITH(flavor("llama2", "300m"), Contains(R"(did you mean "271M"?)"));
     CHECK_THROWS_WITH(

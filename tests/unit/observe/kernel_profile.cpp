@@ -16,7 +16,7 @@ double fake_clock() {
 
 }  // namespace
 
-TEST_CASE("kernel profile: every share is there, and they make up the whole") {
+TEST_CASE("kernel profile: all parts of the time are listed, and add up to the whole") {
     KernelProfile profile(fake_clock);
     CHECK(profile.table({}).empty());
     const auto run = [&](const char* kernel, double flops, double bytes, double seconds) {
@@ -37,12 +37,12 @@ TEST_CASE("kernel profile: every share is there, and they make up the whole") {
                              Catch::Contains("100 GF/s in GEMM and 10.0 GB/s in a copy"));
     CHECK(lines[2] ==
           "  gemm                    70.0%        2.0         7.00     57.1 ( 57%)      0.3 (  3%)");
-    // no arithmetic: the column stays empty
+    // no arithmetic: the column is empty
     CHECK(lines[3] ==
           "  rms_norm                10.0%        1.0         1.00                      4.0 ( 40%)");
     CHECK(lines[4] == "  waiting for data         5.0%                    0.50");
     CHECK(lines[5] == "  outside of kernels      15.0%                    1.50");
-    // unknown rates are not compared with
+    // there is no comparison with unknown rates
     const auto unknown = lines_of(profile.table({}));
     CHECK_THAT(unknown[0], Catch::Contains("? GF/s in GEMM"));
     CHECK(unknown[2] ==

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A snapshot accounts for the arenas byte by byte, names what it finds, and changes nothing.
+// A snapshot accounts for every byte of the arenas, names what it finds, and changes nothing.
 #include "coeus/observe/memory_snapshot.hpp"
 
 #include "coeus/file/json.hpp"
@@ -42,7 +42,7 @@ bool has(const std::vector<std::string>& all, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("snapshot: every byte that was ever in use is held by someone, once") {
+TEST_CASE("snapshot: every byte that was ever in use belongs to exactly one tensor") {
     using Mode = RecomputeOptions::Mode;
     for (const Mode mode : {Mode::nothing, Mode::operations, Mode::blocks}) {
         CAPTURE(int(mode));
@@ -74,7 +74,7 @@ TEST_CASE("snapshot: every byte that was ever in use is held by someone, once") 
     }
 }
 
-TEST_CASE("snapshot: tensors are called after what wrote them") {
+TEST_CASE("snapshot: tensors are named after the kernel that wrote them") {
     ReadyEngine ready;
     MemorySnapshot snapshot(ready.engine, 100000);
     ready.step();
@@ -102,7 +102,7 @@ TEST_CASE("snapshot: observing changes no bit, and ends") {
         MemorySnapshot snapshot(observed.engine, 100000);
         CHECK(observed.step() == loss);
         const size_t calls = snapshot.calls().size();
-        MemorySnapshot other(observed.engine, 3);  // both see the kernels, the last one the arenas
+        MemorySnapshot other(observed.engine, 3);  // both see the kernels, only the last one the arenas
         observed.step();
         CHECK(snapshot.calls().size() == 2 * calls);
         CHECK(other.calls().size() == calls);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Phases of a start.
+// The phases of a start.
 #include "coeus/observe/start_up.hpp"
 
 #include "support/catch.hpp"
@@ -12,7 +12,7 @@ double start_clock = 0;
 
 }  // namespace
 
-TEST_CASE("start-up: phases, and what is outside of them") {
+TEST_CASE("start-up: phases, and the time outside of them") {
     start_clock = 100;
     StartUp start_up(0.5, [] { return start_clock; });
     start_up.phase("MPI", [] { start_clock += 2; });

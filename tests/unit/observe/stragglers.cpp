@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is slow, from tables of times; and the phases of a step, from what an observer sees.
+// Which rank is slow, by tables of times; and the phases of a step, by what an observer sees.
 #include "coeus/observe/stragglers.hpp"
 
 #include "coeus/base/error.hpp"
@@ -21,7 +21,7 @@ namespace {
 
 double step_clock = 0;
 
-// Steps of 100 ms on 8 ranks that do all alike: 80 of computation, 5 of waiting in each kind of exchange.
+// Steps of 100 ms on 8 equal ranks: 80 ms of computation, and 5 ms of waiting in each kind of exchange.
 std::vector<RankTimes> even_ranks(int ranks = 8) {
     RankTimes times{.step = 0.1};
     times.phases[StepPhase::compute] = 0.08;
@@ -32,15 +32,15 @@ std::vector<RankTimes> even_ranks(int ranks = 8) {
 
 }  // namespace
 
-TEST_CASE("stragglers: nobody is slow where all are alike") {
+TEST_CASE("stragglers: none if all ranks are alike") {
     CHECK(find_stragglers({.dp_shard = 4, .tp = 2}, even_ranks(), 0).empty());
     CHECK(find_stragglers({.dp_shard = 8}, even_ranks(), 5).empty());
 }
 
-TEST_CASE("stragglers: the slow rank waits least, and is named by its computation alone") {
+TEST_CASE("stragglers: the slow rank waits least, and only its computation names it") {
     std::vector<RankTimes> ranks = even_ranks();
-    // rank 5 is slow: its tensor-parallel peer, 4, waits for it in their exchanges, all others in those of
-    // the data ranks
+    // rank 5 is slow: its tensor-parallel peer 4 waits for it in their exchanges, and all others wait in
+    // those of the data ranks
     for (RankTimes& rank : ranks) rank.step = 0.13;
     ranks[5].phases[StepPhase::compute] += 0.03;
     ranks[4].phases[StepPhase::along_tp] += 0.03;
@@ -55,7 +55,7 @@ TEST_CASE("stragglers: the slow rank waits least, and is named by its computatio
     CHECK(find_stragglers({.dp_shard = 4, .tp = 2}, ranks, 24).empty());
 }
 
-TEST_CASE("stragglers: of two ranks the slower one") {
+TEST_CASE("stragglers: the slower one of two ranks") {
     std::vector<RankTimes> ranks = even_ranks(2);
     ranks[0].phases[StepPhase::data] = 0.02;
     const std::vector<Straggler> found = find_stragglers({.dp_replicate = 2}, ranks, 5);
@@ -65,7 +65,7 @@ TEST_CASE("stragglers: of two ranks the slower one") {
     CHECK(close(found[0].seconds, 0.02, 1e-12));
 }
 
-TEST_CASE("stragglers: a slow network is that of a group, all of whose ranks wait") {
+TEST_CASE("stragglers: a slow network is found as a group whose ranks all wait") {
     std::vector<RankTimes> ranks = even_ranks();
     for (const size_t rank : {4, 5}) ranks[rank].phases[StepPhase::along_tp] = 0.02;
     const std::vector<Straggler> found = find_stragglers({.dp_shard = 4, .tp = 2}, ranks, 5);
@@ -73,12 +73,12 @@ TEST_CASE("stragglers: a slow network is that of a group, all of whose ranks wai
     CHECK(found[0].phase == StepPhase::along_tp);
     CHECK(found[0].group == std::vector{4, 5});
     CHECK(close(found[0].seconds, 0.015, 1e-12));
-    // one group has nothing to be compared with
+    // a single group cannot be compared
     for (RankTimes& rank : ranks) rank.phases[StepPhase::along_tp] = 0.05;
     CHECK(find_stragglers({.tp = 8}, ranks, 5).empty());
 }
 
-TEST_CASE("stragglers: stages of a pipeline are not alike") {
+TEST_CASE("stragglers: stages of a pipeline are not compared with each other") {
     std::vector<RankTimes> ranks = even_ranks();
     for (const size_t rank : {4, 5, 6, 7}) ranks[rank].phases[StepPhase::compute] = 0.09;
     CHECK(find_stragglers({.pp = 2, .dp_shard = 4}, ranks, 5).empty());
@@ -95,7 +95,7 @@ TEST_CASE("stragglers: stages of a pipeline are not alike") {
     CHECK(both[1].group == std::vector{2, 6});
 }
 
-TEST_CASE("stragglers: a GPU whose steps are graphs is known by its clock") {
+TEST_CASE("stragglers: a GPU that runs steps as graphs is recognised by its clock") {
     std::vector<RankTimes> ranks = even_ranks();
     for (RankTimes& rank : ranks) {
         rank.clock_mhz = 1980;
@@ -104,8 +104,8 @@ TEST_CASE("stragglers: a GPU whose steps are graphs is known by its clock") {
     }
     CHECK(find_stragglers({.dp_shard = 8}, ranks, 5).empty());
     ranks[3].clock_mhz = 1410;
-    CHECK(find_stragglers({.dp_shard = 8}, ranks, 5).empty());  // it may idle
-    ranks[3].throttle = 0x40;                                   // hardware thermal
+    CHECK(find_stragglers({.dp_shard = 8}, ranks, 5).empty());  // it may be idle
+    ranks[3].throttle = 0x40;                                   // hardware thermal throttling
     const std::vector<Straggler> found = find_stragglers({.dp_shard = 8}, ranks, 5);
     REQUIRE(found.size() == 1);
     CHECK(found[0].rank == 3);
@@ -114,7 +114,7 @@ TEST_CASE("stragglers: a GPU whose steps are graphs is known by its clock") {
     CHECK(JsonDocument::parse(json_line(found[0]), "line").root()["straggler_ms"].is_null());
 }
 
-TEST_CASE("stragglers: the lines") {
+TEST_CASE("stragglers: the log lines") {
     Straggler s{.step = 200,
                 .phase = StepPhase::compute,
                 .rank = 3,
@@ -122,9 +122,10 @@ TEST_CASE("stragglers: the lines") {
                 .seconds = 0.0123,
                 .step_seconds = 0.152,
                 .seconds_before = 0.0102};
-    CHECK(console_line(s) ==
-          "Slow rank 3 (host n2): its computation takes 12.3 ms a step longer than others, 8 % of 152.0 ms; "
-          "2.1 ms more than before");
+    CHECK(
+        console_line(s) ==
+        "Slow rank 3 (host n2): its computation takes 12.3 ms per step longer than others, 8 % of 152.0 ms; "
+        "2.1 ms more than before");
     const JsonDocument document = JsonDocument::parse(json_line(s), "line");
     const JsonView line = document.root();
     CHECK(line.integer("step") == 200);
@@ -137,7 +138,7 @@ TEST_CASE("stragglers: the lines") {
     s.seconds_before.reset();
     for (int rank = 0; rank < 16; ++rank) s.group.push_back(3 + 2 * rank);
     CHECK(console_line(s) ==
-          "Slow ranks 3 5 7 9 11 13 15 17 ... (host n2): its exchanges along dp take 12.3 ms a step longer "
+          "Slow ranks 3 5 7 9 11 13 15 17 ... (host n2): its exchanges along dp take 12.3 ms per step longer "
           "than others, 8 % of 152.0 ms");
 }
 
@@ -163,7 +164,7 @@ TEST_CASE("step phases: every exchange has the phase of its axis") {
     CHECK(seen.size() == phases.size());
 }
 
-TEST_CASE("step phases: exchanges by axis, and the rest is computation") {
+TEST_CASE("step phases: exchanges are assigned to axes, and the rest is computation") {
     step_clock = 0;
     StepPhases phases(Timestamps([] { return step_clock; }));
     const auto exchange = [&](Exchange kind, double seconds) {
@@ -180,7 +181,7 @@ TEST_CASE("step phases: exchanges by axis, and the rest is computation") {
         exchange(Exchange::gather_tokens, 2);
         exchange(Exchange::reduce_gradients, 3);
         phases.begin_exchange(Exchange::wait_for_stage, 0);
-        phases.begin("add", 0, 0);  // within
+        phases.begin("add", 0, 0);  // inside the exchange
         step_clock += 5;
         phases.end();
         phases.end();
@@ -196,7 +197,7 @@ TEST_CASE("step phases: exchanges by axis, and the rest is computation") {
     CHECK(means[StepPhase::along_pp] == 5);
     CHECK(means[StepPhase::saving] == 3);
     CHECK(means[StepPhase::compute] == 20 - 0.5 - 11);
-    // a step that nobody saw counts for data and saving alone
+    // a step that was not observed counts only for data and saving
     phases.end_step(20, 3.5);
     CHECK(phases.means()[StepPhase::data] == 1.5);
     CHECK(phases.means()[StepPhase::along_dp] == 4);

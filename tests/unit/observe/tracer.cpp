@@ -17,8 +17,8 @@ double tracer_clock() {
     return now_seconds;
 }
 
-// A step: an action from 0 to 6, in it a kernel from 0 to 4, a gather on another thread from 1 to 6, the wait
-// for it from 4 to 6, a collective of the computing thread from 6 to 7.
+// A step: an action from 0 to 6; in it a kernel from 0 to 4, a gather on another thread from 1 to 6, the wait
+// for it from 4 to 6; then a collective of the computing thread from 6 to 7.
 void trace_a_step(Tracer& tracer) {
     static const std::string fsdp = "dp_shard", tp = "tp";
     const auto where = std::source_location::current();
@@ -69,13 +69,13 @@ TEST_CASE("tracer: events with thread, kind, time, axis, bytes and call site") {
     CHECK(tracks == std::vector<std::string>{"pipeline actions", "compute", "dp_shard"});
 }
 
-TEST_CASE("tracer: what the computing thread waits for is exposed, the rest is hidden") {
+TEST_CASE("tracer: the time that the computing thread waits is exposed, the rest is hidden") {
     Tracer tracer(0, 16, tracer_clock);
-    CHECK_THAT(tracer.overlap(), Catch::Contains("nothing was communicated"));
+    CHECK_THAT(tracer.overlap(), Catch::Contains("no communication"));
     trace_a_step(tracer);
     const std::vector<std::string> lines = lines_of(tracer.overlap());
     REQUIRE(lines.size() == 3);
-    // 5 s of which 2 are waited for; 1 s on the computing thread itself
+    // 5 s, of which the computing thread waits 2; plus 1 s on that thread itself
     CHECK(lines[1] ==
           "dp_shard                                       1    4.88 KiB    5000.00    3000.00     2000.00    "
           " 0.00");
@@ -83,10 +83,10 @@ TEST_CASE("tracer: what the computing thread waits for is exposed, the rest is h
           "tp                                             1       100 B    1000.00       0.00     1000.00    "
           " 0.00");
     tracer.clear();
-    CHECK_THAT(tracer.overlap(), Catch::Contains("nothing was communicated"));
+    CHECK_THAT(tracer.overlap(), Catch::Contains("no communication"));
 }
 
-TEST_CASE("tracer: what has no room is counted") {
+TEST_CASE("tracer: events without room are counted") {
     const TemporaryFolder folder;
     Tracer tracer(0, 3, tracer_clock);
     trace_a_step(tracer);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adam and AdamW against the formulas, written out in double; clipping; what happens to bad gradients.
+// Adam and AdamW against the formulas, written out in double; clipping; gradients that are not finite.
 #include "coeus/optim/grad_norm.hpp"
 #include "coeus/optim/param_groups.hpp"
 #include "support/catch.hpp"
@@ -16,7 +16,7 @@ namespace {
 
 constexpr StateTypes f64 = {Dtype::f64, Dtype::f64};
 
-// One parameter of one column with memory, a kernel's Exec, and the scalars of a step.
+// One parameter of one column with memory, an Exec for kernels, and the scalars of a step.
 struct Fixture {
     Parameters parameters;
     Storage& storage;
@@ -110,7 +110,7 @@ TEST_CASE("updates follow the formulas, with and without decoupled decay, clippe
                     CHECK(relatively_close(element(exp_avg(f.storage), int64_t(i)), m[i], 1e-13));
                     CHECK(relatively_close(element(exp_avg_sq(f.storage), int64_t(i)), v[i], 1e-13));
                 }
-                CHECK(values(f.storage.g) == g);  // read only: the clip is folded into the update
+                CHECK(values(f.storage.g) == g);  // not changed: clipping is a part of the update
             }
         }
 }
@@ -125,7 +125,7 @@ TEST_CASE("the compute copy is written in the same pass") {
         CHECK(element(f.storage.w, i) == double(float(bf16(float(element(f.storage.master, i))))));
 }
 
-TEST_CASE("nothing is written where a gradient or the loss is not finite") {
+TEST_CASE("nothing is written if a gradient or the loss is not finite") {
     constexpr double nan = std::numeric_limits<double>::quiet_NaN(),
                      inf = std::numeric_limits<double>::infinity();
     for (const StateTypes& types :
@@ -174,7 +174,7 @@ TEST_CASE("the norm is that of all parameters together") {
     CHECK(relatively_close(scalars.clip, 3 / (scalars.grad_norm + 1e-6), 1e-15));
 }
 
-TEST_CASE("each parameter of a stacked storage is updated by its own rule of rounding") {
+TEST_CASE("each parameter of a stacked storage is rounded with its own random bits") {
     // the same numbers under other names are rounded with other bits
     Parameters parameters({Dtype::bf16, Dtype::bf16});
     Storage& s = parameters.add({{.name = "a", .shape = {256, 1}, .init = Init::ones()},
@@ -195,7 +195,7 @@ TEST_CASE("each parameter of a stacked storage is updated by its own rule of rou
     CHECK(a != b);
 }
 
-TEST_CASE("bfloat16 weights are rounded without bias, repeatably, and anew in each step") {
+TEST_CASE("bfloat16 weights are rounded without bias, repeatably, and differently in each step") {
     constexpr int64_t n = 20000;
     const auto after_one_step = [](uint64_t seed, uint64_t step) {
         Fixture f({Dtype::bf16, Dtype::bf16}, n);
@@ -206,13 +206,13 @@ TEST_CASE("bfloat16 weights are rounded without bias, repeatably, and anew in ea
         const ParamGroups adam({.weight_decay = 0}, seed);
         f.scalars = adam.begin_step(step, 1e-3, 1);
         f.scalars.groups[0].bias_correction1 =
-            1 - 0.9;  // as in a first step: the update is -rate whatever the step
+            1 - 0.9;  // as in a first step: the update is -rate in any step
         f.scalars.groups[0].bias_correction2 = 1 - 0.95;
         adam.update(f.exec, cpu_kernels(), f.parameters, f.scalars);
         return values(f.storage.master);
     };
     const std::vector<double> w = after_one_step(5, 1);
-    // 1 - 0.001 lies between 1 - 2^-8 = 0.99609375 and 1: about a quarter (0.256) goes down
+    // 1 - 0.001 is between 1 - 2^-8 = 0.99609375 and 1: about a quarter (0.256) is rounded down
     double sum = 0;
     for (const double x : w) {
         CHECK((x == 1 || x == 1 - 1.0 / 256));
@@ -224,7 +224,7 @@ TEST_CASE("bfloat16 weights are rounded without bias, repeatably, and anew in ea
     CHECK(after_one_step(5, 2) != w);
     CHECK(after_one_step(6, 1) != w);
 
-    // rounding to nearest would stay at 1 for ever; this one arrives, on average
+    // rounding to nearest would stay at 1 for ever; this reaches the value on average
     Fixture f({Dtype::bf16, Dtype::bf16}, 4000);
     for (int64_t i = 0; i < 4000; ++i) set_element(f.storage.master, i, 1);
     const ParamGroups adam({.weight_decay = 0});

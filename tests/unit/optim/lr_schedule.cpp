@@ -49,12 +49,12 @@ TEST_CASE("learning rate: the three decays reach the minimum one step after the 
     }
 }
 
-TEST_CASE("learning rate: a ratio of zero is a constant rate, also beyond the end") {
+TEST_CASE("learning rate: a ratio of zero is a constant rate, also after the end") {
     for (const double f : factors({.warmup_steps = 0, .total_steps = 3, .decay_ratio = 0.0}, 9))
         CHECK(f == 1);
 }
 
-TEST_CASE("learning rate: what is longer than the run is cut, and said") {
+TEST_CASE("learning rate: phases longer than the run are shortened, with a message") {
     const LrSchedule::Options warm = {.warmup_steps = 200, .total_steps = 4};
     CHECK(factors(warm, 4) == std::vector<double>{0.25, 0.5, 0.75, 1});
     CHECK(notices_of(warm) ==

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Muon: which parameters it takes, each matrix by itself, and what a step leaves alone. Its numbers are in
-// tests/golden/optim.cpp.
+// Muon: which parameters it updates, each matrix separately, and what a step does not change. Its numbers are
+// tested in tests/golden/optim.cpp.
 #include "../../../src/optim/muon.hpp"
 
 #include "coeus/optim/param_groups.hpp"
@@ -19,7 +19,7 @@ namespace {
 
 const OptimizerOptions muon = {.name = "Muon", .weight_decay = 0};
 
-// Parameters with weights and gradients that follow from their names.
+// Parameters whose weights and gradients depend only on their names.
 struct Stacked {
     Parameters parameters;
     Exec exec;
@@ -62,7 +62,7 @@ Param matrix(const std::string& name, const Shape& shape) {
 
 }  // namespace
 
-TEST_CASE("Muon is for the matrices of blocks, and AdamW updates the others") {
+TEST_CASE("Muon updates the matrices of blocks, and AdamW the other parameters") {
     const ParamGroups groups(muon), adamw({.weight_decay = 0});
     const std::vector<std::vector<Param>> storages = {
         {{.name = "table", .shape = {5, 4}, .init = Init::normal(1), .role = ParamRole::embedding}},
@@ -84,7 +84,7 @@ TEST_CASE("Muon is for the matrices of blocks, and AdamW updates the others") {
                                            "exp_avg_sq", "exp_avg", "exp_avg_sq"});
 }
 
-TEST_CASE("Muon takes each matrix by itself, however they are stored") {
+TEST_CASE("Muon treats each matrix separately, however they are stored") {
     const ParamGroups groups(muon);
     Stacked together(groups, {{matrix("wq", {8, 6}), matrix("wk", {4, 6}), matrix("wv", {4, 6})}}),
         apart(groups, {{matrix("wq", {8, 6})}, {matrix("wk", {4, 6})}, {matrix("wv", {4, 6})}});
@@ -96,7 +96,7 @@ TEST_CASE("Muon takes each matrix by itself, however they are stored") {
         CHECK(together.of(name) == apart.of(name));
         CHECK(together.of(name, moment("momentum_buffer")) == apart.of(name, moment("momentum_buffer")));
     }
-    // several matrices in one parameter are several
+    // several matrices in one parameter are treated separately
     Stacked experts(groups, {{matrix("w", {2, 3, 5})}});
     const std::vector<double> before = experts.of("w");
     experts.step(groups, 1);
@@ -104,12 +104,12 @@ TEST_CASE("Muon takes each matrix by itself, however they are stored") {
         double squares = 0;
         for (size_t i = first; i < first + 15; ++i)
             squares += std::pow((experts.of("w")[i] - before[i]) / 0.1, 2);
-        CHECK(squares > 3 * 0.68 * 0.68);  // three singular values of each
+        CHECK(squares > 3 * 0.68 * 0.68);  // three singular values each
         CHECK(squares < 3 * 1.2 * 1.2);
     }
 }
 
-TEST_CASE("steps of Muon follow the formula, of tall and wide matrices and of several in one parameter") {
+TEST_CASE("steps of Muon follow the formula, for tall and wide matrices and for several in one parameter") {
     constexpr double rate = 0.1;  // of Stacked::step
     for (const Shape& shape : {Shape{6, 9}, Shape{9, 4}, Shape{2, 9, 4}})
         for (const bool nesterov : {true, false})
@@ -146,7 +146,7 @@ TEST_CASE("steps of Muon follow the formula, of tall and wide matrices and of se
             }
 }
 
-TEST_CASE("what is left out of weight decay is left out by the optimizer beside Muon as well") {
+TEST_CASE("parameters without weight decay have none in the optimizer next to Muon either") {
     OptimizerOptions o = muon;
     o.weight_decay = 0.5;
     o.weight_decay_exclude = {"norm"};
@@ -158,7 +158,7 @@ TEST_CASE("what is left out of weight decay is left out by the optimizer beside 
     CHECK(s.of("bias") == std::vector<double>(4, 1 - 0.1 * 0.5));
 }
 
-TEST_CASE("a step of Muon does not depend on the size of the gradient, and a zero gradient moves nothing") {
+TEST_CASE("a step of Muon does not depend on the size of the gradient, and a zero gradient changes nothing") {
     const ParamGroups groups(muon);
     Stacked small(groups, {{matrix("w", {6, 9})}}), large(groups, {{matrix("w", {6, 9})}}),
         still(groups, {{matrix("w", {6, 9})}});
@@ -171,7 +171,7 @@ TEST_CASE("a step of Muon does not depend on the size of the gradient, and a zer
     CHECK(still.of("w") == before);
 }
 
-TEST_CASE("a step that is refused leaves weights and momentum as they are") {
+TEST_CASE("a refused step does not change weights and momentum") {
     for (const StateTypes& types : {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16},
                                     StateTypes{Dtype::bf16, Dtype::bf16}}) {
         const ParamGroups groups(muon);
@@ -186,12 +186,12 @@ TEST_CASE("a step that is refused leaves weights and momentum as they are") {
         s.step(groups, 2);
         CHECK(s.of("w") != weights);
         CHECK(s.of("w", &Storage::w) != compute);
-        // the momentum is kept in the type of the gradient
+        // the momentum has the type of the gradient
         CHECK(s.parameters.storages()[0].moments[0].dtype == types.accumulate());
     }
 }
 
-TEST_CASE("Muon: what cannot be is refused by name") {
+TEST_CASE("Muon: impossible options are refused by name") {
     OptimizerOptions bad = muon;
     bad.ns_coefficients = {1, 2};
     CHECK_THROWS_WITH(ParamGroups(bad), "optimizer.ns_coefficients: must be three numbers, but there are 2");
@@ -206,16 +206,16 @@ TEST_CASE("Muon: what cannot be is refused by name") {
     CHECK_THROWS_WITH(
         norms.attach(parameters),
         "optimizer.param_groups: pattern = \"norm\": Muon is for matrices, and norm.weight is a "
-        "vector; say more narrowly which parameters it updates");
-    // one kind of optimizer for what is stored together
+        "vector; let the group take matrices only");
+    // parameters that are stored together need one kind of optimizer
     const ParamGroups half({}, 0,
                            {{.pattern = "wq", .roles = {}, .optimizer = muon, .names_optimizer = true}});
     Parameters stacked({Dtype::f64, Dtype::f64});
     stacked.add({matrix("wq", {4, 4}), matrix("wk", {2, 4})});
     CHECK_THROWS_WITH(
         half.attach(stacked),
-        "optimizer.param_groups: wq and wk are stored together, so that their optimizers must keep the same "
-        "of both; give them the same optimizer_name and the same implementation");
+        "optimizer.param_groups: wq and wk are stored together, so their optimizers must keep the same "
+        "moments; give both the same optimizer_name and implementation");
     // a group's own options
     bad = muon;
     bad.ns_coefficients = {1, 2};
@@ -235,7 +235,7 @@ TEST_CASE("Muon does not step without whole matrices") {
                       Contains("an optimizer needs whole matrices"));
 }
 
-TEST_CASE("a group that does not name Muon inherits it for matrices of blocks alone") {
+TEST_CASE("a group that does not name an optimizer inherits Muon only for matrices of blocks") {
     OptimizerOptions slow = muon;
     slow.lr = muon.lr / 2;
     const std::vector<std::vector<Param>> storages = {
@@ -253,13 +253,13 @@ TEST_CASE("a group that does not name Muon inherits it for matrices of blocks al
     plain.step(adamw, 1);
     for (const char* name : {"table", "norm"}) CHECK(mixed.of(name) == plain.of(name));
     for (const char* name : {"wq", "wk"}) CHECK(mixed.of(name) != plain.of(name));
-    // named, it takes a table as well
+    // if the group names it, Muon takes a table as well
     ParamGroupOptions table = {.pattern = "table", .roles = {}, .optimizer = muon, .names_optimizer = true};
     const ParamGroups named(muon, 0, {table});
     CHECK(named.text(Stacked(named, storages).parameters) == "AdamW for 1 parameter, Muon for 3 parameters");
 }
 
-TEST_CASE("iterations and coefficients reach Newton and Schulz's iteration, also in a group") {
+TEST_CASE("number of steps and coefficients reach the Newton-Schulz iteration, also in a group") {
     OptimizerOptions other = muon;
     other.ns_steps = 2;
     other.ns_coefficients = {2, -1.5, 0.5};
@@ -278,7 +278,7 @@ TEST_CASE("iterations and coefficients reach Newton and Schulz's iteration, also
     const auto expected = [](const OptimizerOptions& options) {
         OwnedTensor x(Dtype::f64, {6, 9});
         const RandomStream random(1, "w");
-        // the first step's direction, with Nesterov's look ahead
+        // the direction of the first step, with Nesterov momentum
         const double scale = (1 - options.momentum) * (1 + options.momentum);
         for (int64_t i = 0; i < 54; ++i)
             set_element(x, i, scale * normal_quantile(random.uniform(uint64_t(i))));
@@ -303,7 +303,7 @@ TEST_CASE("the factors of Muon's learning rate") {
     CHECK(muon_factor("spectral_unclamped", 2, 8) == 0.5);
 }
 
-TEST_CASE("whole matrices are those of the dense sharding, one of each parameter") {
+TEST_CASE("whole matrices must belong to the dense sharding, one per parameter") {
     Parameters parameters({Dtype::f64, Dtype::f64});
     Param stacked = matrix("experts", {2, 3, 4});
     stacked.groups = 2;
@@ -317,5 +317,5 @@ TEST_CASE("whole matrices are those of the dense sharding, one of each parameter
     const WholeMatrices matrices(alone(), alone(), scratch);
     for (const Storage& storage : parameters.storages())
         CHECK_THROWS_WITH(matrices.replace(exec, cpu_kernels(), storage, [](const Param&, Tensor) {}),
-                          Contains("of the dense sharding, one of each parameter"));
+                          Contains("whole matrices need the dense sharding"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which parameters a group takes, what its options do, and what is refused.
+// The parameters that a group takes, the effect of its options, and refusals.
 #include "coeus/optim/param_groups.hpp"
 
 #include "support/catch.hpp"
@@ -12,7 +12,7 @@ using Catch::Contains;
 
 namespace {
 
-// A model's kinds of parameters, all weights 1, all gradients 0 but where they are set.
+// The kinds of parameters of a model. All weights are 1; gradients are 0 unless they are set.
 struct Kinds {
     Parameters parameters{{Dtype::f64, Dtype::f64}};
     Exec exec;
@@ -38,7 +38,7 @@ struct Kinds {
                 if (param.name == name) return storage;
         throw LogicError("no parameter " + name);
     }
-    // The first weight after a step with this gradient everywhere.
+    // The first weight after a step in which all gradients have this value.
     double after_step(const ParamGroups& groups, const std::string& name, double gradient) {
         const Storage& storage = storage_of(name);
         for (int64_t i = 0; i < storage.gradient.count(); ++i) set_element(storage.gradient, i, gradient);
@@ -72,19 +72,19 @@ TEST_CASE("weight decay can leave out norms, biases and embeddings") {
         const ParamGroups groups(options), all(plain);
         for (const auto& [other_role, other] : kinds) {
             CAPTURE(role, other);
-            // without a gradient there is the decay alone
+            // without a gradient there is only the decay
             CHECK(Kinds(groups).after_step(groups, other, 0) == (other == name ? 1 : 1 - 0.1 * 0.5));
             CHECK(Kinds(all).after_step(all, other, 0) == 1 - 0.1 * 0.5);
         }
     }
 }
 
-TEST_CASE("a group says by itself what its weight decay leaves out") {
+TEST_CASE("a group has its own list of parameters without weight decay") {
     OptimizerOptions base = plain, of_group = plain;
     base.weight_decay_exclude = {"bias", "embedding"};
     of_group.weight_decay_exclude = {"norm"};
     const ParamGroups groups(base, 0, {{.pattern = "layers", .roles = {}, .optimizer = of_group}});
-    // without a gradient there is the decay alone
+    // without a gradient there is only the decay
     const auto after_step = [&](const char* name) { return Kinds(groups).after_step(groups, name, 0); };
     CHECK(after_step("layers.0.attention_norm.weight") == 1);
     CHECK(after_step("layers.0.wo.bias") == 1 - 0.1 * 0.5);
@@ -92,7 +92,7 @@ TEST_CASE("a group says by itself what its weight decay leaves out") {
     CHECK(after_step("output.weight") == 1 - 0.1 * 0.5);
 }
 
-TEST_CASE("the first group that takes a parameter holds, by pattern and by role") {
+TEST_CASE("a parameter belongs to the first group that takes it, by pattern and by role") {
     OptimizerOptions fast = plain, slow = plain, adam = plain;
     fast.lr = 0.2;
     slow.lr = 0.05;
@@ -102,19 +102,19 @@ TEST_CASE("the first group that takes a parameter holds, by pattern and by role"
                              {{.pattern = "w[qk]", .roles = {}, .optimizer = fast},
                               {.pattern = "layers", .roles = {"norm", "matrix"}, .optimizer = slow},
                               {.pattern = "", .roles = {"embedding"}, .optimizer = adam}});
-    // the first step of Adam is the learning rate, whatever the gradient
+    // the first step of Adam equals the learning rate, whatever the gradient
     const auto step_of = [&](const char* name) { return 1 - Kinds(groups).after_step(groups, name, 3); };
     CHECK(close(step_of("layers.0.wq.weight"), 0.2, 1e-7));
     CHECK(close(step_of("layers.0.wk.weight"), 0.2, 1e-7));
     CHECK(close(step_of("layers.0.attention_norm.weight"), 0.05, 1e-7));
     CHECK(close(step_of("layers.0.wo.bias"), 0.1 + 0.05, 1e-7));  // with the decay
-    CHECK(close(step_of("tok_embeddings.weight"), 0.1, 1e-7));    // its decay goes through the gradient
+    CHECK(close(step_of("tok_embeddings.weight"), 0.1, 1e-7));    // its decay is added to the gradient
     CHECK(close(step_of("output.weight"), 0.1 + 0.05, 1e-7));
     const Kinds kinds(groups);
     CHECK(groups.text(kinds.parameters) == "Adam for 1 parameter, AdamW for 5 parameters");
 }
 
-TEST_CASE("groups have learning rates and bias corrections of their own") {
+TEST_CASE("each group has its own learning rate and bias correction") {
     OptimizerOptions other = plain;
     other.lr = 0.3;
     other.beta1 = 0.5;
@@ -129,7 +129,7 @@ TEST_CASE("groups have learning rates and bias corrections of their own") {
     CHECK(scalars.groups[1].bias_correction2 == 1 - 0.5625);
 }
 
-TEST_CASE("moments in bfloat16 stand beside weights in float32 alone, and follow those in float32") {
+TEST_CASE("moments in bfloat16 are accepted for weights in float32 or bfloat16") {
     OptimizerOptions narrow = plain;
     narrow.implementation = "fused_opt_states_bf16";
     for (const auto& [master, moments] :
@@ -144,7 +144,7 @@ TEST_CASE("moments in bfloat16 stand beside weights in float32 alone, and follow
     }
 }
 
-TEST_CASE("groups that cannot be are refused by name") {
+TEST_CASE("impossible groups are refused by name") {
     const auto group = [](const char* pattern, std::vector<std::string> roles = {},
                           const char* optimizer = "AdamW") {
         ParamGroupOptions g = {.pattern = pattern, .roles = std::move(roles), .optimizer = plain};
@@ -153,10 +153,11 @@ TEST_CASE("groups that cannot be are refused by name") {
     };
     CHECK(refusal(plain, {group("w[qk]")}) == "");
     CHECK_THAT(refusal(plain, {group("w[qk]"), group("wx")}),
-               Contains("optimizer.param_groups: pattern = \"wx\": there is no parameter that it takes"));
+               Contains("optimizer.param_groups: pattern = \"wx\": it takes no parameter, except those"));
     CHECK_THAT(refusal(plain, {group("norm", {"bias"})}), Contains("pattern = \"norm\", roles = \"bias\""));
-    // what an earlier group takes is no longer there
-    CHECK_THAT(refusal(plain, {group("layers"), group("wq")}), Contains("pattern = \"wq\": there is no"));
+    // parameters of an earlier group are not available
+    CHECK_THAT(refusal(plain, {group("layers"), group("wq")}),
+               Contains("pattern = \"wq\": it takes no parameter"));
     CHECK_THAT(refusal(plain, {group("w(")}), Contains("pattern = \"w(\": is not a regular expression"));
     CHECK_THAT(refusal(plain, {group("wq", {}, "Lion")}),
                Contains("\"Lion\": must be one of AdamW, Adam, Muon"));
@@ -164,5 +165,5 @@ TEST_CASE("groups that cannot be are refused by name") {
     still.lr = 0;
     CHECK_THAT(refusal(still, {group("wq")}), Contains("optimizer.lr must not be 0"));
     CHECK_THAT(refusal(plain, std::vector<ParamGroupOptions>(StepScalars::most_groups, group("wq"))),
-               Contains("there are too many; 32 kinds"));
+               Contains("too many groups; at most 32 kinds"));
 }

@@ -48,7 +48,7 @@ TEST_CASE("cells to text and back") {
         CHECK_FALSE(parse_cell(wrong));
 }
 
-TEST_CASE("both ends of a message name one channel, and no two pairs of stages share one") {
+TEST_CASE("both ends of a message use the same channel, and no two pairs of stages share a channel") {
     CHECK(Action{ActionKind::send_forward, 3, 0}.channel() ==
           Action{ActionKind::receive_forward, 4, 0}.channel());
     CHECK(Action{ActionKind::send_backward, 4, 0}.channel() ==
@@ -70,14 +70,14 @@ TEST_CASE("timetables to CSV and back") {
         CHECK(again.microbatches == 6);
         for (int s = 0; s < table.stages(); ++s)
             CHECK(again.placement.rank_of(s) == table.placement.rank_of(s));
-        // with messages too; peers are found again
+        // also with messages, whose peers are found again
         const Timetable lowered = lower(table);
         CHECK(parse_timetable(csv_text(lowered), schedule.name, Messages::keep).rows == lowered.rows);
         CHECK(parse_timetable(csv_text(lowered), schedule.name, Messages::drop).rows == table.rows);
     }
 }
 
-TEST_CASE("a file: idle cells, line ends, what PyTorch adds for FSDP") {
+TEST_CASE("a file: idle cells, line ends, PyTorch's additions for FSDP") {
     const TemporaryFolder folder;
     write_file(folder / "t.csv",
                "0UNSHARD,0F0,,0SEND_F0, 0B0 ,0WAIT_SEND_F0,0REDUCE_GRAD\r\n,1F0,1B0\r\n\r\n");
@@ -88,24 +88,26 @@ TEST_CASE("a file: idle cells, line ends, what PyTorch adds for FSDP") {
     CHECK(table.microbatches == 1);
 }
 
-TEST_CASE("a file that is wrong is refused by file, rank and cell") {
+TEST_CASE("a wrong file is refused with file, rank and cell") {
     const TemporaryFolder folder;
     const auto refuses = [&](const std::string& text, const std::string& message) {
         write_file(folder / "t.csv", text);
         CHECK_THROWS_WITH(read_timetable(folder / "t.csv"), Contains("t.csv: " + message));
         CHECK_THROWS_AS(read_timetable(folder / "t.csv"), ConfigError);
     };
-    refuses("0F0,0X0,0B0\n",
-            "rank 0, cell 1: \"0X0\" is no action; an action is a stage, F, B, I or W, and a micro-batch, "
-            "such as 2F0, or a pair (0F3;3B1)OVERLAP_F_B");
-    refuses("0F0,0B0\n1F0,1UNSHAR,1B0\n", "rank 1, cell 1: \"1UNSHAR\" is no action");
-    refuses("", "empty, there is no action to read");
-    refuses("\n\n", "empty, there is no action to read");
-    refuses(",,\n", "empty, there is no action to read");
+    refuses(
+        "0F0,0X0,0B0\n",
+        "rank 0, cell 1: \"0X0\" is not an action; an action is a stage, F, B, I or W, and a micro-batch, "
+        "such as 2F0, or a pair (0F3;3B1)OVERLAP_F_B");
+    refuses("0F0,0B0\n1F0,1UNSHAR,1B0\n", "rank 1, cell 1: \"1UNSHAR\" is not an action");
+    refuses("", "is empty; it contains no actions");
+    refuses("\n\n", "is empty; it contains no actions");
+    refuses(",,\n", "is empty; it contains no actions");
     refuses("0F0,0B0\n\n1F0,1B0\n", "rank 1 has no stage of its own; each line is a rank");
     refuses("0F0,0B0\n0F1,0B1\n", "rank 1 has no stage of its own; each line is a rank");
-    refuses("0F0,0F2147483647,0B0\n",
-            "3 actions are too few for 1 stages and 2147483648 micro-batches, the largest numbers in it");
+    refuses(
+        "0F0,0F2147483647,0B0\n",
+        "3 actions are too few for 1 stages and 2147483648 micro-batches, the largest numbers in the file");
     refuses("2147483647F2147483647,0F0\n",
             "2 actions are too few for 2147483648 stages and 2147483648 micro-batches");
     refuses("0F0,0B0,0F0,0B0\n2F0,2B0\n", "stage 1 is on no rank, though there is a stage 2");

@@ -29,7 +29,7 @@ TEST_CASE("a timetable as text") {
     CHECK(shape_text(table_from("0F0,2F0,2B0,0B0\n1F0,1B0\n")) == "2 ranks, 1 micro-batch, 3 stages");
 }
 
-TEST_CASE("rows longer than the terminal are cut into pieces") {
+TEST_CASE("rows longer than the terminal are divided into pieces") {
     CHECK(text_of(table_of("1F1B", 2, 2, 1), {.width = 8 + 3 * 5 + 1}) ==
           "time    0\n"
           "rank 0  F0 F1 .  .  B0-\n"

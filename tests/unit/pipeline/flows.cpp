@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stage, its plan and recomputation do with a flow of two tensors.
+// How a stage, its plan and recomputation handle a flow of two tensors.
 #include "coeus/pipeline/stage.hpp"
 #include "support/catch.hpp"
 #include "support/gradcheck.hpp"
@@ -18,7 +18,7 @@ namespace {
 constexpr StateTypes doubles = {Dtype::f64, Dtype::f64};
 constexpr int64_t words = 11;
 
-// Loss and gradients of a forward and backward in exactly the planned memory, filled with NaN before.
+// Loss and gradients of a forward and backward in exactly the planned memory, which contains NaN before.
 std::vector<double> result_of(TwoFlowModel& model, TestBatch& batch) {
     const BatchShape shape = {batch.sequences, batch.seq_len};
     const LayerMemory layers = measure_training(model, shape, shape, 1);
@@ -65,7 +65,7 @@ TEST_CASE("flows: every gradient of a model of two streams against finite differ
     }
 }
 
-TEST_CASE("flows: two tensors fit in what was planned, computed again or not, with the same bits") {
+TEST_CASE("flows: two tensors fit into the planned memory, recomputed or not, with the same bits") {
     TestBatch batch(3, 4, words);
     std::vector<std::vector<double>> results;
     for (const bool recompute : {false, true}) {
@@ -78,7 +78,7 @@ TEST_CASE("flows: two tensors fit in what was planned, computed again or not, wi
     CHECK(std::ranges::none_of(results[0], [](double value) { return std::isnan(value); }));
 }
 
-TEST_CASE("flows: a flow is placed in memory one tensor after the other, each in lines of its own") {
+TEST_CASE("flows: the tensors of a flow are stored one after the other, each in its own memory lines") {
     alignas(64) static std::byte memory[512];
     const Tensor a(nullptr, Dtype::f64, {3, 3}), b(nullptr, Dtype::bf16, {5});
     const Flow flow({a, b});

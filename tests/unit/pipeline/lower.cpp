@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends and receives: each table's are complete, and run without any buffering, on one thread or with a queue
-// for each channel.
+// Sends and receives: those of each table are complete, and run without any buffering, on one thread or with
+// a queue for each channel.
 #include "coeus/pipeline/lower.hpp"
 
 #include "coeus/base/error.hpp"
@@ -30,7 +30,7 @@ std::string fault_of(const Timetable& lowered, Queues queues) {
     return "";
 }
 
-// Each receive just before the action that needs it, each send just behind the one that makes it.
+// Puts each receive just before the action that needs it, and each send just after the one that computes it.
 Timetable lowered_without_thought(const Timetable& table) {
     std::string text;
     for (int rank = 0; rank < table.ranks(); ++rank) {
@@ -68,7 +68,7 @@ TEST_CASE("two ranks, one micro-batch") {
     CHECK(lowered.rows[0][0][0].peer == -1);
 }
 
-TEST_CASE("stages on one rank exchange nothing, and a pair is not torn apart") {
+TEST_CASE("stages on one rank exchange nothing, and a pair remains together") {
     CHECK(csv_text(lower(table_of("LoopedBFS", 1, 2, 2))) == csv_text(table_of("LoopedBFS", 1, 2, 2)));
     const Timetable lowered = lower(table_of("DualPipeV", 2, 4, 2));
     CHECK(csv_text(lowered).find("2SEND_F") != std::string::npos);
@@ -112,7 +112,7 @@ TEST_CASE("without the simulation most tables dead-lock on one thread") {
             INFO(schedule.name << " on " << ranks << " ranks");
             CHECK(fault_of(lowered, Queues::per_channel) == "");
             const std::string fault = fault_of(lowered, Queues::one);
-            CHECK((fault.empty() || fault.find("waits for ever") != std::string::npos));
+            CHECK((fault.empty() || fault.find("waits forever") != std::string::npos));
             dead_locks += !fault.empty();
             ++tables;
         }
@@ -121,7 +121,7 @@ TEST_CASE("without the simulation most tables dead-lock on one thread") {
     CHECK(dead_locks == 18);  // all but GPipe's
 }
 
-TEST_CASE("any costs give rows that run") {
+TEST_CASE("rows run for any cost model") {
     const CostModel costs[] = {{1, 1, 1, 1}, {3, 10, 2, 1}, {1, 7, 5, 9}};
     for (const Schedule& schedule : schedules())
         for (const CostModel& cost : costs)
@@ -135,7 +135,7 @@ TEST_CASE("any costs give rows that run") {
 }
 
 TEST_CASE("a hand-written placement, and one that is refused") {
-    // three stages on two ranks, the middle one alone
+    // three stages on two ranks; one has only the middle stage
     const Timetable table = table_from("0F0,2F0,2B0,0F1,0B0,2F1,2B1,0B1\n1F0,1B0,1F1,1B1\n");
     const Timetable lowered = lower(table);
     CHECK(fault_of(lowered, Queues::one) == "");
@@ -143,13 +143,13 @@ TEST_CASE("a hand-written placement, and one that is refused") {
     CHECK_THROWS_AS(lower(table_from("0B0,0F0\n")), ConfigError);
 }
 
-TEST_CASE("rows of messages that cannot run are found") {
+TEST_CASE("rows whose messages cannot run are detected") {
     const auto table = [](const std::string& text) { return table_from(text, Messages::keep); };
     const Timetable good = table("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n");
     CHECK(fault_of(good, Queues::one) == "");
     CHECK(fault_of(good, Queues::per_channel) == "");
 
-    // both send before they receive: right with a queue for each channel, a dead-lock with one
+    // both send before they receive: correct with a queue for each channel, a dead-lock with a single queue
     const Timetable crossed = table(
         "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
         "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
@@ -157,7 +157,7 @@ TEST_CASE("rows of messages that cannot run are found") {
     CHECK_THAT(
         fault_of(crossed, Queues::one),
         Contains(
-            "table, lowered: rank 0, cell 3: 0SEND_F1 waits for ever; the rows of the ranks wait for each "
+            "table, lowered: rank 0, cell 3: 0SEND_F1 waits forever; the rows of the ranks wait for each "
             "other"));
 
     for (const Queues queues : {Queues::one, Queues::per_channel}) {
@@ -170,7 +170,7 @@ TEST_CASE("rows of messages that cannot run are found") {
     CHECK_THAT(fault_of(table("0SEND_F0,0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n"), Queues::per_channel),
                Contains("rank 0, cell 0: 0SEND_F0 comes before what it sends"));
     CHECK_THAT(fault_of(table("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0\n"), Queues::per_channel),
-               Contains("rank 0, cell 3: 0B0 waits for ever"));
+               Contains("rank 0, cell 3: 0B0 waits forever"));
     CHECK_THAT(fault_of(table("0F0,0SEND_F0,0RECV_B0,0B0,0SEND_F0\n1RECV_F0,1F0,1B0,1SEND_B0\n"),
                         Queues::per_channel),
                Contains("table, lowered: 0SEND_F0 has no other end"));

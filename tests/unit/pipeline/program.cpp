@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs run: played on all ranks with messages that go through as late as they can, nothing waits for ever
-// and nothing is overwritten before its use; and they take the memory that the simulator says.
+// Runs of programs: all ranks are simulated, with messages that are completed as late as possible. Nothing
+// waits for ever, and nothing is overwritten before its use. The used memory is that of the simulator.
 #include "coeus/pipeline/program.hpp"
 
 #include "coeus/base/error.hpp"
@@ -15,8 +15,8 @@ using namespace coeus::test;
 
 namespace {
 
-// A message goes through when one of its ends waits for it and both have begun: its bytes are those that lie
-// there then. Memory holds the text of the flow in it.
+// A message is completed when both ends have started it and one of them waits for it: only then are its bytes
+// copied. Memory holds the text of the flow that it contains.
 class Player {
 public:
     explicit Player(const std::vector<Program>& programs) : programs_(programs) {
@@ -27,7 +27,7 @@ public:
                               .messages = std::vector<Message>(size_t(program.messages))});
     }
 
-    /// "" or what went wrong.
+    /// "" or the error.
     std::string run() {
         bool moved = true;
         while (moved && problem_.empty()) {
@@ -54,10 +54,10 @@ private:
         size_t at = 0;
     };
     struct Channel {
-        std::deque<Message*> sends, receives;  // begun, not matched
+        std::deque<Message*> sends, receives;  // started, not matched
     };
 
-    // True where the message is through.
+    // Whether the message is complete.
     bool wait(size_t rank, int number) {
         if (number < 0) return true;
         Message& message = ranks_[rank].messages[size_t(number)];
@@ -136,9 +136,9 @@ private:
     std::string problem_;
 };
 
-// All messages of a rank in one line, as NCCL carries them: a message, or two that begin together, begins
-// when those before it are through and the computations before it are done, and is through when the same is
-// at the head of the other rank's line.
+// All messages of a rank in one line, as NCCL runs them. A message (or two that start together) starts when
+// all earlier messages and computations are complete, and completes when the same message is first in the
+// other rank's line.
 class LinePlayer {
 public:
     explicit LinePlayer(const std::vector<Program>& programs) : programs_(programs), ranks_(programs.size()) {
@@ -146,7 +146,7 @@ public:
             ranks_[rank].through.resize(size_t(programs[rank].messages));
     }
 
-    /// "" or what went wrong.
+    /// "" or the error.
     std::string run() {
         bool moved = true;
         while (moved && problem_.empty()) {
@@ -172,7 +172,7 @@ private:
 
     bool is_through(const Rank& r, int message) const { return message < 0 || r.through[size_t(message)]; }
 
-    // The next step, where it need not wait. What a message needs of the line comes before it there.
+    // Runs the next step if it need not wait. Everything in the line that a message needs comes before it.
     bool give(size_t rank) {
         Rank& r = ranks_[rank];
         const std::vector<ProgramStep>& steps = programs_[rank].steps;
@@ -268,18 +268,18 @@ TEST_CASE("every accepted shape: its messages could be one line on each rank") {
     CHECK(pairs > 1000);
 }
 
-TEST_CASE("a line of messages in another order is seen to stand still") {
+TEST_CASE("a line of messages in another order dead-locks") {
     std::vector<Program> programs = programs_of(table_of("1F1B", 2, 4, 1));
     CHECK(LinePlayer(programs).run() == "");
     std::vector<ProgramStep>& steps = programs[1].steps;
     const auto send = std::ranges::find_if(steps, [](const ProgramStep& s) { return s.action.sends(); });
-    // together on this rank alone
+    // together on this rank only
     (send - 1)->with_next = !(send - 1)->action.computes();
     send->with_next = !send->with_next;
     CHECK(LinePlayer(programs).run() != "");
 }
 
-TEST_CASE("a program without its waits is seen to overwrite what is sent") {
+TEST_CASE("a program without its waits overwrites data before they are sent") {
     std::vector<Program> programs = programs_of(table_of("GPipe", 4, 8, 1));
     CHECK(Player(programs).run() == "");
     for (ProgramStep& step : programs.back().steps)
@@ -297,7 +297,7 @@ TEST_CASE("one rank with one stage exchanges nothing and has one frame") {
     CHECK_FALSE(program.runs_halves[0]);
 }
 
-TEST_CASE("validation goes through the stages in their order") {
+TEST_CASE("validation runs the stages in order") {
     for (const PipelineShape shape : {PipelineShape{3, 1, 1}, PipelineShape{2, 1, 3}}) {
         std::vector<Program> programs;
         for (int rank = 0; rank < shape.ranks; ++rank)
@@ -306,5 +306,5 @@ TEST_CASE("validation goes through the stages in their order") {
         for (const Program& program : programs) CHECK(program.frames == shape.virtual_stages);
     }
     const Program back = forward_program(Placement::v_shaped({2, 1, 2}), 1);
-    CHECK(back.messages == 2);  // stages 1 and 2 are both here
+    CHECK(back.messages == 2);  // stages 1 and 2 are both on this rank
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules as values: names, placement, which shapes they take, the orders of small ones.
+// Schedules as values: names, placement, accepted shapes, the orders of small ones.
 #include "coeus/pipeline/schedule.hpp"
 
 #include "coeus/base/error.hpp"
@@ -18,14 +18,14 @@ std::string rows_text(const std::string& name, int ranks, int microbatches, int 
 
 }  // namespace
 
-TEST_CASE("schedules are found by name, whatever the case") {
+TEST_CASE("schedules are found by name, in any case") {
     CHECK(schedules().size() == 7);
     for (const Schedule& schedule : schedules()) CHECK(find_schedule(schedule.name) == &schedule);
     CHECK(std::string(schedule_of("dualpipev").name) == "DualPipeV");
     CHECK(find_schedule("1F1") == nullptr);
     CHECK(find_schedule("") == nullptr);
     CHECK(unknown_schedule_text("1f2B") ==
-          "no such schedule, did you mean 1F1B?; there are GPipe, 1F1B, Interleaved1F1B, LoopedBFS, "
+          "no such schedule (did you mean 1F1B?); there are GPipe, 1F1B, Interleaved1F1B, LoopedBFS, "
           "InterleavedZeroBubble, ZBVZeroBubble, DualPipeV");
     CHECK(unknown_schedule_text("chimera").starts_with("no such schedule; there are GPipe"));
 }
@@ -59,7 +59,7 @@ TEST_CASE("small timetables are those of the papers") {
     CHECK(rows_text("DualPipeV", 1, 2, 2) == "0F0,1F0,0F1,1B0,(1F1;0B0)OVERLAP_F_B,1B1,0I1,0W1\n");
 }
 
-TEST_CASE("a refused shape: the rule, and the nearest value that is taken") {
+TEST_CASE("a refused shape: the rule, and the nearest valid value") {
     const auto refusal = [](const std::string& name, PipelineShape shape) {
         const auto refused = schedule_of(name).refusal(shape);
         REQUIRE(refused);
@@ -70,7 +70,7 @@ TEST_CASE("a refused shape: the rule, and the nearest value that is taken") {
     CHECK(few.field == Field::microbatches);
     CHECK(few.rule == "1F1B on 4 ranks needs at least 4 micro-batches");
     CHECK(few.nearest == 4);
-    const Refusal several = refusal("1F1B", {4, 2, 3});  // both are wrong: the stages come first
+    const Refusal several = refusal("1F1B", {4, 2, 3});  // both are wrong: stages are checked first
     CHECK(several.field == Field::virtual_stages);
     CHECK(several.rule == "1F1B has one stage on each rank");
     CHECK(several.nearest == 1);
@@ -90,7 +90,7 @@ TEST_CASE("a refused shape: the rule, and the nearest value that is taken") {
     CHECK_THROWS_AS(table_of("1F1B", 4, 3, 1), LogicError);
 }
 
-TEST_CASE("the nearest value named is taken, and none is nearer") {
+TEST_CASE("the nearest value in a message is valid, and none is nearer") {
     for (const Schedule& schedule : schedules()) {
         for_each_shape(32, [&](const PipelineShape& shape) {
             const auto refused = schedule.refusal(shape);

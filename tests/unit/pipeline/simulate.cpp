@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The proof of timetables: every shape of every schedule passes, whatever is broken is refused by name;
-// times, bubbles and frames against those known by hand.
+// The proof of timetables: every shape of every schedule passes, and every broken one is refused by name.
+// Times, bubbles and frames are compared with values known by hand.
 #include "coeus/pipeline/simulate.hpp"
 
 #include "coeus/base/error.hpp"
@@ -17,7 +17,7 @@ using Catch::Contains;
 
 namespace {
 
-// A second opinion, as plain as can be: do the rows end if each cell waits for what it needs?
+// A second opinion, as simple as possible: do the rows end if each cell waits for what it needs?
 bool runs(const Timetable& table) {
     std::set<std::tuple<bool, int, int>> forwards_and_backwards;
     std::set<std::pair<int, int>> inputs;
@@ -80,7 +80,7 @@ std::vector<Timetable> small_tables() {
 
 }  // namespace
 
-TEST_CASE("every shape that a schedule accepts is valid, and keeps every rank as busy as it says") {
+TEST_CASE("every shape that a schedule accepts is valid, and keeps every rank as busy as it claims") {
     int valid = 0;
     for (const Schedule& schedule : schedules()) {
         for_each_shape(32, [&](const PipelineShape& shape) {
@@ -121,7 +121,7 @@ TEST_CASE("bubbles and frames are those of the papers") {
     }
 }
 
-TEST_CASE("times of a hand-written table, with times of one's own") {
+TEST_CASE("times of a hand-written table, with a custom cost model") {
     // F 2, B 5, I 3, W 1
     const Timetable table = table_from("0F0,0F1,0I0,0W0,0B1\n1F0,1B0,1F1,1I1,1W1\n");
     const Simulation s =
@@ -147,14 +147,14 @@ TEST_CASE("times of a hand-written table, with times of one's own") {
     CHECK(s.peak_owed_weights == std::vector<int>{1, 1});
 }
 
-TEST_CASE("weight gradients that are owed are counted one by one") {
+TEST_CASE("deferred weight gradients are counted one by one") {
     const Simulation s = simulate(table_from("0F0,0F1,0F2,0F3,0I0,0I1,0W0,0I2,0I3,0W1,0W2,0W3\n"));
     CHECK(s.peak_owed_weights == std::vector<int>{3});
     CHECK(s.peak_frames == std::vector<int>{4});
 }
 
-TEST_CASE("a pair runs one after the other, each as soon as it can, and both must be able to start") {
-    // its backward could start at once, its forward waits
+TEST_CASE("the actions of a pair run in order, each as soon as it can, and both must be able to start") {
+    // its backward could start immediately, but its forward waits
     const Simulation s = simulate(table_of("DualPipeV", 2, 4, 2));
     CHECK(s.makespan == 25);
     const TimedAction second = s.rows[0][8], first = s.rows[0][7];
@@ -166,18 +166,18 @@ TEST_CASE("a pair runs one after the other, each as soon as it can, and both mus
     CHECK(second.start == first.end);
     CHECK_THROWS_WITH(
         check(table_from("(0F0;0B0)OVERLAP_F_B\n")),
-        "table: rank 0, cell 0: 0B0 needs 0F0, which stands with it in one pair; the actions of a pair may "
+        "table: rank 0, cell 0: 0B0 needs 0F0, which is in the same pair; the actions of a pair must "
         "not need each other");
-    // one after the other it would run: rank 1 does 1F1, which needs 0F1, before 1B0
+    // as separate actions this would run: rank 1 runs 1F1, which needs 0F1, before 1B0
     CHECK_THROWS_WITH(check(table_from("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n1F0,1F1,1B0,1B1\n")),
-                      Contains("waits for ever"));
+                      Contains("waits forever"));
 }
 
 TEST_CASE("a wrong table is refused with its first offending action") {
     const auto refuses = [](const std::string& text, const std::string& message) {
         CHECK(refusal_of(table_from(text)) == "table: " + message);
     };
-    refuses("0F0,0F1,0F0,0B0,0B1\n", "rank 0, cell 2: 0F0 is there twice, first in cell 0");
+    refuses("0F0,0F1,0F0,0B0,0B1\n", "rank 0, cell 2: 0F0 appears twice, first in cell 0");
     refuses("0F0,0B0,1B0\n1F0,1B0\n", "rank 0, cell 2: 1B0 is of stage 1, which is on rank 1");
     refuses("0F0,0B0,0I0,0W0\n",
             "rank 0, cell 2: 0I0 repeats a half of 0B0 in cell 1; a backward is B, or I and W");
@@ -186,8 +186,8 @@ TEST_CASE("a wrong table is refused with its first offending action") {
     refuses("0B0,0I1,0W1,0F1\n", "rank 0: 0F0 is missing; each stage runs each micro-batch forward once");
     refuses("0F0,0F1,0I1,0W1\n",
             "rank 0: 0B0 is missing; each stage runs each micro-batch backward once, as B, or as I and W");
-    refuses("0F0,0I0\n", "rank 0: 0W0 is missing; its other half I is there");
-    refuses("0F0,0W0\n", "rank 0: 0I0 is missing; its other half W is there");
+    refuses("0F0,0I0\n", "rank 0: 0W0 is missing; its other half I is present");
+    refuses("0F0,0W0\n", "rank 0: 0I0 is missing; its other half W is present");
     refuses("0B0,0F0\n", "rank 0, cell 0: 0B0 needs 0F0, which comes only in cell 1");
     refuses("0F0,0W0,,0I0\n", "rank 0, cell 1: 0W0 needs 0I0, which comes only in cell 3");
     refuses("0F0,2F0,0B0,2B0\n1F0,1B0\n", "rank 0, cell 2: 0B0 needs 2B0, which comes only in cell 3");
@@ -195,7 +195,7 @@ TEST_CASE("a wrong table is refused with its first offending action") {
             "rank 0, cell 2: 0I0 needs 2I0, which comes only in cell 3");
     refuses("2F0,0F0,2B0,0B0\n1F0,1B0\n", "rank 0, cell 0: 2F0 needs 0F0, which comes only in cell 1");
     refuses("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n",
-            "rank 0, cell 1: 0B0 waits for ever for 1B0 (rank 1, cell 2); there 1F1 (cell 1) waits for 0F1 "
+            "rank 0, cell 1: 0B0 waits forever for 1B0 (rank 1, cell 2); there 1F1 (cell 1) waits for 0F1 "
             "(rank 0, cell 2)");
     Timetable table = table_of("GPipe", 1, 2, 1);
     table.microbatches = 1;
@@ -207,7 +207,7 @@ TEST_CASE("a wrong table is refused with its first offending action") {
           "table: rank 0, cell 1: 0SEND_F0 is a message; a timetable of computations has none");
 }
 
-TEST_CASE("any action dropped or doubled is named") {
+TEST_CASE("any missing or duplicate action is named") {
     for (const Timetable& table : small_tables()) {
         for (size_t rank = 0; rank < table.rows.size(); ++rank) {
             for (size_t i = 0; i < table.rows[rank].size(); ++i) {
@@ -226,14 +226,14 @@ TEST_CASE("any action dropped or doubled is named") {
                 INFO(doubled);
                 CHECK(doubled.find(fmt::format("rank {}, cell {}: ", rank, table.rows[rank].size())) !=
                       std::string::npos);
-                CHECK(doubled.find(fmt::format(" is there twice, first in cell {}", i)) != std::string::npos);
+                CHECK(doubled.find(fmt::format(" appears twice, first in cell {}", i)) != std::string::npos);
                 CHECK(names_one_of(doubled, cell));
             }
         }
     }
 }
 
-TEST_CASE("any two actions exchanged: refused just where it cannot run, naming one of them") {
+TEST_CASE("any two actions swapped: refused exactly if the table cannot run, with the name of one of them") {
     int refused = 0, by_dead_lock = 0, harmless = 0;
     for (const Timetable& table : small_tables()) {
         for (size_t rank = 0; rank < table.rows.size(); ++rank) {
@@ -254,7 +254,7 @@ TEST_CASE("any two actions exchanged: refused just where it cannot run, naming o
                     const bool named = names_one_of(message, table.rows[rank][i]) ||
                                        names_one_of(message, table.rows[rank][j]);
                     CHECK(named);
-                    by_dead_lock += message.find("waits for ever") != std::string::npos;
+                    by_dead_lock += message.find("waits forever") != std::string::npos;
                 }
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole decoder through Stage: gradients, evaluation, logits, accumulation, repeatability, training.
+// A whole decoder in a Stage: gradients, evaluation, logits, accumulation, repeatability, training.
 #include "coeus/pipeline/stage.hpp"
 
 #include "coeus/models/registry.hpp"
@@ -80,7 +80,7 @@ TEST_CASE("decoder: every gradient against finite differences") {
     }
 }
 
-TEST_CASE("decoder: a model of ones runs: one layer, one head, one token") {
+TEST_CASE("decoder: the smallest model runs: one layer, one head, one token") {
     DecoderConfig config = tiny_config();
     config.dim = config.layers = config.attention.heads = config.attention.kv_heads =
         config.feed_forward.hidden = 1;
@@ -134,7 +134,7 @@ TEST_CASE("logits, last logits and loss agree") {
     }
 }
 
-TEST_CASE("what is computed again has the same bits, in a smaller frame that holds just what was planned") {
+TEST_CASE("recomputed activations have the same bits, in a smaller frame of exactly the planned size") {
     using enum Recompute;
     DecoderConfig config = tiny_config();
     config.layers = 4;
@@ -212,10 +212,10 @@ TEST_CASE("micro-batches add up to the whole batch") {
     CHECK(normalised_error(values(model.parameters().gradients()), together.gradients) <= 1e-13);
 }
 
-TEST_CASE("the same pass gives the same bits, whatever memory held before and however many threads run") {
+TEST_CASE("the same pass gives the same bits, whatever the memory contained and however many threads run") {
     for (const StateTypes& types : all_types) {
         CAPTURE(name_of(types.master), name_of(types.compute));
-        TestBatch batch(3, 53, 37);  // longer than a tile of attention, odd
+        TestBatch batch(3, 53, 37);  // odd, and longer than a tile of attention
         TestModel model(tiny_config(), types, {3, 53}, 1);
         const Result first = run(model, batch);
         CHECK(std::isfinite(first.loss));
@@ -227,8 +227,8 @@ TEST_CASE("the same pass gives the same bits, whatever memory held before and ho
     }
 }
 
-TEST_CASE("several chunks of the head: loss and gradients do not depend on them") {
-    // float32: chunks are of 256 tokens from a vocabulary of 6555 on
+TEST_CASE("loss and gradients do not depend on the chunks of the head") {
+    // float32: from a vocabulary of 6555 on, a chunk has 256 tokens
     DecoderConfig config = tiny_config();
     config.dim = 8;
     config.attention.heads = config.attention.kv_heads = 2;
@@ -258,14 +258,14 @@ TEST_CASE("several chunks of the head: loss and gradients do not depend on them"
 }
 
 TEST_CASE("the initial loss of the debug model is about ln(vocabulary) + 1/2") {
-    // output weights of deviation 1/sqrt(dim), cut at 3: logits nearly N(0, 0.973) over normed states
+    // output weights of deviation 1/sqrt(dim), truncated at 3: logits of normed states are nearly N(0, 0.973)
     const DecoderConfig config = find_flavor(find_family("llama3"), "debugmodel");
     TestModel model(config, f32, {1, 200});
     TestBatch batch(1, 200, config.vocab);
     CHECK(close(run(model, batch).loss, std::log(2048.0) + 0.5, 0.1));
 }
 
-TEST_CASE("a tiny model learns a batch by heart in every type") {
+TEST_CASE("a tiny model memorises a batch in every type") {
     for (const StateTypes& types : all_types) {
         CAPTURE(name_of(types.master), name_of(types.compute));
         TestModel model(tiny_config(), types, {2, 9});

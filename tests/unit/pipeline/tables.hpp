@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timetables that the tests of pipeline share.
+// Timetables for several tests of pipelines.
 #pragma once
 
 #include "coeus/pipeline/from_file.hpp"
@@ -23,7 +23,7 @@ inline Timetable table_from(const std::string& text, Messages messages = Message
     return parse_timetable(text, "table", messages);
 }
 
-/// Every shape that a step could have on up to 8 ranks.
+/// Calls `use` with every shape that a step could have on up to 8 ranks.
 template <class Use>
 void for_each_shape(int most_microbatches, Use use) {
     for (int ranks = 1; ranks <= 8; ++ranks)

@@ -16,7 +16,7 @@ namespace {
 int gemm_calls = 0;
 constexpr double gemm_seconds = 1e-3;
 
-// The CPU's table with a product that only counts, and takes a while.
+// The CPU's kernels, with a product that only counts calls and takes some time.
 Kernels counting_kernels() {
     Kernels table = cpu_kernels();
     table.gemm = [](Exec&, Tensor, Operand, Operand, Tensor) {
@@ -35,7 +35,7 @@ double peak(int threads, Dtype dtype, const std::string& cpu, const std::filesys
 
 }  // namespace
 
-TEST_CASE("peaks of GPUs are dense figures of the compute type, and an unknown one has none") {
+TEST_CASE("peaks of GPUs are dense values for the compute type, and an unknown GPU has none") {
     struct Known {
         const char* name;
         double bf16, f32;
@@ -66,7 +66,7 @@ TEST_CASE("peaks of GPUs are dense figures of the compute type, and an unknown o
     }
 }
 
-TEST_CASE("the CPU's peak is the best that was ever measured for each CPU, number of threads and type") {
+TEST_CASE("the CPU's peak is the best ever measured for each CPU, number of threads and type") {
     const TemporaryFolder folder;
     const auto cache = folder.path() / "deep" / "peaks";
     gemm_calls = 0;
@@ -76,9 +76,9 @@ TEST_CASE("the CPU's peak is the best that was ever measured for each CPU, numbe
     CHECK(read_file(cache).ends_with("\tSome CPU @ 2.0 GHz, 2 threads, float32\n"));
     gemm_calls = 0;
     CHECK(peak(2, Dtype::f32, "Some CPU @ 2.0 GHz", cache) >= 0.999 * first);
-    CHECK(gemm_calls < 0.03 / gemm_seconds);  // a known peak is measured for a tenth of the time
-    // far above what this machine can do: kept, and after four starts nothing is measured, nor added to the
-    // file
+    CHECK(gemm_calls < 0.03 / gemm_seconds);  // a known peak is measured again in a tenth of the time
+    // far above what this machine can do: the value is kept, and after four starts nothing is measured or
+    // added to the file
     const std::string best = "1e30\tBest CPU, 2 threads, float32\n";
     write_file(cache, "1e20\tBest CPU, 2 threads, float32\n" + best + "2e20\tBest CPU, 2 threads, float32\n");
     gemm_calls = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan against what runs use: arenas of exactly the planned sizes serve a training step and a validation,
-// their peaks are the plan, and the process grows by it.
+// The plan against the memory that runs use: arenas of exactly the planned sizes suffice for a training step
+// and a validation, their peaks equal the plan, and the process grows by the planned size.
 #include "coeus/plan/memory.hpp"
 
 #include "coeus/base/text.hpp"
@@ -35,7 +35,7 @@ int64_t bytes_of(const TestModel& model) {
 
 }  // namespace
 
-TEST_CASE("a training step and a validation use exactly what was planned") {
+TEST_CASE("a training step and a validation use exactly the planned memory") {
     for (const StateTypes& types :
          {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::f32},
           StateTypes{Dtype::f32, Dtype::bf16}, StateTypes{Dtype::bf16, Dtype::bf16}})
@@ -59,12 +59,12 @@ TEST_CASE("a training step and a validation use exactly what was planned") {
                         CHECK(model.frame.peak_entries() == model.layers.executor.frame_entries);
                         CHECK(model.temp.peak() == model.layers.temporaries);
                         CHECK(model.exec.workspace.peak() == model.layers.workspace);
-                        model.evaluate(batch);  // throws where it needs more
+                        model.evaluate(batch);  // throws if it needs more
                         model.logits(batch);
                     }
 }
 
-TEST_CASE("a plan of several chunks of logits holds") {
+TEST_CASE("a plan for several chunks of logits is right") {
     DecoderConfig config = tiny_config();
     config.vocab = 6601;
     for (const StateTypes& types :
@@ -92,7 +92,7 @@ TEST_CASE("the plan is the larger of training and validation") {
     CHECK(validation.temporaries > least.temporaries);
 }
 
-TEST_CASE("ranks that divide each sequence keep a part of its activations each") {
+TEST_CASE("ranks that divide each sequence keep only their part of its activations") {
     const Decoder decoder(tiny_config(), {Dtype::f64, Dtype::f64}, 64);
     const BatchShape shape = {2, 64};
     const LayerMemory whole = measure_training(decoder, shape, shape, 1);
@@ -128,7 +128,7 @@ TEST_CASE("state and tables of a plan") {
     CHECK(of_gpu.device == 4 * (3 * (4 + 2) + 16 + 8));
 }
 
-TEST_CASE("generation plans no gradients, and what it plans is what it uses") {
+TEST_CASE("generation plans no gradients, and uses exactly the planned memory") {
     for (const StateTypes& types :
          {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16}}) {
         Decoder decoder(tiny_config(), types, 19);
@@ -171,13 +171,13 @@ TEST_CASE("generation plans no gradients, and what it plans is what it uses") {
     }
 }
 
-TEST_CASE("the process grows by what was planned") {
+TEST_CASE("the process grows by the planned memory") {
     DecoderConfig config = find_flavor(find_family("llama3"), "debugmodel");
     config.layers = 2;
     const BatchShape shape = {1, 128};
     TestBatch batch(shape.sequences, shape.seq_len, config.vocab);
     {
-        TestModel first(config, {}, shape);  // what libraries and threads take once
+        TestModel first(config, {}, shape);  // the memory that libraries and threads take once
         train_once(first, batch);
     }
     const int64_t before = resident_bytes();
@@ -203,7 +203,7 @@ TEST_CASE("terms of a plan add up by name and place") {
     CHECK(plan.total() == 4);
     CHECK(plan.total(MemoryPlace::host) == 5);
     CHECK(plan.largest_first().size() == 2);
-    CHECK(plan.largest_first()[0].name == "b");  // as large as "a", and added before
+    CHECK(plan.largest_first()[0].name == "b");  // as large as "a", and added before it
     plan.add("a", 3);
     CHECK(plan.bytes("a") == 5);
     CHECK(plan.largest_first().size() == 2);
@@ -228,7 +228,7 @@ TEST_CASE("a plan is printed with the largest terms first") {
     plan.add(term::activations, int64_t(1) << 30, MemoryPlace::host);
     plan.add(term::offloading, 1024);
     CHECK_THAT(plan.text(int64_t(8) << 30),
-               Catch::EndsWith("  places of offloading            1.00 KiB\n"
+               Catch::EndsWith("  offloading buffers              1.00 KiB\n"
                                "  temporaries                        512 B\n"
                                "  total                           6.00 GiB of 8.00 GiB\n"
                                "  on the host                     5.00 GiB\n"
@@ -236,7 +236,7 @@ TEST_CASE("a plan is printed with the largest terms first") {
                                "    activations                   1.00 GiB"));
 }
 
-TEST_CASE("a run that does not fit is refused with its largest terms and what to change") {
+TEST_CASE("a run that does not fit is refused with its largest terms and a remedy") {
     MemoryPlan plan;
     plan.add(term::weights, int64_t(1) << 30);
     plan.add(term::moments, int64_t(2) << 30);
@@ -247,19 +247,20 @@ TEST_CASE("a run that does not fit is refused with its largest terms and what to
     CHECK_NOTHROW(require_fits(plan, plan.total(), never));
     CHECK_THROWS_AS(require_fits(plan, plan.total() - 1, remedy), ConfigError);
     CHECK_THROWS_WITH(require_fits(plan, int64_t(4) << 30, remedy),
-                      "the run needs 6.50 GiB per rank, but there are 4.00 GiB; the largest terms: "
+                      "the run needs 6.50 GiB per rank, but only 4.00 GiB is available; the largest terms: "
                       "activations 3.00 GiB, optimizer moments 2.00 GiB, weights 1.00 GiB. Take a larger "
                       "machine");
     plan.add(term::moments, int64_t(4) << 30, MemoryPlace::host);
     CHECK_NOTHROW(require_fits_on_host(plan, int64_t(4) << 30));
-    CHECK_THROWS_WITH(require_fits_on_host(plan, int64_t(1) << 30),
-                      "the run needs 4.00 GiB of host memory per rank beside its GPU, but this host allows "
-                      "1.00 GiB; the largest terms: optimizer moments 4.00 GiB. More ranks that share the "
-                      "parameters (parallelism.data_parallel_shard_degree) need less each; without "
-                      "training.enable_cpu_offload the GPU holds the state");
+    CHECK_THROWS_WITH(
+        require_fits_on_host(plan, int64_t(1) << 30),
+        "the run needs 4.00 GiB of host memory per rank besides its GPU's, but this host allows "
+        "1.00 GiB; the largest terms: optimizer moments 4.00 GiB. If more ranks shard the "
+        "parameters (parallelism.data_parallel_shard_degree), each needs less; without "
+        "training.enable_cpu_offload the GPU holds the state");
 }
 
-TEST_CASE("a 405B model is planned without its memory") {
+TEST_CASE("a 405B model is planned without allocating its memory") {
     const int64_t before = resident_bytes();
     const Engine engine(find_flavor(find_family("llama3"), "405B"),
                         {.types = {Dtype::f32, Dtype::bf16}, .training = {1, 8192}, .threads = 8});
@@ -269,7 +270,7 @@ TEST_CASE("a 405B model is planned without its memory") {
     CHECK_THAT(plan.text(1), Catch::Contains("optimizer moments"));
 }
 
-TEST_CASE("memory plan: each communicator has buffers of NCCL of its own") {
+TEST_CASE("memory plan: each communicator has its own NCCL buffers") {
     CHECK(nccl_bytes(0) == 0);
     CHECK(nccl_bytes(1) > int64_t(64) << 20);
     CHECK(nccl_bytes(3) == 3 * nccl_bytes(1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which blocks are computed again: torchtitan's counting, and the budget against a search of all choices.
+// Which blocks are recomputed: torchtitan's way to count, and a budget against a search through all choices.
 #include "coeus/plan/recompute.hpp"
 
 #include "coeus/models/registry.hpp"
@@ -38,7 +38,7 @@ DecoderConfig config_of(int64_t layers) {
 
 }  // namespace
 
-TEST_CASE("recomputation: modes name their blocks") {
+TEST_CASE("recomputation: modes select their blocks") {
     const auto blocks = [](const RecomputeOptions& options, int64_t layers) {
         return plan_recompute(options, layers, plans_of(config_of(layers))).blocks;
     };
@@ -65,7 +65,7 @@ TEST_CASE("recomputation: a frame and its arithmetic are those of the plan") {
     CHECK(operations_alone.extra < whole.extra);
     CHECK(std::fabs(half.extra - whole.extra / 2) < 1e-12);
 
-    // what a bigger block does again: all products but the last, a third of forward and backward
+    // a large block recomputes all products but the last one: a third of forward and backward
     const DecoderConfig& model = find_flavor(find_family("llama3"), "8B");
     const double per_token =
         2.0 * double(model.dim) *
@@ -97,7 +97,7 @@ TEST_CASE("recomputation: a budget gets the least arithmetic whose frame fits") 
         const RecomputePlan plan = plan_recompute({.mode = Mode::budget, .budget = budget}, layers, plan_of);
         const LayerMemory chosen = plan_of(plan.blocks);
         CHECK(double(chosen.activations) <= limit);
-        // every choice there is
+        // all choices
         double least = std::numeric_limits<double>::infinity();
         for (int code = 0; code < 243; ++code) {
             std::vector<Recompute> choices;
@@ -109,7 +109,7 @@ TEST_CASE("recomputation: a budget gets the least arithmetic whose frame fits") 
     }
 }
 
-TEST_CASE("recomputation: a budget of the largest model is found at once") {
+TEST_CASE("recomputation: a budget for the largest model is found quickly") {
     const DecoderConfig& model = find_flavor(find_family("llama3"), "405B");
     const RecomputePlan plan =
         plan_recompute({.mode = Mode::budget, .budget = 0.25}, model.layers, plans_of(model, {1, 8192}));
@@ -119,22 +119,21 @@ TEST_CASE("recomputation: a budget of the largest model is found at once") {
     CHECK(whole < 126);
 }
 
-TEST_CASE("recomputation: said in one line") {
+TEST_CASE("recomputation: summarised in one line") {
     const auto text_of = [](const RecomputePlan& plan) { return plan.text(layers(0, plan.blocks.size())); };
     RecomputePlan plan;
     CHECK(text_of(plan) == "");
     plan = {.blocks = {operations, operations}, .frame = 3 << 20, .frame_without = 4 << 20, .extra = 0.0123};
-    CHECK(
-        text_of(plan) ==
-        "Recomputed in the backward: norms and activation functions of 2 of 2 blocks; a frame takes 3.00 MiB "
-        "instead of 4.00 MiB, for 1.2% more arithmetic");
+    CHECK(text_of(plan) ==
+          "Activation checkpointing recomputes norms and activation functions of 2 of 2 blocks; activations "
+          "per "
+          "micro-batch 3.00 MiB instead of 4.00 MiB, 1.2% more FLOPs");
     plan.blocks = {block, nothing, operations};
-    CHECK_THAT(text_of(plan),
-               Catch::Contains("1 of 3 blocks whole, norms and activation functions of 1 others;"));
-    // of a rank's stages
+    CHECK_THAT(text_of(plan), Catch::Contains("1 of 3 blocks, norms and activation functions of 1 others;"));
+    // of a rank's own stages
     plan.blocks = {block, nothing, operations, block};
-    CHECK_THAT(plan.text({0, 3}), Catch::Contains(": 2 of 2 blocks whole; a frame"));
+    CHECK_THAT(plan.text({0, 3}), Catch::Contains("recomputes 2 of 2 blocks; activations per"));
     CHECK_THAT(plan.text({1, 2}),
-               Catch::Contains(": norms and activation functions of 1 of 2 blocks; a frame"));
-    CHECK_THAT(plan.text({1}), Catch::Contains(": none of 1 blocks; a frame"));
+               Catch::Contains("recomputes norms and activation functions of 1 of 2 blocks; activations"));
+    CHECK_THAT(plan.text({1}), Catch::Contains("recomputes none of 1 blocks; activations"));
 }

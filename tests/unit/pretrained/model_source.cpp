@@ -22,7 +22,7 @@ Config deck(const std::string& name, const std::string& flavor) {
 
 }  // namespace
 
-TEST_CASE("model set-up: the flavour as it is") {
+TEST_CASE("model set-up: an unchanged flavour") {
     for (const ModelFamily& family : model_families())
         for (const DecoderConfig& flavor : family.flavors)
             CHECK(model_from_deck(deck(family.name, flavor.flavor)) == flavor);
@@ -68,7 +68,7 @@ TEST_CASE("model set-up: every field can be overridden") {
     CHECK(model_from_deck(config).norm_type == NormType::np_layer_norm);
 }
 
-TEST_CASE("model set-up: what follows from what is overridden") {
+TEST_CASE("model set-up: values that follow from overridden ones") {
     Config config = deck("llama3", "debugmodel");
     config.model.dim = 96;
     CHECK(model_from_deck(config).attention.head_dim == 96 / 16);
@@ -78,10 +78,10 @@ TEST_CASE("model set-up: what follows from what is overridden") {
     config.model.multiple_of = 10;
     CHECK(model_from_deck(config).feed_forward.hidden == 260);
     config.model.ffn_dim_multiplier = 1.3;
-    CHECK(model_from_deck(config).feed_forward.hidden == 340);  // 332.8 is 332, rounded up
+    CHECK(model_from_deck(config).feed_forward.hidden == 340);  // 332.8 is truncated to 332, then rounded up
     config.model.n_heads = 4;
     CHECK(model_from_deck(config).attention.head_dim == 24);
-    CHECK(model_from_deck(config).attention.kv_heads == 4);  // heads had their own keys, and still have
+    CHECK(model_from_deck(config).attention.kv_heads == 4);  // each head had its own keys, and still has
     config.model.n_heads = 5;
     CHECK_THROWS_WITH(model_from_deck(config), Contains("model.n_heads = 5: must divide model.dim = 96"));
     config.model.n_heads = 4;
@@ -90,13 +90,12 @@ TEST_CASE("model set-up: what follows from what is overridden") {
                       Contains("model.n_kv_heads = 3: must divide model.n_heads = 4"));
     config.model.n_kv_heads = 1;
     config.training.seq_len = 200000;
-    CHECK_THROWS_WITH(
-        model_from_deck(config),
-        "training.seq_len = 200000: llama3 debugmodel allows at most 131072; lower it, or raise "
-        "model.max_seq_len");
+    CHECK_THROWS_WITH(model_from_deck(config),
+                      "training.seq_len = 200000: llama3 debugmodel allows at most 131072; reduce it, or "
+                      "increase model.max_seq_len");
 }
 
-TEST_CASE("model set-up: a new width keeps the flavour's rule of the feed-forward's") {
+TEST_CASE("model set-up: a new width keeps the flavour's rule for the feed-forward width") {
     Config config = deck("llama3", "8B");
     config.model.dim = 8192;
     CHECK(model_from_deck(config).feed_forward.hidden == 28672);  // 1.3 x 21845, to 1024
@@ -124,8 +123,8 @@ TEST_CASE("model set-up: the shapes of a Hugging Face folder can be overridden")
     CHECK(model_from_deck(config).layers == 1);
     config.model.dim = 32;
     CHECK_THROWS_WITH(model_from_deck(config),
-                      "model.dim = 32: config.json gives the feed-forward width as a number, 96, from which "
-                      "no other follows; set model.ffn_hidden as well");
+                      "model.dim = 32: config.json gives the feed-forward width as a number, 96, which "
+                      "cannot be adapted; set model.ffn_hidden too");
     config.model.ffn_hidden = 40;
     CHECK(model_from_deck(config).feed_forward.hidden == 40);
     config.training.seq_len = 65;

@@ -101,24 +101,24 @@ TEST_CASE("torchtitan's checkpoints under the names of its generations") {
     }
 }
 
-TEST_CASE("torchtitan's checkpoints: what is absent or of another model") {
+TEST_CASE("torchtitan's checkpoints: tensors that are missing or of another model") {
     const std::vector<DcpMade> good = tiny_checkpoint(Names::of_2025);
     CHECK(refusal(good, tiny_deck()) == "read without complaint");
     CHECK(refusal(tiny_checkpoint(Names::of_2025, false), tiny_deck()) == "read without complaint");
     std::vector<DcpMade> other = good;
     other.push_back(made("layers.1.attention.wq.weight", {8, 8}));
     CHECK_THAT(refusal(other, tiny_deck()),
-               Contains("it has 'layers.1.attention.wq.weight', which no parameter of the model takes"));
-    // moments of some parameters alone, or of another shape
+               Contains("it contains 'layers.1.attention.wq.weight', which is not a parameter of the model"));
+    // moments of only some parameters, or of another shape
     other = good;
     other[1].name = "optimizer.state.another.weight.exp_avg";
     CHECK_THAT(refusal(other, tiny_deck()),
                Contains("has no tensor 'optimizer.state.tok_embeddings.weight.exp_avg'"));
     other = good;
     other[1] = made(other[1].name, {8, 18});
-    CHECK_THAT(refusal(other, tiny_deck()), Contains("exp_avg is [8, 18], not [18, 8] as its parameter"));
+    CHECK_THAT(refusal(other, tiny_deck()), Contains("exp_avg is [8, 18], but its parameter is [18, 8]"));
     CHECK_THAT(refusal(good, tiny_deck({"--parallelism.data_parallel_shard_degree=-1"})),
-               Contains("the deck leaves open how many sequences a step takes"));
-    // a tied model's folder may hold the table twice
+               Contains("the deck does not determine how many sequences a step uses"));
+    // the folder of a tied model may have the table twice
     CHECK(refusal(good, tiny_deck({"--model.tied_embeddings"})) == "read without complaint");
 }

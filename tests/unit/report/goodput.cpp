@@ -20,7 +20,7 @@ double sum_of(const Goodput& goodput) {
 
 }  // namespace
 
-TEST_CASE("goodput: of one start") {
+TEST_CASE("goodput: one start") {
     const Goodput goodput = goodput_of({{.start = 1000, .time = 1005, .start_up = 5},
                                         {.start = 1000,
                                          .time = 1100,
@@ -44,8 +44,8 @@ TEST_CASE("goodput: of one start") {
     CHECK(goodput_of({}).percent(1) == 0);
 }
 
-TEST_CASE("goodput: steps behind the last checkpoint are taken twice") {
-    // killed some time after step 10, started again from step 8; steps take 2 s, then 3
+TEST_CASE("goodput: steps after the last checkpoint are repeated") {
+    // killed some time after step 10, resumed from step 8; steps take 2 s, later 3 s
     const Goodput goodput =
         goodput_of({{.start = 0, .time = 1, .start_up = 1},
                     {.start = 0, .time = 9, .step = 4, .start_up = 1, .steps = 8},
@@ -56,7 +56,7 @@ TEST_CASE("goodput: steps behind the last checkpoint are taken twice") {
     CHECK(goodput.wall == 64);
     CHECK(goodput.repeated_steps == 2);
     CHECK(close(goodput.repeated, 4, 1e-12));
-    CHECK(close(goodput.data, 2.0 * 4 / 6, 1e-12));  // of steps 5 to 8 two thirds
+    CHECK(close(goodput.data, 2.0 * 4 / 6, 1e-12));  // two thirds of the time of steps 5 to 8
     CHECK(close(goodput.useful + goodput.data, 16 + 12, 1e-12));
     CHECK(goodput.between == 29);
     CHECK(goodput.start_up == 3);
@@ -64,7 +64,7 @@ TEST_CASE("goodput: steps behind the last checkpoint are taken twice") {
     CHECK_THAT(goodput_text(goodput), Contains(" in 2 starts): ") && Contains("repeated steps 6.2 % (2)"));
 }
 
-TEST_CASE("goodput: a start from an older checkpoint takes away from all before it") {
+TEST_CASE("goodput: a start from an older checkpoint discards steps of all earlier starts") {
     const Goodput goodput = goodput_of({{.start = 0, .time = 0},
                                         {.start = 0, .time = 10, .step = 10, .steps = 10},
                                         {.start = 20, .time = 20, .step = 10},
@@ -77,13 +77,13 @@ TEST_CASE("goodput: a start from an older checkpoint takes away from all before 
     CHECK(goodput.between == 20);
 }
 
-TEST_CASE("goodput: steps that guards refused or took back do not count") {
+TEST_CASE("goodput: steps that guards refused or reverted do not count") {
     const TemporaryFolder folder;
     const auto file = folder / "goodput.jsonl";
     GoodputClock clock(file, 0, 0);
     for (int i = 0; i < 4; ++i) clock.add_step(2, 0.5);
     clock.take_back(1);
-    clock.take_back(9);  // no more than there are, of this start
+    clock.take_back(9);  // limited to the steps of this start
     for (int i = 0; i < 2; ++i) clock.add_step(2, 0.5);
     clock.finish(2);
     const StartTimes last = read_start_times(file).back();
@@ -97,7 +97,7 @@ TEST_CASE("goodput: steps that guards refused or took back do not count") {
     CHECK(goodput.repeated_steps == 4);
 }
 
-TEST_CASE("goodput: what a killed run has written is read, and gone on with") {
+TEST_CASE("goodput: a killed run's file is read, and the next start appends to it") {
     const TemporaryFolder folder;
     const auto file = folder / "goodput.jsonl";
     {

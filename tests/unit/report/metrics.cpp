@@ -60,7 +60,7 @@ TEST_CASE("metrics: the terminal's line") {
           "validate step: 100  loss:  4.1999  memory: 12.50GiB(50.00%)  tps: 1,000");
 }
 
-TEST_CASE("metrics: colours change nothing but the colour") {
+TEST_CASE("metrics: colours change only the colour") {
     const std::regex code("\033\\[\\d+m");
     const std::string plain = console_line(some_step(), false), colored = console_line(some_step(), true);
     CHECK(colored != plain);
@@ -103,7 +103,7 @@ TEST_CASE("metrics: the JSON line keeps every digit") {
     CHECK_FALSE(validation.root().contains("loss"));
 }
 
-TEST_CASE("metrics: what a GPU reports stands where it is known, and nowhere else") {
+TEST_CASE("metrics: a GPU's values are written only if they are known") {
     StepMetrics m = some_step();
     const std::string without = console_line(m, false);
     CHECK(without.find("gpu") == std::string::npos);
@@ -137,7 +137,7 @@ TEST_CASE("metrics: a resumed run's file has each step once") {
     {
         MetricsFile file(path, {});
         for (int64_t step : {1, 2, 3, 4}) file.write(line_of(step));
-        CHECK(read_file(path) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"step\":4}\n");  // at once
+        CHECK(read_file(path) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"step\":4}\n");  // immediately
     }
     write_file(path, read_file(path) + "{\"step\":5,\"lo");
     {
@@ -146,7 +146,7 @@ TEST_CASE("metrics: a resumed run's file has each step once") {
         file.write(line_of(3));
     }
     CHECK(read_file(path) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
-    // a last line cut short is dropped even where the run resumes behind it
+    // an incomplete last line is dropped, even if the run resumes after it
     write_file(path, "{\"step\":1}\nnonsense\n{\"loss\":1}\n{\"step\":2");
     { const MetricsFile file(path, {.step = 100}); }
     CHECK(read_file(path) == "{\"step\":1}\n");
@@ -154,12 +154,12 @@ TEST_CASE("metrics: a resumed run's file has each step once") {
     CHECK(read_file(path).empty());
     CHECK_FALSE(std::filesystem::exists(folder / "metrics.jsonl.part"));
     CHECK_THROWS_AS(MetricsFile(folder / "absent/metrics.jsonl", {}), SystemError);
-    // it may have all lines; root may read every file, but not this
+    // it may have all lines; root can read every file, except this one
     const auto loop = folder / "loop.jsonl";
     std::filesystem::create_symlink(loop, loop);
     CHECK_THROWS_WITH(
         MetricsFile(loop, {}),
-        Catch::Contains("loop.jsonl cannot be read: Too many levels of symbolic links; it stays as it is. "
+        Catch::Contains("loop.jsonl cannot be read: Too many levels of symbolic links; it was not changed. "
                         "Make it readable, or move it away"));
     CHECK(std::filesystem::is_symlink(loop));
     CHECK_FALSE(std::filesystem::exists(folder / "loop.jsonl.part"));
@@ -167,8 +167,7 @@ TEST_CASE("metrics: a resumed run's file has each step once") {
                       Catch::Contains("absent/metrics.jsonl.part: No such file or directory"));
 }
 
-TEST_CASE(
-    "metrics: events stay where the run goes back behind them, a validation that was cut short comes again") {
+TEST_CASE("metrics: a return keeps events after its step, and repeats a validation that was interrupted") {
     const TemporaryFolder folder;
     const auto path = folder / "metrics.jsonl";
     const std::string steps = "{\"step\":1}\n{\"step\":2}\n",
@@ -188,7 +187,7 @@ TEST_CASE(
           steps + validation + first + "{\"step\":3}\n" + second);
 }
 
-TEST_CASE("metrics: rates are means since the line before") {
+TEST_CASE("metrics: rates are means since the last line") {
     StepClock clock;
     clock.add(0.5, 0.25);
     clock.add(1.5, 0.25);

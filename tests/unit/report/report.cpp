@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports: what is read of runs, and what the page, the text and the table show of it.
+// Reports: the data that are read of runs, and what the page, the text and the table show.
 #include "coeus/report/report.hpp"
 
 #include "coeus/base/error.hpp"
@@ -55,7 +55,7 @@ std::string error_of(const std::string& path) {
     return "no error";
 }
 
-// The pieces of a text from `start` to `end`, both left out.
+// The pieces of a text between `start` and `end`, without these.
 std::vector<std::string> between(const std::string& text, const std::string& start, const std::string& end) {
     std::vector<std::string> pieces;
     for (size_t at = text.find(start); at != std::string::npos; at = text.find(start, at)) {
@@ -65,7 +65,7 @@ std::vector<std::string> between(const std::string& text, const std::string& sta
     return pieces;
 }
 
-// Elements that are opened and closed alike.
+// Whether every opened element is closed.
 bool is_balanced(const std::string& html) {
     static const std::set<std::string> empty = {"meta", "line", "circle", "polyline", "!DOCTYPE"};
     std::vector<std::string> open;
@@ -78,10 +78,10 @@ bool is_balanced(const std::string& html) {
             open.pop_back();
         }
     }
-    return open == std::vector<std::string>{"html", "body"};  // which end after the scripts
+    return open == std::vector<std::string>{"html", "body"};  // these are closed after the scripts
 }
 
-// Every point of every line, mark and tick lies in its plot.
+// Whether every point of every line, mark and tick is inside its plot.
 bool points_are_inside(const std::string& html) {
     for (const std::string& plot : between(html, "<svg class=\"plot\" viewBox=\"0 0 ", "</svg>")) {
         double width = 0, height = 0;
@@ -116,7 +116,7 @@ size_t columns_of(const std::string& line) {
 
 }  // namespace
 
-TEST_CASE("report: what is read of a run") {
+TEST_CASE("report: the data of a run") {
     const TemporaryFolder folder;
     const std::string path =
         make_run(folder / "a",
@@ -129,7 +129,7 @@ TEST_CASE("report: what is read of a run") {
     CHECK(run.of("loss") == MetricSeries{{1, 8}, {2, 6.5}});  // the later of two
     CHECK(run.of("validation_loss") == MetricSeries{{1, 8.5}});
     CHECK(run.of("value").empty());                                   // of an event
-    CHECK(run.of("gpu_throttle").empty());                            // no number
+    CHECK(run.of("gpu_throttle").empty());                            // not a number
     CHECK(run.of("memory_gib") == MetricSeries{{1, 0.5}, {2, 0.5}});  // not that of the validation
     CHECK(run.of("mfu").empty());
     CHECK(run.of("absent").empty());
@@ -147,19 +147,19 @@ TEST_CASE("report: what is read of a run") {
     CHECK(both[1].name == "b/a");
 }
 
-TEST_CASE("report: a run that goes on, or has no deck") {
+TEST_CASE("report: a run that is still running, or has no deck") {
     const TemporaryFolder folder;
     write_file(folder / "a/metrics.jsonl", step_line(1, 8) + "{\"step\":2,\"lo");
     const RunData run = read_runs({(folder / "a").string()}).at(0);
     CHECK(run.of("loss").size() == 1);
     REQUIRE(run.notices.size() == 2);
-    CHECK_THAT(run.notices[0], Contains("metrics.jsonl:2: cut short"));
+    CHECK_THAT(run.notices[0], Contains("metrics.jsonl:2: skipped, since the line is incomplete"));
     CHECK_THAT(run.notices[1], Contains("has no deck.toml"));
-    CHECK_THAT(report_html({run}), Contains("cut short"));
-    CHECK_THAT(report_text({run}, 80, false), Contains("cut short"));
+    CHECK_THAT(report_html({run}), Contains("the line is incomplete"));
+    CHECK_THAT(report_text({run}, 80, false), Contains("the line is incomplete"));
 }
 
-TEST_CASE("report: what is no run, and what is broken, is named") {
+TEST_CASE("report: folders without a run, and broken ones, are named") {
     const TemporaryFolder folder;
     const auto in = [&](const char* name) { return (folder / name).string(); };
     CHECK_THAT(error_of(in("absent")), Contains("absent does not exist"));
@@ -209,7 +209,7 @@ TEST_CASE("report: the page of one run") {
                          Contains(">Throughput<") && Contains(">Memory<") && Contains("GiB"));
     CHECK_THAT(html, !Contains("Loss over tokens"));
     CHECK(count_of("class=\"mark\"", html) == 2);  // one value, and the legend
-    // nothing is fetched
+    // the page loads nothing
     for (const char* outside : {"src=", "href=", "url(", "@import", "https:", "fetch("})
         CHECK_THAT(html, !Contains(outside));
     CHECK(count_of("http:", html) == 1);  // the name of SVG's elements
@@ -238,8 +238,8 @@ TEST_CASE("report: the page of several runs") {
     CHECK_THAT(html, Contains("<code>optimizer.lr</code></th><td><code>0.1</code></td><td><code>0.2</code>"));
     CHECK_THAT(html, Contains("<code>optimizer.eps</code></th><td></td><td><code>1</code>"));
     CHECK_THAT(html, !Contains("job.dump_folder"));
-    CHECK_THAT(report_html(read_runs({a, a})), Contains("the decks are alike"));
-    // over tokens: 100 a step
+    CHECK_THAT(report_html(read_runs({a, a})), Contains("the decks are equal"));
+    // over tokens: 100 per step
     const Json data = data_of(html);
     const Json& tokens = (*data.find("charts")->as_array())[1];
     const Json::Array& points = *(*tokens.find("curves")->as_array())[1].find("points")->as_array();
@@ -247,12 +247,12 @@ TEST_CASE("report: the page of several runs") {
     CHECK(*(*points[20].as_array())[0].as_real() == 3000);
     const Json& validation = (*tokens.find("curves")->as_array())[2];
     CHECK(*validation.find("name")->as_string() == "</script>/a (validation)");
-    // between the steps 20 and 30
+    // between steps 20 and 30
     const Json::Array& marks = *validation.find("points")->as_array();
     CHECK(*(*marks.at(0).as_array())[0].as_real() == 2500);
 }
 
-TEST_CASE("report: no name of a run ends the page's data, or hides their end") {
+TEST_CASE("report: no name of a run can end the page's data, or hide their end") {
     const TemporaryFolder folder;
     for (const char* name : {"<!--<script>", "</script>", "<!--", "a<b"}) {
         const std::string html = report_html(read_runs({make_run(folder / name / "x", losses(3))}));
@@ -293,7 +293,7 @@ TEST_CASE("report: gradient norms over several decades are drawn on a log scale"
     const std::string drawn = report_html(read_runs({make_run(folder / "wide", wide)}));
     CHECK_THAT(drawn, Contains("log scale") && Contains(">0.01<") && Contains(">1000<"));
     CHECK(points_are_inside(drawn));
-    // equal factors are equal distances: 9 values, a decade each
+    // equal factors have equal distances: 9 values, one per decade
     const std::string plot = between(drawn, "Gradient norm over step", "</svg>").at(0);
     std::istringstream points(between(plot, "points=\"", "\"").at(0));
     std::vector<double> heights;
@@ -319,7 +319,7 @@ TEST_CASE("report: runs of one step, of equal values, of other fields") {
         CHECK(points_are_inside(html));
         CHECK_FALSE(report_text(runs, 80, false).empty());
     }
-    // nothing to plot is no reason to fail
+    // nothing to plot is not an error
     const std::vector<RunData> other = read_runs({make_run(folder / "other", "{\"step\":1,\"x\":2}\n")});
     CHECK(is_balanced(report_html(other)));
     CHECK(report_csv(other) == "run,step,x\nother,1,2\n");
@@ -346,7 +346,7 @@ TEST_CASE("report: text for a terminal") {
             CHECK((text.find("optimizer.lr  0.1  0.2") != std::string::npos) == (paths.size() == 2));
         }
     }
-    // with colour the runs share a plot
+    // with colour, the runs share a plot
     const std::string colored = report_text(read_runs({a, b}), 100, true);
     CHECK(count_of("┤", colored) < count_of("┤", report_text(read_runs({a, b}), 100, false)));
     const std::regex code("\033\\[\\d+m");
@@ -364,7 +364,7 @@ TEST_CASE("report: a file that cannot be written is named") {
     CHECK_THROWS_AS(write_report(folder / "folder", "x"), SystemError);
 }
 
-TEST_CASE("report: what the wall time of all starts went to") {
+TEST_CASE("report: how the wall time of all starts was spent") {
     const TemporaryFolder folder;
     make_run(folder / "a", losses(20));
     make_run(folder / "b", losses(20));
@@ -381,7 +381,7 @@ TEST_CASE("report: what the wall time of all starts went to") {
     CHECK(one[0].goodput.starts == 2);
     CHECK(both[1].goodput.starts == 0);
     const std::string text = report_text(one, 80, false), html = report_html(one);
-    CHECK_THAT(text, Contains("goodput, of the wall time") && Contains("42.5 % of 1 m 40 s") &&
+    CHECK_THAT(text, Contains("goodput, of wall time") && Contains("42.5 % of 1 m 40 s") &&
                          Contains("\n"
                                   "Wall time\n"
                                   "Goodput 42.5 %") &&
@@ -395,7 +395,7 @@ TEST_CASE("report: what the wall time of all starts went to") {
     CHECK_THAT(report_html(read_runs({paths("b")})), !Contains("<div class=\"bar\">"));
 }
 
-TEST_CASE("report: words in metrics.jsonl are no series") {
+TEST_CASE("report: words in metrics.jsonl are not plotted") {
     const TemporaryFolder folder;
     const std::string run = make_run(
         folder / "a", R"({"step":1,"loss":2,"gpu_throttle":"thermal"})"
@@ -406,7 +406,7 @@ TEST_CASE("report: words in metrics.jsonl are no series") {
     CHECK(runs[0].fields == std::vector<std::string>{"loss", "straggler_ms"});
 }
 
-TEST_CASE("report: values so large, small or alike that their differences cannot be drawn") {
+TEST_CASE("report: values so large, small or similar that their differences cannot be drawn") {
     const TemporaryFolder folder;
     for (const char* pair : {"1e300 -1e300", "0 1e-310", "1 1.0000000000000002", "-1e-310 9e299"}) {
         std::istringstream values(pair);

@@ -74,7 +74,7 @@ TEST_CASE("tensorboard: torchtitan's keys") {
                                         {"validation_metrics/memory/max_reserved(%)", 2}});
 }
 
-TEST_CASE("tensorboard: what is written is read back") {
+TEST_CASE("tensorboard: written events are read back") {
     const TemporaryFolder folder;
     const double before = seconds_since_1970();
     TensorBoardFile file(folder / "a/tb", 0);
@@ -83,7 +83,7 @@ TEST_CASE("tensorboard: what is written is read back") {
     file.write(300, {});
     CHECK(file.path().filename().string().starts_with("events.out.tfevents."));
     const std::vector<BoardEvent> events =
-        read_events(file.path());  // while it is open: nothing waits in a buffer
+        read_events(file.path());  // while the file is open: nothing may wait in a buffer
     REQUIRE(events.size() == 5);
     CHECK(events[0].file_version == "brain.Event:2");
     CHECK(events[1].session_status == 1);
@@ -104,23 +104,23 @@ TEST_CASE("tensorboard: a restart withdraws the steps after the one it resumes f
         TensorBoardFile file(folder.path(), resumed);
         for (int64_t step = resumed + 1; step <= last; ++step) file.write(step, {{"loss", value}});
     };
-    // three starts within a second, in files whose names sort as they came
+    // three starts within a second; the files' names sort in their order
     run(0, 4, 1);
     run(2, 5, 2);
     run(3, 4, 3);
     CHECK(event_files(folder.path()).size() == 3);
     const std::map<int64_t, float> losses = shown_scalars(folder.path()).at("loss");
     CHECK(losses == std::map<int64_t, float>{{1, 1}, {2, 1}, {3, 2}, {4, 3}});
-    // a file of a clock that ran ahead
+    // a file from a clock that was ahead
     write_file(folder / "events.out.tfevents.9000000000.host.1.0", "");
     const TensorBoardFile later(folder.path(), 0);
     CHECK(event_files(folder.path()).back() == later.path());
 }
 
-TEST_CASE("tensorboard: a folder that cannot be made is named") {
+TEST_CASE("tensorboard: a folder that cannot be created is named") {
     const TemporaryFolder folder;
     write_file(folder / "file", "");
     CHECK_THROWS_AS(TensorBoardFile(folder / "file/tb", 0), SystemError);
     CHECK_THROWS_WITH(TensorBoardFile(folder / "file/tb", 0),
-                      Contains("cannot make") && Contains("file/tb: Not a directory"));
+                      Contains("cannot create the folder") && Contains("file/tb: Not a directory"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of FSDP look at: memory that is taken, and kernels that are called.
+// What tests of FSDP count: allocated memory and called kernels.
 #pragma once
 
 #include "coeus/kernels/kernels.hpp"
@@ -14,7 +14,7 @@ namespace coeus::test {
 
 using Values = std::vector<double>;
 
-// The host, noting what is taken from its memory.
+// The host, with a record of the memory allocated on it.
 class CountedHost : public Device, public Memory {
 public:
     mutable std::map<std::string, int64_t> taken;
@@ -36,7 +36,7 @@ public:
     int64_t peak_bytes() const override { return host_device().peak_bytes(); }
 };
 
-// One cast of owned rows for each storage that is gathered, one addition for each that was reduced.
+// One cast of owned rows for each gathered storage, one addition for each reduced one.
 struct Calls {
     int casts = 0, adds = 0, zeros = 0;
     bool adding_fails = false;

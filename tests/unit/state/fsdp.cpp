@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where gathered units lie, who may have them, and what is gathered and reduced when: of one rank of several
-// that are only planned, whose collectives do nothing. tests/mpi/state/fsdp.cpp: what ranks get by them.
+// Where gathered units are stored, which may be in use together, and when each is gathered and reduced. The
+// test uses one rank of several that are only planned: their collectives do nothing. For the results on real
+// ranks see tests/mpi/state/fsdp.cpp.
 #include "coeus/state/fsdp.hpp"
 
 #include "counted.hpp"
@@ -23,13 +24,13 @@ struct Options {
     Stream::Mode streams = Stream::Mode::eager;
     StateTypes types = {Dtype::f64, Dtype::f64};
     int ranks = 2, rank = 0;
-    int64_t cols = 8;  // a row of an alignment
+    int64_t cols = 8;  // a row fills one alignment
     bool tied = false;
     int uses = 1;
 };
 constexpr GatherOptions neighbours = {}, all = {Keep::all, Keep::all};
 
-// Units of one matrix each, of so many rows.
+// Units of one matrix each, with these numbers of rows.
 struct Rig {
     CountedHost host;
     Exec exec;
@@ -68,7 +69,7 @@ bool overlap(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-TEST_CASE("gathered: two neighbours at a time have room, or all units, and no more is taken") {
+TEST_CASE("gathered: there is memory for two neighbours at a time, or for all units, and not more") {
     struct Case {
         std::vector<int64_t> rows;
         bool tied;
@@ -76,12 +77,12 @@ TEST_CASE("gathered: two neighbours at a time have room, or all units, and no mo
     };
     for (const Case& c : {
              Case{{4}, false, 4, 4}, Case{{4, 2, 6, 2}, false, 8, 14}, Case{{2, 8, 2, 4, 6}, false, 10, 22},
-             Case{{3, 1}, false, 6, 6},            // each to the next even number
+             Case{{3, 1}, false, 6, 6},            // each is padded to an even number
              Case{{4, 2}, true, 6, 6},             // a table and the only block
-             Case{{8, 2, 4, 6}, true, 14, 20},     // the table beside the last block
-             Case{{8, 2, 4}, true, 14, 14},        // three units, each beside both others
+             Case{{8, 2, 4, 6}, true, 14, 20},     // the table next to the last block
+             Case{{8, 2, 4}, true, 14, 14},        // three units, each next to both others
              Case{{4, 4, 4, 4, 4}, true, 12, 20},  // three in a line
-             Case{{2, 2, 4, 6, 4}, true, 10, 18}   // the three smallest, where two larger ones turn
+             Case{{2, 2, 4, 6, 4}, true, 10, 18}   // the three smallest, if two larger ones take turns
          }) {
         CAPTURE(c.rows, c.tied);
         Options options{.tied = c.tied};
@@ -91,7 +92,7 @@ TEST_CASE("gathered: two neighbours at a time have room, or all units, and no mo
             CHECK(rig.gathered->bytes().gradients == c.of_neighbours * 64);
             CHECK(rig.host.taken ==
                   std::map<std::string, int64_t>{{"gathered weights", c.of_neighbours * 64},
-                                                 {"gradients before their reduction", c.of_neighbours * 64}});
+                                                 {"unreduced gradients", c.of_neighbours * 64}});
         }
         options.gather.weights = Keep::all;
         options.types = {Dtype::f32, Dtype::bf16};
@@ -103,12 +104,12 @@ TEST_CASE("gathered: two neighbours at a time have room, or all units, and no mo
             CHECK(rig.host.taken.at("gathered weights") == c.of_all * 64);
         }
     }
-    // of what is not as wide as a line of memory: 3 and 4 elements, in a line each
+    // rows narrower than a memory line: 3 and 4 elements, in one line each
     CHECK(Rig({3, 4}, {.cols = 1}).gathered->bytes().weights == 128);
     CHECK(Rig({3, 4}, {.gather = all, .cols = 1}).gathered->bytes().weights == 128);
 }
 
-TEST_CASE("gathered: what is used together lies apart, in lines of its own") {
+TEST_CASE("gathered: units that are used together do not overlap, and have their own memory lines") {
     for (const bool tied : {false, true})
         for (const auto& rows : std::vector<std::vector<int64_t>>{{4, 2, 6, 2},
                                                                   {2, 8, 2, 4, 6},
@@ -145,7 +146,7 @@ TEST_CASE("gathered: what is used together lies apart, in lines of its own") {
             }
 }
 
-TEST_CASE("gathered: a unit is gathered once while its place is its own") {
+TEST_CASE("gathered: a unit is gathered once, as long as its place is not reused") {
     Rig rig({2, 2, 2, 2}, {});
     CHECK_FALSE(rig.gathered->is_in_use(1));
     {
@@ -155,13 +156,13 @@ TEST_CASE("gathered: a unit is gathered once while its place is its own") {
         CHECK(calls.casts == 1);
         {
             const auto second = rig.weights(1);
-            first.reset();  // the other one holds it still
+            first.reset();  // the other lease still holds it
             CHECK(rig.gathered->is_in_use(1));
         }
         CHECK_FALSE(rig.gathered->is_in_use(1));
     }
     {
-        const auto again = rig.weights(1);  // it is there still
+        const auto again = rig.weights(1);  // it is still there
         const auto neighbour = rig.weights(2);
     }
     CHECK(calls.casts == 2);
@@ -179,7 +180,7 @@ TEST_CASE("gathered: a unit is gathered once while its place is its own") {
     CHECK(calls.casts == 4);
 }
 
-TEST_CASE("gathered: what was gathered before its use is not gathered again, and takes no place in use") {
+TEST_CASE("gathered: a unit that was prefetched is not gathered again, and does not replace one in use") {
     for (const auto streams : {Stream::Mode::eager, Stream::Mode::deferred}) {
         CAPTURE(int(streams));
         Rig rig({2, 2, 2, 2}, {.streams = streams});
@@ -202,13 +203,13 @@ TEST_CASE("gathered: what was gathered before its use is not gathered again, and
             CHECK_THROWS_WITH(rig.weights(3), Contains("there is no room for the weights of a unit"));
             CHECK_FALSE(rig.gathered->is_in_use(2));
         }
-        rig.gathered->prefetch(2);  // in the place of one that was released
+        rig.gathered->prefetch(2);  // in the place of a released one
         {
             const auto third = rig.weights(2);
             CHECK(calls.casts == 3);
             CHECK(element(rig[2].w, 7) == 37);
         }
-        // one that nobody used makes room as well
+        // a prefetched unit that was not used can be replaced, too
         rig.gathered->prefetch(3);
         rig.gathered->prefetch(1);
         const auto second = rig.weights(1);
@@ -238,7 +239,7 @@ TEST_CASE("gathered: weights are gathered again after an update, which waits for
         }
 }
 
-TEST_CASE("gathered: a rank's own rows are where they belong") {
+TEST_CASE("gathered: a rank's own rows are at their places") {
     for (const int64_t rows : {7, 5, 2, 1})
         for (int rank = 0; rank < 3; ++rank) {
             CAPTURE(rows, rank);
@@ -251,7 +252,7 @@ TEST_CASE("gathered: a rank's own rows are where they belong") {
             if (count > 0) CHECK(size_t(2 * s.runs()[0].first_row) == own);
             {
                 const auto lease = rig.weights(0);
-                Values expected(size_t(2 * rows));  // the others' rows do not come
+                Values expected(size_t(2 * rows));  // the rows of other ranks are not received
                 for (size_t i = 0; i < count; ++i) expected[own + i] = 100 + double(i);
                 CHECK(values(s.w) == expected);
             }
@@ -267,18 +268,18 @@ TEST_CASE("gathered: a rank's own rows are where they belong") {
         }
 }
 
-TEST_CASE("gathered: weights come of the master, or of its copy in the compute type") {
+TEST_CASE("gathered: weights are taken from the master weights, or from their copy in the compute type") {
     for (const bool offload : {false, true}) {
         Rig rig({3}, {.types = {Dtype::f32, Dtype::bf16, offload}});
         fill(rig[0].master, 1 + 1.0 / 1024);
         rig.parameters.refresh_compute(rig.exec, rig.kernels);
-        if (offload) fill(rig[0].master, 500);  // on its way to the host
+        if (offload) fill(rig[0].master, 500);  // moved to the host
         const auto lease = rig.weights(0);
         for (int64_t i = 0; i < 8; ++i) CHECK(element(rig[0].w, i) == double(i + 1));
     }
 }
 
-TEST_CASE("gathered: a gradient is zero when its lease begins, and added to the owned rows at its end") {
+TEST_CASE("gathered: a gradient is zero when its lease begins, and is added to the owned rows at its end") {
     for (const GatherOptions& keep : {neighbours, all})
         for (const auto streams : {Stream::Mode::eager, Stream::Mode::threaded, Stream::Mode::deferred}) {
             const bool stays = keep.gradients == Keep::all;
@@ -301,8 +302,8 @@ TEST_CASE("gathered: a gradient is zero when its lease begins, and added to the 
             }
             if (streams == Stream::Mode::deferred || stays) CHECK(calls.adds == 0);
             if (!stays) {
-                auto taken = rig.gradients(2);  // its place
-                CHECK(calls.adds == 1);         // nobody cleared what was not summed
+                auto taken = rig.gradients(2);  // uses its place
+                CHECK(calls.adds == 1);         // the sum was added before it could be cleared
                 fill(rig[2].g, 7);
                 taken.release();
             }
@@ -320,13 +321,13 @@ TEST_CASE("gathered: a gradient is zero when its lease begins, and added to the 
             CHECK(values(rig[2].gradient) == (stays ? Values(8, 0) : counted(7, 8)));
             CHECK(calls.zeros == (stays ? 1 : 3));
             CHECK(calls.adds == (stays ? 1 : 3));
-            // the next step's begins with zero, as the first's did
+            // the gradient of the next step begins with zero, like that of the first
             const auto next = rig.gradients(0);
             CHECK(values(rig[0].g) == Values(16, 0));
         }
 }
 
-TEST_CASE("gathered: gradients of units that share a place are not held at a time") {
+TEST_CASE("gathered: gradients of units that share a place cannot be held at the same time") {
     Rig rig({2, 2, 2}, {});
     const auto held = rig.gradients(0), neighbour = rig.gradients(1);
     fill(rig[0].g, 1);
@@ -362,7 +363,7 @@ TEST_CASE("gathered: a gradient that stays is reduced after the last use of the 
     CHECK(reduced(2));
     CHECK(calls.adds == 3);
 
-    // the next step counts from the beginning, its first micro-batches not at all
+    // the next step counts from the beginning; its first micro-batches do not count
     rig.use_gradients(0);
     rig.use_gradients(0);
     CHECK(calls.adds == 3);
@@ -372,7 +373,7 @@ TEST_CASE("gathered: a gradient that stays is reduced after the last use of the 
     rig.use_gradients(0);
     CHECK(calls.adds == 4);
     rig.gathered->finish_gradients();
-    CHECK(calls.adds == 4);  // of the others nothing was used
+    CHECK(calls.adds == 4);  // the other units were not used
 }
 
 TEST_CASE("gathered: a lease that ends by an exception reduces nothing") {
@@ -392,7 +393,7 @@ TEST_CASE("gathered: a lease that ends by an exception reduces nothing") {
     }
 }
 
-TEST_CASE("gathered: a lease is released once, and a step cannot end after one that was not") {
+TEST_CASE("gathered: a lease is released once, and a step cannot end after one that was not released") {
     for (const int ranks : {1, 2}) {
         Rig rig({2, 2}, {.ranks = ranks});
         rig.gathered->expect_last_uses(true);
@@ -407,7 +408,7 @@ TEST_CASE("gathered: a lease is released once, and a step cannot end after one t
     }
 }
 
-TEST_CASE("gathered: a reduction that fails is told where it is waited for") {
+TEST_CASE("gathered: a failed reduction throws at the point that waits for it") {
     for (const auto streams : {Stream::Mode::eager, Stream::Mode::threaded, Stream::Mode::deferred}) {
         CAPTURE(int(streams));
         Rig rig({2, 2}, {.streams = streams});
@@ -421,7 +422,7 @@ TEST_CASE("gathered: a reduction that fails is told where it is waited for") {
     }
 }
 
-TEST_CASE("gathered: when a step ends no stream has work that was not waited for") {
+TEST_CASE("gathered: at the end of a step, all work of the streams has been waited for") {
     Rig rig({2, 2}, {.streams = Stream::Mode::deferred});
     rig.gathered->prefetch(0);
     rig.use_gradients(1);
@@ -431,7 +432,7 @@ TEST_CASE("gathered: when a step ends no stream has work that was not waited for
     CHECK(calls.adds == 1);
 }
 
-TEST_CASE("gathered: work that nobody waited for ends before its places do") {
+TEST_CASE("gathered: work that nothing waited for ends before its memory is freed") {
     for (const auto streams : {Stream::Mode::threaded, Stream::Mode::deferred}) {
         Rig rig({2, 2}, {.streams = streams});
         rig.gathered->prefetch(0);
@@ -442,7 +443,7 @@ TEST_CASE("gathered: work that nobody waited for ends before its places do") {
     }
 }
 
-TEST_CASE("gathered: the computation's observer sees what it may wait for") {
+TEST_CASE("gathered: the computation's observer sees the exchanges that it may wait for") {
     struct Waits : KernelObserver {
         std::string text;
         int open = 0;
@@ -462,11 +463,12 @@ TEST_CASE("gathered: the computation's observer sees what it may wait for") {
     CHECK(waits.text == "gather_weights 256, ");
     waits.text.clear();
     rig.use_gradients(0);
-    CHECK(waits.text == "reduce_gradients 0, reduce_gradients 0, ");  // for its place; an eager stream's
+    // waits for its place, then the reduction of the eager stream
+    CHECK(waits.text == "reduce_gradients 0, reduce_gradients 0, ");
     CHECK(waits.open == 0);
 }
 
-TEST_CASE("gathered: a rank that has all has nothing to gather") {
+TEST_CASE("gathered: a single rank has nothing to gather") {
     Rig rig({2, 3}, {.ranks = 1});
     CHECK(rig.gathered->bytes().weights == 0);
     CHECK(rig.gathered->bytes().gradients == 0);
@@ -494,7 +496,7 @@ TEST_CASE("gathered: a rank that has all has nothing to gather") {
     CHECK_NOTHROW(gradients.release());
 }
 
-TEST_CASE("gathered: the communicators are those of the shards") {
+TEST_CASE("gathered: the communicators must match the shards") {
     Rig rig({2, 3}, {});
     const Communicator three = Communicator::planned(0, 3, "three");
     Gathered other(rig.parameters, {});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Storages as stacked rows, the memory behind them, and initial values as a function of seed, name and index.
+// Storages as stacked rows, their memory, and initial values as a function of seed, name and index.
 #include "coeus/state/parameters.hpp"
 
 #include "coeus/base/random.hpp"
@@ -29,7 +29,7 @@ TEST_CASE("a storage stacks parameters by rows") {
     CHECK(storage.params()[1].first_row == 4);
     CHECK(storage.params()[2].first_row == 6);
     CHECK(parameters.count() == 21);
-    // types and shapes are there before the memory
+    // types and shapes are known before there is memory
     CHECK(storage.w.shape == Shape{7, 3});
     CHECK(storage.w.data == nullptr);
     CHECK(storage.g.dtype == Dtype::f64);
@@ -44,7 +44,7 @@ TEST_CASE("a storage stacks parameters by rows") {
     CHECK(element(storage.g, 20) == 5);
 }
 
-TEST_CASE("a storage of one parameter keeps its shape, also a vector's") {
+TEST_CASE("a storage of one parameter keeps its shape, also that of a vector") {
     Parameters parameters({});
     const Storage& norm = parameters.add({.name = "norm", .shape = {5}, .init = Init::ones()});
     const Storage& cube = parameters.add({.name = "cube", .shape = {2, 3, 4}, .init = Init::ones()});
@@ -57,15 +57,15 @@ TEST_CASE("a storage of one parameter keeps its shape, also a vector's") {
     CHECK(cube.rows_of(cube.params()[0], cube.master).shape == Shape{2, 3, 4});
 }
 
-TEST_CASE("storages refuse what cannot be stacked") {
+TEST_CASE("storages refuse parameters that cannot be stacked") {
     Parameters parameters({});
     CHECK_THROWS_WITH(parameters.add(std::vector<Param>{}), Catch::Contains("at least one parameter"));
     CHECK_THROWS_WITH(parameters.add({matrix("a", 2, 3), matrix("b", 2, 4)}),
-                      Catch::Contains("parameters of one storage have equal columns"));
+                      Catch::Contains("parameters of one storage must have equal columns"));
     Param frozen = matrix("b", 2, 3);
     frozen.trainable = false;
     CHECK_THROWS_WITH(parameters.add({matrix("a", 2, 3), frozen}),
-                      Catch::Contains("parameters of one storage are trained together or not at all"));
+                      Catch::Contains("parameters of one storage must be trained together or not at all"));
 }
 
 TEST_CASE("storages refuse more moments than owned rows can carry") {
@@ -78,7 +78,7 @@ TEST_CASE("storages refuse more moments than owned rows can carry") {
                       Catch::Contains("an optimizer keeps too many moments"));
 }
 
-TEST_CASE("storages refuse parameters that are not divided alike, and shardings that are not there") {
+TEST_CASE("storages refuse parameters that are not divided alike, and unknown shardings") {
     Parameters parameters({});
     const size_t other = parameters.add_sharding({.fsdp = 2});
     const auto of = [](const Shard& shard, int64_t groups = 1) {
@@ -87,26 +87,26 @@ TEST_CASE("storages refuse parameters that are not divided alike, and shardings 
         param.groups = groups;
         return param;
     };
-    CHECK_THROWS_WITH(parameters.add({of({}), of({Split::rows})}), Catch::Contains("are divided alike"));
+    CHECK_THROWS_WITH(parameters.add({of({}), of({Split::rows})}), Catch::Contains("must be divided alike"));
     CHECK_THROWS_WITH(parameters.add({of({}), of({.sharding = other})}),
-                      Catch::Contains("are divided alike"));
-    CHECK_THROWS_WITH(parameters.add({of({}), of({}, 2)}), Catch::Contains("have as many groups"));
+                      Catch::Contains("must be divided alike"));
+    CHECK_THROWS_WITH(parameters.add({of({}), of({}, 2)}), Catch::Contains("must have equally many groups"));
     CHECK_THROWS_WITH(parameters.add(of({}, 3)), Catch::Contains("each of equal rows"));
     CHECK_THROWS_WITH(parameters.add(of({.sharding = other + 1})),
-                      Catch::Contains("a sharding that was not added"));
+                      Catch::Contains("the sharding of a parameter was not added"));
     CHECK_THROWS_WITH(parameters.add(of({Split::partial, other})),
-                      Catch::Contains("sums over tensor-parallel ranks are of the dense sharding"));
+                      Catch::Contains("sums over tensor-parallel ranks must be in the dense sharding"));
     const Storage& between = parameters.add({of({}, 2), of({}, 2)});
     CHECK_THROWS_WITH(between.rows_of(between.params()[0], between.w),
-                      Catch::Contains("do not follow each other"));
+                      Catch::Contains("stacked group by group with others are not adjacent"));
 }
 
-TEST_CASE("gradients lie by sharding, those that are summed over tensor-parallel ranks first") {
+TEST_CASE("gradients are ordered by sharding, and those summed over tensor-parallel ranks come first") {
     Parameters parameters({Dtype::f64, Dtype::f64}, {.tp = 2});
     const size_t other = parameters.add_sharding({});
     const auto add = [&](const Shard& shard) -> Storage& {
         return parameters.add(
-            {.name = "a", .shape = {8, 2}, .init = Init::ones(), .shard = shard});  // two lines of memory
+            {.name = "a", .shape = {8, 2}, .init = Init::ones(), .shard = shard});  // two memory lines
     };
     const Storage& first = add({.sharding = other});
     const Storage& second = add({});
@@ -135,10 +135,10 @@ TEST_CASE("gradients lie by sharding, those that are summed over tensor-parallel
     CHECK(order == std::vector<const Storage*>{&third, &second, &fifth, &first, &fourth, &sixth});
 }
 
-TEST_CASE("memory is what was announced, and every matrix is aligned") {
+TEST_CASE("the allocated memory is the announced memory, and every matrix is aligned") {
     struct Types {
         StateTypes types;
-        int64_t master, compute, gradient;  // bytes of an element
+        int64_t master, compute, gradient;  // bytes per element
     };
     for (const Types& t :
          {Types{{Dtype::f32, Dtype::f32}, 4, 0, 4}, Types{{Dtype::f32, Dtype::bf16}, 4, 2, 4},
@@ -181,7 +181,7 @@ TEST_CASE("memory is what was announced, and every matrix is aligned") {
     }
 }
 
-TEST_CASE("without an optimizer there are weights alone") {
+TEST_CASE("without an optimizer there are only weights") {
     Parameters parameters({Dtype::f32, Dtype::bf16});
     const Storage& s = parameters.add(matrix("a", 3, 5));
     parameters.allocate(false);
@@ -192,7 +192,7 @@ TEST_CASE("without an optimizer there are weights alone") {
     CHECK_FALSE(bool(parameters.gradients()));
 }
 
-TEST_CASE("initial values depend on seed, name and index alone") {
+TEST_CASE("initial values depend only on seed, name and index") {
     const auto drawn = [](bool fused, int threads, uint64_t seed) {
         Parameters parameters({Dtype::f64, Dtype::f64});
         const std::vector<Param> params = {matrix("q", 7, 5), matrix("k", 3, 5),
@@ -219,7 +219,7 @@ TEST_CASE("initial values depend on seed, name and index alone") {
     CHECK(drawn(false, 4, 42) == one);
     const std::vector<double> other = drawn(true, 1, 43);
     for (size_t i = 0; i < one.size(); ++i) CHECK(other[i] != one[i]);
-    // element 4 of "k" by its definition
+    // element 4 of "k", by its definition
     CHECK(one[35 + 4] == normal_quantile(RandomStream(42, "k").uniform(4)));
     const auto [low, high] = std::minmax_element(one.begin() + 50, one.end());
     CHECK(*low >= -1);
@@ -250,7 +250,7 @@ TEST_CASE("initial values: constants, normal and truncated normal distributions"
     CHECK(largest > 3.5 * 0.02);
     const auto [cut_mean, cut_deviation, cut_largest] = moments(cut);
     CHECK(close(cut_mean, 0, 5 * 2.0 / 200));
-    // of a normal cut at b = 1.5 standard deviations: 2 sqrt(1 - 2 b phi(b) / (2 Phi(b) - 1)) = 1.4851
+    // of a normal truncated at b = 1.5 standard deviations: 2 sqrt(1 - 2 b phi(b) / (2 Phi(b) - 1)) = 1.4851
     CHECK(close(cut_deviation, 1.4851, 0.03));
     CHECK(cut_largest <= 3);
     CHECK(cut_largest > 2.99);
@@ -258,7 +258,7 @@ TEST_CASE("initial values: constants, normal and truncated normal distributions"
     CHECK(values(zeros.master) == std::vector<double>(9, 0));
 }
 
-TEST_CASE("the compute copy is the master, rounded") {
+TEST_CASE("the compute copy is the rounded master weights") {
     Exec exec;
     Parameters parameters({Dtype::f32, Dtype::bf16});
     const Storage& s = parameters.add({matrix("a", 3, 5), matrix("b", 2, 5)});
@@ -289,7 +289,7 @@ TEST_CASE("gradients and statistics are in f64 for f64 and f32 otherwise") {
     CHECK(StateTypes{Dtype::bf16, Dtype::bf16}.accumulate() == Dtype::f32);
 }
 
-TEST_CASE("the scalars of a step begin as a step without clipping") {
+TEST_CASE("the scalars of a new step mean a step without clipping") {
     const StepState state;
     CHECK(state.scalars().clip == 1);
     CHECK(state.scalars().refusals == 0);
@@ -299,7 +299,7 @@ TEST_CASE("the scalars of a step begin as a step without clipping") {
     CHECK(state.scalars().loss == 2);
 }
 
-TEST_CASE("the scalars of a step are written and read whole") {
+TEST_CASE("the scalars of a step are written and read as a whole") {
     Exec exec;
     StepState state;
     state.stage({.learning_rate = 0.5, .step = 7});

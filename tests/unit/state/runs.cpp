@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owned rows as runs, and which ranks own the same.
+// Owned rows as runs, and the ranks that own the same rows.
 #include "coeus/state/parameters.hpp"
 #include "coeus/state/replica.hpp"
 #include "support/catch.hpp"
@@ -18,7 +18,7 @@ Param grouped(const std::string& name, int64_t rows, int64_t groups, Split tp = 
     return {.name = name, .shape = {rows, 2}, .init = Init::normal(1), .shard = {tp}, .groups = groups};
 }
 
-// name, first, rows, first_row of each.
+// name, first, rows and first_row of each run.
 using Lines = std::vector<std::tuple<std::string, int64_t, int64_t, int64_t>>;
 Lines lines(const Storage& storage) {
     Lines found;
@@ -33,7 +33,7 @@ Storage of(std::vector<Param> params, const ShardPlace& place) {
 
 }  // namespace
 
-TEST_CASE("runs: one of each parameter, of the rows that a rank owns") {
+TEST_CASE("runs: one for each parameter, with the rows that a rank owns") {
     const auto rows = [&](int rank) {
         const std::vector<Param> params = {grouped("q", 4, 1), grouped("k", 2, 1), grouped("v", 1, 1)};
         return lines(of(params, {.fsdp = 3, .fsdp_rank = rank}));
@@ -44,7 +44,7 @@ TEST_CASE("runs: one of each parameter, of the rows that a rank owns") {
     CHECK(of({grouped("a", 2, 1)}, {.fsdp = 3, .fsdp_rank = 2}).runs().empty());
 }
 
-TEST_CASE("runs: groups lie one after the other, and neighbours are joined") {
+TEST_CASE("runs: groups are stored one after the other, and adjacent runs are joined") {
     const auto rows = [&](int ranks, int rank) {
         return lines(of({grouped("w1", 6, 2), grouped("w3", 4, 2)}, {.fsdp = ranks, .fsdp_rank = rank}));
     };
@@ -52,7 +52,8 @@ TEST_CASE("runs: groups lie one after the other, and neighbours are joined") {
     CHECK(rows(3, 0) == Lines{{"w1", 0, 3, 0}, {"w3", 3, 1, 0}});
     CHECK(rows(3, 1) == Lines{{"w3", 0, 1, 1}, {"w1", 1, 3, 3}});
     CHECK(rows(3, 2) == Lines{{"w3", 0, 2, 2}});
-    // one parameter: its groups follow each other, but for what other tensor-parallel ranks have of each
+    // one parameter: its groups are adjacent, except for the rows that other tensor-parallel ranks have of
+    // each
     CHECK(lines(of({grouped("w2", 12, 4)}, {.fsdp = 2, .fsdp_rank = 1})) == Lines{{"w2", 0, 6, 6}});
     const std::vector<Param> divided = {grouped("w2", 12, 4, Split::rows)};
     CHECK(lines(of(divided, {.tp = 2, .tp_rank = 0})) ==
@@ -90,7 +91,7 @@ TEST_CASE("runs: the ranks together own every element once, however a storage is
                 }
 }
 
-TEST_CASE("runs: groups change neither initial values nor what an optimizer sees of an element") {
+TEST_CASE("runs: groups change neither initial values nor the index of an element for the optimizer") {
     const auto drawn = [](int64_t groups, int ranks) {
         std::map<std::string, std::vector<double>> values_of = {{"a", std::vector<double>(24)},
                                                                 {"b", std::vector<double>(12)}};
@@ -114,7 +115,7 @@ TEST_CASE("runs: groups change neither initial values nor what an optimizer sees
         for (const int ranks : {1, 2, 5}) CHECK(drawn(groups, ranks) == one);
 }
 
-TEST_CASE("replicas: every rank that owns the same has a number of its own, one of each replica counts") {
+TEST_CASE("replicas: ranks that own the same rows have different numbers, and one of each replica counts") {
     for (const Split split : {Split::none, Split::partial, Split::rows, Split::cols})
         for (const int copies : {1, 2}) {
             CAPTURE(int(split), copies);
@@ -122,7 +123,7 @@ TEST_CASE("replicas: every rank that owns the same has a number of its own, one 
             Param param = grouped("a", 6, 1, split);
             param.copies = copies;
             CHECK(is_divided_over_tp(param) == divided);
-            // by the part that they own
+            // keyed by the part that the ranks own
             std::map<int, std::multiset<int>> numbers;
             std::map<std::array<int, 2>, int> counts;  // replica, part
             for (int replica = 0; replica < 3; ++replica)
@@ -145,7 +146,7 @@ TEST_CASE("replicas: every rank that owns the same has a number of its own, one 
         }
 }
 
-TEST_CASE("runs: a rank's columns know where they lie in the whole parameter") {
+TEST_CASE("runs: a rank's columns know their position in the whole parameter") {
     for (const int tp_rank : {0, 1}) {
         ShardPlace place;
         place.tp = 2;
@@ -157,7 +158,7 @@ TEST_CASE("runs: a rank's columns know where they lie in the whole parameter") {
         parameters.for_each_owned([&](const OwnedRows& rows) {
             ++found;
             const ElementPlace at = rows.place();
-            CHECK(at.first_index == uint64_t(tp_rank));  // of 2 columns, each rank has one
+            CHECK(at.first_index == uint64_t(tp_rank));  // each rank has one of 2 columns
             CHECK(at.run == 1);
             CHECK(at.stride == 2);
         });

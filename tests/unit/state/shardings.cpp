@@ -13,8 +13,8 @@ using Catch::Contains;
 
 namespace {
 
-// A unit of which one storage is divided over two ranks and two are not, one of them frozen; a unit of the
-// latter kind alone; one of the former alone.
+// Three units. The first has one storage that is divided over two ranks and two that are not, one of them
+// frozen. The second has only storages that are not divided, the third only divided ones.
 struct Mixed {
     CountedHost host;
     Exec exec;
@@ -54,9 +54,10 @@ struct Mixed {
 
 }  // namespace
 
-TEST_CASE("gathered: what no other rank divides is used where it is owned, beside what is gathered") {
+TEST_CASE("gathered: a storage that is not divided is used in place, next to gathered ones") {
     Mixed mixed({Dtype::f64, Dtype::f64});
-    CHECK(mixed.gathered->bytes().weights == 256);  // between two that are gathered is one that is not
+    // a unit without gathered storages is between the two others
+    CHECK(mixed.gathered->bytes().weights == 256);
     mixed.allocate();
     CHECK(mixed[0].w.data == mixed[0].master.data);
     CHECK(mixed[0].g.data == mixed[0].gradient.data);
@@ -71,12 +72,12 @@ TEST_CASE("gathered: what no other rank divides is used where it is owned, besid
     fill(mixed[0].gradient, 1000);
     {
         const Gathered::WeightLease first(mixed.gathered.get(), 0), second(mixed.gathered.get(), 1);
-        CHECK(calls.casts == 1);  // of the storage that is gathered
+        CHECK(calls.casts == 1);  // of the gathered storage
         CHECK(values(mixed[0].w) == counted(100, 32));
         CHECK(element(mixed[1].w, 16) == 200);
         Gathered::GradientLease gradients(mixed.gathered.get(), 0);
         CHECK(calls.zeros == 1);
-        CHECK(values(mixed[0].g) == counted(1000, 32));  // what is owned adds up
+        CHECK(values(mixed[0].g) == counted(1000, 32));  // gradients are accumulated in the owned memory
         CHECK(values(mixed[1].g) == Values(32));
         fill(mixed[1].g, 0);
         gradients.release();
@@ -87,7 +88,7 @@ TEST_CASE("gathered: what no other rank divides is used where it is owned, besid
     CHECK_NOTHROW(mixed.gathered->forget_weights());
 }
 
-TEST_CASE("gathered: a copy in the compute type is kept of what is not gathered alone") {
+TEST_CASE("gathered: only storages that are not gathered keep a copy in the compute type") {
     Mixed mixed({Dtype::f32, Dtype::bf16});
     CHECK(mixed.parameters.bytes(true).compute == 3 * 64);
     mixed.allocate();
@@ -101,7 +102,7 @@ TEST_CASE("gathered: a copy in the compute type is kept of what is not gathered 
     CHECK(element(mixed[0].w, 3) == 4);
 }
 
-TEST_CASE("gathered: every sharding brings its communicators") {
+TEST_CASE("gathered: every sharding needs its communicators") {
     Mixed mixed({Dtype::f64, Dtype::f64});
     mixed.parameters.allocate(true);
     const auto allocate = [&](const std::vector<GatherRanks>& ranks) {

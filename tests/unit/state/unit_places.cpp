@@ -25,7 +25,7 @@ Neighbours circle(size_t units) {
     return found;
 }
 
-// Whether all lie within the buffer and no two neighbours overlap.
+// Whether all units are within the buffer and no two neighbours overlap.
 bool is_sound(const UnitPlaces& places, const Bytes& bytes, const Neighbours& pairs) {
     for (size_t u = 0; u < bytes.size(); ++u)
         if (places.first[u] < 0 || places.first[u] + bytes[u] > places.bytes) return false;
@@ -35,15 +35,15 @@ bool is_sound(const UnitPlaces& places, const Bytes& bytes, const Neighbours& pa
     });
 }
 
-// No places take less.
+// No placement can need less.
 int64_t largest_pair(const Bytes& bytes, const Neighbours& pairs) {
     int64_t largest = std::ranges::max(bytes);
     for (const auto& [a, b] : pairs) largest = std::max(largest, bytes[a] + bytes[b]);
     return largest;
 }
 
-// What units of even number at the beginning, of odd number at the end, and the last but one of an odd circle
-// between its neighbours would take.
+// The memory that a simple rule would need: even units at the beginning, odd ones at the end, and in an odd
+// circle the last but one between its neighbours.
 int64_t by_parity(const Bytes& bytes, bool is_circle) {
     const size_t last = bytes.size() - 1;
     int64_t most = largest_pair(bytes, is_circle ? circle(bytes.size()) : chain(bytes.size()));
@@ -54,7 +54,7 @@ int64_t by_parity(const Bytes& bytes, bool is_circle) {
 
 }  // namespace
 
-TEST_CASE("unit places: a chain lies at both ends in turns") {
+TEST_CASE("unit places: units of a chain are placed at both ends in turns") {
     const Bytes bytes = {10, 5, 10, 12, 3};
     const UnitPlaces places = place_units(bytes, chain(5));
     CHECK(places.bytes == 22);
@@ -64,7 +64,7 @@ TEST_CASE("unit places: a chain lies at both ends in turns") {
     CHECK(place_units(Bytes{}, {}).bytes == 0);
 }
 
-TEST_CASE("unit places: neighbours never overlap, and no buffer is larger than it was by parity") {
+TEST_CASE("unit places: neighbours never overlap, and no buffer is larger than with the rule by parity") {
     const RandomStream random(3, "sizes");
     uint64_t draw = 0;
     for (size_t units = 1; units <= 12; ++units)
@@ -84,7 +84,7 @@ TEST_CASE("unit places: neighbours never overlap, and no buffer is larger than i
         }
 }
 
-TEST_CASE("unit places: a unit that is used again between others is beside all of them") {
+TEST_CASE("unit places: a unit that is used again between others is a neighbour of all of them") {
     // an embedding that a head's modules read as well: 0 1 2 3 4, 0 5 4, 0 6 4
     const Bytes bytes = {9, 4, 4, 4, 7, 5, 6};
     Neighbours pairs = chain(5);
@@ -94,7 +94,7 @@ TEST_CASE("unit places: a unit that is used again between others is beside all o
     CHECK(places.bytes == 9 + 7 + 6);
 }
 
-TEST_CASE("unit places: what is not a pair of units is refused") {
+TEST_CASE("unit places: an invalid pair of units is refused") {
     CHECK_THROWS_AS(place_units(Bytes{1, 2}, {{1, 1}}), LogicError);
     CHECK_THROWS_AS(place_units(Bytes{1, 2}, {{0, 2}}), LogicError);
 }

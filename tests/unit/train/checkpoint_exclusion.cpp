@@ -11,7 +11,7 @@ const TrainRecord record{.step = 10, .tokens_seen = 640, .seed = 3, .sample = 40
 
 }  // namespace
 
-TEST_CASE("exclusion: parts begin anew, each by itself") {
+TEST_CASE("exclusion: each part can be reset separately") {
     const TrainRecord same = reset_parts(record, {});
     CHECK(same.step == 10);
     CHECK(same.tokens_seen == 640);
@@ -38,7 +38,7 @@ TEST_CASE("exclusion: parts begin anew, each by itself") {
     CHECK(counts.seed == 3);
 }
 
-TEST_CASE("exclusion: what began anew before goes on") {
+TEST_CASE("exclusion: a part that was reset earlier continues") {
     TrainRecord later = reset_parts(record, {"lr_scheduler"});
     later.step += 2;
     *later.schedule_step += 2;
@@ -49,7 +49,7 @@ TEST_CASE("exclusion: what began anew before goes on") {
     CHECK(on.optimizer_step == 12);
 }
 
-TEST_CASE("exclusion: a checkpoint of a run with the same parts has had them excluded") {
+TEST_CASE("exclusion: parts that the checkpoint's run has already reset are not reset again") {
     const std::string deck = "[checkpoint]\nexclude_from_loading = [\"lr_scheduler\", \"dataloader\"]\n";
     CHECK(still_to_exclude({"lr_scheduler", "train_state"}, deck) == Words{"train_state"});
     CHECK(still_to_exclude({"lr_scheduler"}, deck).empty());
@@ -58,9 +58,9 @@ TEST_CASE("exclusion: a checkpoint of a run with the same parts has had them exc
     CHECK(still_to_exclude({}, deck).empty());
     CHECK(describe_exclusion({}, {}).empty());
     CHECK(describe_exclusion({"lr_scheduler", "optimizer"}, {"lr_scheduler", "optimizer"}) ==
-          "checkpoint.exclude_from_loading: not loaded, begun again: the learning-rate schedule, the "
+          "checkpoint.exclude_from_loading: not loaded but reset: the learning-rate schedule, the "
           "optimizer's moments and bias correction");
     CHECK(describe_exclusion({"dataloader", "train_state"}, {"train_state"}) ==
-          "checkpoint.exclude_from_loading: not loaded, begun again: the count of steps and tokens; begun "
-          "again by the run that wrote this checkpoint, and continues: the data");
+          "checkpoint.exclude_from_loading: not loaded but reset: the count of steps and tokens; reset by "
+          "the run that wrote this checkpoint, and loaded now: the data");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dry runs for devices that are not here: each advice that they print is followed, and what follows it fits.
+// Dry runs for devices that this machine does not have: each advice that they print is followed, and then the
+// run fits.
 #include "coeus/train/dry_run.hpp"
 
 #include "coeus/base/error.hpp"
@@ -19,7 +20,7 @@ namespace {
 
 const std::string base_decks = COEUS_SOURCE_DIR "/inputs/base";
 
-// The only line with this text; "" if there is none.
+// The only line with this text, or "" if there is none.
 std::string line_with(const std::vector<std::string>& lines, const std::string& text) {
     const auto holds = [&](const std::string& line) { return line.find(text) != std::string::npos; };
     CHECK(std::ranges::count_if(lines, holds) <= 1);
@@ -91,7 +92,7 @@ TEST_CASE("dry run: every advice for 1 to 128 H100 is followed, and the run fits
     CHECK(hints >= 5);
 }
 
-TEST_CASE("dry run: devices by name or size, and what they cannot be") {
+TEST_CASE("dry run: devices are given by name or size, and wrong ones are refused") {
     const std::string deck = base_decks + "/llama3_8b.toml";
     const auto lines = [&](const Words& more) {
         Words words = {deck, "--dry_run"};
@@ -102,16 +103,16 @@ TEST_CASE("dry run: devices by name or size, and what they cannot be") {
     CHECK(line_with(lines({"--memory=30GiB", "--device=cpu"}), "Planned for a rank on CPUs with 30.0 GiB") !=
           "");
     CHECK(line_with(lines({"--memory=30GiB", "--device=cuda"}), "Planned for a GPU with 30.0 GiB") != "");
-    // the last of two counts, and a size counts before a name
+    // a size takes precedence over a name
     CHECK(line_with(lines({"--gpu=h200", "--memory=30GiB"}), "Planned for a GPU with 30.0 GiB") != "");
-    REQUIRE_THROWS_WITH(lines({"--gpu=h1000"}), Contains("--gpu=h1000: this GPU is not known; did you mean "
-                                                         "h100? Known are ") &&
-                                                    Contains("a100-40gb") && Contains("--memory 80GiB"));
+    REQUIRE_THROWS_WITH(lines({"--gpu=h1000"}),
+                        Contains("--gpu=h1000: unknown GPU; did you mean h100? Known are ") &&
+                            Contains("a100-40gb") && Contains("--memory 80GiB"));
     CHECK(refusal({deck, "--dry_run", "--memory=80 apples"}) ==
           "command line: memory = 80 apples: must be a size, such as 80GiB");
-    CHECK_THAT(refusal({deck, "--gpu=h100"}), Contains("--gpu goes with --dry_run"));
-    CHECK_THAT(refusal({deck, "--memory=80GiB"}), Contains("--memory goes with --dry_run"));
-    CHECK_THAT(refusal({deck, "--strict"}), Contains("--strict goes with --dry_run"));
+    CHECK_THAT(refusal({deck, "--gpu=h100"}), Contains("--gpu needs --dry_run"));
+    CHECK_THAT(refusal({deck, "--memory=80GiB"}), Contains("--memory needs --dry_run"));
+    CHECK_THAT(refusal({deck, "--strict"}), Contains("--strict needs --dry_run"));
     CHECK_THAT(refusal({deck, "--dry_run", "--gpu=h100", "--device=cpu"}),
                Contains("--gpu=h100 plans for a GPU, but device = \"cpu\""));
 }
@@ -151,7 +152,7 @@ TEST_CASE("dry run: data that a run would refuse is refused") {
           data +
               ": token 2000 at position 99 is not in the model's vocabulary of 2000; model.vocab_size must "
               "be at least 2001 (a real run refuses this)\n");
-    // held-out validation needs a window of its own
+    // validation on held-out data needs a window for itself
     write_tokens(data, 7, 20);
     CHECK(refusals({}) == "");
     CHECK_THAT(refusals({"--validation.enable"}), Contains("(a real run refuses this)"));

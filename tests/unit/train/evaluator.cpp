@@ -46,7 +46,7 @@ ValidationMetrics validate(const SampleStream& sampler, const Config& config) {
 
 TEST_CASE("evaluator: batches of any size give one loss") {
     const TemporaryFolder folder;
-    // 7 windows of 5 tokens below 37, every third token no label
+    // 7 windows of 5 tokens below 37; every third token is not a label
     std::vector<uint8_t> mask;
     for (int i = 0; i < 36; ++i) mask.push_back(i % 3 != 1);
     const TokenFile file(counting_file(folder / "tokens.h5", 36, {3, 11, 12, 30}, mask));
@@ -65,7 +65,7 @@ TEST_CASE("evaluator: batches of any size give one loss") {
         CHECK(some.tokens == valid);
         CHECK(relatively_close(some.loss, one.loss, 1e-13));
     }
-    // documents matter where they are asked for
+    // documents matter if the document mask is enabled
     const double masked = validate(sampler, config_with(3, -1, true)).loss;
     CHECK(std::fabs(masked - one.loss) > 1e-6 * one.loss);
     CHECK(relatively_close(masked, validate(sampler, config_with(2, -1, true)).loss, 1e-13));
@@ -83,9 +83,10 @@ TEST_CASE("evaluator: steps count batches") {
     CHECK(validate(sampler, config_with(2, INT64_MAX / 2)).tokens == 7 * window_tokens);
 }
 
-TEST_CASE("evaluator: of several sources every window counts once, those of few steps are spread over all") {
+TEST_CASE(
+    "evaluator: every window of several sources counts once, and few steps are spread over all sources") {
     const TemporaryFolder folder;
-    // the second source has labels in one window of two only
+    // in the second source, only one of two windows has labels
     std::vector<uint8_t> mask(10, 0);
     mask[1] = 1;
     const TokenFile a(counting_file(folder / "a.h5", 20)), b(counting_file(folder / "b.h5", 10, {}, mask));
@@ -93,7 +94,7 @@ TEST_CASE("evaluator: of several sources every window counts once, those of few 
                                           Sampler(b, {.seq_len = window_tokens})};
     const SampleStream stream(sources, {});
     CHECK(validate(stream, config_with(2, -1)).tokens == 4 * window_tokens + 1);
-    // two windows of the first source for each of the second
+    // two windows of the first source for each one of the second
     CHECK(validate(stream, config_with(3, 1)).tokens == 2 * window_tokens + 1);
     const double alone = validate(sources[0], config_with(4, -1)).loss * 4 * window_tokens;
     const double other = validate(sources[1], config_with(4, -1)).loss;
@@ -106,8 +107,7 @@ TEST_CASE("evaluator: samples without any label are an error") {
     const TokenFile file(counting_file(folder / "tokens.h5", 10, {}, std::vector<uint8_t>(10, 0)));
     const Sampler sampler(file, {.seq_len = window_tokens});
     CHECK_THROWS_AS(validate(sampler, config_with(1, -1)), ConfigError);
-    CHECK_THROWS_WITH(
-        validate(sampler, config_with(1, -1)),
-        "validation: none of the tokens of its 2 samples is a label, so that there is no loss; look at "
-        "/loss_mask of the validation data");
+    CHECK_THROWS_WITH(validate(sampler, config_with(1, -1)),
+                      "validation: no token of its 2 samples is a label, so there is no loss; check "
+                      "/loss_mask of the validation data");
 }

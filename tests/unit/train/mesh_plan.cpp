@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank of a large mesh will hold, planned by one process: each degree divides what it should.
+// The memory plan for a rank of a large mesh, made by one process: each degree divides the terms that it
+// should.
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/train/run_options.hpp"
 #include "support/catch.hpp"
@@ -30,14 +31,14 @@ int64_t state_of(const MemoryPlan& plan) {
            plan.bytes(term::moments);
 }
 
-// `part` is `whole` / divisor, within 1 % of padding and of what is not divided.
+// Whether `part` is `whole` / divisor, within 1 % for padding and undivided parts.
 bool divided(int64_t part, int64_t whole, int64_t divisor) {
     return relatively_close(double(part * divisor), double(whole), 0.01);
 }
 
 }  // namespace
 
-TEST_CASE("plan of 405B: twice the shards, half the state") {
+TEST_CASE("plan of 405B: more shards divide the state") {
     const MemoryPlan few = planned(64, {}), many = planned(512, {});
     CHECK(divided(state_of(many), state_of(few), 8));
     CHECK(many.bytes(term::activations) == few.bytes(term::activations));
@@ -46,7 +47,7 @@ TEST_CASE("plan of 405B: twice the shards, half the state") {
     CHECK(many.total() < few.total());
 }
 
-TEST_CASE("plan of 405B on 512 ranks: tensor parallel divides layers and tokens") {
+TEST_CASE("plan of 405B on 512 ranks: tensor parallelism divides layers and tokens") {
     MemoryPlan before = planned(512, {});
     for (const char* degree : {"2", "4", "8"}) {
         CAPTURE(degree);
@@ -60,7 +61,7 @@ TEST_CASE("plan of 405B on 512 ranks: tensor parallel divides layers and tokens"
     }
 }
 
-TEST_CASE("plan of 405B on 512 ranks: context parallel divides tokens") {
+TEST_CASE("plan of 405B on 512 ranks: context parallelism divides tokens") {
     MemoryPlan before = planned(512, {});
     for (const char* degree : {"2", "4", "8"}) {
         CAPTURE(degree);
@@ -85,7 +86,7 @@ TEST_CASE("plan of 405B on 512 ranks: a pipeline divides layers") {
         // of 126 layers rank 0 has 63, 32, 16
         CHECK(relatively_close(double(now.bytes(term::gathered_weights)),
                                double(before.bytes(term::gathered_weights)) / 2, 0.06));
-        // as many more frames are alive as each is smaller
+        // frames are smaller, but correspondingly more of them are alive
         CHECK(relatively_close(double(now.bytes(term::activations)), double(before.bytes(term::activations)),
                                0.06));
         CHECK(now.total() < before.total());
@@ -103,7 +104,7 @@ TEST_CASE("plan of 405B on 512 ranks: the less a block keeps, the smaller the pe
     CHECK(state_of(full) == state_of(none));
 }
 
-TEST_CASE("the plan of GPUs has an estimate of what NCCL takes for each communicator") {
+TEST_CASE("the plan of GPUs estimates the memory of NCCL for each communicator") {
     const auto on_gpus = [](const Words& more) {
         Words all = {"--device=cuda", "--training.seq_len=1024"};
         all.insert(all.end(), more.begin(), more.end());
@@ -112,10 +113,10 @@ TEST_CASE("the plan of GPUs has an estimate of what NCCL takes for each communic
     const int64_t of_one = 16 * ((4 << 20) + (512 << 10) + 4915200);
     const MemoryPlan shards = on_gpus({});
     CHECK(shards.bytes(term::nccl) == 4 * of_one);  // weights, gradients, loss, norm
-    CHECK_THAT(shards.text(0), Catch::Contains("buffers of NCCL (estimate)"));
+    CHECK_THAT(shards.text(0), Catch::Contains("NCCL buffers (estimate)"));
     const MemoryPlan two = on_gpus({"--parallelism.tensor_parallel_degree=2"});
     CHECK(two.bytes(term::nccl) == 5 * of_one);
-    // by the host
+    // through host memory
     MemoryPlan staged = on_gpus({"--comm.transport=staged"});
     CHECK(staged.bytes(term::nccl) == 0);
     CHECK(staged.total() == shards.total() - shards.bytes(term::nccl));

@@ -5,7 +5,7 @@
 
 using namespace coeus;
 
-TEST_CASE("progress: a checkpoint's record gives it back") {
+TEST_CASE("progress: it is restored from a checkpoint's record") {
     const Progress progress = {.step = 12,
                                .sample = 50,
                                .tokens_seen = 800,
@@ -29,7 +29,7 @@ TEST_CASE("progress: a checkpoint's record gives it back") {
     CHECK(again.validation_is_left);
 }
 
-TEST_CASE("progress: a record without steps of schedule and optimizer began them at step 0") {
+TEST_CASE("progress: in a record without steps of schedule and optimizer, these began at step 0") {
     const Progress progress = Progress::of(TrainRecord{.step = 7});
     CHECK(progress.schedule_begins == 0);
     CHECK(progress.optimizer_begins == 0);
@@ -37,14 +37,14 @@ TEST_CASE("progress: a record without steps of schedule and optimizer began them
     CHECK(progress.next_optimizer_step() == 8);
 }
 
-TEST_CASE("progress: the count of steps may begin again while schedule and optimizer continue") {
+TEST_CASE("progress: the count of steps may start again while schedule and optimizer continue") {
     const Progress progress = Progress::of(TrainRecord{.step = 0, .schedule_step = 10, .optimizer_step = 6});
     CHECK(progress.schedule_begins == -10);
     CHECK(progress.schedule_step() == 10);
     CHECK(progress.next_optimizer_step() == 7);
 }
 
-TEST_CASE("progress: guards see the place, and move it") {
+TEST_CASE("progress: guards see the position, and can change it") {
     Progress progress = {.step = 12, .sample = 50, .tokens_seen = 800, .schedule_begins = 4};
     const RunPlace place = progress.place();
     CHECK(place.step == 12);
@@ -57,7 +57,7 @@ TEST_CASE("progress: guards see the place, and move it") {
     CHECK(progress.schedule_begins == 4);
 }
 
-TEST_CASE("progress: what metrics take from it") {
+TEST_CASE("progress: the values for metrics") {
     const Progress progress = {.step = 12, .sample = 50, .tokens_seen = 800, .validation_is_left = true};
     const MetricsFile::Past past = progress.past(3);
     CHECK(past.step == 12);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From facts of a start to what is said about them.
+// The hints that a start logs, by its facts.
 #include "../../../src/train/start_hints.hpp"
 
 #include "support/catch.hpp"
@@ -10,7 +10,7 @@ using Catch::Contains;
 
 namespace {
 
-// Of a host with 8 cores where nothing is off.
+// A host with 8 cores and no problems.
 StartFacts good_facts() {
     return {.local_ranks = 2, .cpu = {.cores = 8, .threads = 4, .sharing = 2, .machine_cores = 8}};
 }
@@ -25,7 +25,7 @@ std::string only_hint(const StartFacts& facts) {
 
 }  // namespace
 
-TEST_CASE("hints: nothing is said where nothing is off") {
+TEST_CASE("hints: there are none without problems") {
     StartFacts facts = good_facts();
     for (const char* level : {"avx2", "avx512", "avx512 bf16"}) {
         facts.vector_level = level;
@@ -37,7 +37,7 @@ TEST_CASE("hints: vector instructions") {
     StartFacts facts = good_facts();
     facts.vector_level = "no avx";
     CHECK_THAT(only_hint(facts), Contains("this processor has no AVX"));
-    facts.built_for_avx2 = false;  // no second hint: the processor is what lacks
+    facts.built_for_avx2 = false;  // no second hint: the processor does not have it
     CHECK_THAT(only_hint(facts), Contains("this processor has no AVX"));
     facts.vector_level = "avx";
     CHECK_THAT(only_hint(facts), Contains("this processor has AVX but not AVX2"));
@@ -45,7 +45,7 @@ TEST_CASE("hints: vector instructions") {
     CHECK_THAT(only_hint(facts), Contains("built for processors without AVX2") && Contains("COEUS_ARCH"));
     facts.vector_level = "neon bf16";
     CHECK(start_hints(facts).empty());
-    // pairs of bfloat16: only where the processor has them and they would be used
+    // pairs of bfloat16: a hint only if the processor has them and they would be used
     facts = good_facts();
     facts.built_for_bf16_pairs = false;
     facts.vector_level = "avx512 bf16";
@@ -69,24 +69,24 @@ TEST_CASE("hints: a debug build") {
 TEST_CASE("hints: more threads than cores") {
     StartFacts facts = good_facts();
     facts.local_ranks = facts.cpu.sharing = 4;
-    CHECK(only_hint(facts) == "4 ranks x 4 threads on 8 cores take turns: set training.threads=2");
+    CHECK(only_hint(facts) == "4 ranks x 4 threads must share 8 cores: set training.threads=2");
     facts.local_ranks = facts.cpu.sharing = 16;
     facts.cpu.threads = 1;
     CHECK(only_hint(facts) ==
-          "16 ranks x 1 thread on 8 cores take turns: set training.threads=1 and start at most 8 ranks here");
+          "16 ranks x 1 thread must share 8 cores: set training.threads=1 and start at most 8 ranks here");
     facts.local_ranks = facts.cpu.sharing = 1;
     facts.cpu.threads = 9;
-    CHECK(only_hint(facts) == "9 threads on 8 cores take turns: set training.threads=8");
-    // ranks that were bound: each has cores of its own
+    CHECK(only_hint(facts) == "9 threads must share 8 cores: set training.threads=8");
+    // bound ranks: each has its own cores
     facts = {.local_ranks = 8, .cpu = {.cores = 1, .threads = 1, .machine_cores = 8, .bound = true}};
     CHECK(start_hints(facts).empty());
     facts.cpu.threads = 2;
-    CHECK(only_hint(facts) == "2 threads on 1 core take turns: set training.threads=1");
-    // four ranks of this host bound to the same two cores
+    CHECK(only_hint(facts) == "2 threads must share 1 core: set training.threads=1");
+    // four ranks of this host, bound to the same two cores
     facts = {.local_ranks = 8,
              .cpu = {.cores = 2, .threads = 1, .sharing = 4, .machine_cores = 4, .bound = true}};
     CHECK(only_hint(facts) ==
-          "4 ranks x 1 thread on 2 cores take turns: set training.threads=1 and start at most 2 ranks here");
+          "4 ranks x 1 thread must share 2 cores: set training.threads=1 and start at most 2 ranks here");
 }
 
 TEST_CASE("hints: cores that stay idle because the launcher bound each rank to one") {
@@ -99,21 +99,21 @@ TEST_CASE("hints: cores that stay idle because the launcher bound each rank to o
     CHECK(start_hints(facts).empty());
 }
 
-TEST_CASE("hints: where the run writes, and what it reads") {
+TEST_CASE("hints: slow storage for what the run writes and reads") {
     StartFacts facts = good_facts();
     for (const char* name : {"nfs", "smb", "fuse", "9p", "afs"}) {
         facts.places = {{"job.dump_folder", "out", name}};
-        CHECK_THAT(only_hint(facts), Contains(std::string("out lies on network storage (") + name +
+        CHECK_THAT(only_hint(facts), Contains(std::string("out is on network storage (") + name +
                                               "): checkpoints may be slow") &&
                                          Contains("job.dump_folder"));
         facts.places = {{"job.dump_folder", "out", ""}, {"training.dataset_path", "data", name, false}};
-        CHECK_THAT(only_hint(facts), Contains(std::string("data lies on network storage (") + name +
-                                              "): reading may be slow") &&
-                                         Contains("training.dataset_path"));
+        CHECK_THAT(only_hint(facts),
+                   Contains(std::string("data is on network storage (") + name + "): reading may be slow") &&
+                       Contains("training.dataset_path"));
     }
     facts.places = {{"job.dump_folder", "out", ""}, {"checkpoint.folder", "/x", "tmpfs"}};
-    CHECK_THAT(only_hint(facts), Contains("/x lies in memory (tmpfs)") && Contains("checkpoint.folder"));
-    facts.places = {{"training.dataset_path", "data", "tmpfs", false}};  // quick to read
+    CHECK_THAT(only_hint(facts), Contains("/x is in memory (tmpfs)") && Contains("checkpoint.folder"));
+    facts.places = {{"training.dataset_path", "data", "tmpfs", false}};  // fast to read
     CHECK(start_hints(facts).empty());
     CHECK(file_system_of("/dev/shm") == "tmpfs");
     CHECK(file_system_of("/absent").empty());
@@ -122,22 +122,21 @@ TEST_CASE("hints: where the run writes, and what it reads") {
 TEST_CASE("hints: checkpoints on parallel file systems") {
     constexpr int64_t gib = int64_t(1) << 30;
     CHECK(striping_advice("lustre", "out/checkpoint", 96 * gib / 10, 1) ==
-          "out/checkpoint lies on Lustre: `lfs setstripe -c 10 -S 4M out/checkpoint` lets a file of 9.60 GiB "
-          "be written to 10 targets at a time; it counts for files that are made after it");
-    CHECK_THAT(striping_advice("lustre", "c", 1000, 1),
-               Contains("-c 1 ") && Contains("to one target at a time"));
+          "out/checkpoint is on Lustre: `lfs setstripe -c 10 -S 4M out/checkpoint` stripes a file of 9.60 "
+          "GiB over 10 targets; it affects only files that are created afterwards");
+    CHECK_THAT(striping_advice("lustre", "c", 1000, 1), Contains("-c 1 ") && Contains("over one target; "));
     CHECK_THAT(striping_advice("lustre", "c", 16 * gib, 4), Contains("-c 4 ") && Contains("of 4.00 GiB"));
     CHECK_THAT(striping_advice("lustre", "c", 900 * gib, 1), Contains("-c 64 "));
     CHECK_THAT(striping_advice("gpfs", "c", 16 * gib, 1),
-               Contains("GPFS, which stripes files by itself") && Contains("checkpoint.files"));
+               Contains("GPFS, which stripes files automatically") && Contains("checkpoint.files"));
     for (const char* other : {"", "nfs", "tmpfs"}) CHECK(striping_advice(other, "c", gib, 1).empty());
-    // and nothing is said against them
+    // these file systems themselves cause no hint
     StartFacts facts = good_facts();
     facts.places = {{"job.dump_folder", "out", "lustre"}, {"checkpoint.folder", "c", "gpfs"}};
     CHECK(start_hints(facts).empty());
 }
 
-TEST_CASE("hints: several, the gravest first") {
+TEST_CASE("hints: several, the most important first") {
     StartFacts facts = good_facts();
     facts.debug_build = true;
     facts.vector_level = "no avx";

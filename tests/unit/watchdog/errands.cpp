@@ -11,7 +11,7 @@
 using namespace coeus;
 using namespace coeus::test;
 
-TEST_CASE("errands: what ends gives its answer, what does not holds nobody up") {
+TEST_CASE("errands: one that ends returns its answer, and one that does not blocks no other") {
     auto answers = std::make_shared<std::promise<void>>();
     {
         Errands errands;
@@ -20,13 +20,13 @@ TEST_CASE("errands: what ends gives its answer, what does not holds nobody up") 
         CHECK(errands.ask<int>(patience(60), 1, [] { return 3; }) == 3);
         const auto waits = [until = answers->get_future().share()] { until.wait(); };
         CHECK_FALSE(errands.run(0.01, waits));
-        // it is still under way
+        // the earlier errand has not ended
         CHECK(errands.ask<int>(0.01, 1, [] { return 2; }) == 1);
         answers->set_value();
         while (errands.ask<int>(patience(60), 1, [] { return 4; }) != 4)
-            continue;  // what was late is given little more
+            continue;  // after a late errand, the next one gets little time
         answers = std::make_shared<std::promise<void>>();
         CHECK_FALSE(errands.run(0.01, [until = answers->get_future().share()] { until.wait(); }));
     }
-    answers->set_value();  // it outlives its errands
+    answers->set_value();  // it lives longer than `errands`
 }

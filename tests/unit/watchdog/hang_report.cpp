@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the states of ranks say together, for states as the ranks of small and large runs would give them.
+// The conclusion from the states of all ranks, for states as in small and large runs.
 #include "../../../src/watchdog/hang_report.hpp"
 
 #include "support/catch.hpp"
@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t data_ranks = 1, shards = 2;
 
-// Ranks that have ended 6 collectives of the communicator of all, and 20 of another.
+// Ranks that have completed 6 collectives of the communicator of all ranks, and 20 of another.
 std::vector<RankState> idle(int count) {
     std::vector<RankState> states(static_cast<size_t>(count));
     for (int rank = 0; rank < count; ++rank) {
@@ -63,7 +63,7 @@ void at(RankState& state, OperationKind kind, const char* name) {
         {.kind = kind, .name = name, .place = "b:2", .thread = state.pid, .under_way = true, .seconds = 2});
 }
 
-// All but these are in the seventh collective.
+// All ranks but these are in the seventh collective.
 std::vector<RankState> waiting_for(int count, const Ranks& others) {
     std::vector<RankState> states = idle(count);
     for (RankState& state : states)
@@ -77,7 +77,7 @@ HangReport overdue(const std::vector<RankState>& states, int rank = 0) {
 
 }  // namespace
 
-TEST_CASE("hang report: a rank that has not come to a collective") {
+TEST_CASE("hang report: a rank that has not reached a collective") {
     const HangReport report = overdue(waiting_for(4, {2}));
     CHECK(report.cause == HangCause::computing);
     CHECK(report.ranks == Ranks{2});
@@ -90,7 +90,7 @@ TEST_CASE("hang report: a rank that has not come to a collective") {
                         "3.0 s ago"));
 }
 
-TEST_CASE("hang report: behind in data, held up by a disk") {
+TEST_CASE("hang report: delayed by data, or by a disk") {
     std::vector<RankState> states = waiting_for(3, {1});
     SECTION("data") {
         at(states[1], OperationKind::data, "wait for the next batch");
@@ -105,7 +105,7 @@ TEST_CASE("hang report: behind in data, held up by a disk") {
         CHECK(report.ranks == Ranks{1});
         CHECK_THAT(report.text, Contains("is held up by write (b:2): a slow, full or unreachable disk"));
     }
-    SECTION("a disk beside the training") {
+    SECTION("a disk in another thread") {
         states = idle(2);
         at(states[1], OperationKind::file, "write");
         states[1].entries.back().thread = 999;
@@ -115,21 +115,21 @@ TEST_CASE("hang report: behind in data, held up by a disk") {
     }
 }
 
-TEST_CASE("hang report: ranks that are dead, stopped, or do not answer") {
+TEST_CASE("hang report: ranks that are dead, suspended, or do not answer") {
     std::vector<RankState> states = waiting_for(3, {1});
-    SECTION("dead, and it had come to what the others wait in") {
+    SECTION("dead, after it reached the collective of the others") {
         enter(states[1]);
         states[1].condition = RankState::Condition::died;
         const HangReport report = hang_report({Kind::death, 0, "Rank 1 has died."}, states);
         CHECK(report.cause == HangCause::died);
         CHECK(report.ranks == Ranks{1});
-        CHECK_THAT(report.text, Contains("died; was at all_reduce 7"));
+        CHECK_THAT(report.text, Contains("died; was in all_reduce 7"));
     }
-    SECTION("stopped") {
+    SECTION("suspended") {
         states[1].condition = RankState::Condition::stopped;
         CHECK(overdue(states).cause == HangCause::stopped);
     }
-    SECTION("no answer, and nothing known of it") {
+    SECTION("no answer, and no state") {
         states[1] = {.rank = 1, .host = "n2", .condition = RankState::Condition::silent};
         const HangReport report = overdue(states);
         CHECK(report.cause == HangCause::silent);
@@ -149,8 +149,8 @@ TEST_CASE("hang report: ranks that are dead, stopped, or do not answer") {
     }
 }
 
-TEST_CASE("hang report: ranks that do not agree on what they do") {
-    SECTION("another operation of the same number") {
+TEST_CASE("hang report: ranks that do not agree on their operations") {
+    SECTION("another operation with the same number") {
         std::vector<RankState> states = waiting_for(4, {3});
         enter(states[3], "all_gather");
         const HangReport report = overdue(states);
@@ -159,7 +159,7 @@ TEST_CASE("hang report: ranks that do not agree on what they do") {
         CHECK_THAT(report.text,
                    Contains("rank 3 all_gather 7 of dp (8 B, a.cpp:1); ranks 0 - 2 all_reduce 7"));
     }
-    SECTION("it went on to another communicator") {
+    SECTION("it continued with another communicator") {
         std::vector<RankState> states = waiting_for(4, {3});
         enter(states[3], "all_gather", shards, 21);
         const HangReport report = overdue(states);
@@ -173,7 +173,7 @@ TEST_CASE("hang report: ranks that do not agree on what they do") {
     }
 }
 
-TEST_CASE("hang report: all have come to a collective") {
+TEST_CASE("hang report: all ranks have reached a collective") {
     std::vector<RankState> states = waiting_for(3, {});
     SECTION("one is not in MPI") {
         states[2].stacks[0] = {.thread = states[2].pid, .calls = {"sleep in libc"}};
@@ -187,7 +187,7 @@ TEST_CASE("hang report: all have come to a collective") {
     }
 }
 
-TEST_CASE("hang report: what was given to GPUs") {
+TEST_CASE("hang report: work that was given to GPUs") {
     const auto give = [](RankState& state, int64_t sequence, bool reached,
                          OperationKind kind = OperationKind::queued) {
         enter(state, "all_reduce", data_ranks, sequence);
@@ -196,7 +196,7 @@ TEST_CASE("hang report: what was given to GPUs") {
         state.stacks[0].in_mpi = false;  // the host waits for the GPU
     };
     std::vector<RankState> states = idle(3);
-    SECTION("the host of one gave it nothing") {
+    SECTION("one host gave its GPU nothing") {
         for (const int rank : {0, 1})
             for (const int64_t number : {7, 8, 9}) give(states[size_t(rank)], number, number == 7);
         CHECK(states[0].at()->sequence == 7);
@@ -204,16 +204,16 @@ TEST_CASE("hang report: what was given to GPUs") {
         CHECK(report.cause == HangCause::computing);
         CHECK(report.ranks == Ranks{2});
     }
-    SECTION("the GPU of one has not come to it") {
+    SECTION("one GPU has not reached it") {
         for (RankState& state : states)
             for (const int64_t number : {7, 8}) give(state, number, number == 7 && state.rank != 1);
         const HangReport report = overdue(states);
         CHECK(report.cause == HangCause::gpu);
         CHECK(report.ranks == Ranks{1});
-        CHECK_THAT(report.text, Contains("the GPU of rank 1 (host n2, process 101) has not come to "
+        CHECK_THAT(report.text, Contains("the GPU of rank 1 (host n2, process 101) has not reached "
                                          "all_reduce 7 of dp"));
     }
-    SECTION("of two communicators it is at the one whose operation has begun") {
+    SECTION("the current one of two communicators is that whose operation has begun") {
         give(states[0], 7, false);
         enter(states[0], "all_gather", shards, 21);
         states[0].entries.back().kind = OperationKind::queued;
@@ -221,13 +221,13 @@ TEST_CASE("hang report: what was given to GPUs") {
         at(states[0], OperationKind::data, "wait for the next batch");
         CHECK(states[0].at()->kind == OperationKind::data);
     }
-    SECTION("all have their step as graphs") {
+    SECTION("all run their step as a graph") {
         for (RankState& state : states) give(state, 7, true, OperationKind::graph);
         const HangReport report = overdue(states);
         CHECK(report.cause == HangCause::graph);
         CHECK_THAT(report.text, Contains("training.disable_cuda_graphs = true"));
     }
-    SECTION("one did not come to its graphs") {
+    SECTION("one has not launched its graph") {
         for (const int rank : {0, 1}) give(states[size_t(rank)], 7, true, OperationKind::graph);
         const HangReport report = overdue(states);
         CHECK(report.cause == HangCause::computing);
@@ -243,7 +243,7 @@ TEST_CASE("hang report: what was given to GPUs") {
     }
 }
 
-TEST_CASE("hang report: an answer that is late does not hide who is to blame") {
+TEST_CASE("hang report: a missing answer does not hide the responsible rank") {
     std::vector<RankState> states = waiting_for(4, {1});
     at(states[1], OperationKind::data, "wait for the next batch");
     states[3] = {.rank = 3, .host = "n2", .condition = RankState::Condition::silent};
@@ -271,7 +271,7 @@ TEST_CASE("hang report: a chain of messages leads to the stage that is late") {
     CHECK(report.ranks == Ranks{0});
 }
 
-TEST_CASE("hang report: asked for by hand, a run that goes on is said to") {
+TEST_CASE("hang report: asked for by hand, it says that the run makes progress") {
     std::vector<RankState> states = waiting_for(3, {1});
     for (RankState& state : states)
         for (RankState::Entry& entry : state.entries) entry.seconds = 0.01;
@@ -280,14 +280,14 @@ TEST_CASE("hang report: asked for by hand, a run that goes on is said to") {
     CHECK_THAT(report.text, Contains("Likely cause: none"));
 }
 
-TEST_CASE("hang report: of 4096 ranks it has a few lines") {
+TEST_CASE("hang report: for 4096 ranks it has a few lines") {
     const HangReport report = overdue(waiting_for(4096, {1234, 1235}));
     CHECK(report.ranks == Ranks{1234, 1235});
     CHECK_THAT(report.text, Contains("0 - 1233, 1236 - 4095"));
     CHECK(lines_of(report.text).size() < 8);
 }
 
-TEST_CASE("rank state: a file gives back what was written") {
+TEST_CASE("rank state: a written state is read back from its file") {
     std::vector<RankState> states = waiting_for(2, {});
     states[1].gpu = "0000:1b:00.0";
     states[1].lines[0].id = ~uint64_t(0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that share a folder of traces: neither sees the other's events, and a folder in which nothing happened
-// is gone at the end.
+// Runs that share a folder of traces do not see each other's events. A folder without events is removed at
+// the end.
 #include "../../../src/watchdog/meeting_place.hpp"
 
 #include "support/catch.hpp"
@@ -47,7 +47,7 @@ TEST_CASE("meeting place: two runs in one folder do not see each other's events 
     CHECK(first == "what one was at");
 }
 
-TEST_CASE("meeting place: a run without events leaves nothing, others' files stay") {
+TEST_CASE("meeting place: a run without events leaves nothing, and the files of others stay") {
     const TemporaryFolder folder;
     const MeetingPlace place(folder / "traces", "run", "rank_");
     place.prepare();
@@ -66,7 +66,7 @@ TEST_CASE("meeting place: a run without events leaves nothing, others' files sta
     CHECK(fs::exists(folder / "traces/run/events"));
 }
 
-TEST_CASE("meeting place: damaged lines of the events are passed over") {
+TEST_CASE("meeting place: damaged lines of events are skipped") {
     const TemporaryFolder folder;
     const MeetingPlace place(folder / "traces", "run", "rank_");
     place.prepare();

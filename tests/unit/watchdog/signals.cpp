@@ -19,10 +19,10 @@ using namespace coeus::test;
 
 namespace {
 
-// A thread that hears no question until the test lets it.
+// A thread that does not hear a question until the test lets it.
 class DeafThread {
 public:
-    // `waits`: does what keeps it from hearing.
+    // `waits`: called while the thread does not hear.
     explicit DeafThread(std::function<void()> waits)
         : thread_([this, waits = std::move(waits)] {
               sigset_t question;
@@ -53,7 +53,7 @@ public:
 
 constexpr double short_time = 0.02;
 
-// Never sleeps; `seconds` after it was asked it hears that.
+// Never sleeps; ends `seconds` after a question was asked.
 void compute_after_question(double seconds) {
     sigset_t pending;
     do sigpending(&pending);
@@ -63,13 +63,13 @@ void compute_after_question(double seconds) {
 
 }  // namespace
 
-TEST_CASE("signals: a thread that is ready to run is waited for, as one that gets no core") {
+TEST_CASE("signals: a thread that could run but gets no core is waited for") {
     Signals signals(1);
     const DeafThread computes([] { compute_after_question(4 * short_time); });
     CHECK(signals.stack_of(computes.number, short_time, patience(60)));
 }
 
-TEST_CASE("signals: a thread that does not answer holds nobody up") {
+TEST_CASE("signals: a thread that does not answer does not block the others") {
     Signals signals(1);
     SECTION("asleep") {
         std::promise<void> asked;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the watchdog reports, by a clock that the test makes.
+// When the watchdog reports, on a clock that the test sets.
 #include "../../../src/watchdog/time_out.hpp"
 
 #include "support/catch.hpp"
@@ -11,7 +11,7 @@ using namespace coeus;
 
 namespace {
 
-// The first of its looks that finds the operation overdue; `suspended`: seconds without a look before
+// The time of the first check that finds the operation overdue. `suspended`: seconds without a check before
 // `resumed`.
 double reported_at(TimeOut& time_out, const Operation& operation, double resumed = 0, double suspended = 0) {
     for (double now = 100;; now += time_out.pause()) {
@@ -24,7 +24,7 @@ double reported_at(TimeOut& time_out, const Operation& operation, double resumed
 
 }  // namespace
 
-TEST_CASE("time-out: an operation is reported at the first look after it") {
+TEST_CASE("time-out: an operation is reported at the first check after it") {
     for (const double seconds : {0.05, 2.0, 5.0, 100.0}) {
         CAPTURE(seconds);
         TimeOut time_out(seconds, "an option");
@@ -43,7 +43,8 @@ TEST_CASE("time-out: an operation is reported at the first look after it") {
     }
 }
 
-TEST_CASE("time-out: what has ended, may take any time, or was given to a GPU is not its business") {
+TEST_CASE(
+    "time-out: operations that have ended, may take any time, or were given to a GPU are not reported") {
     const TimeOut time_out(2, "an option");
     const auto overdue = [&](OperationKind kind, double ended) {
         return time_out.overdue({.began = 1, .ended = ended, .kind = kind}, 1000).has_value();
@@ -56,18 +57,17 @@ TEST_CASE("time-out: what has ended, may take any time, or was given to a GPU is
     CHECK_FALSE(overdue(OperationKind::graph, 0));
 }
 
-TEST_CASE(
-    "time-out: time without looks, as of a suspended job, does not count, but a look that is late does") {
+TEST_CASE("time-out: time without checks, as in a suspended job, does not count, but a late check does") {
     const Operation operation = {.began = 100, .kind = OperationKind::message};
     TimeOut suspended(4, "an option"), late(4, "an option");
     CHECK(reported_at(suspended, operation, 150, 47) > 154);
     CHECK(suspended.resumed() == 150);
-    // less than half of what it may take, and a second
+    // less than half of the time-out, plus a second
     CHECK(reported_at(late, operation, 103, 2.5) <= 104.5);
     CHECK(late.resumed() == 0);
 }
 
-TEST_CASE("time-out: another one counts from the next look on") {
+TEST_CASE("time-out: a changed one counts from the next check on") {
     TimeOut time_out(300, "of the start");
     const Operation operation = {.began = 0, .kind = OperationKind::driver};
     CHECK_FALSE(time_out.overdue(operation, 200));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in of NVTX's header, for tests: keeps the ranges instead of telling a profiler.
+// Stand-in for NVTX's header, for tests: keeps the ranges instead of passing them to a profiler.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ int nvtxRangePop();
 
 namespace coeus::emulation {
 
-/// Those that were begun since the last call, in their order, indented by those of their thread they lie in.
-/// Of all threads together; of a thread they end before it does.
+/// The ranges begun since the last call, in order and on all threads together, indented by the number of
+/// ranges around them on their thread. A thread's ranges end before it does.
 std::vector<std::string> take_ranges();
 
 }  // namespace coeus::emulation
