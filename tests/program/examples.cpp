@@ -47,7 +47,7 @@ std::string run_example(const std::string& name, const std::string& settings,
 TEST_CASE("examples: pretrain_tiny goes from text to a sample, and a second call resumes") {
     const TemporaryFolder folder;
     const std::string first = run_example("pretrain_tiny", "STEPS=2", folder.path());
-    CHECK_THAT(first, Contains("documents      20,000") && Contains("step:  1  loss:  6.3") &&
+    CHECK_THAT(first, Contains("documents      20,000") && Contains("step:  1  loss:  6.") &&
                           Contains("Training completed at step 2") && Contains("A small fox") &&
                           Contains("Loss (nats per token)"));
     CHECK_THAT(run_example("pretrain_tiny", "STEPS=3", folder.path()),

@@ -158,19 +158,6 @@ TEST_CASE("memory advice: how many ranks would be enough") {
     CHECK_THAT(memory_advice(half.model, half.options, limit), Contains(" ranks would do"));
 }
 
-TEST_CASE("memory advice: more ranks come with the new number of sequences per step") {
-    // one sequence per step cannot be divided: more ranks mean more sequences, and the advice gives their
-    // number
-    const Words one =
-        joined(deck, {"--parallelism.data_parallel_replicate_degree=1", "--training.local_batch_size=1"});
-    const Planned now = planned(one, 1);
-    const std::string advice = memory_advice(now.model, now.options, int64_t(48) << 20);
-    CAPTURE(advice);
-    REQUIRE(Advice(advice).ranks > 1);
-    CHECK_THAT(advice, Contains(fmt::format("training.global_batch_size = {}", Advice(advice).ranks)));
-    check_followed(one, 1, advice, int64_t(48) << 20);
-}
-
 TEST_CASE("memory advice: every pipeline rank fits, whichever asks") {
     const Words piped = joined(
         deck, {"--parallelism.data_parallel_replicate_degree=2", "--parallelism.pipeline_parallel_degree=2",
