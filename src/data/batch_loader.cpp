@@ -34,7 +34,7 @@ void BatchLoader::run() {
     try {
         for (int64_t step = 0;; ++step) {
             std::unique_lock lock(mutex_);
-            // step - 2 uses the same buffer: wait until next() was called for a later step
+            // step - 2 uses the same buffer: wait until next() is called for a later step
             changed_.wait(lock, [&] { return stop_ || step - 2 < taken_; });
             if (stop_) return;
             lock.unlock();

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double largest_period = 0x1p40;  // products with small numbers are exact in int64 and double
 
-// The weights multiplied by a power of ten that makes them whole numbers; empty if there is none.
+// The weights, multiplied by the power of ten that makes them whole numbers; empty if no such power exists.
 std::vector<int64_t> exact(const std::vector<double>& weights) {
     for (double scale = 1; scale <= 1e12; scale *= 10) {
         std::vector<int64_t> whole;
@@ -108,7 +108,7 @@ double SampleStream::passes(size_t number, int64_t samples) const {
 
 int64_t SampleStream::first_epoch() const {
     BlendOrder order = order_;
-    int64_t periods = INT64_MAX;  // periods in which no source is repeated
+    int64_t periods = INT64_MAX;  // number of periods without a repeated window
     for (size_t k = 0; k < sources_.size(); ++k)
         periods = std::min(periods, sources_[k].num_windows() / order.count(k));
     for (int64_t i = periods * order.period();; ++i) {

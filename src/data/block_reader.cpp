@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t passage_bytes = 1 << 20;
 constexpr size_t look_ahead = 1 << 20;   // how far a piece of plain text may extend past its passage
-constexpr size_t cut_search = 64 << 10;  // how far after its target a cut may be
+constexpr size_t cut_search = 64 << 10;  // how far past its target a cut may be
 constexpr size_t read_bytes = 4 << 20;
 constexpr int64_t block_files = 4096;
 constexpr size_t nowhere = std::string_view::npos;
@@ -22,9 +22,9 @@ bool letter(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// A position, at or after `from`, at which pieces end with all common regular expressions: after a line end
-// that is followed by a letter, or else before a space between letters. All bytes around it are ASCII.
-// `nowhere` if there is none nearby.
+// A position at or after `from` where the regular expressions of all common tokenizers end a piece: after a
+// line end that a letter follows, or else before a space between two letters. All bytes around it are ASCII.
+// `nowhere` if there is none within `cut_search` bytes.
 size_t cut_behind(std::string_view text, size_t from) {
     const size_t last = std::min(text.size(), from + cut_search);
     for (size_t at = from; at < last; ++at)
@@ -39,7 +39,7 @@ size_t line_behind(std::string_view text, size_t from) {
     return end == nowhere ? end : end + 1;
 }
 
-// Ends of passages, none above `limit`.
+// Ends of passages, up to `limit`.
 template <class Place>
 std::vector<size_t> inner_cuts(std::string_view text, size_t limit, Place place) {
     std::vector<size_t> cuts;
@@ -187,8 +187,8 @@ bool FileReader::read_text(TextBlock& block, size_t block_bytes) {
         const auto cuts = inner_cuts(text_, text_.size() - look_ahead, cut_behind);
         if (cuts.empty() && int64_t(text_.size()) > longest_uncut)
             refuse(fmt::format(
-                "the text cannot be cut in the {} MiB after byte {}: it has neither a line's end before a "
-                "letter nor a space between two letters there; break it into lines",
+                "the {} MiB after byte {} contain no place to split the text: neither a line end before a "
+                "letter, nor a space between two letters; break it into lines",
                 longest_uncut >> 20, offset_));
         if (cuts.empty()) continue;
         std::string rest = text_.substr(cuts.back());
@@ -218,7 +218,8 @@ bool FileReader::read_lines(TextBlock& block, size_t block_bytes) {
     }
 }
 
-// Converts each element to one line. Line ends inside an element can only be white space.
+// Converts each element to one line: line ends inside an element become spaces. In JSON, they are white
+// space.
 bool FileReader::read_array(TextBlock& block, size_t block_bytes) {
     const auto invalid = [&](const std::string& what) { refuse("not valid JSON: " + what); };
     std::string lines;
@@ -236,16 +237,18 @@ bool FileReader::read_array(TextBlock& block, size_t block_bytes) {
         }
         if (begin != nowhere) end = value_end(text_, begin);
         if (end == nowhere || end == text_.size()) {
-            // a number might continue; an object at the very end is parsed again, at little cost
+            // a number might continue; an object that ends the text read so far is scanned again, which is
+            // cheap
             if (stream_.at_end())
-                invalid(fmt::format("the array ends in or after element [{}] without a ]", number_));
+                invalid(fmt::format("the file ends in or after element [{}], before the array's closing ]",
+                                    number_));
             if (int64_t(text_.size() - at) > longest_json) refuse(too_long(fmt::format("[{}]", number_)));
             grow(text_.size() + read_bytes);
             continue;
         }
         if (end == begin || comma != (number_ > 0))
-            invalid(
-                fmt::format("there must be {} before [{}]", number_ > 0 ? "one comma" : "nothing", number_));
+            invalid(fmt::format("there must be {} before element [{}]", number_ > 0 ? "one comma" : "nothing",
+                                number_));
         const size_t line = lines.size();
         lines.append(text_, begin, end - begin);
         std::replace_if(

@@ -17,8 +17,8 @@ namespace coeus {
 constexpr int64_t longest_json = 64 << 20;
 /// The message for a longer value.
 std::string too_long(const std::string& what);
-/// Maximum size in bytes of plain text without a position to cut it: a line end before a letter, or a space
-/// between two letters.
+/// Maximum size in bytes of plain text without a place to cut it, which is a line end before a letter, or a
+/// space between two letters.
 constexpr int64_t longest_uncut = int64_t(1) << 30;
 /// The text of a JSON object. ConfigError: it has no field "text" (names the fields that it has).
 const std::string& text_of(const JsonDocument& document);
@@ -35,7 +35,7 @@ struct TextBlock {
 /// Reads one file: plain text, lines, or the elements of a JSON array, which become lines.
 class FileReader {
 public:
-    /// Starts at offset and number of `from`.
+    /// Starts at the offset and number of `from`.
     FileReader(const Corpus::File& file, const CorpusPosition& from);
 
     /// Adds passages with about `block_bytes` of text. Returns true at the end of the file.
@@ -70,7 +70,7 @@ private:
 class BlockReader {
 public:
     BlockReader(const std::vector<Corpus::File>& files, const Corpus::Options& options);
-    /// The next block; nothing after the last one.
+    /// Returns the next block; nothing after the last one.
     std::optional<TextBlock> next();
     const CorpusReport& report() const { return report_; }
 

@@ -113,7 +113,8 @@ Corpus::Corpus(const std::vector<fs::path>& inputs) {
     std::vector<std::string> repeated;
     const auto add = [&](const fs::path& file) {
         const auto [first, is_new] = seen.emplace(fs::canonical(file).string(), file.string());
-        if (!is_new) return repeated.push_back(fmt::format("{} (as {})", file.string(), first->second));
+        if (!is_new)
+            return repeated.push_back(fmt::format("{} (the same file as {})", file.string(), first->second));
         files_.push_back({file.string(), int64_t(fs::file_size(file)), kind_of(file)});
         bytes_ += files_.back().bytes;
     };
@@ -183,7 +184,7 @@ void each_json_text(const Passage& passage, const std::function<void(std::string
         try {
             read(*passage.file);
         } catch (const ConfigError&) {
-            // read again, for a message that names the place
+            // parse it again, for a message that names the place
             read(passage.elements ? fmt::format("{}: [{}]", *passage.file, number)
                                   : fmt::format("{}: line {}", *passage.file, number));
             throw;

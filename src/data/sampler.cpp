@@ -17,14 +17,14 @@ int64_t windows_in(const TokenFile& file, const Sampler::Options& options) {
     const int64_t window = options.seq_len + 1, all = file.num_tokens() / window;
     if (all == 0)
         throw ConfigError(
-            "{}: {} tokens are less than one window of seq_len + 1 = {}; use more data, or a "
+            "{}: {} tokens are fewer than one window of seq_len + 1 = {}; use more data, or a "
             "training.seq_len of at most {}",
             file.path(), with_commas(file.num_tokens()), with_commas(window),
             with_commas(file.num_tokens() - 1));
     if (options.subset == Subset::all) return all;
     if (all == 1)
         throw ConfigError(
-            "{}: {} tokens are only one window of seq_len + 1 = {}, so none can be held out for validation; "
+            "{}: {} tokens make only one window of seq_len + 1 = {}, so none can be held out for validation; "
             "use more data, or separate validation data (validation.dataset_path)",
             file.path(), with_commas(file.num_tokens()), with_commas(window));
     const int64_t held_out = std::max<int64_t>(1, all / held_out_every);
@@ -82,7 +82,7 @@ int64_t Sampler::sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t>
 
 SampleRange samples_of(int64_t step, int64_t global_batch, int64_t rank, int64_t ranks) {
     require(global_batch > 0 && ranks > 0 && global_batch % ranks == 0 && rank >= 0 && rank < ranks,
-            "the global batch must be a multiple of the data-parallel ranks");
+            "the global batch size must be a multiple of the number of data-parallel ranks");
     const int64_t count = global_batch / ranks;
     return {step * global_batch + rank * count, count};
 }

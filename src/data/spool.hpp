@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Appends numbers of 2, 4 or 8 bytes to a plain file. When their number is known, they are copied to an array
-// of an HDF5 file.
+// Appends numbers of 2, 4 or 8 bytes to a plain file. When their count is known, they are copied to an array
+// in an HDF5 file.
 #pragma once
 
 #include "coeus/file/hdf5.hpp"

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view replacement = "\xEF\xBF\xBD";
 
-// True if the text has a character of several bytes other than replacement characters.
+// True if the text has a character of several bytes that is not a replacement character.
 bool has_wide(std::string_view text) {
     const auto high = [](char c) { return uint8_t(c) >= 0x80; };
     for (auto at = text.begin(); (at = std::find_if(at, text.end(), high)) != text.end();
@@ -44,7 +44,7 @@ void TextFlaws::add(std::string_view bytes, std::string_view text, int64_t repla
     wide_behind_ = wide_behind_ || (found() && has_wide(text));
 }
 
-// In UTF-16 text of mostly ASCII characters, every second byte is NUL.
+// In UTF-16, every second byte of ASCII characters is NUL.
 bool TextFlaws::looks_utf16() const {
     return nuls_ * 4 >= behind_ || (utf16_mark_ && nuls_ > 0);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a text that are not UTF-8: how many there are, where the first one is, and what encoding they
-// seem to have.
+// Flaws of a text: invalid UTF-8 and NUL bytes. How many there are, where the first one is, and what the
+// likely encoding is.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ public:
 
     /// Number of invalid parts, which became U+FFFD.
     int64_t replaced() const { return replaced_; }
-    /// Number of NUL bytes. They are valid UTF-8, but a sign of another encoding.
+    /// Number of NUL bytes. They are valid UTF-8, but indicate another encoding.
     int64_t nuls() const { return nuls_; }
 
     /// ", first at line 3, byte 57 (...)", with the likely encoding and how to convert it; "" without flaws.
@@ -29,7 +29,7 @@ private:
     bool found() const { return replaced_ + nuls_ > 0; }
     bool looks_utf16() const;
 
-    int64_t bytes_ = 0, lines_ = 0;  // before the first flaw, or in total
+    int64_t bytes_ = 0, lines_ = 0;  // before the first flaw; without flaws, in total
     int64_t behind_ = 0;             // bytes from the first flaw on
     int64_t replaced_ = 0, nuls_ = 0;
     bool utf16_mark_ = false;                         // the first flaw is a byte order mark

@@ -21,10 +21,10 @@ size_t unfinished(std::string_view text) {
     return 0;
 }
 
-// The encoding of a text whose first character is ASCII, recognised by the NUL bytes around it; "" if there
-// are none.
+// The encoding (UTF-16 or UTF-32) of a text whose first character is ASCII, recognised by the NUL bytes
+// around it; "" if there are none.
 const char* wide_encoding(std::string_view begin) {
-    const auto is = [&](std::string_view nuls) {  // 0: a NUL byte, x: another one
+    const auto is = [&](std::string_view nuls) {  // 0: a NUL byte, x: another byte
         return begin.size() >= nuls.size() &&
                std::equal(nuls.begin(), nuls.end(), begin.begin(),
                           [](char n, char c) { return (n == '0') == (c == '\0'); });

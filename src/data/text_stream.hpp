@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a text file, which may be compressed, in pieces of valid UTF-8. A byte order mark is removed. Bytes
-// that are not UTF-8 become U+FFFD and are counted. Other encodings that are recognised at the beginning are
-// refused by name.
+// that are not UTF-8 become U+FFFD and are counted. Another encoding that is recognised at the beginning
+// causes an error that names it.
 #pragma once
 
 #include "coeus/file/byte_stream.hpp"

@@ -85,8 +85,8 @@ TokenFile::TokenFile(const std::filesystem::path& path) : map_(path.string()) {
     if (file.has("loss_mask")) {
         mask_ = find("loss_mask", {hdf5::Type::u8}, "uint8");
         if (mask_.count != tokens_.count)
-            throw ConfigError("{}: /loss_mask has {} entries for {} tokens", map_.path(), mask_.count,
-                              tokens_.count);
+            throw ConfigError("{}: /loss_mask has {} entries for {} tokens, but must have one per token",
+                              map_.path(), mask_.count, tokens_.count);
     }
     if (file.has_attribute("tokenizer")) tokenizer_hash_ = file.string_attribute("tokenizer");
     if (file.has_attribute("max_token")) max_token_ = file.int_attribute("max_token");
@@ -189,7 +189,7 @@ int64_t TokenFile::document_begin(int64_t document) const {
 }
 
 int64_t TokenFile::document_of(int64_t position) const {
-    // the last document that begins at or before the position, since documents may be empty
+    // documents may be empty: find the last one that begins at or before the position
     int64_t low = 0, high = num_documents();
     while (high - low > 1) {
         const int64_t middle = (low + high) / 2;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The number of tokens is known only at the end, but a contiguous array needs it at the beginning. So tokens
-// and documents are first written to plain files, then copied to the HDF5 file. Between blocks, the plain
-// files are complete up to a position in the corpus that is saved in .resume.json. An interrupted run resumes
-// there.
+// A contiguous array in an HDF5 file needs the number of tokens at the beginning, but it is known only at the
+// end. Therefore, tokens and documents are first written to plain files, then copied to the HDF5 file. After
+// each block, the plain files are complete up to a position in the corpus. This position is saved in
+// .resume.json from time to time, and an interrupted run resumes there.
 #include "coeus/data/tokenize.hpp"
 
 #include "coeus/base/clock.hpp"
@@ -36,8 +36,8 @@ struct Parts {
     fs::path tokens, documents, resume, part;
 
     Parts(const fs::path& output, bool alone) {
-        // without a lock, two runs may make the same file at the same time: each has its own files,
-        // and the last rename wins
+        // without a lock, two runs may make the same file at the same time: each uses its own temporary
+        // files, and the last rename wins
         const std::string own = alone ? output.string() : fmt::format("{}.{}", output.string(), getpid());
         tokens = own + ".tokens.part";
         documents = own + ".documents.part";
@@ -49,7 +49,7 @@ struct Parts {
         for (const fs::path& path : {resume, fs::path(resume.string() + ".part"), tokens, documents, part})
             fs::remove(path, ignored);
     }
-    // Removes files from which the next start cannot resume.
+    // Removes the files that the next run cannot use to resume.
     void remove_useless() const {
         std::error_code ignored;
         if (!fs::exists(resume, ignored)) return remove();
@@ -61,8 +61,9 @@ struct Parts {
 // Progress of a run, saved in .resume.json.
 struct State {
     int64_t tokens = 0, documents = 0, max_token = 0;
-    int64_t reached =
-        0;  // offset in the text of the file at `next`; the last piece may end after next.offset
+    // How far file number next.file is encoded, as an offset in its text. The last piece may end after
+    // next.offset.
+    int64_t reached = 0;
     CorpusPosition next;
     CorpusReport report;
 
@@ -78,7 +79,8 @@ struct State {
         return all;
     }
 
-    // The progress of an earlier run; the beginning if there is none, or if it was for other content.
+    // The progress of an earlier run; the beginning if there was none, or if it had other text or another
+    // tokenizer.
     static State read(const Parts& parts, const std::string& content, int64_t token_bytes) {
         if (!fs::exists(parts.resume)) return {};
         try {
@@ -112,8 +114,8 @@ struct State {
 // The tokens of one passage.
 struct Encoded {
     std::vector<int32_t> ids;
-    std::vector<int64_t> documents;  // where documents begin in ids
-    int64_t reached = 0;             // offset in the text of the file
+    std::vector<int64_t> documents;  // where documents begin, as indices in ids
+    int64_t reached = 0;             // how far the file is encoded, as an offset in its text
 };
 
 class PassageEncoder {
@@ -129,7 +131,7 @@ public:
         }
     }
 
-    /// Encodes a passage of a document, starting at `from`, where a piece begins.
+    /// Encodes a passage of a document from `from` on, where a piece must begin.
     void encode_from(const Passage& passage, size_t from, Encoded& out) {
         if (passage.begins_document()) begin_document(out);
         const size_t reached =
@@ -155,8 +157,8 @@ private:
         return out;
     }
 
-    // The regular expression cannot start in the middle of a text, so the first passage encodes the whole
-    // document.
+    // The regular expression cannot start in the middle of a text. Therefore, the whole document is encoded
+    // with its first passage.
     void encode_whole(const Passage& passage, Encoded& out) {
         begin_document(out);
         encoder_.encode(passage.document, out.ids);
@@ -179,7 +181,8 @@ std::string content_of(const Corpus& corpus, const Tokenizer& tokenizer) {
     return hash_text(hash_of("tokens 2 " + tokenizer.hash() + " " + hash_text(corpus.content_hash())));
 }
 
-// The contents of the file if it was made from this content; nothing if it must be made.
+// A summary of the output if it was already made from this text with this tokenizer; nothing if it must be
+// made.
 std::optional<Tokenized> finished(const fs::path& output, const std::string& content, bool replace) {
     if (!fs::exists(output)) return std::nullopt;
     if (!is_token_file(output))
@@ -237,7 +240,7 @@ public:
                 const bool ends = stop_request() != 0;
                 if (!ends && since_save.seconds() < options_.save_seconds) return;
                 save();
-                end_if_requested("the tokens so far are saved, and the same command resumes from them");
+                end_if_requested("the tokens so far are saved; run the same command to resume");
                 since_save.restart();
             },
             {.from = state_.next,
@@ -265,8 +268,8 @@ private:
     }
 
     void append(const Passage& passage, Encoded encoded) {
-        // If the cut was not the end of a piece, this passage is encoded again from the end of the
-        // last piece.
+        // If the previous passage's last piece extends past the cut, this passage is encoded again from the
+        // end of that piece.
         const bool cut_text = !passage.json_lines && tokenizer_->can_encode_parts();
         if (cut_text && !passage.begins_document() &&
             state_.reached != passage.offset + int64_t(passage.begin)) {

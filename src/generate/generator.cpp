@@ -12,8 +12,9 @@ namespace coeus {
 
 namespace {
 
-/// The ids that may be sampled. If these are all ids, they are in their usual order; else the most likely are
-/// first, with ties by id. A heap yields them, so that a large vocabulary is not sorted for a few ids.
+/// The ids that may be sampled. If these are all ids, they are in ascending order. Otherwise, the most likely
+/// is first, and equally likely ids are in ascending order. A heap is used, so that a large vocabulary is not
+/// sorted to get a few ids.
 std::vector<int32_t> candidates(std::span<const float> logits, const Sampling& sampling, float highest) {
     std::vector<int32_t> ids(logits.size());
     std::iota(ids.begin(), ids.end(), 0);
@@ -50,12 +51,12 @@ std::vector<int32_t> candidates(std::span<const float> logits, const Sampling& s
     return chosen;
 }
 
-// Logits on the host, after a check that they are finite.
+// Returns these logits (on the host) after a check that they are finite.
 Tensor finite(const Tensor& logits) {
     for (int64_t i = 0; i < logits.count(); ++i)
         if (!std::isfinite(element(logits, i)))
             throw NotFiniteError(
-                "the model's logits are not finite: its weights are not finite, or too large");
+                "the model's logits are not finite: some of its weights are not finite or too large");
     return logits;
 }
 
@@ -89,7 +90,7 @@ Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, 
       step_(device),
       lengths_(size_t(sequences), 0) {
     require(sequences >= 1 && sequences <= most_sequences(device),
-            "the number of texts at the same time is out of range");
+            "the number of texts must be from 1 to most_sequences()");
     require_fits(plan_, device.memory_bytes(), [] { return "Reduce --context or --batch"; });
     const Memory& memory = device.memory();
     decoder_.allocate(false, device);
@@ -111,7 +112,7 @@ Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, 
 
 Tensor Generator::read(int64_t slot, std::span<const int32_t> tokens) {
     const auto count = int64_t(tokens.size());
-    require(count >= 1 && count <= context(), "a text has from one token to as many as the context");
+    require(count >= 1 && count <= context(), "a text must have from 1 to context() tokens");
     std::copy(tokens.begin(), tokens.end(), tokens_.host());
     std::iota(positions_.host(), positions_.host() + count, 0);
     lengths_[size_t(slot)] = count;
@@ -126,11 +127,11 @@ Tensor Generator::read(int64_t slot, std::span<const int32_t> tokens) {
 
 Tensor Generator::append(std::span<const Next> tokens) {
     const auto count = int64_t(tokens.size());
-    require(count >= 1 && count <= sequences(), "one token for each of at least one slot");
+    require(count >= 1 && count <= sequences(), "there must be from 1 to sequences() tokens");
     for (int64_t i = 0; i < count; ++i) {
         const Next& next = tokens[size_t(i)];
         int64_t& length = lengths_[size_t(next.slot)];
-        require(length >= 1 && length < context(), "a slot without a text, or without room");
+        require(length >= 1 && length < context(), "the slot must have a text and must not be full");
         tokens_.host()[i] = next.token;
         positions_.host()[i] = int32_t(length++);
         slots_.host()[i] = int32_t(next.slot);

@@ -41,17 +41,18 @@ struct TextWriter::Text {
     Tokenizer::Stream stream;
     TextEnd end;
     Written written;
-    std::string piece;  // the text that the newest token made certain
+    std::string piece;  // new text, to be reported to on_piece
 };
 
 TextWriter::TextWriter(Generator& generator, const Tokenizer& tokenizer, const TextWriterOptions& options)
     : generator_(generator), tokenizer_(tokenizer), options_(options), row_(size_t(tokenizer.vocab_size())) {
     for (const std::string& stop : options.stops) {
-        if (stop.empty()) throw ConfigError("--stop is empty: every text would end at once");
+        if (stop.empty()) throw ConfigError("--stop is empty: every text would end immediately");
         const std::vector<int32_t> ids = tokenizer.encode_prompt(stop);
         if (const std::string back = tokenizer.decode(ids); back != stop)
-            throw ConfigError("--stop \"{}\": the tokenizer cannot write this text; it would write \"{}\"",
-                              stop, back);
+            throw ConfigError(
+                "--stop \"{}\": the tokenizer cannot represent this text; it would become \"{}\"", stop,
+                back);
         if (ids.size() == 1) stop_ids_.push_back(ids[0]);  // it may be a special token, which has no text
     }
     if (!options.ignore_eos && tokenizer.eos_id()) stop_ids_.push_back(*tokenizer.eos_id());
@@ -60,7 +61,7 @@ TextWriter::TextWriter(Generator& generator, const Tokenizer& tokenizer, const T
 // Samples a token from logits [1, V] and adds it to the text.
 void TextWriter::take(Text& text, Tensor logits) {
     Written& written = text.written;
-    // ids beyond the tokenizer's (a vocabulary padded for speed) are never sampled
+    // the model's vocabulary may be padded for speed: ids that the tokenizer does not have are never sampled
     for (size_t i = 0; i < row_.size(); ++i) row_[i] = float(element(logits, int64_t(i)));
     const int32_t id = draw_token(row_, options_.sampling, uint64_t(written.ids.size()), text.number);
     if (std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end()) {

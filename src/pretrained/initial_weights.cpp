@@ -15,13 +15,13 @@ namespace coeus {
 namespace {
 
 // Constants of the model, such as rope_theta, that differ from those with which the weights were trained.
-// Weights can be loaded whatever these constants are.
+// Such weights can be loaded, since their shapes do not depend on these constants.
 std::vector<std::string> other_constants(const DecoderConfig& model, const DecoderConfig& source) {
     std::vector<std::string> parts;
     for (const FieldDifference& difference : differences(model, source))
         if (difference.field.kind == FieldKind::constant)
-            parts.push_back(fmt::format("{} is {} here, {} there", difference.field.name, difference.ours,
-                                        difference.theirs));
+            parts.push_back(fmt::format("{} is {} in this run, {} there", difference.field.name,
+                                        difference.ours, difference.theirs));
     return parts;
 }
 
@@ -66,8 +66,8 @@ std::string load_initial_weights(const Config& config, Decoder& decoder, const M
     const std::vector<std::string> differ = other_constants(decoder.config(), source.model());
     if (!differ.empty() && mesh.world().rank() == 0)
         log::warn(
-            "{} was trained with other constants ({}); model.flavor = \"hf\" uses those of a Hugging Face "
-            "folder",
+            "{} was trained with other constants ({}); model.flavor = \"hf\" uses the constants of a Hugging "
+            "Face folder",
             source.path(), join(differ, ", "));
     source.load(decoder.parameters(), mesh.world());
     return source.path();

@@ -35,8 +35,7 @@ const T* find(const std::vector<TomlEntry>& deck, const std::string& key) {
     return nullptr;
 }
 
-// Every parameter with its places in the folder, and with the memory of its master weights if it is
-// allocated.
+// Every parameter with its places in the folder and, if its master weights are allocated, with their memory.
 std::vector<HubTensor> hub_tensors(const Parameters& parameters, const DecoderConfig& model) {
     const ModelFamily& family = find_hub_family(model.family);
     std::vector<HubTensor> tensors;
@@ -113,7 +112,7 @@ Pretrained::Pretrained(const fs::path& path) : is_hub_(is_hub_folder(path.string
     model_ = model_from_description(record.model, path_);
     const std::vector<TomlEntry> deck = parse_toml(record.deck, path_ + " (deck)");
     for (const char* key :
-         {"model.hf_assets_path", "model.tokenizer_path"})  // the second one, if given, takes precedence
+         {"model.hf_assets_path", "model.tokenizer_path"})  // the second takes precedence if both are given
         if (const std::string* folder = find<std::string>(deck, key); folder && !folder->empty())
             tokenizer_folder_ = *folder;
     const int64_t* seq_len = find<int64_t>(deck, "training.seq_len");

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t most_steps = 1'000'000'000'000;
 
-/// The names of parameters in the folder.
+/// The names of parameters and their moments in the folder.
 class TitanNames {
 public:
     explicit TitanNames(const DcpFolder& folder)
@@ -34,7 +34,7 @@ public:
     }
 
 private:
-    // the names of 2026, if they differ
+    // the parameter's name in torchtitan of 2026, which may differ
     static std::string renamed_later(std::string name) {
         if (name == "output.weight") return "lm_head.weight";
         if (const size_t at = name.find("attention.w"); at != std::string::npos && name[at + 11] != 'o')
@@ -43,13 +43,13 @@ private:
     }
 
     const DcpFolder& folder_;
-    std::string group_;  // prefix of the model's names in torchtitan of 2024
+    std::string group_;  // prefix of all parameters' names in torchtitan of 2024
 };
 
 struct Parameter {
     std::string name;
     Shape shape;
-    std::vector<Moment> moments;  // those of the deck's optimizer
+    std::vector<Moment> moments;  // the moments that the deck's optimizer has
 };
 std::vector<Parameter> parameters_of(const DecoderConfig& model, const Config& deck) {
     std::vector<Parameter> all;
@@ -71,7 +71,7 @@ std::vector<std::string> moment_names(const std::vector<Parameter>& parameters) 
     return names;
 }
 
-// True for state of a run that is not a weight.
+// True for a run's state that is not a weight, and for constants that Coeus computes itself.
 bool is_beside_model(const std::string& name) {
     for (const char* group : {"optimizer", "lr_scheduler", "dataloader", "train_state"})
         if (name.starts_with(group)) return true;
@@ -81,14 +81,15 @@ bool is_beside_model(const std::string& name) {
 void check_weights(const std::string& path, const DcpFolder& folder, const TitanNames& names,
                    const std::vector<Parameter>& parameters, bool tied) {
     std::set<std::string> taken;
-    if (tied) taken = {names.weight("output.weight")};  // the embedding table again
+    if (tied) taken = {names.weight("output.weight")};  // a copy of the embedding table
     for (const auto& [name, shape, moments] : parameters) {
         const std::string theirs = names.weight(name);
         const DcpFolder::Entry entry = folder.entry(theirs);
         if (entry.shape != shape)
             throw ConfigError(
-                "{} does not fit the model of the deck: {} is {} in the folder, {} in the model", path,
-                theirs, entry.shape.text(), shape.text());
+                "{} does not fit the model of the deck: {} has the shape {} in the folder, but {} in the "
+                "model",
+                path, theirs, entry.shape.text(), shape.text());
         taken.insert(theirs);
     }
     for (const std::string& name : folder.names())
@@ -106,11 +107,11 @@ int64_t sequences_of_a_step(const Config& deck) {
         return deck.training.local_batch_size * degrees.data_parallel_shard_degree *
                degrees.data_parallel_replicate_degree;
     throw ConfigError(
-        "the deck does not determine how many sequences a step uses, and so the run's position in the data: "
-        "set training.global_batch_size in the deck, or leave out the optimizer with --only model");
+        "the deck does not determine how many sequences a step uses, so the run's position in the data is "
+        "unknown; set training.global_batch_size in the deck, or leave out the optimizer with --only model");
 }
 
-// With moments but without their step, a resumed run would repeat the warm-up and the bias correction.
+// Without the step, a resumed run with moments would repeat the warm-up and the bias correction.
 int64_t step_of(const std::string& path, const DcpFolder& folder, bool full) {
     const std::optional<int64_t> step = folder.integer("train_state.step");
     if (full && !step)
@@ -151,7 +152,7 @@ TitanCheckpoint read_titan_checkpoint(const std::string& folder, const Config& d
     std::vector<std::string> paths, theirs;
     const auto add = [&](const std::string& ours, const std::string& name, const Shape& shape) {
         if (stored.entry(name).shape != shape)
-            throw ConfigError("{}: {} is {}, but its parameter is {}", folder, name,
+            throw ConfigError("{}: {} has the shape {}, but its parameter has {}", folder, name,
                               stored.entry(name).shape.text(), shape.text());
         paths.push_back(ours);
         theirs.push_back(name);

@@ -165,9 +165,10 @@ TEST_CASE("A tokenizer.json of an unknown kind") {
           "model: the model Unigram is not supported; only byte-level BPE is", 2);
     check(R"({"model": {"type": "WordPiece", "vocab": {}}})",
           "model: the model WordPiece is not supported; only byte-level BPE is");
-    check(R"({"model": {"vocab": {"a": 0}, "merges": []}, "pre_tokenizer": {"type": "Metaspace"}})",
-          "pre_tokenizer: the pre-tokenizer Metaspace at the end is not supported; only Split (Isolated, "
-          "with a Regex) and Digits are, with ByteLevel at the end");
+    check(
+        R"({"model": {"vocab": {"a": 0}, "merges": []}, "pre_tokenizer": {"type": "Metaspace"}})",
+        "pre_tokenizer: the pre-tokenizer Metaspace as the last step is not supported; only Split (Isolated, "
+        "with a Regex) and Digits are, with ByteLevel at the end");
     check(R"({"model": {"vocab": {"a": 0}, "merges": []}, "pre_tokenizer": null})",
           "pre_tokenizer: is empty, which is not supported; only Split");
     check(R"({"model": {"vocab": {"a": 0, "b": 0}, "merges": []}, "pre_tokenizer": {"type": "ByteLevel"},
@@ -194,14 +195,14 @@ TEST_CASE("Wrong token files") {
 
     bad.check(file("short.h5", {.tokens = learnable_tokens(16)}), {},
               bad.path("short.h5").string() +
-                  ": 16 tokens are less than one window of seq_len + 1 = 17; use more data, or a "
+                  ": 16 tokens are fewer than one window of seq_len + 1 = 17; use more data, or a "
                   "training.seq_len of at most 15",
               2);
     train_tiny(bad.out(), bad.path("short.h5"), {"--training.seq_len=15", steps(1)});
     bad.check(
         file("one.h5", {.tokens = learnable_tokens(17)}), {"--validation.enable"},
         bad.path("one.h5").string() +
-            ": 17 tokens are only one window of seq_len + 1 = 17, so none can be held out for validation");
+            ": 17 tokens make only one window of seq_len + 1 = 17, so none can be held out for validation");
 
     write_file(bad.path("cut.h5"), read_file(bad.good()).substr(0, 3000));
     bad.check(bad.path("cut.h5"), {}, bad.path("cut.h5").string() + " is truncated");
@@ -216,7 +217,8 @@ TEST_CASE("Wrong token files") {
     bad.check(file("documents.h5", {.tokens = learnable_tokens(40), .documents = {0, 30, 20, 40}}), {},
               bad.path("documents.h5").string() + ": /documents[2] is 20: offsets must ascend");
     bad.check(file("mask.h5", {.tokens = learnable_tokens(40), .loss_mask = {1, 0}}), {},
-              bad.path("mask.h5").string() + ": /loss_mask has 2 entries for 40 tokens");
+              bad.path("mask.h5").string() +
+                  ": /loss_mask has 2 entries for 40 tokens, but must have one per token");
 }
 
 TEST_CASE("A step without any label") {

@@ -146,7 +146,7 @@ TEST_CASE("Wrong sources and texts end the run with exit code 2") {
           "training.dataset_path = \"" + in_folder("gone.h5") + "\": this file or folder does not exist", 2);
     write_token_file(s.folder / "short.h5", {.tokens = learnable_tokens(10)});
     check(in_folder("a.h5") + "," + in_folder("short.h5"), {"--training.dataset_weights=1,1"},
-          in_folder("short.h5") + ": 10 tokens are less than one window of seq_len + 1 = 17", 2);
+          in_folder("short.h5") + ": 10 tokens are fewer than one window of seq_len + 1 = 17", 2);
     write_token_file(s.folder / "ids.h5", {.tokens = learnable_tokens(100, 400)});
     check(in_folder("a.h5") + "," + in_folder("ids.h5"), {}, in_folder("ids.h5") + ": token ");
 

@@ -295,10 +295,11 @@ TEST_CASE("initial weights that were trained with other constants cause a warnin
                                   Arguments{"--checkpoint.enable", steps(1), weights} + more))
             .output;
     };
-    CHECK_THAT(output("second", {"--model.rope_scaling_factor=1"}),
-               Contains("was trained with other constants (rope_theta is 500000.0 here, 5000.0 there, ") &&
-                   Contains("rope_scaling is none here, {\"factor\":8.0,") &&
-                   Contains("norm_type is \"rmsnorm\" here, \"layernorm\" there)"));
+    CHECK_THAT(
+        output("second", {"--model.rope_scaling_factor=1"}),
+        Contains("was trained with other constants (rope_theta is 500000.0 in this run, 5000.0 there, ") &&
+            Contains("rope_scaling is none in this run, {\"factor\":8.0,") &&
+            Contains("norm_type is \"rmsnorm\" in this run, \"layernorm\" there)"));
     CHECK_THAT(output("third", {"--model.norm_type=layernorm", "--model.rope_theta=5e3"}),
                !Contains("other constants"));
 }

@@ -170,7 +170,7 @@ TEST_CASE("convert: errors in a checkpoint of PyTorch are reported, and leave no
     std::string other = whole_deck;
     write_file(deck, other.replace(other.find("ffn_hidden = 10"), 15, "ffn_hidden = 12"));
     refuses(torch.step, with_deck,
-            "layers.0.feed_forward.w1.weight is [10, 8] in the folder, [12, 8] in the model");
+            "layers.0.feed_forward.w1.weight has the shape [10, 8] in the folder, but [12, 8] in the model");
     other = whole_deck;
     write_file(deck, other.replace(other.find("n_layers = 1"), 12, "n_layers = 2"));
     refuses(torch.step, with_deck, "has no tensor 'layers.1.");

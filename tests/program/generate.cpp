@@ -218,7 +218,7 @@ TEST_CASE("generate reports what is wrong") {
     expect_error(all.run(), {"--prompt", "The dog sat on the mat", "--context=3"},
                  "tokens, but the context has only 3: shorten it, or set --context=");
     expect_error(all.run(), {"--stop="}, "--stop needs a value");
-    expect_error(all.run(), {"--stop=\xff"}, "the tokenizer cannot write this text");
+    expect_error(all.run(), {"--stop=\xff"}, "the tokenizer cannot represent this text");
     expect_error(all.run(), {"--output", all.path("no/such/folder.jsonl")},
                  "folder.jsonl: cannot write: No such file or directory");
     write_file(all.path("run.toml"), "[job]\ndump_folder = \"the/run\"\n");

@@ -64,7 +64,8 @@ TEST_CASE("program: train a tokenizer, tokenize, tokenize again") {
                                "tok", "--output", "twice.h5"});
     CHECK(twice.exit_code == 0);
     CHECK_THAT(twice.output, Contains(" tokens in 3 documents, "));
-    CHECK(count_of("2 files are given more than once, but read only once: text/a.txt (as text/a.txt), ...",
+    CHECK(count_of("2 files are given more than once, but read only once: text/a.txt (the same file as "
+                   "text/a.txt), ...",
                    twice.output) == 1);
     CHECK(count_of(" - warning - ", twice.output) == 1);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prepares the next step's batch on a separate thread during a step. It has two buffers, allocated once.
+// Prepares the next step's batch on a separate thread while the current step runs. Its two buffers are
+// allocated once.
 #pragma once
 
 #include "coeus/base/sample_rows.hpp"
@@ -28,19 +29,20 @@ class BatchLoader {
 public:
     struct Options {
         int64_t global_batch = 1;
-        int64_t rank = 0, ranks = 1;  ///< in the data-parallel axes
+        int64_t rank = 0, ranks = 1;  ///< the data-parallel rank, and how many there are
         /// Where the data stream starts: step k has samples [first + k G, first + (k + 1) G).
         int64_t first_sample = 0;
     };
 
-    /// The files of the stream must outlive the loader. It starts at once with the first step.
+    /// The files of the stream must outlive the loader. The thread begins to prepare the first batch at once.
     BatchLoader(SampleStream stream, const Options& options);
     ~BatchLoader();
     BatchLoader(const BatchLoader&) = delete;
     BatchLoader& operator=(const BatchLoader&) = delete;
 
-    /// The next step's batch, valid until the following call. Rethrows an exception of the thread.
-    /// Nothing if the process was asked to stop (base/stop_signals.hpp) before the batch was ready.
+    /// Returns the next step's batch, which is valid until the following call. Returns nothing if the process
+    /// was asked to stop (base/stop_signals.hpp) before the batch was ready. Rethrows an exception of the
+    /// thread.
     std::optional<StepBatch> next();
 
 private:

@@ -17,23 +17,23 @@ namespace coeus {
 /// The order in which the sources alternate.
 class BlendOrder {
 public:
-    /// `weights`: greater than 0, with any sum. Decimal numbers and counts are represented exactly,
-    /// others to 2^-40 of their sum.
+    /// `weights`: greater than 0, with any sum. Decimal numbers and counts are represented exactly. Other
+    /// weights are rounded to 2^-40 of their sum.
     explicit BlendOrder(const std::vector<double>& weights);
 
     struct Place {
         size_t source;
         int64_t index;  ///< of the sample in the stream of this source
     };
-    /// The place of sample i. The sample after the previous one costs O(K). A later one costs O(K) for
-    /// each sample in between, at most one period; an earlier one starts the period again. Not
-    /// thread-safe.
+    /// The place of sample i. For the sample after the previous call's, this takes O(K) operations. For a
+    /// later sample, it takes O(K) for each sample in between, over at most one period. For an earlier
+    /// sample, the order is computed again from the beginning of the period. Not thread-safe.
     Place place_of(int64_t i);
 
     /// The number of samples after which the order repeats. In a period, each source has exactly its
     /// share.
     int64_t period() const { return period_; }
-    /// The number of samples of a source in a period.
+    /// The number of samples in a period that come from a source.
     int64_t count(size_t source) const { return weights_[source]; }
 
 private:
@@ -62,12 +62,12 @@ public:
     double part(size_t number) const { return double(order_.count(number)) / double(order_.period()); }
     /// Number of windows of all sources.
     int64_t num_windows() const;
-    /// How often the first `samples` samples read each window of a source, on average.
+    /// How often each window of a source is used in the first `samples` samples, on average (its epochs).
     double passes(size_t number, int64_t samples) const;
     /// Number of samples before a window is used for the second time. Without weights, this is the number
     /// of windows. Takes at most the time for one period of the order.
     int64_t first_epoch() const;
-    /// As Sampler::sample. Not thread-safe.
+    /// Like Sampler::sample. Not thread-safe.
     int64_t sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t> labels,
                    std::span<int32_t> document_start);
 

@@ -22,10 +22,10 @@ using WordCounts = std::vector<std::pair<std::string, int64_t>>;
 /// pieces. Uses several threads (0: all) and shows a progress bar.
 WordCounts count_words(const Corpus& corpus, int threads);
 
-/// The merges as byte symbols, in the order in which they are learnt: highest count first; among equal
-/// counts, the pair with the smaller left id, then the smaller right id. Ids are those of the 256 byte
-/// symbols sorted by code point, then of new tokens in their order. Stops at `vocab_size` tokens, or earlier
-/// if no pair is left.
+/// The merges as byte symbols, in the order in which they are learnt: the pair with the highest count first;
+/// among equal counts, the pair with the smaller left id, then that with the smaller right id. The first 256
+/// ids are the byte symbols sorted by code point, and new tokens follow in their order. Stops at `vocab_size`
+/// tokens, or earlier if no pair is left.
 std::vector<std::pair<std::string, std::string>> train_bpe(const WordCounts& words, int64_t vocab_size);
 
 struct TokenizerTraining {

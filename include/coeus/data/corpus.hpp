@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The user's text: plain files (one document each), JSON Lines or JSON files with a field `text` (one
 // document per object), any of these as .gz or .zst, and folders of these. The text is read as a stream of
-// blocks, of which only a few are in memory. Each block is cut into passages of about a megabyte, for
-// threads.
+// blocks, of which only a few are in memory at a time. Each block is cut into passages of about a megabyte,
+// which several threads process in parallel.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ class TextFlaws;
 
 /// A unit of work: a part of one plain document, or whole lines of JSON. Contains views into its block.
 struct Passage {
-    /// Valid UTF-8. Plain text: the document's text, at least a megabyte past `end` or up to its end.
+    /// Valid UTF-8. Plain text: the document's text to at least a megabyte past `end`, or to its end.
     /// JSON: all lines of the block.
     std::string_view document;
     size_t begin = 0, end = 0;  ///< this passage's range in `document`
     bool json_lines = false;
-    bool first = true, last = true;  ///< the document begins or ends with this passage
+    bool first = true, last = true;  ///< the document begins (ends) with this passage
     int64_t offset = 0;              ///< offset of document[0] in the text of the file
     int64_t number = 0;              ///< JSON: number of the first line (from 1) or array element (from 0)
     bool elements = false;           ///< the lines are elements of an array
@@ -47,9 +47,9 @@ struct CorpusReport {
     int64_t replaced = 0;    ///< invalid bytes or sequences that became U+FFFD
     int64_t nuls = 0;        ///< NUL bytes, which are kept
     int64_t flawed_files = 0;
-    std::string worst_file;  ///< the file with the most of both
+    std::string worst_file;  ///< the file with the most such bytes
     int64_t worst_flaws = 0;
-    std::string worst_place;  ///< place of its first flaw, and its likely encoding
+    std::string worst_place;  ///< where its first such byte is, and its likely encoding
 
     /// Adds the flaws of one file.
     void add(const std::string& file, const TextFlaws& flaws);
@@ -60,10 +60,10 @@ struct CorpusReport {
 
 class Corpus {
 public:
-    /// Finds the files: those that are given, and, recursively, all files in folders that are not hidden.
-    /// A file that is given more than once, also by a link or a folder, is read once, with a warning.
-    /// ConfigError: a path does not exist, no files are found, a file has another known format, or all
-    /// files are empty.
+    /// Finds the files: the given files, and all files in the given folders and their subfolders, except
+    /// hidden ones. A file that is given more than once (directly, by a link or in a folder) is read once,
+    /// with a warning. ConfigError: a path does not exist, no files are found, a file's extension belongs to
+    /// a format that is not supported, or all files are empty.
     explicit Corpus(const std::vector<std::filesystem::path>& inputs);
 
     /// Size of the files on disk.

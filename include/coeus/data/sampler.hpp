@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of sample i of a run are a pure function of (seed, i), so that any mesh uses the same data and a
-// checkpoint needs only one integer. The token stream is cut into consecutive windows of seq_len + 1 tokens;
-// the first seq_len are the inputs, the last seq_len the labels. Epochs repeat. With `shuffle`, the order of
-// the windows is different in each epoch.
+// The tokens of sample i of a run are a pure function of (seed, i), so that the data are the same on any mesh
+// and a checkpoint stores the position in the data as one integer. The token stream is cut into consecutive
+// windows of seq_len + 1 tokens; the first seq_len are the inputs, the last seq_len the labels. Epochs
+// repeat. With `shuffle`, the order of the windows is different in each epoch.
 //   step s uses samples [s G, (s + 1) G), with the global batch size G; data rank r of R uses the r-th of R
 //   contiguous parts of them
 #pragma once
@@ -17,8 +17,8 @@ namespace coeus {
 /// Labels with this value are masked: they do not count in the loss.
 constexpr int32_t ignore_label = -100;
 
-/// A subset of a file's windows: `held_out` is every 100th (the last one if there are fewer than 100),
-/// `training` all others.
+/// A subset of a file's windows: `held_out` is every 100th window (the last one if there are fewer than 100);
+/// `training` is all others.
 enum class Subset { all, training, held_out };
 
 class Sampler {
@@ -28,7 +28,7 @@ public:
         uint64_t seed = 0;
         bool shuffle = false;
         Subset subset = Subset::all;
-        int64_t vocab_size = 0;  ///< tokens are checked against it when they are read; 0: not checked
+        int64_t vocab_size = 0;  ///< tokens that are read must be below it; 0: not checked
     };
 
     /// The file must outlive the sampler. ConfigError: the file has fewer tokens than the subset needs

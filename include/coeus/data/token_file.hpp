@@ -2,9 +2,8 @@
 // A tokenized corpus, memory-mapped. The format is public (HDF5) and can be written with h5py in four lines:
 //   with h5py.File("tokens.h5", "w") as f:
 //       f["tokens"] = ids.astype("uint16")           # or uint32; 1-D, including BOS and EOS
-//       f["documents"] = offsets.astype("uint64")    # optional: where documents begin, then the number of
-//       tokens f["loss_mask"] = mask.astype("uint8")        # optional: 1 = this token is a label, 0 = it is
-//       not
+//       f["documents"] = offsets.astype("uint64")    # optional: where documents begin, then num_tokens
+//       f["loss_mask"] = mask.astype("uint8")        # optional: 1 if a token is a label, else 0
 // Arrays must be contiguous. `coeus tokenize` adds attributes to the root: tokenizer (hash), source, content
 // (hash of text and tokenizer), num_tokens, num_documents, vocab_size, max_token, bos_id, eos_id (-1: none).
 #pragma once
@@ -19,7 +18,7 @@
 
 namespace coeus {
 
-/// True if the file begins like an HDF5 file: then it contains tokens and needs no tokenizer.
+/// True if the file begins with HDF5's signature. Such a file contains tokens and needs no tokenizer.
 bool is_token_file(const std::filesystem::path& file);
 
 class TokenFile {
@@ -37,9 +36,9 @@ public:
         std::string text() const;
         static Layout of_text(const std::string& text);
     };
-    /// ConfigError: the file does not exist, is truncated, is not HDF5, or has no /tokens; an array has
-    /// another type or layout than above; offsets of documents do not ascend from 0 to the number of
-    /// tokens; the mask has another length.
+    /// ConfigError: the file does not exist, is truncated, is not HDF5, or has no /tokens; the type or layout
+    /// of an array is not as above; the offsets of documents do not ascend from 0 to the number of tokens;
+    /// the loss mask does not have one entry per token.
     explicit TokenFile(const std::filesystem::path& path);
     /// Maps a file whose structure was checked on another rank. ConfigError: the file does not exist, or
     /// is shorter than on that rank.
@@ -49,33 +48,34 @@ public:
 
     const std::string& path() const { return map_.path(); }
     int64_t num_tokens() const { return tokens_.count; }
-    /// 1 if the file does not contain documents.
+    /// 1 if the file has no /documents.
     int64_t num_documents() const { return documents_.count > 0 ? documents_.count - 1 : 1; }
     bool has_loss_mask() const { return mask_.count > 0; }
-    /// Hash of the tokenizer that made the file; "" if the file does not contain it.
+    /// Hash of the tokenizer with which the file was made; "" if the file does not contain the hash.
     const std::string& tokenizer_hash() const { return tokenizer_hash_; }
 
-    /// The largest id: from the attribute, or, if there is none, from one scan with several threads.
+    /// The largest id: from the attribute max_token, or else from a scan of all tokens with several threads
+    /// (0: all), done only once.
     int64_t max_token(int threads = 0);
-    /// ConfigError naming id and position if a token is not below vocab_size.
+    /// ConfigError with id and position if a token is not below vocab_size.
     void check_vocabulary(int64_t vocab_size, int threads = 0);
 
     int32_t token(int64_t position) const { return tokens_.at(position); }
     /// Tokens [first, first + out.size()).
     void read(int64_t first, std::span<int32_t> out) const;
-    /// ConfigError naming file, position and id if one of the tokens read at `first` is not below
-    /// vocab_size. This is needed since check_vocabulary trusts the attribute max_token, so that the
-    /// whole file need not be read at the start.
+    /// ConfigError with file, position and id if one of the tokens read at `first` is not below vocab_size.
+    /// This check is needed because check_vocabulary relies on the attribute max_token instead of reading the
+    /// whole file.
     void require_in_vocabulary(int64_t first, std::span<const int32_t> tokens, int64_t vocab_size) const;
-    /// Whether a token is a label; true without a mask.
+    /// Whether a token is a label. Always true if there is no loss mask.
     bool is_label(int64_t position) const { return mask_.count == 0 || uint8_t(mask_.data[position]) != 0; }
-    /// The document that contains a position, found by binary search; and the position where a document
-    /// begins.
+    /// The number of the document that contains a position (binary search), and the position of a document's
+    /// first token.
     int64_t document_of(int64_t position) const;
     int64_t document_begin(int64_t document) const;
 
 private:
-    // An array inside the mapped file. In files of other programs, it may not be aligned to its elements.
+    // An array inside the mapped file. In files written by other programs, its elements may be unaligned.
     struct Array {
         const std::byte* data = nullptr;
         int64_t count = 0;

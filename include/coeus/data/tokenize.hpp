@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts text to a token file (coeus/data/token_file.hpp): each document between BOS and EOS, in the order
-// of the corpus, with several threads. It is done only once for the same text and tokenizer. Files of an
-// interrupted run are kept next to the output, and the next run resumes from them.
+// Converts text to a token file (coeus/data/token_file.hpp): documents in the order of the corpus, each
+// between BOS and EOS. Uses several threads. The same text is tokenized only once with the same tokenizer. An
+// interrupted run leaves its files next to the output, and the next run resumes from them.
 #pragma once
 
 #include "coeus/data/corpus.hpp"
@@ -16,8 +16,8 @@ namespace coeus {
 
 struct Tokenized {
     int64_t tokens = 0, documents = 0;
-    int64_t text_bytes = 0;      ///< decompressed; 0 if the file does not contain it
-    bool up_to_date = false;     ///< the file existed already and has the same content
+    int64_t text_bytes = 0;      ///< size of the decompressed text; 0 if unknown
+    bool up_to_date = false;     ///< the file existed already, with this content
     int64_t resumed_tokens = 0;  ///< number of tokens made by an earlier, interrupted run
     /// "14,843,578 tokens in 1 document"
     std::string text() const;
@@ -30,14 +30,14 @@ struct TokenizeOptions {
     bool replace = true;             ///< replace a token file with other content
 };
 
-/// Writes `output`, which appears complete or not at all. OUTPUT.part, .tokens.part, .documents.part and
-/// .resume.json exist next to it while it is made, and after an interruption. A second process that makes the
-/// same file waits for the first. ConfigError: `output` is another kind of file, or a token file with other
-/// content that must not be replaced; or an error of Corpus.
+/// Writes `output`, which appears only when it is complete. While it is made, and after an interruption, the
+/// temporary files OUTPUT.part, .tokens.part, .documents.part and .resume.json are next to it. A second
+/// process that makes the same file waits for the first. ConfigError: `output` is another kind of file, or a
+/// token file with other content that must not be replaced; or an error of Corpus.
 Tokenized tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const std::filesystem::path& output,
                    const TokenizeOptions& options = {});
 
-/// The token file of these inputs in a cache folder; it is made if it does not exist.
+/// Returns the token file of these inputs in a cache folder, and makes it if it does not exist.
 std::filesystem::path tokenized(const std::vector<std::filesystem::path>& inputs, const Tokenizer& tokenizer,
                                 const std::filesystem::path& cache_folder, int threads = 0);
 

@@ -2,7 +2,7 @@
 // Converts text to token ids and back, with the tokenizer of a published model: Hugging Face's tokenizer.json
 // with a byte-level BPE (Llama 3, GPT-2, Qwen, GPT-OSS, DeepSeek, and tokenizers made with
 // `coeus tokenizer`), a .model file of tiktoken or SentencePiece, or GPT-2's vocab.json and merges.txt. Other
-// kinds are refused by name.
+// kinds cause an error that names them.
 #pragma once
 
 #include <cstdint>
@@ -16,32 +16,32 @@
 
 namespace coeus {
 
-/// Ids of tokens must be below this (2^22). There are tables over all ids, so that one very large id would
-/// need much memory. The largest vocabularies have 2^18 tokens.
+/// Ids of tokens must be below this (2^22). Some tables have an entry for each id up to the largest, so a
+/// single very large id would need much memory. The largest vocabularies in use have 2^18 tokens.
 inline constexpr int64_t most_token_ids = int64_t(1) << 22;
 
 class Tokenizer {
 public:
-    /// Reads a folder that contains one of these, or the file itself; also tokenizer_config.json in the
-    /// same folder, if it exists. ConfigError: there is no tokenizer, it is damaged, or of an unknown
-    /// kind.
+    /// Reads one of these files, or a folder that contains one; also tokenizer_config.json in the same
+    /// folder, if it exists. ConfigError: there is no tokenizer, or it is damaged or of an unknown kind.
     explicit Tokenizer(const std::filesystem::path& place);
     ~Tokenizer();
     Tokenizer(Tokenizer&&) noexcept;
     Tokenizer& operator=(Tokenizer&&) noexcept;
 
-    /// True if the constructor would find a tokenizer, damaged or not.
+    /// True if there is a tokenizer, which may be damaged.
     static bool is_at(const std::filesystem::path& place);
 
-    /// Ids of a text, without BOS and EOS. Added tokens that are written in the text become these tokens,
-    /// except with tiktoken's files, with which "<|end_of_text|>" in a document is usually text. Bytes
-    /// that are not UTF-8 are first replaced by U+FFFD. For several threads, use one Encoder for each.
+    /// Ids of a text, without BOS and EOS. An added token that is written out in the text, such as
+    /// "<|end_of_text|>", is encoded as that token; with tiktoken's files, it is encoded as ordinary
+    /// text. Bytes that are not UTF-8 are first replaced by U+FFFD. With several threads, use one Encoder for
+    /// each.
     std::vector<int32_t> encode(std::string_view text) const;
-    /// The same for a prompt: with all kinds of tokenizers, special tokens that are written in the text
-    /// become these tokens.
+    /// The same for a prompt: with all kinds of tokenizers, a special token that is written out in the text
+    /// is encoded as that token.
     std::vector<int32_t> encode_prompt(std::string_view text) const;
-    /// The text of some ids. Bytes that are not valid UTF-8 become U+FFFD. ConfigError: an id outside the
-    /// vocabulary.
+    /// Converts ids to text. Bytes that are not valid UTF-8 become U+FFFD. `skip_special`: leaves out special
+    /// tokens. ConfigError: an id outside the vocabulary.
     std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
     /// The bytes of one token, which may be only a part of a character. ConfigError: an id outside the
     /// vocabulary.
@@ -49,10 +49,10 @@ public:
 
     /// Its kind and the file that it was read from: "byte-level BPE (tokenizer.json)", "SentencePiece".
     const std::string& kind() const;
-    /// A notice to the user about settings of its file that have no effect: "", or "tokenizer.json:
-    /// truncation is ignored: texts are encoded completely, whatever their length".
+    /// A notice to the user about settings in its file that are ignored, or "": "tokenizer.json: truncation
+    /// is ignored: texts are encoded completely, whatever their length".
     const std::string& notice() const;
-    /// Ids of special tokens, which do not represent text, in ascending order.
+    /// Ids of the special tokens, which do not stand for text, in ascending order.
     std::vector<int32_t> special_ids() const;
     /// The largest id + 1; at most `most_token_ids`.
     int64_t vocab_size() const;
@@ -62,13 +62,13 @@ public:
     struct Ends {
         std::vector<int32_t> before, after;
     };
-    /// Ids that the tokenizer's own template (its post-processor) adds to every text.
+    /// Ids that the tokenizer's own template (its post-processor) adds before and after every text.
     const Ends& own_ends() const;
     /// Ids around a document in training: those of the template, and BOS and EOS unless the template
     /// contains them.
     const Ends& document_ends() const;
-    /// Hash of the content of all its files, 16 hexadecimal digits. It shows whether a token file was
-    /// made with this tokenizer.
+    /// Hash of the content of all its files, 16 hexadecimal digits. Token files contain it, to identify the
+    /// tokenizer with which they were made.
     const std::string& hash() const;
     /// The folder or file that it was read from: the constructor's argument.
     const std::string& folder() const;
@@ -76,14 +76,14 @@ public:
     /// True if a text can be encoded in parts: see Encoder::encode_part.
     bool can_encode_parts() const;
 
-    /// Encodes for one thread. The Tokenizer must outlive it. Has a cache of words.
+    /// Encodes texts, for one thread, with a cache of words. The Tokenizer must outlive it.
     class Encoder {
     public:
         explicit Encoder(const Tokenizer& tokenizer);
         ~Encoder();
         Encoder(Encoder&&) noexcept;
 
-        /// Appends the ids of a text, which must be UTF-8.
+        /// Appends the ids of a text, which must be valid UTF-8.
         void encode(std::string_view text, std::vector<int32_t>& ids);
         /// Appends the ids of the pieces that begin in [begin, end) of a UTF-8 text. `begin` must be
         /// 0 or the end of a piece; both must be the start of a character. Returns the end of the
@@ -95,8 +95,8 @@ public:
         std::unique_ptr<State> state_;
     };
 
-    /// Decodes ids one by one, for output during generation. Holds back the bytes of an incomplete
-    /// character.
+    /// Decodes ids one by one, for output during generation. Holds back the bytes of a character until it is
+    /// complete.
     class Stream {
     public:
         explicit Stream(const Tokenizer& tokenizer, bool skip_special = true);

@@ -16,8 +16,8 @@ struct Prompt {
 
 /// Reads one prompt per line. If the file's name ends with .jsonl, .ndjson or .json, a line is an object with
 /// a string "prompt" (or "text"); else it is plain text, whatever its first character. Empty lines are
-/// skipped. ConfigError: the file does not exist, is not text or has no prompts, or a line is not such an
-/// object (with its number).
+/// skipped. ConfigError: the file does not exist, is not text, or has no prompts; or a line (its number is
+/// named) is not such an object.
 std::vector<Prompt> read_prompts(const std::filesystem::path& file);
 
 }  // namespace coeus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TextWriter: continues any number of prompts, as many at the same time as the generator has slots. When a
-// text ends, the next prompt takes its slot. A text depends only on its prompt, its number and the seed.
+// text ends, the next prompt gets its slot. A text depends only on its prompt, its number and the seed.
 #pragma once
 
 #include "coeus/data/tokenizer.hpp"
@@ -17,11 +17,11 @@ namespace coeus {
 class TextEnd {
 public:
     explicit TextEnd(std::vector<std::string> stops) : stops_(std::move(stops)) {}
-    /// Adds a piece. Returns the text that is certain now.
+    /// Adds a piece. Returns the text that cannot be part of a stop string any more.
     std::string push(const std::string& piece);
     /// True after a stop string was found. No more text follows.
     bool found() const { return found_; }
-    /// The text that was held back, if no stop string was found.
+    /// Returns the text that was held back, if no stop string was found.
     std::string finish();
 
 private:
@@ -37,16 +37,16 @@ struct TextWriterOptions {
     bool ignore_eos = false;         ///< continue after EOS
 };
 
-/// The text that was written after a prompt.
+/// The text that was generated after a prompt.
 struct Written {
     std::string text;
-    std::vector<int32_t> ids;      ///< its tokens, without the token that ended it
+    std::vector<int32_t> ids;      ///< its tokens, without the one that ended it
     const char* finish = nullptr;  ///< "eos", "stop" or "length"
 };
 
 class TextWriter {
 public:
-    /// ConfigError: a stop string that is empty or that the tokenizer cannot write.
+    /// ConfigError: a stop string is empty, or the tokenizer cannot represent it exactly.
     TextWriter(Generator& generator, const Tokenizer& tokenizer, const TextWriterOptions& options);
 
     /// Calls `on_piece(number, text)` for each new piece of a prompt's text, and

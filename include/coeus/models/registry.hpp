@@ -51,7 +51,7 @@ struct ModelFamily {
 
 const std::vector<ModelFamily>& model_families();
 /// Adds a family to those that decks may name, before the program looks for one (run_program.hpp). Its
-/// flavours get its name. ConfigError: the name is taken, by a family or for one that is not built yet; or a
+/// flavours get its name. ConfigError: the name belongs to a family, also to one not implemented yet; or a
 /// flavour is not valid.
 void register_family(ModelFamily family);
 /// ConfigError with the nearest name; or saying that a known family is not implemented yet.

@@ -10,16 +10,16 @@
 
 namespace coeus {
 
-/// The path that checkpoint.initial_load_path and initial_load_in_hf determine; "" if a run starts from
-/// random weights.
+/// The path of the initial weights, according to checkpoint.initial_load_path and initial_load_in_hf; "" if a
+/// run starts from random weights.
 std::string initial_weights_path(const Config& config);
 
-/// A notice if model.hf_assets_path is a Hugging Face folder with weights from which the run does not start;
-/// else "". Lists the folder.
+/// A notice if model.hf_assets_path is a Hugging Face folder with weights, but the run does not start from
+/// them; else "". Reads the list of files in the folder.
 std::string unused_weights_notice(const Config& config);
 
 /// Loads the weights at initial_weights_path(). Returns their path, or "" if there is none. ConfigError if
-/// they are missing, damaged or of another model. Collective.
+/// they are missing, damaged or do not fit the model. Collective.
 std::string load_initial_weights(const Config& config, Decoder& decoder, const Mesh& mesh);
 
 }  // namespace coeus

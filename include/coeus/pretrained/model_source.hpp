@@ -8,10 +8,10 @@
 
 namespace coeus {
 
-/// The flavour (or config.json for "hf") with the deck's overrides, validated. ConfigError as in registry.hpp
-/// and DecoderConfig::validate().
+/// The model of model.flavor (for "hf": of config.json) with the deck's overrides, validated. ConfigError as
+/// in registry.hpp and DecoderConfig::validate().
 DecoderConfig model_from_deck(const Config& config);
-/// The same on every rank; only rank 0 reads a Hugging Face folder. Collective.
+/// Returns the same on every rank; only rank 0 reads a Hugging Face folder. Collective.
 DecoderConfig model_from_deck(const Config& config, const Communicator& ranks);
 
 }  // namespace coeus

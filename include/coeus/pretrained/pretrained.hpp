@@ -13,11 +13,12 @@
 
 namespace coeus {
 
-/// The parameters of this model and their places in a Hugging Face folder. Takes no memory for the
+/// The parameters of this model and their places in a Hugging Face folder. Allocates no memory for the
 /// parameters.
 std::vector<HubTensor> hub_tensors(const DecoderConfig& model);
 
-/// Finds tensors of such a folder that are not parameters of the model.
+/// A function that is true for tensors of such a folder that are not parameters of the model and can be
+/// ignored.
 HubIgnores hub_ignores(const DecoderConfig& model);
 
 /// The places of a checkpoint's arrays ("model/norm.weight") in a Hugging Face folder, one entry per array.
@@ -26,8 +27,8 @@ std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const s
 /// The paths in a checkpoint of the tensors of hub_tensors(model), in the same order.
 std::vector<std::string> checkpoint_paths(const DecoderConfig& model);
 
-/// The files and special ids of the tokenizer at `place`, for a Hugging Face folder. The tokenizer may be
-/// missing or of an unknown kind.
+/// The folder and the special ids of the tokenizer at `place`, for writing a Hugging Face folder. If the
+/// tokenizer is missing or of an unknown kind, logs a warning.
 HubTokenizer hub_tokenizer(const std::string& place);
 
 class Pretrained {
@@ -43,8 +44,8 @@ public:
     const std::string& path() const { return path_; }
     /// Folder (or file) of the tokenizer with which the model was trained.
     const std::string& tokenizer_folder() const { return tokenizer_folder_; }
-    /// Sequence length with which the model was trained. If it is unknown: 2048, or the model's maximum
-    /// if that is less.
+    /// Sequence length with which the model was trained. If this is unknown: 2048, or the model's maximum
+    /// sequence length if that is less.
     int64_t trained_seq_len() const { return trained_seq_len_; }
     /// Loads the master weights that this rank owns. Collective over `ranks`.
     void load(const Parameters& parameters, const Communicator& ranks = alone()) const;

@@ -19,10 +19,10 @@ struct TitanCheckpoint {
     bool full = false;
 };
 
-/// `deck`: the deck of the run. `weights_only`: leave out the optimizer state, as is also done if the folder
-/// has none. A run resumes with the step and the number of samples of the folder, but with the order of
-/// samples of Coeus. ConfigError: the folder is damaged or of another model (names parameter and shapes), or
-/// the deck does not determine how many sequences a step uses.
+/// `deck`: the deck of the run. `weights_only`: leave out the optimizer state. If the folder contains none,
+/// it is left out anyway. A run resumes at the folder's step and number of samples, but the samples are in
+/// Coeus's own order. ConfigError: the folder is damaged or does not fit the deck's model (with parameter and
+/// shapes), or the deck does not determine how many sequences a step uses.
 TitanCheckpoint read_titan_checkpoint(const std::string& folder, const Config& deck, bool weights_only);
 
 }  // namespace coeus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens that are found in the text before it is split in other ways: <|end_of_text|> and the like. If
-// several match, the leftmost wins; among those, the longest.
+// Added tokens, such as <|end_of_text|>, are found in the text before it is split into pieces. If several
+// match, the leftmost wins; among those at the same position, the longest.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ public:
     struct Token {
         std::string content;
         int32_t id = -1;
-        bool lstrip = false, rstrip = false;  ///< includes the white space before it, after it
+        bool lstrip = false, rstrip = false;  ///< a match includes white space before it, after it
         bool single_word = false;             ///< does not match inside a word
         bool plain() const { return !lstrip && !rstrip && !single_word; }
     };
@@ -24,7 +24,8 @@ public:
         size_t begin, end;
         int32_t id = -1;
     };
-    /// Progress of a search. White space after a token may be part of its match and still be searched.
+    /// Progress of a search: where to search next, and the end of the last match. White space after a token
+    /// can be part of its match, but is still searched for other tokens.
     struct Cursor {
         size_t search = 0, taken = 0;
     };
@@ -47,13 +48,13 @@ public:
     }
 
     bool empty() const { return buckets_.empty(); }
-    /// True if matches depend only on their own bytes and contain no white space. Then none extends
+    /// True if matches depend only on their own bytes and contain no white space. Then no match extends
     /// across the end of a word.
     bool simple() const { return simple_; }
 
 private:
     struct Bucket {          // tokens with the same first byte
-        std::string common;  // common beginning of all of them
+        std::string common;  // the longest prefix that they share
         std::vector<Token> longest_first;
     };
     std::array<uint8_t, 256> bucket_of_{};  // by first byte: 1 + index; 0: there are no such tokens

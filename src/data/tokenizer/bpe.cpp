@@ -14,7 +14,7 @@ namespace {
 
 // The cache is cleared when it becomes larger than the processor's caches.
 constexpr size_t most_cached_words = 1 << 17;
-// Up to this number of parts, searching all pairs for the next merge is faster than a heap.
+// Up to this number of parts, a search of all pairs for the next merge is faster than a heap.
 constexpr size_t most_few = 48;
 constexpr size_t longest_word = 16 << 20;  // merging takes 25 times as much memory
 constexpr int32_t no_merge = std::numeric_limits<int32_t>::max();
@@ -75,8 +75,8 @@ void Bpe::Encoder::encode_new(std::string_view text, size_t begin, size_t end, s
 void Bpe::Encoder::merge(std::string_view piece, std::vector<int32_t>& ids) {
     if (piece.size() > longest_word)
         throw ConfigError(
-            "a word has {} bytes and cannot be split, but the maximum is {} MiB; break it into lines, or "
-            "remove it",
+            "a word has {} bytes without a place to split it, but the maximum is {} MiB; break it into "
+            "lines, or remove it",
             piece.size(), longest_word >> 20);
     if (bpe_->whole_pieces_)
         if (const int32_t* whole = bpe_->id_of_piece_.find(piece)) return ids.push_back(*whole);
@@ -86,7 +86,7 @@ void Bpe::Encoder::merge(std::string_view piece, std::vector<int32_t>& ids) {
     parts_.size() <= most_few ? merge_few(ids) : merge_many(ids);
 }
 
-// Keeps, for each part, the rank and the result of its merge with the next part.
+// Keeps a table with the rank and the result of each part's merge with the next part.
 void Bpe::Encoder::merge_few(std::vector<int32_t>& ids) {
     size_t count = parts_.size();
     ranks_.resize(count);
@@ -142,7 +142,7 @@ void Bpe::Encoder::merge_many(std::vector<int32_t>& ids) {
         const Candidate best = candidates_.back();
         candidates_.pop_back();
         Symbol& left = symbols_[size_t(best.left)];
-        // an earlier merge may have taken either side
+        // an earlier merge may have used either side
         if (left.id != best.left_id || left.next < 0) continue;
         Symbol& right = symbols_[size_t(left.next)];
         if (right.id != best.right_id) continue;

@@ -24,7 +24,7 @@ public:
 
     /// `bytes_of_id`: the bytes of each id; nothing for ids that are not part of the model. If a pair has
     /// two merges, the first one applies. `whole_pieces`: a piece that is in the vocabulary becomes that
-    /// token, whatever the result of the merges (tokenizer.json: ignore_merges).
+    /// token, even if merges give another result (tokenizer.json: ignore_merges).
     Bpe(const std::vector<std::optional<std::string>>& bytes_of_id, const std::vector<Merge>& merges,
         bool whole_pieces);
 

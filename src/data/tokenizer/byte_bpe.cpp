@@ -23,7 +23,7 @@ std::string_view with_space_in_front(std::string_view text, std::string& buffer)
     return buffer;
 }
 
-// The added tokens that are searched before normalization, and those that are searched after it.
+// The added tokens that are searched for before normalization, and those that are searched for after it.
 using AddedPair = std::array<AddedTokens, 2>;
 
 AddedPair added_of(const ByteBpeDescription& description) {
@@ -62,19 +62,19 @@ Vocabulary vocabulary_of(const ByteBpeDescription& description) {
     for (const auto& added : description.added) put(added.token.id, added.bytes, added.special);
     if (vocabulary.bytes.empty()) throw ConfigError("{}: the vocabulary is empty", description.file);
     vocabulary.bos = description.bos;
-    // if BOS and EOS are the same token, it begins documents and no token ends them, as in torchtitan
+    // if BOS and EOS are the same token, documents begin with it and have no EOS, as in torchtitan
     if (description.eos != description.bos) vocabulary.eos = description.eos;
     vocabulary.notice = description.notice;
     vocabulary.frame = description.frame;
     for (const auto& ids : {vocabulary.frame.before, vocabulary.frame.after})
         for (const int32_t id : ids)
             if (!has(id))
-                throw ConfigError("{}: post_processor: its template adds {}, which is not a token",
+                throw ConfigError("{}: post_processor: its template adds the id {}, which is not a token",
                                   description.file, id);
     return vocabulary;
 }
 
-// Encodes text that need not be changed. A long text can be encoded in parts.
+// Encodes text that is split as it is. A long text can be encoded in parts.
 class PlainEncoder : public TokenizerModel::Encoder {
 public:
     PlainEncoder(const AddedPair& added, const PreTokenizer& pre_tokenizer, const Bpe& bpe)
@@ -85,8 +85,8 @@ public:
     }
 
     size_t encode_part(std::string_view text, size_t begin, size_t end, std::vector<int32_t>& ids) override {
-        // The regular expression looks ahead, so it gets some text after the part. If a piece reaches the end
-        // of this text, it might be longer: try again with more text.
+        // The regular expression looks ahead, so it gets some text after the part. A piece that reaches the
+        // end of this text might really be longer: then try again with more text.
         const size_t before = ids.size();
         for (size_t shown = 256;; shown *= 16) {
             size_t stop = std::min(text.size(), end + shown);
@@ -99,7 +99,8 @@ public:
 
 private:
     // Appends the ids of text[at, stop) up to the first piece that ends at or after `enough`, and returns
-    // the end of that piece. The levels are the two kinds of added tokens, then the pieces between them.
+    // the end of that piece. Levels 0 and 1 find the two kinds of added tokens, level 2 the pieces between
+    // them.
     size_t run(size_t level, std::string_view text, size_t at, size_t stop, size_t enough,
                std::vector<int32_t>& ids) {
         if (at >= stop) return at;
@@ -131,7 +132,7 @@ private:
     Bpe::Encoder bpe_;
 };
 
-// Encodes text that is changed before it is split.
+// Encodes text that must be changed before it is split, by normalization or a space in front.
 class ChangingEncoder : public TokenizerModel::Encoder {
 public:
     ChangingEncoder(const AddedPair& added, const std::vector<TextStep>& normal_form,
@@ -206,7 +207,8 @@ private:
     Bpe bpe_;
 };
 
-// The bytes of a token. If it has a character that is not a byte symbol, they are its own text.
+// The bytes of a token. If it contains a character that is not a byte symbol, these are the bytes of its
+// text.
 std::string bytes_or_text(const std::string& content) {
     return bytes_of_symbols(content).value_or(content);
 }
@@ -223,8 +225,8 @@ void ByteBpeDescription::set_symbols(const std::vector<std::pair<std::string, in
         const auto l = ids.find(left), r = ids.find(right), both = ids.find(left + right);
         if (l == ids.end() || r == ids.end() || both == ids.end())
             throw ConfigError(
-                "{}: model.merges[{}]: \"{}\" + \"{}\": both and the result must be in the vocabulary", file,
-                merges.size(), left, right);
+                "{}: model.merges[{}]: \"{}\" + \"{}\": both tokens and the result must be in the vocabulary",
+                file, merges.size(), left, right);
         merges.push_back({l->second, r->second, both->second, int32_t(merges.size())});
     }
 }

@@ -14,17 +14,17 @@
 
 namespace coeus {
 
-/// The content of the files, without behaviour.
+/// The content of the files.
 struct ByteBpeDescription {
     struct Token {
         int32_t id;
         std::string bytes;
-        bool mergeable = true;  ///< false: a token that merges cannot produce
+        bool mergeable = true;  ///< false: merges cannot produce this token
     };
     struct Added {
         AddedTokens::Token token;
         bool special = false;
-        bool normalized = false;  ///< searched after normalization, not before it
+        bool normalized = false;  ///< searched for after normalization, not before
         std::string bytes;        ///< the bytes that it decodes to
     };
     std::string file;  ///< for messages
@@ -34,7 +34,7 @@ struct ByteBpeDescription {
     std::vector<std::string> patterns;
     bool nfc = false, prefix_space = false;
     std::vector<Added> added;
-    bool added_in_documents = true;  ///< false: added tokens are searched in prompts, but not in documents
+    bool added_in_documents = true;  ///< false: added tokens are found in prompts, but not in documents
     std::optional<int32_t> bos, eos;
     Tokenizer::Ends frame;
     std::string notice;  ///< see Tokenizer::notice

@@ -52,7 +52,7 @@ bool is_of_words(utf8proc_int32_t code) {
         case UTF8PROC_CATEGORY_NL:
         case UTF8PROC_CATEGORY_PC: return true;
         default:
-            // joiners, and letters in circles and squares, which are symbols, but also alphabetic
+            // joiners, and circled and squared letters, which are symbols with the property Alphabetic
             return code == 0x200c || code == 0x200d || (code >= 0x24b6 && code <= 0x24e9) ||
                    (code >= 0x1f130 && code <= 0x1f149) || (code >= 0x1f150 && code <= 0x1f169) ||
                    (code >= 0x1f170 && code <= 0x1f189);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unicode: classes of characters and the normal form C. Uses utf8proc, which is included only in
+// Unicode: classes of characters and normal form C. Uses utf8proc, whose header is included only in
 // characters.cpp.
 #pragma once
 
@@ -17,11 +17,11 @@ uint8_t class_of(uint32_t code);
 /// The classes of U+0000 ... U+FFFF, 65536 bytes.
 const uint8_t* character_classes();
 
-/// The beginning of the white space at the end of the text, and the end of the white space at its start.
+/// The position where the white space at the end of the text begins, and where that at its start ends.
 size_t space_at_end(std::string_view text);
 size_t space_at_start(std::string_view text);
 
-/// True if the text ends or starts with a character of a word: letters, marks, digits, connectors (\w in
+/// True if the text ends, or starts, with a character of a word: letters, marks, digits, connectors (\w in
 /// Unicode Technical Standard 18).
 bool ends_in_word(std::string_view text);
 bool starts_in_word(std::string_view text);

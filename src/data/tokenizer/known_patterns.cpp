@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each regular expression is a list of alternatives, of which the first that matches applies. The functions
-// try them in order; the results of backtracking are written out as code.
+// try them in order. Instead of backtracking, the code computes its result directly.
 #include "known_patterns.hpp"
 
 #include "characters.hpp"
@@ -57,7 +57,7 @@ public:
         return at;
     }
 
-    /// 's|'t|'re|'ve|'m|'ll|'d: its end, or `at` if there is none.
+    /// 's|'t|'re|'ve|'m|'ll|'d: the end of the match, or `at` if there is none.
     size_t contraction(size_t at) const {
         if (!is(at, '\'')) return at;
         if (is(at + 1, 's') || is(at + 1, 't') || is(at + 1, 'm') || is(at + 1, 'd')) return at + 2;

@@ -7,7 +7,7 @@
 
 namespace coeus {
 
-/// A function that makes a scan; nullptr if the expression is not a known one.
+/// A function that makes a scan; nullptr if there is no code for the expression.
 using MakeScan = std::unique_ptr<PieceScan> (*)();
 MakeScan known_scan(const std::string& expression);
 

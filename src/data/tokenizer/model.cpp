@@ -11,7 +11,7 @@ namespace coeus {
 
 namespace {
 
-// Tokens are bytes, which together are the text. A character may be split over several tokens.
+// The bytes of all tokens, joined, are the text. A character may be split over several tokens.
 class ByteDecoder : public TokenizerModel::Decoder {
 public:
     std::string push(int32_t, std::string_view bytes) override {

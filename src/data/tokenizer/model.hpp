@@ -42,7 +42,7 @@ public:
                                    std::vector<int32_t>& ids);
     };
     virtual std::unique_ptr<Encoder> encoder() const = 0;
-    /// The same, for texts in which special tokens that are written out are these tokens.
+    /// The same, but a special token that is written out in the text is encoded as that token.
     virtual std::unique_ptr<Encoder> prompt_encoder() const { return encoder(); }
     virtual bool can_encode_parts() const { return false; }
 
@@ -50,7 +50,7 @@ public:
     class Decoder {
     public:
         virtual ~Decoder() = default;
-        /// The text that became complete with a token. `bytes`: those of the token.
+        /// The text that became complete with a token. `bytes`: the bytes of the token.
         virtual std::string push(int32_t id, std::string_view bytes) = 0;
         /// The rest of the text, with U+FFFD for an incomplete character.
         virtual std::string finish() = 0;

@@ -59,8 +59,8 @@ uint64_t hash_with_ends(Hasher content, const Vocabulary& vocabulary) {
     return content.digest();
 }
 
-// tokenizer_config.json affects ids too. The hash includes its effect, not its text, most of which concerns
-// other things.
+// tokenizer_config.json affects ids too. The hash includes its effect, not its text, most of which has no
+// influence on ids.
 std::unique_ptr<const TokenizerModel> hashed_byte_bpe(const ByteBpeDescription& description, Hasher& hasher) {
     hasher.update(description.nfc ? "nfc;" : ";");
     for (const std::string& pattern : description.patterns) hasher.update(pattern).update(";");
@@ -109,7 +109,7 @@ OpenedTokenizer open_tokenizer(const fs::path& place) {
     if (!fs::is_directory(place)) return open_file(place);
     const std::vector<fs::path> files = main_files(place);
     if (files.empty())
-        throw ConfigError("{}: no tokenizer in this folder; a tokenizer is {}", place.string(),
+        throw ConfigError("{}: there is no tokenizer in this folder; a tokenizer is {}", place.string(),
                           what_is_known);
     if (files.size() > 1)
         throw ConfigError("{} contains {} and {}: give the path of one of these files", place.string(),

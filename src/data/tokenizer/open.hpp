@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the tokenizer of a folder or file, of whatever kind.
+// Opens a tokenizer of any kind, from a folder or file.
 #pragma once
 
 #include "model.hpp"
@@ -8,16 +8,17 @@
 
 namespace coeus {
 
-/// A tokenizer, with a hash of everything that it was read from.
+/// A tokenizer, with a hash of all content that it was read from.
 struct OpenedTokenizer {
     std::unique_ptr<const TokenizerModel> model;
     uint64_t hash;
     std::string kind = {};  ///< "byte-level BPE (tokenizer.json)"
 };
 
-/// Opens a folder's tokenizer.json, else its SentencePiece or tiktoken file, else vocab.json and merges.txt;
-/// or one of these files itself. ConfigError: there is none, there are several, or it is damaged or of an
-/// unknown kind.
+/// Opens one of these files, or the first that a folder contains: tokenizer.json, a SentencePiece or tiktoken
+/// file, vocab.json with merges.txt. (If a tokenizer.json was converted from the tokenizer.model of
+/// SentencePiece in the same folder, tokenizer.model is opened instead.) ConfigError: there is none, there
+/// are several, or it is damaged or of an unknown kind.
 OpenedTokenizer open_tokenizer(const std::filesystem::path& place);
 
 /// True if the path is a file, or a folder with one tokenizer.

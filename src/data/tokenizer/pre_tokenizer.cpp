@@ -29,7 +29,8 @@ const char* const gpt2_pattern =
 
 namespace {
 
-// The expression with \s and \S replaced by White_Space, since PCRE2's own \s contains U+180E.
+// The expression, in which \s and \S are replaced by White_Space and its complement, since PCRE2's \s
+// contains U+180E.
 std::string with_unicode_space(const std::string& expression) {
     const std::string space =
         R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
@@ -87,7 +88,7 @@ Pattern::Pattern(const std::string& expression, const std::string& where)
     if (!compiled->code)
         throw ConfigError("{}: PCRE2 does not understand the regular expression \"{}\": {}", where,
                           expression, message_of(error));
-    // without it (on a system that forbids writable code), matching is slower, but gives the same result
+    // on a system that forbids writable code this fails: then matching is slower, with the same result
     compiled->jit = pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE) == 0;
     compiled_ = std::move(compiled);
 }
@@ -161,7 +162,7 @@ public:
     }
 
 private:
-    // For the next expression, each piece is a separate subject.
+    // The next expression is applied to each piece as a separate text.
     void cut_further(size_t level, std::string_view text, size_t begin, size_t end,
                      std::vector<size_t>& ends) {
         if (begin == end) return;

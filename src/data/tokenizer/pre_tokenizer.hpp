@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits text into pieces, within which BPE merges. It applies a sequence of regular expressions, each to the
-// pieces of the one before. Matches and the text between them are pieces ("isolated"). PCRE2 with its
+// Splits text into pieces, within which BPE merges. Applies a sequence of regular expressions, each to the
+// pieces of the previous one. Matches and the text between them are pieces ("isolated"). PCRE2 with its
 // just-in-time compiler does the matching; it is included only in pre_tokenizer.cpp.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace coeus {
 
-/// Llama 3's pattern (cl100k's with groups of three digits), also used by `coeus tokenizer`.
+/// Llama 3's pattern: cl100k's, with digits in groups of up to three. `coeus tokenizer` uses it too.
 extern const char* const llama3_pattern;
 /// The pattern of Qwen 2 and 3: digits are separate pieces.
 extern const char* const qwen_pattern;
@@ -21,8 +21,8 @@ extern const char* const o200k_pattern;
 /// GPT-2's pattern, which ByteLevel with use_regex = true implies.
 extern const char* const gpt2_pattern;
 
-/// A compiled regular expression with Unicode properties. \s is Unicode's White_Space, without U+180E, which
-/// PCRE2 still includes although Unicode 6.3 removed it.
+/// A compiled regular expression with Unicode properties. \s is Unicode's White_Space, which does not include
+/// U+180E since Unicode 6.3, although PCRE2's \s still does.
 class Pattern {
 public:
     /// ConfigError with the expression and PCRE2's reason. `where`: the place of the expression, for
@@ -32,8 +32,8 @@ public:
     Pattern(Pattern&&) noexcept;
     Pattern& operator=(Pattern&&) = delete;
 
-    /// False if a scan that starts at the end of any match gives the same matches as a scan from the
-    /// beginning of the text, since the expression never looks back.
+    /// True if a match can depend on the text before it. If false, a scan that starts at the end of any match
+    /// gives the same matches as a scan from the beginning of the text.
     bool looks_back() const { return looks_back_; }
 
 private:
@@ -66,7 +66,7 @@ private:
 class PieceScan {
 public:
     virtual ~PieceScan() = default;
-    /// Appends the ends of the first pieces of text[from, end of text), at least one unless that is
+    /// Appends the ends of the first pieces of text[from, end of text): at least one, unless this range is
     /// empty. `from` must be 0 or the end of a piece. The text must be valid UTF-8.
     virtual void cut(std::string_view text, size_t from, std::vector<size_t>& ends) = 0;
 
@@ -93,7 +93,7 @@ public:
     PreTokenizer(const std::vector<std::string>& expressions, const std::string& where);
 
     std::unique_ptr<PieceScan> scan() const;
-    /// The same pieces with PCRE2, even if known_patterns.hpp has faster code for the expression.
+    /// Gives the same pieces, but always with PCRE2, even if known_patterns.hpp has faster code.
     std::unique_ptr<PieceScan> scan_by_expression() const;
     /// True if a text can be cut at the end of any piece, so that the two parts give the pieces of the
     /// whole.

@@ -51,10 +51,10 @@ Vocabulary vocabulary_of(const Processor& processor) {
     return vocabulary;
 }
 
-// How spaces at the beginning of a text are treated. This is found by trying it with the library.
+// How decoding treats spaces at the beginning of a text. This is determined by experiments with the library.
 struct Start {
-    bool drops_space = false;  // the space of the first token, which encoding adds, is dropped
-    bool drops_more = false;   // so are those of later tokens, until there is other text
+    bool drops_space = false;  // drops the first token's space, which encoding adds
+    bool drops_more = false;   // also drops those of later tokens, until there is other text
 };
 
 Start start_of(const Processor& processor) {
@@ -111,8 +111,8 @@ private:
     std::string held_;
 };
 
-// Long texts are encoded in parts: the library needs about 100 bytes of memory per byte of text, and its time
-// grows faster than the length of the text. A part begins with the space before a word.
+// Long texts are encoded in parts, because the library needs about 100 bytes of memory per byte of text, and
+// its time grows faster than the length of the text. A part begins with the space before a word.
 class PieceEncoder : public TokenizerModel::Encoder {
 public:
     PieceEncoder(const Processor& first, const Processor* later) : first_(first), later_(later) {}
@@ -130,7 +130,7 @@ public:
 private:
     static constexpr size_t part_bytes = 2048;
 
-    // A space between ASCII letters or digits, so that normalization does not extend across it.
+    // The position of a space between ASCII letters or digits, across which normalization has no effect.
     size_t part_end(std::string_view text) const {
         if (!later_) return text.size();
         for (size_t at = part_bytes; at + 1 < text.size(); ++at)
@@ -153,7 +153,7 @@ private:
     std::vector<int> ids_;
 };
 
-// True if no piece extends across the beginning of a word: spaces are only at the beginning of pieces.
+// True if spaces are only at the beginning of pieces. Then no piece extends across the beginning of a word.
 bool spaces_begin_pieces(const Processor& processor) {
     if (processor.IsUnknown(processor.PieceToId(space_mark))) return false;
     for (int id = 0; id < processor.GetPieceSize(); ++id) {
@@ -177,7 +177,7 @@ public:
         if (letter.empty()) return;
         const bool adds_space = processor_->IdToPiece(letter[0]).starts_with(space_mark);
         if (start_.drops_more) {
-            // the space of the part is dropped and added again
+            // decoding drops the space at the beginning of the part, encoding adds it again
             if (adds_space) later_ = processor_.get();
         } else {
             // data appended to a protobuf message overrides its fields:
@@ -196,7 +196,7 @@ public:
 
 private:
     std::unique_ptr<const Processor> processor_, without_added_space_;
-    const Processor* later_ = nullptr;  // for all parts of a text but the first; nullptr: texts are not cut
+    const Processor* later_ = nullptr;  // encodes all parts of a text but the first; nullptr: no parts
     Start start_;
 };
 

@@ -84,13 +84,13 @@ const Kind& kind_of(const std::string& file, int32_t ranks, const TokenizerConfi
     }
     if (config.tiktoken)
         throw ConfigError(
-            "{}: tokenizer_config.json in the same folder has \"tiktoken\": \"{}\"; known are {}", file,
-            *config.tiktoken, join(names, ", "));
+            "{}: tokenizer_config.json in the same folder has \"tiktoken\": \"{}\"; it must be one of {}",
+            file, *config.tiktoken, join(names, ", "));
     throw ConfigError(
         "{}: a tiktoken file contains no regular expression and no special tokens. Coeus knows those of "
-        "llama3 (128,000 ranks) and o200k (199,998), but this file has {}. Choose one of them in "
-        "tokenizer_config.json in the same folder: {{\"tiktoken\": \"llama3\"}}; if they differ, add "
-        "added_tokens_decoder, bos_token and eos_token",
+        "llama3 (128,000 ranks) and o200k (199,998 ranks), but this file has {}. Choose one of them in "
+        "tokenizer_config.json in the same folder: {{\"tiktoken\": \"llama3\"}}; if its special tokens "
+        "differ, add added_tokens_decoder, bos_token and eos_token",
         file, with_commas(ranks));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of Hugging Face's tokenizer_config.json that concerns ids.
+// The part of Hugging Face's tokenizer_config.json that affects ids.
 #pragma once
 
 #include "byte_bpe.hpp"
@@ -26,7 +26,7 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder);
 /// An added token in the format of tokenizer.json and tokenizer_config.json.
 ByteBpeDescription::Added added_token(const JsonView& token, int32_t id);
 
-/// An id below `most_token_ids`. ConfigError: another value.
+/// An id below `most_token_ids`. ConfigError: the value is not such an id.
 int32_t token_id(const JsonView& value);
 
 /// The bytes of a file. ConfigError: it cannot be read.

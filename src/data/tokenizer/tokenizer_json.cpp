@@ -24,7 +24,7 @@ std::vector<JsonView> steps_of(const JsonView& part, const char* key) {
     return {part};
 }
 
-// True if the vocabulary has symbols for all 256 bytes. Then unk_token and byte_fallback are never used.
+// True if the vocabulary has symbols for all 256 bytes, so that unk_token and byte_fallback are never used.
 bool spells_every_byte(const JsonView& vocab) {
     int symbols = 0;
     for (const auto& [content, id] : vocab.items()) {
@@ -91,7 +91,8 @@ void read_pre_tokenizer(const JsonView& root, ByteBpeDescription& out) {
         else if (type == "Digits" && !last)
             out.patterns.push_back(steps[i].boolean("individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)");
         else
-            not_known(steps[i], "the pre-tokenizer " + type + (last ? " at the end" : " before others"),
+            not_known(steps[i],
+                      "the pre-tokenizer " + type + (last ? " as the last step" : " before other steps"),
                       known);
     }
 }
@@ -123,7 +124,7 @@ void read_post_processor(const JsonView& post_processor, ByteBpeDescription& out
     }
 }
 
-// With all supported tokenizers, decoding replaces symbols by bytes.
+// For all supported tokenizers, the decoder replaces byte symbols by their bytes.
 void check_decoder(const JsonView& root) {
     const auto decoder = root.find("decoder");
     const std::vector<JsonView> steps = decoder ? steps_of(*decoder, "decoders") : std::vector<JsonView>();
@@ -136,13 +137,13 @@ void check_decoder(const JsonView& root) {
 
 std::pair<std::string, std::string> merge_of(const JsonView& merge) {
     if (merge.is_array()) {
-        if (merge.size() != 2) merge.reject("must be a pair");
+        if (merge.size() != 2) merge.reject("must be a pair of symbols");
         return {merge[0].string(), merge[1].string()};
     }
     const std::string& both = merge.string();  // before 2024: "left right"
     const size_t space = both.find(' ');
     if (space == std::string::npos || both.find(' ', space + 1) != std::string::npos)
-        merge.reject("must be two symbols");
+        merge.reject("must be two symbols and a space between them");
     return {both.substr(0, space), both.substr(space + 1)};
 }
 
@@ -155,8 +156,8 @@ void read_model(const JsonView& model, ByteBpeDescription& out) {
     out.set_symbols(vocab, merges);
 }
 
-// Hugging Face assigns ids by the order in the file and ignores those written there. Files in which both
-// differ are damaged.
+// Hugging Face assigns ids by the order in the file and ignores the ids that the file contains. Files in
+// which the two differ are damaged.
 class Ids {
 public:
     explicit Ids(const JsonView& vocab) {
@@ -165,8 +166,8 @@ public:
     void add(const ByteBpeDescription::Added& added, const JsonView& where) {
         const auto [first, is_new] = ids_.emplace(added.token.content, added.token.id);
         if (!is_new && first->second != added.token.id)
-            throw ConfigError("{}: {}: \"{}\" has the id {} here, but {} before", where.file(), where.path(),
-                              added.token.content, added.token.id, first->second);
+            throw ConfigError("{}: {}: \"{}\" has the id {} here, but the id {} before", where.file(),
+                              where.path(), added.token.content, added.token.id, first->second);
     }
 
 private:

@@ -54,8 +54,8 @@ constexpr Pair pair_of(int32_t left, int32_t right) {
     return (uint64_t(uint32_t(left)) << 32) | uint32_t(right);
 }
 
-// The state of training: every distinct word as ids, and for each pair its count and the words that contain
-// it.
+// The state of training: every distinct word as ids, and for each pair of ids its count and the words that
+// contain it.
 class Trainer {
 public:
     explicit Trainer(const WordCounts& words) {
@@ -221,7 +221,7 @@ TokenizerTraining train_tokenizer(const Corpus& corpus, int64_t vocab_size,
     if (vocab_size < 258 || vocab_size > most_token_ids)
         throw ConfigError("--vocab_size must be from 258 (256 bytes, BOS and EOS) to {}, but is {}",
                           with_commas(most_token_ids), vocab_size);
-    // so that an error is found before the work, not after it
+    // create the folder now, so that an error is found before the work, not after it
     std::error_code failed;
     std::filesystem::create_directories(output, failed);
     if (failed)

@@ -21,8 +21,8 @@ Pairs pairs_of(const std::string& file, std::string_view content) {
         if (line.empty() || line.starts_with("#version")) continue;
         const size_t space = line.find(' ');
         if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos)
-            throw ConfigError("{}: line {} must be two symbols, but is \"{}\"", file, number,
-                              line.substr(0, 80));
+            throw ConfigError("{}: line {} must be two symbols and a space between them, but is \"{}\"", file,
+                              number, line.substr(0, 80));
         pairs.emplace_back(line.substr(0, space), line.substr(space + 1));
     }
     return pairs;

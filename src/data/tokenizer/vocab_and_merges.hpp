@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-2's two files: vocab.json (token -> id, in byte symbols) and merges.txt ("left right" on each line).
 // The regular expression is GPT-2's. If tokenizer_config.json in the same folder has the tokenizer_class
-// Qwen2Tokenizer, it is Qwen's, with normalization to the normal form C.
+// Qwen2Tokenizer, the regular expression is Qwen's, and text is normalized to normal form C.
 #pragma once
 
 #include "byte_bpe.hpp"

@@ -23,7 +23,7 @@ struct TrainedTokenizer {
     std::optional<std::string> bos, eos;
 };
 
-/// Writes both files. If there is a BOS, the post-processor adds it in front of a text, as Llama 3's does.
+/// Writes both files. If there is a BOS, the post-processor adds it before each text, as Llama 3's does.
 void write_tokenizer(const TrainedTokenizer& tokenizer, const std::filesystem::path& folder);
 
 }  // namespace coeus

@@ -232,15 +232,16 @@ TEST_CASE("corpus: JSON arrays, however they are formatted") {
         const std::string message = problem({folder / "a.json"}), place = (folder / "a.json").string() + ": ";
         return message.starts_with(place) ? message.substr(place.size()) : message;
     };
-    CHECK(wrong("[") == "not valid JSON: the array ends in or after element [0] without a ]");
+    CHECK(wrong("[") ==
+          "not valid JSON: the file ends in or after element [0], before the array's closing ]");
     CHECK(wrong("[{\"text\": \"a\"}") ==
-          "not valid JSON: the array ends in or after element [0] without a ]");
+          "not valid JSON: the file ends in or after element [0], before the array's closing ]");
     CHECK(wrong("[{\"text\": \"a\"}, {\"text\": ") ==
-          "not valid JSON: the array ends in or after element [1] without a ]");
+          "not valid JSON: the file ends in or after element [1], before the array's closing ]");
     CHECK(wrong("[{\"text\": \"a\"} {\"text\": \"b\"}]") ==
-          "not valid JSON: there must be one comma before [1]");
-    CHECK(wrong("[{\"text\": \"a\"},]") == "not valid JSON: there must be one comma before [1]");
-    CHECK(wrong("[,{\"text\": \"a\"}]") == "not valid JSON: there must be nothing before [0]");
+          "not valid JSON: there must be one comma before element [1]");
+    CHECK(wrong("[{\"text\": \"a\"},]") == "not valid JSON: there must be one comma before element [1]");
+    CHECK(wrong("[,{\"text\": \"a\"}]") == "not valid JSON: there must be nothing before element [0]");
     CHECK(wrong("[{\"text\": \"a\"}] x") == "not valid JSON: there is more text after the array");
     CHECK(wrong("[{\"text\": \"a\"}, 5]") == "[1]: the top level must be an object, is 5");
     CHECK_THAT(wrong("[{\"text\": \"a\"}, {\"text\" \"b\"}]"), Contains("[1]: not valid JSON"));

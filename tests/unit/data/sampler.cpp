@@ -152,15 +152,16 @@ TEST_CASE("sampler: too little data is reported with the numbers") {
     const TemporaryFolder folder;
     const auto path = counting_file(folder / "a.h5", 1500);
     const TokenFile file(path);
-    CHECK_THROWS_WITH(Sampler(file, {.seq_len = 2048}),
-                      path.string() +
-                          ": 1,500 tokens are less than one window of seq_len + 1 = 2,049; use more data, or "
-                          "a training.seq_len of at most 1,499");
+    CHECK_THROWS_WITH(
+        Sampler(file, {.seq_len = 2048}),
+        path.string() +
+            ": 1,500 tokens are fewer than one window of seq_len + 1 = 2,049; use more data, or "
+            "a training.seq_len of at most 1,499");
     CHECK_NOTHROW(Sampler(file, {.seq_len = 1499}));
     CHECK_THROWS_WITH(
         Sampler(file, {.seq_len = 1499, .subset = Subset::held_out}),
         path.string() +
-            ": 1,500 tokens are only one window of seq_len + 1 = 1,500, so none can be held out for "
+            ": 1,500 tokens make only one window of seq_len + 1 = 1,500, so none can be held out for "
             "validation; use more data, or separate validation data (validation.dataset_path)");
     CHECK_THROWS_WITH(Sampler(file, {.seq_len = 0}), "training.seq_len must be at least 1, but is 0");
 }

@@ -156,7 +156,7 @@ TEST_CASE("token file: wrong files") {
     CHECK(problem([](hdf5::File& file) {
               put(file, "tokens", U16{1, 2, 3});
               put(file, "loss_mask", std::vector<uint8_t>{1});
-          }) == "bad.h5: /loss_mask has 1 entries for 3 tokens");
+          }) == "bad.h5: /loss_mask has 1 entries for 3 tokens, but must have one per token");
 }
 
 TEST_CASE("token file: truncated") {

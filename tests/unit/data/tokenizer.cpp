@@ -400,7 +400,7 @@ TEST_CASE("tokenizer: files that are missing, damaged or of another kind") {
     CHECK(Changed("pre_tokenizer", Json::object().set("type", "Whitespace")).problem() ==
           "tokenizer.json: pre_tokenizer: the pre-tokenizer Whitespace at the end" + known_cuts);
     CHECK(Changed("pre_tokenizer", sequence_of({byte_level(), byte_level()})).problem() ==
-          "tokenizer.json: pre_tokenizer.pretokenizers[0]: the pre-tokenizer ByteLevel before others" +
+          "tokenizer.json: pre_tokenizer.pretokenizers[0]: the pre-tokenizer ByteLevel before other steps" +
               known_cuts);
     CHECK(Changed("pre_tokenizer", sequence_of({split("a"), byte_level().set("add_prefix_space", true)}))
               .problem() ==
@@ -419,10 +419,10 @@ TEST_CASE("tokenizer: files that are missing, damaged or of another kind") {
     CHECK(Changed([](Json& json) {
               set_in(json, "model", "merges", Json::array().push(Json::array().push("a").push("ĠĠĠĠĠĠq")));
           }).problem() ==
-          "tokenizer.json: model.merges[0]: \"a\" + \"ĠĠĠĠĠĠq\": both and the result must be in the "
+          "tokenizer.json: model.merges[0]: \"a\" + \"ĠĠĠĠĠĠq\": both tokens and the result must be in the "
           "vocabulary");
     CHECK(Changed([](Json& json) { set_in(json, "model", "merges", Json::array().push("ab")); }).problem() ==
-          "tokenizer.json: model.merges[0] must be two symbols, is \"ab\"");
+          "tokenizer.json: model.merges[0] must be two symbols and a space between them, is \"ab\"");
     CHECK(Changed([](Json& json) {
               set_in(json, "model", "vocab", Json::object().set("a", -1));
           }).problem() == "tokenizer.json: model.vocab.a must be an id from 0 to 2^22 - 1, is -1");
@@ -482,8 +482,8 @@ TEST_CASE("tokenizer: special tokens that only tokenizer_config.json has") {
     };
     CHECK(with_decoder("319", "<|end_of_text|>") == "none");
     CHECK(with_decoder("320", "<|end_of_text|>") ==
-          "tokenizer_config.json: added_tokens_decoder.320: \"<|end_of_text|>\" has the id 320 here, but 319 "
-          "before");
+          "tokenizer_config.json: added_tokens_decoder.320: \"<|end_of_text|>\" has the id 320 here, but the "
+          "id 319 before");
     CHECK(with_decoder("319", "<|eot|>") ==
           "tokenizer.json: two tokens have the id 319: \"<|end_of_text|>\" and \"<|eot|>\"");
     CHECK(with_decoder("500", "<|eot|>") == "none");
@@ -540,9 +540,10 @@ TEST_CASE("tokenizer: ids that are given twice") {
           "tokenizer.json: two tokens have the id 319: \"<|end_of_text|>\" and \"<|eot|>\"");
     CHECK(with_added(0, "<|eot|>") == "tokenizer.json: two tokens have the id 0: \"!\" and \"<|eot|>\"");
     CHECK(with_added(0, "!") == "none");
-    CHECK(with_added(320, "!") == "tokenizer.json: added_tokens[2]: \"!\" has the id 320 here, but 0 before");
+    CHECK(with_added(320, "!") ==
+          "tokenizer.json: added_tokens[2]: \"!\" has the id 320 here, but the id 0 before");
     CHECK(with_added(320, "<|end_of_text|>") ==
-          "tokenizer.json: added_tokens[2]: \"<|end_of_text|>\" has the id 320 here, but 319 before");
+          "tokenizer.json: added_tokens[2]: \"<|end_of_text|>\" has the id 320 here, but the id 319 before");
     CHECK(Changed([](Json& json) {
               Json model = *json.find("model"), vocab = *model.find("vocab");
               json.set("model", model.set("vocab", vocab.set("twice", 7)));
@@ -554,5 +555,6 @@ TEST_CASE("tokenizer: ids that are given twice") {
                                         .set("type", "TemplateProcessing")
                                         .set("single", Json::array().push(special).push(text))
                                         .set("special_tokens", Json::object().set("<s>", ids)))
-              .problem() == "tokenizer.json: post_processor: its template adds 999, which is not a token");
+              .problem() ==
+          "tokenizer.json: post_processor: its template adds the id 999, which is not a token");
 }

@@ -103,11 +103,11 @@ TEST_CASE("tiktoken: the kind must be known, and lines must be complete") {
         problem(folder.path()),
         Contains(
             "tokenizer.model: a tiktoken file contains no regular expression and no special tokens. Coeus "
-            "knows those of llama3 (128,000 ranks) and o200k (199,998), but this file has 257. Choose one of "
-            "them in tokenizer_config.json in the same folder: {\"tiktoken\": \"llama3\"}"));
+            "knows those of llama3 (128,000 ranks) and o200k (199,998 ranks), but this file has 257. Choose "
+            "one of them in tokenizer_config.json in the same folder: {\"tiktoken\": \"llama3\"}"));
     write_file(folder / "tokenizer_config.json", R"({"tiktoken": "llama2"})");
     CHECK_THAT(problem(folder.path()), Contains("tokenizer_config.json in the same folder has \"tiktoken\": "
-                                                "\"llama2\"; known are llama3, o200k"));
+                                                "\"llama2\"; it must be one of llama3, o200k"));
     write_file(folder / "tokenizer_config.json", R"({"tiktoken": "o200k"})");
     CHECK(problem(folder.path()) == "none");
     CHECK(Tokenizer(folder.path()).eos_id() == 258);
@@ -163,11 +163,12 @@ TEST_CASE("vocab.json and merges.txt") {
     for (const std::string line : {"ab", "a b c"}) {
         write(vocab, "a b\n" + line + "\n", "{}");
         CHECK_THAT(problem(folder.path()),
-                   Contains("merges.txt: line 2 must be two symbols, but is \"" + line + "\""));
+                   Contains("merges.txt: line 2 must be two symbols and a space between them, but is \"" +
+                            line + "\""));
     }
     write(vocab, "a 1\n", "{}");
     CHECK_THAT(problem(folder.path()),
-               Contains("\"a\" + \"1\": both and the result must be in the vocabulary"));
+               Contains("\"a\" + \"1\": both tokens and the result must be in the vocabulary"));
     write("{}", "", "{}");
     CHECK_THAT(problem(folder.path()), Contains("the vocabulary is empty"));
     std::filesystem::remove(folder / "merges.txt");

@@ -184,7 +184,7 @@ TEST_CASE("writer: the end of a text") {
     CHECK_THROWS_WITH(desk.write({"a"}, stop, 1), Contains("--stop is empty"));
     stop.stops = {"a\xff"};
     CHECK_THROWS_WITH(desk.write({"a"}, stop, 1),
-                      Contains("the tokenizer cannot write this text; it would write \"a\uFFFD\""));
+                      Contains("the tokenizer cannot represent this text; it would become \"a\uFFFD\""));
 }
 
 TEST_CASE("writer: a text longer than the context continues from its most recent half") {

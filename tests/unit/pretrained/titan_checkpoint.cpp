@@ -116,7 +116,8 @@ TEST_CASE("torchtitan's checkpoints: tensors that are missing or of another mode
                Contains("has no tensor 'optimizer.state.tok_embeddings.weight.exp_avg'"));
     other = good;
     other[1] = made(other[1].name, {8, 18});
-    CHECK_THAT(refusal(other, tiny_deck()), Contains("exp_avg is [8, 18], but its parameter is [18, 8]"));
+    CHECK_THAT(refusal(other, tiny_deck()),
+               Contains("exp_avg has the shape [8, 18], but its parameter has [18, 8]"));
     CHECK_THAT(refusal(good, tiny_deck({"--parallelism.data_parallel_shard_degree=-1"})),
                Contains("the deck does not determine how many sequences a step uses"));
     // the folder of a tied model may have the table twice
