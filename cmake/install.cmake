@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` copies, in three components. program: the program, its man page and completions, decks and job
-# scripts. library: one archive, headers, the CMake package Coeus and coeus.pc. documents: documents and examples.
+# `cmake --install` copies three components:
+#   program     the program, its man page and completions, decks and job scripts
+#   library     one archive, headers, the CMake package Coeus and coeus.pc
+#   documents   documents and examples
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# the program finds the libraries that it was built with, also if they are in a folder of a user
+# the program finds the libraries that it was built with, even if they are in a user's folder
 set_target_properties(coeus_program PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS coeus_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 
-# The program writes them itself. They are left out if it does not run on this machine.
+# The program itself writes its man page and completions. They are left out if it does not run on this machine.
 set(help_files ${PROJECT_BINARY_DIR}/help)
 add_custom_command(OUTPUT ${help_files}/coeus.1 ${help_files}/coeus ${help_files}/_coeus
     COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:coeus_program> -DFOLDER=${help_files}
@@ -20,7 +22,8 @@ install(FILES ${help_files}/coeus DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-comp
     OPTIONAL)
 install(FILES ${help_files}/_coeus DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT program OPTIONAL)
 
-# The folders lie as in the source tree, so that the links between documents hold; share/doc/coeus leads to them.
+# The folders have the same layout as in the source tree, so that links between documents work; share/doc/coeus contains
+# links to them.
 set(data ${CMAKE_INSTALL_DATADIR}/coeus)
 set(program_data inputs jobscripts)
 set(documents doc examples packaging README.md CHANGELOG.md CONTRIBUTING.md LICENSE)
@@ -50,7 +53,7 @@ if(COEUS_LIBRARIES_OF)
     return() # the folder with the libraries installs them
 endif()
 
-# All folders of src as one archive.
+# One archive of all folders of src.
 get_property(libraries GLOBAL PROPERTY COEUS_LIBRARIES)
 list(APPEND libraries coeus_jobscripts coeus_built_with)
 list(TRANSFORM libraries REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
@@ -62,8 +65,8 @@ if(COEUS_CUDA)
     install(TARGETS coeus_cuda ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
 endif()
 
-# coeus_link_items(RESULT LIBRARY...): the files and flags by which these are linked. An archive needs exactly the
-# libraries that it was built with, so programs that use it do not search for others.
+# coeus_link_items(RESULT LIBRARY...): sets RESULT to the files and flags that link these libraries. An archive needs
+# exactly the libraries that it was built with, so programs that use it do not search for others.
 function(coeus_link_items result)
     set(items "")
     foreach(library ${ARGN})
@@ -84,7 +87,7 @@ function(coeus_link_items result)
             foreach(location IMPORTED_LOCATION IMPORTED_LOCATION_RELEASE IMPORTED_LOCATION_${kinds})
                 get_target_property(file ${library} ${location})
                 if(file)
-                    # libfmt.so remains if 9.1.0 becomes 9.1.1
+                    # the name libfmt.so stays valid if 9.1.0 becomes 9.1.1
                     string(REGEX REPLACE "[.]so[.0-9]+$" ".so" plain ${file})
                     if(EXISTS ${plain})
                         set(file ${plain})
@@ -100,7 +103,7 @@ function(coeus_link_items result)
             list(APPEND items ${found})
         endif()
     endforeach()
-    # an archive among them comes before what it needs
+    # an archive must come before the libraries that it needs
     list(REVERSE items)
     list(REMOVE_DUPLICATES items)
     list(REVERSE items)
@@ -110,7 +113,7 @@ endfunction()
 get_property(dependencies GLOBAL PROPERTY COEUS_DEPENDENCIES)
 list(REMOVE_DUPLICATES dependencies)
 coeus_link_items(coeus_link_items ${dependencies})
-# of other libraries public headers include fmt alone
+# fmt is the only other library that public headers include
 set(coeus_fmt_folders "")
 set(coeus_fmt_definitions "")
 get_target_property(folders fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
@@ -132,7 +135,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/CoeusConfigVersion.cmake 
 install(FILES ${PROJECT_BINARY_DIR}/CoeusConfig.cmake ${PROJECT_BINARY_DIR}/CoeusConfigVersion.cmake
     DESTINATION ${package} COMPONENT library)
 
-# the same for pkg-config; its folder says where the prefix is, which is known no earlier than at the installation
+# the same for pkg-config. The prefix is found from the folder of this file, since it is known only at the installation
 file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" to_prefix ${to_prefix})
 list(TRANSFORM coeus_fmt_folders PREPEND -I OUTPUT_VARIABLE folders)

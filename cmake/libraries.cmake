@@ -138,7 +138,7 @@ endfunction()
 coeus_executable(coeus_program ${coeus_with_gpu})
 set_target_properties(coeus_program PROPERTIES OUTPUT_NAME coeus RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 
-# what find_package(Coeus) gives, for programs of this build
+# the target that find_package(Coeus) defines, for programs of this build
 add_library(coeus_with_commands INTERFACE)
 target_link_libraries(coeus_with_commands INTERFACE ${coeus_with_gpu} coeus_apps)
 add_library(Coeus::coeus ALIAS coeus_with_commands)

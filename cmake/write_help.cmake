@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Man page and completions, as PROGRAM prints them, in FOLDER. Without them if it does not run here, since it was built
-# for another processor.
+# Writes the man page and completions that PROGRAM prints into FOLDER. They are left out if PROGRAM does not run here
+# because it was built for another CPU.
 file(MAKE_DIRECTORY ${FOLDER})
 foreach(pair "--man;coeus.1" "--bash;coeus" "--zsh;_coeus")
     list(GET pair 0 form)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make install` makes: install.py BUILD_FOLDER MPIRUN [its options]. It is installed into a temporary folder and
-used from there: man page, completions, links of documents, headers, pkg-config, CMake, and examples/custom_model, a
-family of its own, which must train to the losses of one rank on every mesh."""
+"""Tests `make install`: install.py BUILD_FOLDER MPIRUN [its options]. It installs Coeus into a temporary folder and
+uses it from there: man page, completions, links of documents, headers, pkg-config, CMake, and examples/custom_model,
+which has its own model family and must give the losses of one rank on every mesh."""
 import filecmp
 import json
 import os
@@ -52,7 +52,7 @@ class Installed(unittest.TestCase):
         cls.program = cls.prefix / "bin/coeus"
 
     def done(self, *command, **options):
-        """The output of a command that must succeed."""
+        """Runs a command that must succeed, and returns its output."""
         code, output = run(*command, **options)
         self.assertEqual(code, 0, f"{' '.join(map(str, command))}\n{output}")
         return output
@@ -92,7 +92,7 @@ class Installed(unittest.TestCase):
         self.assertNotIn("\\-", text)
 
     def complete(self, *words):
-        """What bash offers for the last word; it takes = for a word."""
+        """Returns the completions that bash offers for the last word; bash treats = as a word."""
         script = ('. "$0"; compopt() { :; }; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _coeus; '
                   'printf "%s\\n" "${COMPREPLY[@]}"')
         return self.done("bash", "-c", script, self.prefix / "share/bash-completion/completions/coeus", "coeus",
@@ -123,7 +123,7 @@ class Installed(unittest.TestCase):
         self.done("zsh", "-n", script)
 
     def test_links_between_documents_hold(self):
-        """Those that hold in the source tree, from both places where the documents are."""
+        """The same links must work as in the source tree, from both places of the documents."""
         for documents in (self.prefix / "share/coeus", self.prefix / "share/doc/coeus"):
             found = [Path(folder, name).relative_to(documents) for folder, _, names in os.walk(documents, followlinks=True)
                      for name in names if name.endswith(".md")]
@@ -134,7 +134,7 @@ class Installed(unittest.TestCase):
                 self.assertEqual(here, there)
 
     def test_headers_compile_from_the_prefix_alone(self):
-        """Each compiles alone in the source tree (tools/check_headers.py); these are the same, and need nothing else."""
+        """tools/check_headers.py compiles each header of the source tree; the installed ones are equal and need no others."""
         headers = sorted(path.relative_to(self.prefix / "include") for path in (self.prefix / "include").rglob("*.hpp"))
         self.assertGreater(len(headers), 150)
         for header in headers:
@@ -146,13 +146,13 @@ class Installed(unittest.TestCase):
         flags = self.done("pkg-config", "--cflags", "--libs", "coeus", env=os.environ | {"PKG_CONFIG_PATH": path})
         compiler = os.environ.get("CXX", "c++")
         self.done("sh", "-ec", f'{compiler} -O0 -Wall -Wextra -Werror "$0" -o "$1" {flags}', source, self.folder / "any_name")
-        # and a name that is taken is refused in words
+        # a model name that is already taken is refused with a message
         code, output = run(self.folder / "any_name", "help")
         self.assertEqual(code, 2, output)
         self.assertIn('a model family cannot be registered as "llama3": this name is taken', output)
 
     def losses(self, name, ranks, steps, *options):
-        """Those of all steps of a run in float64, which continues if it is there."""
+        """Returns the losses of all steps of a run in float64. An existing run continues."""
         command = [*MPIRUN.split(), "-n", str(ranks)] if ranks > 1 else []
         self.done(*command, self.example / "build/primer", "train", ROOT / "examples/custom_model/primer.toml",
                   f"--job.dump_folder={name}", f"--training.steps={steps}", "--training.dtype=float64",
@@ -189,7 +189,7 @@ class Installed(unittest.TestCase):
         self.assertNotIn("feed_forward.w3", info)
         code, output = run(self.program, "generate", "--checkpoint", "moved", cwd=self.example)
         self.assertEqual(code, 2)
-        self.assertIn('model.name = "primer": no such model', output)  # the program without the family
+        self.assertIn('model.name = "primer": there is no such model', output)  # the program without this family
         code, output = run(self.example / "build/primer", "convert", "moved", "hub", cwd=self.example)
         self.assertEqual(code, 2)
         self.assertIn("this family has no form in Hugging Face folders", output)

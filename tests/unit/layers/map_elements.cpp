@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of a layer's own, and the layer of examples/custom_model that has two.
+// Kernels that a layer defines itself, and the layer of examples/custom_model, which has two of them.
 #include "coeus/layers/map_elements.hpp"
 
 #include "../../../examples/custom_model/squared_relu.hpp"
@@ -25,7 +25,7 @@ struct Calls : KernelObserver {
     size_t operands_seen = 0, ends = 0;
 };
 
-// What a Ctx refers to.
+// The objects to which a Ctx refers.
 struct Surroundings {
     Exec exec;
     Frame frame;
@@ -40,7 +40,7 @@ struct Surroundings {
 
 }  // namespace
 
-TEST_CASE("map_elements: every element once, in each type, on several threads") {
+TEST_CASE("map_elements: computes every element once, in each type, on several threads") {
     for (const Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16})
         for (const int64_t count : {1, 40000}) {
             CAPTURE(name_of(type), count);
@@ -71,7 +71,7 @@ TEST_CASE("map_elements: observers see one kernel, a planning run computes nothi
         map_elements(
             c, "square", y, [](auto v) { return v * v; }, x);
     };
-    run(dry_kernels());  // addresses that nobody may follow
+    run(dry_kernels());  // its tensors have addresses that must not be read
     CHECK(seen.calls == std::vector<std::string>{"square 20 80"});
     CHECK(seen.operands_seen == 2);
     CHECK(seen.ends == 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A family that a program registers: refusals, and one with a block of its own and no form in Hugging Face
-// folders.
+// Families that a program registers: refused ones, and one with its own kind of block, which cannot be
+// written as a Hugging Face folder.
 #include "../../../examples/custom_model/squared_relu.hpp"
 #include "coeus/models/build_block.hpp"
 #include "coeus/models/decoder.hpp"
@@ -18,7 +18,7 @@ using Catch::Contains;
 
 namespace {
 
-// feed-forward layers alone, each with one matrix of its own width
+// A block that is only a feed-forward layer, with the matrices up and down.
 std::unique_ptr<Block> build_own(const Declare& declare, const RopeTable&, Output output) {
     const int64_t dim = declare.model().dim, hidden = declare.model().feed_forward.hidden;
     std::vector<PreNormBlock::Part> parts;
@@ -40,7 +40,7 @@ ModelFamily family_named(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("a family whose name is taken is refused, and one that is not complete") {
+TEST_CASE("a family is refused if its name is taken or it is incomplete") {
     for (const char* taken : {"llama3", "qwen3"})
         CHECK_THROWS_WITH(
             register_family(family_named(taken)),
@@ -66,7 +66,7 @@ TEST_CASE("a registered family is found, counted as it declares, and has no form
     CHECK_THROWS_WITH(register_family(family_named("own")), Contains("this name is taken"));
     const DecoderConfig& config = find_flavor(find_family("own"), "tiny");
     CHECK(config.family == "own");
-    // a norm and two matrices a layer; table, norm and output
+    // a norm and two matrices per layer; table, norm and output
     const int64_t layer = 24 + 2 * 24 * 20, all = 2 * layer + 2 * 37 * 24 + 24;
     CHECK(config.parameters() == all);
     CHECK(Decoder(config, {}, 1).parameters().count() == all);
@@ -77,7 +77,7 @@ TEST_CASE("a registered family is found, counted as it declares, and has no form
                       "model.name = \"own\": this family has no form in Hugging Face folders");
 }
 
-TEST_CASE("a registered family: what is computed again changes no bit") {
+TEST_CASE("a registered family: recomputation changes no bit") {
     register_family(family_named("recomputed"));
     const DecoderConfig config = find_flavor(find_family("recomputed"), "tiny");
     const StateTypes types = {Dtype::f64, Dtype::f64};
