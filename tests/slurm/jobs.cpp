@@ -201,7 +201,7 @@ TEST_CASE("a job with a wrong deck, with a loss that is not finite, or that is c
     CHECK_THAT(
         wrong.log(),
         Contains("keep_lates_k") &&
-            Contains("stopped: this cannot be trained (the deck, the command line, the data or the folder)"));
+            Contains("stopped: an error in the deck, the command line, the data or the folder; see above"));
     const TrainingJob diverged(cluster, "diverged",
                                {.sbatch = "--nodes=1", .environment = program_that(cluster, "exit 4")});
     diverged.wait_for_end();
