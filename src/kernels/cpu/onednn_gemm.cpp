@@ -120,6 +120,8 @@ namespace coeus {
 int64_t gemm_library_bytes(Dtype compute) {
     constexpr int64_t mib = 1 << 20;
     if (compute == Dtype::f64) return 2 * mib;  // measured with OpenBLAS 0.3.21
+    // measured without AVX-512, where our own packed product computes
+    if (!cpu::onednn_is_fast(compute)) return 2 * mib;
     // 5 MiB of it for products that are computed in slabs, see gemm.cpp
     if (compute == Dtype::f32) return 12 * mib;
     // measured with oneDNN 3.7 and oneDNN 2.6

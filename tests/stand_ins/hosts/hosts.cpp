@@ -3,7 +3,7 @@
 // COEUS_TEST_RANKS_PER_HOST=2: ranks 0 and 1 are on host0, 2 and 3 on host1, and so on.
 // COEUS_TEST_HOST=name: the hosts are name0, name1, and so on.
 // COEUS_TEST_NO_LOCKS=1: their file system has no locks.
-// COEUS_TEST_STOP_AT=NAME: the process suspends itself once, when it opens a file whose path ends with NAME
+// COEUS_TEST_STOP_AT=NAME: rank 0 suspends itself once, when it opens a file whose path ends with NAME
 // and the file COEUS_TEST_STOP_IF exists.
 #include <unistd.h>
 
@@ -17,8 +17,14 @@
 
 namespace {
 
+const char* own_rank() {
+    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+    return rank ? rank : std::getenv("PMI_RANK");  // MPICH
+}
+
 void stop_if_asked(const char* path) {
     static bool has_stopped = false;
+    if (const char* rank = own_rank(); rank && std::atoi(rank) != 0) return;
     const char *name = std::getenv("COEUS_TEST_STOP_AT"), *condition = std::getenv("COEUS_TEST_STOP_IF");
     if (has_stopped || !name || !condition || !std::string_view(path).ends_with(name)) return;
     if (access(condition, F_OK) != 0) return;
@@ -50,8 +56,7 @@ extern "C" int open64(const char* path, int flags, ...) {
 }
 
 extern "C" int gethostname(char* name, size_t length) noexcept {
-    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-    if (!rank) rank = std::getenv("PMI_RANK");  // MPICH
+    const char* rank = own_rank();
     const char* ranks = std::getenv("COEUS_TEST_RANKS_PER_HOST");
     const char* host = std::getenv("COEUS_TEST_HOST");
     std::snprintf(name, length, "%s%d", host ? host : "host",

@@ -398,7 +398,7 @@ TEST_CASE("tokenizer: files that are missing, damaged or of another kind") {
     const std::string known_cuts =
         " is not supported; only Split (Isolated, with a Regex) and Digits are, with ByteLevel at the end";
     CHECK(Changed("pre_tokenizer", Json::object().set("type", "Whitespace")).problem() ==
-          "tokenizer.json: pre_tokenizer: the pre-tokenizer Whitespace at the end" + known_cuts);
+          "tokenizer.json: pre_tokenizer: the pre-tokenizer Whitespace as the last step" + known_cuts);
     CHECK(Changed("pre_tokenizer", sequence_of({byte_level(), byte_level()})).problem() ==
           "tokenizer.json: pre_tokenizer.pretokenizers[0]: the pre-tokenizer ByteLevel before other steps" +
               known_cuts);
