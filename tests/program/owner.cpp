@@ -177,11 +177,11 @@ TEST_CASE("owner: a start that loses its folder while it loads a checkpoint chan
     }
     const auto left = contents(out);
     const Outcome ended = run_shell(
-        fmt::format("kill -CONT {}; timeout {} sh -c 'until grep -q \"exit code\" {}; do sleep 0.1; done'",
+        fmt::format("kill -CONT {}; timeout {} sh -c 'until grep -q \"^exit code\" {}; do sleep 0.1; done'",
                     stopped.output.substr(0, stopped.output.find('\n')), whole_patience(60), log.string()));
     REQUIRE(ended.exit_code == 0);
     CHECK_THAT(read_file(log), Contains("this run has lost its folder " + out.string()) &&
-                                   Contains("exit code 3") && !Contains("Training starts"));
+                                   Contains("\nexit code 3\n") && !Contains("Training starts"));
     for (const auto& [file, content] : contents(out)) {
         if (file.starts_with("log/") || file.starts_with("comm_traces/")) continue;
         INFO(file);

@@ -54,7 +54,7 @@ TEST_CASE("memory: a process of any mesh takes the planned memory") {
         c.model.dim = 256;
         c.model.attention.heads = c.model.attention.kv_heads = 8;
         c.model.attention.head_dim = 32;
-        c.model.vocab = 16384 * shape.tp;
+        c.model.vocab = 20480 * shape.tp;
         c.types = {Dtype::f32,
                    world.size() == 2 ? Dtype::bf16 : Dtype::f32};  // each type compiles its own kernels
         c.sequences = 2;
