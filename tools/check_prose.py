@@ -3,7 +3,8 @@
 """Rules on prose, in documents, comments, messages and names of tests: at most 120 columns, and none of the phrases
 of PHRASES, which a reader stumbles over. CONTRIBUTING.md has the rules in words.
 
-Looked at are *.md files, comments of all other files, string literals of src and include, and names of test cases.
+Looked at are *.md files, comments of all other files, string literals of src and include, texts that scripts print, and
+names of test cases.
 Code between backticks is not prose."""
 import re
 import subprocess
@@ -25,7 +26,7 @@ PHRASES = [
     (r"(?:^|[.!?;]\s)Where\s[^.?!;]*,\s", "\"Where ..., ...\" as a condition", "If ..., ..."),
     (r"\bwhere\s+(?:there\s+(?:is|are|was|were)|nothing|none|nobody|neither|no)\b", "\"where there is\" as a condition",
      "if there is"),
-    (r"(?<!\bthere )(?<!\bThere )\b(?:is|are|was|were)\s+no\b(?!\s+" + COMPARED + r"\b)(?!\s*[,.:;)\"])", "\"is no\"",
+    (r"(?<!\bthere )\b(?:is|are|was|were)\s+no\b(?!\s+" + COMPARED + r"\b)(?!\s*[,.:;)\"])", "\"is no\"",
      "is not a"),
     (r"\b(?:come|comes|came|coming)\s+to\b", "\"come to\"", "reach"),
     (r"\b" + BE + r"\s+said\b", "\"is said\"", "is logged, is reported"),
@@ -37,7 +38,9 @@ PHRASES = [
     (r"\b(?:pass|passes|passed)\s+over\b", "\"pass over\"", "skip"),
     (r"\bfor\s+who\b|\bby\s+(?:him|it|them)sel(?:f|ves)\s+alone\b", "\"for who\"", "for callers that"),
 ]
-PHRASES = [(re.compile(pattern), found, instead) for pattern, found, instead in PHRASES]
+# in any case, but for words whose capital says that they begin a sentence
+PHRASES = [(re.compile(pattern, 0 if "Of" in pattern or "Where" in pattern else re.IGNORECASE), found, instead)
+           for pattern, found, instead in PHRASES]
 
 STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 LINK = re.compile(r"\]\([^)\s]*\)|<?https?://\S+")
@@ -92,16 +95,25 @@ def joined_strings(strings):
     return blocks
 
 
+# commands of shell, make, CMake and Python whose texts people read
+PRINTS = re.compile(r"\b(?:echo|say|printf|stop|print|message|fail|exit|error|help|SystemExit)\b")
+
+
 def comments_of_script(text):
-    """`#` comments of Python, shell, CMake, TOML, make and YAML, by runs; docstrings of Python."""
+    """`#` comments of Python, shell, CMake, TOML, make and YAML, by runs; docstrings of Python; printed texts."""
     blocks, run, first, previous = [], [], 0, -2
     for number, line in enumerate(text.split("\n"), 1):
-        match = re.match(r"^\s*#(?!!)(.*)$", line) or re.match(r"^[^#'\"]*\s#\s(.*)$", line)
+        masked = re.sub(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'", lambda m: "\x01" * len(m.group(0)), line)
+        match = re.match(r"^\s*#(?!!)", line) or re.search(r"\s#\s", masked)
+        code = line[:match.start()] if match else line
+        if PRINTS.search(code):
+            blocks += [(number, found[0] or found[1]) for found in
+                       re.findall(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'", code) if " " in (found[0] or found[1]).strip()]
         if not match: continue
         if previous != number - 1:
             if run: blocks.append((first, "\n".join(run)))
             run, first = [], number
-        run.append(match.group(1))
+        run.append(line[match.end():])
         previous = number
     if run: blocks.append((first, "\n".join(run)))
     for match in re.finditer(r'"""(.*?)"""', text, re.DOTALL):
@@ -149,7 +161,7 @@ def check(path, text):
                   for number, line in enumerate(text.split("\n"), 1)
                   if len(line) > WIDTH and "//" in STRING.sub("", line)]
         if path.parts[0] in ("tests", "bench"):
-            strings = [s for s in strings if "TEST_CASE" in s[2]]
+            strings = [s for s in strings if re.search(r"\b(?:TEST_CASE|SECTION|INFO|WARN|FAIL|skip|require)\b", s[2])]
         blocks = comments + joined_strings(strings)
     else:
         blocks = comments_of_script(text)
@@ -161,20 +173,20 @@ def check(path, text):
     return [finding for _, finding in sorted(found)]
 
 
-def prose_files(root=sources.ROOT):
+def prose_files(root):
     """All files of the repository that people write, but this one, which names the phrases."""
     listed = subprocess.run(["git", "ls-files", "-coz", "--exclude-standard"], cwd=root, capture_output=True,
                             check=True).stdout.decode().split("\0")
     skipped = (".json", ".csv", ".svg", ".png", ".xz", ".h5", ".safetensors", ".txt", ".css", ".js", ".def")
     return sorted(Path(name) for name in listed
-                  if name and not name.endswith(skipped) and name not in ("LICENSE", "tools/check_prose.py")
+                  if name and (not name.endswith(skipped) or name.endswith("CMakeLists.txt")) and name not in ("LICENSE", "tools/check_prose.py")
                   and (root / name).is_file())
 
 
 def main():
     chosen = sys.argv[1:]
     found, count = [], 0
-    for path in prose_files():
+    for path in prose_files(sources.ROOT):
         if chosen and not any(str(path).startswith(place) for place in chosen): continue
         try:
             text = (sources.ROOT / path).read_text(encoding="utf-8")

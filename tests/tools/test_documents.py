@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the checks of prose and of documents: each rule finds its violations in each kind of file, and names the line."""
+import io
+import subprocess
 import sys
+import tempfile
 import unittest
+from contextlib import redirect_stdout
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
@@ -11,22 +16,22 @@ sys.path.insert(0, str(ROOT / "tools"))
 import check_documents  # noqa: E402
 import check_prose  # noqa: E402
 
-# one sentence for each phrase, in the same order
+# for each phrase, in the same order: a sentence for each of its forms
 BAD = [
-    "Of GPUs is written below.",
-    "A barrier comes behind the sum.",
-    "The run begins anew.",
-    "The run goes on from the checkpoint.",
-    "Where the file is absent, the run ends.",
-    "It reads the file where there is one.",
-    "The folder is no checkpoint.",
-    "The rank comes to a loss.",
-    "The rate is said at the start.",
-    "The save is through.",
-    "The file stands under its name.",
-    "The copy is beside the step.",
-    "The file is passed over.",
-    "A class for who writes alone.",
+    ["Of GPUs is written below."],
+    ["A barrier comes behind the sum.", "Behind it is a barrier."],
+    ["The run begins anew."],
+    ["The run goes on from the checkpoint.", "Going on is easy.", "It went on.", "They go on."],
+    ["Where the file is absent, the run ends."],
+    ["It reads the file where there is one.", "It ends where nothing is left.", "It stops where no pair is left."],
+    ["The folder is no checkpoint.", "These are no checkpoints.", "It was no text."],
+    ["The rank comes to a loss.", "They come to it.", "It came to an end."],
+    ["The rate is said at the start.", "That was said before.", "It has been said."],
+    ["The save is through.", "They are through."],
+    ["The file stands under its name.", "It stood there.", "They stand there."],
+    ["The copy is beside the step.", "They are beside it."],
+    ["The file is passed over.", "They pass over it."],
+    ["A class for who writes alone.", "It saves by itself alone."],
 ]
 GOOD = [
     "A list of GPUs is below.",
@@ -52,17 +57,39 @@ class Prose(unittest.TestCase):
         yield "tools/a.py", f'"""{sentence}"""\n', 1
         yield "tools/a.sh", f"#!/bin/sh\n# {sentence}\n", 2
         yield "cmake/a.cmake", f"set(a 1) # {sentence}\n", 1
+        yield "tests/CMakeLists.txt", f'message(STATUS "{sentence}")\n', 1
+        yield "tools/b.sh", f'#!/bin/sh\necho "{sentence}" >&2\n', 2
+        yield "Makefile", f"help:\n\t@echo '{sentence}'\n", 2
+        yield "tools/b.py", f'import sys\nsys.exit("{sentence}")\n', 2
+        yield "inputs/a.toml", f'a = "x y"   # {sentence}\n', 1
 
     def test_there_is_a_sentence_for_each_phrase(self):
         self.assertEqual(len(BAD), len(check_prose.PHRASES))
 
     def test_each_phrase_is_found_everywhere(self):
-        for sentence, (_, what, instead) in zip(BAD, check_prose.PHRASES):
-            for name, text, line in self.wrapped(sentence):
-                found = check_prose.check(Path(name), text)
-                self.assertEqual(len(found), 1, (name, sentence, found))
-                self.assertRegex(found[0], rf"^{name}:{line}|^{name}:{line + 1}")
-                self.assertTrue(found[0].endswith(f"{what}; write: {instead}"), found)
+        for sentences, (_, what, instead) in zip(BAD, check_prose.PHRASES):
+            for sentence in sentences:
+                for name, text, line in self.wrapped(sentence):
+                    found = check_prose.check(Path(name), text)
+                    self.assertEqual(len(found), 1, (name, sentence, found))
+                    self.assertRegex(found[0], rf"^{name}:({line}|{line + 1}): ")  # it may begin on the second line
+                    self.assertTrue(found[0].endswith(f"{what}; write: {instead}"), found)
+
+    def test_the_script_fails(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            (root / "a.md").write_text("A text.\n")
+            subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+            self.assertEqual(self.exit_code(root), 0)
+            (root / "a.md").write_text(f"A text.\n\n{BAD[1][0]}\n")
+            self.assertEqual(self.exit_code(root), 1)
+        self.assertIn("check prose tools/check_prose.py\ncheck documents tools/check_documents.py\n",
+                      (ROOT / "tools/lint.sh").read_text())
+
+    def exit_code(self, root):
+        with mock.patch.object(check_prose.sources, "ROOT", root), redirect_stdout(io.StringIO()), \
+                mock.patch.object(sys, "argv", ["check_prose.py"]):
+            return check_prose.main()
 
     def test_good_sentences(self):
         for sentence in GOOD:
