@@ -230,7 +230,7 @@ int convert(const Arguments& arguments) {
     }
     const int64_t memory = world.all_reduce(peak_resident_bytes(), Reduce::max);
     if (world.rank() == 0)
-        log::info("Wrote {}: {} arrays, {} read in {:.2f} s (peak memory {}{})", target,
+        log::info("Wrote {}: {} arrays from {} in {:.2f} s (peak memory {}{})", target,
                   source.arrays.arrays.size(), bytes_text(double(source.arrays.bytes())), timer.seconds(),
                   bytes_text(double(memory)), world.size() > 1 ? " per rank" : "");
     return 0;

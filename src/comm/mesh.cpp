@@ -144,11 +144,16 @@ MeshShape resolve_mesh(MeshShape degrees, int ranks) {
         degrees.dp_shard = ranks / others;
         return degrees;
     }
-    if (leftover)
-        throw ConfigError(
-            "{} = -1: {} {} cannot be divided by the other degrees ({}, product {}); start {}{} ranks",
-            option_name(axis::dp_shard), ranks, ranks == 1 ? "rank" : "ranks", degrees.text(), others,
-            fewer < ranks ? fmt::format("{} or ", fewer) : "", fewer < ranks ? more : others);
+    if (leftover) {
+        std::vector<std::string> given;
+        for (Axis axis : all_axes)
+            if (degrees.degree(axis) > 1)
+                given.push_back(fmt::format("{} = {}", option_name(axis), degrees.degree(axis)));
+        throw ConfigError("{}{}: {} {} {} not a multiple of {}; start {}{} ranks", join(given, ", "),
+                          given.size() > 1 ? fmt::format(" (product {})", others) : "", ranks,
+                          ranks == 1 ? "rank" : "ranks", ranks == 1 ? "is" : "are", others,
+                          fewer < ranks ? fmt::format("{} or ", fewer) : "", fewer < ranks ? more : others);
+    }
     if (others != ranks) {
         const int without = others / degrees.dp_shard;
         const std::string remedy =

@@ -260,7 +260,7 @@ TEST_CASE("A mesh or a batch that does not fit the ranks") {
               "ranks set parallelism.data_parallel_shard_degree = 2 (or -1: all that are left over)",
               2);
     bad.check(bad.good(), {"--parallelism.data_parallel_replicate_degree=2"},
-              "parallelism.data_parallel_shard_degree = -1: 1 rank cannot be divided by the other degrees");
+              "parallelism.data_parallel_replicate_degree = 2: 1 rank is not a multiple of 2; start 2 ranks");
     bad.check(bad.good(), {"--training.global_batch_size=12"},
               "training.global_batch_size = 12: must be a multiple of training.local_batch_size times the "
               "data-parallel degree (4 x 2 = 8); the nearest valid value is 16",

@@ -128,7 +128,7 @@ TEST_CASE("info: a deck") {
     CHECK_THAT(text, !Contains("tok_embeddings"));
     CHECK_THAT(shown({deck, "--ranks=8"}), Contains("Mesh: 8 ranks") && Contains("Batch: 4 sequences"));
     CHECK_THAT(refused_info({deck, "--ranks=6"}),
-               Contains("6 ranks cannot be divided by the other degrees (tp 4"));
+               Contains("parallelism.tensor_parallel_degree = 4: 6 ranks are not a multiple of 4"));
 
     const std::string table = shown({deck, "--model"});
     const DecoderConfig model = [] {

@@ -204,7 +204,7 @@ Item& item_of(void* descriptor) {
 
 int set_attribute(void* descriptor, Attribute name, Type type, int64_t count, const void* values) {
     Item& item = item_of(descriptor);
-    require(!item.is_final, "cuDNN: an attribute is set behind finalize");
+    require(!item.is_final, "cuDNN: an attribute is set after finalize");
     const char* const bytes = static_cast<const char*>(values);
     item.attributes[name].assign(bytes, bytes + size_t(count) * size_of(type));
     if (type == Type::descriptor)

@@ -51,13 +51,13 @@ TEST_CASE("mesh: wrong degrees are refused with a valid choice") {
           "the degrees of [parallelism] (dp_shard 4) need 4 ranks, but 6 were started: start 4; with 6 ranks "
           "set parallelism.data_parallel_shard_degree = 6 (or -1: all that are left over)");
     CHECK(message({.dp_shard = -1, .tp = 4}, 6) ==
-          "parallelism.data_parallel_shard_degree = -1: 6 ranks cannot be divided by the other degrees (tp "
-          "4, product 4); "
-          "start 4 or 8 ranks");
+          "parallelism.tensor_parallel_degree = 4: 6 ranks are not a multiple of 4; start 4 or 8 ranks");
+    CHECK(message({.dp_shard = -1, .cp = 2, .tp = 4}, 1) ==
+          "parallelism.context_parallel_degree = 2, parallelism.tensor_parallel_degree = 4 (product 8): 1 "
+          "rank is "
+          "not a multiple of 8; start 8 ranks");
     CHECK(message({.dp_shard = -1, .tp = 4}, 3) ==
-          "parallelism.data_parallel_shard_degree = -1: 3 ranks cannot be divided by the other degrees (tp "
-          "4, product 4); "
-          "start 4 ranks");
+          "parallelism.tensor_parallel_degree = 4: 3 ranks are not a multiple of 4; start 4 ranks");
     CHECK(message({.tp = 0}, 2) == "parallelism.tensor_parallel_degree = 0: a degree is at least 1");
     CHECK(message({.dp_shard = -2}, 2) ==
           "parallelism.data_parallel_shard_degree = -2: a degree is at least 1, or -1 for all ranks that are "
