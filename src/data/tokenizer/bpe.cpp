@@ -75,8 +75,8 @@ void Bpe::Encoder::encode_new(std::string_view text, size_t begin, size_t end, s
 void Bpe::Encoder::merge(std::string_view piece, std::vector<int32_t>& ids) {
     if (piece.size() > longest_word)
         throw ConfigError(
-            "a word has {} bytes without a place to split it, but the maximum is {} MiB; break it into "
-            "lines, or remove it",
+            "a word that the tokenizer does not split has {} bytes, but the maximum is {} MiB; break it "
+            "into lines, or remove it",
             piece.size(), longest_word >> 20);
     if (bpe_->whole_pieces_)
         if (const int32_t* whole = bpe_->id_of_piece_.find(piece)) return ids.push_back(*whole);
