@@ -158,6 +158,18 @@ TEST_CASE("memory advice: how many ranks would be enough") {
     CHECK_THAT(memory_advice(half.model, half.options, limit), Contains(" ranks would do"));
 }
 
+TEST_CASE("memory advice: a step that more ranks make larger is named") {
+    // an odd sequence cannot be divided among tensor or context parallel ranks, so each rank needs its own
+    const Words one = joined(
+        deck, {"--parallelism.data_parallel_replicate_degree=1", "--activation_checkpoint.mode=full",
+               "--training.local_batch_size=1", "--training.global_batch_size=1", "--training.seq_len=129"});
+    const Planned now = planned(one, 1);
+    const Planned two = planned(joined(one, {"--training.global_batch_size=2"}), 2);
+    const std::string advice = memory_advice(now.model, now.options, two.total());
+    CHECK_THAT(advice, Contains("2 ranks would do") && Contains("training.global_batch_size = 2"));
+    check_followed(one, 1, advice, two.total());
+}
+
 TEST_CASE("memory advice: every pipeline rank fits, whichever asks") {
     const Words piped = joined(
         deck, {"--parallelism.data_parallel_replicate_degree=2", "--parallelism.pipeline_parallel_degree=2",
