@@ -26,7 +26,7 @@ help:
 	@echo 'make mutants     plant each bug of tests/mutants/list.txt in a copy and check that the tests find it (hours)'
 	@echo 'make sanitize    run the unit tests under the address and undefined-behaviour sanitizers'
 	@echo 'make sanitize-threads   run the unit tests of data loading, which uses several threads, under the thread sanitizer'
-	@echo 'make lint        check format, layering and file rules, and run clang-tidy'
+	@echo 'make lint        check format, layering, file rules, prose and documents, and run clang-tidy'
 	@echo 'make format      format the sources with clang-format'
 	@echo 'make bench       measure training steps, compared with PyTorch, and the kernels'
 	@echo 'make debug       build with checks and symbols, build-debug/coeus'

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that everything exists that documents name: the files and headings of links, commands and their flags, options
-of decks, targets of the Makefile. All *.md files are checked. In CHANGELOG.md only links are, since it also names
-things that were removed.
+"""Checks that everything exists that documents name: the files and headings of links, commands and the flags of each
+command, options of decks (on command lines and in ```toml blocks), targets of the Makefile, files of the repository.
+All *.md files are checked. In CHANGELOG.md only links are, since it also names things that were removed.
 
-Options are read from doc/decks.md, which a test compares with the program's own table; commands and flags from src/apps."""
+Options are read from doc/decks.md, which a test compares with the program's own table; commands and their flags from
+src/apps."""
 import re
 import subprocess
 import sys
@@ -22,6 +23,12 @@ def read(root, name):
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
+# folders of the repository; a path that begins with one of them must exist
+FOLDERS = ("src", "include", "doc", "tools", "tests", "examples", "inputs", "bench", "cmake", "jobscripts", "packaging")
+# the new files of the recipes of doc/adding.md, which do not exist
+NEW_FILES = re.compile(r"/(?:relu2|lion|gpipe_lifo|GPipeLifo|arcee)\.\w+$")
+
+
 class Known:
     """The names that documents may use."""
 
@@ -37,15 +44,28 @@ class Known:
                 name = named.group(1)
                 self.options |= {name, name if name.startswith(section) else section + name}
         self.sections = {name.rsplit(".", 1)[0] for name in self.options if "." in name}
-        self.commands = set(re.findall(r'^\s*\{"([a-z]+)",', read(root, "src/apps/commands.cpp"), re.MULTILINE))
-        self.commands |= {"help", "version"}
-        self.flags = {"help", "version", "force", "dry_run", "quiet", "ranks"}
-        for place in sorted((root / "src/apps").rglob("*.cpp")):
-            text = place.read_text()
-            self.flags |= set(re.findall(r'\badd(?:_list|_switch)?\(\s*"([\w-]+)"', text))
-            self.flags |= set(re.findall(r'"(?:--)([\w-]+)', text))
-        self.flags |= set(re.findall(r'"--([\w-]+)', "".join(p.read_text() for p in (root / "src").rglob("*.cpp"))))
+        self.keys_of_groups = set(re.findall(r'"(\w+)\.?"', read(root, "src/config/param_groups.cpp")))
+        self.read_commands(root)
         self.verbs = set(re.findall(r"^([a-z-]+):", read(root, "Makefile"), re.MULTILINE))
+
+    def read_commands(self, root):
+        """Sets `flags`: command -> its flags; and `takes_options`: the commands that take options of a deck."""
+        # "coeus --help" and "coeus --version" have no command; the last flag is that of "coeus help options"
+        self.flags = {"": {"help", "version"}, "version": set(), "help": {"man", "bash", "zsh", "markdown"}}
+        self.takes_options = set()
+        for text in re.findall(r'^\s*\{("[a-z]+",[^{}]*)\},', read(root, "src/apps/commands.cpp"), re.MULTILINE):
+            name, last = re.match(r'"(\w+)"', text).group(1), re.sub(r'"(?:[^"\\]|\\.)*"', '""', text).split(",")[4:]
+            self.flags[name] = {"help"}
+            if last and last[0].strip() == "true": self.takes_options.add(name)
+        for place in sorted((root / "src/apps").glob("*.cpp")):
+            # from the declaration of a command's flags to the end of this function
+            for name, body in re.findall(r'\bFlags flags\(\s*"(\w+)",(.*?)\n\}', place.read_text(), re.DOTALL):
+                if name not in self.flags: continue
+                self.flags[name] |= set(re.findall(r'\badd(?:_list|_switch)?\(\s*"([\w-]+)"', body))
+                if "add_force()" in body: self.flags[name].add("force")
+
+    def has_flag(self, command, flag):
+        return flag in self.flags[command] or command in self.takes_options and flag in self.options
 
     def is_option(self, name):
         head, _, last = name.rpartition(".")
@@ -102,7 +122,7 @@ def check_links(path, text, root):
     return found
 
 
-def check_code(path, text, known):
+def check_code(path, text, known, root):
     found = []
     for number, code in code_of(text):
         place = f"{path}:{number}"
@@ -113,21 +133,82 @@ def check_code(path, text, known):
             head, _, last = name.rpartition(".")
             if head in known.sections and last not in FILE_ENDINGS and not known.is_option(name):
                 found.append(f"{place}: there is no option {name}")
-        for word, rest in re.findall(r"(?<![\w.-])coeus ([a-z]+|-{1,2}\w+)\b(?![=/.:])([^|;]*)", code):
-            if not word.startswith("-") and word not in known.commands:
+        for word, rest in re.findall(r"(?<![\w.-])coeus ([a-z]+|-{1,2}\w+)\b(?![=/.:])([^|;&]*)", code):
+            if word.startswith("-"): word, rest = "", f"{word} {rest}"
+            if word not in known.flags:
                 found.append(f"{place}: there is no command coeus {word}")
-            for flag in re.findall(r"(?<![\w-])--([a-z][\w-]*)(?![\w.])", rest + " " + word):
-                if flag not in known.flags and flag not in known.options:
-                    found.append(f"{place}: there is no flag --{flag} of coeus")
-        for verb in re.findall(r"^\s*(?:\w+=\S+ )*make ([a-z][a-z-]*)\b(?!=)", code):
+                continue
+            for name in re.findall(r"(?<![\w-])--([a-z][\w.-]*)", rest):
+                if "." in name:
+                    if known.is_option(name) and word not in known.takes_options:
+                        found.append(f"{place}: coeus {word} takes no options of a deck, such as --{name}")
+                elif not known.has_flag(word, name):
+                    found.append(f"{place}: there is no flag --{name} of coeus {word}".rstrip())
+        for verb in verbs_of_make(code):
             if verb not in known.verbs: found.append(f"{place}: the Makefile has no target {verb}")
+        for name in paths_of(code):
+            if not (root / name).exists() and not (root / path.parent / name).exists():
+                found.append(f"{place}: there is no {name}")
+    return found
+
+
+def verbs_of_make(code):
+    """The targets of each call of make in a line of shell."""
+    found = []
+    for command in re.split(r"&&|\|\||[;|]", code):
+        words = re.sub(r"'[^']*'|\"[^\"]*\"", "TEXT", command).split()
+        while words and (re.match(r"\w+=", words[0]) or words[0] in ("sudo", "time", "nice", "env")): words.pop(0)
+        if not words or words.pop(0) != "make": continue
+        while words:
+            word = words.pop(0)
+            if word in ("-C", "-f"): break  # another Makefile
+            if word == "-j" and words and words[0].isdigit(): words.pop(0)
+            elif re.fullmatch(r"[a-z][a-z-]*", word): found.append(word)
+            elif not word.startswith("-") and "=" not in word: break
+    return found
+
+
+def paths_of(code):
+    """The paths of the repository in a piece of code, but for patterns and placeholders (`src/*.cpp`, `doc/NAME.md`)."""
+    found = []
+    for name in re.findall(rf"(?<![\w./$}}-])(?:{'|'.join(FOLDERS)})/[^\s`'\",;()|=]*", code):
+        name = re.sub(r"(?::\d+)?[.:]*$", "", name)
+        if re.search(r"[*?<>{}\[\]$#@]|\.\.\.", name) or NEW_FILES.search(name): continue
+        if any(re.fullmatch(r"[A-Z][A-Z_\d]*", Path(part).stem) and part != "README.md" for part in name.split("/")): continue
+        found.append(name)
+    return found
+
+
+def check_decks(path, text, known):
+    """Findings of ```toml blocks: every option must exist."""
+    found, in_deck, section, depth = [], False, "", 0
+    for number, line in enumerate(text.split("\n"), 1):
+        fence = re.match(r"^\s*```(\w*)", line)
+        if fence:
+            in_deck, section, depth = not in_deck and fence.group(1) == "toml", "", 0
+            continue
+        if not in_deck: continue
+        code = re.sub(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'', '""', line).split("#")[0]
+        heading, key = re.match(r"^\s*\[\[?([\w.]+)\]", code), re.match(r"^\s*([\w.]+)\s*=", code)
+        if depth == 0 and heading:
+            section = heading.group(1)
+            if section not in known.sections and section not in known.options:
+                found.append(f"{path}:{number}: there is no section [{section}]")
+        elif depth == 0 and key:
+            name = f"{section}.{key.group(1)}" if section else key.group(1)
+            if section in known.options:  # a table of a list, such as [[optimizer.param_groups]]
+                good = key.group(1) in known.keys_of_groups
+            else:
+                good = name == "include" or name in known.options or section and section not in known.sections
+            if not good: found.append(f"{path}:{number}: there is no option {name}")
+        if depth > 0 or key: depth += sum(code.count(c) for c in "[{") - sum(code.count(c) for c in "]}")
     return found
 
 
 def check(path, text, known, root=sources.ROOT):
     """Findings of one document, as "path:line: what"."""
     found = check_links(path, text, root)
-    if path.name != "CHANGELOG.md": found += check_code(path, text, known)
+    if path.name != "CHANGELOG.md": found += check_code(path, text, known, root) + check_decks(path, text, known)
     return found
 
 
@@ -141,7 +222,7 @@ def main():
     known, found, paths = Known(), [], documents()
     for path in paths:
         found += check(path, (sources.ROOT / path).read_text(encoding="utf-8"), known)
-    return sources.report(found, f"{len(paths)} documents: links, commands, options, make targets")
+    return sources.report(found, f"{len(paths)} documents: links, commands, options, make targets, paths")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 """Rules on prose, in documents, comments, messages and names of tests: at most 120 columns, and none of the phrases
 of PHRASES, which a reader stumbles over. CONTRIBUTING.md has the rules in words.
 
-Looked at are *.md files, comments of all other files, string literals of src and include, texts that scripts print, and
-names of test cases.
+Looked at are *.md files, comments of all other files, string literals of src and include (also raw ones), texts that
+scripts print, and names of test cases.
 Code between backticks is not prose."""
 import re
 import subprocess
@@ -23,7 +23,7 @@ PHRASES = [
     (r"\bbehind\b", "\"behind\"", "after, past, below"),
     (r"\banew\b", "\"anew\"", "again, from the start"),
     (r"\b(?:go|goes|going|gone|went)\s+on\b", "\"go on\"", "continue, resume"),
-    (r"(?:^|[.!?;]\s)Where\s[^.?!;]*,\s", "\"Where ..., ...\" as a condition", "If ..., ..."),
+    (r"(?:^|[.!?;]\s+)Where\s[^.?!;]*,\s", "\"Where ..., ...\" as a condition", "If ..., ..."),
     (r"\bwhere\s+(?:there\s+(?:is|are|was|were)|nothing|none|nobody|neither|no)\b", "\"where there is\" as a condition",
      "if there is"),
     (r"(?<!\bthere )\b(?:is|are|was|were)\s+no\b(?!\s+" + COMPARED + r"\b)(?!\s*[,.:;)\"])", "\"is no\"",
@@ -52,18 +52,33 @@ def blank(match):
     return re.sub(r"[^\n]", "\x01", match.group(0))
 
 
+# raw strings (with their text), strings, characters, comments of a line, other comments (with their text)
+TOKEN = re.compile(r'R"(\w*)\((.*?)\)\1"|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\[^\'\n]+|\\\')\'|//[^\n]*|/\*(.*?)\*/',
+                   re.DOTALL)
+
+
+def long_tokens_of_cpp(text):
+    """[(line number, text)] of `/* */` comments; the same of raw strings with several lines; and the text without both."""
+    comments, raws = [], []
+
+    def take(match):
+        number = text.count("\n", 0, match.start()) + 1
+        if match.group(3) is not None:
+            comments.append((number, re.sub(r"(?m)^\s*\*+|^[*!]+", lambda m: " " * len(m.group(0)), match.group(3))))
+        elif match.group(2) is not None and "\n" in match.group(2):
+            raws.append((number, match.group(2)))
+        else:
+            return match.group(0)
+        return re.sub(r"[^\n]", " ", match.group(0))
+
+    return comments, raws, TOKEN.sub(take, text)
+
+
 def comments_of_cpp(text):
-    """[(line number, text)] of `//` comments, by runs of lines; and of string literals alone on what remains."""
+    """[(line number, text)] of `//` comments, by runs of lines; and of string literals in what remains."""
     comments, strings = [], []
     run, first, previous = [], 0, -2
-    in_raw = False
     for number, line in enumerate(text.split("\n"), 1):
-        if in_raw:
-            in_raw = not re.search(r'\)\w*"', line)
-            continue
-        if re.search(r'R"\w*\((?!.*\)\w*")', line):
-            in_raw = True
-            continue
         masked = STRING.sub(lambda m: "\x01" * len(m.group(0)), line)
         at = masked.find("//")
         code = line if at < 0 else line[:at]
@@ -143,7 +158,7 @@ def findings_of_block(path, first, text):
     lead = len(text) - len(text.lstrip())
     for pattern, what, instead in PHRASES:
         for match in pattern.finditer(text.replace("\n", " ").replace("|", ".")[lead:]):
-            line = first + text.count("\n", 0, lead + match.start())
+            line = first + text.count("\n", 0, lead + match.start() + re.search(r"\w", match.group(0)).start())
             found.append((line, f"{path}:{line}: {what}; write: {instead}"))
     return found
 
@@ -156,13 +171,20 @@ def check(path, text):
         found += [(number, f"{path}:{number}: {len(line)} columns") for number, line in enumerate(text.split("\n"), 1)
                   if len(line) > WIDTH]
     elif path.suffix in sources.CODE + (".h",):
-        comments, strings = comments_of_cpp(text)
+        long_comments, raws, rest = long_tokens_of_cpp(text)
+        comments, strings = comments_of_cpp(rest)
         found += [(number, f"{path}:{number}: a comment of {len(line)} columns")
                   for number, line in enumerate(text.split("\n"), 1)
                   if len(line) > WIDTH and "//" in STRING.sub("", line)]
+        for first, comment in long_comments:
+            found += [(number, f"{path}:{number}: a comment of {len(line)} columns")
+                      for number, line in list(enumerate(text.split("\n"), 1))[first - 1:first + comment.count("\n")]
+                      if len(line) > WIDTH]
         if path.parts[0] in ("tests", "bench"):
+            raws = []
             strings = [s for s in strings if re.search(r"\b(?:TEST_CASE|SECTION|INFO|WARN|FAIL|skip|require)\b", s[2])]
-        blocks = comments + joined_strings(strings)
+        blocks = comments + long_comments + joined_strings(strings)
+        for first, raw in raws: blocks += [(first + line - 1, block) for line, block in paragraphs(raw)]
     else:
         blocks = comments_of_script(text)
         found += [(number, f"{path}:{number}: a comment of {len(line)} columns")

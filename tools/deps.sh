@@ -58,7 +58,7 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     case " $parts " in
         *" build "*)
             echo "deps: this system has no apt. Needed: a C++20 compiler, CMake >= 3.25, Ninja, MPI, $(libraries);" \
-                "for the tests Catch2 and Boost.Context. What is missing is named below; packaging/README.md says how" \
+                "for the tests Catch2 and Boost.Context. CMake names what is missing. packaging/README.md says how" \
                 "to build it." ;;
     esac
     exit 0

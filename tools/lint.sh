@@ -37,6 +37,7 @@ check includes tools/check_includes.py
 check uses tools/check_uses.py
 check prose tools/check_prose.py
 check documents tools/check_documents.py
+check pictures tools/pictures.py --check
 check format format
 CLANG_TIDY=$(tools/clang.sh clang-tidy) && export CLANG_TIDY
 check clang-tidy tools/tidy.py build src

@@ -10,7 +10,7 @@ namespace primer {
 
 using namespace coeus;
 
-/// Keeps its input alone. The linear layer after it asks for the output again when it needs it.
+/// Keeps only its input. The linear layer after it asks for the output again when it needs it.
 class SquaredRelu : public Recomputable {
 public:
     /// x [T, F/P], kept -> [T, F/P] in temp.

@@ -32,6 +32,13 @@ int main(int argc, char** argv) {
     });
 }
 """
+CONTAINING = """cmake_minimum_required(VERSION 3.25)
+project(containing LANGUAGES C CXX)
+set(COEUS_BUILD_TESTS OFF)
+add_subdirectory(%s coeus)
+add_executable(my_program any_name.cpp)
+target_link_libraries(my_program PRIVATE Coeus::coeus)
+"""
 
 
 def run(*command, **options):
@@ -76,6 +83,37 @@ class Installed(unittest.TestCase):
                   env=os.environ | {"DESTDIR": str(stage)})
         self.assertTrue((stage / "usr/bin/coeus").is_file())
         self.assertFalse((stage / "usr/include").exists())
+
+    def test_make_install_takes_a_prefix(self):
+        """As doc/library.md says; without its first step, which builds."""
+        make = self.folder / "make"
+        make.mkdir()
+        shutil.copy(ROOT / "Makefile", make)
+        (make / "build").symlink_to(BUILD)
+        self.done("make", "-o", "release", "install", f"PREFIX={self.folder}/own", cwd=make)
+        self.assertEqual(self.done(self.folder / "own/bin/coeus", "--version"), self.done(self.program, "--version"))
+        self.done("make", "-o", "release", "install", "PREFIX=/usr", cwd=make,
+                  env=os.environ | {"DESTDIR": str(self.folder / "packaged")})
+        names = [[str(path.relative_to(place)) for path in sorted(place.rglob("*"))]
+                 for place in (self.folder / "own", self.folder / "packaged/usr")]
+        self.assertIn("bin/coeus", names[0])
+        self.assertIn("include/coeus/apps/run_program.hpp", names[0])
+        self.assertEqual(*names)
+
+    def test_a_project_that_contains_the_sources(self):
+        """It is configured, and its program is compiled but not linked, since that builds all of Coeus."""
+        if not shutil.which("ninja"): self.skipTest("there is no ninja")
+        project = self.folder / "project"
+        project.mkdir()
+        (project / "CMakeLists.txt").write_text(CONTAINING % ROOT)
+        (project / "any_name.cpp").write_text(ANY_NAME % "")
+        cache = (Path(BUILD) / "CMakeCache.txt").read_text()
+        same = [f"-D{line}" for line in re.findall(r"^(?:CMAKE_CXX_COMPILER|COEUS_MPI|COEUS_ARCH):\w+=.+", cache, re.MULTILINE)]
+        self.done("cmake", "-G", "Ninja", "-S", project, "-B", project / "build", *same)
+        self.done("ninja", "-C", project / "build", "CMakeFiles/my_program.dir/any_name.cpp.o")
+        linked = self.done("ninja", "-C", project / "build", "-t", "query", "my_program")
+        self.assertIn("libcoeus_apps.a", linked)
+        self.assertIn("libcoeus_base.a", linked)
 
     def test_the_man_page_renders(self):
         page = self.prefix / "share/man/man1/coeus.1"

@@ -53,6 +53,10 @@ class Prose(unittest.TestCase):
         yield "src/base/a.cpp", f"int a;  // {sentence}\n", 1
         yield "include/coeus/base/a.hpp", f"\n/// {two}\nint a;\n", 2
         yield "src/base/b.cpp", f'\nlog::info("{sentence}");\n', 2
+        yield "src/base/c.cpp", f'int a; /* {sentence} */ int b;\n', 1
+        yield "src/base/d.cpp", f'/**\n * A text.\n * {sentence}\n */\n', 3
+        yield "src/base/e.cpp", f'const char* a = R"(# Title\n\n{sentence}\n)";\n', 3
+        yield "src/base/f.cpp", f'f("/*", R"x(\nA "text". {sentence}\n)x");\n', 2
         yield "tests/unit/a.cpp", f'\n\nTEST_CASE("{sentence}") {{\n', 3
         yield "tools/a.py", f'"""{sentence}"""\n', 1
         yield "tools/a.sh", f"#!/bin/sh\n# {sentence}\n", 2
@@ -83,7 +87,8 @@ class Prose(unittest.TestCase):
             self.assertEqual(self.exit_code(root), 0)
             (root / "a.md").write_text(f"A text.\n\n{BAD[1][0]}\n")
             self.assertEqual(self.exit_code(root), 1)
-        self.assertIn("check prose tools/check_prose.py\ncheck documents tools/check_documents.py\n",
+        self.assertIn("check prose tools/check_prose.py\ncheck documents tools/check_documents.py\n"
+                      "check pictures tools/pictures.py --check\n",
                       (ROOT / "tools/lint.sh").read_text())
 
     def exit_code(self, root):
@@ -99,12 +104,16 @@ class Prose(unittest.TestCase):
     def test_code_is_not_prose(self):
         self.assertEqual(check_prose.check(Path("doc/a.md"), "`Of x`\n\n```\nOf x\n```\n\n    Of x\n"), [])
         self.assertEqual(check_prose.check(Path("src/a.cpp"), 'f("behind");\n#include "behind a.hpp"\n'), [])
+        self.assertEqual(check_prose.check(Path("src/a.cpp"), "void f(int /*behind*/);\n// a/*.x\n")[0][:11], "src/a.cpp:1")
+        self.assertEqual(check_prose.check(Path("src/a.cpp"), "// a/*.x\nint behind = 1'000 * '\"' * /**/ 2;\n// b*/\n"), [])
+        self.assertEqual(check_prose.check(Path("tests/unit/a.cpp"), 'f(R"(\nbehind\n)");\n'), [])
 
     def test_columns(self):
         self.assertEqual(check_prose.check(Path("doc/a.md"), "x" * 120 + "\n"), [])
         self.assertEqual(check_prose.check(Path("doc/a.md"), "a\n" + "x" * 121 + "\n"), ["doc/a.md:2: 121 columns"])
-        for name, sign in (("src/a.cpp", "// "), ("tools/a.py", "# ")):
-            self.assertEqual(check_prose.check(Path(name), sign + "x" * 120 + "\n"),
+        for name, sign in (("src/a.cpp", "// "), ("tools/a.py", "# "), ("src/b.cpp", "/* ")):
+            end = " */" if sign == "/* " else ""
+            self.assertEqual(check_prose.check(Path(name), sign + "x" * (120 - len(end)) + end + "\n"),
                              [f"{name}:1: a comment of {120 + len(sign)} columns"])
 
 
@@ -119,6 +128,9 @@ class Documents(unittest.TestCase):
         self.assertEqual(self.check("`training.steps = 10`, `--training.steps=10`, `--checkpoint.no_enable`\n"), [])
         self.assertEqual(self.check("    build/coeus train my.toml --dry_run --ranks 4   # --nothing\n    make run\n"), [])
         self.assertEqual(self.check("`checkpoint.cpp`, `model.h5`, `coeus help train`, `COEUS_ARCH=x make`\n"), [])
+        self.assertEqual(self.check("`coeus sbatch x.toml --training.steps=1 --mem 0`, `make -j 4 PREFIX=x install`\n"), [])
+        self.assertEqual(self.check("`src/*/x.cpp`, `doc/NAME.md`, `inputs/<name>.toml`, `tests/{a,b}`, `src/base/log.cpp:12`, "
+                                    "`x/src/nothing.cpp`, `tests/tools/`, `src`\n"), [])
 
     def test_findings(self):
         cases = {
@@ -127,13 +139,61 @@ class Documents(unittest.TestCase):
             "there is no option --training.stepz": "`--training.stepz=1`",
             "there is no option training.stepz": "`training.stepz = 1`",
             "there is no command coeus trane": "`coeus trane my.toml`",
-            "there is no flag --promt of coeus": "`coeus generate --promt x`",
+            "there is no flag --promt of coeus generate": "`coeus generate --promt x`",
+            "there is no flag --prompt of coeus train": "`coeus train my.toml --prompt x`",
+            "there is no flag --dry_run of coeus sbatch": "`build/coeus sbatch my.toml --dry_run && make test`",
+            "there is no flag --force of coeus": "`coeus --force`",
+            "there is no flag --zshell of coeus help": "`coeus help --zshell`",
+            "coeus convert takes no options of a deck, such as --training.steps": "`coeus convert a b --training.steps=1`",
             "the Makefile has no target teste": "`make teste`",
+            "the Makefile has no target build-all": "`A=b make -j 4 build-all`",
+            "the Makefile has no target lin": "`make -j8 B=c lin`",
+            "the Makefile has no target runn": "`make && sudo make -j runn`",
+            "there is no src/base/no_such_file.cpp": "`src/base/no_such_file.cpp`",
+            "there is no doc/no_such_page.md": "`doc/no_such_page.md:12`",
+            "there is no tools/no_such_tool.py": "`python3 tools/no_such_tool.py x`",
+            "there is no tests/no_such_folder/": "`tests/no_such_folder/`",
+            "there is no examples/no_such_example/run.sh": "`examples/no_such_example/run.sh`",
+            "there is no inputs/no_such_deck.toml": "`coeus train inputs/no_such_deck.toml`",
         }
         for what, text in cases.items():
             self.assertEqual(self.check(f"x\n{text}\n"), [f"doc/a.md:2: {what}"])
             if "link" not in what and "heading" not in what:
                 self.assertEqual(self.check(f"```sh\n{text.strip('`')}\n```\n"), [f"doc/a.md:2: {what}"])
+
+    def test_decks(self):
+        good = """```toml
+include = "a.toml"
+[training]
+steps = 1_000   # a = b
+dataset_path = [
+    "steps = 1"]
+[[optimizer.param_groups]]
+roles = ["norm"]
+optimizer_kwargs = {lr = 1, betas = [1, 2]}
+```
+"""
+        self.assertEqual(self.check(good), [])
+        planted = {
+            "includ =": (2, "there is no option includ"),
+            "[trainin]": (3, "there is no section [trainin]"),
+            "step =": (4, "there is no option training.step"),
+            "training.steps =": (4, "there is no option training.training.steps"),
+            "[[optimizer.param_group]]": (7, "there is no section [optimizer.param_group]"),
+            "role =": (8, "there is no option optimizer.param_groups.role"),
+        }
+        replaced = ("include =", "[training]", "steps =", "steps =", "[[optimizer.param_groups]]", "roles =")
+        for old, (new, (line, what)) in zip(replaced, planted.items()):
+            self.assertIn(f"doc/a.md:{line}: {what}", self.check(good.replace(old, new, 1)))
+        self.assertEqual(self.check("```\nstepz = 1\n```\n"), [])
+
+    def test_flags_of_commands_are_read_from_the_sources(self):
+        self.assertEqual(self.KNOWN.takes_options, {"train", "info", "sbatch"})
+        for command, flag in (("train", "dry_run"), ("generate", "stop"), ("schedule", "lowered"), ("report", "force"),
+                              ("tokenizer", "vocab_size"), ("tokenize", "threads"), ("info", "newest_step"),
+                              ("convert", "only"), ("sbatch", "gpus-per-node"), ("train", "device")):
+            self.assertTrue(self.KNOWN.has_flag(command, flag), f"{command} --{flag}")
+        self.assertFalse(self.KNOWN.has_flag("train", "force"))
 
     def test_the_changelog_may_name_removed_options(self):
         self.assertEqual(self.check("`--training.stepz`\n", "CHANGELOG.md"), [])
