@@ -9,6 +9,20 @@
 
 namespace coeus {
 
+namespace {
+
+// What is left of the rate if the part p of the decay is done.
+double decayed(Decay decay, double p) {
+    switch (decay) {
+        case Decay::linear: return 1 - p;
+        case Decay::sqrt: return 1 - std::sqrt(p);
+        case Decay::cosine: return 0.5 * (1 + std::cos(std::numbers::pi * p));
+    }
+    throw LogicError("a decay has no formula");
+}
+
+}  // namespace
+
 LrSchedule::LrSchedule(const Options& options, std::vector<std::string>* notices)
     : warmup_(options.warmup_steps), decay_(options.decay), min_factor_(options.min_factor) {
     const int64_t total = options.total_steps;
@@ -38,9 +52,7 @@ double LrSchedule::factor(int64_t steps_taken) const {
     if (k < warmup_) return double(k + 1) / double(warmup_);
     if (k < warmup_ + stable_ || decay_steps_ == 0) return 1;
     const double p = std::min(1.0, double(k + 1 - warmup_ - stable_) / double(decay_steps_));
-    double f = 1 - p;
-    if (decay_ == Decay::sqrt) f = 1 - std::sqrt(p);
-    if (decay_ == Decay::cosine) f = 0.5 * (1 + std::cos(std::numbers::pi * p));
+    const double f = decayed(decay_, p);
     return min_factor_ + (1 - min_factor_) * f;
 }
 

@@ -18,6 +18,14 @@ ContextParallel context_from_deck(const Config::Parallelism& p) {
             .balancing = p.context_parallel_load_balancer == "none" ? Balancing::none : Balancing::head_tail};
 }
 
+Decay decay_of(const std::string& decay_type) {
+    if (decay_type == "linear") return Decay::linear;
+    if (decay_type == "sqrt") return Decay::sqrt;
+    if (decay_type == "cosine") return Decay::cosine;
+    throw LogicError(
+        fmt::format("schedule_from_deck has no decay for lr_scheduler.decay_type = \"{}\"", decay_type));
+}
+
 RecomputeOptions recompute_options(const Config::ActivationCheckpoint& config) {
     using Mode = RecomputeOptions::Mode;
     const std::string& option = config.selective_ac_option;
@@ -103,9 +111,7 @@ LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* no
         {.warmup_steps = s.warmup_steps,
          .total_steps = s.total_steps.value_or(std::max<int64_t>(1, config.training.steps - begins)),
          .decay_ratio = s.decay_ratio,
-         .decay = s.decay_type == "sqrt"     ? Decay::sqrt
-                  : s.decay_type == "cosine" ? Decay::cosine
-                                             : Decay::linear,
+         .decay = decay_of(s.decay_type),
          .min_factor = s.min_lr_factor},
         notices);
 }
