@@ -75,7 +75,7 @@ function(coeus_find target header library what debian spack module)
     endif()
 endfunction()
 
-# Finds a library by its CMake package, or else by its headers alone, which users can put into a folder of their own.
+# Finds a library by its CMake package, or else only by its headers, which users can put into a folder of their own.
 macro(coeus_find_headers package header what debian spack module)
     find_package(${package} QUIET)
     if(NOT ${package}_FOUND)

@@ -141,4 +141,5 @@ set_target_properties(coeus_program PROPERTIES OUTPUT_NAME coeus RUNTIME_OUTPUT_
 # the target that find_package(Coeus) defines, for programs of this build
 add_library(coeus_with_commands INTERFACE)
 target_link_libraries(coeus_with_commands INTERFACE ${coeus_with_gpu} coeus_apps)
+target_compile_features(coeus_with_commands INTERFACE cxx_std_20)
 add_library(Coeus::coeus ALIAS coeus_with_commands)
