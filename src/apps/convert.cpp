@@ -230,8 +230,8 @@ int convert(const Arguments& arguments) {
     }
     const int64_t memory = world.all_reduce(peak_resident_bytes(), Reduce::max);
     if (world.rank() == 0)
-        log::info("Wrote {}: {} arrays from {} in {:.2f} s (peak memory {}{})", target,
-                  source.arrays.arrays.size(), bytes_text(double(source.arrays.bytes())), timer.seconds(),
+        log::info("Wrote {}: {} arrays in {:.2f} s ({} read, peak memory {}{})", target,
+                  source.arrays.arrays.size(), timer.seconds(), bytes_text(double(source.arrays.bytes())),
                   bytes_text(double(memory)), world.size() > 1 ? " per rank" : "");
     return 0;
 }

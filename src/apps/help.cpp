@@ -14,7 +14,7 @@ int help_options(const Arguments& arguments) {
         if (!markdown && word.starts_with('-'))
             throw ConfigError(
                 "coeus help options: {} cannot be used here; give words that the names of options contain, "
-                "or --markdown alone",
+                "or only --markdown",
                 word);
     std::fputs((markdown ? options_markdown() : options_help(arguments)).c_str(), stdout);
     return 0;

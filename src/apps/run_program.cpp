@@ -118,8 +118,8 @@ int run_program(int argc, char** argv, FunctionRef<void()> set_up) {
         code = ExitCode::system;
         found_by_all = false;
     }
-    // An error that all ranks found is reported once. A rank that alone found an error (a file that is
-    // missing on its node) reports it and ends the other ranks, which wait for it.
+    // An error that all ranks found is reported once. If only one rank found an error (a file that is
+    // missing on its node), this rank reports it and ends the other ranks, which wait for it.
     const bool first = world_rank() == 0;
     if (code == ExitCode::stopped) {
         if (!message.empty()) log::info("{}", message);

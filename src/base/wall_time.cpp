@@ -11,7 +11,7 @@ namespace coeus {
 
 namespace {
 
-// A number that consists of digits alone.
+// A number that consists only of digits.
 std::optional<int64_t> number(std::string_view text) {
     int64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

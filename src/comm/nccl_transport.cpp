@@ -203,12 +203,12 @@ private:
     std::optional<int64_t> event_of_group_;  // of its first call, if there is an observer
 };
 
-// All messages of a rank are submitted to one queue, in the order of its program; the computation waits for
-// its own receives alone. Messages cannot wait for each other in a cycle: the rows of a lowered timetable are
-// parts of one sequence of messages and computations in which each comes after everything that it needs, and
-// a message needs the messages before it in both rows. prove_unbuffered() proves this with Queues::one, where
-// computations wait for all messages before them as well. Nor can the host: NCCL connects two ranks inside
-// the call for their first message, and both ranks make these calls in the same order. So channels are
+// All messages of a rank are submitted to one queue, in the order of its program; the computation waits
+// only for its own receives. Messages cannot wait for each other in a cycle: the rows of a lowered timetable
+// are parts of one sequence of messages and computations in which each comes after everything that it needs,
+// and a message needs the messages before it in both rows. prove_unbuffered() proves this with Queues::one,
+// where computations wait for all messages before them as well. Nor can the host: NCCL connects two ranks
+// inside the call for their first message, and both ranks make these calls in the same order. So channels are
 // replaced by one order of messages. Two messages of opposite directions begin together only if both ends
 // submit them so (ProgramStep::with_next), since both ends must tell NCCL the same directions.
 class NcclMessages : public MessageCarrier {

@@ -147,7 +147,7 @@ std::vector<Option> training_options() {
         not_built(COEUS_FIELD(checkpoint.initial_load_in_hf_quantized), to_nothing,
                   "reading quantized weights", "The weights of that folder are quantized"),
         works(COEUS_FIELD(checkpoint.last_save_model_only), to_nothing,
-              "After the last step, also write the weights alone, in `checkpoint.export_dtype`"),
+              "After the last step, also write a file of only the weights, in `checkpoint.export_dtype`"),
         works(COEUS_FIELD(checkpoint.last_save_in_hf), to_nothing,
               "Write the weights after the last step as a Hugging Face folder"),
         works(COEUS_FIELD(checkpoint.export_dtype), to_nothing,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading mirrors writing: rank 0 alone asks HDF5 for the places of the arrays and tells the other ranks.
+// Reading mirrors writing: only rank 0 asks HDF5 for the places of the arrays and tells the other ranks.
 // Then every rank reads only its own elements, at their places.
 #pragma once
 

@@ -8,7 +8,7 @@ namespace coeus {
 void run_elements(Ctx& c, const char* name, int64_t count, std::span<const Tensor> tensors,
                   FunctionRef<void(int64_t first, int64_t last)> work) {
     if (!c.exec.device->is_host() || &c.k == &dry_cuda_kernels())  // refused by the plan, before any work
-        throw ConfigError("the kernel {} computes on CPUs alone; set device = \"cpu\"", name);
+        throw ConfigError("the kernel {} computes only on CPUs; set device = \"cpu\"", name);
     double bytes = 0;
     for (const Tensor& tensor : tensors) {
         require(tensor.dense() && tensor.count() == count, "map_elements: dense tensors of equal counts");

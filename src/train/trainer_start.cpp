@@ -183,7 +183,7 @@ Trainer::~Trainer() {
 }
 
 // FLOP/s of this rank's part of its device, if known. All ranks of a host measure at the same time, as they
-// compute at the same time; rank 0 alone stores the best result.
+// compute at the same time; only rank 0 stores the best result.
 std::optional<double> Trainer::measure_peak(int local_size) {
     if (const Device& device = device_.device(); !device.is_host()) {
         const std::optional<double> peak = gpu_peak_flops(device.name(), compute_dtype(config_));

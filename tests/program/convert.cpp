@@ -26,7 +26,7 @@ void convert_well(const fs::path& source, const fs::path& target, const Argument
     const Outcome run = convert_folder(source, target, more, ranks);
     INFO(run.output);
     REQUIRE(run.exit_code == 0);
-    CHECK_THAT(run.output, Contains(target.string() + ": ") && Contains(" arrays from "));
+    CHECK_THAT(run.output, Contains(target.string() + ": ") && Contains(" arrays in "));
     CHECK_FALSE(fs::exists(target.string() + ".part"));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logging: chosen ranks write to the terminal, and every rank writes to its own file. spdlog is used in
-// log.cpp alone.
+// Logging: chosen ranks write to the terminal, and every rank writes to its own file. spdlog is used
+// only in log.cpp.
 #pragma once
 
 #include <fmt/core.h>

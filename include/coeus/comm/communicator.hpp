@@ -52,7 +52,7 @@ public:
     Communicator(std::unique_ptr<Handle> handle, std::string name);
     /// All ranks of the MPI world, on an MPI communicator of its own.
     static Communicator world(const std::string& name);
-    /// This process alone; needs no MPI.
+    /// Only this process; needs no MPI.
     static Communicator self();
     /// For planning runs: acts as if there were `size` ranks. Collectives do nothing.
     static Communicator planned(int rank, int size, const std::string& name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Start and end of MPI, and this process's place in the MPI world. <mpi.h> is included in src/comm alone.
+// Start and end of MPI, and this process's place in the MPI world. <mpi.h> is included only in src/comm.
 #pragma once
 
 #include <string>

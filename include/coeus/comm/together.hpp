@@ -17,7 +17,7 @@ namespace coeus {
 /// not contain a collective after a point at which it may throw.
 void together(const Communicator& comm, const std::function<void()>& work);
 
-/// The same, with work on rank 0 alone.
+/// The same, with work only on rank 0.
 inline void on_first_rank(const Communicator& comm, const std::function<void()>& work) {
     together(comm, [&] {
         if (comm.rank() == 0) work();

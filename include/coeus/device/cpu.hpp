@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU of this rank: number of threads, their cores, instruction sets. hwloc is used in cpu.cpp alone.
+// The CPU of this rank: number of threads, their cores, instruction sets. hwloc is used only in cpu.cpp.
 #pragma once
 
 #include <filesystem>

@@ -61,7 +61,7 @@ public:
 class Observation;
 
 /// Forwards each call to all observers. The observer that was added last sees the beginning first and the end
-/// last, so that the first observer measures the call alone.
+/// last, so that the first observer measures only the call.
 class Observers {
 public:
     Observers() = default;

@@ -20,7 +20,7 @@ struct Timestamp {
 /// Takes and reads timestamps. Used by one thread at a time, which must have entered the queue's device.
 class Timestamps {
 public:
-    /// Timestamps of the host alone. `now` returns the seconds of a monotonic clock; tests pass their own.
+    /// Timestamps of only the host. `now` returns the seconds of a monotonic clock; tests pass their own.
     Timestamps(double (*now)() = steady_seconds)
         : now_(now) {}  // NOLINT: a clock is all that the host's timestamps need
     /// Timestamps of a computation, which must outlive them, and of other queues of its device.

@@ -43,8 +43,8 @@ struct EngineOptions {
     uint64_t seed = 0;                            ///< of the optimizer's random numbers
     double max_norm = 1;                          ///< of the gradient, for clipping; 0: no clipping
     int threads = 1;
-    MeshShape mesh;  ///< and `rank`, this rank's place in it
-    int rank = 0;
+    MeshShape mesh;
+    int rank = 0;                                ///< of this process in the mesh
     GatherOptions gather;                        ///< used if the mesh shards parameters
     ExchangeOptions exchanges;                   ///< used if the mesh divides sequences or layers
     Stream::Mode streams = Stream::Mode::eager;  ///< how communication overlaps with the computation

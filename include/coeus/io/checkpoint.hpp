@@ -109,7 +109,7 @@ private:
     const Communicator& ranks_;
 };
 
-/// Loads exactly these arrays from a file, a full checkpoint or a model alone. Converts between
+/// Loads exactly these arrays from a file, a full checkpoint or only a model. Converts between
 /// floating-point types. ConfigError: not a checkpoint, truncated, a checksum that does not match (with array
 /// and rows), another model (with the parameter and both shapes). Collective.
 TrainRecord load_checkpoint(const std::string& path, const std::vector<CheckpointTensor>& tensors,

@@ -22,7 +22,7 @@ std::vector<StepFile> list_checkpoints(const std::string& folder);
 std::vector<StepFile> list_checkpoints(const std::string& folder, std::error_code& status);
 
 /// For generation: the newest file with weights in a checkpoint folder or in a run's folder, a full
-/// checkpoint or a model alone. ConfigError if there is none.
+/// checkpoint or only a model. ConfigError if there is none.
 std::string newest_weights(const std::string& folder);
 
 /// Removes files and folders, which takes a while if they are large. Returns a text on those that could not

@@ -17,7 +17,7 @@ namespace coeus {
 /// After the signal of a preemption it is the end of the grace time. May take seconds.
 std::optional<double> slurm_job_end();
 
-/// A message of rank 0 to the job script, which does not rely on the launcher's exit code alone.
+/// A message of rank 0 to the job script, which does not rely only on the launcher's exit code.
 enum class JobNote {
     complete,    ///< training has reached its last step
     lost_folder  ///< another run has taken the folder: this job must not be requeued
@@ -45,7 +45,7 @@ public:
     /// that are far from the next safe point of all ranks. If the job gets more time after that, it is
     /// ignored.
     explicit JobEnd(Options options, double margin = 0);
-    /// Does not wait for an `ask` that has not answered; its thread then continues alone.
+    /// Does not wait for an `ask` that has not answered; its thread then continues by itself.
     ~JobEnd();
     JobEnd(const JobEnd&) = delete;
     JobEnd& operator=(const JobEnd&) = delete;

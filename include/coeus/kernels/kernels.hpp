@@ -84,7 +84,7 @@ struct AdamOptions {
     uint64_t seed = 0;      ///< seed of stochastic rounding (bf16 master)
     size_t group = 0;       ///< parameter group, whose scalars in StepScalars are used
 };
-/// Where the elements of a call are in their parameter. The random bits of an element depend on this alone.
+/// Where the elements of a call are in their parameter. The random bits of an element depend only on this.
 struct ElementPlace {
     uint64_t stream = 0;       ///< of the parameter's random numbers
     uint64_t first_index = 0;  ///< global index of the first element
@@ -109,9 +109,9 @@ struct DescentOptions {
 struct Kernels {
     const char* name;
     /// Preferred size in bytes of an intermediate result that one GEMM writes and the next kernels read.
-    /// Callers that may process rows in chunks choose chunks of about this size; larger ones gain nothing,
-    /// since the next kernels would not find more of it in a cache, or the other operand is read seldom
-    /// enough.
+    /// Callers that may process rows in chunks choose chunks of about this size. On a CPU, a chunk then stays
+    /// in the last-level cache until the next kernels read it. On a GPU, the other operand is then read so
+    /// rarely that the products do not wait for memory.
     int64_t chunk_bytes;
     /// Most rows with which a product with a transposed weight reads the weight only once, and so the most
     /// tokens to generate at the same time. On a CPU the bits of such a row do not depend on the other rows.

@@ -11,7 +11,7 @@
 namespace coeus {
 
 class KvExchange;
-/// The keys and values of the micro-batch alone; see kv_exchange.hpp.
+/// Only the keys and values of the micro-batch; see kv_exchange.hpp.
 const KvExchange& local_exchange();
 
 class LossExchange;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // KvExchange: where attention gets the keys and values for its queries. The layer itself has no state. The
-// context decides whether they are those of the micro-batch alone, also those of the ranks with other parts
+// context decides whether they are only those of the micro-batch, also those of the ranks with other parts
 // of its sequences (context_parallel.hpp), or those of a cache (kv_cache.hpp).
 #pragma once
 
@@ -25,7 +25,7 @@ public:
     virtual void backward(Ctx& c, const AttentionTensors& t, Tensor dout) const;
 };
 
-/// The keys and values of the micro-batch alone.
+/// Only the keys and values of the micro-batch.
 class LocalExchange : public KvExchange {
 public:
     void forward(Ctx& c, const AttentionTensors& t) const override;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// map_elements: element-wise kernels of a layer's own, for functions that the table of kernels does not have.
-// They compute on CPUs alone.
+// map_elements(): computes element-wise functions of a layer for which the table of kernels has no kernel. It
+// computes only on CPUs.
 #pragma once
 
 #include "coeus/base/function_ref.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sublayer: the part between a norm and the residual path of a block: attention or a feed-forward layer.
+// Sublayer: attention or a feed-forward layer, which is between a norm and the residual path of a block.
 #pragma once
 
 #include "coeus/layers/context.hpp"
@@ -9,11 +9,11 @@ namespace coeus {
 class Sublayer {
 public:
     virtual ~Sublayer() = default;
-    /// x [T/P, D] (after the norm) -> residual + f(x), [T/P, D], kept.
+    /// Returns residual + f(x) [T/P, D], kept. x [T/P, D] is the output of the norm.
     virtual Tensor forward(Ctx& c, Tensor x, Tensor residual) const = 0;
     /// Keeps what forward keeps for the backward, without computing its result.
     virtual void rebuild(Ctx& c, Tensor x) const = 0;
-    /// dy [T/P, D] -> gradient of x, [T/P, D], in temp.
+    /// Returns the gradient of x [T/P, D], in temp, for dy [T/P, D].
     virtual Tensor backward(Ctx& c, Tensor dy) const = 0;
 };
 

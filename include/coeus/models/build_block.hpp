@@ -21,9 +21,9 @@ public:
     const DecoderConfig& model() const { return model_; }
     Parameters& parameters() const { return parameters_; }
     int64_t layer() const { return layer_; }
-    /// "attention.wq" -> "layers.3.attention.wq.weight".
+    /// Declares a weight: "attention.wq" -> "layers.3.attention.wq.weight".
     Param weight(const std::string& name, const Shape& shape, WeightRole role, Split split) const;
-    /// A norm of the model's type. `output`: whether its output is kept or recomputed.
+    /// Makes a norm of the model's type. `output` says whether its output is kept or recomputed.
     std::unique_ptr<Norm> norm(const std::string& name, Output output) const;
 
 private:
@@ -33,18 +33,18 @@ private:
     int64_t layer_;
 };
 
-/// A norm and the sublayer after it. `build` makes the sublayer from the input of its first linear layer: the
-/// norm's output, kept or computed again.
+/// Builds a norm and the sublayer after it. `build` returns the sublayer. It gets the input of the sublayer's
+/// first linear layer, which is the norm's output, kept or computed again.
 PreNormBlock::Part build_part(const Declare& declare, const char* norm_name, Output output,
                               FunctionRef<std::unique_ptr<Sublayer>(LinearInput)> build);
-/// The usual sublayers, with torchtitan's names of parameters. The table outlives the attention. `activated`:
-/// where the output of the activation function goes.
+/// These build the usual sublayers, with torchtitan's names of parameters. `rope` must outlive the attention.
+/// `activated` says where the output of the activation function goes.
 std::unique_ptr<Sublayer> build_attention(const Declare& declare, const AttentionConfig& config,
                                           const RopeTable& rope, LinearInput input);
 std::unique_ptr<Sublayer> build_feed_forward(const Declare& declare, const FeedForwardConfig& config,
                                              LinearInput input, Output activated);
 
-/// The block of layer `number`, as its family builds it (ModelFamily::own_block). `rope` must outlive it.
+/// Builds the block of layer `number`, as its family does (ModelFamily::own_block). `rope` must outlive it.
 std::unique_ptr<Block> build_block(Parameters& parameters, const DecoderConfig& model, int64_t number,
                                    const RopeTable& rope, Recompute recompute);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The models by name. A new family needs one file and a line in registry.cpp. A program outside src that
-// links the library registers its own family (register_family).
+// ModelFamily, and the table of the families by name. A new family needs one file and a line in registry.cpp.
+// A program outside src that links the library registers its own family (register_family).
 #pragma once
 
 #include "coeus/file/hub_place.hpp"
@@ -28,37 +28,39 @@ struct ModelFamily {
     std::vector<DecoderConfig> flavors;      ///< those of torchtitan, the smallest first
     std::vector<std::string> architectures;  ///< in config.json of Hugging Face folders: "LlamaForCausalLM"
 
-    /// The model of a config.json. ConfigError naming file and key: a missing or wrong value, a feature that
-    /// is not implemented. The caller sets name and flavour.
+    /// Returns the model of a config.json. ConfigError naming file and key: a missing or wrong value, a
+    /// feature that is not implemented. The caller sets name and flavour.
     DecoderConfig (*from_hub)(const JsonView& json) = nullptr;
     /// Sets the keys of config.json for this model, including the architecture. A field that config.json
     /// cannot express may be missing: the caller compares with the result of from_hub.
     void (*to_hub)(Json& json, const DecoderConfig& config) = nullptr;
-    /// The tensors of a Hugging Face folder that contain the rows of a parameter with this shape, each
-    /// row once.
+    /// Returns the tensors of a Hugging Face folder that contain the rows of a parameter with this shape,
+    /// each row once.
     std::vector<HubPlace> (*hub_places)(const std::string& parameter, const Shape& shape,
                                         const DecoderConfig& config) = nullptr;
-    /// True for a tensor of such a folder that is not a parameter.
+    /// Returns true for a tensor of such a folder that is not a parameter.
     bool (*hub_ignores)(const std::string& tensor, const DecoderConfig& config) = nullptr;
-    /// Initial values of a parameter; `layer`: number of its layer; 0 if it is not in a layer.
+    /// Returns the initial values of a parameter. `layer` is the number of its layer, or 0 if it is in none.
     Init (*init)(WeightRole role, int64_t layer, const DecoderConfig& config) = nullptr;
-    /// Declares the parameters of layer declare.layer(), and builds its block; build_block.hpp has what usual
-    /// blocks are made of. Norms and activation functions put their output where `output` says. The table
-    /// outlives the block. Null: attention and a feed-forward layer, each after a norm.
+    /// Declares the parameters of layer declare.layer(), and builds its block. build_block.hpp builds the
+    /// parts of usual blocks. Norms and activation functions put their output where `output` says. The table
+    /// outlives the block. If it is null, a block has attention and a feed-forward layer, each after a norm.
     std::unique_ptr<Block> (*own_block)(const Declare& declare, const RopeTable& rope,
                                         Output output) = nullptr;
 };
 
+/// Returns all families, also those that the program registered.
 const std::vector<ModelFamily>& model_families();
 /// Adds a family to those that decks may name, before the program looks for one (run_program.hpp). Its
 /// flavours get its name. ConfigError: the name belongs to a family, also to one not implemented yet; or a
 /// flavour is not valid.
 void register_family(ModelFamily family);
-/// ConfigError with the nearest name; or saying that a known family is not implemented yet.
+/// Returns the family with this name. If there is none, ConfigError says the nearest name, or that a known
+/// family is not implemented yet.
 const ModelFamily& find_family(std::string_view name);
-/// The same, for its form in Hugging Face folders. ConfigError if it has none.
+/// Returns the same, for its form in Hugging Face folders. ConfigError if it has none.
 const ModelFamily& find_hub_family(std::string_view name);
-/// ConfigError with the nearest flavour.
+/// Returns the flavour with this name. If there is none, ConfigError says the nearest one.
 const DecoderConfig& find_flavor(const ModelFamily& family, std::string_view flavor);
 
 }  // namespace coeus

@@ -14,7 +14,7 @@ namespace coeus {
 enum class Split : uint8_t { none, rows, cols, partial };
 /// The sharding of all layers that do not divide their parameters over other ranks.
 constexpr size_t dense_sharding = 0;
-/// How a parameter is sharded; defined here alone. FSDP always divides the rows of the tensor-parallel part.
+/// How a parameter is sharded; defined only here. FSDP always divides the rows of the tensor-parallel part.
 struct Shard {
     Split tp = Split::none;
     size_t sharding = dense_sharding;  ///< the number in Parameters of the ShardPlace whose ranks divide it

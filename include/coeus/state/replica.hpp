@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replica: which ranks own the same part of a parameter. Defined here alone. It determines which of these
-// ranks writes the part to checkpoints and counts it in a norm, and which are compared with each other.
+// Replica: which ranks own the same part of a parameter. It is defined only here. It determines which
+// of these ranks writes the part to checkpoints and counts it in a norm, and which are compared with each
+// other.
 #pragma once
 
 #include "coeus/state/param.hpp"

@@ -22,7 +22,7 @@ struct PlannedDevice {
 };
 
 /// The device that --memory or --gpu describes. Without these options: this host's memory or its first GPU,
-/// as if one rank had it alone. Its memory is unknown if the run is planned for a GPU and this host has none.
+/// as if only one rank used it. Its memory is unknown if the run is planned for a GPU and this host has none.
 /// ConfigError for an unknown --gpu.
 PlannedDevice planned_device(const CommandLine& command_line, Backend backend);
 

@@ -15,7 +15,7 @@ struct Progress {
     int64_t sample = 0;       ///< number of the next sample of the data stream
     int64_t tokens_seen = 0;  ///< over all ranks and restarts
     /// Values of `step` at which the learning-rate schedule and the optimizer's bias correction began. 0
-    /// unless checkpoint.exclude_from_loading reset a part; below 0 if it reset `step` alone.
+    /// unless checkpoint.exclude_from_loading reset a part; below 0 if it reset only `step`.
     int64_t schedule_begins = 0, optimizer_begins = 0;
     bool validation_is_left = false;  ///< a stop interrupted the validation after the last step
 

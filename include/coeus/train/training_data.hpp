@@ -51,7 +51,7 @@ public:
     /// One line for the log.
     std::string summary() const;
     /// A line for each fact that makes the run worse than it could be: another tokenizer made the data, or
-    /// the vocabulary is much larger than the tokenizer's. Empty on all ranks but rank 0, which alone checks.
+    /// the vocabulary is much larger than the tokenizer's. Empty on all ranks but rank 0: only rank 0 checks.
     std::vector<std::string> notices() const;
     /// ConfigError on rank 0 if another tokenizer than the one in `tokenizer` made the data: a run that
     /// starts from the weights of `path` would take its ids for other tokens.

@@ -3,8 +3,8 @@
 // are copied once into panels as wide as two vectors. Jobs of up to 48 rows of a are multiplied with them, a
 // panel at a time, with the sums of 6 rows (AVX-512 and NEON: 12) in registers. bf16 is converted to f32 in
 // the copies, and back when a job is done, so that it costs hardly more than f32. On AVX2, f32 reaches
-// OpenBLAS's rate (bench/kernels.cpp compares them). The order in which the depth is summed depends on the
-// depth alone, so the bits are the same for any number of threads.
+// OpenBLAS's rate (bench/kernels.cpp compares them). The order in which the depth is summed depends only on
+// the depth, so the bits are the same for any number of threads.
 #include "packed_gemm.hpp"
 
 #include "cpu.hpp"

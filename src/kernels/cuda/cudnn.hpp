@@ -126,7 +126,7 @@ struct CudnnLibrary {
     void check(int status, const char* call) const;
 };
 
-/// The paths at which to look for cuDNN 9: the value of the environment variable COEUS_CUDNN alone, or else
+/// The paths at which to look for cuDNN 9: only the value of the environment variable COEUS_CUDNN, or else
 /// libcudnn.so.9 in the system and in the active Python environment (VIRTUAL_ENV).
 std::vector<std::string> cudnn_paths();
 /// ConfigError if the library cannot be loaded, or is older than 9.0.

@@ -84,7 +84,7 @@ TEST_CASE("checkpoint: types are converted on request", "[checkpoint]") {
     const auto values = hdf5::File::open(path).dataset("model/tok_embeddings.weight").read_all<float>();
     for (size_t k = 0; k < values.size(); ++k)
         REQUIRE(values[k] == float(bf16(float(element(saved.memory[0], int64_t(k))))));
-    // weights alone can be a start
+    // a file of only weights can be a start
     CheckpointState start(Dtype::f32, -3);
     start.tensors.resize(3);
     CHECK(load_checkpoint(path, start.tensors, self).step == 1);
@@ -269,7 +269,7 @@ TEST_CASE("checkpoint: another model is refused in words", "[checkpoint]") {
         CHECK_THROWS_WITH(checkpoint.load_newest(other.tensors),
                           Contains("model/tok_embeddings.weight has elements of type float32"));
     }
-    SECTION("weights alone do not resume") {
+    SECTION("a file of only weights does not resume") {
         CheckpointState state(Dtype::f32);
         const std::string path = checkpoint.export_model(record_of(5), state.tensors, Dtype::f32).path;
         CHECK_THROWS_WITH(load_checkpoint(path, state.tensors, self),

@@ -92,7 +92,7 @@ TEST_CASE("stop: agreed when there is no time for another step, and not revoked"
         job->now = now;
         CHECK_FALSE(stop.agreed(20));
     }
-    stop.end_if_agreed("nothing was lost");  // the margin alone is still left
+    stop.end_if_agreed("nothing was lost");  // only the margin is still left
     CHECK_FALSE(stop.is_agreed());
     job->now = 1051;
     CHECK(stop.agreed(20));

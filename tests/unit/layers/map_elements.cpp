@@ -76,7 +76,7 @@ TEST_CASE("map_elements: observers see one kernel, a planning run computes nothi
     CHECK(seen.operands_seen == 2);
     CHECK(seen.ends == 1);
     CHECK_THROWS_WITH(run(dry_cuda_kernels()),
-                      "the kernel square computes on CPUs alone; set device = \"cpu\"");
+                      "the kernel square computes only on CPUs; set device = \"cpu\"");
     place.temp = Arena(1024, "temporaries");
     Ctx c = place.context();
     const Tensor x = c.temp.alloc(Dtype::f32, {5, 2});
