@@ -14,11 +14,21 @@ struct DryCpu {
     }
     static void rms_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                   Tensor) {
-        exec.workspace.touch(workspace::norm_backward(dweight, x));
+        exec.workspace.touch(workspace::column_sums(dweight, x.rows()));
+    }
+    static void head_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor x, Tensor,
+                                   int64_t head_dim, double) {
+        exec.workspace.touch(workspace::column_sums(dweight, x.count() / head_dim));
+    }
+    static void add_bias_backward(Exec& exec, Tensor dbias, Tensor dy) {
+        exec.workspace.touch(workspace::column_sums(dbias, dy.rows()));
+    }
+    static void attention_sink_backward(Exec& exec, Tensor dsinks, Tensor, Tensor out, Tensor, Tensor) {
+        exec.workspace.touch(workspace::column_sums(dsinks, out.rows()));
     }
     static void layer_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                     Tensor, Tensor) {
-        exec.workspace.touch(workspace::norm_backward(dweight, x));
+        exec.workspace.touch(workspace::column_sums(dweight, x.rows()));
     }
     static void attention(Exec& exec, Tensor, Tensor, Tensor q, Tensor, Tensor, Tensor,
                           const AttentionShape& shape) {
@@ -28,7 +38,7 @@ struct DryCpu {
                                    Tensor, Tensor, Tensor, const AttentionShape& shape, bool) {
         exec.workspace.touch(workspace::attention_backward(q.dtype, shape, exec.threads));
     }
-    static void attention_cached(Exec& exec, Tensor, Tensor, Tensor, Tensor q, Tensor, Tensor, Tensor, Tensor,
+    static void attention_cached(Exec& exec, Tensor, Tensor, Tensor, Tensor, Tensor q, Tensor, Tensor, Tensor, Tensor,
                                  const AttentionShape& shape) {
         exec.workspace.touch(workspace::attention_cached(q.dtype, shape, exec.threads));
     }

@@ -13,11 +13,21 @@ struct DryCuda {
     }
     static void rms_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                   Tensor) {
-        exec.workspace.touch(cuda::workspace::norm_backward(dweight, x));
+        exec.workspace.touch(cuda::workspace::column_sums(dweight, x.rows()));
+    }
+    static void head_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor x, Tensor, int64_t,
+                                   double) {
+        exec.workspace.touch(cuda::workspace::column_sums(dweight, x.rows()));
+    }
+    static void add_bias_backward(Exec& exec, Tensor dbias, Tensor dy) {
+        exec.workspace.touch(cuda::workspace::column_sums(dbias, dy.rows()));
+    }
+    static void attention_sink_backward(Exec& exec, Tensor dsinks, Tensor, Tensor out, Tensor, Tensor) {
+        exec.workspace.touch(cuda::workspace::column_sums(dsinks, out.rows()));
     }
     static void layer_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                     Tensor, Tensor) {
-        exec.workspace.touch(cuda::workspace::norm_backward(dweight, x));
+        exec.workspace.touch(cuda::workspace::column_sums(dweight, x.rows()));
     }
     static void attention(Exec& exec, Tensor out, Tensor, Tensor q, Tensor, Tensor, Tensor document_start,
                           const AttentionShape& shape) {

@@ -33,7 +33,10 @@ double bytes(const Tensors&... t) {
 inline double causal_pairs(const AttentionShape& s) {
     const SequencePart queries = s.queries(), keys = s.keys();
     double pairs = 0;
-    for (int64_t i = 0; i < queries.count; ++i) pairs += double(keys.below(queries.index(i) + 1));
+    for (int64_t i = 0; i < queries.count; ++i) {
+        const int64_t index = queries.index(i);
+        pairs += double(keys.below(index + 1) - keys.below(first_key(s, nullptr, index)));
+    }
     return double(s.batch) * double(s.heads) * pairs;
 }
 
@@ -62,8 +65,32 @@ inline Cost layer_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor plu
     return {14 * double(x.count()), bytes(dx, dy, x, mean, rstd) + (dweight ? bytes(dweight) : 0) +
                                         (plus ? bytes(plus) : 0) + (weight ? bytes(weight) : 0)};
 }
-inline Cost rope(Tensor x, Tensor table, Tensor positions, int64_t, RopeLayout, bool) {
-    return {3 * double(x.count()), 2 * bytes(x) + bytes(table, positions)};
+inline Cost head_norm(Tensor y, Tensor x, Tensor weight, int64_t, double) {
+    return {4 * double(x.count()), bytes(y, x) + (weight ? bytes(weight) : 0)};
+}
+inline Cost head_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor weight, int64_t,
+                               double) {
+    return {12 * double(x.count()), bytes(dx, dy, x) + (dweight ? bytes(dweight) : 0) +
+                                        (weight ? bytes(weight) : 0)};
+}
+inline Cost rope(Tensor x, Tensor table, Tensor positions, const RopeShape& shape, bool) {
+    const double part = double(shape.width) / double(shape.head_dim);
+    return {3 * part * double(x.count()), 2 * part * bytes(x) + bytes(table, positions)};
+}
+inline Cost scale_rows(Tensor x, Tensor factors, Tensor positions) {
+    return {double(x.count()), 2 * bytes(x) + bytes(factors, positions)};
+}
+inline Cost add_bias(Tensor y, Tensor bias) {
+    return {double(y.count()), 2 * bytes(y) + bytes(bias)};
+}
+inline Cost add_bias_backward(Tensor dbias, Tensor dy) {
+    return {double(dy.count()), bytes(dy) + 2 * bytes(dbias)};
+}
+inline Cost latent_keys(Tensor k, Tensor v, Tensor kv, Tensor pe, const LatentShape&) {
+    return {0, bytes(k, v, kv, pe)};
+}
+inline Cost latent_keys_backward(Tensor dkv, Tensor dpe, Tensor dk, Tensor dv, const LatentShape& s) {
+    return {double(dpe.count() * s.heads), bytes(dkv, dpe, dk, dv)};
 }
 inline Cost attention(Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor, const AttentionShape& s) {
     return {2 * causal_pairs(s) * double(s.head_dim + s.value_width()), bytes(out, lse, q, k, v)};
@@ -76,13 +103,20 @@ inline Cost attention_backward(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Ten
     return {causal_pairs(s) * double(6 * s.head_dim + 4 * s.value_width()),
             (accumulate ? 2 : 1) * bytes(dq, dk, dv) + bytes(dout, out, lse, q, k, v)};
 }
-inline Cost attention_cached(Tensor out, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
+inline Cost attention_sink(Tensor out, Tensor lse, Tensor sinks) {
+    return {double(out.count()), 2 * bytes(out, lse) + bytes(sinks)};
+}
+inline Cost attention_sink_backward(Tensor dsinks, Tensor dout, Tensor out, Tensor lse, Tensor sinks) {
+    return {2 * double(out.count()), bytes(dout, out, lse, sinks) + 2 * bytes(dsinks)};
+}
+inline Cost attention_cached(Tensor out, Tensor lse, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
                              Tensor slots, Tensor positions, const AttentionShape& s) {
     double seen = 0;  // rows of the cache that are read
     const auto* position = static_cast<const int32_t*>(positions.data);
-    for (int64_t b = 0; position && b < s.batch; ++b) seen += position[b] + 1;
+    for (int64_t b = 0; position && b < s.batch; ++b)
+        seen += double(position[b] + 1 - first_key(s, nullptr, position[b]));
     return {2 * seen * double(s.heads * (s.head_dim + s.value_width())),
-            bytes(out, q, k, v, slots, positions) +
+            bytes(out, lse, q, k, v, slots, positions) +
                 seen * double((keys.cols() + values.cols()) * size_of(keys.dtype))};
 }
 inline Cost swiglu(Tensor y, Tensor gate_up) {

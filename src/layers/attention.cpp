@@ -5,37 +5,51 @@
 
 namespace coeus {
 
-AttentionTensors Attention::tensors(const Batch& batch, Tensor qkv, Tensor out, Tensor lse) const {
-    const int64_t q_cols = heads_.heads * heads_.head_dim, k_cols = heads_.kv_heads * heads_.head_dim;
+AttentionTensors Attention::tensors(const Batch& batch, Tensor queries_and_keys, Tensor values, Tensor out,
+                                    Tensor lse) const {
     return {.layer = heads_.layer,
             .out = out,
             .lse = lse,
-            .q = qkv.slice_cols(0, q_cols),
-            .k = qkv.slice_cols(q_cols, k_cols),
-            .v = qkv.slice_cols(q_cols + k_cols, heads_.kv_heads * heads_.value_width()),
+            .q = queries_and_keys.slice_cols(0, heads_.query_cols()),
+            .k = queries_and_keys.slice_cols(heads_.query_cols(), heads_.key_cols()),
+            .v = values,
             .shape = {.batch = batch.sequences,
                       .sequence = batch.seq_len,
                       .heads = heads_.heads,
                       .kv_heads = heads_.kv_heads,
                       .head_dim = heads_.head_dim,
-                      .scale = 1 / std::sqrt(double(heads_.head_dim)),
-                      .value_dim = heads_.value_dim}};
+                      .scale = heads_.scale > 0 ? heads_.scale : 1 / std::sqrt(double(heads_.head_dim)),
+                      .value_dim = heads_.value_dim,
+                      .window = heads_.window,
+                      .chunk = heads_.chunk},
+            .sinks = sinks_ ? sinks_->w : Tensor{},
+            .dsinks = sinks_ && sinks_->trainable() ? sinks_->g : Tensor{}};
 }
 
-// Rotates the queries and keys in qkv together.
-void Attention::rotate(Ctx& c, Tensor qkv, bool inverse) const {
-    const int64_t rotated = (heads_.heads + heads_.kv_heads) * heads_.head_dim;
-    c.k.rope(c.exec, qkv.slice_cols(0, rotated), rope_->view(), c.batch.positions, heads_.head_dim,
-             heads_.rope_layout, inverse);
-}
+namespace {
+
+// The columns of queries and keys, and those of values.
+struct Parts {
+    Tensor queries_and_keys, values;
+    Parts(Tensor qkv, const AttentionHeads& heads) {
+        const int64_t cols = heads.query_cols() + heads.key_cols();
+        queries_and_keys = qkv.slice_cols(0, cols);
+        values = qkv.slice_cols(cols, heads.value_cols());
+    }
+};
+
+}  // namespace
 
 // Everything except the last product: [T/P, D] -> [T, H e], kept.
 Tensor Attention::attend(Ctx& c, Tensor x) const {
     const Tensor qkv = wqkv_.forward(c, x);
-    rotate(c, qkv, false);
     const Tensor out = c.frame.keep(x.dtype, {qkv.rows(), heads_.heads * heads_.value_width()});
-    const Tensor lse = c.frame.keep(rope_->view().dtype, {heads_.heads, qkv.rows()});
-    c.kv.forward(c, tensors(c.batch, qkv, out, lse));
+    const Tensor lse = c.frame.keep(acc_of(x.dtype), {heads_.heads, qkv.rows()});
+    {
+        const Scope temps(c.temp);
+        const Parts parts(qkv, heads_);
+        c.kv.forward(c, tensors(c.batch, steps_.forward(c, parts.queries_and_keys), parts.values, out, lse));
+    }
     c.frame.push(this, qkv);
     c.frame.push(this, out);
     c.frame.push(this, lse);
@@ -53,9 +67,14 @@ void Attention::rebuild(Ctx& c, Tensor x) const {
 Tensor Attention::backward(Ctx& c, Tensor dy) const {
     const Tensor dout = wo_.backward(c, dy);
     const Tensor lse = c.frame.pop(this), out = c.frame.pop(this), qkv = c.frame.pop(this);
-    // the gradients overwrite q, k and v
-    c.kv.backward(c, tensors(c.batch, qkv, out, lse), dout);
-    rotate(c, qkv, true);
+    {
+        const Scope temps(c.temp);
+        const Parts parts(qkv, heads_);
+        const HeadSteps::Backward steps(c, steps_, parts.queries_and_keys);
+        // the gradients overwrite queries, keys and values
+        c.kv.backward(c, tensors(c.batch, steps.result(), parts.values, out, lse), dout);
+        steps.finish(c);
+    }
     return wqkv_.backward(c, qkv);
 }
 

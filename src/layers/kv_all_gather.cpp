@@ -50,10 +50,12 @@ void AllGatherExchange::forward(Ctx& c, const AttentionTensors& t) const {
     const Tensor keys = gather(c, t.k, t), values = gather(c, t.v, t);
     c.k.attention(c.exec, t.out, t.lse, t.q, keys, values, c.batch.document_start,
                   over_all(t, part_of(cp_.rank(), t), cp_.size()));
+    add_sinks(c, t.out, t.lse, t.sinks);
 }
 
 void AllGatherExchange::backward(Ctx& c, const AttentionTensors& t, Tensor dout) const {
     const Scope temps(c.temp);
+    add_sinks_backward(c, t.dsinks, dout, t.out, t.lse, t.sinks);
     const Tensor keys = gather(c, t.k, t), values = gather(c, t.v, t);
     const Tensor dkeys = c.temp.alloc(t.lse.dtype, keys.shape),
                  dvalues = c.temp.alloc(t.lse.dtype, values.shape);

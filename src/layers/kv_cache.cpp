@@ -26,14 +26,16 @@ void PromptExchange::forward(Ctx& c, const AttentionTensors& t) const {
     c.k.cast(c.exec, cache_->keys(t.layer).slice_rows(first, rows), t.k);
     c.k.cast(c.exec, cache_->values(t.layer).slice_rows(first, rows), t.v);
     c.k.attention(c.exec, t.out, t.lse, t.q, t.k, t.v, {}, t.shape);
+    add_sinks(c, t.out, t.lse, t.sinks);
 }
 
 void CachedExchange::forward(Ctx& c, const AttentionTensors& t) const {
     require(t.shape.sequence == 1, "a cache takes one token of each text at a time");
     AttentionShape shape = t.shape;
     shape.sequence = cache_->context();
-    c.k.attention_cached(c.exec, t.out, cache_->keys(t.layer), cache_->values(t.layer), t.q, t.k, t.v, slots_,
+    c.k.attention_cached(c.exec, t.out, t.lse, cache_->keys(t.layer), cache_->values(t.layer), t.q, t.k, t.v, slots_,
                          c.batch.positions, shape);
+    add_sinks(c, t.out, t.lse, t.sinks);
 }
 
 }  // namespace coeus

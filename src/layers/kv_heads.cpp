@@ -64,12 +64,13 @@ namespace {
 
 // Whole sequences of a rank's heads, with which attention is computed as on a single rank.
 struct OwnHeads {
-    Tensor q, k, v, lse;
+    Tensor q, k, v, lse, sinks, dsinks;
     AttentionShape shape;
 
     /// `all` has q, k and v side by side. The lse for all tokens of this rank's heads is as large as that for
     /// this rank's tokens of all heads. It is kept in the memory of the latter and never exchanged.
-    OwnHeads(Tensor all, const AttentionTensors& t, int ranks) : shape(t.shape) {
+    OwnHeads(Tensor all, const AttentionTensors& t, const Communicator& cp) : shape(t.shape) {
+        const int64_t ranks = cp.size();
         require(t.shape.heads % ranks == 0 && t.shape.kv_heads % ranks == 0,
                 "the number of heads must be a multiple of the context-parallel ranks");
         shape.sequence *= ranks;
@@ -80,6 +81,9 @@ struct OwnHeads {
         k = all.slice_cols(q_cols, k_cols);
         v = all.slice_cols(q_cols + k_cols, shape.kv_heads * shape.value_width());
         lse = t.lse.reshape({shape.heads, all.rows()});
+        // other ranks add the gradients of the other heads' sinks
+        if (t.sinks) sinks = t.sinks.slice_rows(cp.rank() * shape.heads, shape.heads);
+        if (t.dsinks) dsinks = t.dsinks.slice_rows(cp.rank() * shape.heads, shape.heads);
     }
 };
 
@@ -88,19 +92,21 @@ struct OwnHeads {
 void HeadsExchange::forward(Ctx& c, const AttentionTensors& t) const {
     const Scope temps(c.temp);
     const Tensor all = to_heads(c, {t.q, t.k, t.v}, t);
-    const OwnHeads own(all, t, cp_.size());
+    const OwnHeads own(all, t, cp_);
     const Tensor out = c.temp.alloc(t.out.dtype, {all.rows(), own.shape.heads * own.shape.value_width()});
     c.k.attention(c.exec, out, own.lse, own.q, own.k, own.v, c.batch.document_start, own.shape);
+    add_sinks(c, out, own.lse, own.sinks);
     to_tokens(c, {t.out}, out, t);
 }
 
 void HeadsExchange::backward(Ctx& c, const AttentionTensors& t, Tensor dout) const {
     const Scope temps(c.temp);
     const Tensor all = to_heads(c, {t.q, t.k, t.v, t.out, dout}, t);
-    const OwnHeads own(all, t, cp_.size());
+    const OwnHeads own(all, t, cp_);
     const int64_t out_cols = own.shape.heads * own.shape.value_width(), qkv_cols = all.cols() - 2 * out_cols;
-    c.k.attention_backward(c.exec, own.q, own.k, own.v, all.slice_cols(qkv_cols + out_cols, out_cols),
-                           all.slice_cols(qkv_cols, out_cols), own.lse, own.q, own.k, own.v,
+    const Tensor out = all.slice_cols(qkv_cols, out_cols), down = all.slice_cols(qkv_cols + out_cols, out_cols);
+    add_sinks_backward(c, own.dsinks, down, out, own.lse, own.sinks);
+    c.k.attention_backward(c.exec, own.q, own.k, own.v, down, out, own.lse, own.q, own.k, own.v,
                            c.batch.document_start, own.shape, false);
     to_tokens(c, {t.q, t.k, t.v}, all.slice_cols(0, qkv_cols), t);
 }

@@ -66,11 +66,13 @@ void RingExchange::forward(Ctx& c, const AttentionTensors& t) const {
         if (!last) finish(c, Exchange::pass_keys_on, here);
         std::swap(here, coming);
     }
+    add_sinks(c, out, t.lse, t.sinks);
     c.k.cast(c.exec, t.out, out);
 }
 
 void RingExchange::backward(Ctx& c, const AttentionTensors& t, Tensor dout) const {
     const Scope temps(c.temp);
+    add_sinks_backward(c, t.dsinks, dout, t.out, t.lse, t.sinks);
     const Dtype acc = t.lse.dtype;
     Tensor here = keys_and_values(c, t), coming = c.temp.alloc(here.dtype, here.shape);
     Tensor gradients = c.temp.alloc(acc, here.shape), arriving = c.temp.alloc(acc, here.shape);

@@ -7,17 +7,31 @@
 
 namespace coeus {
 
+namespace {
+
+void add_bias(Ctx& c, Tensor y, const Storage* bias) {
+    if (bias) c.k.add_bias(c.exec, y, bias->w);
+}
+void add_bias_backward(Ctx& c, Tensor dy, const Storage* bias) {
+    if (bias && bias->trainable()) c.k.add_bias_backward(c.exec, bias->g, dy);
+}
+
+}  // namespace
+
 Tensor ColLinear::forward(Ctx& c, Tensor x) const {
     const Tensor y = c.frame.keep(x.dtype, {x.rows() * c.tp.size(), weight_->w.rows()});
     const Scope temps(c.temp);
     c.tokens.gather(c, x, [&](Tensor rows, int64_t first) {
-        c.k.gemm(c.exec, y.slice_rows(first, rows.rows()), rows, transposed(weight_->w), {});
+        const Tensor part = y.slice_rows(first, rows.rows());
+        c.k.gemm(c.exec, part, rows, transposed(weight_->w), {});
+        add_bias(c, part, bias_);
     });
     input_.keep(c, x);
     return y;
 }
 
 Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
+    add_bias_backward(c, dy, bias_);
     const Tensor dx = c.temp.alloc(dy.dtype, {dy.rows() / c.tp.size(), weight_->w.cols()});
     c.tokens.scatter(c, dx, [&](Tensor rows, int64_t first) {
         c.k.gemm(c.exec, rows, dy.slice_rows(first, rows.rows()), weight_->w, {});
@@ -49,11 +63,13 @@ Tensor RowLinear::forward(Ctx& c, Tensor x, Tensor residual) const {
         multiply(begin, end, residual);
         multiply(end, all, {});
     });
+    add_bias(c, y, bias_);
     input_.keep(c, x);
     return y;
 }
 
 Tensor RowLinear::backward(Ctx& c, Tensor dy) const {
+    add_bias_backward(c, dy, bias_);
     const Tensor dx = c.temp.alloc(dy.dtype, {dy.rows() * c.tp.size(), weight_->w.cols()});
     const Scope temps(c.temp);
     const Tensor all = c.tokens.gather(c, dy, [&](Tensor rows, int64_t first) {

@@ -5,10 +5,6 @@ namespace coeus {
 
 namespace {
 
-Dtype statistics_type(Tensor x) {
-    return x.dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-}
-
 // The destination of the weight's gradient; absent if there is no weight or it is frozen.
 Tensor gradient_of(const Storage* weight) {
     return weight && weight->trainable() ? weight->g : Tensor{};
@@ -18,7 +14,7 @@ Tensor gradient_of(const Storage* weight) {
 
 Tensor RmsNorm::forward(Ctx& c, Tensor x) const {
     Tensor y = allocate(c, output_, x.dtype, x.shape);
-    Tensor rstd = c.frame.keep(statistics_type(x), {x.rows()});
+    Tensor rstd = c.frame.keep(acc_of(x.dtype), {x.rows()});
     c.k.rms_norm(c.exec, y, rstd, x, weight_->w, eps_);
     c.frame.push(this, x);
     c.frame.push(this, rstd);
@@ -43,8 +39,8 @@ Tensor RmsNorm::backward(Ctx& c, Tensor dy, Tensor plus) const {
 
 Tensor LayerNorm::forward(Ctx& c, Tensor x) const {
     Tensor y = allocate(c, output_, x.dtype, x.shape);
-    Tensor mean = c.frame.keep(statistics_type(x), {x.rows()});
-    Tensor rstd = c.frame.keep(statistics_type(x), {x.rows()});
+    Tensor mean = c.frame.keep(acc_of(x.dtype), {x.rows()});
+    Tensor rstd = c.frame.keep(acc_of(x.dtype), {x.rows()});
     c.k.layer_norm(c.exec, y, mean, rstd, x, weight_ ? weight_->w : Tensor{}, eps_);
     c.frame.push(this, x);
     c.frame.push(this, mean);

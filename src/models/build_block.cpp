@@ -15,6 +15,8 @@ ParamRole role_of(WeightRole role) {
         case WeightRole::embedding: return ParamRole::embedding;
         case WeightRole::output: return ParamRole::output;
         case WeightRole::norm: return ParamRole::norm;
+        case WeightRole::attention_bias:
+        case WeightRole::sink: return ParamRole::bias;
         default: return ParamRole::matrix;
     }
 }
@@ -22,7 +24,11 @@ ParamRole role_of(WeightRole role) {
 }  // namespace
 
 Param Declare::weight(const std::string& name, const Shape& shape, WeightRole role, Split split) const {
-    return {.name = prefix_ + name + ".weight",
+    return named(name + ".weight", shape, role, split);
+}
+
+Param Declare::named(const std::string& name, const Shape& shape, WeightRole role, Split split) const {
+    return {.name = prefix_ + name,
             .shape = shape,
             .init = find_family(model_.family).init(role, layer_, model_),
             .shard = {.tp = split},
@@ -47,26 +53,73 @@ PreNormBlock::Part build_part(const Declare& declare, const char* norm_name, Out
     return part;
 }
 
+namespace {
+
+// The biases of queries, keys and values, stacked like their matrices; null if there are none.
+const Storage* input_bias(const Declare& declare, const AttentionConfig& a) {
+    if (a.bias == AttentionBias::none) return nullptr;
+    const auto bias = [&](const char* name, int64_t rows) {
+        return declare.named(name, {rows}, WeightRole::attention_bias, Split::rows);
+    };
+    return &declare.parameters().add({bias("attention.wq.bias", a.query_width()),
+                                      bias("attention.wk.bias", a.key_width()),
+                                      bias("attention.wv.bias", a.value_width())});
+}
+
+const Storage* output_bias(const Declare& declare, const AttentionConfig& a) {
+    if (a.bias != AttentionBias::all) return nullptr;
+    return &declare.parameters().add(declare.named("attention.wo.bias", {declare.model().dim},
+                                                   WeightRole::attention_bias, Split::partial));
+}
+
+const Storage* sinks(const Declare& declare, const AttentionConfig& a) {
+    if (!a.sinks) return nullptr;
+    return &declare.parameters().add(
+        declare.named("attention.sinks", {a.heads}, WeightRole::sink, Split::rows));
+}
+
+HeadSteps::List head_steps(const Declare& declare, const AttentionConfig& a, const RopeTable& rope) {
+    HeadSteps::List steps;
+    if (a.qk_norm == QkNorm::before_rope) {
+        const auto weight = [&](const char* name) {
+            return &declare.parameters().add(
+                declare.weight(name, {a.head_dim}, WeightRole::norm, Split::partial));
+        };
+        const Storage *q = weight("attention.q_norm"), *k = weight("attention.k_norm");
+        steps.push_back(std::make_unique<NormHeads>(q, k, a.heads / declare.parameters().place().tp,
+                                                    a.head_dim, declare.model().norm_eps));
+    }
+    steps.push_back(std::make_unique<RotateHeads>(
+        rope, RopeShape::whole(a.head_dim, declare.model().rope.layout)));
+    return steps;
+}
+
+}  // namespace
+
 std::unique_ptr<Sublayer> build_attention(const Declare& declare, const AttentionConfig& config,
                                           const RopeTable& rope, LinearInput input) {
     const AttentionConfig& a = config;
-    const int64_t dim = declare.model().dim, q = a.heads * a.head_dim;
+    const int64_t dim = declare.model().dim;
     const auto in = [&](const char* name, int64_t rows) {
         return declare.weight(name, {rows, dim}, WeightRole::attention_in, Split::rows);
     };
     Parameters& parameters = declare.parameters();
-    const Storage& wqkv = parameters.add(
-        {in("attention.wq", q), in("attention.wk", a.key_width()), in("attention.wv", a.value_width())});
-    const Storage& wo = parameters.add(declare.weight("attention.wo", {dim, a.heads * a.value_head_dim()},
-                                                      WeightRole::attention_out, Split::cols));
+    const Storage& wqkv = parameters.add({in("attention.wq", a.query_width()),
+                                          in("attention.wk", a.key_width()),
+                                          in("attention.wv", a.value_width())});
+    const Storage& wo = parameters.add(
+        declare.weight("attention.wo", {dim, a.output_width()}, WeightRole::attention_out, Split::cols));
+    const Storage *qkv_bias = input_bias(declare, a), *wo_bias = output_bias(declare, a);
+    HeadSteps::List steps = head_steps(declare, a, rope);
     const int tp = parameters.place().tp;
     const AttentionHeads heads = {.heads = a.heads / tp,
                                   .kv_heads = a.kv_heads / tp,
                                   .head_dim = a.head_dim,
                                   .value_dim = a.value_dim,
-                                  .rope_layout = declare.model().rope.layout,
+                                  .window = a.window,
                                   .layer = declare.layer()};
-    return std::make_unique<Attention>(wqkv, wo, heads, rope, input);
+    return std::make_unique<Attention>(ColLinear(wqkv, input, qkv_bias), RowLinear(wo, {}, wo_bias), heads,
+                                       std::move(steps), sinks(declare, a));
 }
 
 std::unique_ptr<Sublayer> build_feed_forward(const Declare& declare, const FeedForwardConfig& config,

@@ -24,6 +24,22 @@ constexpr std::array norm_types = {EnumName<NormType>{"rmsnorm", NormType::rms_n
                                    EnumName<NormType>{"np_layernorm", NormType::np_layer_norm}};
 constexpr std::array rope_layouts = {EnumName<RopeLayout>{"interleaved", RopeLayout::interleaved},
                                      EnumName<RopeLayout>{"half_split", RopeLayout::half_split}};
+constexpr std::array qk_norms = {EnumName<QkNorm>{"none", QkNorm::none},
+                                 EnumName<QkNorm>{"before_rope", QkNorm::before_rope}};
+constexpr std::array attention_biases = {EnumName<AttentionBias>{"none", AttentionBias::none},
+                                         EnumName<AttentionBias>{"qkv", AttentionBias::qkv},
+                                         EnumName<AttentionBias>{"all", AttentionBias::all}};
+constexpr std::array initial_values = {EnumName<InitialValues>{"2026", InitialValues::of_2026},
+                                       EnumName<InitialValues>{"2025", InitialValues::of_2025}};
+constexpr const auto& names_of(QkNorm) {
+    return qk_norms;
+}
+constexpr const auto& names_of(AttentionBias) {
+    return attention_biases;
+}
+constexpr const auto& names_of(InitialValues) {
+    return initial_values;
+}
 constexpr const auto& names_of(NormType) {
     return norm_types;
 }

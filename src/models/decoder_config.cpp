@@ -39,7 +39,9 @@ std::string divisors_near(int64_t n, int64_t value) {
 
 LayerConfig DecoderConfig::layer(int64_t number) const {
     require(number >= 0 && number < layers, "the model has no such layer");
-    return {attention, feed_forward};
+    LayerConfig config = {attention, feed_forward};
+    if (!windowed.has(number)) config.attention.window = 0;
+    return config;
 }
 
 namespace {
@@ -56,13 +58,23 @@ void require_heads_fit(const AttentionConfig& a, int64_t dim) {
                           a.heads, divisors_near(a.heads, a.kv_heads));
 }
 
-// Parameters of a layer without its norms. `Number`: double for an upper bound that cannot overflow.
+// Elements of the matrices of a layer. `Number`: double for an upper bound that cannot overflow.
 template <class Number>
 Number matrix_elements(const LayerConfig& layer, int64_t dim) {
     const AttentionConfig& a = layer.attention;
     const Number rows = Number(a.heads) * Number(a.head_dim + a.value_head_dim()) +
                         Number(a.kv_heads) * Number(a.head_dim + a.value_head_dim());
     return Number(dim) * (rows + 3 * Number(layer.feed_forward.hidden));
+}
+
+// Elements of the vectors of a layer, without the norms of its rows.
+int64_t vector_elements(const LayerConfig& layer, int64_t dim) {
+    const AttentionConfig& a = layer.attention;
+    int64_t all = a.sinks ? a.heads : 0;
+    if (a.qk_norm == QkNorm::before_rope) all += 2 * a.head_dim;
+    if (a.bias != AttentionBias::none) all += a.query_width() + a.key_width() + a.value_width();
+    if (a.bias == AttentionBias::all) all += dim;
+    return all;
 }
 
 }  // namespace
@@ -88,7 +100,10 @@ int64_t DecoderConfig::parameters() const {
         return Decoder(*this, {}, 1).parameters().count();
     const int64_t norm = norm_type == NormType::np_layer_norm ? 0 : dim;
     int64_t all = vocab * dim * (tied ? 1 : 2) + norm;
-    for (int64_t i = 0; i < layers; ++i) all += matrix_elements<int64_t>(layer(i), dim) + 2 * norm;
+    for (int64_t i = 0; i < layers; ++i) {
+        const LayerConfig config = layer(i);
+        all += matrix_elements<int64_t>(config, dim) + vector_elements(config, dim) + 2 * norm;
+    }
     return all;
 }
 

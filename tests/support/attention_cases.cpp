@@ -11,10 +11,12 @@ namespace {
 constexpr Role input = Role::input, output = Role::output, update = Role::update;
 constexpr Kind acc = Kind::acc, compute = Kind::compute, index_kind = Kind::index;
 
-// "64", "192 and 128"
+// "64", "192 and 128", "64 window 9"
 std::string widths_text(const AttentionShape& s) {
-    return s.value_width() == s.head_dim ? std::to_string(s.head_dim)
-                                         : fmt::format("{} and {}", s.head_dim, s.value_width());
+    return (s.value_width() == s.head_dim ? std::to_string(s.head_dim)
+                                          : fmt::format("{} and {}", s.head_dim, s.value_width())) +
+           (s.window ? fmt::format(" window {}", s.window) : "") +
+           (s.chunk ? fmt::format(" chunk {}", s.chunk) : "");
 }
 
 }  // namespace
@@ -86,6 +88,46 @@ KernelCase merge_attention_case(int64_t tokens, int64_t heads, int64_t head_dim)
         [](const Kernels& k, Exec& e, const Operands& o) { k.merge_attention(e, o[0], o[1], o[2], o[3]); }};
 }
 
+KernelCase attention_sink_case(int64_t tokens, int64_t heads, int64_t head_dim, bool backward, bool acc_output) {
+    const Shape out = {tokens, heads * head_dim}, lse = {heads, tokens};
+    KernelCase c;
+    c.name = fmt::format("attention_sink{} {} heads {} of {}{}", backward ? "_backward" : "", tokens, heads,
+                         head_dim, acc_output ? " acc" : "");
+    c.arguments = {{"out", backward ? input : update, acc_output ? acc : compute, out, 0, 1, 3},
+                   {"lse", backward ? input : update, acc, lse, 1, 2},
+                   {"sinks", input, compute, {heads}, 0.5}};
+    if (backward) {
+        c.arguments.push_back({"dout", input, compute, out, 0, 1, 5});
+        c.arguments.push_back({"dsinks", update, acc, {heads}});
+        c.prepare = [](const Kernels& k, Exec& e, const Operands& o) { k.attention_sink(e, o[0], o[1], o[2]); };
+        c.call = [](const Kernels& k, Exec& e, const Operands& o) {
+            k.attention_sink_backward(e, o[4], o[3], o[0], o[1], o[2]);
+        };
+        c.bound_f32 = 4e-6;
+    } else {
+        c.call = [](const Kernels& k, Exec& e, const Operands& o) { k.attention_sink(e, o[0], o[1], o[2]); };
+    }
+    return c;
+}
+
+KernelCase latent_keys_case(int64_t tokens, const LatentShape& s, bool backward) {
+    const Role forward = backward ? input : output, gradient = backward ? output : input;
+    KernelCase c;
+    c.name = fmt::format("latent_keys{} {} heads {} of {} + {} and {}", backward ? "_backward" : "", tokens,
+                         s.heads, s.nope, s.rope, s.value);
+    c.arguments = {{"k", forward, compute, {tokens, s.heads * (s.nope + s.rope)}, 0, 1, 2},
+                   {"v", forward, compute, {tokens, s.heads * s.value}},
+                   {"kv", gradient, compute, {tokens, s.heads * (s.nope + s.value)}, 0, 1, 1},
+                   {"pe", gradient, compute, {tokens, s.rope}, 0, 1, 4}};
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        if (backward)
+            k.latent_keys_backward(e, o[2], o[3], o[0], o[1], s);
+        else
+            k.latent_keys(e, o[0], o[1], o[2], o[3], s);
+    };
+    return c;
+}
+
 KernelCase attention_cached_case(const AttentionShape& s, int64_t kept, int64_t padding) {
     const int64_t q_width = s.heads * s.head_dim, k_width = s.kv_heads * s.head_dim,
                   v_width = s.kv_heads * s.value_width();
@@ -101,13 +143,14 @@ KernelCase attention_cached_case(const AttentionShape& s, int64_t kept, int64_t 
         {"v", input, compute, {s.batch, v_width}, 0, 1, q_width + k_width},
         {"slots", input, index_kind, {s.batch}, 1},
         {"positions", input, index_kind, {s.batch}, double(s.sequence)},
+        {"lse", output, acc, {s.heads, s.batch}},
     };
     c.prepare = [=](const Kernels&, Exec&, const Operands& o) {
         for (int64_t b = 0; b < s.batch; ++b) Tensor(o[6]).as<int32_t>()[b] = int32_t((b * 2 + 1) % kept);
         Tensor(o[7]).as<int32_t>()[0] = int32_t(s.sequence - 1);  // a full sequence
     };
     c.call = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
-        kernels.attention_cached(exec, o[0], o[1], o[2], o[3], o[4], o[5], o[6], o[7], s);
+        kernels.attention_cached(exec, o[0], o[8], o[1], o[2], o[3], o[4], o[5], o[6], o[7], s);
     };
     c.bound_f32 = 4e-6;
     return c;

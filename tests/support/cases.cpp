@@ -161,18 +161,51 @@ KernelCase layer_norm_backward_case(int64_t rows, int64_t width, bool weighted, 
     return c;
 }
 
-KernelCase rope_case(int64_t tokens, int64_t heads, int64_t head_dim, RopeLayout layout, bool inverse,
-                     int64_t padding) {
+KernelCase head_norm_case(int64_t tokens, int64_t heads, int64_t head_dim, bool weighted, bool in_place) {
+    const Shape shape = {tokens, heads * head_dim};
+    return {fmt::format("head_norm {}x{} heads of {}{}{}", tokens, heads, head_dim,
+                        weighted ? "" : " without weight", in_place ? " in place" : ""),
+            {{"y", in_place ? update : output, compute, shape, 0, 1, 3},
+             {"x", input, compute, shape, 0, 1, 2 * head_dim},
+             {"weight", input, compute, {head_dim}, 1, 0.2}},
+            [=](const Kernels& k, Exec& e, const Operands& o) {
+                k.head_norm(e, o[0], in_place ? o[0] : o[1], weighted ? o[2] : Tensor(), head_dim, 1e-2);
+            }};
+}
+
+KernelCase head_norm_backward_case(int64_t tokens, int64_t heads, int64_t head_dim, bool weighted, Place place) {
+    const Shape shape = {tokens, heads * head_dim};
+    KernelCase c;
+    c.name = fmt::format("head_norm_backward {}x{} heads of {}{}{}", tokens, heads, head_dim,
+                         weighted ? "" : " without weight",
+                         place == Place::own           ? ""
+                         : place == Place::of_gradient ? " in dy"
+                                                       : " in x");
+    c.arguments = {{"dx", place == Place::own ? output : update, compute, shape, 0, 1, 4},
+                   {"dweight", update, acc, {head_dim}},
+                   {"dy", input, compute, shape},
+                   {"x", input, compute, shape, 0, 1, 2 * head_dim},
+                   {"weight", input, compute, {head_dim}, 1, 0.2}};
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.head_norm_backward(e, o[0], weighted ? o[1] : Tensor(), place == Place::of_gradient ? o[0] : o[2],
+                             place == Place::of_input ? o[0] : o[3], weighted ? o[4] : Tensor(), head_dim,
+                             1e-2);
+    };
+    return c;
+}
+
+KernelCase rope_case(int64_t tokens, int64_t heads, const RopeShape& s, bool inverse, int64_t padding) {
     const int64_t rows = std::max<int64_t>(1, tokens / 2);
     KernelCase c;
-    c.name = fmt::format("rope {}x{} heads of {}{}{}{}", tokens, heads, head_dim,
-                         layout == RopeLayout::interleaved ? "" : " half-split", inverse ? " inverse" : "",
+    c.name = fmt::format("rope {}x{} heads of {}{}{}{}{}", tokens, heads, s.head_dim,
+                         s.width < s.head_dim ? fmt::format(" from {} on", s.first) : "",
+                         s.layout == RopeLayout::interleaved ? "" : " half-split", inverse ? " inverse" : "",
                          padding ? " strided" : "");
-    c.arguments = {{"x", update, compute, {tokens, heads * head_dim}, 0, 1, padding},
-                   {"table", input, acc, {rows, head_dim}},
+    c.arguments = {{"x", update, compute, {tokens, heads * s.head_dim}, 0, 1, padding},
+                   {"table", input, acc, {rows, s.width}},
                    {"positions", input, index_kind, {tokens}, double(rows)}};
     c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
-        k.rope(e, o[0], o[1], o[2], head_dim, layout, inverse);
+        k.rope(e, o[0], o[1], o[2], s, inverse);
     };
     return c;
 }
@@ -337,6 +370,16 @@ KernelCase pair_case(const std::string& name, Role role, Kind out_kind, Kind in_
 
 }  // namespace
 
+namespace {
+
+AttentionShape masked(AttentionShape shape, int64_t window, int64_t chunk) {
+    shape.window = window;
+    shape.chunk = chunk;
+    return shape;
+}
+
+}  // namespace
+
 std::vector<KernelCase> test_cases() {
     std::vector<KernelCase> list;
     using R = Residual;
@@ -385,6 +428,16 @@ std::vector<KernelCase> test_cases() {
         list.push_back(attention_case({1, 131, 3, 1, 5, 0.4, {}, {}, 19}, false, backward, true, true));
         list.push_back(attention_case({1, 70, 2, 2, 192, 0.07, {}, {}, 128}, true, backward));
         list.push_back(attention_case({2, 54, 2, 1, 64, 0.25, {54, 27, 108}, {216}, 8}, true, backward));
+        // windows and chunks, with documents and parts of sequences
+        list.push_back(attention_case(masked({2, 49, 4, 2, 16, 0.25}, 2, 0), false, backward));
+        list.push_back(attention_case(masked({1, 211, 2, 1, 64, 0.125}, 50, 0), false, backward, true));
+        list.push_back(attention_case(masked({1, 300, 2, 2, 32, 0.18}, 9, 0), true, backward, false, true));
+        list.push_back(attention_case(masked({2, 130, 2, 1, 24, 0.2}, 0, 16), true, backward, true));
+        list.push_back(attention_case(masked({1, 140, 3, 3, 80, 0.11}, 0, 70), false, backward));
+        list.push_back(
+            attention_case(masked({2, 54, 2, 1, 16, 0.25, {54, 27, 108}, {216}}, 40, 0), true, backward, true));
+        list.push_back(attention_case(masked({1, 98, 3, 1, 8, 0.4, {98, 3, 1}, {98, 3, 1}}, 0, 30), false,
+                                      backward, true, true));
         // parts of sequences: the second half with all keys, two runs with all keys, runs with their own
         // keys, all keys visible
         list.push_back(attention_case({2, 30, 4, 2, 7, 0.3, {30, 30}, {60}}, false, backward));
@@ -409,6 +462,8 @@ std::vector<KernelCase> test_cases() {
     list.push_back(attention_cached_case({2, 9, 2, 2, 200, 0.07}, 2));
     list.push_back(attention_cached_case({3, 50, 4, 2, 24, 0.2, {}, {}, 16}, 4, 3));
     list.push_back(attention_cached_case({2, 19, 6, 3, 7, 0.4, {}, {}, 130}, 3));
+    list.push_back(attention_cached_case(masked({5, 67, 8, 2, 64, 0.125}, 9, 0), 5));
+    list.push_back(attention_cached_case(masked({3, 50, 4, 1, 24, 0.2}, 0, 8), 7));
     for (int64_t m : {2, 5, 16})  // few rows, which are read in place
         for (R residual : {R::none, R::other, R::accumulate})
             list.push_back(gemm_case(m, 75, 301, false, true, residual, m == 5, m == 2 ? 3 : 0));
@@ -445,7 +500,32 @@ std::vector<KernelCase> test_cases() {
         list.push_back(pair_case("add", update, acc, acc, {rows, width}, 2, &Kernels::add));
         for (RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half_split})
             for (bool inverse : {false, true})
-                list.push_back(rope_case(rows, 3, 2 * width, layout, inverse, inverse ? 4 : 0));
+                list.push_back(
+                    rope_case(rows, 3, RopeShape::whole(2 * width, layout), inverse, inverse ? 4 : 0));
+        list.push_back(rope_case(rows, 2, {width + 4, width, 4}, width == 7));
+        for (bool weighted : {false, true}) {
+            list.push_back(head_norm_case(rows, 3, width, weighted, rows == 5));
+            if (width == 1) continue;
+            for (Place place : {Place::own, Place::of_gradient, Place::of_input})
+                list.push_back(head_norm_backward_case(rows, 3, width, weighted, place));
+        }
+        list.push_back({"add_bias " + shape_name({rows, width}),
+                        {{"y", update, compute, {rows, width}, 0, 1, 2}, {"bias", input, compute, {width}}},
+                        [](const Kernels& k, Exec& e, const Operands& o) { k.add_bias(e, o[0], o[1]); }});
+        list.push_back(
+            {"add_bias_backward " + shape_name({rows, width}),
+             {{"dbias", update, acc, {width}}, {"dy", input, compute, {rows, width}, 0, 1, 2}},
+             [](const Kernels& k, Exec& e, const Operands& o) { k.add_bias_backward(e, o[0], o[1]); }});
+        list.push_back({"scale_rows " + shape_name({rows, width}),
+                        {{"x", update, compute, {rows, width}, 0, 1, 2},
+                         {"factors", input, acc, {9}, 1, 0.3},
+                         {"positions", input, index_kind, {rows}, 9}},
+                        [](const Kernels& k, Exec& e, const Operands& o) { k.scale_rows(e, o[0], o[1], o[2]); }});
+        for (bool backward : {false, true}) {
+            list.push_back(attention_sink_case(rows, 3, width, backward));
+            list.push_back(latent_keys_case(rows, {3, width, 2, width + 1}, backward));
+        }
+        list.push_back(attention_sink_case(rows, 3, width, false, true));
         for (bool decoupled : {false, true})
             for (bool copy : {false, true}) list.push_back(adam_case(rows * width, decoupled, copy));
     }
@@ -511,10 +591,11 @@ std::vector<KernelCase> step_cases(const StepShape& s) {
     list.push_back(rms_norm_backward_case(tokens, width, Plus::in_dx));
     list.push_back(layer_norm_case(tokens, width, true));
     list.push_back(layer_norm_backward_case(tokens, width, true, Plus::in_dx));
-    list.push_back(rope_case(tokens, s.heads + s.kv_heads, head_dim, RopeLayout::interleaved, false,
-                             s.kv_heads * head_dim));
-    list.push_back(rope_case(tokens, s.heads + s.kv_heads, head_dim, RopeLayout::half_split, false,
-                             s.kv_heads * head_dim));
+    for (RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half_split})
+        list.push_back(rope_case(tokens, s.heads + s.kv_heads, RopeShape::whole(head_dim, layout), false,
+                                 s.kv_heads * head_dim));
+    list.push_back(head_norm_case(tokens, s.heads, head_dim, true, false));
+    list.push_back(head_norm_backward_case(tokens, s.heads, head_dim, true, Place::of_input));
     list.push_back(swiglu_case(tokens, s.feed_forward));
     list.push_back(swiglu_backward_case(tokens, s.feed_forward, true));
     list.push_back(embedding_case(tokens, width, s.vocabulary));

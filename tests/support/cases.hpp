@@ -69,6 +69,10 @@ KernelCase gemm_case(int64_t m, int64_t n, int64_t k, bool transpose_a, bool tra
 KernelCase attention_case(const AttentionShape& shape, bool documents, bool backward, bool fused = false,
                           bool partial = false);
 KernelCase merge_attention_case(int64_t tokens, int64_t heads, int64_t head_dim);
+/// With values beside each row; `acc_output`: out is acc.
+KernelCase attention_sink_case(int64_t tokens, int64_t heads, int64_t head_dim, bool backward,
+                               bool acc_output = false);
+KernelCase latent_keys_case(int64_t tokens, const LatentShape& shape, bool backward);
 /// `shape.batch` tokens with a cache of `kept` sequences of `shape.sequence` rows.
 KernelCase attention_cached_case(const AttentionShape& shape, int64_t kept, int64_t padding = 0);
 /// The gradient of the residual path: none, a tensor, or the previous content of dx.
@@ -77,7 +81,11 @@ KernelCase momentum_case(int64_t count, bool nesterov);
 KernelCase descend_case(int64_t count, bool compute_copy);
 KernelCase rms_norm_backward_case(int64_t rows, int64_t width, Plus plus);
 KernelCase layer_norm_backward_case(int64_t rows, int64_t width, bool weighted, Plus plus);
-KernelCase rope_case(int64_t tokens, int64_t heads, int64_t head_dim, RopeLayout layout, bool inverse,
+/// `in`: the memory of the result.
+enum class Place { own, of_gradient, of_input };
+KernelCase head_norm_case(int64_t tokens, int64_t heads, int64_t head_dim, bool weighted, bool in_place);
+KernelCase head_norm_backward_case(int64_t tokens, int64_t heads, int64_t head_dim, bool weighted, Place place);
+KernelCase rope_case(int64_t tokens, int64_t heads, const RopeShape& shape, bool inverse,
                      int64_t padding = 0);
 KernelCase swiglu_backward_case(int64_t rows, int64_t width, bool in_place);
 /// `divided`: the table is one of three parts of a vocabulary.

@@ -23,6 +23,8 @@ std::string MeshCase::name() const {
     if (model.tied) text += ", tied";
     text += fmt::format(", {} heads of {} keys, vocabulary {}{}", model.attention.heads,
                         model.attention.kv_heads, model.vocab, recomputed[int(recompute.mode)]);
+    if (model.attention.qk_norm != QkNorm::none) text += ", norms of heads";
+    if (model.attention.bias != AttentionBias::none) text += ", biases, sinks, windows";
     if (mesh.size(axis::fsdp) > 1)
         text += fmt::format("{}{}", gather.weights == Keep::all ? ", weights kept" : "",
                             gather.gradients == Keep::all ? ", gradients kept" : "");

@@ -163,6 +163,17 @@ OwnedTensor TestModel::last_logits(TestBatch& batch) {
     return out;
 }
 
+void set_attention(DecoderConfig& model, int kind) {
+    AttentionConfig& a = model.attention;
+    if (kind == 1 || kind == 3) a.qk_norm = QkNorm::before_rope;
+    if (kind == 1) model.rope.layout = RopeLayout::half_split;
+    if (kind < 2) return;
+    a.bias = kind == 2 ? AttentionBias::all : AttentionBias::qkv;
+    a.sinks = true;
+    a.window = 3;
+    model.windowed = {.period = 2, .first = kind == 2 ? 0 : 1};
+}
+
 DecoderConfig tiny_config(int64_t layers, bool tied) {
     return {.family = "llama3",
             .flavor = "tiny",

@@ -78,5 +78,9 @@ private:
 
 /// Small, odd sizes: dim 24, 2 layers, 4 heads of 6 with 2 key/value heads, ffn 20, vocabulary 37.
 DecoderConfig tiny_config(int64_t layers = 2, bool tied = false);
+/// Kinds of attention, a choice of tests that combine a model with other features: Llama's; norms of heads
+/// (Qwen 3); biases, sinks and a window in every other layer (gpt-oss); all of these.
+inline constexpr int attention_kinds = 4;
+void set_attention(DecoderConfig& model, int kind);
 
 }  // namespace coeus::test

@@ -22,6 +22,11 @@
 
 namespace coeus {
 
+/// The type of sums over operands of a type (acc).
+constexpr Dtype acc_of(Dtype type) {
+    return type == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+}
+
 /// A matrix operand of gemm, plain or transposed.
 struct Operand {
     Tensor tensor;
@@ -36,6 +41,23 @@ inline Operand transposed(Tensor t) {
 /// Which elements of a head are rotated together: adjacent pairs (2j, 2j+1), as torchtitan stores Llama, or
 /// halves (j, j + d/2), as Hugging Face does.
 enum class RopeLayout : uint8_t { interleaved, half_split };
+
+/// The part of each head that RoPE rotates: the columns [first, first + width).
+struct RopeShape {
+    int64_t head_dim = 2, first = 0, width = 2;
+    RopeLayout layout = RopeLayout::interleaved;
+
+    /// All columns of a head.
+    static constexpr RopeShape whole(int64_t head_dim, RopeLayout layout) {
+        return {head_dim, 0, head_dim, layout};
+    }
+};
+
+/// The heads of multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2, section 2.1), and the widths of
+/// their parts: keys without and with RoPE, and values.
+struct LatentShape {
+    int64_t heads = 1, nope = 1, rope = 2, value = 1;
+};
 
 /// The part of a vocabulary that this rank has if tensor-parallel ranks divide it: its rows of a table, or
 /// columns of logits, belong to the tokens from `first` on, out of `total` tokens.
@@ -52,6 +74,8 @@ struct AttentionShape {
     /// Which tokens of the whole sequence the queries and keys of each sequence are; without a count: all.
     SequencePart query_part = {}, key_part = {};
     int64_t value_dim = 0;  ///< width of a head of values and of the output; 0: head_dim
+    int64_t window = 0;     ///< a query attends to its own token and the window - 1 before it; 0: to all
+    int64_t chunk = 0;      ///< a query attends to the tokens of its own chunk of so many; 0: to all
 
     constexpr int64_t value_width() const { return value_dim ? value_dim : head_dim; }
     constexpr SequencePart queries() const { return query_part.count ? query_part : SequencePart{sequence}; }
@@ -61,12 +85,15 @@ struct AttentionShape {
 /// Index in the sequence of the first key that the query at `index` attends to; the last one is its own. All
 /// masks except the causal one are defined here. The result never decreases from one query to the next, which
 /// kernels use to skip keys. `document_start` is that of the whole sequence, or null.
-constexpr int64_t first_key(const AttentionShape&, const int32_t* document_start, int64_t index) {
-    return document_start ? document_start[index] : 0;
+constexpr int64_t first_key(const AttentionShape& s, const int32_t* document_start, int64_t index) {
+    int64_t first = document_start ? document_start[index] : 0;
+    if (s.window > 0 && index - s.window + 1 > first) first = index - s.window + 1;
+    if (s.chunk > 0 && index / s.chunk * s.chunk > first) first = index / s.chunk * s.chunk;
+    return first;
 }
 /// True if some query may attend to a first key other than 0.
-constexpr bool hides_early_keys(const AttentionShape&, const int32_t* document_start) {
-    return document_start != nullptr;
+constexpr bool hides_early_keys(const AttentionShape& s, bool has_documents) {
+    return has_documents || s.window > 0 || s.chunk > 0;
 }
 
 /// One parameter, or rows of one, as the optimizer updates it. All tensors have the same number of elements.
@@ -139,11 +166,32 @@ struct Kernels {
     void (*layer_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x,
                                 Tensor mean, Tensor rstd, Tensor weight);
 
+    /// RMSNorm of each head of x[T, n d]. weight[d] (optional) is the same for all heads. y may be x. The
+    /// statistics are not kept: the backward computes them from x.
+    void (*head_norm)(Exec&, Tensor y, Tensor x, Tensor weight, int64_t head_dim, double eps);
+    /// dx = J^T dy. dweight[d] (acc) += sum over T and heads; absent if the weight is frozen or absent. dx may
+    /// be dy or x.
+    void (*head_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor weight,
+                               int64_t head_dim, double eps);
+
     /// Rotates the pairs of each head of x[T, n d] in place, by the angles in row positions[t] (i32[T]) of
-    /// table[S, d] (acc; cos and sin of pair j at 2j and 2j+1). `inverse` rotates back: the backward. Su et
-    /// al. 2021.
-    void (*rope)(Exec&, Tensor x, Tensor table, Tensor positions, int64_t head_dim, RopeLayout layout,
-                 bool inverse);
+    /// table[S, shape.width] (acc; cos and sin of pair j at 2j and 2j+1). `inverse` rotates back: the
+    /// backward. Su et al. 2021.
+    void (*rope)(Exec&, Tensor x, Tensor table, Tensor positions, const RopeShape& shape, bool inverse);
+    /// x[t] *= factors[positions[t]], for factors[S] (acc) and positions i32[T].
+    void (*scale_rows)(Exec&, Tensor x, Tensor factors, Tensor positions);
+
+    /// y[t] += bias, for each row of y[T,O]; bias[O]: type.
+    void (*add_bias)(Exec&, Tensor y, Tensor bias);
+    /// dbias[O] (acc) += sum over T of dy[T,O].
+    void (*add_bias_backward)(Exec&, Tensor dbias, Tensor dy);
+
+    /// Keys and values of latent attention: k[T, H (nope + rope)] has for each head [its part of kv | pe], and
+    /// v[T, H value] the rest of kv[T, H (nope + value)]. All heads share pe[T, rope].
+    void (*latent_keys)(Exec&, Tensor k, Tensor v, Tensor kv, Tensor pe, const LatentShape& shape);
+    /// Its gradients. dpe is the sum over the heads, in acc and in their order.
+    void (*latent_keys_backward)(Exec&, Tensor dkv, Tensor dpe, Tensor dk, Tensor dv,
+                                 const LatentShape& shape);
 
     /// Causal attention: the query at index i of its sequence attends to the given keys with indices
     /// first_key to i. q[T,Hd], k[N,Kd] and v[N,Ke] may be columns of one matrix; N = batch * keys().count.
@@ -162,12 +210,20 @@ struct Kernels {
                                Tensor q, Tensor k, Tensor v, Tensor document_start,
                                const AttentionShape& shape, bool accumulate);
 
+    /// Adds one more key to the softmax of each head after attention, with the score sinks[h] (type) and a
+    /// value of zeros, so that a query may attend to nothing: out *= e^(lse - l), lse = l, where l = log(e^lse
+    /// + e^sink). out[T,He]: type or acc; lse[H,T] (acc). gpt-oss (OpenAI 2025), section 2; Xiao et al. 2023.
+    /// The backward of attention takes the results of this kernel as out and lse.
+    void (*attention_sink)(Exec&, Tensor out, Tensor lse, Tensor sinks);
+    /// dsinks[H] (acc) -= sum over t of e^(sink - lse) (dout . out), for out and lse with the sink.
+    void (*attention_sink_backward)(Exec&, Tensor dsinks, Tensor dout, Tensor out, Tensor lse, Tensor sinks);
+
     /// Attention of one new token for each of B sequences over cached keys and values. keys, values [number
     /// of slots * shape.sequence, K d and K e]: the rows of a slot are adjacent. Writes k[B, K d] and v[B, K
     /// e] to row positions[b] of slot slots[b] (both i32[B]; all slots different). Then q[B, H d] attends to
-    /// rows first_key to positions[b] of its slot; out[B, H e]. shape.batch = B. The bits of a sequence do
-    /// not depend on the others.
-    void (*attention_cached)(Exec&, Tensor out, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
+    /// rows first_key to positions[b] of its slot; out[B, H e]; lse[H, B] (acc), as for attention. shape.batch
+    /// = B. The bits of a sequence do not depend on the others.
+    void (*attention_cached)(Exec&, Tensor out, Tensor lse, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
                              Tensor slots, Tensor positions, const AttentionShape& shape);
 
     /// y[T,F] = silu(g) u, where gate_up[T,2F] = [g | u]. Shazeer 2020.
@@ -228,8 +284,10 @@ struct Kernels {
 // clang-format off
 #define COEUS_EACH_KERNEL(DO) \
     DO(gemm) DO(embedding) DO(embedding_backward) \
-    DO(rms_norm) DO(rms_norm_backward) DO(layer_norm) DO(layer_norm_backward) DO(rope) \
-    DO(attention) DO(merge_attention) DO(attention_backward) DO(attention_cached) DO(swiglu) DO(swiglu_backward) \
+    DO(rms_norm) DO(rms_norm_backward) DO(layer_norm) DO(layer_norm_backward) \
+    DO(head_norm) DO(head_norm_backward) DO(rope) DO(scale_rows) DO(add_bias) DO(add_bias_backward) \
+    DO(latent_keys) DO(latent_keys_backward) DO(attention) DO(merge_attention) DO(attention_backward) DO(attention_sink) DO(attention_sink_backward) \
+    DO(attention_cached) DO(swiglu) DO(swiglu_backward) \
     DO(log_sum_exp) DO(add_log_sum_exp) DO(cross_entropy) \
     DO(cast) DO(add) DO(sum_parts) DO(zero) DO(sum) DO(sum_of_squares) DO(finish_norm) DO(adam) \
     DO(momentum) DO(normalize) DO(scaled_sum) DO(descend)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers y = x W^T without bias, divided over P tensor-parallel ranks (Shoeybi et al. 2019). Several
+// Linear layers y = x W^T, perhaps with a bias, divided over P tensor-parallel ranks (Shoeybi et al. 2019). Several
 // parameters that are stacked by rows make one GEMM. Outside the layers each rank has T/P of the T tokens
 // (sequence_parallel.hpp).
 //             weight of a rank    forward                            backward
@@ -13,7 +13,9 @@ namespace coeus {
 
 class ColLinear {
 public:
-    explicit ColLinear(const Storage& weight, LinearInput input = {}) : weight_(&weight), input_(input) {}
+    /// `bias`: [O/P], or null.
+    explicit ColLinear(const Storage& weight, LinearInput input = {}, const Storage* bias = nullptr)
+        : weight_(&weight), bias_(bias), input_(input) {}
 
     /// [T/P, I] -> [T, O/P], kept.
     Tensor forward(Ctx& c, Tensor x) const;
@@ -21,13 +23,15 @@ public:
     Tensor backward(Ctx& c, Tensor dy) const;
 
 private:
-    const Storage* weight_;
+    const Storage *weight_, *bias_;
     LinearInput input_;
 };
 
 class RowLinear {
 public:
-    explicit RowLinear(const Storage& weight, LinearInput input = {}) : weight_(&weight), input_(input) {}
+    /// `bias`: [O], on all ranks, or null.
+    explicit RowLinear(const Storage& weight, LinearInput input = {}, const Storage* bias = nullptr)
+        : weight_(&weight), bias_(bias), input_(input) {}
 
     /// [T, I/P] -> residual + y, [T/P, O], kept. The residual is added in the GEMM.
     Tensor forward(Ctx& c, Tensor x, Tensor residual) const;
@@ -37,7 +41,7 @@ public:
     Tensor backward(Ctx& c, Tensor dy) const;
 
 private:
-    const Storage* weight_;
+    const Storage *weight_, *bias_;
     LinearInput input_;
 };
 

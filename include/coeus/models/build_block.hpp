@@ -23,6 +23,8 @@ public:
     int64_t layer() const { return layer_; }
     /// Declares a weight: "attention.wq" -> "layers.3.attention.wq.weight".
     Param weight(const std::string& name, const Shape& shape, WeightRole role, Split split) const;
+    /// The same for a whole name: "attention.wq.bias" -> "layers.3.attention.wq.bias".
+    Param named(const std::string& name, const Shape& shape, WeightRole role, Split split) const;
     /// Makes a norm of the model's type. `output` says whether its output is kept or recomputed.
     std::unique_ptr<Norm> norm(const std::string& name, Output output) const;
 

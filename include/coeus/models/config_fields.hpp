@@ -16,7 +16,7 @@ enum class FieldKind : uint8_t {
     identity,  ///< the name of the model
     shape,     ///< determines shapes of weights
     constant,  ///< no shape depends on it, but the weights were trained with one value
-    limit      ///< neither: the length of the longest sequence
+    limit      ///< neither: the length of the longest sequence, the rule for initial values
 };
 
 struct ConfigField {
@@ -30,7 +30,7 @@ struct ConfigField {
 };
 
 /// Calls visit(ConfigField, value) for each field, in the order of descriptions. Values are std::string,
-/// int64_t, double, bool, NormType, RopeLayout, std::optional<RopeScaling>.
+/// int64_t, double, bool, enumerations, std::optional<RopeScaling>.
 template <class Config, class Visit>
 void for_each_field(Config& c,
                     Visit&& visit) requires std::same_as<std::remove_const_t<Config>, DecoderConfig> {
@@ -63,6 +63,15 @@ void for_each_field(Config& c,
         c.max_seq_len);
     visit(ConfigField{.name = "v_head_dim", .is_later = true, .least = 0}, c.attention.value_dim);
     visit(ConfigField{.name = "rope_layout", .kind = constant, .is_later = true}, c.rope.layout);
+    visit(ConfigField{.name = "qk_norm", .is_later = true}, c.attention.qk_norm);
+    visit(ConfigField{.name = "attention_bias", .is_later = true}, c.attention.bias);
+    visit(ConfigField{.name = "attention_sinks", .is_later = true}, c.attention.sinks);
+    visit(ConfigField{.name = "sliding_window", .kind = constant, .is_later = true, .least = 0},
+          c.attention.window);
+    visit(ConfigField{.name = "window_period", .kind = constant, .is_later = true}, c.windowed.period);
+    visit(ConfigField{.name = "window_first_layer", .kind = constant, .is_later = true, .least = 0},
+          c.windowed.first);
+    visit(ConfigField{.name = "initial_values", .kind = limit, .is_later = true}, c.initial_values);
 }
 
 /// The same for the scaling of RoPE; `hub`: keys in rope_parameters and rope_scaling.

@@ -14,6 +14,10 @@ namespace coeus {
 /// rms_norm; layer_norm with a weight; np_layer_norm without parameters. None has a bias.
 enum class NormType : uint8_t { rms_norm, layer_norm, np_layer_norm };
 
+/// The rules for initial values, if a family of torchtitan has changed its own: those of its decks in TOML
+/// (2025), or those of 2026.
+enum class InitialValues : uint8_t { of_2025, of_2026 };
+
 /// Llama's feed-forward width: round_up(multiplier * int(8 dim / 3), multiple_of).
 struct FfnRule {
     double multiplier = 1;
@@ -37,6 +41,7 @@ struct DecoderConfig {
     std::string flavor;  ///< "8B"
     int64_t dim = 0, layers = 0, vocab = 0;
     AttentionConfig attention;
+    LayerPattern windowed;  ///< the layers in which attention.window applies; others attend to all tokens
     FeedForwardConfig feed_forward;
     std::optional<FfnRule> ffn_rule = {};  ///< the rule for the feed-forward width; not set: a given number
     RopeConfig rope;
@@ -44,6 +49,7 @@ struct DecoderConfig {
     NormType norm_type = NormType::rms_norm;
     bool tied = false;  ///< the output projection is the embedding table
     int64_t max_seq_len = 131072;
+    InitialValues initial_values = InitialValues::of_2026;
 
     LayerConfig layer(int64_t number) const;
     /// ConfigError naming the field, the rule and the nearest valid value.

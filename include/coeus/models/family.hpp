@@ -26,10 +26,20 @@ void write_hub_fields(Json& json, const DecoderConfig& config);
 void read_hub_rope(const JsonView& json, RopeConfig& rope);
 void write_hub_rope(Json& json, const RopeConfig& rope);
 
+/// The sliding window, and the layers that have it: by "layer_types" if there are any, else all layers from
+/// number "max_window_layers" on, for which `first` is the default. `has_window`: false if another key says
+/// that there is none. ConfigError if the layers are not a LayerPattern.
+void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_window, int64_t first);
+/// Writes "sliding_window", "max_window_layers" and "layer_types".
+void write_hub_window(Json& json, const DecoderConfig& config);
+
 /// ConfigError if a key has another value.
 void require_hub_constants(const JsonView& json, std::span<const HubConstant> constants);
 void write_hub_constants(Json& json, std::span<const HubConstant> constants);
 
+/// The place of a parameter that is one tensor of the folder, element for element.
+std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape& shape,
+                                       const DecoderConfig& config);
 /// "layers.3.attention.wq.weight" -> "model.layers.3.self_attn.q_proj.weight". LogicError for a name that is
 /// not a parameter of a dense decoder.
 std::string usual_hub_name(const std::string& parameter);

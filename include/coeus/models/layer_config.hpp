@@ -7,15 +7,28 @@
 
 namespace coeus {
 
+/// RMSNorm of each head of queries and keys: before RoPE and with a weight (Qwen 3), or not.
+enum class QkNorm : uint8_t { none, before_rope };
+/// Which projections of attention have a bias: none; those of queries, keys and values (Qwen 2); all four
+/// (gpt-oss).
+enum class AttentionBias : uint8_t { none, qkv, all };
+
 struct AttentionConfig {
     int64_t heads = 0, kv_heads = 0;  ///< on all tensor-parallel ranks together
     int64_t head_dim = 0;             ///< width of a head of queries and keys
     int64_t value_dim = 0;            ///< width of a head of values and of the output; 0: head_dim
+    QkNorm qk_norm = QkNorm::none;
+    AttentionBias bias = AttentionBias::none;
+    bool sinks = false;  ///< a learned score for each head, with a value of zeros
+    int64_t window = 0;  ///< tokens that a query attends to, with itself; 0: all before it
 
     int64_t value_head_dim() const { return value_dim ? value_dim : head_dim; }
-    /// Columns of all heads' keys, and of all heads' values.
+    /// Columns of all heads' queries, of all heads' keys, and of all heads' values.
+    int64_t query_width() const { return heads * head_dim; }
     int64_t key_width() const { return kv_heads * head_dim; }
     int64_t value_width() const { return kv_heads * value_head_dim(); }
+    /// Columns of all heads' outputs.
+    int64_t output_width() const { return heads * value_head_dim(); }
     bool operator==(const AttentionConfig&) const = default;
 };
 
@@ -30,6 +43,14 @@ struct LayerConfig {
     FeedForwardConfig feed_forward;
 
     bool operator==(const LayerConfig&) const = default;
+};
+
+/// A regular choice of layers: those from number `first` on, each `period`-th.
+struct LayerPattern {
+    int64_t period = 1, first = 0;
+
+    bool has(int64_t layer) const { return layer >= first && (layer - first) % period == 0; }
+    bool operator==(const LayerPattern&) const = default;
 };
 
 }  // namespace coeus

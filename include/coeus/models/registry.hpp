@@ -17,7 +17,18 @@
 namespace coeus {
 
 /// The role of a parameter in the model, on which its initial values depend.
-enum class WeightRole : uint8_t { embedding, output, norm, attention_in, attention_out, gate, up, down };
+enum class WeightRole : uint8_t {
+    embedding,
+    output,
+    norm,  ///< also of heads
+    attention_in,
+    attention_out,
+    attention_bias,
+    sink,
+    gate,
+    up,
+    down
+};
 
 class Declare;
 
@@ -26,6 +37,7 @@ class Declare;
 struct ModelFamily {
     std::string name;                        ///< "llama3"
     std::vector<DecoderConfig> flavors;      ///< those of torchtitan, the smallest first
+    std::vector<std::string> flavors_not_built = {};  ///< torchtitan's others, which are not implemented yet
     std::vector<std::string> architectures;  ///< in config.json of Hugging Face folders: "LlamaForCausalLM"
 
     /// Returns the model of a config.json. ConfigError naming file and key: a missing or wrong value, a

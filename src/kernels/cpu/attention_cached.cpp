@@ -21,8 +21,8 @@ struct CachedHead {
     T* out;
     int64_t key_ld, value_ld, first, count, queries, d, e;
 
-    /// Scratch memory: `scores` [queries, count], `sums` [queries, e].
-    void attend(Acc<T>* scores, Acc<T>* sums, Acc<T> scale) const {
+    /// Scratch memory: `scores` [queries, count], `sums` [queries, e]. lse[h lse_ld] gets that of query head h.
+    void attend(Acc<T>* scores, Acc<T>* sums, Acc<T> scale, Acc<T>* lse, int64_t lse_ld) const {
         using A = Acc<T>;
         for (int64_t p = first; p < count; ++p)
             for (int64_t h = 0; h < queries; ++h) {
@@ -31,7 +31,7 @@ struct CachedHead {
                                                     d, [](A x, A y) { return x * y; }, query, key);
             }
         std::fill(sums, sums + queries * e, A(0));
-        for (int64_t h = 0; h < queries; ++h) softmax(scores + h * count + first);
+        for (int64_t h = 0; h < queries; ++h) lse[h * lse_ld] = softmax(scores + h * count + first);
         for (int64_t p = first; p < count; ++p)
             for (int64_t h = 0; h < queries; ++h) {
                 const A weight = scores[h * count + p];
@@ -43,24 +43,28 @@ struct CachedHead {
     }
 
 private:
-    void softmax(Acc<T>* scores) const {
+    /// Returns the log of the sum of exp of the scores.
+    Acc<T> softmax(Acc<T>* scores) const {
         using A = Acc<T>;
         const int64_t seen = count - first;
         const A maximum = Lane().largest<A>(seen, scores);
         Lane().each(seen, [=](int64_t p) { scores[p] = exp_of(scores[p] - maximum); });
-        const A inverse = A(1) / Lane().sum<A>(
-                                     seen, [](A p) { return p; }, scores);
+        const A sum = Lane().sum<A>(
+                    seen, [](A p) { return p; }, scores),
+                inverse = A(1) / sum;
         Lane().each(seen, [=](int64_t p) { scores[p] *= inverse; });
+        return maximum + std::log(sum);
     }
 };
 
 }  // namespace
 
-void Cpu::attention_cached(Exec& exec, Tensor out, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
-                           Tensor slots, Tensor positions, const AttentionShape& s) {
+void Cpu::attention_cached(Exec& exec, Tensor out, Tensor lse, Tensor keys, Tensor values, Tensor q, Tensor k,
+                           Tensor v, Tensor slots, Tensor positions, const AttentionShape& s) {
     const int64_t d = s.head_dim, e = s.value_width(), queries = s.heads / s.kv_heads;
     require(s.heads % s.kv_heads == 0 && q.rows() == s.batch && q.cols() == s.heads * d &&
-                out.rows() == s.batch && out.cols() == s.heads * e && k.rows() == s.batch &&
+                out.rows() == s.batch && out.cols() == s.heads * e && lse.rows() == s.heads &&
+                lse.cols() == s.batch && lse.dense() && k.rows() == s.batch &&
                 k.cols() == s.kv_heads * d && v.rows() == s.batch && v.cols() == s.kv_heads * e &&
                 keys.cols() == k.cols() && values.rows() == keys.rows() && values.cols() == v.cols() &&
                 slots.count() == s.batch && positions.count() == s.batch,
@@ -99,7 +103,8 @@ void Cpu::attention_cached(Exec& exec, Tensor out, Tensor keys, Tensor values, T
                                         .d = d,
                                         .e = e};
             A* scores = reinterpret_cast<A*>(memory + thread_index() * per_thread);
-            head.attend(scores, scores + queries * s.sequence, A(s.scale));
+            head.attend(scores, scores + queries * s.sequence, A(s.scale),
+                        lse.row<A>(task % s.kv_heads * queries) + b, lse.ld);
         }
     });
 }

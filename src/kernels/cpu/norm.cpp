@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMSNorm and LayerNorm. The weight's gradient is summed over fixed blocks of rows, and then over the blocks
-// in order, so that it has the same bits for any number of threads.
+// RMSNorm, of rows or of heads, and LayerNorm.
 #include "../rows/norm.hpp"
 
-#include "cpu.hpp"
-#include "workspace.hpp"
+#include "column_sums.hpp"
 
 namespace coeus::cpu {
 
@@ -14,22 +12,9 @@ namespace {
 /// runs, since that may overwrite what g reads.
 template <class A, class Row, class Gradient>
 void backward_rows(Exec& exec, Tensor dweight, int64_t rows, int64_t width, Row&& row, Gradient&& g) {
-    const int64_t blocks = div_ceil(rows, workspace::norm_block);
-    A* partial = dweight ? exec.workspace.alloc(dweight.dtype, {blocks, width}).template as<A>() : nullptr;
-    parallel_blocks(exec, rows, workspace::norm_block, [&](int64_t block, int64_t first, int64_t last) {
-        A* sums = partial + block * width;
-        if (partial) std::fill(sums, sums + width, A(0));
-        for (int64_t i = first; i < last; ++i) {
-            if (partial) Lane().each(width, [&](int64_t j) { sums[j] += g(i, j); });
-            row(i);
-        }
-    });
-    if (!partial) return;
-    A* out = dweight.as<A>();
-    parallel_blocks(exec, width, 1024, [&](int64_t, int64_t first, int64_t last) {
-        for (int64_t block = 0; block < blocks; ++block)
-            Lane().each(last - first,
-                        [&](int64_t j) { out[first + j] += partial[block * width + first + j]; });
+    add_column_sums<A>(exec, dweight, rows, width, [&](int64_t i, A* sums) {
+        if (sums) Lane().each(width, [&](int64_t j) { sums[j] += g(i, j); });
+        row(i);
     });
 }
 
@@ -56,7 +41,6 @@ void Cpu::rms_norm(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor weight, d
 void Cpu::rms_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x,
                             Tensor rstd, Tensor weight) {
     check(dx, x, weight, rstd);
-    Scope scope(exec.workspace);
     dispatch(x.dtype, [&]<class T>(T) {
         using A = Acc<T>;
         const T *w = weight.as<const T>(), *in = x.as<const T>(), *d = dy.as<const T>();
@@ -69,6 +53,58 @@ void Cpu::rms_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Te
             return load(d[i * dy.ld + j]) * load(in[i * x.ld + j]) * r[i];
         };
         backward_rows<A>(exec, dweight, x.rows(), x.cols(), row, gradient);
+    });
+}
+
+namespace {
+
+/// The heads [d] of a matrix [T, n d], numbered token by token.
+template <class T>
+struct HeadsOf {
+    T* data;
+    int64_t ld, heads, width;
+    HeadsOf(const Tensor& t, int64_t head_dim)
+        : data(t.as<T>()), ld(t.ld), heads(t.cols() / head_dim), width(head_dim) {}
+    T* operator[](int64_t i) const { return data + i / heads * ld + i % heads * width; }
+};
+
+void check_heads(Tensor y, Tensor x, Tensor weight, int64_t head_dim) {
+    require(y.rows() == x.rows() && y.cols() == x.cols(), "norm: input and output differ in shape");
+    require(x.cols() % head_dim == 0, "head_norm: columns are not whole heads");
+    require(!weight || weight.count() == head_dim, "head_norm: the weight does not have the width of a head");
+}
+
+}  // namespace
+
+void Cpu::head_norm(Exec& exec, Tensor y, Tensor x, Tensor weight, int64_t head_dim, double eps) {
+    check_heads(y, x, weight, head_dim);
+    dispatch(x.dtype, [&]<class T>(T) {
+        using A = Acc<T>;
+        const HeadsOf<T> out(y, head_dim);
+        const HeadsOf<const T> in(x, head_dim);
+        const T* w = weight ? weight.as<const T>() : nullptr;
+        parallel_rows(exec, x.count() / head_dim, head_dim,
+                      [&](int64_t i) { rms_norm_row(Lane(), out[i], in[i], w, head_dim, A(eps)); });
+    });
+}
+
+void Cpu::head_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor weight,
+                             int64_t head_dim, double eps) {
+    check_heads(dx, x, weight, head_dim);
+    dispatch(x.dtype, [&]<class T>(T) {
+        using A = Acc<T>;
+        const HeadsOf<T> out(dx, head_dim);
+        const HeadsOf<const T> d(dy, head_dim), in(x, head_dim);
+        const T* w = weight ? weight.as<const T>() : nullptr;
+        add_column_sums<A>(exec, dweight, x.count() / head_dim, head_dim, [&](int64_t i, A* sums) {
+            const T *di = d[i], *xi = in[i];
+            const A r = rms_norm_rstd(Lane(), xi, head_dim, A(eps));
+            if (sums) Lane().each(head_dim, [=](int64_t j) { sums[j] += load(di[j]) * load(xi[j]) * r; });
+            if (w)
+                rms_norm_backward_row(Lane(), out[i], di, static_cast<const T*>(nullptr), xi, r, w, head_dim);
+            else
+                rms_norm_backward_row(Lane(), out[i], di, xi, r, head_dim);
+        });
     });
 }
 
@@ -89,7 +125,6 @@ void Cpu::layer_norm(Exec& exec, Tensor y, Tensor mean, Tensor rstd, Tensor x, T
 void Cpu::layer_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x,
                               Tensor mean, Tensor rstd, Tensor weight) {
     check(dx, x, weight, rstd);
-    Scope scope(exec.workspace);
     dispatch(x.dtype, [&]<class T>(T) {
         using A = Acc<T>;
         const T* w = weight ? weight.as<const T>() : nullptr;

@@ -11,21 +11,18 @@ namespace coeus::workspace {
 
 /// Kernels::chunk_bytes: a chunk stays in the last-level cache until the next kernels read it.
 inline constexpr int64_t chunk_bytes = int64_t(8) << 20;
-/// Rows whose weight gradients a norm sums at a time.
-inline constexpr int64_t norm_block = 64;
+/// Rows whose gradients are summed at a time (column_sums.hpp).
+inline constexpr int64_t column_block = 64;
 /// Elements that a sum adds at a time.
 inline constexpr int64_t sum_block = 1 << 14;
 
-constexpr Dtype acc_of(Dtype type) {
-    return type == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-}
 constexpr int64_t bytes(Dtype type, int64_t count) {
     return round_up(count * size_of(type), 64);
 }
 
-/// Sums of the weight gradient for each block of rows.
-inline int64_t norm_backward(const Tensor& dweight, const Tensor& x) {
-    return dweight ? bytes(acc_of(x.dtype), div_ceil(x.rows(), norm_block) * x.cols()) : 0;
+/// Sums of a gradient, which may be absent, for each block of rows.
+inline int64_t column_sums(const Tensor& gradient, int64_t rows) {
+    return gradient ? bytes(gradient.dtype, div_ceil(rows, column_block) * gradient.count()) : 0;
 }
 
 /// One double for each block.

@@ -17,6 +17,7 @@ constexpr int cached_warps = 8;
 template <class T>
 struct CachedOperands {
     Rows<T> out, keys, values;
+    float* lse;
     Rows<const T> q, k, v;
     const int32_t *slots, *positions;
 };
@@ -64,25 +65,31 @@ __global__ void attention_cached_kernel(CachedOperands<T> o, AttentionShape s) {
     float largest = joined[0];
     for (int w = 1; w < cached_warps; ++w)
         largest = joined[w * (2 + e)] > largest ? joined[w * (2 + e)] : largest;
+    float scores = 0;  // sum of exp
+    for (int w = 0; w < cached_warps; ++w) {
+        const float* const of_warp = joined + w * (2 + e);
+        if (of_warp[1] != 0) scores += std::exp(of_warp[0] - largest) * of_warp[1];
+    }
+    if (threadIdx.x == 0) o.lse[head * s.batch + b] = largest + std::log(scores);
     for (int64_t j = threadIdx.x; j < e; j += blockDim.x) {
-        float total = 0, output = 0;
+        float output = 0;
         for (int w = 0; w < cached_warps; ++w) {
             const float* const of_warp = joined + w * (2 + e);
             const float keep = of_warp[1] == 0 ? 0.0f : std::exp(of_warp[0] - largest);
-            total += keep * of_warp[1];
             output += keep * of_warp[2 + j];
         }
-        o.out[b][head * e + j] = store<T>(output / total);
+        o.out[b][head * e + j] = store<T>(output / scores);
     }
 }
 
 }  // namespace
 
-void Cuda::attention_cached(Exec& exec, Tensor out, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
-                            Tensor slots, Tensor positions, const AttentionShape& s) {
+void Cuda::attention_cached(Exec& exec, Tensor out, Tensor lse, Tensor keys, Tensor values, Tensor q, Tensor k,
+                            Tensor v, Tensor slots, Tensor positions, const AttentionShape& s) {
     const int64_t d = s.head_dim, e = s.value_width();
     require(s.heads % s.kv_heads == 0 && q.rows() == s.batch && q.cols() == s.heads * d &&
-                out.rows() == s.batch && out.cols() == s.heads * e && k.rows() == s.batch &&
+                out.rows() == s.batch && out.cols() == s.heads * e && lse.rows() == s.heads &&
+                lse.cols() == s.batch && lse.dense() && k.rows() == s.batch &&
                 k.cols() == s.kv_heads * d && v.rows() == s.batch && v.cols() == s.kv_heads * e &&
                 keys.cols() == k.cols() && values.rows() == keys.rows() && values.cols() == v.cols() &&
                 slots.count() == s.batch && positions.count() == s.batch,
@@ -91,7 +98,8 @@ void Cuda::attention_cached(Exec& exec, Tensor out, Tensor keys, Tensor values, 
                        size_t(cached_warps * (2 + e)) * sizeof(float)};
     dispatch(q.dtype, [&]<class T>(T) {
         const CachedOperands<T> operands = {rows_of<T>(out),           rows_of<T>(keys),
-                                            rows_of<T>(values),        rows_of<const T>(q),
+                                            rows_of<T>(values),        lse.as<float>(),
+                                            rows_of<const T>(q),
                                             rows_of<const T>(k),       rows_of<const T>(v),
                                             slots.as<const int32_t>(), positions.as<const int32_t>()};
         const int64_t columns = widest(s);

@@ -129,7 +129,7 @@ __device__ inline Reach reach_of_keys(const AttentionShape& s, const int32_t* do
     if (first >= end) return {{0, 0}, {0, 0}};
     const int64_t first_index = keys.index(first), last_index = keys.index(end - 1);
     const auto before_documents_after = [&](int64_t index) {
-        if (!hides_early_keys(s, document_start)) return int(queries.count);
+        if (!hides_early_keys(s, document_start != nullptr)) return int(queries.count);
         return first_where(int(queries.count), [&](int query) {
             return first_key(s, document_start, queries.index(query)) > index;
         });

@@ -64,11 +64,11 @@ __global__ void sum_parts_kernel(T* out, const T* parts, int64_t terms, int64_t 
 /// The warps of a block take the heads in turn.
 template <class T>
 __global__ void rope_kernel(Rows<T> x, Rows<const Acc<T>> table, const int32_t* positions, int64_t heads,
-                            int64_t head_dim, RopeLayout layout, bool inverse) {
+                            RopeShape s, bool inverse) {
     const WarpTeam team;
     const int64_t row = blockIdx.x, warps = blockDim.x / warp_size;
     for (int64_t head = threadIdx.x / warp_size; head < heads; head += warps)
-        rope_row(team, x[row] + head * head_dim, table[positions[row]], head_dim, layout, inverse);
+        rope_row(team, x[row] + head * s.head_dim + s.first, table[positions[row]], s.width, s.layout, inverse);
 }
 
 template <class T>
@@ -127,15 +127,15 @@ void Cuda::zero(Exec& exec, Tensor out) {
     });
 }
 
-void Cuda::rope(Exec& exec, Tensor x, Tensor table, Tensor positions, int64_t head_dim, RopeLayout layout,
-                bool inverse) {
-    require(head_dim % 2 == 0 && x.cols() % head_dim == 0, "rope: columns are not whole heads of pairs");
-    require(table.cols() == head_dim && positions.count() == x.rows(),
+void Cuda::rope(Exec& exec, Tensor x, Tensor table, Tensor positions, const RopeShape& s, bool inverse) {
+    require(s.width % 2 == 0 && s.first + s.width <= s.head_dim && x.cols() % s.head_dim == 0,
+            "rope: columns are not whole heads of pairs");
+    require(table.cols() == s.width && positions.count() == x.rows(),
             "rope: table or positions have the wrong shape");
     dispatch(x.dtype, [&]<class T>(T) {
         launch(exec, "rope", {blocks_for(x.rows()), 128}, rope_kernel<T>, rows_of<T>(x),
-               rows_of<const Acc<T>>(table), positions.as<const int32_t>(), x.cols() / head_dim, head_dim,
-               layout, inverse);
+               rows_of<const Acc<T>>(table), positions.as<const int32_t>(), x.cols() / s.head_dim, s,
+               inverse);
     });
 }
 

@@ -17,8 +17,8 @@ constexpr int64_t chunk_bytes = int64_t(256) << 20;
 /// Kernels::thin_rows: as on the CPU, so that the same commands work. cuBLASLt does not promise that the bits
 /// of a row are independent of the others.
 constexpr int64_t thin_rows = 16;
-/// Rows whose weight gradients a block of a norm sums.
-constexpr int64_t norm_block = 16;
+/// Rows (tokens) whose gradients a block sums (column_sums.hpp).
+constexpr int64_t column_block = 16;
 /// Elements that a block adds for a sum.
 constexpr int64_t sum_block = 1 << 14;
 /// Workspace that cuBLASLt may use (NVIDIA's recommendation for Hopper).
@@ -27,9 +27,9 @@ inline int64_t gemm(const Tensor& d, const Tensor& a) {
     return d.count() > 0 && a.count() > 0 ? cublaslt : 0;
 }
 
-/// Sums of the weight gradient for each block of rows.
-inline int64_t norm_backward(const Tensor& dweight, const Tensor& x) {
-    return dweight ? padded_bytes(div_ceil(x.rows(), norm_block) * x.cols() * size_of(Dtype::f32)) : 0;
+/// Sums of a gradient, which may be absent, for each block of rows.
+inline int64_t column_sums(const Tensor& gradient, int64_t rows) {
+    return gradient ? padded_bytes(div_ceil(rows, column_block) * gradient.count() * size_of(Dtype::f32)) : 0;
 }
 /// One double for each block.
 inline int64_t sum(const Tensor& a) {

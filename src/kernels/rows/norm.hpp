@@ -11,19 +11,30 @@
 
 namespace coeus::rows {
 
-/// Computes y and returns r.
+/// Computes r.
 template <class Team, class T>
-COEUS_HD Acc<T> rms_norm_row(const Team& team, T* y, const T* x, const T* weight, int64_t width, Acc<T> eps) {
+COEUS_HD Acc<T> rms_norm_rstd(const Team& team, const T* x, int64_t width, Acc<T> eps) {
     using A = Acc<T>;
     const A squares = team.template sum<A>(
         width, [](A xj) { return xj * xj; }, x);
-    const A rstd = A(1) / std::sqrt(squares / A(width) + eps);
-    team.map(
-        width, y, [=](A xj, A wj) { return xj * rstd * wj; }, x, weight);
+    return A(1) / std::sqrt(squares / A(width) + eps);
+}
+
+/// Computes y and returns r. `weight` may be null, which means 1.
+template <class Team, class T>
+COEUS_HD Acc<T> rms_norm_row(const Team& team, T* y, const T* x, const T* weight, int64_t width, Acc<T> eps) {
+    using A = Acc<T>;
+    const A rstd = rms_norm_rstd(team, x, width, eps);
+    if (weight)
+        team.map(
+            width, y, [=](A xj, A wj) { return xj * rstd * wj; }, x, weight);
+    else
+        team.map(
+            width, y, [=](A xj) { return xj * rstd; }, x);
     return rstd;
 }
 
-/// Computes dx, and adds `plus` to it if that is not null. dx may be dy or plus.
+/// Computes dx, and adds `plus` to it if that is not null. dx may be dy, x or plus.
 template <class Team, class T>
 COEUS_HD void rms_norm_backward_row(const Team& team, T* dx, const T* dy, const T* plus, const T* x,
                                     Acc<T> rstd, const T* weight, int64_t width) {
@@ -37,6 +48,18 @@ COEUS_HD void rms_norm_backward_row(const Team& team, T* dx, const T* dy, const 
             width, dx, [=](A dyj, A wj, A xj, A pj) { return pj + own(dyj, wj, xj); }, dy, weight, x, plus);
     else
         team.map(width, dx, own, dy, weight, x);
+}
+
+/// The same without a weight and without a residual path: dx = r dy - x r^3 mean(dy x). dx may be dy or x.
+template <class Team, class T>
+COEUS_HD void rms_norm_backward_row(const Team& team, T* dx, const T* dy, const T* x, Acc<T> rstd,
+                                    int64_t width) {
+    using A = Acc<T>;
+    const A dot = team.template sum<A>(
+        width, [](A dyj, A xj) { return dyj * xj; }, dy, x);
+    const A pull = dot * rstd * rstd / A(width);
+    team.map(
+        width, dx, [=](A dyj, A xj) { return rstd * (dyj - xj * pull); }, dy, x);
 }
 
 template <class A>

@@ -63,6 +63,7 @@ TEST_CASE("memory: a process of any mesh takes the planned memory") {
         c.gather = {.weights = number % 2 ? Keep::neighbours : Keep::all};
         c.streams = Stream::Mode::threaded;
         if (number % 2 == 0) c.optimizer.name = "Muon";
+        set_attention(c.model, number % attention_kinds);
         check_taken(c, world);
     }
 }

@@ -50,6 +50,7 @@ TEST_CASE("recomputation: the same bits as without it, on every mesh") {
                 .mesh = shape, .model = tiny_config(), .types = types, .document_mask = shape.tp > 1};
             c.model.attention.heads = c.model.attention.kv_heads = 8;
             c.model.layers = 3;
+            set_attention(c.model, int(number + t) % attention_kinds);
             c.seq_len = 16;
             c.exchanges.context.exchange = ContextExchange(number % 3);
             const Result kept = two_steps(c, mesh);

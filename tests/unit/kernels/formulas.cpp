@@ -112,6 +112,18 @@ TEST_CASE("the backward of the row kernels agrees with finite differences") {
                             cpu_kernels().layer_norm(exec, o[8], o[5], o[6], o[4], o[7], 1e-5);
                             return o[8];
                         }});
+        for (const bool weighted : {true, false}) {
+            KernelCase heads = head_norm_backward_case(rows, 3, width, weighted, Place::own);
+            heads.arguments[1].deviation = 0;
+            std::vector<std::pair<size_t, size_t>> inputs = {{3, 0}};
+            if (weighted) inputs.push_back({4, 1});
+            const auto y = std::make_shared<OwnedTensor>(Dtype::f64, Shape{rows, 3 * width});
+            check_pair({heads, 2, inputs, [=](const Operands& o) {
+                            TestExec exec;
+                            cpu_kernels().head_norm(exec, *y, o[3], weighted ? o[4] : Tensor(), width, 1e-2);
+                            return Tensor(*y);
+                        }});
+        }
         const auto y = std::make_shared<OwnedTensor>(Dtype::f64, Shape{rows, width});
         check_pair({swiglu_backward_case(rows, width, false), 1, {{2, 0}}, [=](const Operands& o) {
                         TestExec exec;
@@ -138,19 +150,26 @@ TEST_CASE("the gradient of cross entropy agrees with finite differences") {
     }
 }
 
-TEST_CASE("rope and embedding are linear: their backward is the transpose") {
+TEST_CASE("rope, latent keys and embedding are linear: their backward is the transpose") {
     // <A x, y> = <x, A^T y>
     for (RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half_split}) {
         const Operands forward =
-            run_case(rope_case(9, 3, 10, layout, false), cpu_kernels(), Dtype::f64, Dtype::f64, 2, 1);
-        const Operands x = make_operands(rope_case(9, 3, 10, layout, false), Dtype::f64, Dtype::f64, 1);
-        const KernelCase inverse = rope_case(9, 3, 10, layout, true);
+            run_case(rope_case(9, 3, RopeShape::whole(10, layout), false), cpu_kernels(), Dtype::f64, Dtype::f64, 2, 1);
+        const Operands x = make_operands(rope_case(9, 3, RopeShape::whole(10, layout), false), Dtype::f64, Dtype::f64, 1);
+        const KernelCase inverse = rope_case(9, 3, RopeShape::whole(10, layout), true);
         Operands back = make_operands(inverse, Dtype::f64, Dtype::f64, 1),
                  y = make_operands(inverse, Dtype::f64, Dtype::f64, 2);
         Exec exec;
         test::copy_converting(back[0], y[0]);
         inverse.call(cpu_kernels(), exec, back);
         CHECK(relatively_close(dot(forward[0], y[0]), dot(x[0], back[0]), 1e-12));
+    }
+    {
+        const LatentShape s = {3, 5, 4, 7};
+        const KernelCase there = latent_keys_case(9, s, false), back = latent_keys_case(9, s, true);
+        const Operands y = run_case(there, cpu_kernels(), Dtype::f64, Dtype::f64, 2, 1),
+                       x = run_case(back, cpu_kernels(), Dtype::f64, Dtype::f64, 2, 2);
+        CHECK(relatively_close(dot(y[0], x[0]) + dot(y[1], x[1]), dot(y[2], x[2]) + dot(y[3], x[3]), 1e-12));
     }
     const Operands forward = run_case(embedding_case(29, 5, 11), cpu_kernels(), Dtype::f64, Dtype::f64);
     KernelCase backward = embedding_backward_case(29, 5, 11);

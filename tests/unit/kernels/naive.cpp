@@ -117,13 +117,78 @@ void layer_norm(Exec&, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor weig
     }
 }
 
-void rope(Exec&, Tensor x, Tensor table, Tensor positions, int64_t head_dim, RopeLayout layout,
-          bool inverse) {
+// The heads [d] of x [T, n d] as rows of their own, and back.
+OwnedTensor heads_as_rows(const Tensor& x, int64_t head_dim) {
+    OwnedTensor rows(Dtype::f64, {x.count() / head_dim, head_dim});
+    for (int64_t i = 0; i < x.count(); ++i) set_element(rows, i, element(x, i));
+    return rows;
+}
+void rows_as_heads(const Tensor& x, const Tensor& rows) {
+    for (int64_t i = 0; i < x.count(); ++i) set_element(x, i, element(rows, i));
+}
+OwnedTensor ones(int64_t count) {
+    OwnedTensor all(Dtype::f64, {count});
+    for (int64_t i = 0; i < count; ++i) set_element(all, i, 1);
+    return all;
+}
+
+void head_norm(Exec& exec, Tensor y, Tensor x, Tensor weight, int64_t head_dim, double eps) {
+    const OwnedTensor rows = heads_as_rows(x, head_dim), result(Dtype::f64, rows.view.shape),
+                      rstd(Dtype::f64, {rows.view.rows()}), one = ones(head_dim);
+    rms_norm(exec, result, rstd, rows, weight ? weight : one.view, eps);
+    rows_as_heads(y, result);
+}
+void head_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor weight,
+                        int64_t head_dim, double eps) {
+    const OwnedTensor rows = heads_as_rows(x, head_dim), drows = heads_as_rows(dy, head_dim),
+                      result(Dtype::f64, rows.view.shape), rstd(Dtype::f64, {rows.view.rows()}),
+                      one = ones(head_dim);
+    rms_norm(exec, result, rstd, rows, one, eps);  // for rstd
+    norm_backward(result, dweight, drows, {}, rows, {}, rstd, weight);
+    rows_as_heads(dx, result);
+}
+
+void scale_rows(Exec&, Tensor x, Tensor factors, Tensor positions) {
     for (int64_t t = 0; t < x.rows(); ++t)
-        for (int64_t first = 0; first < x.cols(); first += head_dim)
-            for (int64_t j = 0; j < head_dim / 2; ++j) {
-                const bool halves = layout == RopeLayout::half_split;
-                const int64_t one = first + (halves ? j : 2 * j), two = halves ? one + head_dim / 2 : one + 1;
+        for (int64_t j = 0; j < x.cols(); ++j)
+            set(x, t, j, at(x, t, j) * element(factors, index_at(positions, t)));
+}
+void add_bias(Exec&, Tensor y, Tensor bias) {
+    for (int64_t t = 0; t < y.rows(); ++t)
+        for (int64_t j = 0; j < y.cols(); ++j) set(y, t, j, at(y, t, j) + element(bias, j));
+}
+void add_bias_backward(Exec&, Tensor dbias, Tensor dy) {
+    for (int64_t j = 0; j < dy.cols(); ++j)
+        for (int64_t t = 0; t < dy.rows(); ++t) set_element(dbias, j, element(dbias, j) + at(dy, t, j));
+}
+
+void latent_keys(Exec&, Tensor k, Tensor v, Tensor kv, Tensor pe, const LatentShape& s) {
+    for (int64_t t = 0; t < kv.rows(); ++t)
+        for (int64_t h = 0; h < s.heads; ++h) {
+            const int64_t key = h * (s.nope + s.rope), from = h * (s.nope + s.value);
+            for (int64_t j = 0; j < s.nope; ++j) set(k, t, key + j, at(kv, t, from + j));
+            for (int64_t j = 0; j < s.rope; ++j) set(k, t, key + s.nope + j, at(pe, t, j));
+            for (int64_t j = 0; j < s.value; ++j) set(v, t, h * s.value + j, at(kv, t, from + s.nope + j));
+        }
+}
+void latent_keys_backward(Exec&, Tensor dkv, Tensor dpe, Tensor dk, Tensor dv, const LatentShape& s) {
+    for (int64_t t = 0; t < dkv.rows(); ++t) {
+        for (int64_t j = 0; j < s.rope; ++j) set(dpe, t, j, 0);
+        for (int64_t h = 0; h < s.heads; ++h) {
+            const int64_t key = h * (s.nope + s.rope), to = h * (s.nope + s.value);
+            for (int64_t j = 0; j < s.nope; ++j) set(dkv, t, to + j, at(dk, t, key + j));
+            for (int64_t j = 0; j < s.value; ++j) set(dkv, t, to + s.nope + j, at(dv, t, h * s.value + j));
+            for (int64_t j = 0; j < s.rope; ++j) set(dpe, t, j, at(dpe, t, j) + at(dk, t, key + s.nope + j));
+        }
+    }
+}
+
+void rope(Exec&, Tensor x, Tensor table, Tensor positions, const RopeShape& s, bool inverse) {
+    for (int64_t t = 0; t < x.rows(); ++t)
+        for (int64_t first = s.first; first < x.cols(); first += s.head_dim)
+            for (int64_t j = 0; j < s.width / 2; ++j) {
+                const bool halves = s.layout == RopeLayout::half_split;
+                const int64_t one = first + (halves ? j : 2 * j), two = halves ? one + s.width / 2 : one + 1;
                 const double cosine = at(table, index_at(positions, t), 2 * j);
                 const double sine = at(table, index_at(positions, t), 2 * j + 1) * (inverse ? -1 : 1);
                 const double a = at(x, t, one), b = at(x, t, two);
@@ -140,10 +205,14 @@ std::vector<double> weights(Tensor q, Tensor k, Tensor document_start, const Att
     const int64_t index = s.queries().index(t);
     const int64_t start =
         document_start ? index_at(document_start, sequence * (document_start.count() / s.batch) + index) : 0;
+    const auto is_hidden = [&](int64_t key) {
+        return key > index || key < start || (s.window && index - key >= s.window) ||
+               (s.chunk && key / s.chunk != index / s.chunk);
+    };
     std::vector<double> p(size_t(keys), 0.0);
     double sum = 0;
     for (int64_t i = 0; i < keys; ++i) {
-        if (s.keys().index(i) < start || s.keys().index(i) > index) continue;
+        if (is_hidden(s.keys().index(i))) continue;
         double score = 0;
         for (int64_t j = 0; j < s.head_dim; ++j)
             score += at(q, sequence * s.sequence + t, head * s.head_dim + j) *
@@ -186,8 +255,28 @@ void merge_attention(Exec&, Tensor out, Tensor lse, Tensor other_out, Tensor oth
         }
 }
 
+void attention_sink(Exec&, Tensor out, Tensor lse, Tensor sinks) {
+    const int64_t width = out.cols() / lse.rows();
+    for (int64_t h = 0; h < lse.rows(); ++h)
+        for (int64_t t = 0; t < lse.cols(); ++t) {
+            const double keys = std::exp(at(lse, h, t)), all = keys + std::exp(element(sinks, h));
+            set(lse, h, t, std::log(all));
+            for (int64_t j = h * width; j < (h + 1) * width; ++j) set(out, t, j, at(out, t, j) * keys / all);
+        }
+}
+void attention_sink_backward(Exec&, Tensor dsinks, Tensor dout, Tensor out, Tensor lse, Tensor sinks) {
+    const int64_t width = out.cols() / lse.rows();
+    for (int64_t h = 0; h < lse.rows(); ++h) {
+        double sum = element(dsinks, h);
+        for (int64_t t = 0; t < lse.cols(); ++t)
+            for (int64_t j = h * width; j < (h + 1) * width; ++j)
+                sum -= std::exp(element(sinks, h)) / std::exp(at(lse, h, t)) * at(dout, t, j) * at(out, t, j);
+        set_element(dsinks, h, sum);
+    }
+}
+
 // Copies the rows of each slot together and computes attention for its last token.
-void attention_cached(Exec& exec, Tensor out, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
+void attention_cached(Exec& exec, Tensor out, Tensor lse, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
                       Tensor slots, Tensor positions, const AttentionShape& s) {
     for (int64_t b = 0; b < s.batch; ++b) {
         const int64_t first = int64_t(element(slots, b)) * s.sequence, last = int64_t(element(positions, b));
@@ -195,14 +284,15 @@ void attention_cached(Exec& exec, Tensor out, Tensor keys, Tensor values, Tensor
         for (int64_t j = 0; j < v.cols(); ++j) set(values, first + last, j, at(v, b, j));
         const int64_t count = last + 1;
         const OwnedTensor queries(Dtype::f64, {count, q.cols()}), result(Dtype::f64, {count, out.cols()}),
-            lse(Dtype::f64, {s.heads, count});
+            log_sums(Dtype::f64, {s.heads, count});
         for (int64_t j = 0; j < q.cols(); ++j) set(queries, last, j, at(q, b, j));
         AttentionShape one = s;
         one.batch = 1;
         one.sequence = count;
-        attention(exec, result, lse, queries, keys.slice_rows(first, count), values.slice_rows(first, count),
+        attention(exec, result, log_sums, queries, keys.slice_rows(first, count), values.slice_rows(first, count),
                   {}, one);
         for (int64_t j = 0; j < out.cols(); ++j) set(out, b, j, at(result, last, j));
+        for (int64_t h = 0; h < s.heads; ++h) set(lse, h, b, at(log_sums, h, last));
     }
 }
 
@@ -379,10 +469,19 @@ const Kernels& naive_kernels() {
         .rms_norm_backward = rms_norm_backward,
         .layer_norm = layer_norm,
         .layer_norm_backward = layer_norm_backward,
+        .head_norm = head_norm,
+        .head_norm_backward = head_norm_backward,
         .rope = rope,
+        .scale_rows = scale_rows,
+        .add_bias = add_bias,
+        .add_bias_backward = add_bias_backward,
+        .latent_keys = latent_keys,
+        .latent_keys_backward = latent_keys_backward,
         .attention = attention,
         .merge_attention = merge_attention,
         .attention_backward = attention_backward,
+        .attention_sink = attention_sink,
+        .attention_sink_backward = attention_sink_backward,
         .attention_cached = attention_cached,
         .swiglu = swiglu,
         .swiglu_backward = swiglu_backward,

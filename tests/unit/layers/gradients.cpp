@@ -37,23 +37,59 @@ std::unique_ptr<Norm> make_norm(Parameters& parameters, const std::string& name,
     return std::make_unique<RmsNorm>(w, eps, output);
 }
 
+/// Norms of heads: none, before RoPE with weights, after RoPE without, or without RoPE.
+enum class HeadNorm { none, first, last, only };
+/// What some families add to attention.
+struct Extra {
+    RopeLayout layout = RopeLayout::interleaved;
+    HeadNorm norm = HeadNorm::none;
+    bool biases = false, sinks = false;
+};
+
 struct AttentionLayer {
     RopeTable rope;
     Attention attention;
 
-    AttentionLayer(Parameters& parameters, const AttentionHeads& config, int64_t width, int64_t positions)
-        : rope(positions, config.head_dim, 100, {}, Dtype::f64),
-          attention(parameters.add({weight("wq", config.heads * config.head_dim, width),
-                                    weight("wk", config.kv_heads * config.head_dim, width),
-                                    weight("wv", config.kv_heads * config.value_width(), width)}),
-                    parameters.add(weight("wo", width, config.heads * config.value_width())), config, rope) {}
+    AttentionLayer(Parameters& parameters, const AttentionHeads& config, int64_t width, int64_t positions,
+                   const Extra& extra)
+        : rope(positions, config.head_dim, 100, {}, Dtype::f64), attention(make(parameters, config, width, extra)) {}
+
+private:
+    static const Storage* vector(Parameters& parameters, const std::string& name, int64_t size) {
+        return &parameters.add(norm_weight(name, size));
+    }
+    Attention make(Parameters& parameters, const AttentionHeads& config, int64_t width, const Extra& extra) {
+        const Storage& wqkv = parameters.add({weight("wq", config.query_cols(), width),
+                                              weight("wk", config.key_cols(), width),
+                                              weight("wv", config.value_cols(), width)});
+        const Storage& wo = parameters.add(weight("wo", width, config.heads * config.value_width()));
+        HeadSteps::List steps;
+        const auto rotate = [&] {
+            steps.push_back(
+                std::make_unique<RotateHeads>(rope, RopeShape::whole(config.head_dim, extra.layout)));
+        };
+        if (extra.norm == HeadNorm::last) rotate();
+        if (extra.norm == HeadNorm::first) {
+            const Storage *q = vector(parameters, "q_norm", config.head_dim),
+                          *k = vector(parameters, "k_norm", config.head_dim);
+            steps.push_back(std::make_unique<NormHeads>(q, k, config.heads, config.head_dim, 0.05));
+        } else if (extra.norm != HeadNorm::none) {
+            steps.push_back(std::make_unique<NormHeads>(nullptr, nullptr, config.heads, config.head_dim, 0.05));
+        }
+        if (extra.norm == HeadNorm::none || extra.norm == HeadNorm::first) rotate();
+        const int64_t rows = config.query_cols() + config.key_cols() + config.value_cols();
+        return Attention(ColLinear(wqkv, {}, extra.biases ? vector(parameters, "wqkv bias", rows) : nullptr),
+                         RowLinear(wo, {}, extra.biases ? vector(parameters, "wo bias", width) : nullptr),
+                         config, std::move(steps),
+                         extra.sinks ? vector(parameters, "sinks", config.heads) : nullptr);
+    }
 };
 
 // residual + attention(x), where the residual is x itself.
 std::string check_attention(const AttentionHeads& config, int64_t width, const TestBatch& batch,
-                            int entries = 15) {
+                            int entries = 15, const Extra& extra = {}) {
     const auto build = [&](Parameters& parameters) {
-        auto layer = std::make_shared<AttentionLayer>(parameters, config, width, batch.seq_len);
+        auto layer = std::make_shared<AttentionLayer>(parameters, config, width, batch.seq_len, extra);
         return CheckedLayer{[layer](Ctx& c, Tensor x) { return layer->attention.forward(c, x, x); },
                             [layer](Ctx& c, Tensor dy) {
                                 const Tensor dx = layer->attention.backward(c, dy);
@@ -175,10 +211,31 @@ TEST_CASE("attention: gradients with grouped queries, documents and both RoPE la
                 CAPTURE(int(layout), kv_heads, documents);
                 TestBatch batch(3, 7, no_vocab);
                 if (documents) batch.split_documents(3, true);
-                CHECK(
-                    check_attention({.heads = 4, .kv_heads = kv_heads, .head_dim = 6, .rope_layout = layout},
-                                    5, batch) == "");
+                CHECK(check_attention({.heads = 4, .kv_heads = kv_heads, .head_dim = 6}, 5, batch, 15,
+                                      {.layout = layout}) == "");
             }
+}
+
+TEST_CASE("attention: gradients with norms of heads, biases, sinks, windows and chunks") {
+    for (const HeadNorm norm : {HeadNorm::none, HeadNorm::first, HeadNorm::last, HeadNorm::only})
+        for (const bool vectors : {false, true})
+            for (const int64_t window : {0, 1, 5})
+                for (const int64_t chunk : {0, 4}) {
+                    CAPTURE(int(norm), vectors, window, chunk);
+                    TestBatch batch(2, 13, no_vocab);
+                    if (chunk > 0) batch.split_documents(6, true);
+                    CHECK(check_attention({.heads = 4,
+                                           .kv_heads = 2,
+                                           .head_dim = 6,
+                                           .value_dim = window == 5 ? 3 : 0,
+                                           .scale = vectors ? 0.7 : 0,
+                                           .window = window,
+                                           .chunk = chunk},
+                                          5, batch, 10, {.norm = norm, .biases = vectors, .sinks = vectors}) ==
+                          "");
+                }
+    CHECK(check_attention({.heads = 1, .kv_heads = 1, .head_dim = 2}, 1, TestBatch(1, 1, no_vocab), 10,
+                          {.norm = HeadNorm::first, .biases = true, .sinks = true}) == "");
 }
 
 TEST_CASE("attention: gradients with values narrower and wider than keys") {
@@ -301,8 +358,11 @@ TEST_CASE("pre-norm block: gradients with every norm and every kind of recomputa
                 };
                 const LinearInput attention_input = input(attention_norm), ffn_input = input(ffn_norm);
                 std::vector<PreNormBlock::Part> parts(2);
+                HeadSteps::List steps;
+                steps.push_back(std::make_unique<RotateHeads>(*rope, RopeShape{2, 0, 2}));
                 parts[0] = {std::move(attention_norm),
-                            std::make_unique<Attention>(wqkv, wo, config, *rope, attention_input)};
+                            std::make_unique<Attention>(ColLinear(wqkv, attention_input), RowLinear(wo), config,
+                                                        std::move(steps))};
                 parts[1] = {std::move(ffn_norm), std::make_unique<FeedForward>(w13, w2, ffn_input, output)};
                 if (turned) std::swap(parts[0], parts[1]);
                 std::unique_ptr<Block> made = std::make_unique<PreNormBlock>(std::move(parts));

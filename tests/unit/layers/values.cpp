@@ -136,8 +136,10 @@ TEST_CASE("attention: values with grouped queries, documents, restarted position
             const Storage& wo = bench.weight("o", {width, heads * d});
             bench.allocate();
             const RopeTable rope(length, d, 100, {}, Dtype::f64);
-            const Attention attention(
-                wqkv, wo, {.heads = heads, .kv_heads = kv_heads, .head_dim = d, .rope_layout = layout}, rope);
+            HeadSteps::List steps;
+            steps.push_back(std::make_unique<RotateHeads>(rope, RopeShape::whole(d, layout)));
+            const Attention attention(ColLinear(wqkv), RowLinear(wo),
+                                      {.heads = heads, .kv_heads = kv_heads, .head_dim = d}, std::move(steps));
             const Tensor x = bench.random(sequences * length, width),
                          residual = bench.random(sequences * length, width);
 

@@ -33,6 +33,15 @@ void change(bool& value) {
 void change(NormType& value) {
     value = NormType::layer_norm;
 }
+void change(QkNorm& value) {
+    value = QkNorm::before_rope;
+}
+void change(AttentionBias& value) {
+    value = AttentionBias::qkv;
+}
+void change(InitialValues& value) {
+    value = InitialValues::of_2025;
+}
 void change(RopeLayout& value) {
     value = RopeLayout::half_split;
 }
