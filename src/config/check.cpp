@@ -307,6 +307,16 @@ void check(const Config& config) {
     errors.require_none();
 }
 
+namespace {
+
+// "a, b or c"
+std::string any_of(const Words& choices) {
+    const Words all_but_last(choices.begin(), choices.end() - 1);
+    return all_but_last.empty() ? choices.back() : join(all_but_last, ", ") + " or " + choices.back();
+}
+
+}  // namespace
+
 Words missing_for_a_run(const Config& config) {
     Words lines;
     Config given = config, plain;
@@ -320,7 +330,7 @@ Words missing_for_a_run(const Config& config) {
                                         toml_text(*value), option.why, toml_text(*usual)));
         else if (choice != nullptr && !is_built(option, *choice))
             lines.push_back(fmt::format("{} = {}: is not implemented yet; use {}", option.name,
-                                        toml_text(*value), join(option.built, " or ")));
+                                        toml_text(*value), any_of(option.built)));
     }
     if (config.training.dataset_path.empty())
         lines.push_back(fmt::format(

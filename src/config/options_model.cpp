@@ -36,6 +36,10 @@ std::vector<Option> model_options() {
             COEUS_FIELD(model.norm_type), to_run,
             "Kind of normalisation. `fused_rmsnorm` is the same as `rmsnorm`. `np_layernorm` has no weights")
             .one_of({"rmsnorm", "fused_rmsnorm", "layernorm", "np_layernorm"}),
+        works(COEUS_FIELD(model.initial_values), to_run,
+              "Distributions of the initial weights: torchtitan's of 2026, or those of its decks in TOML "
+              "(2025). They differ for `qwen3`")
+            .one_of({"2026", "2025"}),
         not_built(COEUS_FIELD(model.converters), to_run, "training in 8 bits",
                   "Low-precision formats for parts of the model")
             .one_of({"quantize.linear.float8", "quantize.grouped_mm.float8", "quantize.linear.mx",
@@ -58,6 +62,10 @@ std::vector<Option> model_options() {
                     positive),
         override_of(COEUS_FIELD(model.multiple_of), "The hidden width is rounded up to a multiple of this",
                     at_least_1),
+        override_of(COEUS_FIELD(model.sliding_window),
+                    "Number of tokens that a token attends to, with itself, in the layers with a window. 0: "
+                    "all tokens before it",
+                    at_least_0),
         override_of(COEUS_FIELD(model.rope_theta), "Base of the rotary position embedding", positive),
         override_of(COEUS_FIELD(model.rope_scaling_factor),
                     "Factor by which long wavelengths of the rotary embedding are scaled, as in Llama 3.1. "

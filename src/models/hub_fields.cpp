@@ -123,14 +123,85 @@ void write_hub_constants(Json& json, std::span<const HubConstant> constants) {
     for (const HubConstant& constant : constants) json.set(constant.key, constant.value);
 }
 
+namespace {
+
+constexpr const char* windowed_type = "sliding_attention";
+constexpr const char* full_type = "full_attention";
+
+// The layers of a list, which has at least one and must be regular.
+LayerPattern pattern_of(const JsonView& list, const std::vector<bool>& has) {
+    const auto begin = std::ranges::find(has, true);
+    const auto second = std::find(begin + 1, has.end(), true);
+    LayerPattern pattern = {.first = begin - has.begin()};
+    if (second != has.end())
+        pattern.period = second - begin;
+    else if (begin + 1 < has.end())
+        pattern.period = has.end() - begin;  // this layer only
+    for (size_t i = 0; i < has.size(); ++i)
+        if (has[i] != pattern.has(int64_t(i)))
+            list.reject(fmt::format("must repeat regularly, which \"{}\" in layer {} does not",
+                                    has[i] ? windowed_type : full_type, i));
+    return pattern;
+}
+
+}  // namespace
+
+void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_window, int64_t first) {
+    const auto window = json.find("sliding_window");
+    first = json.integer("max_window_layers", first);
+    const auto list = json.find("layer_types");
+    std::vector<bool> has;
+    if (list)
+        for (const JsonView& type : list->elements()) {
+            if (type.string() != windowed_type && type.string() != full_type)
+                type.reject(fmt::format("must be \"{}\" or \"{}\" (others are not implemented yet)", windowed_type,
+                                        full_type));
+            has.push_back(type.string() == windowed_type);
+        }
+    else
+        for (int64_t i = 0; i < config.layers; ++i) has.push_back(i >= first);
+    if (list && int64_t(has.size()) != config.layers)
+        list->reject(fmt::format("must have one type for each of {} layers", config.layers));
+    if (!has_window || !window || std::ranges::find(has, true) == has.end()) {
+        if (list && std::ranges::find(has, true) != has.end())
+            list->reject(fmt::format("must not have \"{}\" without sliding_window", windowed_type));
+        return;
+    }
+    if (window->integer() < 1) window->reject("must be at least 1");
+    config.attention.window = window->integer();
+    config.windowed = list ? pattern_of(*list, has) : LayerPattern{.first = first};
+}
+
+void write_hub_window(Json& json, const DecoderConfig& config) {
+    const bool has_window = config.attention.window > 0;
+    json.set("sliding_window", has_window ? Json(config.attention.window) : Json());
+    json.set("max_window_layers", has_window ? config.windowed.first : config.layers);
+    std::vector<std::string> types;
+    for (int64_t i = 0; i < config.layers; ++i)
+        types.emplace_back(config.layer(i).attention.window > 0 ? windowed_type : full_type);
+    json.set("layer_types", types);
+}
+
+std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape& shape,
+                                       const DecoderConfig&) {
+    return {HubPlace::whole(usual_hub_name(parameter), shape)};
+}
+
 std::string usual_hub_name(const std::string& parameter) {
-    using Names = std::array<std::pair<const char*, const char*>, 9>;
+    using Names = std::array<std::pair<const char*, const char*>, 16>;
     static constexpr Names of_layer = {{{"attention_norm.weight", "input_layernorm.weight"},
                                         {"ffn_norm.weight", "post_attention_layernorm.weight"},
                                         {"attention.wq.weight", "self_attn.q_proj.weight"},
                                         {"attention.wk.weight", "self_attn.k_proj.weight"},
                                         {"attention.wv.weight", "self_attn.v_proj.weight"},
                                         {"attention.wo.weight", "self_attn.o_proj.weight"},
+                                        {"attention.wq.bias", "self_attn.q_proj.bias"},
+                                        {"attention.wk.bias", "self_attn.k_proj.bias"},
+                                        {"attention.wv.bias", "self_attn.v_proj.bias"},
+                                        {"attention.wo.bias", "self_attn.o_proj.bias"},
+                                        {"attention.q_norm.weight", "self_attn.q_norm.weight"},
+                                        {"attention.k_norm.weight", "self_attn.k_norm.weight"},
+                                        {"attention.sinks", "self_attn.sinks"},
                                         {"feed_forward.w1.weight", "mlp.gate_proj.weight"},
                                         {"feed_forward.w2.weight", "mlp.down_proj.weight"},
                                         {"feed_forward.w3.weight", "mlp.up_proj.weight"}}};

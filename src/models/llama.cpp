@@ -30,7 +30,6 @@ DecoderConfig flavor(const char* family, const Row& row, int64_t vocab, const Ro
 }
 
 const std::array constants = {HubConstant{"hidden_act", "silu", "others are not implemented yet"},
-                              HubConstant{"attention_bias", false, "biases are not implemented yet"},
                               HubConstant{"mlp_bias", false, "biases are not implemented yet"}};
 
 DecoderConfig from_hub(const JsonView& json) {
@@ -38,6 +37,7 @@ DecoderConfig from_hub(const JsonView& json) {
     DecoderConfig config = {.norm_eps = 1e-6, .max_seq_len = 2048};  // transformers' defaults
     read_hub_fields(json, config);
     read_hub_rope(json, config.rope);
+    if (json.boolean("attention_bias", false)) config.attention.bias = AttentionBias::all;
     return config;
 }
 
@@ -46,6 +46,7 @@ void to_hub(Json& json, const DecoderConfig& config) {
     write_hub_fields(json, config);
     write_hub_constants(json, constants);
     write_hub_rope(json, config.rope);
+    json.set("attention_bias", config.attention.bias == AttentionBias::all);
 }
 
 // In Hugging Face folders, queries and keys are in half-split order.
@@ -53,7 +54,8 @@ std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shap
                                  const DecoderConfig& config) {
     const bool is_rotated =
         config.rope.layout == RopeLayout::interleaved &&
-        (parameter.ends_with("attention.wq.weight") || parameter.ends_with("attention.wk.weight"));
+        (parameter.find("attention.wq.") != std::string::npos ||
+         parameter.find("attention.wk.") != std::string::npos);
     return {HubPlace::whole(usual_hub_name(parameter), shape,
                             is_rotated ? shape.rows() / config.attention.head_dim : 0)};
 }

@@ -17,7 +17,10 @@ namespace coeus {
 // deck names neither, the later one reads it.
 #define COEUS_EACH_FAMILY(DO) \
     DO(llama2)                \
-    DO(llama3)
+    DO(llama3)                \
+    DO(mistral)               \
+    DO(qwen2)                 \
+    DO(qwen3)
 
 #define COEUS_DECLARE_FAMILY(name) ModelFamily name##_family();
 COEUS_EACH_FAMILY(COEUS_DECLARE_FAMILY)
@@ -70,8 +73,8 @@ std::vector<std::string> family_names() {
 
 // The other families of torchtitan. A deck for one of them is refused with its name.
 const std::vector<std::string>& families_not_built() {
-    static const std::vector<std::string> names = {"llama4",  "deepseek_v3", "qwen3",
-                                                   "gpt_oss", "flux",        "llama3_ft"};
+    static const std::vector<std::string> names = {"llama4", "deepseek_v3", "gpt_oss", "flux",
+                                                   "llama3_ft"};
     return names;
 }
 
@@ -144,6 +147,9 @@ const DecoderConfig& find_flavor(const ModelFamily& family, std::string_view fla
         if (config.flavor == flavor) return config;
         names.push_back(config.flavor);
     }
+    if (std::ranges::find(family.flavors_not_built, flavor) != family.flavors_not_built.end())
+        throw ConfigError("model.flavor = \"{}\": this flavour of {} is not implemented yet; implemented: {}",
+                          flavor, family.name, join(names, ", "));
     const std::string near = nearest_flavor(flavor, names);
     throw ConfigError(
         "model.flavor = \"{}\": {} has no such flavour{}; {}known are {}, or \"hf\" for the shapes of "

@@ -94,10 +94,11 @@ struct Config {
             return tokenizer_path.empty() ? hf_assets_path : tokenizer_path;
         }
         std::string norm_type = "rmsnorm";
+        std::string initial_values = "2026";  ///< Coeus only: which torchtitan's rules
         Words converters;
         // Coeus only: each overrides one field of the flavour
         std::optional<int64_t> dim, n_layers, n_heads, n_kv_heads, head_dim, vocab_size;
-        std::optional<int64_t> ffn_hidden, multiple_of;
+        std::optional<int64_t> ffn_hidden, multiple_of, sliding_window;
         std::optional<double> ffn_dim_multiplier, rope_theta;
         std::optional<double> rope_scaling_factor;  ///< Llama 3.1's scaling; 1: plain RoPE
         std::optional<double> norm_eps;

@@ -175,8 +175,9 @@ TEST_CASE("config.json: unsupported models and errors are reported in words") {
     CHECK_THAT(message_of(folder.path()), Contains("config.json: this file does not exist"));
     CHECK_FALSE(is_hub_folder(folder.path()));
     CHECK_THAT(
-        message_of(config_folder(folder, R"("architectures": ["Qwen3ForCausalLM"])")),
-        Contains("architecture Qwen3ForCausalLM is not implemented yet; implemented: LlamaForCausalLM"));
+        message_of(config_folder(folder, R"("architectures": ["GptOssForCausalLM"])")),
+        Contains("architecture GptOssForCausalLM is not implemented yet; implemented: LlamaForCausalLM, "
+                 "MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM"));
     CHECK(is_hub_folder(folder.path()));
     CHECK_THAT(message_of(config_folder(folder, R"("architectures": [])")),
                Contains("architectures must name one architecture"));
@@ -186,8 +187,8 @@ TEST_CASE("config.json: unsupported models and errors are reported in words") {
                Contains("num_key_value_heads must be at least 1"));
     CHECK_THAT(message_of(config_folder(folder, minimal + R"(, "vocab_size": "many")")),
                Contains("vocab_size"));
-    CHECK_THAT(message_of(config_folder(folder, minimal + R"(, "attention_bias": true)")),
-               Contains("attention_bias must be false (biases are not implemented yet)"));
+    CHECK_THAT(message_of(config_folder(folder, minimal + R"(, "mlp_bias": true)")),
+               Contains("mlp_bias must be false (biases are not implemented yet)"));
     CHECK_THAT(message_of(config_folder(folder, minimal + R"(, "hidden_act": "gelu")")),
                Contains("hidden_act must be \"silu\""));
     CHECK_THAT(

@@ -187,13 +187,14 @@ TEST_CASE("the error for a wrong model name has the nearest name, an unsupported
     CHECK_THROWS_AS(find_family("llama4x"), ConfigError);
     CHECK_THROWS_WITH(
         find_family("lama3"),
-        R"(model.name = "lama3": there is no such model; did you mean "llama3"? known are llama2, llama3)");
+        R"(model.name = "lama3": there is no such model; did you mean "llama3"? known are llama2, llama3, mistral, qwen2, qwen3)");
     CHECK_THROWS_WITH(find_family("transformer-xl"),
-                      R"(model.name = "transformer-xl": there is no such model; known are llama2, llama3)");
-    for (const std::string name : {"deepseek_v3", "gpt_oss", "llama4", "qwen3", "flux", "llama3_ft"})
+                      R"(model.name = "transformer-xl": there is no such model; known are llama2, llama3, mistral, qwen2, qwen3)");
+    for (const std::string name : {"deepseek_v3", "gpt_oss", "llama4", "flux", "llama3_ft"})
         CHECK_THROWS_WITH(
             find_family(name),
-            "model.name = \"" + name + "\": this model is not implemented yet; implemented: llama2, llama3");
+            "model.name = \"" + name + "\": this model is not implemented yet; implemented: llama2, llama3, "
+            "mistral, qwen2, qwen3");
 }
 
 TEST_CASE("the error for a wrong flavour has the nearest and the other flavours") {

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mistral 7B (Jiang et al. 2023): Llama with a sliding window in every layer.
+#include "coeus/models/family.hpp"
+
+#include <array>
+
+namespace coeus::mistral {
+
+namespace {
+
+struct Row {
+    const char* flavor;
+    int64_t dim, layers, heads, kv_heads, hidden, vocab;
+    double theta;
+    int64_t window, max_seq_len;
+};
+
+const std::array constants = {HubConstant{"hidden_act", "silu", "others are not implemented yet"}};
+
+DecoderConfig from_hub(const JsonView& json) {
+    require_hub_constants(json, constants);
+    // transformers' defaults
+    DecoderConfig config = {
+        .rope = {.layout = RopeLayout::half_split}, .norm_eps = 1e-6, .max_seq_len = 131072};
+    config.attention.kv_heads = 8;
+    read_hub_fields(json, config);
+    read_hub_rope(json, config.rope);
+    read_hub_window(json, config, true, 0);
+    return config;
+}
+
+void to_hub(Json& json, const DecoderConfig& config) {
+    json.set("architectures", std::vector<std::string>{"MistralForCausalLM"}).set("model_type", "mistral");
+    write_hub_fields(json, config);
+    write_hub_constants(json, constants);
+    write_hub_rope(json, config.rope);
+    json.set("sliding_window", config.attention.window > 0 ? Json(config.attention.window) : Json());
+}
+
+}  // namespace
+
+}  // namespace coeus::mistral
+
+namespace coeus {
+
+ModelFamily mistral_family() {
+    using namespace mistral;
+    ModelFamily family = {.name = "mistral",
+                          .flavors = {},
+                          .architectures = {"MistralForCausalLM"},
+                          .from_hub = from_hub,
+                          .to_hub = to_hub,
+                          .hub_places = usual_hub_places,
+                          .hub_ignores = usually_ignored_in_hub,
+                          .init = usual_init};
+    const Row rows[] = {
+        {"debugmodel", 256, 6, 16, 8, 768, 2048, 10000, 64, 2048},
+        {"7B-v0.1", 4096, 32, 32, 8, 14336, 32000, 10000, 4096, 32768},
+        {"7B-v0.3", 4096, 32, 32, 8, 14336, 32768, 1e6, 0, 32768},
+    };
+    for (const Row& row : rows)
+        family.flavors.push_back({.family = family.name,
+                                  .flavor = row.flavor,
+                                  .dim = row.dim,
+                                  .layers = row.layers,
+                                  .vocab = row.vocab,
+                                  .attention = {.heads = row.heads,
+                                                .kv_heads = row.kv_heads,
+                                                .head_dim = row.dim / row.heads,
+                                                .window = row.window},
+                                  .feed_forward = {.hidden = row.hidden},
+                                  .rope = {.theta = row.theta, .layout = RopeLayout::half_split},
+                                  .max_seq_len = row.max_seq_len});
+    return family;
+}
+
+}  // namespace coeus

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Qwen 2 and 2.5 (Yang et al. 2024, Qwen2 and Qwen2.5 technical reports): Llama with biases of queries, keys
+// and values. Qwen 3 (Yang et al. 2025): a norm of each head of queries and keys in their place.
+#include "coeus/models/family.hpp"
+
+#include <array>
+
+namespace coeus::qwen {
+
+namespace {
+
+struct Row {
+    const char* flavor;
+    int64_t dim, layers, heads, kv_heads, hidden;
+    int64_t vocab = 151936;
+    bool tied = false;
+    double norm_eps = 1e-6;
+    int64_t max_seq_len = 0;  // 0: that of the family
+};
+
+DecoderConfig flavor(const char* family, const Row& row, int64_t head_dim, int64_t max_seq_len) {
+    return {.family = family,
+            .flavor = row.flavor,
+            .dim = row.dim,
+            .layers = row.layers,
+            .vocab = row.vocab,
+            .attention = {.heads = row.heads,
+                          .kv_heads = row.kv_heads,
+                          .head_dim = head_dim > 0 ? head_dim : row.dim / row.heads},
+            .feed_forward = {.hidden = row.hidden},
+            .rope = {.theta = 1e6, .layout = RopeLayout::half_split},
+            .norm_eps = row.norm_eps,
+            .tied = row.tied,
+            .max_seq_len = row.max_seq_len > 0 ? row.max_seq_len : max_seq_len};
+}
+
+const std::array constants = {HubConstant{"hidden_act", "silu", "others are not implemented yet"}};
+
+DecoderConfig read_usual(const JsonView& json, int64_t head_dim) {
+    require_hub_constants(json, constants);
+    // transformers' defaults
+    DecoderConfig config = {.rope = {.layout = RopeLayout::half_split}, .norm_eps = 1e-6, .max_seq_len = 32768};
+    config.attention.head_dim = head_dim;
+    read_hub_fields(json, config);
+    read_hub_rope(json, config.rope);
+    read_hub_window(json, config, json.boolean("use_sliding_window", false), 28);
+    return config;
+}
+
+void write_usual(Json& json, const DecoderConfig& config, const char* architecture, const char* type) {
+    json.set("architectures", std::vector<std::string>{architecture}).set("model_type", type);
+    write_hub_fields(json, config);
+    write_hub_constants(json, constants);
+    write_hub_rope(json, config.rope);
+    json.set("use_sliding_window", config.attention.window > 0);
+    write_hub_window(json, config);
+}
+
+DecoderConfig read_qwen2(const JsonView& json) {
+    DecoderConfig config = read_usual(json, 0);
+    config.attention.bias = AttentionBias::qkv;
+    return config;
+}
+void write_qwen2(Json& json, const DecoderConfig& config) {
+    write_usual(json, config, "Qwen2ForCausalLM", "qwen2");
+}
+
+DecoderConfig read_qwen3(const JsonView& json) {
+    DecoderConfig config = read_usual(json, 128);
+    config.attention.qk_norm = QkNorm::before_rope;
+    if (json.boolean("attention_bias", false)) config.attention.bias = AttentionBias::all;
+    return config;
+}
+void write_qwen3(Json& json, const DecoderConfig& config) {
+    write_usual(json, config, "Qwen3ForCausalLM", "qwen3");
+    json.set("attention_bias", config.attention.bias == AttentionBias::all);
+}
+
+// torchtitan's rule of 2026: one distribution for all matrices.
+Init init_qwen3(WeightRole role, int64_t layer, const DecoderConfig& config) {
+    if (config.initial_values == InitialValues::of_2025) return usual_init(role, layer, config);
+    switch (role) {
+        case WeightRole::norm: return Init::ones();
+        case WeightRole::attention_bias: return {};
+        default: return Init::normal(0.02);
+    }
+}
+
+ModelFamily family(const char* name, const char* architecture) {
+    return {.name = name,
+            .flavors = {},
+            .architectures = {architecture},
+            .hub_places = usual_hub_places,
+            .hub_ignores = usually_ignored_in_hub,
+            .init = usual_init};
+}
+
+}  // namespace
+
+}  // namespace coeus::qwen
+
+namespace coeus {
+
+ModelFamily qwen2_family() {
+    using namespace qwen;
+    ModelFamily made = family("qwen2", "Qwen2ForCausalLM");
+    made.from_hub = read_qwen2;
+    made.to_hub = write_qwen2;
+    const Row rows[] = {
+        {"debugmodel", 256, 6, 16, 8, 768, 2048, true},
+        {"0.5B", 896, 24, 14, 2, 4864, 151936, true},
+        {"1.5B", 1536, 28, 12, 2, 8960, 151936, true},
+        {"3B", 2048, 36, 16, 2, 11008, 151936, true},
+        {"7B", 3584, 28, 28, 4, 18944, 152064},
+        {"14B", 5120, 48, 40, 8, 13824, 152064, false, 1e-5},
+        {"32B", 5120, 64, 40, 8, 27648, 152064, false, 1e-5},
+        {"72B", 8192, 80, 64, 8, 29568, 152064, false, 1e-5},
+    };
+    for (const Row& row : rows) {
+        made.flavors.push_back(flavor("qwen2", row, 0, 131072));
+        made.flavors.back().attention.bias = AttentionBias::qkv;
+    }
+    return made;
+}
+
+ModelFamily qwen3_family() {
+    using namespace qwen;
+    ModelFamily made = family("qwen3", "Qwen3ForCausalLM");
+    made.from_hub = read_qwen3;
+    made.to_hub = write_qwen3;
+    made.init = init_qwen3;
+    made.flavors_not_built = {"debugmodel_moe", "30B-A3B", "235B-A22B"};
+    const Row rows[] = {
+        {"debugmodel", 256, 8, 16, 8, 3072, 2048, true, 1e-6, 4096},
+        {"0.6B", 1024, 28, 16, 8, 3072, 151936, true},
+        {"1.7B", 2048, 28, 16, 8, 6144, 151936, true},
+        {"4B", 2560, 36, 32, 8, 9728, 151936, true},
+        {"8B", 4096, 36, 32, 8, 12288},
+        {"14B", 5120, 40, 40, 8, 17408},
+        {"32B", 5120, 64, 64, 8, 25600},
+    };
+    for (const Row& row : rows) {
+        made.flavors.push_back(flavor("qwen3", row, 128, 40960));
+        made.flavors.back().attention.qk_norm = QkNorm::before_rope;
+    }
+    return made;
+}
+
+}  // namespace coeus
