@@ -42,6 +42,22 @@ struct DryCpu {
                                  const AttentionShape& shape) {
         exec.workspace.touch(workspace::attention_cached(q.dtype, shape, exec.threads));
     }
+    static void route(Exec& exec, Tensor, Tensor, Tensor, Tensor logits, Tensor, const RouteOptions&) {
+        exec.workspace.touch(workspace::route(logits, exec.threads));
+    }
+    static void route_backward(Exec& exec, Tensor, Tensor, Tensor logits, Tensor, const RouteOptions&) {
+        exec.workspace.touch(workspace::route(logits, exec.threads));
+    }
+    static void grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups& groups) {
+        exec.workspace.touch(workspace::grouped_gemm(d, a, b, groups, exec.threads));
+    }
+    static void grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor, const Groups&) {
+        exec.workspace.touch(workspace::grouped_gemm_weights(d, a, exec.threads));
+    }
+    static void add_group_bias_backward(Exec& exec, Tensor dbias, Tensor, Tensor dy, Tensor, Tensor,
+                                        const Groups&) {
+        exec.workspace.touch(workspace::group_bias_backward(dbias, dy));
+    }
     static void sum(Exec& exec, double*, Tensor a) { exec.workspace.touch(workspace::sum(a)); }
     static void sum_of_squares(Exec& exec, double*, Tensor a) { exec.workspace.touch(workspace::sum(a)); }
 };

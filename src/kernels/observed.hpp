@@ -125,6 +125,54 @@ inline Cost swiglu(Tensor y, Tensor gate_up) {
 inline Cost swiglu_backward(Tensor dgate_up, Tensor dy, Tensor gate_up) {
     return {12 * double(dy.count()), bytes(dgate_up, dy, gate_up)};
 }
+inline Cost route(Tensor experts, Tensor weights, Tensor, Tensor logits, Tensor, const RouteOptions&) {
+    return {4 * double(logits.count()), bytes(experts, weights, logits)};
+}
+inline Cost route_backward(Tensor dlogits, Tensor dweights, Tensor logits, Tensor experts,
+                           const RouteOptions&) {
+    return {6 * double(logits.count()), bytes(dlogits, dweights, logits, experts)};
+}
+inline Cost group_by_expert(Tensor slots, Tensor sources, const Groups&, Tensor experts) {
+    return {0, bytes(slots, sources, experts)};
+}
+inline Cost gather_rows(Tensor out, Tensor in, Tensor sources, int64_t) {
+    return {0, bytes(out, sources) + double(out.count() * size_of(in.dtype))};
+}
+inline Cost sum_rows(Tensor y, Tensor plus, Tensor, Tensor slots) {
+    const double rows = double(slots.count() * y.cols());
+    return {rows, rows * size_of(y.dtype) + bytes(y, slots) + (plus ? bytes(plus) : 0)};
+}
+inline Cost grouped_gemm(Tensor d, Tensor a, Operand b, const Groups& groups) {
+    const double rows = double(groups.assignments);
+    return {2 * rows * double(d.cols()) * double(a.cols()),
+            rows * double(d.cols() * size_of(d.dtype) + a.cols() * size_of(a.dtype)) + bytes(b.tensor)};
+}
+inline Cost grouped_gemm_weights(Tensor d, Tensor a, Tensor b, const Groups& groups) {
+    const double rows = double(groups.assignments);
+    return {2 * rows * double(a.cols()) * double(b.cols()),
+            rows * double((a.cols() + b.cols()) * size_of(a.dtype)) + 2 * bytes(d)};
+}
+inline Cost add_group_bias(Tensor y, Tensor bias, Tensor, const Groups& groups) {
+    const double elements = double(groups.assignments * y.cols());
+    return {2 * elements, 2 * elements * size_of(y.dtype) + bytes(bias)};
+}
+inline Cost add_group_bias_backward(Tensor dbias, Tensor, Tensor dy, Tensor bias, Tensor,
+                                    const Groups& groups) {
+    const double elements = double(groups.assignments * dy.cols());
+    return {4 * elements, elements * size_of(dy.dtype) + bytes(bias) + 2 * bytes(dbias)};
+}
+inline Cost gate(Tensor y, Tensor gate_up, Tensor, const Groups& groups, const Gate&) {
+    const double elements = double(groups.assignments * y.cols());
+    return {7 * elements, 3 * elements * size_of(gate_up.dtype)};
+}
+inline Cost gate_backward(Tensor, Tensor, Tensor, Tensor dy, Tensor gate_up, Tensor, const Groups& groups,
+                          const Gate&) {
+    const double elements = double(groups.assignments * dy.cols());
+    return {16 * elements, 6 * elements * size_of(gate_up.dtype)};
+}
+inline Cost balance_experts(Tensor bias, Tensor loads, double, const StepScalars&) {
+    return {4 * double(bias.count()), 2 * bytes(bias) + bytes(loads)};
+}
 inline Cost log_sum_exp(Tensor lse, Tensor at_label, Tensor logits, Tensor labels, VocabularyPart) {
     return {3 * double(logits.count()), bytes(lse, at_label, logits, labels)};
 }
@@ -193,6 +241,10 @@ private:
     void add(const Scalar&) {}
     void add(const Tensor& tensor) { tensors_[count_++] = tensor; }
     void add(const Operand& operand) { add(operand.tensor); }
+    void add(const Groups& groups) {
+        add(groups.begins);
+        add(groups.counts);
+    }
     void add(const AdamTensors& t) {
         for (const Tensor& tensor : {t.master, t.exp_avg, t.exp_avg_sq, t.compute, t.grad}) add(tensor);
     }

@@ -552,6 +552,13 @@ std::vector<KernelCase> test_cases() {
                             k.scaled_sum(e, o[0], -4.775, o[0], 2.0315, o[1]);
                         }});
     }
+    for (KernelCase& c : expert_cases()) list.push_back(std::move(c));
+    for (const int64_t experts : {1, 5, 64})
+        list.push_back({fmt::format("balance_experts {}", experts),
+                        {{"bias", update, acc, {experts}}, {"loads", input, Kind::count, {experts}, 100}},
+                        [](const Kernels& k, Exec& e, const Operands& o) {
+                            k.balance_experts(e, o[0], o[1], 1e-3, ScalarsForTests(e).get());
+                        }});
     list.push_back({"zero",
                     {{"out", output, compute, {37, 5}, 0, 1, 2}},
                     [](const Kernels& k, Exec& e, const Operands& o) { k.zero(e, o[0]); }});

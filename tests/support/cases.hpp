@@ -15,14 +15,14 @@
 namespace coeus::test {
 
 enum class Role { input, output, update };  ///< update: read and written
-enum class Kind { compute, acc, index };    ///< the tested type, its acc type, i32
+enum class Kind { compute, acc, index, count };  ///< the tested type, its acc type, i32, i64
 
 struct Argument {
     std::string name;
     Role role = Role::input;
     Kind kind = Kind::compute;
     Shape shape;
-    double mean = 0, deviation = 1;  ///< of normal values; an index is uniform in [0, mean)
+    double mean = 0, deviation = 1;  ///< of normal values; an integer is uniform in [0, mean)
     int64_t padding = 0;             ///< columns after each row that do not belong to it
     int64_t offset = 0;              ///< columns before each row that do not belong to it
 };
@@ -72,6 +72,8 @@ KernelCase merge_attention_case(int64_t tokens, int64_t heads, int64_t head_dim)
 /// With values beside each row; `acc_output`: out is acc.
 KernelCase attention_sink_case(int64_t tokens, int64_t heads, int64_t head_dim, bool backward,
                                bool acc_output = false);
+/// The kernels of mixtures of experts.
+std::vector<KernelCase> expert_cases();
 KernelCase latent_keys_case(int64_t tokens, const LatentShape& shape, bool backward);
 /// `shape.batch` tokens with a cache of `kept` sequences of `shape.sequence` rows.
 KernelCase attention_cached_case(const AttentionShape& shape, int64_t kept, int64_t padding = 0);

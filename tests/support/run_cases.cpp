@@ -15,7 +15,7 @@ namespace coeus::test {
 
 void poison(const Tensor& t) {
     const OwnedTensor row(t.dtype, {1, t.cols()}, "poison");
-    const bool is_index = t.dtype == Dtype::i32;
+    const bool is_index = t.dtype == Dtype::i32 || t.dtype == Dtype::i64;
     for (int64_t i = 0; i < t.cols(); ++i)
         set_element(row.view, i, is_index ? -7 : std::numeric_limits<double>::quiet_NaN());
     for (int64_t r = 0; r < t.rows(); ++r) test::copy_converting(t.slice_rows(r, 1), row.view);
@@ -64,7 +64,7 @@ std::vector<double> rounded_values(const Argument& a, Dtype type, uint64_t seed)
     const Drawn& random = drawn(seed, a.name, a.shape.count());
     std::vector<double> values(size_t(a.shape.count()));
     for (size_t i = 0; i < values.size(); ++i)
-        values[i] = a.kind == Kind::index ? std::floor(random.uniform[i] * a.mean)
+        values[i] = a.kind == Kind::index || a.kind == Kind::count ? std::floor(random.uniform[i] * a.mean)
                                           : a.mean + a.deviation * random.normal[i];
     const Tensor exact(values.data(), Dtype::f64, a.shape);
     const OwnedTensor rounded(type, a.shape, a.name);
@@ -81,7 +81,8 @@ Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t s
         const auto type_in = [&](Dtype t) {
             return a.kind == Kind::compute ? t
                    : a.kind == Kind::acc   ? (t == Dtype::f64 ? Dtype::f64 : Dtype::f32)
-                                           : Dtype::i32;
+                   : a.kind == Kind::index ? Dtype::i32
+                                           : Dtype::i64;
         };
         const int64_t beside = a.offset + a.padding;
         const Shape whole = beside > 0 ? Shape{a.shape.rows(), a.shape.cols() + beside} : a.shape;

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "coeus/device/exec.hpp"
+#include "coeus/kernels/routing.hpp"
 #include "coeus/kernels/sequence_part.hpp"
 #include "coeus/kernels/step_scalars.hpp"
 
@@ -143,7 +144,6 @@ struct Kernels {
     /// Most rows with which a product with a transposed weight reads the weight only once, and so the most
     /// tokens to generate at the same time. On a CPU the bits of such a row do not depend on the other rows.
     int64_t thin_rows;
-
     /// d = op(a) op(b) + c. a, b: type. d: type or acc. c: absent, d itself (accumulate), or a tensor of d's
     /// shape and type (residual).
     void (*gemm)(Exec&, Tensor d, Operand a, Operand b, Tensor c);
@@ -231,6 +231,42 @@ struct Kernels {
     /// Its gradient. dgate_up may be gate_up.
     void (*swiglu_backward)(Exec&, Tensor dgate_up, Tensor dy, Tensor gate_up);
 
+    /// The experts of each token and their weights: experts i32[n,k], in ascending order; weights[n,k] (acc).
+    /// loads i64[E] (optional) += how often each is chosen. logits[n,E] and bias[E] (optional): acc.
+    void (*route)(Exec&, Tensor experts, Tensor weights, Tensor loads, Tensor logits, Tensor bias,
+                  const RouteOptions& options);
+    /// dlogits[n,E] (acc) from dweights[n,k] (acc), for the experts chosen.
+    void (*route_backward)(Exec&, Tensor dlogits, Tensor dweights, Tensor logits, Tensor experts,
+                           const RouteOptions& options);
+    /// Groups the assignments by expert, those of an expert in ascending order: slots i32[n,k] is the row of
+    /// each assignment, sources i32[rows] the assignment of each row, -1 if it has none. Writes `groups`.
+    void (*group_by_expert)(Exec&, Tensor slots, Tensor sources, const Groups& groups, Tensor experts);
+    /// out[i] = in[sources[i] / per]; zero where sources[i] is -1. sources i32[rows of out].
+    void (*gather_rows)(Exec&, Tensor out, Tensor in, Tensor sources, int64_t per);
+    /// y[t] = plus[t] + sum over j of rows[slots[t,j]], added in acc and in order of j. plus is optional and
+    /// may be y.
+    void (*sum_rows)(Exec&, Tensor y, Tensor plus, Tensor rows, Tensor slots);
+    /// For each group g of rows: d = a op(b[g]). a[rows, K], d[rows, N]; b: G matrices, one after the other.
+    /// Padding is set to zero; rows after the last group are not touched.
+    void (*grouped_gemm)(Exec&, Tensor d, Tensor a, Operand b, const Groups& groups);
+    /// For each group g of rows: d[g] += a^T b. a[rows, O], b[rows, I], d: G matrices [O, I] (acc).
+    void (*grouped_gemm_weights)(Exec&, Tensor d, Tensor a, Tensor b, const Groups& groups);
+    /// y[i] += scale[i] bias[g] for each row i of group g; bias[G,N]: type, scale[rows] (acc): optional.
+    void (*add_group_bias)(Exec&, Tensor y, Tensor bias, Tensor scale, const Groups& groups);
+    /// dbias[G,N] (acc) += the sum over each group of scale[i] dy[i]. dscale[rows] (acc, optional) = dy[i] .
+    /// bias[g], in rows of groups.
+    void (*add_group_bias_backward)(Exec&, Tensor dbias, Tensor dscale, Tensor dy, Tensor bias, Tensor scale,
+                                    const Groups& groups);
+    /// y = scale gate(gate_up) for the rows of groups and their padding, where scale[rows] (acc) is optional.
+    void (*gate)(Exec&, Tensor y, Tensor gate_up, Tensor scale, const Groups& groups, const Gate& gate);
+    /// dgate_up from dy, and dscale[rows] (acc) = dy . gate(gate_up), if there is a scale. y (optional) gets
+    /// the result of the forward again. dgate_up may be gate_up.
+    void (*gate_backward)(Exec&, Tensor dgate_up, Tensor dscale, Tensor y, Tensor dy, Tensor gate_up,
+                          Tensor scale, const Groups& groups, const Gate& gate);
+    /// Balances loads without a loss (Wang et al. 2024): bias[E] (acc) += u - mean u, where u[e] = rate
+    /// sign(mean load - loads[e]). Writes nothing if scalars.refusals is not 0.
+    void (*balance_experts)(Exec&, Tensor bias, Tensor loads, double rate, const StepScalars& scalars);
+
     /// For each row of logits[T,V]: lse[T] (acc) = log sum exp, and at_label[T] (acc) = the label's logit, or
     /// 0 if the label is outside the part.
     void (*log_sum_exp)(Exec&, Tensor lse, Tensor at_label, Tensor logits, Tensor labels,
@@ -288,6 +324,9 @@ struct Kernels {
     DO(head_norm) DO(head_norm_backward) DO(rope) DO(scale_rows) DO(add_bias) DO(add_bias_backward) \
     DO(latent_keys) DO(latent_keys_backward) DO(attention) DO(merge_attention) DO(attention_backward) DO(attention_sink) DO(attention_sink_backward) \
     DO(attention_cached) DO(swiglu) DO(swiglu_backward) \
+    DO(route) DO(route_backward) DO(group_by_expert) DO(gather_rows) DO(sum_rows) DO(grouped_gemm) \
+    DO(grouped_gemm_weights) DO(add_group_bias) DO(add_group_bias_backward) DO(gate) DO(gate_backward) \
+    DO(balance_experts) \
     DO(log_sum_exp) DO(add_log_sum_exp) DO(cross_entropy) \
     DO(cast) DO(add) DO(sum_parts) DO(zero) DO(sum) DO(sum_of_squares) DO(finish_norm) DO(adam) \
     DO(momentum) DO(normalize) DO(scaled_sum) DO(descend)

@@ -30,6 +30,14 @@ inline int64_t sum(const Tensor& a) {
     return bytes(Dtype::f64, a.dense() ? div_ceil(a.count(), sum_block) : a.rows());
 }
 
+/// For one thread of routing: the scores of a token, and those by which it chooses.
+inline int64_t route_per_thread(const Tensor& logits) {
+    return bytes(logits.dtype, 2 * logits.cols());
+}
+inline int64_t route(const Tensor& logits, int threads) {
+    return threads * route_per_thread(logits);
+}
+
 /// Side of attention's tiles, and number of query tiles that share one copy of a key tile.
 inline constexpr int64_t attention_tile = 48, attention_query_tiles = 4;
 
@@ -115,6 +123,23 @@ inline int64_t gemm(const Tensor& d, const Operand& a, const Operand& b, int thr
     const GemmBlocks blocks = gemm_blocks(d, a);
     return bytes(Dtype::f32, blocks.columns * blocks.depth) + bytes(Dtype::f32, threads * blocks.rows_copy) +
            bytes(Dtype::f32, threads * blocks.sums);
+}
+
+/// A product of the rows of one group, of any number.
+inline int64_t grouped_gemm(const Tensor& d, const Tensor& a, const Operand& b, const Groups& groups, int threads) {
+    const int64_t rows = b.tensor.rows() / groups.number();
+    return gemm(d, a, Operand(b.tensor.slice_rows(0, rows), b.is_transposed), threads);
+}
+inline int64_t group_bias_backward(const Tensor& dbias, const Tensor& dy) {
+    return column_sums(dbias ? dbias.slice_rows(0, 1) : dbias, dy.rows());
+}
+/// The largest need of any number of rows, which is the depth of the product: its slabs have up to
+/// gemm_depth.
+inline int64_t grouped_gemm_weights(const Tensor& d, const Tensor& a, int threads) {
+    int64_t most = 0;
+    for (int64_t depth = 1; depth <= std::min(gemm_depth, a.rows()); ++depth)
+        most = std::max(most, gemm(d, transposed(a.slice_rows(0, depth)), Operand(a), threads));
+    return most;
 }
 
 }  // namespace coeus::workspace

@@ -17,6 +17,17 @@ struct Two {
 
 /// One thread owns the row. The order of its sums depends only on the length.
 struct Lane {
+    bool first() const { return true; }
+    /// Waits until all threads of the team are here; each then sees what the others have written.
+    void barrier() const {}
+    /// The index of the largest in[j], for n > 0; of equal ones the lowest. If some are NaN, any index.
+    template <class T>
+    int64_t best(int64_t n, const T* in) const {
+        int64_t best = 0;
+        for (int64_t j = 1; j < n; ++j)
+            if (load(in[j]) > load(in[best])) best = j;
+        return best;
+    }
     /// Calls f(j) for each column.
     template <class F>
     void each(int64_t n, F&& f) const {
@@ -67,6 +78,14 @@ struct Lane {
         A total = 0;
 #pragma omp simd reduction(+ : total)
         for (int64_t j = 0; j < n; ++j) total += f(load(in[j])...);
+        return total;
+    }
+    /// Returns the sum of f(j).
+    template <class A, class F>
+    A sum_of(int64_t n, F&& f) const {
+        A total = 0;
+#pragma omp simd reduction(+ : total)
+        for (int64_t j = 0; j < n; ++j) total += f(j);
         return total;
     }
     /// Returns the largest in[j], for n > 0. A NaN may or may not be returned; sums over the row detect it.

@@ -73,7 +73,7 @@ TEST_CASE("kernels use exactly the workspace that dry kernels plan") {
                 c.call(cpu_kernels(), exec, operands);
                 // if oneDNN computes a product on this CPU, the workspace planned for our own product is not
                 // used
-                const bool by_library = onednn_is_used(type) && c.name.starts_with("gemm");
+                const bool by_library = onednn_is_used(type) && c.name.find("gemm") != std::string::npos;
                 const int64_t planned = planned_bytes(c, operands, threads), used = exec.workspace.peak();
                 CHECK((by_library ? used <= planned : used == planned));
                 CHECK(exec.workspace.mark() == 0);

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of mixtures of experts (Shazeer et al. 2017) take besides tensors. The comments of the
+// kernels use these letters and words:
+//   n           tokens
+//   E, k        experts of the layer, and experts of a token
+//   A           assignments of a token to an expert, n k; number a = t k + j is the j-th expert of token t
+//   rows        a buffer that has the assignments grouped by expert
+#pragma once
+
+#include "coeus/device/tensor.hpp"
+
+namespace coeus {
+
+/// How a router chooses the experts of a token, and weighs them. The choice is by score + bias; equal ones go
+/// to the lower number.
+struct RouteOptions {
+    int64_t top_k = 1;
+    /// The experts are in `groups` of adjacent numbers. Only those of the kept_groups best groups may be
+    /// chosen; a group counts the sum of its two best experts (DeepSeek-AI 2024, DeepSeek-V3, section 2.1.2).
+    int64_t groups = 1, kept_groups = 1;
+    bool sigmoid = false;      ///< a score is the sigmoid of a logit; false: the softmax over all experts
+    bool normalise = false;    ///< divide the scores of the chosen experts by their sum
+    double scale = 1;          ///< multiplies the weights
+    bool round_robin = false;  ///< assignment a goes to expert a mod E, whatever the scores are
+
+    bool operator==(const RouteOptions&) const = default;
+};
+
+/// Groups of rows begin at multiples of this number.
+inline constexpr int64_t group_rows = 32;
+
+/// The rows of each group in a buffer: those of group g are [begins[g], begins[g] + counts[g]). Begins are
+/// ascending multiples of group_rows. The rows between a group and the next one are its padding,
+/// which is zero in every buffer. Both tensors are i32[G], on the device.
+struct Groups {
+    Tensor begins, counts;
+    int64_t assignments = 0;  ///< the sum of the counts, which is known without reading them
+
+    explicit operator bool() const { return bool(counts); }
+    int64_t number() const { return counts.count(); }
+};
+
+/// Rows of a buffer that fits any assignment of `assignments` rows to `groups` groups.
+constexpr int64_t grouped_rows(int64_t assignments, int64_t groups) {
+    return assignments + groups * (group_rows - 1);
+}
+
+/// The activation between the two matrices of a feed-forward layer: (u + shift) g sigmoid(alpha g), with g at
+/// most `limit` and u within +-limit. The default is SwiGLU (Shazeer 2020).
+struct Gate {
+    double limit = 0;  ///< 0: none
+    double alpha = 1, shift = 0;
+    bool interleaved = false;  ///< g and u alternate in a row; false: g is its first half
+
+    bool operator==(const Gate&) const = default;
+};
+
+}  // namespace coeus

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products, biases and activations of rows that are grouped by expert.
+#include "../rows/gate.hpp"
+
+#include "column_sums.hpp"
+#include "onednn_gemm.hpp"
+
+namespace coeus::cpu {
+
+namespace {
+
+/// The rows of a group.
+struct GroupRows {
+    int64_t begin, count, padded;
+};
+GroupRows rows_of_group(const Groups& groups, int64_t g) {
+    const int64_t count = groups.counts.as<const int32_t>()[g];
+    return {groups.begins.as<const int32_t>()[g], count, round_up(count, group_rows)};
+}
+/// Rows up to the end of the last group, with padding.
+int64_t used_rows(const Groups& groups) {
+    const GroupRows last = rows_of_group(groups, groups.number() - 1);
+    return last.begin + last.padded;
+}
+void check_groups(const Groups& groups, const Tensor& rows) {
+    require(groups.begins.count() == groups.number() && used_rows(groups) <= rows.rows(),
+            "the groups do not fit into the rows");
+}
+
+Tensor matrix_of(const Tensor& all, const Groups& groups, int64_t g) {
+    const int64_t rows = all.rows() / groups.number();
+    return all.slice_rows(g * rows, rows);
+}
+
+/// Calls f(first, count) for pieces of a group's rows: all of them, or, where oneDNN would compile and keep
+/// a kernel for every number of rows that occurs, pieces of group_rows 2^i rows of the padded group.
+template <class F>
+void for_pieces(const GroupRows& rows, Dtype type, F&& f) {
+    if (!onednn_is_fast(type)) return f(rows.begin, rows.count);
+    int64_t done = 0;
+    for (int64_t piece = int64_t(1) << 62; piece >= group_rows; piece /= 2)
+        if ((rows.padded - done) >= piece) {
+            f(rows.begin + done, piece);
+            done += piece;
+        }
+}
+
+void zero_padding(Exec& exec, const Tensor& d, const GroupRows& rows) {
+    if (rows.padded > rows.count) Cpu::zero(exec, d.slice_rows(rows.begin + rows.count, rows.padded - rows.count));
+}
+
+}  // namespace
+
+void Cpu::grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups& groups) {
+    check_groups(groups, d);
+    require(a.rows() == d.rows() && b.tensor.rows() % groups.number() == 0, "grouped_gemm: shapes do not fit");
+    exec.workspace.touch(workspace::grouped_gemm(d, a, b, groups, exec.threads));
+    for (int64_t g = 0; g < groups.number(); ++g) {
+        const GroupRows rows = rows_of_group(groups, g);
+        if (rows.count == 0) continue;
+        for_pieces(rows, a.dtype, [&](int64_t first, int64_t count) {
+            gemm(exec, d.slice_rows(first, count), a.slice_rows(first, count),
+                 Operand(matrix_of(b.tensor, groups, g), b.is_transposed), {});
+        });
+        zero_padding(exec, d, rows);
+    }
+}
+
+void Cpu::grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, const Groups& groups) {
+    check_groups(groups, a);
+    require(a.rows() == b.rows() && d.rows() == groups.number() * a.cols() && d.cols() == b.cols(),
+            "grouped_gemm_weights: shapes do not fit");
+    exec.workspace.touch(workspace::grouped_gemm_weights(d, a, exec.threads));
+    for (int64_t g = 0; g < groups.number(); ++g) {
+        const GroupRows rows = rows_of_group(groups, g);
+        if (rows.count == 0) continue;
+        const Tensor sums = matrix_of(d, groups, g);
+        for_pieces(rows, a.dtype, [&](int64_t first, int64_t count) {
+            gemm(exec, sums, transposed(a.slice_rows(first, count)), b.slice_rows(first, count), sums);
+        });
+    }
+}
+
+namespace {
+
+/// Calls f(row, group) for the rows of all groups.
+template <class F>
+void for_rows(Exec& exec, const Groups& groups, int64_t cols, F&& f) {
+    for (int64_t g = 0; g < groups.number(); ++g) {
+        const GroupRows rows = rows_of_group(groups, g);
+        parallel_rows(exec, rows.count, cols, [&](int64_t i) { f(rows.begin + i, g); });
+    }
+}
+
+}  // namespace
+
+void Cpu::add_group_bias(Exec& exec, Tensor y, Tensor bias, Tensor scale, const Groups& groups) {
+    check_groups(groups, y);
+    require(bias.rows() == groups.number() && bias.cols() == y.cols(), "add_group_bias: shapes do not fit");
+    dispatch(y.dtype, [&]<class T>(T) {
+        using A = Acc<T>;
+        const A* factors = scale ? scale.as<const A>() : nullptr;
+        for_rows(exec, groups, y.cols(), [&](int64_t i, int64_t g) {
+            const A factor = factors ? factors[i] : A(1);
+            Lane().map(
+                y.cols(), y.row<T>(i), [=](A a, A b) { return a + factor * b; }, y.row<const T>(i),
+                bias.row<const T>(g));
+        });
+    });
+}
+
+void Cpu::add_group_bias_backward(Exec& exec, Tensor dbias, Tensor dscale, Tensor dy, Tensor bias,
+                                  Tensor scale, const Groups& groups) {
+    check_groups(groups, dy);
+    const int64_t cols = dy.cols();
+    require(bias.rows() == groups.number() && bias.cols() == cols && (!dbias || dbias.shape == bias.shape),
+            "add_group_bias: shapes do not fit");
+    exec.workspace.touch(workspace::group_bias_backward(dbias, dy));
+    dispatch(dy.dtype, [&]<class T>(T) {
+        using A = Acc<T>;
+        const A* factors = scale ? scale.as<const A>() : nullptr;
+        A* dots = dscale ? dscale.as<A>() : nullptr;
+        for (int64_t g = 0; g < groups.number(); ++g) {
+            const GroupRows rows = rows_of_group(groups, g);
+            const T* of_group = bias.row<const T>(g);
+            const Tensor sums_of_group = dbias ? dbias.slice_rows(g, 1).reshape({cols}) : Tensor{};
+            add_column_sums<A>(exec, sums_of_group, rows.count, cols, [&](int64_t n, A* sums) {
+                const int64_t i = rows.begin + n;
+                const T* d = dy.row<const T>(i);
+                const A factor = factors ? factors[i] : A(1);
+                if (sums) Lane().each(cols, [=](int64_t j) { sums[j] += factor * load(d[j]); });
+                if (dots)
+                    dots[i] = Lane().sum<A>(
+                        cols, [](A x, A b) { return x * b; }, d, of_group);
+            });
+        }
+    });
+}
+
+void Cpu::gate(Exec& exec, Tensor y, Tensor gate_up, Tensor scale, const Groups& groups, const Gate& o) {
+    check_groups(groups, y);
+    const int64_t width = y.cols();
+    require(gate_up.cols() == 2 * width && gate_up.rows() == y.rows(), "gate: gate_up is not [rows, 2F]");
+    dispatch(y.dtype, [&]<class T>(T) {
+        using A = Acc<T>;
+        const A* factors = scale ? scale.as<const A>() : nullptr;
+        parallel_rows(exec, used_rows(groups), 3 * width, [&](int64_t i) {
+            gate_row(Lane(), y.row<T>(i), gate_up.row<const T>(i), width, factors ? factors[i] : A(1), o);
+        });
+    });
+}
+
+void Cpu::gate_backward(Exec& exec, Tensor dgate_up, Tensor dscale, Tensor y, Tensor dy, Tensor gate_up,
+                        Tensor scale, const Groups& groups, const Gate& o) {
+    check_groups(groups, dy);
+    const int64_t width = dy.cols();
+    require(gate_up.cols() == 2 * width && gate_up.rows() == dy.rows() && dgate_up.shape == gate_up.shape,
+            "gate: gate_up is not [rows, 2F]");
+    dispatch(dy.dtype, [&]<class T>(T) {
+        using A = Acc<T>;
+        const A* factors = scale ? scale.as<const A>() : nullptr;
+        A* dots = dscale ? dscale.as<A>() : nullptr;
+        parallel_rows(exec, used_rows(groups), 6 * width, [&](int64_t i) {
+            const T *d = dy.row<const T>(i), *in = gate_up.row<const T>(i);
+            if (dots) dots[i] = gate_dot_row(Lane(), d, in, width, o);
+            gate_backward_row(Lane(), dgate_up.row<T>(i), y ? y.row<T>(i) : nullptr, d, in, width,
+                              factors ? factors[i] : A(1), o);
+        });
+    });
+}
+
+}  // namespace coeus::cpu

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cases of mixtures of experts: routing, and rows that are grouped by expert.
+#include "support/cases.hpp"
+
+namespace coeus::test {
+
+namespace {
+
+constexpr Role input = Role::input, output = Role::output, update = Role::update;
+constexpr Kind acc = Kind::acc, compute = Kind::compute, index_kind = Kind::index;
+
+/// Tokens and experts of a case, and how the assignments are spread: by chance; all to the last expert, so
+/// that the others have none; to two experts, with none between them.
+enum class Spread { random, one, two };
+struct Assignments {
+    int64_t tokens, experts, top_k;
+    Spread spread = Spread::random;
+
+    int64_t count() const { return tokens * top_k; }
+    int64_t rows() const { return grouped_rows(count(), experts); }
+    std::string text() const {
+        return fmt::format("{} x {} of {}{}", tokens, top_k, experts,
+                           spread == Spread::one   ? " all to one"
+                           : spread == Spread::two ? " to two"
+                                                   : "");
+    }
+    int64_t expert(int64_t drawn, int64_t a) const {
+        if (spread == Spread::one) return experts - 1;
+        return spread == Spread::two && experts > 1 ? (a % 3 == 0 ? 0 : experts - 1) : drawn;
+    }
+};
+
+std::string options_text(const RouteOptions& o) {
+    return fmt::format("{}{}{}{}", o.sigmoid ? " sigmoid" : " softmax", o.normalise ? " normalised" : "",
+                       o.groups > 1 ? fmt::format(" {} of {} groups", o.kept_groups, o.groups) : "",
+                       o.round_robin ? " round robin" : "");
+}
+
+KernelCase route_case(int64_t tokens, int64_t experts, const RouteOptions& o, bool biased) {
+    return {fmt::format("route {} x {} of {}{}{}", tokens, o.top_k, experts, options_text(o), biased ? " biased" : ""),
+            {{"experts", output, index_kind, {tokens, o.top_k}},
+             {"weights", output, acc, {tokens, o.top_k}},
+             {"loads", update, Kind::count, {experts}, 9},
+             {"logits", input, acc, {tokens, experts}, 0, 1.5, 1},
+             {"bias", input, acc, {experts}, 0, 0.3}},
+            [=](const Kernels& k, Exec& e, const Operands& v) {
+                k.route(e, v[0], v[1], biased ? v[2] : Tensor(), v[3], biased ? v[4] : Tensor(), o);
+            }};
+}
+
+KernelCase route_backward_case(int64_t tokens, int64_t experts, const RouteOptions& o) {
+    KernelCase c;
+    c.name = fmt::format("route_backward {} x {} of {}{}", tokens, o.top_k, experts, options_text(o));
+    c.arguments = {{"dlogits", output, acc, {tokens, experts}, 0, 1, 2},
+                   {"dweights", input, acc, {tokens, o.top_k}},
+                   {"logits", input, acc, {tokens, experts}, 0, 1.5, 1},
+                   {"experts", input, index_kind, {tokens, o.top_k}, 1},
+                   {"weights", input, acc, {tokens, o.top_k}}};
+    c.prepare = [=](const Kernels& k, Exec& e, const Operands& v) { k.route(e, v[3], v[4], {}, v[2], {}, o); };
+    c.call = [=](const Kernels& k, Exec& e, const Operands& v) {
+        k.route_backward(e, v[0], v[1], v[2], v[3], o);
+    };
+    return c;
+}
+
+/// The arguments of every case with groups: experts, slots, sources, begins, counts.
+constexpr size_t grouping = 5;
+std::vector<Argument> grouping_arguments(const Assignments& s, Role role) {
+    return {{"experts", input, index_kind, {s.tokens, s.top_k}, double(s.experts)},
+            {"slots", role, index_kind, {s.tokens, s.top_k}, 1},
+            {"sources", role, index_kind, {s.rows()}, 1},
+            {"begins", role, index_kind, {s.experts}, 1},
+            {"counts", role, index_kind, {s.experts}, 1}};
+}
+Groups groups_of(const Assignments& s, const Operands& o) {
+    return {.begins = o[3], .counts = o[4], .assignments = s.count()};
+}
+void spread(const Assignments& s, const Operands& o) {
+    for (int64_t a = 0; a < s.count(); ++a)
+        set_element(o[0], a, double(s.expert(int64_t(element(o[0], a)), a)));
+}
+
+using Call = std::function<void(const Kernels&, Exec&, const Operands&, const Groups&)>;
+/// A case with groups, and the padding of some arguments set to zero, as kernels leave it.
+KernelCase grouped_case(const std::string& name, const Assignments& s, std::vector<Argument> arguments,
+                        const Call& call, const std::vector<size_t>& zero_padded = {}) {
+    KernelCase c;
+    c.name = name + " " + s.text();
+    c.arguments = grouping_arguments(s, input);
+    c.arguments.insert(c.arguments.end(), arguments.begin(), arguments.end());
+    c.prepare = [=](const Kernels& k, Exec& e, const Operands& o) {
+        spread(s, o);
+        k.group_by_expert(e, o[1], o[2], groups_of(s, o), o[0]);
+        for (const size_t i : zero_padded)
+            for (int64_t row = 0; row < s.rows(); ++row)
+                for (int64_t j = 0; element(o[2], row) < 0 && j < o[i].cols(); ++j)
+                    set_element(o[i], row * o[i].cols() + j, 0);
+    };
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) { call(k, e, o, groups_of(s, o)); };
+    return c;
+}
+
+void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t width) {
+    const int64_t rows = s.rows(), other = width + 3;
+    const size_t g = grouping;
+    {
+        KernelCase c;
+        c.name = "group_by_expert " + s.text();
+        c.arguments = grouping_arguments(s, output);
+        c.prepare = [=](const Kernels&, Exec&, const Operands& o) { spread(s, o); };
+        c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+            k.group_by_expert(e, o[1], o[2], groups_of(s, o), o[0]);
+        };
+        list.push_back(c);
+    }
+    list.push_back(grouped_case(
+        "gather_rows", s,
+        {{"out", output, compute, {rows, width}, 0, 1, 2}, {"in", input, compute, {s.tokens, width}, 0, 1, 1}},
+        [=](const Kernels& k, Exec& e, const Operands& o, const Groups&) {
+            k.gather_rows(e, o[g], o[g + 1], o[2], s.top_k);
+        }));
+    for (const bool in_place : {false, true})
+        list.push_back(grouped_case(
+            in_place ? "sum_rows in place" : "sum_rows", s,
+            {{"y", in_place ? update : output, compute, {s.tokens, width}, 0, 1, 2},
+             {"rows", input, compute, {rows, width}, 0, 1, 1}},
+            [=](const Kernels& k, Exec& e, const Operands& o, const Groups&) {
+                k.sum_rows(e, o[g], in_place ? o[g] : Tensor(), o[g + 1], o[1]);
+            }));
+    for (const bool transposed_b : {true, false})
+        list.push_back(grouped_case(
+            transposed_b ? "grouped_gemm t" : "grouped_gemm n", s,
+            {{"d", update, compute, {rows, other}, 0, 1, 1},
+             {"a", input, compute, {rows, width}, 0, 0.3, 2},
+             {"b", input, compute,
+              transposed_b ? Shape{s.experts * other, width} : Shape{s.experts * width, other}}},
+            [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
+                k.grouped_gemm(e, o[g], o[g + 1], {o[g + 2], transposed_b}, groups);
+            },
+            {g + 1}));
+    list.push_back(grouped_case(
+        "grouped_gemm_weights", s,
+        {{"d", update, acc, {s.experts * width, other}},
+         {"a", input, compute, {rows, width}, 0, 0.3, 2},
+         {"b", input, compute, {rows, other}, 0, 1, 1}},
+        [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
+            k.grouped_gemm_weights(e, o[g], o[g + 1], o[g + 2], groups);
+        },
+        {g + 1, g + 2}));
+    for (const bool scaled : {false, true}) {
+        const std::string with = scaled ? " scaled" : "";
+        list.push_back(grouped_case(
+            "add_group_bias" + with, s,
+            {{"y", update, compute, {rows, width}, 0, 1, 2},
+             {"bias", input, compute, {s.experts, width}},
+             {"scale", input, acc, {rows}}},
+            [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
+                k.add_group_bias(e, o[g], o[g + 1], scaled ? o[g + 2] : Tensor(), groups);
+            }));
+        list.push_back(grouped_case(
+            "add_group_bias_backward" + with, s,
+            {{"dbias", update, acc, {s.experts, width}},
+             {"dscale", update, acc, {rows}},
+             {"dy", input, compute, {rows, width}, 0, 1, 2},
+             {"bias", input, compute, {s.experts, width}},
+             {"scale", input, acc, {rows}}},
+            [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
+                k.add_group_bias_backward(e, o[g], scaled ? o[g + 1] : Tensor(), o[g + 2], o[g + 3],
+                                          scaled ? o[g + 4] : Tensor(), groups);
+            }));
+        for (const Gate& gate : {Gate{}, Gate{.limit = 0.9, .alpha = 1.702, .shift = 1, .interleaved = true}}) {
+            const std::string kind = with + (gate.interleaved ? " clamped" : "");
+            list.push_back(grouped_case(
+                "gate" + kind, s,
+                {{"y", update, compute, {rows, width}, 0, 1, 2},
+                 {"gate_up", input, compute, {rows, 2 * width}, 0, 1, 1},
+                 {"scale", input, acc, {rows}}},
+                [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
+                    k.gate(e, o[g], o[g + 1], scaled ? o[g + 2] : Tensor(), groups, gate);
+                },
+                {g + 1}));
+            for (const bool in_place : {false, true})
+                list.push_back(grouped_case(
+                    "gate_backward" + kind + (in_place ? " in place" : ""), s,
+                    {{"dgate_up", update, compute, {rows, 2 * width}, 0, 1, 1},
+                     {"dscale", update, acc, {rows}},
+                     {"y", update, compute, {rows, width}},
+                     {"dy", input, compute, {rows, width}, 0, 1, 2},
+                     {"gate_up", input, compute, {rows, 2 * width}},
+                     {"scale", input, acc, {rows}}},
+                    [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
+                        k.gate_backward(e, o[g], scaled ? o[g + 1] : Tensor(), in_place ? Tensor() : o[g + 2],
+                                        o[g + 3], in_place ? o[g] : o[g + 4], scaled ? o[g + 5] : Tensor(),
+                                        groups, gate);
+                    },
+                    {g, g + 3, g + 4}));
+        }
+    }
+}
+
+}  // namespace
+
+std::vector<KernelCase> expert_cases() {
+    std::vector<KernelCase> list;
+    const std::vector<std::pair<int64_t, RouteOptions>> routers = {
+        {1, {.top_k = 1}},
+        {5, {.top_k = 5, .normalise = true}},
+        {6, {.top_k = 2, .normalise = true, .scale = 2.5}},
+        {7, {.top_k = 1, .sigmoid = true}},
+        {12, {.top_k = 3, .groups = 4, .kept_groups = 2, .sigmoid = true, .normalise = true, .scale = 1.5}},
+        {64, {.top_k = 8, .groups = 8, .kept_groups = 3}},
+        {33, {.top_k = 4, .round_robin = true}},
+    };
+    for (const auto& [experts, options] : routers)
+        for (const int64_t tokens : {1, 37}) {
+            for (const bool biased : {false, true})
+                list.push_back(route_case(tokens, experts, options, biased));
+            list.push_back(route_backward_case(tokens, experts, options));
+        }
+    for (const Assignments& s : {Assignments{1, 1, 1},
+                                 {5, 3, 2},
+                                 {40, 4, 3},
+                                 {40, 5, 2, Spread::one},
+                                 {70, 6, 2, Spread::two}})
+        add_cases(list, s, s.tokens == 1 ? 1 : s.tokens == 40 ? 24 : 17);
+    return list;
+}
+
+}  // namespace coeus::test
