@@ -192,8 +192,8 @@ void follow_ffn_width(DecoderConfig& model, const GivenFields& given) {
     if (!dim && !multiplier && !multiple_of) return;
     if (!model.ffn_rule && !multiplier)
         throw ConfigError(
-            "model.{} = {}: config.json gives the feed-forward width as a number, {}, which cannot be "
-            "adapted; set model.ffn_hidden too",
+            "model.{} = {}: the feed-forward width of this flavour is a number, {}, which does not follow from "
+            "another; set model.ffn_hidden too",
             dim ? "dim" : "multiple_of", std::get<int64_t>(dim ? *dim : *multiple_of),
             model.feed_forward.hidden);
     FfnRule rule = model.ffn_rule.value_or(FfnRule{});
@@ -209,13 +209,14 @@ void follow_ffn_width(DecoderConfig& model, const GivenFields& given) {
 }  // namespace
 
 void override_fields(DecoderConfig& model, const GivenFields& given) {
+    AttentionConfig& a = model.attention;
+    const bool is_usual_head = a.head_dim * a.heads == model.dim;
     for_each_field(model, [&](const ConfigField& field, auto& value) {
         if (field.kind != FieldKind::identity) override_field(field, value, given);
     });
-    AttentionConfig& a = model.attention;
     // if only n_heads is given, there are at most as many key/value heads
     if (given("n_heads") && !given("n_kv_heads") && a.kv_heads > a.heads) a.kv_heads = a.heads;
-    if ((given("dim") || given("n_heads")) && !given("head_dim"))
+    if ((given("dim") || given("n_heads")) && !given("head_dim") && is_usual_head)
         a.head_dim = a.heads > 0 && model.dim % a.heads == 0 ? model.dim / a.heads : 0;
     follow_ffn_width(model, given);
 }

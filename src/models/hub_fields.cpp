@@ -147,6 +147,8 @@ LayerPattern pattern_of(const JsonView& list, const std::vector<bool>& has) {
 }  // namespace
 
 void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_window, int64_t first) {
+    constexpr int64_t usual = 4096;  // transformers' default; null means none
+    const bool is_absent = !json.value().find("sliding_window");
     const auto window = json.find("sliding_window");
     first = json.integer("max_window_layers", first);
     const auto list = json.find("layer_types");
@@ -162,13 +164,13 @@ void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_windo
         for (int64_t i = 0; i < config.layers; ++i) has.push_back(i >= first);
     if (list && int64_t(has.size()) != config.layers)
         list->reject(fmt::format("must have one type for each of {} layers", config.layers));
-    if (!has_window || !window || std::ranges::find(has, true) == has.end()) {
+    if (!has_window || (!window && !is_absent) || std::ranges::find(has, true) == has.end()) {
         if (list && std::ranges::find(has, true) != has.end())
             list->reject(fmt::format("must not have \"{}\" without sliding_window", windowed_type));
         return;
     }
-    if (window->integer() < 1) window->reject("must be at least 1");
-    config.attention.window = window->integer();
+    if (window && window->integer() < 1) window->reject("must be at least 1");
+    config.attention.window = window ? window->integer() : usual;
     config.windowed = list ? pattern_of(*list, has) : LayerPattern{.first = first};
 }
 

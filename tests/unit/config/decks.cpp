@@ -427,7 +427,8 @@ TEST_CASE("The decks of torchtitan pass a dry run on the number of ranks that th
             return std::pair(config.model.name, config.model.flavor);
         }();
         if (flavor == "debugmodel_moe")
-            CHECK(error.starts_with("model.flavor = \"debugmodel_moe\": this flavour of qwen3 is not implemented yet"));
+            CHECK(error.starts_with(
+                "model.flavor = \"debugmodel_moe\": this flavour of qwen3 is not implemented yet"));
         else if (not_built.contains(model))
             CHECK(error.starts_with("model.name = \"" + model + "\": this model is not implemented yet"));
         else
@@ -444,7 +445,8 @@ TEST_CASE("The decks under inputs pass a dry run on the number of ranks that the
         {"llama3_pipeline.toml", 4},    {"llama3_blend.toml", 1},       {"base/llama2_7b.toml", 8},
         {"base/llama2_13b.toml", 64},   {"base/llama2_70b.toml", 64},   {"base/llama3_1b.toml", 8},
         {"base/llama3_3b.toml", 8},     {"base/llama3_8b.toml", 64},    {"base/llama3_70b.toml", 64},
-        {"base/llama3_405b.toml", 128},
+        {"base/llama3_405b.toml", 128}, {"qwen3_debug.toml", 1},        {"base/qwen3_8b.toml", 64},
+        {"base/qwen2_7b.toml", 64},     {"base/mistral_7b.toml", 64},
     };
     for (const fs::path& deck : decks_under(inputs)) {
         INFO(deck);

@@ -33,6 +33,16 @@ std::string message_of(const std::string& folder, const std::string& family = ""
     return "read without complaint";
 }
 
+/// A model of four layers with the keys that Qwen 2, Qwen 3 and Mistral share.
+std::string four_layers(const std::string& architecture) {
+    return fmt::format(R"("architectures": ["{}"], "hidden_size": 64, "num_hidden_layers": 4,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 96, "vocab_size": 272,
+        "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "max_position_embeddings": 512)",
+                       architecture);
+}
+
+const char* const qwen_architectures[] = {"Qwen2ForCausalLM", "Qwen3ForCausalLM"};
+
 }  // namespace
 
 TEST_CASE("config.json: both forms give the same numbers") {
@@ -210,4 +220,271 @@ TEST_CASE("config.json: unsupported models and errors are reported in words") {
                Contains("high_freq_factor must be greater than low_freq_factor, is 1"));
     CHECK_THAT(scaled("8", "1", "4", "0"), Contains("original_max_position_embeddings must be at least 1"));
     CHECK_THAT(message_of(config_folder(folder, "\"broken")), Contains("config.json"));
+}
+
+TEST_CASE("config.json of Qwen and Mistral: both forms give the same numbers") {
+    const std::string rope_before = R"(, "rope_theta": 5e5, "rope_scaling": null)",
+                      rope_now = R"(, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5})",
+                      qwen_before =
+                          R"(, "use_sliding_window": true, "sliding_window": 8, "max_window_layers": 1)",
+                      types = R"(, "layer_types": ["full_attention", "sliding_attention", "sliding_attention",
+                          "sliding_attention"])",
+                      mistral = R"(, "sliding_window": 8)";
+    struct Expected {
+        const char *architecture, *family;
+        std::string before, now;
+        AttentionConfig attention;
+        LayerPattern windowed;
+    };
+    const Expected table[] = {
+        {"Qwen2ForCausalLM",
+         "qwen2",
+         qwen_before,
+         qwen_before + types,
+         {.heads = 4, .kv_heads = 2, .head_dim = 16, .bias = AttentionBias::qkv, .window = 8},
+         {.first = 1}},
+        {"Qwen3ForCausalLM",
+         "qwen3",
+         qwen_before,
+         qwen_before + types,
+         {.heads = 4, .kv_heads = 2, .head_dim = 128, .qk_norm = QkNorm::before_rope, .window = 8},
+         {.first = 1}},
+        {"MistralForCausalLM",
+         "mistral",
+         mistral,
+         mistral,
+         {.heads = 4, .kv_heads = 2, .head_dim = 16, .window = 8},
+         {}},
+    };
+    for (const Expected& e : table)
+        for (const bool is_now : {false, true}) {
+            CAPTURE(e.family, is_now);
+            const TemporaryFolder folder;
+            config_folder(folder,
+                          four_layers(e.architecture) + (is_now ? rope_now + e.now : rope_before + e.before));
+            const DecoderConfig m = model_from_hub(folder.path());
+            CHECK(m.family == e.family);
+            CHECK(m.dim == 64);
+            CHECK(m.layers == 4);
+            CHECK(m.attention == e.attention);
+            CHECK(m.windowed == e.windowed);
+            CHECK(m.feed_forward.hidden == 96);
+            CHECK(m.rope == RopeConfig{.theta = 5e5, .layout = RopeLayout::half_split});
+            CHECK(m.norm_eps == 1e-5);
+            CHECK(m.tied);
+            CHECK(m.max_seq_len == 512);
+            CHECK(read_hub_model(folder.path()).unknown_keys.empty());
+        }
+}
+
+TEST_CASE("config.json of published models gives their flavours") {
+    struct Published {
+        const char *family, *flavor, *body;
+    };
+    const Published table[] = {
+        {"qwen2", "7B",
+         R"("architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643,
+            "eos_token_id": 151643, "hidden_act": "silu", "hidden_size": 3584, "initializer_range": 0.02,
+            "intermediate_size": 18944, "max_position_embeddings": 131072, "max_window_layers": 28,
+            "model_type": "qwen2", "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4,
+            "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window": 131072, "tie_word_embeddings": false,
+            "torch_dtype": "bfloat16", "transformers_version": "4.40.1", "use_cache": true,
+            "use_sliding_window": false, "vocab_size": 152064)"},
+        {"qwen3", "8B",
+         R"("architectures": ["Qwen3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+            "bos_token_id": 151643, "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu",
+            "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 12288,
+            "max_position_embeddings": 40960, "max_window_layers": 36, "model_type": "qwen3",
+            "num_attention_heads": 32, "num_hidden_layers": 36, "num_key_value_heads": 8, "rms_norm_eps": 1e-06,
+            "rope_scaling": null, "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": false,
+            "torch_dtype": "bfloat16", "transformers_version": "4.51.0", "use_cache": true,
+            "use_sliding_window": false, "vocab_size": 151936)"},
+        {"mistral", "7B-v0.1",
+         R"("architectures": ["MistralForCausalLM"], "bos_token_id": 1, "eos_token_id": 2,
+            "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,
+            "max_position_embeddings": 32768, "model_type": "mistral", "num_attention_heads": 32,
+            "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
+            "sliding_window": 4096, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+            "transformers_version": "4.34.0.dev0", "use_cache": true, "vocab_size": 32000)"},
+    };
+    const TemporaryFolder folder;
+    for (const Published& published : table) {
+        CAPTURE(published.family);
+        DecoderConfig expected = find_flavor(find_family(published.family), published.flavor);
+        expected.flavor = "hf";
+        CHECK(model_from_hub(config_folder(folder, published.body)) == expected);
+        CHECK(read_hub_model(folder.path()).unknown_keys.empty());
+    }
+}
+
+TEST_CASE("config.json of SmolLM is that of a Llama") {
+    const TemporaryFolder folder;
+    config_folder(folder,
+                  R"("architectures": ["LlamaForCausalLM"], "attention_bias": false, "hidden_act": "silu",
+        "hidden_size": 576, "intermediate_size": 1536, "max_position_embeddings": 2048, "model_type": "llama",
+        "num_attention_heads": 9, "num_hidden_layers": 30, "num_key_value_heads": 3, "rms_norm_eps": 1e-05,
+        "rope_scaling": null, "rope_theta": 10000.0, "tie_word_embeddings": true, "vocab_size": 49152)");
+    const DecoderConfig m = model_from_hub(folder.path());
+    CHECK(m.attention == AttentionConfig{.heads = 9, .kv_heads = 3, .head_dim = 64});
+    CHECK(m.parameters() == 134515008);
+    CHECK(read_hub_model(folder.path()).unknown_keys.empty());
+}
+
+TEST_CASE("config.json of Llama and Qwen 3: attention_bias gives all four projections a bias") {
+    for (const std::string architecture : {"LlamaForCausalLM", "Qwen3ForCausalLM"})
+        for (const bool has : {false, true}) {
+            CAPTURE(architecture, has);
+            const TemporaryFolder folder;
+            const DecoderConfig m = model_from_hub(config_folder(
+                folder, four_layers(architecture) + fmt::format(R"(, "attention_bias": {})", has)));
+            CHECK(m.attention.bias == (has ? AttentionBias::all : AttentionBias::none));
+            write_json(hub_config_of(m), folder / "config.json");
+            CHECK(model_from_hub(folder.path()) == m);
+        }
+}
+
+TEST_CASE("config.json of Qwen: which layers have a window") {
+    const std::string window = R"(, "use_sliding_window": true, "sliding_window": 8)";
+    const auto types = [](std::string letters) {
+        std::string text = R"(, "layer_types": [)";
+        for (const char letter : letters)
+            text += fmt::format("{}\"{}_attention\"", text.ends_with('[') ? "" : ", ",
+                                letter == 's' ? "sliding" : "full");
+        return text + "]";
+    };
+    struct Expected {
+        std::string keys, layers;  // s: has a window
+    };
+    const Expected table[] = {
+        {"", "ffff"},
+        {R"(, "sliding_window": 8)", "ffff"},
+        {R"(, "sliding_window": 8, "max_window_layers": 0)", "ffff"},
+        {R"(, "use_sliding_window": false, "sliding_window": 8, "max_window_layers": 0)", "ffff"},
+        {R"(, "use_sliding_window": true, "sliding_window": null, "max_window_layers": 0)", "ffff"},
+        {window, "ffff"},  // max_window_layers is 28
+        {window + R"(, "max_window_layers": 0)", "ssss"},
+        {window + R"(, "max_window_layers": 2)", "ffss"},
+        {window + R"(, "max_window_layers": 3)", "fffs"},
+        {window + R"(, "max_window_layers": 4)", "ffff"},
+        {window + R"(, "max_window_layers": 2)" + types("sfsf"), "sfsf"},
+        {window + types("fsfs"), "fsfs"},
+        {window + types("sffs"), "sffs"},
+        {window + types("sfff"), "sfff"},
+        {window + types("fsff"), "fsff"},
+        {window + types("fffs"), "fffs"},
+        {window + types("ssss"), "ssss"},
+        {window + types("ffff"), "ffff"},
+        {types("ffff"), "ffff"},
+    };
+    for (const char* architecture : qwen_architectures)
+        for (const Expected& e : table) {
+            CAPTURE(architecture, e.keys);
+            const TemporaryFolder folder;
+            config_folder(folder, four_layers(architecture) + e.keys);
+            const DecoderConfig m = model_from_hub(folder.path());
+            std::string layers;
+            for (int64_t i = 0; i < m.layers; ++i) {
+                const int64_t of_layer = m.layer(i).attention.window;
+                CHECK((of_layer == 0 || of_layer == 8));
+                layers += of_layer ? 's' : 'f';
+            }
+            CHECK(layers == e.layers);
+            CHECK(read_hub_model(folder.path()).unknown_keys.empty());
+            // and back
+            write_json(hub_config_of(m), folder / "config.json");
+            CHECK(model_from_hub(folder.path()) == m);
+        }
+}
+
+TEST_CASE("config.json of Qwen: windows that are wrong or not implemented are reported in words") {
+    const TemporaryFolder folder;
+    const std::string window = R"(, "use_sliding_window": true, "sliding_window": 8)";
+    const auto types = [](const std::string& list) { return R"(, "layer_types": [)" + list + "]"; };
+    for (const char* architecture : qwen_architectures) {
+        const auto message = [&](const std::string& keys) {
+            return message_of(config_folder(folder, four_layers(architecture) + keys));
+        };
+        const std::string full = R"("full_attention")", sliding = R"("sliding_attention")";
+        CHECK_THAT(
+            message(window + types(fmt::format("{0}, {0}, {1}, {0}", sliding, full))),
+            Contains("layer_types must repeat regularly, which \"full_attention\" in layer 2 does not"));
+        CHECK_THAT(
+            message(window + types(fmt::format("{0}, {1}, {0}, {0}", sliding, full))),
+            Contains("layer_types must repeat regularly, which \"sliding_attention\" in layer 3 does not"));
+        for (const std::string& list : {fmt::format("{0}, {0}, {0}", sliding),
+                                        fmt::format("{0}, {0}, {0}, {0}, {0}", full), std::string()})
+            CHECK_THAT(message(window + types(list)),
+                       Contains("layer_types must have one type for each of 4 layers"));
+        CHECK_THAT(message(window + types(fmt::format(R"({0}, "chunked_attention", {0}, {0})", full))),
+                   Contains(R"(layer_types[1] must be "sliding_attention" or "full_attention" )"
+                            R"((others are not implemented yet), is "chunked_attention")"));
+        for (const char* without : {"", R"(, "sliding_window": null, "use_sliding_window": true)",
+                                    R"(, "sliding_window": 8, "use_sliding_window": false)"})
+            CHECK_THAT(message(without + types(fmt::format("{0}, {1}, {0}, {1}", sliding, full))),
+                       Contains(R"(layer_types must not have "sliding_attention" without sliding_window)"));
+        CHECK_THAT(message(R"(, "use_sliding_window": true, "max_window_layers": 0, "sliding_window": 0)"),
+                   Contains("sliding_window must be at least 1, is 0"));
+        CHECK_THAT(message(R"(, "use_sliding_window": "yes")"), Contains("use_sliding_window"));
+        CHECK_THAT(message(R"(, "hidden_act": "gelu")"), Contains("hidden_act must be \"silu\""));
+        CHECK_THAT(message(R"(, "rope_scaling": {"rope_type": "yarn", "factor": 4.0})"),
+                   Contains("rope_scaling of type \"yarn\" is not implemented yet"));
+    }
+}
+
+TEST_CASE("config.json of Mistral: a window in all layers, or none") {
+    const TemporaryFolder folder;
+    const std::string sizes = four_layers("MistralForCausalLM");
+    for (const auto& [key, window] : {std::pair<std::string, int64_t>{"8", 8}, {"null", 0}}) {
+        CAPTURE(key);
+        const DecoderConfig m =
+            model_from_hub(config_folder(folder, sizes + R"(, "sliding_window": )" + key));
+        for (int64_t i = 0; i < m.layers; ++i) CHECK(m.layer(i).attention.window == window);
+        const Json written = hub_config_of(m);
+        REQUIRE(written.find("sliding_window"));
+        CHECK(written.find("sliding_window")->text() == key);
+        write_json(written, folder / "config.json");
+        CHECK(model_from_hub(folder.path()) == m);
+    }
+    // transformers' default
+    CHECK(model_from_hub(config_folder(folder, sizes)).attention.window == 4096);
+    CHECK_THAT(message_of(config_folder(folder, sizes + R"(, "sliding_window": 0)")),
+               Contains("sliding_window must be at least 1, is 0"));
+    CHECK_THAT(message_of(config_folder(folder, sizes + R"(, "sliding_window": "long")")),
+               Contains("sliding_window must be an integer"));
+}
+
+TEST_CASE("config.json: a window that an architecture does not have is refused by name") {
+    const auto refusal = [](const char* family, const auto& change) {
+        DecoderConfig model = find_flavor(find_family(family), "debugmodel");
+        change(model);
+        try {
+            hub_config_of(model);
+        } catch (const ConfigError& error) {
+            return std::string(error.what());
+        }
+        return std::string("written");
+    };
+    const auto windowed = [](DecoderConfig& m) { m.attention.window = 8; };
+    const auto alternating = [](DecoderConfig& m) { m.attention.window = 8, m.windowed.period = 2; };
+    for (const char* family : {"qwen2", "qwen3"}) {
+        CHECK(refusal(family, windowed) == "written");
+        CHECK(refusal(family, alternating) == "written");
+    }
+    CHECK(refusal("mistral", windowed) == "written");
+    CHECK(refusal("mistral", alternating) ==
+          "a model with window_period = 2 cannot be written as a Hugging Face folder: MistralForCausalLM has "
+          "1");
+    CHECK(
+        refusal("llama3", windowed) ==
+        "a model with sliding_window = 8 cannot be written as a Hugging Face folder: LlamaForCausalLM has 0");
+    CHECK(refusal("qwen2", [](DecoderConfig& m) { m.attention.bias = AttentionBias::none; }) ==
+          "a model with attention_bias = \"none\" cannot be written as a Hugging Face folder: "
+          "Qwen2ForCausalLM has \"qkv\"");
+    CHECK(refusal("mistral", [](DecoderConfig& m) { m.attention.qk_norm = QkNorm::before_rope; }) ==
+          "a model with qk_norm = \"before_rope\" cannot be written as a Hugging Face folder: "
+          "MistralForCausalLM has \"none\"");
+    CHECK(refusal("qwen3", [](DecoderConfig& m) { m.attention.sinks = true; }) ==
+          "a model with attention_sinks = true cannot be written as a Hugging Face folder: "
+          "Qwen3ForCausalLM has false");
+    CHECK(refusal("qwen3", [](DecoderConfig& m) { m.initial_values = InitialValues::of_2025; }) == "written");
 }

@@ -6,6 +6,9 @@
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
+#include <fmt/format.h>
+
+#include <cmath>
 #include <set>
 #include <string_view>
 
@@ -87,6 +90,79 @@ TEST_CASE("Llama 2: shapes and parameters of every flavour") {
     }
 }
 
+TEST_CASE("Qwen 3: shapes, parameters and FLOPs per token of every dense flavour") {
+    struct Expected {
+        const char* flavor;
+        int64_t dim, layers, heads, ffn_hidden, parameters, seq_len;
+        const char* billion_flops;  // as torchtitan's table rounds them
+    };
+    const Expected table[] = {
+        {"debugmodel", 256, 8, 16, 3072, 31987968, 2048, "0.595"},
+        {"0.6B", 1024, 28, 16, 3072, 596049920, 4096, "6.39"},
+        {"1.7B", 2048, 28, 16, 6144, 1720574976, 4096, "13.14"},
+        {"4B", 2560, 36, 32, 9728, 4022468096, 4096, "31.38"},
+        {"8B", 4096, 36, 32, 12288, 8190735360, 4096, "52.66"},
+        {"14B", 5120, 40, 40, 17408, 14768307200, 4096, "94.01"},
+        {"32B", 5120, 64, 64, 25600, 32762123264, 4096, "217.7"},
+    };
+    CHECK(find_family("qwen3").flavors.size() == std::size(table));
+    for (const Expected& e : table) {
+        CAPTURE(e.flavor);
+        const DecoderConfig& m = flavor("qwen3", e.flavor);
+        m.validate();
+        CHECK(m.dim == e.dim);
+        CHECK(m.layers == e.layers);
+        CHECK(m.attention ==
+              AttentionConfig{
+                  .heads = e.heads, .kv_heads = 8, .head_dim = 128, .qk_norm = QkNorm::before_rope});
+        CHECK(m.feed_forward.hidden == e.ffn_hidden);
+        CHECK(m.parameters() == e.parameters);
+        const std::string_view billions = e.billion_flops;
+        const size_t digits = billions.size() - billions.find('.') - 1;
+        CHECK(fmt::format("{:.{}f}", m.flops_per_token(e.seq_len) / 1e9, digits) == billions);
+        const bool is_debug = m.flavor == "debugmodel";
+        CHECK(m.rope == RopeConfig{.theta = 1e6, .layout = RopeLayout::half_split});
+        CHECK(m.norm_eps == 1e-6);
+        CHECK(m.vocab == (is_debug ? 2048 : 151936));
+        CHECK(m.tied == (e.dim <= 2560));
+        CHECK(m.max_seq_len == (is_debug ? 4096 : 40960));
+    }
+    CHECK(flavor("qwen3", "debugmodel").flops_per_token(2048) == 594580992);
+    for (const std::string name : {"debugmodel_moe", "30B-A3B", "235B-A22B"})
+        CHECK_THROWS_WITH(flavor("qwen3", name),
+                          "model.flavor = \"" + name +
+                              "\": this flavour of qwen3 is not implemented yet; implemented: debugmodel, "
+                              "0.6B, 1.7B, 4B, 8B, 14B, 32B");
+}
+
+TEST_CASE("Qwen 2 and Mistral: parameters of every flavour, as published") {
+    struct Expected {
+        const char *family, *flavor;
+        int64_t head_dim, parameters;
+    };
+    const Expected table[] = {
+        {"qwen2", "0.5B", 64, 494032768},        {"qwen2", "1.5B", 128, 1543714304},
+        {"qwen2", "3B", 128, 3085938688},        {"qwen2", "7B", 128, 7615616512},
+        {"qwen2", "14B", 128, 14770033664},      {"qwen2", "32B", 128, 32763876352},
+        {"qwen2", "72B", 128, 72706203648},      {"qwen2", "debugmodel", 16, 5249280},
+        {"mistral", "7B-v0.1", 128, 7241732096}, {"mistral", "7B-v0.3", 128, 7248023552},
+        {"mistral", "debugmodel", 16, 5770496},
+    };
+    CHECK(find_family("qwen2").flavors.size() + find_family("mistral").flavors.size() == std::size(table));
+    for (const Expected& e : table) {
+        CAPTURE(e.family, e.flavor);
+        const DecoderConfig& m = flavor(e.family, e.flavor);
+        m.validate();
+        const bool is_qwen = m.family == "qwen2";
+        CHECK(m.attention.head_dim == e.head_dim);
+        CHECK(m.attention.bias == (is_qwen ? AttentionBias::qkv : AttentionBias::none));
+        CHECK(m.rope.layout == RopeLayout::half_split);
+        CHECK(m.parameters() == e.parameters);
+    }
+    CHECK(flavor("mistral", "7B-v0.1").layer(31).attention.window == 4096);
+    CHECK(flavor("mistral", "7B-v0.3").layer(31).attention.window == 0);
+}
+
 TEST_CASE("FLOPs per token: 6 N without the input embedding, plus attention") {
     DecoderConfig m = flavor("llama3", "debugmodel");
     const double attention = 6.0 * 6 * 16 * 32 * 100;
@@ -119,6 +195,63 @@ TEST_CASE("a model has as many parameters as its configuration computes") {
             CHECK(names.contains("layers.5.ffn_norm.weight") == (norm != NormType::np_layer_norm));
             CHECK(names.contains("norm.weight") == (norm != NormType::np_layer_norm));
         }
+}
+
+TEST_CASE(
+    "a model with norms of heads, biases and sinks has as many parameters as its configuration computes") {
+    for (const QkNorm qk_norm : {QkNorm::none, QkNorm::before_rope})
+        for (const AttentionBias bias : {AttentionBias::none, AttentionBias::qkv, AttentionBias::all})
+            for (const bool sinks : {false, true}) {
+                CAPTURE(int(qk_norm), int(bias), sinks);
+                DecoderConfig m = flavor("qwen3", "debugmodel");
+                m.attention.qk_norm = qk_norm;
+                m.attention.bias = bias;
+                m.attention.sinks = sinks;
+                m.attention.head_dim = 24;
+                const Decoder decoder(m, {}, 8);
+                CHECK(decoder.parameters().count() == m.parameters());
+                std::set<std::string> names;
+                for (const Storage& storage : decoder.parameters().storages())
+                    for (const Param& param : storage.params()) names.insert(param.name);
+                CHECK(names.contains("layers.7.attention.q_norm.weight") == (qk_norm != QkNorm::none));
+                CHECK(names.contains("layers.7.attention.k_norm.weight") == (qk_norm != QkNorm::none));
+                CHECK(names.contains("layers.7.attention.wv.bias") == (bias != AttentionBias::none));
+                CHECK(names.contains("layers.7.attention.wo.bias") == (bias == AttentionBias::all));
+                CHECK(names.contains("layers.7.attention.sinks") == sinks);
+            }
+}
+
+TEST_CASE("rows of Qwen and Mistral have the same order in a Hugging Face folder") {
+    for (const char* family : {"mistral", "qwen2", "qwen3"}) {
+        CAPTURE(family);
+        const DecoderConfig& m = flavor(family, "debugmodel");
+        const auto place = [&](const std::string& ours, const Shape& shape) {
+            const std::vector<HubPlace> places = find_family(family).hub_places(ours, shape, m);
+            REQUIRE(places.size() == 1);
+            CHECK(places.front().shape == shape);
+            CHECK(places.front().rotated_heads == 0);
+            return places.front().name;
+        };
+        CHECK(place("layers.5.attention.wq.weight", {64, 5}) == "model.layers.5.self_attn.q_proj.weight");
+        CHECK(place("layers.5.attention.wk.weight", {64, 5}) == "model.layers.5.self_attn.k_proj.weight");
+        for (const std::string name : {"q", "k", "v"})
+            CHECK(place("layers.5.attention.w" + name + ".bias", {64}) ==
+                  "model.layers.5.self_attn." + name + "_proj.bias");
+        for (const std::string name : {"q_norm", "k_norm"})
+            CHECK(place("layers.5.attention." + name + ".weight", {64}) ==
+                  "model.layers.5.self_attn." + name + ".weight");
+    }
+}
+
+TEST_CASE("biases of a Llama have the order of the rows of their matrix in a Hugging Face folder") {
+    const DecoderConfig& m = flavor("llama3", "8B");
+    const auto rotated = [&](const std::string& ours, int64_t rows) {
+        return find_family("llama3").hub_places(ours, {rows}, m).front().rotated_heads;
+    };
+    CHECK(rotated("layers.0.attention.wq.bias", 4096) == 32);
+    CHECK(rotated("layers.0.attention.wk.bias", 1024) == 8);
+    CHECK(rotated("layers.0.attention.wv.bias", 1024) == 0);
+    CHECK(rotated("layers.0.attention.wo.bias", 4096) == 0);
 }
 
 TEST_CASE("places in a Hugging Face folder, and the parameters whose rows are in another order there") {
@@ -183,18 +316,37 @@ TEST_CASE(
     CHECK(init(WeightRole::embedding).std == 1.0 / 16);
 }
 
+TEST_CASE("initial values of Qwen 3: one distribution for all matrices in 2026, those of Llama in 2025") {
+    DecoderConfig m = flavor("qwen3", "8B");
+    const auto init = [&](WeightRole role) { return find_family("qwen3").init(role, 3, m); };
+    CHECK(m.initial_values == InitialValues::of_2026);
+    for (const WeightRole role :
+         {WeightRole::embedding, WeightRole::output, WeightRole::attention_in, WeightRole::attention_out,
+          WeightRole::gate, WeightRole::up, WeightRole::down})
+        CHECK(init(role).std == 0.02);
+    CHECK(init(WeightRole::norm).constant == 1);
+    CHECK(init(WeightRole::attention_bias).constant == 0);
+    CHECK(init(WeightRole::attention_bias).std == 0);
+    m.initial_values = InitialValues::of_2025;
+    CHECK(init(WeightRole::embedding).std == 1);
+    CHECK(init(WeightRole::output).std == 1.0 / 64);
+    CHECK(init(WeightRole::attention_in).std == 0.02);
+    CHECK(init(WeightRole::down).std == 0.02 / std::sqrt(8.0));
+}
+
 TEST_CASE("the error for a wrong model name has the nearest name, an unsupported model has its own error") {
     CHECK_THROWS_AS(find_family("llama4x"), ConfigError);
     CHECK_THROWS_WITH(
         find_family("lama3"),
         R"(model.name = "lama3": there is no such model; did you mean "llama3"? known are llama2, llama3, mistral, qwen2, qwen3)");
-    CHECK_THROWS_WITH(find_family("transformer-xl"),
-                      R"(model.name = "transformer-xl": there is no such model; known are llama2, llama3, mistral, qwen2, qwen3)");
+    CHECK_THROWS_WITH(
+        find_family("transformer-xl"),
+        R"(model.name = "transformer-xl": there is no such model; known are llama2, llama3, mistral, qwen2, qwen3)");
     for (const std::string name : {"deepseek_v3", "gpt_oss", "llama4", "flux", "llama3_ft"})
-        CHECK_THROWS_WITH(
-            find_family(name),
-            "model.name = \"" + name + "\": this model is not implemented yet; implemented: llama2, llama3, "
-            "mistral, qwen2, qwen3");
+        CHECK_THROWS_WITH(find_family(name),
+                          "model.name = \"" + name +
+                              "\": this model is not implemented yet; implemented: llama2, llama3, "
+                              "mistral, qwen2, qwen3");
 }
 
 TEST_CASE("the error for a wrong flavour has the nearest and the other flavours") {
