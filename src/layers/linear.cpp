@@ -45,6 +45,27 @@ Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
     return dx;
 }
 
+Tensor TokenLinear::forward(Ctx& c, Tensor x, Dtype type) const {
+    const Tensor y = c.frame.keep(type, {x.rows(), weight_->w.rows()});
+    c.k.gemm(c.exec, y, x, transposed(weight_->w), {});
+    add_bias(c, y, bias_);
+    input_.keep(c, x);
+    return y;
+}
+
+Tensor TokenLinear::backward(Ctx& c, Tensor dy) const {
+    add_bias_backward(c, dy, bias_);
+    const Tensor dx = c.temp.alloc(dy.dtype, {dy.rows(), weight_->w.cols()});
+    c.k.gemm(c.exec, dx, dy, weight_->w, {});
+    const Scope temps(c.temp);
+    c.frame.later(c, {.storage = weight_,
+                      .x = input_.recall(c),
+                      .dy = dy,
+                      .x_is_lent = input_.is_recomputed(),
+                      .dy_is_lent = true});
+    return dx;
+}
+
 Tensor RowLinear::forward(Ctx& c, Tensor x, Tensor residual) const {
     const int64_t own = x.rows() / c.tp.size();
     const Tensor y = c.frame.keep(x.dtype, {own, weight_->w.rows()});

@@ -17,7 +17,9 @@ Flow RecomputeBlock::forward(Ctx& c, Flow in) const {
 Flow RecomputeBlock::backward(Ctx& c, Flow dout) const {
     const Flow in = c.inputs.recall(c, this, dout.count());
     const FrameScope kept(c.frame);
-    block_->rebuild(c, in);
+    Ctx again = c;
+    again.loads = {};  // the forward has counted
+    block_->rebuild(again, in);
     return block_->backward(c, dout);
 }
 

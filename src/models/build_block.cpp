@@ -3,6 +3,7 @@
 
 #include "coeus/layers/attention.hpp"
 #include "coeus/layers/feed_forward.hpp"
+#include "coeus/layers/moe.hpp"
 #include "coeus/layers/recompute_block.hpp"
 
 namespace coeus {
@@ -123,15 +124,44 @@ std::unique_ptr<Sublayer> build_attention(const Declare& declare, const Attentio
 }
 
 std::unique_ptr<Sublayer> build_feed_forward(const Declare& declare, const FeedForwardConfig& config,
-                                             LinearInput input, Output activated) {
+                                             LinearInput input, Output activated, const std::string& name) {
     const int64_t dim = declare.model().dim, hidden = config.hidden;
     Parameters& parameters = declare.parameters();
-    const Storage& w13 =
-        parameters.add({declare.weight("feed_forward.w1", {hidden, dim}, WeightRole::gate, Split::rows),
-                        declare.weight("feed_forward.w3", {hidden, dim}, WeightRole::up, Split::rows)});
+    const Storage& w13 = parameters.add({declare.weight(name + ".w1", {hidden, dim}, WeightRole::gate, Split::rows),
+                                         declare.weight(name + ".w3", {hidden, dim}, WeightRole::up, Split::rows)});
     const Storage& w2 =
-        parameters.add(declare.weight("feed_forward.w2", {dim, hidden}, WeightRole::down, Split::cols));
+        parameters.add(declare.weight(name + ".w2", {dim, hidden}, WeightRole::down, Split::cols));
     return std::make_unique<FeedForward>(w13, w2, input, activated);
+}
+
+std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& config, LinearInput input,
+                                    Output activated) {
+    const MoeConfig& m = config;
+    const int64_t dim = declare.model().dim;
+    Parameters& parameters = declare.parameters();
+    const auto of_experts = [&](const char* name, int64_t rows, int64_t cols, WeightRole role, Split split) {
+        Param param = declare.named(name, {m.experts, rows, cols}, role, split);
+        param.groups = m.experts;
+        return param;
+    };
+    const Storage& gate = parameters.add(
+        declare.weight("moe.router.gate", {m.experts, dim}, WeightRole::router, Split::partial));
+    const Storage& w13 =
+        parameters.add({of_experts("moe.experts.w1", m.hidden, dim, WeightRole::gate, Split::rows),
+                        of_experts("moe.experts.w3", m.hidden, dim, WeightRole::up, Split::rows)});
+    const Storage& w2 =
+        parameters.add(of_experts("moe.experts.w2", dim, m.hidden, WeightRole::down, Split::cols));
+    std::unique_ptr<Sublayer> shared;
+    if (m.shared_hidden > 0)
+        shared = build_feed_forward(declare, {.hidden = m.shared_hidden}, input, activated, "moe.shared_experts");
+    const RouteOptions route = {.top_k = m.top_k,
+                                .groups = m.groups,
+                                .kept_groups = m.kept_groups,
+                                .sigmoid = m.score == ScoreFunction::sigmoid,
+                                .normalise = m.normalise,
+                                .scale = m.scale};
+    return std::make_unique<Moe>(Router(TokenLinear(gate, input), nullptr, route, declare.model().moe_row(declare.layer())),
+                                 Experts({.w13 = &w13, .w2 = &w2}, m.experts, {}), std::move(shared));
 }
 
 namespace {
@@ -143,7 +173,8 @@ std::unique_ptr<Block> usual_block(const Declare& declare, const RopeTable& rope
         return build_attention(declare, layer.attention, rope, input);
     }));
     parts.push_back(build_part(declare, "ffn_norm", output, [&](LinearInput input) {
-        return build_feed_forward(declare, layer.feed_forward, input, output);
+        return layer.is_dense() ? build_feed_forward(declare, layer.feed_forward, input, output)
+                                : build_moe(declare, layer.moe, input, output);
     }));
     return std::make_unique<PreNormBlock>(std::move(parts));
 }

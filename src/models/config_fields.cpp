@@ -31,6 +31,11 @@ constexpr std::array attention_biases = {EnumName<AttentionBias>{"none", Attenti
                                          EnumName<AttentionBias>{"all", AttentionBias::all}};
 constexpr std::array initial_values = {EnumName<InitialValues>{"2026", InitialValues::of_2026},
                                        EnumName<InitialValues>{"2025", InitialValues::of_2025}};
+constexpr std::array score_functions = {EnumName<ScoreFunction>{"softmax", ScoreFunction::softmax},
+                                        EnumName<ScoreFunction>{"sigmoid", ScoreFunction::sigmoid}};
+constexpr const auto& names_of(ScoreFunction) {
+    return score_functions;
+}
 constexpr const auto& names_of(QkNorm) {
     return qk_norms;
 }

@@ -39,9 +39,19 @@ std::string divisors_near(int64_t n, int64_t value) {
 
 LayerConfig DecoderConfig::layer(int64_t number) const {
     require(number >= 0 && number < layers, "the model has no such layer");
-    LayerConfig config = {attention, feed_forward};
+    LayerConfig config = {attention, feed_forward, {}};
     if (!windowed.has(number)) config.attention.window = 0;
+    if (moe.experts > 0 && moe_layers.has(number)) {
+        config.moe = moe;
+        config.feed_forward = {};
+    }
     return config;
+}
+
+int64_t DecoderConfig::moe_row(int64_t number) const {
+    int64_t row = 0;
+    for (int64_t i = 0; i < number; ++i) row += layer(i).is_dense() ? 0 : 1;
+    return row;
 }
 
 namespace {
@@ -58,13 +68,39 @@ void require_heads_fit(const AttentionConfig& a, int64_t dim) {
                           a.heads, divisors_near(a.heads, a.kv_heads));
 }
 
+void require_experts_fit(const MoeConfig& m) {
+    if (m.hidden < 1) throw ConfigError("model.moe.hidden = {}: must be at least 1", m.hidden);
+    if (m.experts % m.groups != 0)
+        throw ConfigError("model.moe.num_expert_groups = {}: must divide model.moe.num_experts = {} (nearest: {})",
+                          m.groups, m.experts, divisors_near(m.experts, m.groups));
+    const int64_t size = m.experts / m.groups;
+    if (m.groups > 1 && (size < 2 || m.groups > 64))
+        throw ConfigError(
+            "model.moe.num_expert_groups = {}: there may be at most 64 groups, each of at least 2 experts, "
+            "and there are {} experts (largest: {})",
+            m.groups, m.experts, divisors_near(m.experts, std::min<int64_t>(64, m.experts / 2)));
+    if (m.kept_groups > m.groups)
+        throw ConfigError("model.moe.num_limited_groups = {}: must be at most model.moe.num_expert_groups = {}",
+                          m.kept_groups, m.groups);
+    if (m.top_k > size * m.kept_groups)
+        throw ConfigError("model.moe.top_k = {}: must be at most {}, the number of experts that may be chosen",
+                          m.top_k, size * m.kept_groups);
+}
+
+// Elements of the experts of a layer that are not shared.
+template <class Number>
+Number expert_elements(const MoeConfig& m, int64_t dim) {
+    return Number(m.experts) * 3 * Number(dim) * Number(m.hidden);
+}
+
 // Elements of the matrices of a layer. `Number`: double for an upper bound that cannot overflow.
 template <class Number>
 Number matrix_elements(const LayerConfig& layer, int64_t dim) {
     const AttentionConfig& a = layer.attention;
     const Number rows = Number(a.heads) * Number(a.head_dim + a.value_head_dim()) +
                         Number(a.kv_heads) * Number(a.head_dim + a.value_head_dim());
-    return Number(dim) * (rows + 3 * Number(layer.feed_forward.hidden));
+    const Number others = 3 * Number(layer.feed_forward.hidden + layer.moe.shared_hidden) + Number(layer.moe.experts);
+    return Number(dim) * (rows + others) + expert_elements<Number>(layer.moe, dim);
 }
 
 // Elements of the vectors of a layer, without the norms of its rows.
@@ -85,6 +121,10 @@ void DecoderConfig::validate() const {
     for (int64_t i = 0; i < layers; ++i) {
         const LayerConfig config = layer(i);
         require_heads_fit(config.attention, dim);
+        if (!config.is_dense())
+            require_experts_fit(config.moe);
+        else if (feed_forward.hidden < 1)
+            throw ConfigError("model.ffn_hidden = {}: must be at least 1", feed_forward.hidden);
         elements += matrix_elements<double>(config, dim);
     }
     if (elements > 1e15)
@@ -107,6 +147,17 @@ int64_t DecoderConfig::parameters() const {
     return all;
 }
 
+int64_t DecoderConfig::active_parameters() const {
+    int64_t all = parameters();
+    for (int64_t i = 0; i < layers; ++i) {
+        const MoeConfig m = layer(i).moe;
+        if (m.experts == 0) continue;
+        const int64_t of_experts = expert_elements<int64_t>(m, dim);
+        all -= of_experts - of_experts * m.top_k / m.experts;
+    }
+    return all;
+}
+
 double DecoderConfig::score_flops_per_token(int64_t seq_len) const {
     int64_t widths = 0;
     for (int64_t i = 0; i < layers; ++i) {
@@ -117,7 +168,7 @@ double DecoderConfig::score_flops_per_token(int64_t seq_len) const {
 }
 
 double DecoderConfig::flops_per_token(int64_t seq_len) const {
-    const int64_t multiplied = parameters() - (tied ? 0 : vocab * dim);
+    const int64_t multiplied = active_parameters() - (tied ? 0 : vocab * dim);
     return 6.0 * double(multiplied) + score_flops_per_token(seq_len);
 }
 

@@ -186,11 +186,27 @@ void write_hub_window(Json& json, const DecoderConfig& config) {
 
 std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape& shape,
                                        const DecoderConfig&) {
-    return {HubPlace::whole(usual_hub_name(parameter), shape)};
+    const std::string experts = ".moe.experts.";
+    const size_t at = parameter.find(experts);
+    if (at == std::string::npos) return {HubPlace::whole(usual_hub_name(parameter), shape)};
+    using Names = std::array<std::pair<std::string_view, const char*>, 3>;
+    static constexpr Names matrices = {{{"w1", "gate_proj"}, {"w2", "down_proj"}, {"w3", "up_proj"}}};
+    const std::string_view matrix = std::string_view(parameter).substr(at + experts.size());
+    const auto name = std::ranges::find(matrices, matrix, &Names::value_type::first);
+    if (name == matrices.end()) throw LogicError("no Hugging Face name for " + parameter);
+    const Shape of_one = {shape[1], shape[2]};
+    std::vector<HubPlace> places;
+    for (int64_t e = 0; e < shape[0]; ++e) {
+        places.push_back(HubPlace::whole(fmt::format("model.{}.mlp.experts.{}.{}.weight", parameter.substr(0, at), e,
+                                                     name->second),
+                                         of_one));
+        places.back().first_row = e * of_one.rows();
+    }
+    return places;
 }
 
 std::string usual_hub_name(const std::string& parameter) {
-    using Names = std::array<std::pair<const char*, const char*>, 16>;
+    using Names = std::array<std::pair<const char*, const char*>, 20>;
     static constexpr Names of_layer = {{{"attention_norm.weight", "input_layernorm.weight"},
                                         {"ffn_norm.weight", "post_attention_layernorm.weight"},
                                         {"attention.wq.weight", "self_attn.q_proj.weight"},
@@ -204,6 +220,10 @@ std::string usual_hub_name(const std::string& parameter) {
                                         {"attention.q_norm.weight", "self_attn.q_norm.weight"},
                                         {"attention.k_norm.weight", "self_attn.k_norm.weight"},
                                         {"attention.sinks", "self_attn.sinks"},
+                                        {"moe.router.gate.weight", "mlp.gate.weight"},
+                                        {"moe.shared_experts.w1.weight", "mlp.shared_experts.gate_proj.weight"},
+                                        {"moe.shared_experts.w2.weight", "mlp.shared_experts.down_proj.weight"},
+                                        {"moe.shared_experts.w3.weight", "mlp.shared_experts.up_proj.weight"},
                                         {"feed_forward.w1.weight", "mlp.gate_proj.weight"},
                                         {"feed_forward.w2.weight", "mlp.down_proj.weight"},
                                         {"feed_forward.w3.weight", "mlp.up_proj.weight"}}};

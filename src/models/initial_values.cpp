@@ -19,6 +19,7 @@ Init usual_init(WeightRole role, int64_t layer, const DecoderConfig& config) {
         case WeightRole::attention_in:
         case WeightRole::gate: return Init::normal(0.02);
         case WeightRole::sink:
+        case WeightRole::router:
         case WeightRole::attention_out:
         case WeightRole::up:
         case WeightRole::down: return Init::normal(0.02 / std::sqrt(2.0 * double(layer + 1)));

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen 2 and 2.5 (Yang et al. 2024, Qwen2 and Qwen2.5 technical reports): Llama with biases of queries, keys
-// and values. Qwen 3 (Yang et al. 2025): a norm of each head of queries and keys in their place.
+// and values. Qwen 3 (Yang et al. 2025): a norm of each head of queries and keys in their place; the flavours
+// with a second number of parameters (the active ones) have experts.
 #include "coeus/models/family.hpp"
 
 #include <array>
+#include <cmath>
 
 namespace coeus::qwen {
 
@@ -65,24 +67,62 @@ void write_qwen2(Json& json, const DecoderConfig& config) {
     write_usual(json, config, "Qwen2ForCausalLM", "qwen2");
 }
 
+// Both architectures of Qwen 3: experts in the layers that decoder_sparse_step chooses.
+constexpr const char *dense_qwen3 = "Qwen3ForCausalLM", *moe_qwen3 = "Qwen3MoeForCausalLM";
+
+void read_experts(const JsonView& json, DecoderConfig& config) {
+    const std::string count = json.contains("num_local_experts") ? "num_local_experts" : "num_experts";
+    const auto at_least_1 = [&](const std::string& key, int64_t otherwise) {
+        const int64_t value = json.integer(key, otherwise);
+        if (value < 1) json[key].reject("must be at least 1");
+        return value;
+    };
+    config.moe = {.experts = at_least_1(count, 128),
+                  .top_k = at_least_1("num_experts_per_tok", 8),
+                  .hidden = at_least_1("moe_intermediate_size", 768),
+                  .normalise = json.boolean("norm_topk_prob", false)};
+    const int64_t step = at_least_1("decoder_sparse_step", 1);
+    config.moe_layers = {.period = step, .first = step - 1};
+    if (const auto dense = json.find("mlp_only_layers"); dense && dense->size() > 0)
+        dense->reject("must be empty (other lists are not implemented yet)");
+    for (const char* idle : {"router_aux_loss_coef", "output_router_logits"}) json.find(idle);
+    if (step == 1) config.feed_forward = {};
+}
+
 DecoderConfig read_qwen3(const JsonView& json) {
     DecoderConfig config = read_usual(json, 128);
+    if (json["architectures"].strings().front() == moe_qwen3) read_experts(json, config);
     config.attention.qk_norm = QkNorm::before_rope;
     if (json.boolean("attention_bias", false)) config.attention.bias = AttentionBias::all;
     return config;
 }
 void write_qwen3(Json& json, const DecoderConfig& config) {
-    write_usual(json, config, "Qwen3ForCausalLM", "qwen3");
+    const MoeConfig& m = config.moe;
+    const bool has_experts = m.experts > 0;
+    write_usual(json, config, has_experts ? moe_qwen3 : dense_qwen3, has_experts ? "qwen3_moe" : "qwen3");
+    if (has_experts)
+        json.set("num_experts", m.experts)
+            .set("num_experts_per_tok", m.top_k)
+            .set("moe_intermediate_size", m.hidden)
+            .set("norm_topk_prob", m.normalise)
+            .set("decoder_sparse_step", config.moe_layers.period)
+            .set("mlp_only_layers", Json::array());
+    // the width of dense layers, of which there may be none
+    if (config.feed_forward.hidden == 0) json.set("intermediate_size", 3 * m.hidden);
     json.set("attention_bias", config.attention.bias == AttentionBias::all);
 }
 
-// torchtitan's rule of 2026: one distribution for all matrices.
+// torchtitan's rule of 2026: one distribution for all matrices, but a narrower one for those that write to the
+// residual stream of a model with experts.
 Init init_qwen3(WeightRole role, int64_t layer, const DecoderConfig& config) {
     if (config.initial_values == InitialValues::of_2025) return usual_init(role, layer, config);
+    const bool writes = role == WeightRole::attention_out || role == WeightRole::down;
     switch (role) {
         case WeightRole::norm: return Init::ones();
         case WeightRole::attention_bias: return {};
-        default: return Init::normal(0.02);
+        default:
+            return Init::normal(writes && config.moe.experts > 0 ? 0.02 / std::sqrt(2.0 * double(config.layers))
+                                                                 : 0.02);
     }
 }
 
@@ -125,11 +165,11 @@ ModelFamily qwen2_family() {
 
 ModelFamily qwen3_family() {
     using namespace qwen;
-    ModelFamily made = family("qwen3", "Qwen3ForCausalLM");
+    ModelFamily made = family("qwen3", dense_qwen3);
+    made.architectures.push_back(moe_qwen3);
     made.from_hub = read_qwen3;
     made.to_hub = write_qwen3;
     made.init = init_qwen3;
-    made.flavors_not_built = {"debugmodel_moe", "30B-A3B", "235B-A22B"};
     const Row rows[] = {
         {"debugmodel", 256, 8, 16, 8, 3072, 2048, true, 1e-6, 4096},
         {"0.6B", 1024, 28, 16, 8, 3072, 151936, true},
@@ -142,6 +182,23 @@ ModelFamily qwen3_family() {
     for (const Row& row : rows) {
         made.flavors.push_back(flavor("qwen3", row, 128, 40960));
         made.flavors.back().attention.qk_norm = QkNorm::before_rope;
+    }
+    struct MoeRow {
+        Row row;
+        int64_t experts, hidden;
+        double theta;
+    };
+    const MoeRow moe_rows[] = {
+        {{"debugmodel_moe", 256, 8, 16, 8, 0, 2048, false, 1e-6, 4096}, 64, 768, 1e6},
+        {{"30B-A3B", 2048, 48, 32, 4, 0}, 128, 768, 1e6},
+        {{"235B-A22B", 4096, 94, 64, 4, 0}, 128, 1536, 5e6},
+    };
+    for (const MoeRow& row : moe_rows) {
+        DecoderConfig config = flavor("qwen3", row.row, 128, 40960);
+        config.attention.qk_norm = QkNorm::before_rope;
+        config.rope.theta = row.theta;
+        config.moe = {.experts = row.experts, .top_k = 8, .hidden = row.hidden, .normalise = true};
+        made.flavors.push_back(config);
     }
     return made;
 }

@@ -147,9 +147,6 @@ const DecoderConfig& find_flavor(const ModelFamily& family, std::string_view fla
         if (config.flavor == flavor) return config;
         names.push_back(config.flavor);
     }
-    if (std::ranges::find(family.flavors_not_built, flavor) != family.flavors_not_built.end())
-        throw ConfigError("model.flavor = \"{}\": this flavour of {} is not implemented yet; implemented: {}",
-                          flavor, family.name, join(names, ", "));
     const std::string near = nearest_flavor(flavor, names);
     throw ConfigError(
         "model.flavor = \"{}\": {} has no such flavour{}; {}known are {}, or \"hf\" for the shapes of "

@@ -3,6 +3,8 @@
 
 #include "coeus/state/replica.hpp"
 
+#include <algorithm>
+
 namespace coeus {
 
 namespace {
@@ -22,6 +24,7 @@ public:
             rows += largest.rows;
             cols = largest.cols;
         }
+        rows *= storage.params().front().groups;
         size_ = place.fsdp * div_ceil(rows, place.fsdp) * cols;
     }
 
@@ -30,15 +33,17 @@ public:
     Tensor part(Tensor all, int rank) const { return all.slice_rows(rank * size_, size_); }
     Tensor own(Tensor all) const { return part(all, own_); }
 
-    // A rank's part of a parameter: [rows, cols] of that rank's extent.
-    Tensor of(Tensor all, const Param& param, int rank) const {
-        int64_t before = 0;  // rows of the parameters before it
+    // A rank's part of one group of a parameter: [rows, cols] of that rank's extent.
+    Tensor of(Tensor all, const Param& param, int64_t group, int rank) const {
+        int64_t before = 0, rows = 0;  // rows of the parameters before it, and of all, in a group
         for (const Param& other : storage_.params()) {
-            if (&other == &param) break;
-            before += other.part(count_, rank).rows;
+            if (&other == &param) before = rows;
+            rows += other.part(count_, rank).rows;
         }
         const Extent e = param.part(count_, rank);
-        return part(all, rank).slice_rows(before * e.cols, e.rows * e.cols).reshape({e.rows, e.cols});
+        return part(all, rank)
+            .slice_rows((group * rows + before) * e.cols, e.rows * e.cols)
+            .reshape({e.rows, e.cols});
     }
 
 private:
@@ -50,8 +55,7 @@ private:
 }  // namespace
 
 void WholeMatrices::replace(Exec& exec, const Kernels& kernels, const Storage& storage, Each each) const {
-    require(storage.sharding() == dense_sharding && storage.params().front().groups == 1,
-            "whole matrices need the dense sharding and one matrix per parameter");
+    require(storage.sharding() == dense_sharding, "whole matrices need the dense sharding");
     const Scope scope(scratch_);
     const Parts parts(storage);
     const ShardPlace& place = storage.place();
@@ -69,25 +73,34 @@ void WholeMatrices::replace(Exec& exec, const Kernels& kernels, const Storage& s
         const ObservedExchange noted(exec, Exchange::gather_matrix_parts, all);
         tp_.all_gather(exec, all, parts.own(all));
     }
-    for (const Param& param : storage.params()) {
-        const Scope of_matrix(scratch_);
-        Tensor whole = parts.of(all, param, 0);
-        if (parts.count() > 1) {
-            whole = scratch_.alloc(type, {param.shape.rows(), param.shape.cols()});
-            for (int rank = 0; rank < parts.count(); ++rank) {
-                const Extent e = param.part(parts.count(), rank);
-                if (e.rows * e.cols > 0)
-                    kernels.cast(exec, whole.slice_rows(e.first_row, e.rows).slice_cols(e.first_col, e.cols),
-                                 parts.of(all, param, rank));
+    for (const Param& param : storage.params())
+        for (int64_t group = 0; group < param.groups; ++group) {
+            const Scope of_matrix(scratch_);
+            const int64_t rows = param.rows_per_group();
+            Tensor whole = parts.of(all, param, group, 0);
+            if (parts.count() > 1) {
+                whole = scratch_.alloc(type, {rows, param.shape.cols()});
+                for (int rank = 0; rank < parts.count(); ++rank) {
+                    const Extent e = param.part(parts.count(), rank);
+                    if (e.rows * e.cols > 0)
+                        kernels.cast(exec,
+                                     whole.slice_rows(e.first_row, e.rows).slice_cols(e.first_col, e.cols),
+                                     parts.of(all, param, group, rank));
+                }
+            }
+            each(param, whole);
+            for (const OwnedRun& run : storage.runs()) {
+                if (run.param != &param) continue;
+                // its rows within the group
+                const int64_t begin = std::max(run.first_row, group * rows),
+                              end = std::min(run.first_row + run.rows, (group + 1) * rows);
+                if (begin < end)
+                    kernels.cast(exec,
+                                 storage.gradient.slice_rows(run.first + begin - run.first_row, end - begin),
+                                 whole.slice_rows(begin - group * rows, end - begin)
+                                     .slice_cols(run.first_col, param.local.cols));
             }
         }
-        each(param, whole);
-        for (const OwnedRun& run : storage.runs())
-            if (run.param == &param)
-                kernels.cast(
-                    exec, Storage::rows_of(run, storage.gradient),
-                    whole.slice_rows(run.first_row, run.rows).slice_cols(run.first_col, param.local.cols));
-    }
 }
 
 }  // namespace coeus

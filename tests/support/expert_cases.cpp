@@ -100,8 +100,9 @@ KernelCase grouped_case(const std::string& name, const Assignments& s, std::vect
     return c;
 }
 
-void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t width) {
-    const int64_t rows = s.rows(), other = width + 3;
+void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t width, int64_t other) {
+    // rows of whole pieces of 16 bytes keep to them
+    const int64_t rows = s.rows(), pad = width % 8 == 0 && other % 8 == 0 ? 8 : 1;
     const size_t g = grouping;
     {
         KernelCase c;
@@ -115,23 +116,23 @@ void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t widt
     }
     list.push_back(grouped_case(
         "gather_rows", s,
-        {{"out", output, compute, {rows, width}, 0, 1, 2}, {"in", input, compute, {s.tokens, width}, 0, 1, 1}},
+        {{"out", output, compute, {rows, width}, 0, 1, 2 * pad}, {"in", input, compute, {s.tokens, width}, 0, 1, pad}},
         [=](const Kernels& k, Exec& e, const Operands& o, const Groups&) {
             k.gather_rows(e, o[g], o[g + 1], o[2], s.top_k);
         }));
     for (const bool in_place : {false, true})
         list.push_back(grouped_case(
             in_place ? "sum_rows in place" : "sum_rows", s,
-            {{"y", in_place ? update : output, compute, {s.tokens, width}, 0, 1, 2},
-             {"rows", input, compute, {rows, width}, 0, 1, 1}},
+            {{"y", in_place ? update : output, compute, {s.tokens, width}, 0, 1, 2 * pad},
+             {"rows", input, compute, {rows, width}, 0, 1, pad}},
             [=](const Kernels& k, Exec& e, const Operands& o, const Groups&) {
                 k.sum_rows(e, o[g], in_place ? o[g] : Tensor(), o[g + 1], o[1]);
             }));
     for (const bool transposed_b : {true, false})
         list.push_back(grouped_case(
             transposed_b ? "grouped_gemm t" : "grouped_gemm n", s,
-            {{"d", update, compute, {rows, other}, 0, 1, 1},
-             {"a", input, compute, {rows, width}, 0, 0.3, 2},
+            {{"d", update, compute, {rows, other}, 0, 1, pad},
+             {"a", input, compute, {rows, width}, 0, 0.3, 2 * pad},
              {"b", input, compute,
               transposed_b ? Shape{s.experts * other, width} : Shape{s.experts * width, other}}},
             [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
@@ -141,8 +142,8 @@ void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t widt
     list.push_back(grouped_case(
         "grouped_gemm_weights", s,
         {{"d", update, acc, {s.experts * width, other}},
-         {"a", input, compute, {rows, width}, 0, 0.3, 2},
-         {"b", input, compute, {rows, other}, 0, 1, 1}},
+         {"a", input, compute, {rows, width}, 0, 0.3, 2 * pad},
+         {"b", input, compute, {rows, other}, 0, 1, pad}},
         [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
             k.grouped_gemm_weights(e, o[g], o[g + 1], o[g + 2], groups);
         },
@@ -151,7 +152,7 @@ void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t widt
         const std::string with = scaled ? " scaled" : "";
         list.push_back(grouped_case(
             "add_group_bias" + with, s,
-            {{"y", update, compute, {rows, width}, 0, 1, 2},
+            {{"y", update, compute, {rows, width}, 0, 1, 2 * pad},
              {"bias", input, compute, {s.experts, width}},
              {"scale", input, acc, {rows}}},
             [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
@@ -161,7 +162,7 @@ void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t widt
             "add_group_bias_backward" + with, s,
             {{"dbias", update, acc, {s.experts, width}},
              {"dscale", update, acc, {rows}},
-             {"dy", input, compute, {rows, width}, 0, 1, 2},
+             {"dy", input, compute, {rows, width}, 0, 1, 2 * pad},
              {"bias", input, compute, {s.experts, width}},
              {"scale", input, acc, {rows}}},
             [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
@@ -172,8 +173,8 @@ void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t widt
             const std::string kind = with + (gate.interleaved ? " clamped" : "");
             list.push_back(grouped_case(
                 "gate" + kind, s,
-                {{"y", update, compute, {rows, width}, 0, 1, 2},
-                 {"gate_up", input, compute, {rows, 2 * width}, 0, 1, 1},
+                {{"y", update, compute, {rows, width}, 0, 1, 2 * pad},
+                 {"gate_up", input, compute, {rows, 2 * width}, 0, 1, pad},
                  {"scale", input, acc, {rows}}},
                 [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
                     k.gate(e, o[g], o[g + 1], scaled ? o[g + 2] : Tensor(), groups, gate);
@@ -182,10 +183,10 @@ void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t widt
             for (const bool in_place : {false, true})
                 list.push_back(grouped_case(
                     "gate_backward" + kind + (in_place ? " in place" : ""), s,
-                    {{"dgate_up", update, compute, {rows, 2 * width}, 0, 1, 1},
+                    {{"dgate_up", update, compute, {rows, 2 * width}, 0, 1, pad},
                      {"dscale", update, acc, {rows}},
                      {"y", update, compute, {rows, width}},
-                     {"dy", input, compute, {rows, width}, 0, 1, 2},
+                     {"dy", input, compute, {rows, width}, 0, 1, 2 * pad},
                      {"gate_up", input, compute, {rows, 2 * width}},
                      {"scale", input, acc, {rows}}},
                     [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
@@ -222,7 +223,11 @@ std::vector<KernelCase> expert_cases() {
                                  {40, 4, 3},
                                  {40, 5, 2, Spread::one},
                                  {70, 6, 2, Spread::two}})
-        add_cases(list, s, s.tokens == 1 ? 1 : s.tokens == 40 ? 24 : 17);
+        add_cases(list, s, s.tokens == 1 ? 1 : s.tokens == 40 ? 24 : 17, s.tokens == 1 ? 4 : s.tokens == 40 ? 27 : 20);
+    // whole pieces of 16 bytes: products on a GPU's tensor cores, with more than one tile in each direction
+    add_cases(list, {130, 3, 2}, 64, 96);
+    add_cases(list, {300, 1, 1}, 72, 264);
+    add_cases(list, {70, 2, 1, Spread::one}, 264, 136);
     return list;
 }
 

@@ -82,6 +82,7 @@ const std::vector<MeshFactor>& mesh_factors() {
         {3, always, [](MeshCase& c, int n) { c.model.attention.value_dim = 3 * n; }, true},
         {2, always, [](MeshCase& c, int n) { c.optimizer.name = n == 0 ? "AdamW" : "Muon"; }, true},
         {attention_kinds, always, [](MeshCase& c, int n) { set_attention(c.model, n); }, true},
+        {expert_kinds, always, [](MeshCase& c, int n) { set_experts(c.model, n); }, true},
     };
     return all;
 }

@@ -127,6 +127,28 @@ Tensor TestModel::tensor(const std::string& parameter, const StorageTensor& kind
     throw LogicError("the model has no parameter " + parameter);
 }
 
+std::vector<HeldBlock> TestModel::blocks(const std::string& parameter, const StorageTensor& kind) const {
+    const Storage& storage = storage_of(parameter);
+    for (const Param& param : storage.params())
+        if (param.name == parameter) return blocks_of(storage, param, kind(storage));
+    throw LogicError("the model has no parameter " + parameter);
+}
+
+OwnedTensor TestModel::copy(const std::string& parameter, const StorageTensor& kind) const {
+    for (const Param& param : storage_of(parameter).params()) {
+        if (param.name != parameter) continue;
+        OwnedTensor whole(kind(storage_of(parameter)).dtype, param.shape);
+        for (const HeldBlock& block : blocks(parameter, kind))
+            for (int64_t i = 0; i < block.local.count(); ++i) {
+                const int64_t cols = block.local.cols(), row = block.first_row + i / cols;
+                set_element(whole, row * param.shape.cols() + block.first_col + i % cols,
+                            element(block.local, i));
+            }
+        return whole;
+    }
+    throw LogicError("the model has no parameter " + parameter);
+}
+
 void TestModel::zero_gradients() {
     cpu_kernels().zero(exec, decoder.parameters().gradients());
 }
@@ -172,6 +194,22 @@ void set_attention(DecoderConfig& model, int kind) {
     a.sinks = true;
     a.window = 3;
     model.windowed = {.period = 2, .first = kind == 2 ? 0 : 1};
+}
+
+void set_experts(DecoderConfig& model, int kind) {
+    if (kind == 0) return;
+    model.moe = {.experts = 4, .top_k = 2, .hidden = 8, .normalise = true};
+    if (kind == 1) return;
+    model.moe = {.experts = 6,
+                 .top_k = 3,
+                 .hidden = 8,
+                 .shared_hidden = 16,
+                 .score = ScoreFunction::sigmoid,
+                 .normalise = true,
+                 .scale = 2.5,
+                 .groups = 3,
+                 .kept_groups = 2};
+    model.moe_layers = {.period = 1, .first = 1};
 }
 
 DecoderConfig tiny_config(int64_t layers, bool tied) {

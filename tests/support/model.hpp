@@ -3,6 +3,7 @@
 #pragma once
 
 #include "coeus/engine/batch_part.hpp"
+#include "coeus/io/held_block.hpp"
 #include "coeus/optim/param_groups.hpp"
 #include "coeus/pipeline/stage.hpp"
 #include "coeus/plan/layer_memory.hpp"
@@ -64,6 +65,11 @@ public:
     /// The rows of one parameter in its storage's `kind`, in the shape of the parameter.
     Tensor tensor(const std::string& parameter, const StorageTensor& kind) const;
 
+    /// The blocks of a parameter in its storage's `kind`, which may be several if it is stacked by groups.
+    std::vector<HeldBlock> blocks(const std::string& parameter, const StorageTensor& kind) const;
+    /// A copy of a parameter, whole and dense.
+    OwnedTensor copy(const std::string& parameter, const StorageTensor& kind) const;
+
     void zero_gradients();
     /// Adds loss and gradients of a micro-batch; scalars.loss_scale is not changed.
     void forward_backward(TestBatch& batch);
@@ -82,5 +88,9 @@ DecoderConfig tiny_config(int64_t layers = 2, bool tied = false);
 /// (Qwen 3); biases, sinks and a window in every other layer (gpt-oss); all of these.
 inline constexpr int attention_kinds = 4;
 void set_attention(DecoderConfig& model, int kind);
+/// Kinds of experts: none; in all layers, with a normalised softmax (Qwen 3); after a dense layer, with shared
+/// experts and a sigmoid that keeps 2 of 3 groups (DeepSeek V3).
+inline constexpr int expert_kinds = 3;
+void set_experts(DecoderConfig& model, int kind);
 
 }  // namespace coeus::test

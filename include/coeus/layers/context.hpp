@@ -38,6 +38,9 @@ struct Ctx {
     const TokenExchange& tokens = whole_tokens();   ///< how these exchange tokens around products
     const LossExchange& loss = split_loss();        ///< how these combine their parts of the loss
     const BlockInputs& inputs = inputs_in_frame();  ///< where inputs of recomputed blocks are kept
+    /// i64 [layers with experts, experts]: each router adds how often it has chosen each expert. Absent:
+    /// nobody counts, in validation, generation and recomputation.
+    Tensor loads = {};
 };
 
 }  // namespace coeus

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coeus/device/arena.hpp"
+#include "coeus/kernels/routing.hpp"
 #include "coeus/state/storage.hpp"
 
 #include <span>
@@ -13,11 +14,13 @@ namespace coeus {
 
 struct Ctx;
 
-/// A weight gradient that a linear layer requests: dW += dy^T x.
+/// A weight gradient that a linear layer requests: dW += dy^T x; for rows in groups, of each group for its
+/// own matrix.
 struct WeightGradient {
     const Storage* storage;
     Tensor x;                     ///< [T, I], or this rank's rows of it; kept in the frame
     Tensor dy;                    ///< [T, O]
+    Groups groups = {};           ///< of the rows of x and dy; absent: they are one group
     bool x_is_scattered = false;  ///< the rows of x must be gathered from the tensor-parallel ranks
     bool x_is_lent = false;   ///< x was recomputed, and is valid only until the end of the layer's backward
     bool dy_is_lent = false;  ///< dy ends with the layer's backward, or is overwritten after it

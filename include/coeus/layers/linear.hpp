@@ -5,6 +5,7 @@
 //             weight of a rank    forward                            backward
 //   ColLinear [O/P, I]            gathers x [T/P, I], y [T, O/P]     dx = sum over ranks, scattered
 //   RowLinear [O, I/P]            y = sum over ranks, scattered      gathers dy [T/P, O], dx [T, I/P]
+//   TokenLinear [O, I]            y [T/P, O] of x [T/P, I]           dx [T/P, I] of dy [T/P, O]
 #pragma once
 
 #include "coeus/layers/recompute.hpp"
@@ -38,6 +39,23 @@ public:
     /// Keeps what forward keeps for the backward without computing y, after x was recomputed.
     void rebuild(Ctx& c, Tensor x) const { input_.keep(c, x); }
     /// dy [T/P, O] -> dx [T, I/P] in temp. The weight gradient goes through frame.later.
+    Tensor backward(Ctx& c, Tensor dy) const;
+
+private:
+    const Storage *weight_, *bias_;
+    LinearInput input_;
+};
+
+/// Every rank has the whole weight and applies it to its own tokens.
+class TokenLinear {
+public:
+    /// `bias`: [O], or null.
+    explicit TokenLinear(const Storage& weight, LinearInput input = {}, const Storage* bias = nullptr)
+        : weight_(&weight), bias_(bias), input_(input) {}
+
+    /// [T/P, I] -> [T/P, O] in `type`, which is that of x or acc; kept.
+    Tensor forward(Ctx& c, Tensor x, Dtype type) const;
+    /// dy [T/P, O] in the type of x -> dx [T/P, I] in temp. The weight gradient goes through frame.later.
     Tensor backward(Ctx& c, Tensor dy) const;
 
 private:

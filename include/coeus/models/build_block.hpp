@@ -44,7 +44,11 @@ PreNormBlock::Part build_part(const Declare& declare, const char* norm_name, Out
 std::unique_ptr<Sublayer> build_attention(const Declare& declare, const AttentionConfig& config,
                                           const RopeTable& rope, LinearInput input);
 std::unique_ptr<Sublayer> build_feed_forward(const Declare& declare, const FeedForwardConfig& config,
-                                             LinearInput input, Output activated);
+                                             LinearInput input, Output activated,
+                                             const std::string& name = "feed_forward");
+/// Builds a mixture of experts; `activated` is for the shared ones.
+std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& config, LinearInput input,
+                                    Output activated);
 
 /// Builds the block of layer `number`, as its family does (ModelFamily::own_block). `rope` must outlive it.
 std::unique_ptr<Block> build_block(Parameters& parameters, const DecoderConfig& model, int64_t number,

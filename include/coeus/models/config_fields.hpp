@@ -48,7 +48,9 @@ void for_each_field(Config& c,
     // 0 if n_heads does not divide dim, which validate() reports
     visit(ConfigField{.name = "head_dim", .hub = "head_dim", .is_required = true, .least = 0},
           c.attention.head_dim);
-    visit(size("ffn_hidden", "intermediate_size"), c.feed_forward.hidden);
+    // 0 if all layers have experts, which validate() checks
+    visit(ConfigField{.name = "ffn_hidden", .hub = "intermediate_size", .is_required = true, .least = 0},
+          c.feed_forward.hidden);
     visit(ConfigField{.name = "vocab_size", .hub = "vocab_size", .is_required = true, .most = 0x7fffffff},
           c.vocab);
     visit(ConfigField{.name = "rope_theta", .kind = constant, .usual = "500000"}, c.rope.theta);
@@ -71,6 +73,20 @@ void for_each_field(Config& c,
     visit(ConfigField{.name = "window_period", .kind = constant, .is_later = true}, c.windowed.period);
     visit(ConfigField{.name = "window_first_layer", .kind = constant, .is_later = true, .least = 0},
           c.windowed.first);
+    visit(ConfigField{.name = "moe.num_experts", .is_later = true, .least = 0, .most = 1 << 16},
+          c.moe.experts);
+    visit(ConfigField{.name = "moe.top_k", .kind = constant, .is_later = true}, c.moe.top_k);
+    visit(ConfigField{.name = "moe.hidden", .is_later = true, .least = 0}, c.moe.hidden);
+    visit(ConfigField{.name = "moe.shared_hidden", .is_later = true, .least = 0}, c.moe.shared_hidden);
+    visit(ConfigField{.name = "moe.score_func", .kind = constant, .is_later = true}, c.moe.score);
+    visit(ConfigField{.name = "moe.route_norm", .kind = constant, .is_later = true}, c.moe.normalise);
+    visit(ConfigField{.name = "moe.route_scale", .kind = constant, .is_later = true, .usual = "1"},
+          c.moe.scale);
+    visit(ConfigField{.name = "moe.num_expert_groups", .kind = constant, .is_later = true}, c.moe.groups);
+    visit(ConfigField{.name = "moe.num_limited_groups", .kind = constant, .is_later = true},
+          c.moe.kept_groups);
+    visit(ConfigField{.name = "moe.layer_period", .is_later = true}, c.moe_layers.period);
+    visit(ConfigField{.name = "moe.first_layer", .is_later = true, .least = 0}, c.moe_layers.first);
     visit(ConfigField{.name = "initial_values", .kind = limit, .is_later = true}, c.initial_values);
 }
 

@@ -43,6 +43,8 @@ struct DecoderConfig {
     AttentionConfig attention;
     LayerPattern windowed;  ///< the layers in which attention.window applies; others attend to all tokens
     FeedForwardConfig feed_forward;
+    MoeConfig moe;
+    LayerPattern moe_layers;  ///< the layers with experts, if moe has any; the others are dense
     std::optional<FfnRule> ffn_rule = {};  ///< the rule for the feed-forward width; not set: a given number
     RopeConfig rope;
     double norm_eps = 1e-5;
@@ -52,11 +54,16 @@ struct DecoderConfig {
     InitialValues initial_values = InitialValues::of_2026;
 
     LayerConfig layer(int64_t number) const;
+    /// The number of a layer among those with experts.
+    int64_t moe_row(int64_t number) const;
     /// ConfigError naming the field, the rule and the nearest valid value.
     void validate() const;
     /// Elements of all parameters; a tied matrix counts once.
     int64_t parameters() const;
-    /// FLOPs of forward and backward: 6 (N - N_embedding) + 6 S sum of H (d + e) over the layers. A tied
+    /// The same with those experts only that one token uses.
+    int64_t active_parameters() const;
+    /// FLOPs of forward and backward: 6 (N - N_embedding) + 6 S sum of H (d + e) over the layers, where N are
+    /// the active parameters. A tied
     /// table is also the output projection, so N_embedding is not subtracted. Causality and recomputation
     /// are not taken into account (torchtitan's rule).
     double flops_per_token(int64_t seq_len) const;

@@ -38,10 +38,29 @@ struct FeedForwardConfig {
     bool operator==(const FeedForwardConfig&) const = default;
 };
 
+/// How a router makes scores of its logits.
+enum class ScoreFunction : uint8_t { softmax, sigmoid };
+
+/// A mixture of experts in the place of a feed-forward layer; see RouteOptions for the router's options.
+struct MoeConfig {
+    int64_t experts = 0;  ///< 0: none, the layer is dense
+    int64_t top_k = 1;
+    int64_t hidden = 0;         ///< width of an expert between its matrices
+    int64_t shared_hidden = 0;  ///< width of the shared experts, which are one layer; 0: none
+    ScoreFunction score = ScoreFunction::softmax;
+    bool normalise = false;
+    double scale = 1;
+    int64_t groups = 1, kept_groups = 1;
+
+    bool operator==(const MoeConfig&) const = default;
+};
+
 struct LayerConfig {
     AttentionConfig attention;
-    FeedForwardConfig feed_forward;
+    FeedForwardConfig feed_forward;  ///< if the layer is dense
+    MoeConfig moe;
 
+    bool is_dense() const { return moe.experts == 0; }
     bool operator==(const LayerConfig&) const = default;
 };
 

@@ -25,7 +25,8 @@ enum class WeightRole : uint8_t {
     attention_out,
     attention_bias,
     sink,
-    gate,
+    router,
+    gate,  ///< and the next two: also of experts
     up,
     down
 };
@@ -37,7 +38,6 @@ class Declare;
 struct ModelFamily {
     std::string name;                        ///< "llama3"
     std::vector<DecoderConfig> flavors;      ///< those of torchtitan, the smallest first
-    std::vector<std::string> flavors_not_built = {};  ///< torchtitan's others, which are not implemented yet
     std::vector<std::string> architectures;  ///< in config.json of Hugging Face folders: "LlamaForCausalLM"
 
     /// Returns the model of a config.json. ConfigError naming file and key: a missing or wrong value, a

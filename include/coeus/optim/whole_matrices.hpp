@@ -19,10 +19,10 @@ public:
     WholeMatrices(const Communicator& fsdp_ranks, const Communicator& tp_ranks, Arena& scratch)
         : fsdp_(fsdp_ranks), tp_(tp_ranks), scratch_(scratch) {}
 
-    /// Calls each(param, matrix) for every parameter of a storage. `matrix` is the whole gradient, [rows,
-    /// cols] of the global shape, in the compute type; what `each` leaves there replaces the gradient.
-    /// Collective. If the communicators are planned, only the scratch memory is used. LogicError for a
-    /// storage of another sharding, or with parameters of several groups.
+    /// Calls each(param, matrix) for every parameter of a storage, and every group of it. `matrix` is the
+    /// whole gradient, [rows per group, cols] of the global shape, in the compute type; what `each` leaves
+    /// there replaces the gradient. Collective. If the communicators are planned, only the scratch memory is
+    /// used. LogicError for a storage of another sharding.
     using Each = FunctionRef<void(const Param&, Tensor matrix)>;
     void replace(Exec& exec, const Kernels& kernels, const Storage& storage, Each each) const;
     Arena& scratch() const { return scratch_; }

@@ -150,7 +150,7 @@ void Cpu::balance_experts(Exec&, Tensor bias, Tensor loads, double rate, const S
     require(bias.count() == loads.count(), "balance_experts: operands differ in shape");
     if (scalars.refusals != 0) return;
     dispatch_acc(bias.dtype, [&]<class A>(A) {
-        rows::balance_experts(bias.as<A>(), loads.as<const int64_t>(), bias.count(), rate);
+        rows::balance_experts(Lane(), bias.as<A>(), loads.as<const int64_t>(), bias.count(), rate);
     });
 }
 

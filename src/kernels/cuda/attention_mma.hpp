@@ -9,22 +9,10 @@
 #include "attention_tiles.hpp"
 #include "mma.hpp"
 
-#include <algorithm>
-#include <initializer_list>
-
 namespace coeus::cuda {
 
 constexpr int mma_warps = 4, mma_threads = mma_warps * warp_size;
-/// Rows of a product on tensor cores, and number of elements that are copied together.
-constexpr int mma_rows = 16, piece = 8;
 constexpr int64_t widest_mma_head = 128;
-
-/// True if the rows of all operands begin at multiples of 16 bytes.
-inline bool in_pieces(std::initializer_list<Tensor> operands) {
-    return std::all_of(operands.begin(), operands.end(), [](const Tensor& t) {
-        return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.ld * size_of(t.dtype) % 16 == 0;
-    });
-}
 
 /// True if attention can run on tensor cores: bf16, heads of at most widest_mma_head columns in whole pieces
 /// of 16 bytes, keys as wide as values, and rows of all operands that begin at multiples of 16 bytes.
@@ -56,12 +44,6 @@ constexpr int passing_rows(int width) {
     return width <= 64 ? 64 : 32;
 }
 
-/// Elements from one row of a tile to the next: an odd number of pieces. So the eight rows that ldmatrix
-/// reads at once, at one column, are in eight different groups of four banks, whatever the width.
-constexpr int tile_pitch(int width) {
-    static_assert(piece * sizeof(bf16) == 16);
-    return width + piece;
-}
 constexpr int mma_tile_elements(int width, int rows) {
     return rows * tile_pitch(width);
 }
@@ -94,11 +76,6 @@ struct PassingTiles {
         start_rows<width, rows>(first, one, row, end, head_dim);
         start_rows<width, rows>(second, other, row, end, head_dim);
     }
-};
-
-/// The lane's place in the fragments.
-struct Lane {
-    int lane = int(threadIdx.x) % warp_size, row = lane / 4, column = lane % 4 * 2;
 };
 
 /// scores = own rows times the transposed rows of another tile.
@@ -159,17 +136,6 @@ __device__ void add_weighted_tile(Sums (&sums)[row_tiles][width / 8],
             }
         }
     }
-}
-
-/// Stores two adjacent elements of a result, or adds to them.
-template <class O>
-__device__ void put_pair(O* to, float first, float second, bool accumulate) {
-    if (accumulate) {
-        const Pack<O, 2> old = load_pack<2>(to);
-        first += load(old.values[0]);
-        second += load(old.values[1]);
-    }
-    store_pack<2>(to, Pack<O, 2>{{store<O>(first), store<O>(second)}});
 }
 
 /// Stores a lane's part of a row of sums, multiplied by a factor. `half` is 0, or 1 for the row 8 further

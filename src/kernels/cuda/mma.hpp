@@ -5,10 +5,35 @@
 // on the CPU.
 #pragma once
 
-#include "coeus/base/types.hpp"
+#include "coeus/device/tensor.hpp"
 #include "team.hpp"
 
+#include <algorithm>
+#include <initializer_list>
+
 namespace coeus::cuda {
+
+/// Rows of a product on tensor cores, and number of elements that are copied together.
+constexpr int mma_rows = 16, piece = 8;
+
+/// True if the rows of all operands begin at multiples of 16 bytes.
+inline bool in_pieces(std::initializer_list<Tensor> operands) {
+    return std::all_of(operands.begin(), operands.end(), [](const Tensor& t) {
+        return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.ld * size_of(t.dtype) % 16 == 0;
+    });
+}
+
+/// Elements from one row of a tile to the next: an odd number of pieces. So the eight rows that ldmatrix
+/// reads at once, at one column, are in eight different groups of four banks, whatever the width.
+constexpr int tile_pitch(int width) {
+    static_assert(piece * sizeof(bf16) == 16);
+    return width + piece;
+}
+
+/// The lane's place in the fragments.
+struct Lane {
+    int lane = int(threadIdx.x) % warp_size, row = lane / 4, column = lane % 4 * 2;
+};
 
 /// A lane's share of four 8x8 matrices of bf16, with two elements in each part. As the left operand of a
 /// product it is a 16x16 matrix, made of the matrices (rows 0-7, columns 0-7), (8-15, 0-7), (0-7, 8-15),
@@ -109,6 +134,17 @@ __device__ inline void wait_for_copies() {
 #else
     emulation::wait_for_copies();
 #endif
+}
+
+/// Stores two adjacent elements of a result, or adds to them.
+template <class O>
+__device__ void put_pair(O* to, float first, float second, bool accumulate) {
+    if (accumulate) {
+        const Pack<O, 2> old = load_pack<2>(to);
+        first += load(old.values[0]);
+        second += load(old.values[1]);
+    }
+    store_pack<2>(to, Pack<O, 2>{{store<O>(first), store<O>(second)}});
 }
 
 }  // namespace coeus::cuda

@@ -76,6 +76,18 @@ __device__ A warp_largest(A value) {
     return value;
 }
 
+/// The sum of the values of this lane and those below it.
+template <class A>
+__device__ A warp_sum_up_to(A value) {
+    const int lane = int(threadIdx.x) % warp_size;
+    COEUS_UNROLL
+    for (int distance = 1; distance < warp_size; distance *= 2) {
+        const A below = __shfl_sync(whole_warp, value, (lane - distance) & (warp_size - 1));
+        if (lane >= distance) value += below;
+    }
+    return value;
+}
+
 /// Threads that take elements in turn.
 class Threads {
 public:
@@ -202,6 +214,12 @@ public:
             n, [&](A value) { total += value; }, f, in...);
         return warp_sum(total);
     }
+    template <class A, class F>
+    __device__ A sum_of(int64_t n, F&& f) const {
+        A total = 0;
+        each(n, [&](int64_t j) { total += f(j); });
+        return warp_sum(total);
+    }
     template <class A, class T>
     __device__ A largest(int64_t n, const T* in) const {
         A best = load(in[0]);
@@ -209,6 +227,30 @@ public:
             n, [&](A value) { best = value > best ? value : best; }, [](A value) { return value; }, in);
         return warp_largest(best);
     }
+    template <class T>
+    __device__ int64_t best(int64_t n, const T* in) const {
+        const int lane = int(threadIdx.x) % warp_size;
+        int at = lane < n ? lane : 0;
+        auto value = load(in[at]);
+        each(n, [&](int64_t j) {
+            if (load(in[j]) > value) {
+                at = int(j);
+                value = load(in[j]);
+            }
+        });
+        COEUS_UNROLL
+        for (int distance = warp_size / 2; distance > 0; distance /= 2) {
+            const auto other = __shfl_xor_sync(whole_warp, value, distance);
+            const int other_at = __shfl_xor_sync(whole_warp, at, distance);
+            if (other > value || (other == value && other_at < at)) {
+                at = other_at;
+                value = other;
+            }
+        }
+        return __shfl_sync(whole_warp, at, 0);  // the lanes may differ if some are NaN
+    }
+    /// Waits until all lanes are here; each then sees what the others have written.
+    __device__ void barrier() const { __syncwarp(); }
 };
 
 /// The threads of the whole grid, for work without sums.
@@ -230,6 +272,12 @@ public:
         A total = 0;
         visit(
             n, [&](A value) { total += value; }, f, in...);
+        return over_warps(warp_sum(total), [](A a, A b) { return a + b; });
+    }
+    template <class A, class F>
+    __device__ A sum_of(int64_t n, F&& f) const {
+        A total = 0;
+        each(n, [&](int64_t j) { total += f(j); });
         return over_warps(warp_sum(total), [](A a, A b) { return a + b; });
     }
     template <class A, class T>

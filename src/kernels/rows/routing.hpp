@@ -118,20 +118,19 @@ COEUS_HD void route_gradient(const Team& team, A* dlogits, const A* dweights, co
     });
 }
 
-/// bias += u - mean u, with u[e] = rate sign(mean load - load). One thread computes it, in double: integers
-/// decide the signs, so the bits depend on the loads alone.
-template <class A>
-COEUS_HD void balance_experts(A* bias, const int64_t* loads, int64_t experts, double rate) {
-    int64_t total = 0;
-    for (int64_t e = 0; e < experts; ++e) total += loads[e];
+/// bias += u - mean u, with u[e] = rate sign(mean load - load). Sums of integers decide the signs and their
+/// mean, so the bits depend on the loads alone.
+template <class Team, class A>
+COEUS_HD void balance_experts(const Team& team, A* bias, const int64_t* loads, int64_t experts, double rate) {
+    const int64_t total = team.template sum_of<int64_t>(experts, [=](int64_t e) { return loads[e]; });
     const auto sign = [=](int64_t e) {
         const int64_t over = loads[e] * experts;
         return over < total ? 1 : over > total ? -1 : 0;
     };
-    int64_t signs = 0;
-    for (int64_t e = 0; e < experts; ++e) signs += sign(e);
-    const double mean = rate * double(signs) / double(experts);
-    for (int64_t e = 0; e < experts; ++e) bias[e] = A(double(bias[e]) + (rate * sign(e) - mean));
+    const double mean =
+        rate * double(team.template sum_of<int64_t>(experts, [=](int64_t e) { return int64_t(sign(e)); })) /
+        double(experts);
+    team.each(experts, [=](int64_t e) { bias[e] = A(double(bias[e]) + (rate * sign(e) - mean)); });
 }
 
 }  // namespace coeus::rows

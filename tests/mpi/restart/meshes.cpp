@@ -60,6 +60,7 @@ MeshCase case_of(const Layout& layout, bool tied, const StateTypes& types) {
     c.model.tied = tied;
     if (tied) c.optimizer.name = "Muon";
     set_attention(c.model, tied ? 2 : 1);
+    set_experts(c.model, tied ? 1 : 2);
     c.sequences = layout.schedule ? micro_batches : 1;
     c.local_batches = global_batch / layout.mesh.size(axis::dp) / c.sequences;
     c.exchanges.context = {layout.exchange, layout.balancing};

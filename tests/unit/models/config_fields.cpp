@@ -39,6 +39,9 @@ void change(QkNorm& value) {
 void change(AttentionBias& value) {
     value = AttentionBias::qkv;
 }
+void change(ScoreFunction& value) {
+    value = ScoreFunction::sigmoid;
+}
 void change(InitialValues& value) {
     value = InitialValues::of_2025;
 }

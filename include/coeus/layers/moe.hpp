@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moe: a mixture of experts (Shazeer et al. 2017): a router sends each token to k of E feed-forward layers, and
+// adds their results by its weights. Some layers have shared experts as well: a feed-forward layer that
+// processes every token (DeepSeek-AI 2024, DeepSeekMoE).
+//
+// P tensor-parallel ranks route their own T/P tokens. Each has F/P of the width F of every expert, and so
+// processes all T tokens.
+#pragma once
+
+#include "coeus/layers/linear.hpp"
+#include "coeus/layers/sublayer.hpp"
+
+#include <memory>
+
+namespace coeus {
+
+/// The experts that a router has chosen for n tokens, and their weights, both [n, k]. Experts are in ascending
+/// order: i32. The weights are acc.
+struct Routed {
+    Tensor experts, weights;
+};
+
+class Router {
+public:
+    /// `gate`: [E, D]. `bias`: acc [E], added to the scores for the choice alone, or null. `row`: the layer's
+    /// row of Ctx::loads.
+    Router(TokenLinear gate, const Storage* bias, const RouteOptions& options, int64_t row)
+        : gate_(std::move(gate)), bias_(bias), options_(options), row_(row) {}
+
+    /// Computes the logits of x [T/P, D], kept.
+    Tensor logits(Ctx& c, Tensor x) const;
+    /// Chooses experts. The result is kept; what the backward needs is pushed.
+    Routed choose(Ctx& c, Tensor logits) const;
+    /// dweights (acc) -> gradient of the logits, in `type`, in temp.
+    Tensor choose_backward(Ctx& c, Tensor dweights, Dtype type) const;
+    /// The gradient of x, [T/P, D], in temp.
+    Tensor logits_backward(Ctx& c, Tensor dlogits) const { return gate_.backward(c, dlogits); }
+
+private:
+    TokenLinear gate_;
+    const Storage* bias_;
+    RouteOptions options_;
+    int64_t row_;
+};
+
+/// The weights of E experts: w13 is [w1; w3] of each expert, E x [2F/P, D]; w2 is E x [D, F/P]. The biases
+/// b13 [E, 2F/P] and b2 [E, D] are null, or of all experts.
+struct ExpertWeights {
+    const Storage *w13, *w2, *b13 = nullptr, *b2 = nullptr;
+};
+
+class Experts {
+public:
+    Experts(const ExpertWeights& weights, int64_t experts, const Gate& gate)
+        : weights_(weights), experts_(experts), gate_(gate) {}
+
+    /// Adds the experts' results for x [T/P, D] to y [T/P, D].
+    void forward(Ctx& c, Tensor x, const Routed& routed, Tensor y) const;
+    /// Keeps what forward keeps for the backward, without computing the results.
+    void rebuild(Ctx& c, Tensor x, const Routed& routed) const;
+    /// dy [T/P, D] -> gradients of x [T/P, D] and of the weights [T/P, k] (acc), in temp.
+    struct Gradients {
+        Tensor dx, dweights;
+    };
+    Gradients backward(Ctx& c, Tensor dy) const;
+
+private:
+    struct Rows;
+    Rows first_product(Ctx& c, Tensor x, const Routed& routed) const;
+    ExpertWeights weights_;
+    int64_t experts_;
+    Gate gate_;
+};
+
+class Moe : public Sublayer {
+public:
+    /// `shared` may be null. The router, and the shared experts if there are any, take their input from the
+    /// same LinearInput.
+    Moe(Router router, Experts experts, std::unique_ptr<Sublayer> shared)
+        : router_(std::move(router)), experts_(std::move(experts)), shared_(std::move(shared)) {}
+
+    Tensor forward(Ctx& c, Tensor x, Tensor residual) const override;
+    void rebuild(Ctx& c, Tensor x) const override;
+    Tensor backward(Ctx& c, Tensor dy) const override;
+
+private:
+    Router router_;
+    Experts experts_;
+    std::unique_ptr<Sublayer> shared_;
+};
+
+}  // namespace coeus

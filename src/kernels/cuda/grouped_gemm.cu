@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products of rows that are grouped by expert. A block computes a tile of the result; it finds its
+// group on the device, and returns at once if there is no such tile. A sum of products has an element of the
+// left and one of the right operand for each index of its depth. An operand is `deep` if the depth runs along
+// its rows in memory, otherwise across them:
+//   d = a b^T       a and b are deep
+//   d = a b         a is deep
+//   d[g] += a^T b   neither is; the depth is that of the group's rows
+// On tensor cores (bf16, in pieces of 16 bytes) the tiles of the operands are loaded in pairs. Two pairs are
+// in shared memory, so that one is loaded while the other is used.
+#include "cuda.hpp"
+#include "groups.hpp"
+#include "mma.hpp"
+
+namespace coeus::cuda {
+
+namespace {
+
+/// The operands. T: of a and b; O: of d.
+template <class T, class O>
+struct GroupedProduct {
+    Rows<O> d;
+    Rows<const T> a, b;
+    DeviceGroups groups;
+    int64_t rows;     ///< of a group's matrix in d, if a is not deep
+    int64_t columns;  ///< of d
+    int64_t depth;    ///< if a is deep
+};
+
+/// A block's tile of d, and the operands from its first row, column and depth on. Rows from `rows` to
+/// `padded` are set to zero.
+template <class T, class O>
+struct Work {
+    O* d;
+    const T *left, *right;
+    int64_t rows, padded, columns, depth;
+};
+
+/// All threads of a block call this. Blocks with the same rows are adjacent, since a group has fewer rows
+/// than its matrix has.
+template <bool left_deep, bool right_deep, class T, class O>
+__device__ Work<T, O> work_of(const GroupedProduct<T, O>& p, int tile_rows, int tile_columns) {
+    const int64_t across = (p.columns + tile_columns - 1) / tile_columns;
+    const int64_t tile = blockIdx.x / across, column = blockIdx.x % across * tile_columns;
+    if constexpr (left_deep) {
+        const PlaceInGroup at = p.groups.of_tile(tile, tile_rows);
+        const T* const matrix = p.b[at.group * (right_deep ? p.columns : p.depth)];
+        return {p.d[at.row] + column,
+                p.a[at.row],
+                matrix + (right_deep ? column * p.b.ld : column),
+                at.count,
+                at.padded,
+                p.columns - column,
+                p.depth};
+    } else {
+        const int64_t down = (p.rows + tile_rows - 1) / tile_rows;
+        const int64_t group = tile / down, row = tile % down * tile_rows;
+        const PlaceInGroup at = p.groups.place(group, 0);
+        const int64_t rows = at.count > 0 ? p.rows - row : 0;
+        return {p.d[group * p.rows + row] + column,
+                p.a[at.row] + row,
+                p.b[at.row] + column,
+                rows,
+                rows,
+                p.columns - column,
+                at.count};
+    }
+}
+
+// --- any operands ---
+
+constexpr int simt_side = 64, simt_depth = 16, simt_threads = 256, simt_pitch = simt_side + 1;
+constexpr int simt_step = 16, simt_own = simt_side / simt_step;  // a thread has 4 x 4 sums, 16 apart
+constexpr int simt_elements = simt_depth * simt_pitch;
+
+/// Copies a part of an operand to shared memory, where the depth runs across the rows, with zeros beyond its
+/// `count` rows (or columns) and its depth. Neighbouring threads read neighbouring elements.
+template <bool deep, class T>
+__device__ void load_part(float* to, const T* from, int64_t ld, int64_t count, int64_t depth) {
+    for (int at = int(threadIdx.x); at < simt_side * simt_depth; at += simt_threads) {
+        const int i = deep ? at / simt_depth : at % simt_side, k = deep ? at % simt_depth : at / simt_side;
+        to[k * simt_pitch + i] =
+            i < count && k < depth ? load(deep ? from[i * ld + k] : from[k * ld + i]) : 0.0f;
+    }
+}
+
+template <bool left_deep, bool right_deep, class T, class O>
+__global__ void grouped_gemm_kernel(GroupedProduct<T, O> p) {
+    const Work<T, O> w = work_of<left_deep, right_deep>(p, simt_side, simt_side);
+    if (w.rows <= 0) return;
+    float* const left = reinterpret_cast<float*>(shared_memory());
+    float* const right = left + simt_elements;
+    const int row = int(threadIdx.x) / simt_step, column = int(threadIdx.x) % simt_step;
+    float sums[simt_own][simt_own] = {};
+    for (int64_t k = 0; k < w.depth; k += simt_depth) {
+        load_part<left_deep>(left, w.left + (left_deep ? k : k * p.a.ld), p.a.ld, w.rows, w.depth - k);
+        load_part<right_deep>(right, w.right + (right_deep ? k : k * p.b.ld), p.b.ld, w.columns, w.depth - k);
+        __syncthreads();
+        for (int i = 0; i < simt_depth; ++i) {
+            COEUS_UNROLL
+            for (int r = 0; r < simt_own; ++r) {
+                const float x = left[i * simt_pitch + row + r * simt_step];
+                COEUS_UNROLL
+                for (int c = 0; c < simt_own; ++c)
+                    sums[r][c] += x * right[i * simt_pitch + column + c * simt_step];
+            }
+        }
+        __syncthreads();  // before the next parts are written
+    }
+    for (int r = 0; r < simt_own; ++r)
+        for (int c = 0; c < simt_own; ++c) {
+            const int i = row + r * simt_step, j = column + c * simt_step;
+            if (i >= w.padded || j >= w.columns) continue;
+            O& to = w.d[i * p.d.ld + j];
+            if constexpr (left_deep)
+                to = store<O>(i < w.rows ? sums[r][c] : 0.0f);
+            else
+                to += sums[r][c];
+        }
+}
+
+// --- tensor cores ---
+
+/// Two by two warps share a tile of the result.
+constexpr int product_threads = 4 * warp_size, product_columns = 128, product_depth = 64;
+constexpr int warp_columns = product_columns / 2, column_tiles = warp_columns / 8;
+
+/// A tile of the left operand with `count` rows, or of the right one with `count` columns, in shared memory.
+/// It is stored as it is in memory: [count][depth] if deep, else [depth][count].
+template <bool left, bool deep, int count>
+struct OperandTile {
+    static constexpr int rows = deep ? count : product_depth, width = deep ? product_depth : count,
+                         pitch = tile_pitch(width), elements = rows * pitch;
+
+    /// Starts to copy it, with zeros beyond what the operand has.
+    __device__ static void start(bf16* tile, const bf16* from, int64_t ld, int64_t count_left,
+                                 int64_t depth_left) {
+        constexpr int pieces = width / piece;
+        static_assert(rows * pieces % product_threads == 0);
+        const int64_t rows_left = deep ? count_left : depth_left, width_left = deep ? depth_left : count_left;
+        COEUS_NO_UNROLL
+        for (int i = 0; i < rows * pieces / product_threads; ++i) {
+            const int at = int(threadIdx.x) + i * product_threads, row = at / pieces,
+                      column = at % pieces * piece;
+            const bool is_there = row < rows_left && column < width_left;
+            copy_async<16>(tile + row * pitch + column, is_there ? from + row * ld + column : from,
+                           !is_there);
+        }
+    }
+    /// The 16 x 16 elements from (first, k) on, as a fragment of the left operand or as two of the right one.
+    __device__ static Fragment load(const bf16* tile, int first, int k) {
+        const int lane = Lane().lane;
+        const int row = left == deep ? lane % 16 : lane % 8 + lane / 16 * 8;
+        const int column = (left == deep ? lane / 16 : lane / 8 % 2) * piece;
+        return load_matrices<!deep>(tile + ((deep ? first : k) + row) * pitch + (deep ? k : first) + column);
+    }
+};
+
+template <int tile_rows, bool left_deep, bool right_deep>
+struct ProductTiles {
+    using Left = OperandTile<true, left_deep, tile_rows>;
+    using Right = OperandTile<false, right_deep, product_columns>;
+    static constexpr int elements = Left::elements + Right::elements;
+    static constexpr size_t shared_bytes = 2 * elements * sizeof(bf16);
+};
+
+template <int tile_rows, bool left_deep, bool right_deep, class O>
+__global__ void __launch_bounds__(product_threads) grouped_gemm_mma_kernel(GroupedProduct<bf16, O> p) {
+    using Tiles = ProductTiles<tile_rows, left_deep, right_deep>;
+    using Left = typename Tiles::Left;
+    using Right = typename Tiles::Right;
+    constexpr int warp_rows = tile_rows / 2, row_tiles = warp_rows / mma_rows;
+    const Work<bf16, O> w = work_of<left_deep, right_deep>(p, tile_rows, product_columns);
+    if (w.rows <= 0) return;
+    bf16* const memory = reinterpret_cast<bf16*>(shared_memory());
+    const int warp = int(threadIdx.x) / warp_size, first_row = warp / 2 * warp_rows,
+              first_column = warp % 2 * warp_columns;
+    const auto start = [&](bf16* tiles, int64_t k) {
+        Left::start(tiles, w.left + (left_deep ? k : k * p.a.ld), p.a.ld, w.rows, w.depth - k);
+        Right::start(tiles + Left::elements, w.right + (right_deep ? k : k * p.b.ld), p.b.ld, w.columns,
+                     w.depth - k);
+    };
+    Sums sums[row_tiles][column_tiles] = {};
+    if (w.depth > 0) start(memory, 0);
+    int turn = 0;
+    for (int64_t depth = 0; depth < w.depth; depth += product_depth, turn ^= 1) {
+        wait_for_copies();
+        __syncthreads();  // this pair has arrived, and no thread uses the other one any more
+        const bf16* const left = memory + turn * Tiles::elements;
+        const bf16* const right = left + Left::elements;
+        if (depth + product_depth < w.depth)
+            start(memory + (turn ^ 1) * Tiles::elements, depth + product_depth);
+        if (first_row >= w.rows || first_column >= w.columns) continue;
+        COEUS_UNROLL
+        for (int k = 0; k < product_depth; k += 16) {
+            Fragment a[row_tiles];
+            COEUS_UNROLL
+            for (int r = 0; r < row_tiles; ++r) a[r] = Left::load(left, first_row + r * mma_rows, k);
+            COEUS_UNROLL
+            for (int c = 0; c < column_tiles; c += 2) {
+                const Fragment b = Right::load(right, first_column + c * 8, k);
+                COEUS_UNROLL
+                for (int r = 0; r < row_tiles; ++r) {
+                    multiply_add(sums[r][c], a[r], b.parts[0], b.parts[1]);
+                    multiply_add(sums[r][c + 1], a[r], b.parts[2], b.parts[3]);
+                }
+            }
+        }
+    }
+    const Lane lane;
+    COEUS_UNROLL
+    for (int r = 0; r < row_tiles; ++r) {
+        COEUS_UNROLL
+        for (int half = 0; half < 2; ++half) {
+            const int row = first_row + r * mma_rows + half * 8 + lane.row;
+            if (row >= w.padded) continue;
+            COEUS_UNROLL
+            for (int c = 0; c < column_tiles; ++c) {
+                const int column = first_column + c * 8 + lane.column;
+                const float* const pair = sums[r][c].values + 2 * half;
+                if (column < w.columns)
+                    put_pair(w.d + row * p.d.ld + column, row < w.rows ? pair[0] : 0.0f,
+                             row < w.rows ? pair[1] : 0.0f, !left_deep);
+            }
+        }
+    }
+}
+
+/// Tiles of so many rows and columns in all of d.
+template <bool left_deep, class T, class O>
+unsigned tiles(const GroupedProduct<T, O>& p, int64_t buffer_rows, int64_t tile_rows, int64_t tile_columns) {
+    const int64_t groups = p.groups.number, down = left_deep ? most_tiles(buffer_rows, groups, tile_rows)
+                                                             : groups * div_ceil(p.rows, tile_rows);
+    return blocks_for(down * div_ceil(p.columns, tile_columns));
+}
+
+template <int tile_rows, bool left_deep, bool right_deep, class O>
+void multiply_on_tensor_cores(Exec& exec, const char* name, const GroupedProduct<bf16, O>& p, int64_t rows) {
+    launch(exec, name,
+           {tiles<left_deep>(p, rows, tile_rows, product_columns), product_threads,
+            ProductTiles<tile_rows, left_deep, right_deep>::shared_bytes},
+           grouped_gemm_mma_kernel<tile_rows, left_deep, right_deep, O>, p);
+}
+
+/// True if rows of whole pieces can be copied.
+bool tensor_cores_fit(std::initializer_list<Tensor> operands) {
+    return in_pieces(operands) && std::all_of(operands.begin(), operands.end(),
+                                              [](const Tensor& t) { return t.cols() % piece == 0; });
+}
+
+template <bool left_deep, bool right_deep, class T, class O>
+void multiply(Exec& exec, const char* name, Tensor d, Tensor a, Tensor b, const Groups& groups) {
+    const GroupedProduct<T, O> p = {rows_of<O>(d),           rows_of<const T>(a),      rows_of<const T>(b),
+                                    device_groups(groups),   left_deep ? 0 : a.cols(), d.cols(),
+                                    left_deep ? a.cols() : 0};
+    const int64_t buffer_rows = a.rows();
+    if constexpr (std::is_same_v<T, bf16>) {
+        // tall tiles read the operands less often, but are partly empty if they end with the group
+        constexpr int64_t few_rows = 256;
+        const int64_t rows = left_deep ? buffer_rows / groups.number() : p.rows;
+        if (tensor_cores_fit({d, a, b}))
+            return rows < few_rows
+                       ? multiply_on_tensor_cores<64, left_deep, right_deep>(exec, name, p, buffer_rows)
+                       : multiply_on_tensor_cores<128, left_deep, right_deep>(exec, name, p, buffer_rows);
+    }
+    launch(exec, name,
+           {tiles<left_deep>(p, buffer_rows, simt_side, simt_side), simt_threads,
+            2 * simt_elements * sizeof(float)},
+           grouped_gemm_kernel<left_deep, right_deep, T, O>, p);
+}
+
+}  // namespace
+
+void Cuda::grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups& groups) {
+    const int64_t number = groups.number(), columns = d.cols(), depth = a.cols();
+    require(a.rows() == d.rows() && b.tensor.rows() == number * (b.is_transposed ? columns : depth) &&
+                b.tensor.cols() == (b.is_transposed ? depth : columns) && a.dtype == d.dtype &&
+                b.tensor.dtype == d.dtype,
+            "grouped_gemm: shapes or types do not fit");
+    if (columns == 0) return;
+    dispatch(d.dtype, [&]<class T>(T) {
+        b.is_transposed ? multiply<true, true, T, T>(exec, "grouped_gemm", d, a, b.tensor, groups)
+                        : multiply<true, false, T, T>(exec, "grouped_gemm", d, a, b.tensor, groups);
+    });
+}
+
+void Cuda::grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, const Groups& groups) {
+    require(a.rows() == b.rows() && d.rows() == groups.number() * a.cols() && d.cols() == b.cols() &&
+                a.dtype == b.dtype && d.dtype == acc_of(a.dtype),
+            "grouped_gemm_weights: shapes or types do not fit");
+    if (d.cols() == 0) return;
+    dispatch(a.dtype, [&]<class T>(T) {
+        multiply<false, false, T, Acc<T>>(exec, "grouped_gemm_weights", d, a, b, groups);
+    });
+}
+
+}  // namespace coeus::cuda

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Routing of tokens to experts, by a warp for each token, and the permutation of rows that it implies. A
+// block for each expert scans all assignments, so no atomics are needed and the order is always the same.
+#include "../rows/matrix.hpp"
+#include "../rows/routing.hpp"
+#include "cuda.hpp"
+#include "groups.hpp"
+#include "mma.hpp"
+
+namespace coeus::cuda {
+
+namespace {
+
+constexpr int scan_threads = 1024, scan_warps = scan_threads / warp_size;
+
+/// A warp for each token. It has the scores and the choice in shared memory.
+__global__ void route_kernel(Rows<int32_t> chosen, Rows<float> weights, Rows<const float> logits,
+                             const float* bias, int64_t tokens, int64_t experts, RouteOptions o) {
+    const WarpTeam team;
+    const int64_t warp = threadIdx.x / warp_size, t = int64_t(blockIdx.x) * (blockDim.x / warp_size) + warp;
+    if (t >= tokens) return;
+    float* const scores = reinterpret_cast<float*>(shared_memory()) + warp * 2 * experts;
+    expert_scores(team, scores, logits[t], experts, o);
+    choose_experts(team, chosen[t], scores + experts, scores, bias, experts, t, o);
+    expert_weights(team, weights[t], chosen[t], scores, o);
+}
+
+__global__ void route_backward_kernel(Rows<float> dlogits, Rows<const float> dweights,
+                                      Rows<const float> logits, Rows<const int32_t> chosen, int64_t tokens,
+                                      int64_t experts, RouteOptions o) {
+    const WarpTeam team;
+    const int64_t warp = threadIdx.x / warp_size, t = int64_t(blockIdx.x) * (blockDim.x / warp_size) + warp;
+    if (t >= tokens) return;
+    float* const scores = reinterpret_cast<float*>(shared_memory()) + warp * 2 * experts;
+    expert_scores(team, scores, logits[t], experts, o);
+    route_gradient(team, dlogits[t], dweights[t], chosen[t], scores, experts, o);
+}
+
+/// A block for each expert: count = its assignments, or count += them.
+template <class Count>
+__global__ void count_kernel(Count* counts, const int32_t* experts, int64_t assignments, bool accumulate) {
+    const BlockTeam team(shared_memory());
+    const int32_t own = int32_t(blockIdx.x);
+    const Count count = team.sum_of<Count>(assignments, [=](int64_t a) { return Count(experts[a] == own); });
+    if (team.first()) counts[own] = accumulate ? counts[own] + count : count;
+}
+
+/// One warp.
+__global__ void begins_kernel(int32_t* begins, const int32_t* counts, int64_t groups) {
+    const DeviceGroups all = {begins, counts, groups};
+    int32_t total = 0;
+    for (int64_t first = 0; first < groups; first += warp_size) {
+        const int64_t group = first + threadIdx.x;
+        const int32_t own = group < groups ? int32_t(all.padded(group)) : 0, end = warp_sum_up_to(own);
+        if (group < groups) begins[group] = total + end - own;
+        total += __shfl_sync(whole_warp, end, warp_size - 1);
+    }
+}
+
+/// A block for each group, whose warps scan one part of the assignments each, once to count and once to
+/// place. All blocks together fill the rows after the last group.
+__global__ void place_kernel(int32_t* slots, int32_t* sources, DeviceGroups groups, const int32_t* experts,
+                             int64_t assignments, int64_t rows) {
+    const int64_t group = blockIdx.x, begin = groups.begins[group];
+    const int32_t own = int32_t(group);
+    const int warp = int(threadIdx.x) / warp_size, lane = int(threadIdx.x) % warp_size;
+    const int64_t part = (assignments + scan_threads - 1) / scan_threads * warp_size;
+    const int64_t first = warp * part, end = first + part < assignments ? first + part : assignments;
+    int32_t* const found = reinterpret_cast<int32_t*>(shared_memory());
+    int32_t count = 0;
+    for (int64_t a = first + lane; a < end; a += warp_size) count += experts[a] == own;
+    count = warp_sum(count);
+    if (lane == 0) found[warp] = count;
+    __syncthreads();
+    int64_t row = begin;
+    for (int other = 0; other < warp; ++other) row += found[other];
+    for (int64_t a = first + lane; a - lane < end; a += warp_size) {
+        const bool is_own = a < end && experts[a] == own;
+        const unsigned votes = __ballot_sync(whole_warp, is_own);
+        if (is_own) {
+            const int64_t slot = row + __popc(votes & ((1u << lane) - 1));
+            slots[a] = int32_t(slot);
+            sources[slot] = int32_t(a);
+        }
+        row += __popc(votes);
+    }
+    const int64_t last = groups.number - 1, after = groups.begins[last] + groups.padded(last);
+    for (int64_t i = begin + groups.counts[group] + threadIdx.x; i < begin + groups.padded(group);
+         i += blockDim.x)
+        sources[i] = -1;
+    for (int64_t i = after + group * blockDim.x + threadIdx.x; i < rows; i += groups.number * blockDim.x)
+        sources[i] = -1;
+}
+
+/// A block for each row.
+template <class T>
+__global__ void gather_rows_kernel(Rows<T> out, Rows<const T> in, const int32_t* sources, int64_t per,
+                                   int64_t width) {
+    const int64_t row = blockIdx.x, source = sources[row];
+    const Threads team(threadIdx.x, blockDim.x);
+    if (source >= 0)
+        team.map(
+            width, out[row], [](auto x) { return x; }, in[source / per]);
+    else
+        team.map(width, out[row], [] { return Acc<T>(0); });
+}
+
+template <int size, class T>
+__device__ void sum_pack(T* y, const T* plus, Rows<const T> rows, const int32_t* slots, int64_t k,
+                         int64_t j) {
+    Acc<T> sums[size] = {};
+    for (int64_t i = 0; i < k; ++i) {
+        const Pack<T, size> pack = load_pack<size>(rows[slots[i]] + j);
+        COEUS_UNROLL
+        for (int e = 0; e < size; ++e) sums[e] += load(pack.values[e]);
+    }
+    Pack<T, size> out;
+    if (plus) out = load_pack<size>(plus + j);
+    COEUS_UNROLL
+    for (int e = 0; e < size; ++e) out.values[e] = store<T>(plus ? load(out.values[e]) + sums[e] : sums[e]);
+    store_pack<size>(y + j, out);
+}
+
+/// A block for each token. `size`: the elements that a thread moves together.
+template <int size, class T>
+__global__ void sum_rows_kernel(Rows<T> y, Rows<const T> plus, Rows<const T> rows, Rows<const int32_t> slots,
+                                int64_t k, int64_t width) {
+    const int64_t t = blockIdx.x, packs = width / size;
+    const Threads team(threadIdx.x, blockDim.x);
+    team.each(packs, [=](int64_t i) { sum_pack<size>(y[t], plus[t], rows, slots[t], k, i * size); });
+    team.each(width - packs * size,
+              [=](int64_t i) { sum_pack<1>(y[t], plus[t], rows, slots[t], k, packs * size + i); });
+}
+
+/// One warp.
+__global__ void balance_experts_kernel(float* bias, const int64_t* loads, int64_t experts, double rate,
+                                       const StepScalars* scalars) {
+    if (scalars->refusals == 0) rows::balance_experts(WarpTeam(), bias, loads, experts, rate);
+}
+
+void check_route(Tensor logits, Tensor experts, Tensor weights, const RouteOptions& o) {
+    const int64_t count = logits.cols();
+    require(experts.rows() == logits.rows() && experts.cols() == o.top_k && weights.shape == experts.shape &&
+                experts.dense() && weights.dense() && weights.dtype == logits.dtype &&
+                logits.dtype == Dtype::f32,
+            "route: operands differ in shape or type");
+    require(o.groups > 0 && count % o.groups == 0 && o.kept_groups >= 1 && o.kept_groups <= o.groups &&
+                o.groups <= 64 && o.top_k >= 1 && o.top_k <= count / o.groups * o.kept_groups,
+            "route: so many experts cannot be chosen");
+}
+
+/// Up to four warps in a block, as many as have room for their scratch memory.
+Grid route_grid(int64_t tokens, int64_t experts) {
+    constexpr int64_t most_shared_bytes = 48 << 10, most_warps = 4;
+    const int64_t bytes = 2 * experts * int64_t(sizeof(float)),
+                  warps = std::min(most_warps, most_shared_bytes / bytes);
+    require(warps > 0, "route: a token has more experts than shared memory has room for");
+    return {blocks_for(div_ceil(tokens, warps)), int(warps) * warp_size, size_t(warps * bytes)};
+}
+
+}  // namespace
+
+void Cuda::route(Exec& exec, Tensor experts, Tensor weights, Tensor loads, Tensor logits, Tensor bias,
+                 const RouteOptions& o) {
+    check_route(logits, experts, weights, o);
+    const int64_t count = logits.cols();
+    require((!bias || (bias.count() == count && bias.dtype == logits.dtype)) &&
+                (!loads || loads.count() == count),
+            "route: operands differ in shape or type");
+    launch(exec, "route", route_grid(logits.rows(), count), route_kernel, rows_of<int32_t>(experts),
+           rows_of<float>(weights), rows_of<const float>(logits), bias ? bias.as<const float>() : nullptr,
+           logits.rows(), count, o);
+    if (loads)
+        launch(exec, "count_loads", {blocks_for(count), scan_threads, BlockTeam::shared_bytes},
+               count_kernel<int64_t>, loads.as<int64_t>(), experts.as<const int32_t>(), experts.count(),
+               true);
+}
+
+void Cuda::route_backward(Exec& exec, Tensor dlogits, Tensor dweights, Tensor logits, Tensor experts,
+                          const RouteOptions& o) {
+    check_route(logits, experts, dweights, o);
+    require(dlogits.shape == logits.shape, "route: operands differ in shape");
+    launch(exec, "route_backward", route_grid(logits.rows(), logits.cols()), route_backward_kernel,
+           rows_of<float>(dlogits), rows_of<const float>(dweights), rows_of<const float>(logits),
+           rows_of<const int32_t>(experts), logits.rows(), logits.cols(), o);
+}
+
+void Cuda::group_by_expert(Exec& exec, Tensor slots, Tensor sources, const Groups& groups, Tensor experts) {
+    const int64_t assignments = experts.count(), number = groups.number(), rows = sources.count();
+    require(slots.count() == assignments && rows >= grouped_rows(assignments, number) && slots.dense() &&
+                experts.dense(),
+            "group_by_expert: operands do not fit");
+    const DeviceGroups all = device_groups(groups);
+    launch(exec, "count_experts", {blocks_for(number), scan_threads, BlockTeam::shared_bytes},
+           count_kernel<int32_t>, groups.counts.as<int32_t>(), experts.as<const int32_t>(), assignments,
+           false);
+    launch(exec, "group_begins", {1, warp_size}, begins_kernel, groups.begins.as<int32_t>(), all.counts,
+           number);
+    launch(exec, "group_by_expert", {blocks_for(number), scan_threads, scan_warps * sizeof(int32_t)},
+           place_kernel, slots.as<int32_t>(), sources.as<int32_t>(), all, experts.as<const int32_t>(),
+           assignments, rows);
+}
+
+void Cuda::gather_rows(Exec& exec, Tensor out, Tensor in, Tensor sources, int64_t per) {
+    require(sources.count() == out.rows() && in.cols() == out.cols() && in.dtype == out.dtype,
+            "gather_rows: operands differ in shape or type");
+    dispatch(out.dtype, [&]<class T>(T) {
+        launch(exec, "gather_rows", {blocks_for(out.rows()), threads_for(out.cols())}, gather_rows_kernel<T>,
+               rows_of<T>(out), rows_of<const T>(in), sources.as<const int32_t>(), per, out.cols());
+    });
+}
+
+void Cuda::sum_rows(Exec& exec, Tensor y, Tensor plus, Tensor rows, Tensor slots) {
+    require(slots.rows() == y.rows() && slots.dense() && rows.cols() == y.cols() && rows.dtype == y.dtype &&
+                (!plus || (plus.shape == y.shape && plus.dtype == y.dtype)),
+            "sum_rows: operands differ in shape or type");
+    dispatch(y.dtype, [&]<class T>(T) {
+        const auto sum = [&]<int size>(std::integral_constant<int, size>) {
+            launch(exec, "sum_rows", {blocks_for(y.rows()), threads_for(y.cols() / size)},
+                   sum_rows_kernel<size, T>, rows_of<T>(y), rows_of<const T>(plus), rows_of<const T>(rows),
+                   rows_of<const int32_t>(slots), slots.cols(), y.cols());
+        };
+        if (in_pieces({y, plus ? plus : y, rows}))
+            sum(std::integral_constant<int, pack_count<T>()>());
+        else
+            sum(std::integral_constant<int, 1>());
+    });
+}
+
+void Cuda::balance_experts(Exec& exec, Tensor bias, Tensor loads, double rate, const StepScalars& scalars) {
+    require(bias.count() == loads.count() && bias.dtype == Dtype::f32,
+            "balance_experts: operands differ in shape or type");
+    launch(exec, "balance_experts", {1, warp_size}, balance_experts_kernel, bias.as<float>(),
+           loads.as<const int64_t>(), bias.count(), rate, &scalars);
+}
+
+}  // namespace coeus::cuda
