@@ -37,7 +37,8 @@ std::string options_text(const RouteOptions& o) {
 }
 
 KernelCase route_case(int64_t tokens, int64_t experts, const RouteOptions& o, bool biased) {
-    return {fmt::format("route {} x {} of {}{}{}", tokens, o.top_k, experts, options_text(o), biased ? " biased" : ""),
+    return {fmt::format("route {} x {} of {}{}{}", tokens, o.top_k, experts, options_text(o),
+                        biased ? " biased" : ""),
             {{"experts", output, index_kind, {tokens, o.top_k}},
              {"weights", output, acc, {tokens, o.top_k}},
              {"loads", update, Kind::count, {experts}, 9},
@@ -56,7 +57,9 @@ KernelCase route_backward_case(int64_t tokens, int64_t experts, const RouteOptio
                    {"logits", input, acc, {tokens, experts}, 0, 1.5, 1},
                    {"experts", input, index_kind, {tokens, o.top_k}, 1},
                    {"weights", input, acc, {tokens, o.top_k}}};
-    c.prepare = [=](const Kernels& k, Exec& e, const Operands& v) { k.route(e, v[3], v[4], {}, v[2], {}, o); };
+    c.prepare = [=](const Kernels& k, Exec& e, const Operands& v) {
+        k.route(e, v[3], v[4], {}, v[2], {}, o);
+    };
     c.call = [=](const Kernels& k, Exec& e, const Operands& v) {
         k.route_backward(e, v[0], v[1], v[2], v[3], o);
     };
@@ -100,86 +103,88 @@ KernelCase grouped_case(const std::string& name, const Assignments& s, std::vect
     return c;
 }
 
+KernelCase group_by_expert_case(const Assignments& s) {
+    KernelCase c;
+    c.name = "group_by_expert " + s.text();
+    c.arguments = grouping_arguments(s, output);
+    c.prepare = [=](const Kernels&, Exec&, const Operands& o) { spread(s, o); };
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.group_by_expert(e, o[1], o[2], groups_of(s, o), o[0]);
+    };
+    return c;
+}
+
 void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t width, int64_t other) {
     // rows of whole pieces of 16 bytes keep to them
     const int64_t rows = s.rows(), pad = width % 8 == 0 && other % 8 == 0 ? 8 : 1;
     const size_t g = grouping;
-    {
-        KernelCase c;
-        c.name = "group_by_expert " + s.text();
-        c.arguments = grouping_arguments(s, output);
-        c.prepare = [=](const Kernels&, Exec&, const Operands& o) { spread(s, o); };
-        c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
-            k.group_by_expert(e, o[1], o[2], groups_of(s, o), o[0]);
-        };
-        list.push_back(c);
-    }
-    list.push_back(grouped_case(
-        "gather_rows", s,
-        {{"out", output, compute, {rows, width}, 0, 1, 2 * pad}, {"in", input, compute, {s.tokens, width}, 0, 1, pad}},
-        [=](const Kernels& k, Exec& e, const Operands& o, const Groups&) {
-            k.gather_rows(e, o[g], o[g + 1], o[2], s.top_k);
-        }));
+    list.push_back(group_by_expert_case(s));
+    list.push_back(grouped_case("gather_rows", s,
+                                {{"out", output, compute, {rows, width}, 0, 1, 2 * pad},
+                                 {"in", input, compute, {s.tokens, width}, 0, 1, pad}},
+                                [=](const Kernels& k, Exec& e, const Operands& o, const Groups&) {
+                                    k.gather_rows(e, o[g], o[g + 1], o[2], s.top_k);
+                                }));
     for (const bool in_place : {false, true})
-        list.push_back(grouped_case(
-            in_place ? "sum_rows in place" : "sum_rows", s,
-            {{"y", in_place ? update : output, compute, {s.tokens, width}, 0, 1, 2 * pad},
-             {"rows", input, compute, {rows, width}, 0, 1, pad}},
-            [=](const Kernels& k, Exec& e, const Operands& o, const Groups&) {
-                k.sum_rows(e, o[g], in_place ? o[g] : Tensor(), o[g + 1], o[1]);
-            }));
+        list.push_back(
+            grouped_case(in_place ? "sum_rows in place" : "sum_rows", s,
+                         {{"y", in_place ? update : output, compute, {s.tokens, width}, 0, 1, 2 * pad},
+                          {"rows", input, compute, {rows, width}, 0, 1, pad}},
+                         [=](const Kernels& k, Exec& e, const Operands& o, const Groups&) {
+                             k.sum_rows(e, o[g], in_place ? o[g] : Tensor(), o[g + 1], o[1]);
+                         }));
     for (const bool transposed_b : {true, false})
-        list.push_back(grouped_case(
-            transposed_b ? "grouped_gemm t" : "grouped_gemm n", s,
-            {{"d", update, compute, {rows, other}, 0, 1, pad},
-             {"a", input, compute, {rows, width}, 0, 0.3, 2 * pad},
-             {"b", input, compute,
-              transposed_b ? Shape{s.experts * other, width} : Shape{s.experts * width, other}}},
-            [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
-                k.grouped_gemm(e, o[g], o[g + 1], {o[g + 2], transposed_b}, groups);
-            },
-            {g + 1}));
-    list.push_back(grouped_case(
-        "grouped_gemm_weights", s,
-        {{"d", update, acc, {s.experts * width, other}},
-         {"a", input, compute, {rows, width}, 0, 0.3, 2 * pad},
-         {"b", input, compute, {rows, other}, 0, 1, pad}},
-        [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
-            k.grouped_gemm_weights(e, o[g], o[g + 1], o[g + 2], groups);
-        },
-        {g + 1, g + 2}));
+        list.push_back(
+            grouped_case(transposed_b ? "grouped_gemm t" : "grouped_gemm n", s,
+                         {{"d", update, compute, {rows, other}, 0, 1, pad},
+                          {"a", input, compute, {rows, width}, 0, 0.3, 2 * pad},
+                          {"b", input, compute,
+                           transposed_b ? Shape{s.experts * other, width} : Shape{s.experts * width, other}}},
+                         [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
+                             k.grouped_gemm(e, o[g], o[g + 1], {o[g + 2], transposed_b}, groups);
+                         },
+                         {g + 1}));
+    list.push_back(grouped_case("grouped_gemm_weights", s,
+                                {{"d", update, acc, {s.experts * width, other}},
+                                 {"a", input, compute, {rows, width}, 0, 0.3, 2 * pad},
+                                 {"b", input, compute, {rows, other}, 0, 1, pad}},
+                                [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
+                                    k.grouped_gemm_weights(e, o[g], o[g + 1], o[g + 2], groups);
+                                },
+                                {g + 1, g + 2}));
     for (const bool scaled : {false, true}) {
         const std::string with = scaled ? " scaled" : "";
-        list.push_back(grouped_case(
-            "add_group_bias" + with, s,
-            {{"y", update, compute, {rows, width}, 0, 1, 2 * pad},
-             {"bias", input, compute, {s.experts, width}},
-             {"scale", input, acc, {rows}}},
-            [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
-                k.add_group_bias(e, o[g], o[g + 1], scaled ? o[g + 2] : Tensor(), groups);
-            }));
-        list.push_back(grouped_case(
-            "add_group_bias_backward" + with, s,
-            {{"dbias", update, acc, {s.experts, width}},
-             {"dscale", update, acc, {rows}},
-             {"dy", input, compute, {rows, width}, 0, 1, 2 * pad},
-             {"bias", input, compute, {s.experts, width}},
-             {"scale", input, acc, {rows}}},
-            [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
-                k.add_group_bias_backward(e, o[g], scaled ? o[g + 1] : Tensor(), o[g + 2], o[g + 3],
-                                          scaled ? o[g + 4] : Tensor(), groups);
-            }));
-        for (const Gate& gate : {Gate{}, Gate{.limit = 0.9, .alpha = 1.702, .shift = 1, .interleaved = true}}) {
+        list.push_back(grouped_case("add_group_bias" + with, s,
+                                    {{"y", update, compute, {rows, width}, 0, 1, 2 * pad},
+                                     {"bias", input, compute, {s.experts, width}},
+                                     {"scale", input, acc, {rows}}},
+                                    [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
+                                        k.add_group_bias(e, o[g], o[g + 1], scaled ? o[g + 2] : Tensor(),
+                                                         groups);
+                                    }));
+        list.push_back(grouped_case("add_group_bias_backward" + with, s,
+                                    {{"dbias", update, acc, {s.experts, width}},
+                                     {"dscale", update, acc, {rows}},
+                                     {"dy", input, compute, {rows, width}, 0, 1, 2 * pad},
+                                     {"bias", input, compute, {s.experts, width}},
+                                     {"scale", input, acc, {rows}}},
+                                    [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
+                                        k.add_group_bias_backward(e, o[g], scaled ? o[g + 1] : Tensor(),
+                                                                  o[g + 2], o[g + 3],
+                                                                  scaled ? o[g + 4] : Tensor(), groups);
+                                    }));
+        for (const Gate& gate :
+             {Gate{}, Gate{.limit = 0.9, .alpha = 1.702, .shift = 1, .interleaved = true}}) {
             const std::string kind = with + (gate.interleaved ? " clamped" : "");
-            list.push_back(grouped_case(
-                "gate" + kind, s,
-                {{"y", update, compute, {rows, width}, 0, 1, 2 * pad},
-                 {"gate_up", input, compute, {rows, 2 * width}, 0, 1, pad},
-                 {"scale", input, acc, {rows}}},
-                [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
-                    k.gate(e, o[g], o[g + 1], scaled ? o[g + 2] : Tensor(), groups, gate);
-                },
-                {g + 1}));
+            list.push_back(
+                grouped_case("gate" + kind, s,
+                             {{"y", update, compute, {rows, width}, 0, 1, 2 * pad},
+                              {"gate_up", input, compute, {rows, 2 * width}, 0, 1, pad},
+                              {"scale", input, acc, {rows}}},
+                             [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
+                                 k.gate(e, o[g], o[g + 1], scaled ? o[g + 2] : Tensor(), groups, gate);
+                             },
+                             {g + 1}));
             for (const bool in_place : {false, true})
                 list.push_back(grouped_case(
                     "gate_backward" + kind + (in_place ? " in place" : ""), s,
@@ -218,16 +223,18 @@ std::vector<KernelCase> expert_cases() {
                 list.push_back(route_case(tokens, experts, options, biased));
             list.push_back(route_backward_case(tokens, experts, options));
         }
-    for (const Assignments& s : {Assignments{1, 1, 1},
-                                 {5, 3, 2},
-                                 {40, 4, 3},
-                                 {40, 5, 2, Spread::one},
-                                 {70, 6, 2, Spread::two}})
-        add_cases(list, s, s.tokens == 1 ? 1 : s.tokens == 40 ? 24 : 17, s.tokens == 1 ? 4 : s.tokens == 40 ? 27 : 20);
+    add_cases(list, {1, 1, 1}, 1, 4);
+    add_cases(list, {5, 3, 2}, 17, 20);
+    add_cases(list, {40, 4, 3}, 24, 27);
+    add_cases(list, {40, 5, 2, Spread::one}, 24, 27);
+    add_cases(list, {70, 6, 2, Spread::two}, 17, 20);
     // whole pieces of 16 bytes: products on a GPU's tensor cores, with more than one tile in each direction
     add_cases(list, {130, 3, 2}, 64, 96);
     add_cases(list, {300, 1, 1}, 72, 264);
     add_cases(list, {70, 2, 1, Spread::one}, 264, 136);
+    // more experts than a warp has lanes, and more assignments than a block has threads
+    add_cases(list, {30, 40, 2}, 8, 16);
+    list.push_back(group_by_expert_case({1100, 3, 2}));
     return list;
 }
 

@@ -36,8 +36,8 @@ struct Work {
     int64_t rows, padded, columns, depth;
 };
 
-/// All threads of a block call this. Blocks with the same rows are adjacent, since a group has fewer rows
-/// than its matrix has.
+/// All threads of a block call this. Tiles with the same rows are adjacent, so that blocks that run at the
+/// same time share the operands of a group.
 template <bool left_deep, bool right_deep, class T, class O>
 __device__ Work<T, O> work_of(const GroupedProduct<T, O>& p, int tile_rows, int tile_columns) {
     const int64_t across = (p.columns + tile_columns - 1) / tile_columns;
@@ -255,7 +255,7 @@ void multiply(Exec& exec, const char* name, Tensor d, Tensor a, Tensor b, const 
                                     left_deep ? a.cols() : 0};
     const int64_t buffer_rows = a.rows();
     if constexpr (std::is_same_v<T, bf16>) {
-        // tall tiles read the operands less often, but are partly empty if they end with the group
+        // tall tiles read the operands less often, but more of their rows are beyond the end of a group
         constexpr int64_t few_rows = 256;
         const int64_t rows = left_deep ? buffer_rows / groups.number() : p.rows;
         if (tensor_cores_fit({d, a, b}))

@@ -65,8 +65,8 @@ inline DeviceGroups device_groups(const Groups& groups) {
     return {groups.begins.as<const int32_t>(), groups.counts.as<const int32_t>(), groups.number()};
 }
 
-/// The most tiles that groups in so many rows may have: a tile has fewer than group_rows rows after the
-/// padding of its group, or else at most tile_rows - group_rows.
+/// The most tiles that groups in so many rows may have. The last tile of a group lacks at most tile_rows -
+/// group_rows rows.
 inline int64_t most_tiles(int64_t rows, int64_t groups, int64_t tile_rows) {
     return (rows + groups * (tile_rows - group_rows)) / tile_rows;
 }
