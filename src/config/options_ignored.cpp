@@ -72,9 +72,6 @@ std::vector<Option> ignored_options() {
         no_effect("debug.spmd_typechecking", Type::boolean, no_spmd, "Check types of distributed tensors"),
         no_effect("debug.enable_structured_logging", Type::boolean, "metrics.jsonl contains all metrics",
                   "Write a trace of each rank in JSON Lines"),
-        dormant("debug.moe_force_load_balance", Type::boolean, "experts",
-                "Assign tokens to experts round-robin, for measurements")
-            .idle_at({false}),
         no_effect("profiling.profiler_repeat", Type::integer, no_skipping, "Number of cycles"),
         no_effect("profiling.profiler_skip_first", Type::integer, no_skipping,
                   "Number of steps before the first cycle"),

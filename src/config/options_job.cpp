@@ -21,6 +21,8 @@ std::vector<Option> job_options() {
         works(COEUS_FIELD(job.save_config_file), to_nothing,
               "Also write the effective deck to this file (inside `job.dump_folder` unless absolute)"),
 
+        works(COEUS_FIELD(debug.moe_force_load_balance), to_run,
+              "Assign tokens to experts in turn, whatever the router computes: for measurements"),
         works(COEUS_FIELD(debug.seed), to_nothing,
               "Seed of initial weights, data order and stochastic rounding")
             .obeys(at_least_0),

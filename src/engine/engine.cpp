@@ -124,8 +124,13 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     decoder_.allocate(true, device);
     step_.emplace(device);
     validation_.emplace(device);
-    gathered_.allocate({{mesh[axis::fsdp], mesh.gradient_reduction(), mesh[axis::dp_replicate]}},
-                       options_.streams, exec_, *kernels_);
+    std::vector<GatherRanks> ranks = {
+        {mesh[axis::fsdp], mesh.gradient_reduction(), mesh[axis::dp_replicate]}};
+    // what every rank has whole is not trained by gradients
+    while (ranks.size() < decoder_.parameters().places().size()) ranks.push_back({alone(), alone(), alone()});
+    gathered_.allocate(ranks, options_.streams, exec_, *kernels_);
+    if (const int64_t rows = decoder_.config().moe_rows(); rows > 0)
+        loads_ = OwnedTensor(Dtype::i64, {rows, decoder_.config().moe.experts}, "expert loads", memory);
     exec_.workspace = Arena(layers_.workspace, "kernel workspace", memory);
     executor_.allocate(layers_.executor, mesh[axis::pp], options_.pipeline.sends);
     temp_ = Arena(layers_.temporaries, "temporaries", memory);
@@ -207,6 +212,7 @@ bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t valid
     give(gradients_, [&] {
         step_->bring(exec_);
         kernels_->zero(exec_, decoder_.parameters().gradients());
+        if (loads_.view) kernels_->zero(exec_, loads_);
         for (int64_t i = 0; i < options_.accumulation && whole; ++i) {
             if (i > 0 && !options_.graphs && !goes_on())
                 whole = false;
@@ -226,6 +232,7 @@ bool Engine::update() {
         const WholeMatrices matrices((*mesh_)[axis::fsdp], (*mesh_)[axis::tp], temp_);
         optimizer_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars(), &matrices,
                           offloaded_ ? &*offloaded_ : nullptr);
+        balance_experts();
     });
     gathered_.forget_weights();
     return step_->read(exec_).refusals == 0;
@@ -264,7 +271,9 @@ void Engine::forward_backward(int64_t local_batch) {
     const bool last = local_batch == options_.accumulation - 1;
     const BlockInputs& inputs = offloaded_inputs_ ? *offloaded_inputs_ : inputs_in_frame();
     executor_.forward_backward(flow_of(micro_batches_[0].count()), last, [&](int m, Frame& frame) {
-        return context(micro_batches_[size_t(m)], frame, step_->scalars(), inputs);
+        Ctx c = context(micro_batches_[size_t(m)], frame, step_->scalars(), inputs);
+        c.loads = loads_;
+        return c;
     });
 }
 
@@ -276,6 +285,24 @@ void Engine::sum_over_ranks() {
     StepScalars& scalars = step_->scalars();
     exec_.queue->copy(&scalars.own_loss, &scalars.loss, sizeof scalars.loss);
     (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.loss, Dtype::f64, {1}));
+    if (!loads_.view) return;
+    // integers: the sum does not depend on the order
+    for (const unsigned axes : {unsigned(axis::dp), unsigned(axis::cp), unsigned(axis::tp)})
+        (*mesh_)[axes].all_reduce(exec_, loads_);
+}
+
+void Engine::balance_experts() {
+    const double rate = decoder_.config().moe.balance_rate;
+    for (const Decoder::BalanceBias& bias : decoder_.balance_biases())
+        kernels_->balance_experts(exec_, bias.storage->master,
+                                  loads_.view.slice_rows(bias.row, 1).reshape({loads_.view.cols()}), rate,
+                                  step_->scalars());
+}
+
+std::vector<int64_t> Engine::loads() const {
+    std::vector<int64_t> all(size_t(loads_.view ? loads_.view.count() : 0));
+    if (!all.empty()) exec_.device->copy(all.data(), loads_.view.data, loads_.view.bytes());
+    return all;
 }
 
 void Engine::observe_arenas(ArenaObserver* arenas) {

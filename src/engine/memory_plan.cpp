@@ -48,6 +48,8 @@ MemoryPlan plan_training(const EngineOptions& options, const Decoder& decoder, c
     plan.add(term::token_ids, gpu ? ids.device : ids.host);
     if (!gpu) plan.add(term::reduction, reduction);
     plan.add(term::rope_table, rope_table_bytes(decoder));
+    const DecoderConfig& model = decoder.config();
+    plan.add(term::loads, padded_bytes(model.moe_rows() * model.moe.experts * size_of(Dtype::i64)));
     if (options.copies_state)
         plan.add(term::copies,
                  (state.master + state.moments + offloaded.total()) / mesh.size(axis::dp_replicate), host);

@@ -49,7 +49,7 @@ std::vector<ReplicaComparison::Compared> ReplicaComparison::tensors_of(unsigned 
             const auto add = [&](const std::string& kind, Tensor tensor, const Device& device) {
                 all.push_back({fmt::format("{} of {}", kind, param.name), &storage, &param, tensor, &device});
             };
-            add("weights", storage.master, parameters_.master_device());
+            add("weights", storage.master, parameters_.master_device(storage));
             for (size_t i = 0; i < storage.moments.size(); ++i)
                 add("moments " + storage.kept()[i].name, storage.moments[i], parameters_.moments_device());
             add("gradients", storage.gradient, parameters_.device());

@@ -112,7 +112,7 @@ std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, b
         }
     };
     for (const Storage* storage : parameters.model())
-        add("model/", *storage, storage->master, parameters.types().master, parameters.master_device());
+        add("model/", *storage, storage->master, storage->master_type(), parameters.master_device(*storage));
     if (!optimizer) return all;
     for (const std::string& name : moment_names(parameters))
         for (const Storage* storage : parameters.model())

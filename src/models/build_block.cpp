@@ -17,6 +17,7 @@ ParamRole role_of(WeightRole role) {
         case WeightRole::output: return ParamRole::output;
         case WeightRole::norm: return ParamRole::norm;
         case WeightRole::attention_bias:
+        case WeightRole::balance:
         case WeightRole::sink: return ParamRole::bias;
         default: return ParamRole::matrix;
     }
@@ -146,6 +147,14 @@ std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& con
     };
     const Storage& gate = parameters.add(
         declare.weight("moe.router.gate", {m.experts, dim}, WeightRole::router, Split::partial));
+    const Storage* balance = nullptr;
+    if (m.balance_rate > 0) {
+        Param bias = declare.named("moe.expert_bias", {m.experts}, WeightRole::balance, Split::none);
+        bias.shard.sharding = parameters.whole_sharding();
+        bias.trainable = false;
+        bias.is_exact = true;
+        balance = &parameters.add(std::move(bias));
+    }
     const Storage& w13 =
         parameters.add({of_experts("moe.experts.w1", m.hidden, dim, WeightRole::gate, Split::rows),
                         of_experts("moe.experts.w3", m.hidden, dim, WeightRole::up, Split::rows)});
@@ -159,8 +168,9 @@ std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& con
                                 .kept_groups = m.kept_groups,
                                 .sigmoid = m.score == ScoreFunction::sigmoid,
                                 .normalise = m.normalise,
-                                .scale = m.scale};
-    return std::make_unique<Moe>(Router(TokenLinear(gate, input), nullptr, route, declare.model().moe_row(declare.layer())),
+                                .scale = m.scale,
+                                .round_robin = m.round_robin};
+    return std::make_unique<Moe>(Router(TokenLinear(gate, input), balance, route, declare.model().moe_row(declare.layer())),
                                  Experts({.w13 = &w13, .w2 = &w2}, m.experts, {}), std::move(shared));
 }
 

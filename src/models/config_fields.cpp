@@ -195,6 +195,7 @@ void follow_ffn_width(DecoderConfig& model, const GivenFields& given) {
         return;
     }
     if (!dim && !multiplier && !multiple_of) return;
+    if (model.feed_forward.hidden == 0 && !multiplier) return;  // all layers have experts
     if (!model.ffn_rule && !multiplier)
         throw ConfigError(
             "model.{} = {}: the feed-forward width of this flavour is a number, {}, which does not follow from "
@@ -224,6 +225,8 @@ void override_fields(DecoderConfig& model, const GivenFields& given) {
     if ((given("dim") || given("n_heads")) && !given("head_dim") && is_usual_head)
         a.head_dim = a.heads > 0 && model.dim % a.heads == 0 ? model.dim / a.heads : 0;
     follow_ffn_width(model, given);
+    if (const auto shared = given("moe.num_shared_experts"))
+        model.moe.shared_hidden = std::get<int64_t>(*shared) * model.moe.hidden;
 }
 
 }  // namespace coeus

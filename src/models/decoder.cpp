@@ -69,6 +69,17 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
     if (heads) objective_ = std::make_unique<DecoderHead>(std::move(norm), output);
 }
 
+std::vector<Decoder::BalanceBias> Decoder::balance_biases() const {
+    std::vector<BalanceBias> all;
+    for (const size_t layer : layers_here()) {
+        const Unit& unit = parameters_.units()[segments_[layer + 1].unit];
+        for (size_t i = unit.first; i < unit.first + unit.count; ++i)
+            if (parameters_.storages()[i].is_exact())
+                all.push_back({&parameters_.storages()[i], config_.moe_row(int64_t(layer))});
+    }
+    return all;
+}
+
 std::vector<std::vector<int64_t>> equal_layers(const DecoderConfig& config) {
     std::vector<std::vector<int64_t>> groups;
     for (int64_t i = 0; i < config.layers; ++i) {

@@ -186,6 +186,7 @@ void write_hub_window(Json& json, const DecoderConfig& config) {
 
 std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape& shape,
                                        const DecoderConfig&) {
+    if (parameter.ends_with(".moe.expert_bias")) return {};
     const std::string experts = ".moe.experts.";
     const size_t at = parameter.find(experts);
     if (at == std::string::npos) return {HubPlace::whole(usual_hub_name(parameter), shape)};

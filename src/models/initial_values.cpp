@@ -15,7 +15,8 @@ Init usual_init(WeightRole role, int64_t layer, const DecoderConfig& config) {
         case WeightRole::embedding: return config.tied ? output : Init::normal(1);
         case WeightRole::output: return output;
         case WeightRole::norm: return Init::ones();
-        case WeightRole::attention_bias: return {};
+        case WeightRole::attention_bias:
+        case WeightRole::balance: return {};
         case WeightRole::attention_in:
         case WeightRole::gate: return Init::normal(0.02);
         case WeightRole::sink:

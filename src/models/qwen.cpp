@@ -80,7 +80,8 @@ void read_experts(const JsonView& json, DecoderConfig& config) {
     config.moe = {.experts = at_least_1(count, 128),
                   .top_k = at_least_1("num_experts_per_tok", 8),
                   .hidden = at_least_1("moe_intermediate_size", 768),
-                  .normalise = json.boolean("norm_topk_prob", false)};
+                  .normalise = json.boolean("norm_topk_prob", false),
+                  .balance_rate = 1e-3};
     const int64_t step = at_least_1("decoder_sparse_step", 1);
     config.moe_layers = {.period = step, .first = step - 1};
     if (const auto dense = json.find("mlp_only_layers"); dense && dense->size() > 0)
@@ -119,7 +120,8 @@ Init init_qwen3(WeightRole role, int64_t layer, const DecoderConfig& config) {
     const bool writes = role == WeightRole::attention_out || role == WeightRole::down;
     switch (role) {
         case WeightRole::norm: return Init::ones();
-        case WeightRole::attention_bias: return {};
+        case WeightRole::attention_bias:
+        case WeightRole::balance: return {};
         default:
             return Init::normal(writes && config.moe.experts > 0 ? 0.02 / std::sqrt(2.0 * double(config.layers))
                                                                  : 0.02);
@@ -197,7 +199,7 @@ ModelFamily qwen3_family() {
         DecoderConfig config = flavor("qwen3", row.row, 128, 40960);
         config.attention.qk_norm = QkNorm::before_rope;
         config.rope.theta = row.theta;
-        config.moe = {.experts = row.experts, .top_k = 8, .hidden = row.hidden, .normalise = true};
+        config.moe = {.experts = row.experts, .top_k = 8, .hidden = row.hidden, .normalise = true, .balance_rate = 1e-3};
         made.flavors.push_back(config);
     }
     return made;

@@ -14,6 +14,7 @@ DecoderConfig model_from_deck(const Config& config) {
                               ? model_from_hub(config.model.hf_assets_path, family.name)
                               : find_flavor(family, config.model.flavor);
     override_fields(model, [&](const std::string& field) { return option_value(config, "model." + field); });
+    model.moe.round_robin = config.debug.moe_force_load_balance;
     model.validate();
     const bool validated = config.validation.enable && config.validation.seq_len > config.training.seq_len;
     const int64_t seq_len = validated ? config.validation.seq_len : config.training.seq_len;
@@ -30,7 +31,9 @@ DecoderConfig model_from_deck(const Config& config, const Communicator& ranks) {
     if (config.model.flavor != "hf") return model_from_deck(config);  // reads nothing
     std::string text;
     on_first_rank(ranks, [&] { text = describe_model(model_from_deck(config)); });
-    return model_from_description(broadcast_text(ranks, text), config.model.hf_assets_path);
+    DecoderConfig model = model_from_description(broadcast_text(ranks, text), config.model.hf_assets_path);
+    model.moe.round_robin = config.debug.moe_force_load_balance;
+    return model;
 }
 
 }  // namespace coeus

@@ -41,10 +41,12 @@ std::vector<HubTensor> hub_tensors(const Parameters& parameters, const DecoderCo
     std::vector<HubTensor> tensors;
     for (const Storage* storage : parameters.model()) {
         for (const Param& param : storage->params()) {
+            std::vector<HubPlace> places = family.hub_places(param.name, param.shape, model);
+            if (places.empty()) continue;  // it has no form there, and keeps its initial value
             HubTensor& tensor = tensors.emplace_back();
             tensor.shape = param.shape;
-            tensor.places = family.hub_places(param.name, param.shape, model);
-            tensor.device = &parameters.master_device();
+            tensor.places = std::move(places);
+            tensor.device = &parameters.master_device(*storage);
             tensor.blocks = blocks_of(*storage, param, storage->master);
         }
     }
@@ -68,10 +70,16 @@ std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const s
     const ModelFamily& family = find_hub_family(model.family);
     const std::string group = "model/";
     std::vector<HubEntry> entries;
+    size_t without_place = 0;
     for (size_t i = 0; i < paths.size(); ++i) {
         require(paths[i].starts_with(group), "a Hugging Face folder contains only weights");
         entries.push_back({shapes[i], family.hub_places(paths[i].substr(group.size()), shapes[i], model)});
+        without_place += entries.back().places.empty();
     }
+    if (without_place > 0)
+        log::warn("The Hugging Face folder is without the biases that balance experts ({} arrays), since it has no "
+                  "place for them: routers may choose other experts",
+                  without_place);
     return entries;
 }
 

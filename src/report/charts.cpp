@@ -26,6 +26,8 @@ constexpr ChartKind over_steps[] = {
     loss,
     {"Gradient norm", "before clipping", "", "grad_norm", nullptr, ChartKind::Range::log_if_wide, true},
     {"Learning rate", "", "", "lr", nullptr, ChartKind::Range::from_zero, false},
+    {"Load of experts", "tokens of the busiest / mean", "", "moe_load_max", nullptr,
+     ChartKind::Range::from_zero, true},
     {"Throughput", "tokens per second per rank", "tokens/s", "tps", nullptr, ChartKind::Range::from_zero,
      true},
     {"Memory", "GiB, peak", "GiB", "memory_gib", nullptr, ChartKind::Range::from_zero, false},

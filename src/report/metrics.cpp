@@ -7,9 +7,12 @@
 #include "coeus/file/json.hpp"
 #include "coeus/file/raw_file.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <fstream>
+#include <limits>
+#include <numeric>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -98,6 +101,22 @@ void add_gpu_sample(StepMetrics& m, const GpuSample& gpu) {
     if (gpu.throttle_reasons) m.gpu_throttle = throttle_text(*gpu.throttle_reasons);
 }
 
+std::optional<ExpertLoads> expert_loads(std::span<const int64_t> loads, int64_t experts) {
+    if (loads.empty()) return std::nullopt;
+    ExpertLoads result = {.max = 0, .min = std::numeric_limits<double>::infinity()};
+    for (size_t first = 0; first < loads.size(); first += size_t(experts)) {
+        const std::span<const int64_t> layer = loads.subspan(first, size_t(experts));
+        const double mean = double(std::accumulate(layer.begin(), layer.end(), int64_t(0))) / double(experts);
+        if (mean > 0) {
+            result.max = std::max(result.max, double(*std::ranges::max_element(layer)) / mean);
+            result.min = std::min(result.min, double(*std::ranges::min_element(layer)) / mean);
+        }
+        result.idle += std::ranges::count(layer, 0);
+    }
+    result.min = std::min(result.min, result.max);
+    return result;
+}
+
 std::string console_line(const StepMetrics& m, bool color) {
     std::vector<std::string> parts = {
         painted(fmt::format("step: {:2}", m.step), Color::red, color),
@@ -109,6 +128,7 @@ std::string console_line(const StepMetrics& m, bool color) {
         painted(m.mfu ? fmt::format("mfu: {:.2f}%", *m.mfu) : std::string("mfu: N/A"), Color::magenta, color),
         fmt::format("eta: {}", duration_text(m.eta_s)),
     };
+    if (m.experts) parts.push_back(fmt::format("expert load: {:.2f} to {:.2f}", m.experts->min, m.experts->max));
     if (const std::string gpu = gpu_text(m); !gpu.empty()) parts.push_back("gpu: " + gpu);
     return join(parts, "  ");
 }
@@ -132,6 +152,10 @@ std::string json_line(const StepMetrics& m) {
     line.set("memory_percent", m.memory_percent).set("resident_gib", m.resident_gib);
     line.set("step_s", m.step_s).set("data_s", m.data_s);
     line.set("data_percent", m.data_percent()).set("eta_s", m.eta_s);
+    if (m.experts)
+        line.set("moe_load_max", m.experts->max)
+            .set("moe_load_min", m.experts->min)
+            .set("moe_idle_experts", m.experts->idle);
     if (m.gpu_memory_gib) line.set("gpu_memory_gib", *m.gpu_memory_gib);
     if (m.gpu_power_w) line.set("gpu_power_w", *m.gpu_power_w);
     if (m.gpu_clock_mhz) line.set("gpu_clock_mhz", *m.gpu_clock_mhz);

@@ -94,6 +94,11 @@ std::vector<Scalar> tensorboard_scalars(const StepMetrics& m) {
         {"memory/max_reserved(GiB)", m.memory_gib},
         {"memory/max_reserved(%)", m.memory_percent},
     };
+    if (m.experts) {
+        scalars.push_back({"moe/load_max", m.experts->max});
+        scalars.push_back({"moe/load_min", m.experts->min});
+        scalars.push_back({"moe/idle_experts", double(m.experts->idle)});
+    }
     if (m.mfu) scalars.push_back({"mfu(%)", *m.mfu});
     if (m.gpu_memory_gib) scalars.push_back({"gpu/memory(GiB)", *m.gpu_memory_gib});
     if (m.gpu_power_w) scalars.push_back({"gpu/power(W)", *m.gpu_power_w});

@@ -20,6 +20,14 @@ int64_t bytes_of(const std::deque<Storage>& storages, Dtype dtype) {
     return bytes;
 }
 
+// Bytes of the masters: of exact parameters, or of the others.
+int64_t master_bytes(const std::deque<Storage>& storages, bool exact) {
+    int64_t bytes = 0;
+    for (const Storage& storage : storages)
+        if (storage.is_exact() == exact) bytes += bytes_of(storage, storage.master_type());
+    return bytes;
+}
+
 // Calls f(storage) in the order of Parameters::for_each_in_memory.
 template <class Storages, class F>
 void in_order_of_memory(Storages& storages, size_t shardings, F&& f) {
@@ -48,7 +56,7 @@ private:
 // Weights in the compute type are kept besides their masters. Gathered weights are converted from the masters
 // instead, if these are on the device as well.
 bool keeps_compute(const Storage& storage, const StateTypes& types) {
-    return types.compute != types.master && (!storage.is_gathered() || types.offload);
+    return types.compute != types.master && !storage.is_exact() && (!storage.is_gathered() || types.offload);
 }
 
 }  // namespace
@@ -92,6 +100,17 @@ size_t Parameters::add_sharding(const ShardPlace& place) {
     return places_.size() - 1;
 }
 
+size_t Parameters::whole_sharding() {
+    if (whole_) return *whole_;
+    ShardPlace whole = place();
+    whole.replicas = whole.replicas * whole.fsdp;
+    whole.replica = whole.replica * whole.fsdp + whole.fsdp_rank;
+    whole.fsdp = 1;
+    whole.fsdp_rank = 0;
+    whole_ = add_sharding(whole);
+    return *whole_;
+}
+
 void Parameters::for_each_in_memory(FunctionRef<void(const Storage&)> each) const {
     in_order_of_memory(storages_, places_.size(), each);
 }
@@ -123,7 +142,7 @@ void Parameters::keep(FunctionRef<Kept(const Param&)> kept_of) {
 int64_t Parameters::full_state_bytes() const {
     int64_t bytes = 0;
     for (const Storage* storage : model_) {
-        int64_t of_element = size_of(types_.master);
+        int64_t of_element = size_of(storage->master_type());
         for (const Moment& moment : storage->kept()) of_element += size_of(moment.dtype);
         for (const Param& param : storage->params()) bytes += of_element * param.shape.count();
     }
@@ -158,7 +177,8 @@ int64_t Parameters::moment_bytes() const {
 
 Parameters::Bytes Parameters::bytes(bool with_optimizer) const {
     Bytes b;
-    if (!types_.offloads_master()) b.master = bytes_of(storages_, types_.master);
+    b.master = master_bytes(storages_, true);
+    if (!types_.offloads_master()) b.master += master_bytes(storages_, false);
     b.compute = compute_bytes();
     if (with_optimizer) {
         b.gradients = bytes_of(storages_, types_.accumulate());
@@ -169,21 +189,23 @@ Parameters::Bytes Parameters::bytes(bool with_optimizer) const {
 
 Parameters::Bytes Parameters::offloaded_bytes() const {
     Bytes b;
-    if (types_.offloads_master()) b.master = bytes_of(storages_, types_.master);
+    if (types_.offloads_master()) b.master = master_bytes(storages_, false);
     if (types_.offload) b.moments = moment_bytes();
     return b;
 }
 
 void Parameters::allocate(bool with_optimizer, const Device& device) {
-    const Bytes b = bytes(with_optimizer), offloaded = offloaded_bytes();
+    const Bytes b = bytes(with_optimizer);
     const Memory &memory = device.memory(), &host = device.staging();
     device_ = &device;
     const auto all = [](const Buffer& buffer) { return std::span(buffer.data(), size_t(buffer.bytes())); };
     const auto for_each = [&](auto&& each) { in_order_of_memory(storages_, places_.size(), each); };
-    master_ = Buffer(b.master + offloaded.master, "weights", types_.offloads_master() ? host : memory);
+    master_ = Buffer(master_bytes(storages_, false), "weights", types_.offloads_master() ? host : memory);
+    exact_ = Buffer(master_bytes(storages_, true), "exact weights", memory);
     if (b.compute > 0) compute_ = Buffer(b.compute, "weights in the compute type", memory);
-    for_each([&, masters = Layout(master_), computes = Layout(compute_)](Storage& storage) mutable {
-        storage.master = masters.next(storage, types_.master);
+    for_each([&, masters = Layout(master_), exact = Layout(exact_),
+              computes = Layout(compute_)](Storage& storage) mutable {
+        storage.master = (storage.is_exact() ? exact : masters).next(storage, storage.master_type());
         if (keeps_compute(storage, types_)) storage.compute = computes.next(storage, types_.compute);
         if (!storage.is_gathered()) storage.w = storage.compute ? storage.compute : storage.master;
     });
@@ -210,7 +232,7 @@ void Parameters::allocate(bool with_optimizer, const Device& device) {
 std::vector<int64_t> Parameters::offloaded_kinds() const {
     std::vector<int64_t> all;
     for (size_t i = 0; types_.offload && i < most_kept(); ++i) all.push_back(moment_bytes(i));
-    if (types_.offloads_master()) all.push_back(bytes_of(storages_, types_.master));
+    if (types_.offloads_master()) all.push_back(master_bytes(storages_, false));
     return all;
 }
 
@@ -259,7 +281,7 @@ void Parameters::initialise(uint64_t seed, int threads) {
         for (const OwnedRun& run : storage.runs()) {
             const RandomStream stream(seed, run.param->name);
             const Tensor rows = Storage::rows_of(run, storage.master);
-            write_rows(master_device(), rows.reshape({rows.count()}),
+            write_rows(master_device(storage), rows.reshape({rows.count()}),
                        [&](Tensor values, int64_t first) { fill(values, first, run, stream, threads); });
         }
 }

@@ -15,14 +15,17 @@ Shape with_rows(const Shape& like, int64_t rows) {
 }  // namespace
 
 Storage::Storage(std::vector<Param> params, const StateTypes& types, const ShardPlace& place, size_t unit)
-    : params_(std::move(params)), place_(place), unit_(unit) {
+    : params_(std::move(params)), master_type_(types.master), place_(place), unit_(unit) {
     require(!params_.empty(), "a storage holds at least one parameter");
     const Param& first = params_.front();
+    require(!first.is_exact || (place.fsdp == 1 && !first.trainable),
+            "exact parameters are neither gathered nor updated by the optimizer");
+    if (first.is_exact) master_type_ = types.accumulate();
     for (Param& param : params_) {
         require(param.shape.cols() == first.shape.cols(),
                 "parameters of one storage must have equal columns");
-        require(param.trainable == first.trainable,
-                "parameters of one storage must be trained together or not at all");
+        require(param.trainable == first.trainable && param.is_exact == first.is_exact,
+                "parameters of one storage must be trained together or not at all, and of one type");
         require(param.shard.tp == first.shard.tp && param.shard.sharding == first.shard.sharding,
                 "parameters of one storage must be divided alike");
         require(param.groups == first.groups && param.groups > 0 && param.shape.rows() % param.groups == 0,
@@ -34,7 +37,7 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
     lay_out();
     list_runs();
     // types and shapes are known before memory is allocated, so that a planning run can read them
-    w = Tensor(nullptr, types.compute, shape_);
+    w = Tensor(nullptr, first.is_exact ? master_type_ : types.compute, shape_);
     g = Tensor(nullptr, types.accumulate(), shape_);
     gradient = Tensor(nullptr, types.accumulate(), shard_shape_);
 }

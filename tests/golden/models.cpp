@@ -120,7 +120,8 @@ private:
         std::map<std::string, std::vector<HubPlace>> places;
         for (const Storage& storage : model_.decoder.parameters().storages())
             for (const Param& param : storage.params())
-                places[param.name] = find_family(c.family).hub_places(param.name, param.shape, c);
+                if (auto list = find_family(c.family).hub_places(param.name, param.shape, c); !list.empty())
+                    places[param.name] = std::move(list);
         return places;
     }
 

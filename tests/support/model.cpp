@@ -208,7 +208,8 @@ void set_experts(DecoderConfig& model, int kind) {
                  .normalise = true,
                  .scale = 2.5,
                  .groups = 3,
-                 .kept_groups = 2};
+                 .kept_groups = 2,
+                 .balance_rate = 1e-2};
     model.moe_layers = {.period = 1, .first = 1};
 }
 

@@ -38,6 +38,7 @@ struct Config {
 
     struct Debug {
         int64_t seed = 0;  ///< seeds weights, data order and stochastic rounding
+        bool moe_force_load_balance = false;
     } debug;
 
     /// Coeus only: what the terminal shows.
@@ -104,6 +105,13 @@ struct Config {
         std::optional<double> norm_eps;
         std::optional<bool> tied_embeddings;
         std::optional<int64_t> max_seq_len;
+        struct Moe {
+            std::optional<int64_t> num_experts, num_shared_experts, top_k, hidden;
+            std::optional<int64_t> num_expert_groups, num_limited_groups;
+            std::optional<double> route_scale, load_balance_coeff;
+            std::optional<bool> route_norm;
+        } moe;
+        std::optional<int64_t> n_dense_layers;
     } model;
 
     struct Optimizer : OptimizerOptions {

@@ -87,6 +87,9 @@ public:
     /// True if steps are submitted as CUDA graphs. Nothing inside a graph can be observed, so they are not
     /// used while something observes.
     bool gives_graphs() const { return options_.graphs && !exec_.is_synchronous() && exec_.observers.none(); }
+    /// How often the experts of each layer were chosen in the last step, on all ranks together: [layers with
+    /// experts, experts], of the layers of this rank; the others are 0. Empty if there are no experts.
+    std::vector<int64_t> loads() const;
     /// The scalars of the last update().
     const StepScalars& scalars() const { return step_->last_read(); }
 
@@ -130,6 +133,7 @@ private:
     void give(StepGraph& work, FunctionRef<void()> call);
     void forward_backward(int64_t local_batch);
     void sum_over_ranks();
+    void balance_experts();
     void agree_on_refusal();
     Ctx context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs);
     Flow flow_of(int64_t tokens) const;
@@ -154,6 +158,7 @@ private:
     BatchPart training_part_, validation_part_;
     std::vector<Batch> micro_batches_;  // of a local batch
     std::optional<StepState> step_, validation_;
+    OwnedTensor loads_;  // Ctx::loads of a step
     StepGraph gradients_, update_;
 };
 

@@ -26,7 +26,8 @@ struct ConfigField {
     bool is_required = false;  ///< a description without it is damaged; others have defaults
     bool is_later = false;     ///< added after the first version: described only if it is not the default
     int64_t least = 1, most = int64_t(1) << 24;  ///< limits of an integer
-    const char* usual = "";  ///< usual value of a real number, for messages; the number must be above 0
+    bool may_be_zero = false;  ///< a real number; false: it must be greater than 0
+    const char* usual = "";    ///< usual value of a real number, for messages
 };
 
 /// Calls visit(ConfigField, value) for each field, in the order of descriptions. Values are std::string,
@@ -85,8 +86,14 @@ void for_each_field(Config& c,
     visit(ConfigField{.name = "moe.num_expert_groups", .kind = constant, .is_later = true}, c.moe.groups);
     visit(ConfigField{.name = "moe.num_limited_groups", .kind = constant, .is_later = true},
           c.moe.kept_groups);
+    visit(ConfigField{.name = "moe.load_balance_coeff",
+                      .kind = constant,
+                      .is_later = true,
+                      .may_be_zero = true,
+                      .usual = "1e-3"},
+          c.moe.balance_rate);
     visit(ConfigField{.name = "moe.layer_period", .is_later = true}, c.moe_layers.period);
-    visit(ConfigField{.name = "moe.first_layer", .is_later = true, .least = 0}, c.moe_layers.first);
+    visit(ConfigField{.name = "n_dense_layers", .is_later = true, .least = 0}, c.moe_layers.first);
     visit(ConfigField{.name = "initial_values", .kind = limit, .is_later = true}, c.initial_values);
 }
 

@@ -25,6 +25,12 @@ public:
             const ShardPlace& place = {}, const std::vector<Recompute>& recompute = {})
         : Decoder(config, types, positions, place, {DecoderPart::whole(config)}, recompute) {}
     const DecoderConfig& config() const { return config_; }
+    /// The biases that balance the loads of this rank's layers with experts, and the layer's row of Ctx::loads.
+    struct BalanceBias {
+        const Storage* storage;
+        int64_t row;
+    };
+    std::vector<BalanceBias> balance_biases() const;
     int64_t positions() const { return rope_.view().rows(); }
     /// The hidden state, one tensor [rows, D].
     Flow flow_into(size_t segment, int64_t rows) const override;

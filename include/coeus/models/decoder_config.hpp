@@ -56,6 +56,8 @@ struct DecoderConfig {
     LayerConfig layer(int64_t number) const;
     /// The number of a layer among those with experts.
     int64_t moe_row(int64_t number) const;
+    /// How many layers have experts.
+    int64_t moe_rows() const { return moe_row(layers); }
     /// ConfigError naming the field, the rule and the nearest valid value.
     void validate() const;
     /// Elements of all parameters; a tied matrix counts once.

@@ -51,6 +51,10 @@ struct MoeConfig {
     bool normalise = false;
     double scale = 1;
     int64_t groups = 1, kept_groups = 1;
+    /// The amount by which each step changes the biases that balance the loads (Wang et al. 2024); 0: there
+    /// are none.
+    double balance_rate = 0;
+    bool round_robin = false;  ///< debug.moe_force_load_balance; not a field of the model
 
     bool operator==(const MoeConfig&) const = default;
 };

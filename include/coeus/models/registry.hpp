@@ -26,6 +26,7 @@ enum class WeightRole : uint8_t {
     attention_bias,
     sink,
     router,
+    balance,  ///< the biases that balance the loads of experts
     gate,  ///< and the next two: also of experts
     up,
     down

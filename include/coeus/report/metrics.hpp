@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace coeus {
@@ -16,6 +17,15 @@ namespace coeus {
 inline constexpr double bytes_per_gib = 1024.0 * 1024.0 * 1024.0;
 
 /// One logged step. Times and rates are averages since the previous logged step.
+/// How evenly a step has used the experts of a model.
+struct ExpertLoads {
+    double max = 0;    ///< tokens of the busiest expert of a layer / mean of the layer; of the worst layer
+    double min = 0;    ///< the same of the least busy expert
+    int64_t idle = 0;  ///< experts without a token, in all layers
+};
+/// From the tokens of each expert, [layers, experts]; none if there are none.
+std::optional<ExpertLoads> expert_loads(std::span<const int64_t> loads, int64_t experts);
+
 struct StepMetrics {
     int64_t step = 0;
     double loss = 0;            ///< mean over the step's valid tokens, all ranks
@@ -33,6 +43,7 @@ struct StepMetrics {
     double step_s = 0;          ///< seconds per step
     double data_s = 0;          ///< the part of step_s spent waiting for data
     double eta_s = 0;           ///< seconds until the last step
+    std::optional<ExpertLoads> experts;  ///< none for a model without experts
     // state of this rank's GPU now; none without a GPU, or if its driver does not report it
     std::optional<double> gpu_memory_gib;  ///< in use by all processes
     std::optional<double> gpu_power_w;

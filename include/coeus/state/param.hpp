@@ -26,7 +26,7 @@ enum class ParamRole : uint8_t {
     embedding,  ///< a table of vectors, even if it is also the output projection
     output,     ///< the projection to the vocabulary
     norm,       ///< the weight of a normalisation
-    bias,
+    bias,       ///< a vector that is added, also to scores
 };
 
 /// A tensor of optimizer state with the parameter's shape.
@@ -68,7 +68,10 @@ struct Param {
     Init init;
     Shard shard = {};
     ParamRole role = ParamRole::matrix;
-    bool trainable = true;
+    bool trainable = true;  ///< the optimizer updates it
+    /// Its weights are in the accumulation type, whatever the types of the run: small numbers that are updated
+    /// by small amounts. Not gathered and not offloaded.
+    bool is_exact = false;
     int64_t groups = 1;  ///< number of matrices with equal rows that are stacked in it
     /// Pipeline ranks that have the parameter (two for a table tied to the head), and this rank's number
     /// among them.

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <deque>
+#include <optional>
 #include <span>
 
 namespace coeus {
@@ -65,6 +66,8 @@ public:
     /// Declares one parameter, or several stacked ones. The reference remains valid. Allocates no memory yet.
     Storage& add(Param param) { return add(std::vector<Param>{std::move(param)}); }
     Storage& add(std::vector<Param> params);
+    /// The number of a sharding that gives every rank all of a parameter.
+    size_t whole_sharding();
 
     /// The storages of all ranks, in the order in which the model was built, which is the same on all ranks.
     /// Those of other ranks have no memory.
@@ -104,12 +107,17 @@ public:
     /// The device of that memory; offloaded state is on the host instead.
     const Device& device() const { return *device_; }
     const Device& master_device() const { return types_.offloads_master() ? host_device() : *device_; }
+    const Device& master_device(const Storage& storage) const {
+        return storage.is_exact() ? *device_ : master_device();
+    }
     const Device& moments_device() const { return types_.offload ? host_device() : *device_; }
     /// Bytes of each kind of offloaded state: of every moment, and of the masters.
     std::vector<int64_t> offloaded_kinds() const;
     /// The memory of the weights (in the master type) and of each moment that this rank owns, on whichever
     /// device it is.
     const std::vector<std::span<std::byte>>& owned_state() const { return owned_state_; }
+    /// The memory of the weights of exact parameters, on the device.
+    std::span<std::byte> exact_state() const { return {exact_.data(), size_t(exact_.bytes())}; }
     /// Sets the initial values of the weights. Moments are zero after allocate().
     void initialise(uint64_t seed, int threads);
     /// Sets the moments to zero.
@@ -138,13 +146,14 @@ private:
 
     StateTypes types_;
     std::vector<ShardPlace> places_;
+    std::optional<size_t> whole_;
     std::deque<Storage> storages_, elsewhere_;
     std::vector<const Storage*> model_;
     bool here_ = true;
     std::vector<Unit> units_;
     Neighbours other_neighbours_;
     const Device* device_ = &host_device();
-    Buffer master_, compute_, gradient_;
+    Buffer master_, exact_, compute_, gradient_;
     std::vector<Buffer> moments_;  // the first moments of all storages, the second ones, ...
     std::vector<std::span<std::byte>> owned_state_;
     Tensor gradients_;

@@ -65,6 +65,9 @@ public:
     int64_t padded_count() const { return rows_per_shard_ * place_.fsdp * shape_.cols(); }
     size_t unit() const { return unit_; }
     bool trainable() const { return params_.front().trainable; }
+    bool is_exact() const { return params_.front().is_exact; }
+    /// The type of `master`.
+    Dtype master_type() const { return master_type_; }
     /// True if every tensor-parallel rank has all of it, and its gradient is a sum over them.
     bool is_partial() const { return params_.front().shard.tp == Split::partial; }
 
@@ -95,6 +98,7 @@ private:
     void list_runs();
 
     std::vector<Param> params_;
+    Dtype master_type_;
     ShardPlace place_;
     std::vector<OwnedRun> runs_;
     std::vector<Moment> kept_;
