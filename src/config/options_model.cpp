@@ -76,27 +76,31 @@ std::vector<Option> model_options() {
             .defaults_to(as_flavor),
         override_of(COEUS_FIELD(model.max_seq_len), "Length of the longest sequence that the model supports",
                     at_least_1),
-        override_of(COEUS_FIELD(model.n_dense_layers), "Number of layers without experts before those with experts",
-                    at_least_0),
-        override_of(COEUS_FIELD(model.moe.num_experts), "Number of experts in a layer. 0: all layers are dense",
-                    at_least_0),
-        override_of(COEUS_FIELD(model.moe.num_shared_experts),
-                    "Number of experts that process every token. They are one layer, so many times as wide as an "
-                    "expert",
-                    at_least_0),
+        override_of(COEUS_FIELD(model.n_dense_layers),
+                    "Number of layers without experts before those with experts", at_least_0),
+        override_of(COEUS_FIELD(model.moe.num_experts),
+                    "Number of experts in a layer. 0: all layers are dense", at_least_0),
+        override_of(
+            COEUS_FIELD(model.moe.num_shared_experts),
+            "Number of experts that process every token. They are one layer, so many times as wide as an "
+            "expert",
+            at_least_0),
         override_of(COEUS_FIELD(model.moe.top_k), "Number of experts that process a token", at_least_1),
         override_of(COEUS_FIELD(model.moe.hidden), "Hidden width of an expert", at_least_1),
         override_of(COEUS_FIELD(model.moe.num_expert_groups),
                     "Number of groups of experts, of which a token uses only some", at_least_1),
-        override_of(COEUS_FIELD(model.moe.num_limited_groups), "Number of groups that a token uses", at_least_1),
+        override_of(COEUS_FIELD(model.moe.num_limited_groups), "Number of groups that a token uses",
+                    at_least_1),
         works(COEUS_FIELD(model.moe.route_norm), to_run,
               "Divide the weights of a token's experts by their sum")
             .defaults_to(as_flavor),
-        override_of(COEUS_FIELD(model.moe.route_scale), "Factor of the weights of a token's experts", positive),
-        override_of(COEUS_FIELD(model.moe.load_balance_coeff),
-                    "Amount by which a step changes the biases that balance the loads of experts. 0: there are no "
-                    "such biases",
-                    not_negative),
+        override_of(COEUS_FIELD(model.moe.route_scale), "Factor of the weights of a token's experts",
+                    positive),
+        override_of(
+            COEUS_FIELD(model.moe.load_balance_coeff),
+            "Amount by which a step changes the biases that balance the loads of experts. 0: there are no "
+            "such biases",
+            not_negative),
 
         works(COEUS_FIELD(optimizer.name), to_run,
               "Kind of optimizer. `AdamW`: decoupled weight decay. `Adam`: the decay is added to the "

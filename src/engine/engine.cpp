@@ -152,7 +152,7 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     if (decoder_.config().tied && placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
         table_ranks_ = mesh[axis::pp].split(decoder_.shared_storage() ? 0 : 1, "ranks with the tied table");
     if (table_ranks_) mesh.connect(*table_ranks_);
-    for (const Communicator* ranks : summing(mesh, options_.exchanges)) ranks->prepare_sums();
+    for (const Communicator* sum : summing(mesh, options_.exchanges)) sum->prepare_sums();
     if (decoder_.shared_storage()) table_ranks_->prepare_sums();
 }
 

@@ -38,8 +38,8 @@ struct DryCpu {
                                    Tensor, Tensor, Tensor, const AttentionShape& shape, bool) {
         exec.workspace.touch(workspace::attention_backward(q.dtype, shape, exec.threads));
     }
-    static void attention_cached(Exec& exec, Tensor, Tensor, Tensor, Tensor, Tensor q, Tensor, Tensor, Tensor, Tensor,
-                                 const AttentionShape& shape) {
+    static void attention_cached(Exec& exec, Tensor, Tensor, Tensor, Tensor, Tensor q, Tensor, Tensor, Tensor,
+                                 Tensor, const AttentionShape& shape) {
         exec.workspace.touch(workspace::attention_cached(q.dtype, shape, exec.threads));
     }
     static void route(Exec& exec, Tensor, Tensor, Tensor, Tensor logits, Tensor, const RouteOptions&) {

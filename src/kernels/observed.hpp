@@ -70,8 +70,8 @@ inline Cost head_norm(Tensor y, Tensor x, Tensor weight, int64_t, double) {
 }
 inline Cost head_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor weight, int64_t,
                                double) {
-    return {12 * double(x.count()), bytes(dx, dy, x) + (dweight ? bytes(dweight) : 0) +
-                                        (weight ? bytes(weight) : 0)};
+    return {12 * double(x.count()),
+            bytes(dx, dy, x) + (dweight ? bytes(dweight) : 0) + (weight ? bytes(weight) : 0)};
 }
 inline Cost rope(Tensor x, Tensor table, Tensor positions, const RopeShape& shape, bool) {
     const double part = double(shape.width) / double(shape.head_dim);

@@ -75,8 +75,7 @@ void Frame::pay(Ctx& c, size_t unit) {
 
 void Frame::add(Ctx& c, const WeightGradient& gradient) {
     const Tensor g = gradient.storage->g;
-    if (gradient.groups)
-        return c.k.grouped_gemm_weights(c.exec, g, gradient.dy, gradient.x, gradient.groups);
+    if (gradient.groups) return c.k.grouped_gemm_weights(c.exec, g, gradient.dy, gradient.x, gradient.groups);
     const Scope temps(c.temp);
     const auto add = [&](Tensor x, int64_t first) {
         c.k.gemm(c.exec, g, transposed(gradient.dy.slice_rows(first, x.rows())), x, g);

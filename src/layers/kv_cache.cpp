@@ -33,8 +33,8 @@ void CachedExchange::forward(Ctx& c, const AttentionTensors& t) const {
     require(t.shape.sequence == 1, "a cache takes one token of each text at a time");
     AttentionShape shape = t.shape;
     shape.sequence = cache_->context();
-    c.k.attention_cached(c.exec, t.out, t.lse, cache_->keys(t.layer), cache_->values(t.layer), t.q, t.k, t.v, slots_,
-                         c.batch.positions, shape);
+    c.k.attention_cached(c.exec, t.out, t.lse, cache_->keys(t.layer), cache_->values(t.layer), t.q, t.k, t.v,
+                         slots_, c.batch.positions, shape);
     add_sinks(c, t.out, t.lse, t.sinks);
 }
 

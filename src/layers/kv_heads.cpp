@@ -104,7 +104,8 @@ void HeadsExchange::backward(Ctx& c, const AttentionTensors& t, Tensor dout) con
     const Tensor all = to_heads(c, {t.q, t.k, t.v, t.out, dout}, t);
     const OwnHeads own(all, t, cp_);
     const int64_t out_cols = own.shape.heads * own.shape.value_width(), qkv_cols = all.cols() - 2 * out_cols;
-    const Tensor out = all.slice_cols(qkv_cols, out_cols), down = all.slice_cols(qkv_cols + out_cols, out_cols);
+    const Tensor out = all.slice_cols(qkv_cols, out_cols),
+                 down = all.slice_cols(qkv_cols + out_cols, out_cols);
     add_sinks_backward(c, own.dsinks, down, out, own.lse, own.sinks);
     c.k.attention_backward(c.exec, own.q, own.k, own.v, down, out, own.lse, own.q, own.k, own.v,
                            c.batch.document_start, own.shape, false);

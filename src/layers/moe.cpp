@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The weight of an assignment multiplies the activation of its expert (F wide) instead of the result (D wide).
-// So the results are added as they are, and the weight's gradient needs no result:
+// The weight of an assignment multiplies the activation of its expert (F wide) instead of the result (D
+// wide). So the results are added as they are, and the weight's gradient needs no result:
 //
 //   rows = x by expert          gate_up = rows w13^T      act = weight gate(gate_up)     out = act w2^T
 //   drows = dy by expert        dact = drows w2           dweight = dact . gate(gate_up)
@@ -133,8 +133,8 @@ Experts::Gradients Experts::backward(Ctx& c, Tensor dy) const {
         if (weights_.b2 && c.tp.rank() == 0) {
             const Tensor more = c.temp.alloc(acc, dweights.shape);
             const bool trained = weights_.b2->trainable();
-            c.k.add_group_bias_backward(c.exec, trained ? weights_.b2->g : Tensor{}, more, drows, weights_.b2->w,
-                                        r.weights, r.groups);
+            c.k.add_group_bias_backward(c.exec, trained ? weights_.b2->g : Tensor{}, more, drows,
+                                        weights_.b2->w, r.weights, r.groups);
             c.k.add(c.exec, dweights, more);
         }
     }

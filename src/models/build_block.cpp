@@ -91,8 +91,8 @@ HeadSteps::List head_steps(const Declare& declare, const AttentionConfig& a, con
         steps.push_back(std::make_unique<NormHeads>(q, k, a.heads / declare.parameters().place().tp,
                                                     a.head_dim, declare.model().norm_eps));
     }
-    steps.push_back(std::make_unique<RotateHeads>(
-        rope, RopeShape::whole(a.head_dim, declare.model().rope.layout)));
+    steps.push_back(
+        std::make_unique<RotateHeads>(rope, RopeShape::whole(a.head_dim, declare.model().rope.layout)));
     return steps;
 }
 
@@ -106,9 +106,9 @@ std::unique_ptr<Sublayer> build_attention(const Declare& declare, const Attentio
         return declare.weight(name, {rows, dim}, WeightRole::attention_in, Split::rows);
     };
     Parameters& parameters = declare.parameters();
-    const Storage& wqkv = parameters.add({in("attention.wq", a.query_width()),
-                                          in("attention.wk", a.key_width()),
-                                          in("attention.wv", a.value_width())});
+    const Storage& wqkv =
+        parameters.add({in("attention.wq", a.query_width()), in("attention.wk", a.key_width()),
+                        in("attention.wv", a.value_width())});
     const Storage& wo = parameters.add(
         declare.weight("attention.wo", {dim, a.output_width()}, WeightRole::attention_out, Split::cols));
     const Storage *qkv_bias = input_bias(declare, a), *wo_bias = output_bias(declare, a);
@@ -128,8 +128,9 @@ std::unique_ptr<Sublayer> build_feed_forward(const Declare& declare, const FeedF
                                              LinearInput input, Output activated, const std::string& name) {
     const int64_t dim = declare.model().dim, hidden = config.hidden;
     Parameters& parameters = declare.parameters();
-    const Storage& w13 = parameters.add({declare.weight(name + ".w1", {hidden, dim}, WeightRole::gate, Split::rows),
-                                         declare.weight(name + ".w3", {hidden, dim}, WeightRole::up, Split::rows)});
+    const Storage& w13 =
+        parameters.add({declare.weight(name + ".w1", {hidden, dim}, WeightRole::gate, Split::rows),
+                        declare.weight(name + ".w3", {hidden, dim}, WeightRole::up, Split::rows)});
     const Storage& w2 =
         parameters.add(declare.weight(name + ".w2", {dim, hidden}, WeightRole::down, Split::cols));
     return std::make_unique<FeedForward>(w13, w2, input, activated);
@@ -162,7 +163,8 @@ std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& con
         parameters.add(of_experts("moe.experts.w2", dim, m.hidden, WeightRole::down, Split::cols));
     std::unique_ptr<Sublayer> shared;
     if (m.shared_hidden > 0)
-        shared = build_feed_forward(declare, {.hidden = m.shared_hidden}, input, activated, "moe.shared_experts");
+        shared =
+            build_feed_forward(declare, {.hidden = m.shared_hidden}, input, activated, "moe.shared_experts");
     const RouteOptions route = {.top_k = m.top_k,
                                 .groups = m.groups,
                                 .kept_groups = m.kept_groups,
@@ -170,8 +172,9 @@ std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& con
                                 .normalise = m.normalise,
                                 .scale = m.scale,
                                 .round_robin = m.round_robin};
-    return std::make_unique<Moe>(Router(TokenLinear(gate, input), balance, route, declare.model().moe_row(declare.layer())),
-                                 Experts({.w13 = &w13, .w2 = &w2}, m.experts, {}), std::move(shared));
+    return std::make_unique<Moe>(
+        Router(TokenLinear(gate, input), balance, route, declare.model().moe_row(declare.layer())),
+        Experts({.w13 = &w13, .w2 = &w2}, m.experts, {}), std::move(shared));
 }
 
 namespace {

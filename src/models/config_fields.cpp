@@ -198,7 +198,8 @@ void follow_ffn_width(DecoderConfig& model, const GivenFields& given) {
     if (model.feed_forward.hidden == 0 && !multiplier) return;  // all layers have experts
     if (!model.ffn_rule && !multiplier)
         throw ConfigError(
-            "model.{} = {}: the feed-forward width of this flavour is a number, {}, which does not follow from "
+            "model.{} = {}: the feed-forward width of this flavour is a number, {}, which does not follow "
+            "from "
             "another; set model.ffn_hidden too",
             dim ? "dim" : "multiple_of", std::get<int64_t>(dim ? *dim : *multiple_of),
             model.feed_forward.hidden);

@@ -72,8 +72,9 @@ void require_heads_fit(const AttentionConfig& a, int64_t dim) {
 void require_experts_fit(const MoeConfig& m) {
     if (m.hidden < 1) throw ConfigError("model.moe.hidden = {}: must be at least 1", m.hidden);
     if (m.experts % m.groups != 0)
-        throw ConfigError("model.moe.num_expert_groups = {}: must divide model.moe.num_experts = {} (nearest: {})",
-                          m.groups, m.experts, divisors_near(m.experts, m.groups));
+        throw ConfigError(
+            "model.moe.num_expert_groups = {}: must divide model.moe.num_experts = {} (nearest: {})",
+            m.groups, m.experts, divisors_near(m.experts, m.groups));
     const int64_t size = m.experts / m.groups;
     if (m.groups > 1 && (size < 2 || m.groups > 64))
         throw ConfigError(
@@ -81,11 +82,13 @@ void require_experts_fit(const MoeConfig& m) {
             "and there are {} experts (largest: {})",
             m.groups, m.experts, divisors_near(m.experts, std::min<int64_t>(64, m.experts / 2)));
     if (m.kept_groups > m.groups)
-        throw ConfigError("model.moe.num_limited_groups = {}: must be at most model.moe.num_expert_groups = {}",
-                          m.kept_groups, m.groups);
+        throw ConfigError(
+            "model.moe.num_limited_groups = {}: must be at most model.moe.num_expert_groups = {}",
+            m.kept_groups, m.groups);
     if (m.top_k > size * m.kept_groups)
-        throw ConfigError("model.moe.top_k = {}: must be at most {}, the number of experts that may be chosen",
-                          m.top_k, size * m.kept_groups);
+        throw ConfigError(
+            "model.moe.top_k = {}: must be at most {}, the number of experts that may be chosen", m.top_k,
+            size * m.kept_groups);
 }
 
 // Elements of the experts of a layer that are not shared.
@@ -100,7 +103,8 @@ Number matrix_elements(const LayerConfig& layer, int64_t dim) {
     const AttentionConfig& a = layer.attention;
     const Number rows = Number(a.heads) * Number(a.head_dim + a.value_head_dim()) +
                         Number(a.kv_heads) * Number(a.head_dim + a.value_head_dim());
-    const Number others = 3 * Number(layer.feed_forward.hidden + layer.moe.shared_hidden) + Number(layer.moe.experts);
+    const Number others =
+        3 * Number(layer.feed_forward.hidden + layer.moe.shared_hidden) + Number(layer.moe.experts);
     return Number(dim) * (rows + others) + expert_elements<Number>(layer.moe, dim);
 }
 

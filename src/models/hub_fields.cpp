@@ -156,8 +156,8 @@ void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_windo
     if (list)
         for (const JsonView& type : list->elements()) {
             if (type.string() != windowed_type && type.string() != full_type)
-                type.reject(fmt::format("must be \"{}\" or \"{}\" (others are not implemented yet)", windowed_type,
-                                        full_type));
+                type.reject(fmt::format("must be \"{}\" or \"{}\" (others are not implemented yet)",
+                                        windowed_type, full_type));
             has.push_back(type.string() == windowed_type);
         }
     else
@@ -198,9 +198,9 @@ std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape
     const Shape of_one = {shape[1], shape[2]};
     std::vector<HubPlace> places;
     for (int64_t e = 0; e < shape[0]; ++e) {
-        places.push_back(HubPlace::whole(fmt::format("model.{}.mlp.experts.{}.{}.weight", parameter.substr(0, at), e,
-                                                     name->second),
-                                         of_one));
+        places.push_back(HubPlace::whole(
+            fmt::format("model.{}.mlp.experts.{}.{}.weight", parameter.substr(0, at), e, name->second),
+            of_one));
         places.back().first_row = e * of_one.rows();
     }
     return places;
@@ -208,26 +208,27 @@ std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape
 
 std::string usual_hub_name(const std::string& parameter) {
     using Names = std::array<std::pair<const char*, const char*>, 20>;
-    static constexpr Names of_layer = {{{"attention_norm.weight", "input_layernorm.weight"},
-                                        {"ffn_norm.weight", "post_attention_layernorm.weight"},
-                                        {"attention.wq.weight", "self_attn.q_proj.weight"},
-                                        {"attention.wk.weight", "self_attn.k_proj.weight"},
-                                        {"attention.wv.weight", "self_attn.v_proj.weight"},
-                                        {"attention.wo.weight", "self_attn.o_proj.weight"},
-                                        {"attention.wq.bias", "self_attn.q_proj.bias"},
-                                        {"attention.wk.bias", "self_attn.k_proj.bias"},
-                                        {"attention.wv.bias", "self_attn.v_proj.bias"},
-                                        {"attention.wo.bias", "self_attn.o_proj.bias"},
-                                        {"attention.q_norm.weight", "self_attn.q_norm.weight"},
-                                        {"attention.k_norm.weight", "self_attn.k_norm.weight"},
-                                        {"attention.sinks", "self_attn.sinks"},
-                                        {"moe.router.gate.weight", "mlp.gate.weight"},
-                                        {"moe.shared_experts.w1.weight", "mlp.shared_experts.gate_proj.weight"},
-                                        {"moe.shared_experts.w2.weight", "mlp.shared_experts.down_proj.weight"},
-                                        {"moe.shared_experts.w3.weight", "mlp.shared_experts.up_proj.weight"},
-                                        {"feed_forward.w1.weight", "mlp.gate_proj.weight"},
-                                        {"feed_forward.w2.weight", "mlp.down_proj.weight"},
-                                        {"feed_forward.w3.weight", "mlp.up_proj.weight"}}};
+    static constexpr Names of_layer = {
+        {{"attention_norm.weight", "input_layernorm.weight"},
+         {"ffn_norm.weight", "post_attention_layernorm.weight"},
+         {"attention.wq.weight", "self_attn.q_proj.weight"},
+         {"attention.wk.weight", "self_attn.k_proj.weight"},
+         {"attention.wv.weight", "self_attn.v_proj.weight"},
+         {"attention.wo.weight", "self_attn.o_proj.weight"},
+         {"attention.wq.bias", "self_attn.q_proj.bias"},
+         {"attention.wk.bias", "self_attn.k_proj.bias"},
+         {"attention.wv.bias", "self_attn.v_proj.bias"},
+         {"attention.wo.bias", "self_attn.o_proj.bias"},
+         {"attention.q_norm.weight", "self_attn.q_norm.weight"},
+         {"attention.k_norm.weight", "self_attn.k_norm.weight"},
+         {"attention.sinks", "self_attn.sinks"},
+         {"moe.router.gate.weight", "mlp.gate.weight"},
+         {"moe.shared_experts.w1.weight", "mlp.shared_experts.gate_proj.weight"},
+         {"moe.shared_experts.w2.weight", "mlp.shared_experts.down_proj.weight"},
+         {"moe.shared_experts.w3.weight", "mlp.shared_experts.up_proj.weight"},
+         {"feed_forward.w1.weight", "mlp.gate_proj.weight"},
+         {"feed_forward.w2.weight", "mlp.down_proj.weight"},
+         {"feed_forward.w3.weight", "mlp.up_proj.weight"}}};
     if (parameter == "tok_embeddings.weight") return "model.embed_tokens.weight";
     if (parameter == "norm.weight") return "model.norm.weight";
     if (parameter == "output.weight") return "lm_head.weight";

@@ -52,10 +52,9 @@ void to_hub(Json& json, const DecoderConfig& config) {
 // In Hugging Face folders, queries and keys are in half-split order.
 std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,
                                  const DecoderConfig& config) {
-    const bool is_rotated =
-        config.rope.layout == RopeLayout::interleaved &&
-        (parameter.find("attention.wq.") != std::string::npos ||
-         parameter.find("attention.wk.") != std::string::npos);
+    const bool is_rotated = config.rope.layout == RopeLayout::interleaved &&
+                            (parameter.find("attention.wq.") != std::string::npos ||
+                             parameter.find("attention.wk.") != std::string::npos);
     return {HubPlace::whole(usual_hub_name(parameter), shape,
                             is_rotated ? shape.rows() / config.attention.head_dim : 0)};
 }

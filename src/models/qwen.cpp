@@ -41,7 +41,8 @@ const std::array constants = {HubConstant{"hidden_act", "silu", "others are not 
 DecoderConfig read_usual(const JsonView& json, int64_t head_dim) {
     require_hub_constants(json, constants);
     // transformers' defaults
-    DecoderConfig config = {.rope = {.layout = RopeLayout::half_split}, .norm_eps = 1e-6, .max_seq_len = 32768};
+    DecoderConfig config = {
+        .rope = {.layout = RopeLayout::half_split}, .norm_eps = 1e-6, .max_seq_len = 32768};
     config.attention.head_dim = head_dim;
     read_hub_fields(json, config);
     read_hub_rope(json, config.rope);
@@ -113,8 +114,8 @@ void write_qwen3(Json& json, const DecoderConfig& config) {
     json.set("attention_bias", config.attention.bias == AttentionBias::all);
 }
 
-// torchtitan's rule of 2026: one distribution for all matrices, but a narrower one for those that write to the
-// residual stream of a model with experts.
+// torchtitan's rule of 2026: one distribution for all matrices, but a narrower one for those that write to
+// the residual stream of a model with experts.
 Init init_qwen3(WeightRole role, int64_t layer, const DecoderConfig& config) {
     if (config.initial_values == InitialValues::of_2025) return usual_init(role, layer, config);
     const bool writes = role == WeightRole::attention_out || role == WeightRole::down;
@@ -123,8 +124,8 @@ Init init_qwen3(WeightRole role, int64_t layer, const DecoderConfig& config) {
         case WeightRole::attention_bias:
         case WeightRole::balance: return {};
         default:
-            return Init::normal(writes && config.moe.experts > 0 ? 0.02 / std::sqrt(2.0 * double(config.layers))
-                                                                 : 0.02);
+            return Init::normal(
+                writes && config.moe.experts > 0 ? 0.02 / std::sqrt(2.0 * double(config.layers)) : 0.02);
     }
 }
 
@@ -199,7 +200,11 @@ ModelFamily qwen3_family() {
         DecoderConfig config = flavor("qwen3", row.row, 128, 40960);
         config.attention.qk_norm = QkNorm::before_rope;
         config.rope.theta = row.theta;
-        config.moe = {.experts = row.experts, .top_k = 8, .hidden = row.hidden, .normalise = true, .balance_rate = 1e-3};
+        config.moe = {.experts = row.experts,
+                      .top_k = 8,
+                      .hidden = row.hidden,
+                      .normalise = true,
+                      .balance_rate = 1e-3};
         made.flavors.push_back(config);
     }
     return made;

@@ -73,8 +73,7 @@ std::vector<std::string> family_names() {
 
 // The other families of torchtitan. A deck for one of them is refused with its name.
 const std::vector<std::string>& families_not_built() {
-    static const std::vector<std::string> names = {"llama4", "deepseek_v3", "gpt_oss", "flux",
-                                                   "llama3_ft"};
+    static const std::vector<std::string> names = {"llama4", "deepseek_v3", "gpt_oss", "flux", "llama3_ft"};
     return names;
 }
 

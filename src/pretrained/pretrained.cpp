@@ -77,9 +77,10 @@ std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const s
         without_place += entries.back().places.empty();
     }
     if (without_place > 0)
-        log::warn("The Hugging Face folder is without the biases that balance experts ({} arrays), since it has no "
-                  "place for them: routers may choose other experts",
-                  without_place);
+        log::warn(
+            "The Hugging Face folder is without the biases that balance experts ({} arrays), since it has no "
+            "place for them: routers may choose other experts",
+            without_place);
     return entries;
 }
 

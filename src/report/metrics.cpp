@@ -128,7 +128,8 @@ std::string console_line(const StepMetrics& m, bool color) {
         painted(m.mfu ? fmt::format("mfu: {:.2f}%", *m.mfu) : std::string("mfu: N/A"), Color::magenta, color),
         fmt::format("eta: {}", duration_text(m.eta_s)),
     };
-    if (m.experts) parts.push_back(fmt::format("expert load: {:.2f} to {:.2f}", m.experts->min, m.experts->max));
+    if (m.experts)
+        parts.push_back(fmt::format("expert load: {:.2f} to {:.2f}", m.experts->min, m.experts->max));
     if (const std::string gpu = gpu_text(m); !gpu.empty()) parts.push_back("gpu: " + gpu);
     return join(parts, "  ");
 }

@@ -32,7 +32,8 @@ std::string widths_text(const DecoderConfig& m) {
     std::vector<std::string> parts;
     if (m.feed_forward.hidden > 0) parts.push_back(fmt::format("ffn {}", m.feed_forward.hidden));
     if (m.moe.experts > 0)
-        parts.push_back(fmt::format("{} experts of {}, {} for each token", m.moe.experts, m.moe.hidden, m.moe.top_k));
+        parts.push_back(
+            fmt::format("{} experts of {}, {} for each token", m.moe.experts, m.moe.hidden, m.moe.top_k));
     if (m.moe.shared_hidden > 0) parts.push_back(fmt::format("shared experts of {}", m.moe.shared_hidden));
     return join(parts, ", ");
 }
@@ -52,11 +53,11 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
     std::vector<std::string> lines = {
         mesh.ranks() == 1 ? std::string("Mesh: 1 rank")
                           : fmt::format("Mesh: {} ranks: {}", mesh.ranks(), mesh.text()),
-        fmt::format("Model: {} {}, {} (dim {}, {} layers, {} heads, {} kv heads, {}, vocabulary {}{}), {:.4g} "
-                    "FLOPs per token",
-                    m.family, m.flavor, parameters_text(m), m.dim, m.layers, m.attention.heads,
-                    m.attention.kv_heads, widths_text(m), m.vocab,
-                    m.tied ? ", tied" : "", m.flops_per_token(options.training.seq_len)),
+        fmt::format(
+            "Model: {} {}, {} (dim {}, {} layers, {} heads, {} kv heads, {}, vocabulary {}{}), {:.4g} "
+            "FLOPs per token",
+            m.family, m.flavor, parameters_text(m), m.dim, m.layers, m.attention.heads, m.attention.kv_heads,
+            widths_text(m), m.vocab, m.tied ? ", tied" : "", m.flops_per_token(options.training.seq_len)),
         fmt::format("Types: weights {}, compute {}, gradients {}", name_of(options.types.master),
                     name_of(options.types.compute), name_of(options.types.accumulate())),
         fmt::format("Batch: {} sequences of {} tokens per step ({} local x {} data {} x {} accumulation), {} "

@@ -289,7 +289,8 @@ std::string our_name(std::string name) {
     for (const std::string inserted : {"qkv_linear.", "routed_experts.inner_"})
         if (const size_t at = name.find(inserted); at != std::string::npos) name.erase(at, inserted.size());
     // experts.w1_EFD: the letters are the extents
-    if (const size_t at = name.find_last_of('_'); at != std::string::npos && name.find("experts.w") != std::string::npos)
+    if (const size_t at = name.find_last_of('_');
+        at != std::string::npos && name.find("experts.w") != std::string::npos)
         name.erase(at);
     return name;
 }
@@ -339,7 +340,7 @@ TEST_CASE("golden: initial values have torchtitan's distributions") {
                                  int64_t elements = 0;
                                  for (const auto& [parameter, rule] : rules.items()) {
                                      INFO(parameter);
-                                     // what is no parameter here: copies, and counts of a step
+                                     // copies of a parameter, and counts of a step
                                      if (rule.contains("same_tensor_as") ||
                                          parameter.ends_with(".tokens_per_expert"))
                                          continue;

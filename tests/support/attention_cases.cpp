@@ -88,7 +88,8 @@ KernelCase merge_attention_case(int64_t tokens, int64_t heads, int64_t head_dim)
         [](const Kernels& k, Exec& e, const Operands& o) { k.merge_attention(e, o[0], o[1], o[2], o[3]); }};
 }
 
-KernelCase attention_sink_case(int64_t tokens, int64_t heads, int64_t head_dim, bool backward, bool acc_output) {
+KernelCase attention_sink_case(int64_t tokens, int64_t heads, int64_t head_dim, bool backward,
+                               bool acc_output) {
     const Shape out = {tokens, heads * head_dim}, lse = {heads, tokens};
     KernelCase c;
     c.name = fmt::format("attention_sink{} {} heads {} of {}{}", backward ? "_backward" : "", tokens, heads,
@@ -99,7 +100,9 @@ KernelCase attention_sink_case(int64_t tokens, int64_t heads, int64_t head_dim, 
     if (backward) {
         c.arguments.push_back({"dout", input, compute, out, 0, 1, 5});
         c.arguments.push_back({"dsinks", update, acc, {heads}});
-        c.prepare = [](const Kernels& k, Exec& e, const Operands& o) { k.attention_sink(e, o[0], o[1], o[2]); };
+        c.prepare = [](const Kernels& k, Exec& e, const Operands& o) {
+            k.attention_sink(e, o[0], o[1], o[2]);
+        };
         c.call = [](const Kernels& k, Exec& e, const Operands& o) {
             k.attention_sink_backward(e, o[4], o[3], o[0], o[1], o[2]);
         };
@@ -154,6 +157,79 @@ KernelCase attention_cached_case(const AttentionShape& s, int64_t kept, int64_t 
     };
     c.bound_f32 = 4e-6;
     return c;
+}
+
+namespace {
+
+AttentionShape masked(AttentionShape shape, int64_t window, int64_t chunk) {
+    shape.window = window;
+    shape.chunk = chunk;
+    return shape;
+}
+
+}  // namespace
+
+std::vector<KernelCase> attention_cases() {
+    std::vector<KernelCase> list;
+    for (bool backward : {false, true}) {
+        list.push_back(attention_case({1, 1, 1, 1, 1, 1.0}, false, backward));
+        list.push_back(attention_case({2, 5, 3, 1, 5, 0.4}, false, backward));
+        list.push_back(attention_case({1, 48, 2, 2, 16, 0.25}, false, backward));
+        list.push_back(attention_case({2, 49, 4, 2, 16, 0.25}, true, backward, true));
+        list.push_back(attention_case({1, 97, 6, 3, 24, 0.2}, true, backward));
+        list.push_back(attention_case({1, 211, 2, 1, 64, 0.125}, false, backward, true));
+        list.push_back(attention_case({3, 130, 2, 2, 7, 0.3}, true, backward));
+        list.push_back(attention_case({1, 100, 1, 1, 128, 0.09}, false, backward));
+        list.push_back(attention_case({1, 35, 2, 1, 200, 0.07}, false, backward));
+        list.push_back(attention_case({1, 40, 2, 1, 256, 0.06}, true, backward));
+        list.push_back(attention_case({2, 70, 4, 1, 48, 0.15}, true, backward, true));
+        list.push_back(attention_case({1, 140, 3, 3, 80, 0.11}, true, backward));
+        list.push_back(attention_case({1, 133, 4, 2, 96, 0.1}, false, backward, true, true));
+        list.push_back(attention_case({1, 300, 1, 1, 32, 0.18}, true, backward, false, true));
+        list.push_back(attention_case({1, 75, 2, 1, 112, 0.1}, false, backward, true));
+        // values narrower and wider than keys
+        list.push_back(attention_case({1, 1, 1, 1, 1, 1.0, {}, {}, 2}, false, backward));
+        list.push_back(attention_case({2, 49, 4, 2, 24, 0.25, {}, {}, 16}, true, backward, true));
+        list.push_back(attention_case({1, 131, 3, 1, 5, 0.4, {}, {}, 19}, false, backward, true, true));
+        list.push_back(attention_case({1, 70, 2, 2, 192, 0.07, {}, {}, 128}, true, backward));
+        list.push_back(attention_case({2, 54, 2, 1, 64, 0.25, {54, 27, 108}, {216}, 8}, true, backward));
+        // windows and chunks, with documents and parts of sequences
+        list.push_back(attention_case(masked({2, 49, 4, 2, 16, 0.25}, 2, 0), false, backward));
+        list.push_back(attention_case(masked({1, 211, 2, 1, 64, 0.125}, 50, 0), false, backward, true));
+        list.push_back(attention_case(masked({1, 300, 2, 2, 32, 0.18}, 9, 0), true, backward, false, true));
+        list.push_back(attention_case(masked({2, 130, 2, 1, 24, 0.2}, 0, 16), true, backward, true));
+        list.push_back(attention_case(masked({1, 140, 3, 3, 80, 0.11}, 0, 70), false, backward));
+        list.push_back(attention_case(masked({2, 54, 2, 1, 16, 0.25, {54, 27, 108}, {216}}, 40, 0), true,
+                                      backward, true));
+        list.push_back(attention_case(masked({1, 98, 3, 1, 8, 0.4, {98, 3, 1}, {98, 3, 1}}, 0, 30), false,
+                                      backward, true, true));
+        // parts of sequences: the second half with all keys, two runs with all keys, runs with their own
+        // keys, all keys visible
+        list.push_back(attention_case({2, 30, 4, 2, 7, 0.3, {30, 30}, {60}}, false, backward));
+        list.push_back(attention_case({2, 54, 2, 1, 16, 0.25, {54, 27, 108}, {216}}, true, backward, true));
+        list.push_back(attention_case({1, 98, 3, 1, 5, 0.4, {98, 3, 1}, {98, 3, 1}}, true, backward, true));
+        list.push_back(attention_case({1, 51, 2, 2, 12, 0.3, {51, 70}, {65}}, false, backward, false, true));
+        list.push_back(
+            attention_case({3, 7, 4, 2, 24, 0.2, {7, 50, 9}, {10, 0, 40}}, false, backward, true, true));
+        list.push_back(
+            attention_case({1, 160, 2, 1, 64, 0.125, {160, 80, 160}, {400}}, false, backward, true));
+        list.push_back(attention_case({1, 90, 2, 1, 128, 0.09, {90, 45, 90}, {200, 0, 35}}, true, backward,
+                                      false, true));
+    }
+    list.push_back(merge_attention_case(1, 1, 1));
+    list.push_back(merge_attention_case(53, 3, 7));
+    list.push_back(attention_cached_case({1, 1, 1, 1, 1, 1.0}, 1));
+    list.push_back(attention_cached_case({1, 211, 4, 4, 16, 0.25}, 1));
+    list.push_back(attention_cached_case({2, 19, 6, 3, 7, 0.4}, 3, 5));
+    list.push_back(attention_cached_case({5, 67, 8, 2, 64, 0.125}, 5));
+    list.push_back(attention_cached_case({3, 50, 4, 1, 24, 0.2}, 7));
+    list.push_back(attention_cached_case({1, 21, 2, 1, 100, 0.1}, 1));
+    list.push_back(attention_cached_case({2, 9, 2, 2, 200, 0.07}, 2));
+    list.push_back(attention_cached_case({3, 50, 4, 2, 24, 0.2, {}, {}, 16}, 4, 3));
+    list.push_back(attention_cached_case({2, 19, 6, 3, 7, 0.4, {}, {}, 130}, 3));
+    list.push_back(attention_cached_case(masked({5, 67, 8, 2, 64, 0.125}, 9, 0), 5));
+    list.push_back(attention_cached_case(masked({3, 50, 4, 1, 24, 0.2}, 0, 8), 7));
+    return list;
 }
 
 }  // namespace coeus::test

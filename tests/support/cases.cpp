@@ -173,7 +173,8 @@ KernelCase head_norm_case(int64_t tokens, int64_t heads, int64_t head_dim, bool 
             }};
 }
 
-KernelCase head_norm_backward_case(int64_t tokens, int64_t heads, int64_t head_dim, bool weighted, Place place) {
+KernelCase head_norm_backward_case(int64_t tokens, int64_t heads, int64_t head_dim, bool weighted,
+                                   Place place) {
     const Shape shape = {tokens, heads * head_dim};
     KernelCase c;
     c.name = fmt::format("head_norm_backward {}x{} heads of {}{}{}", tokens, heads, head_dim,
@@ -204,9 +205,7 @@ KernelCase rope_case(int64_t tokens, int64_t heads, const RopeShape& s, bool inv
     c.arguments = {{"x", update, compute, {tokens, heads * s.head_dim}, 0, 1, padding},
                    {"table", input, acc, {rows, s.width}},
                    {"positions", input, index_kind, {tokens}, double(rows)}};
-    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
-        k.rope(e, o[0], o[1], o[2], s, inverse);
-    };
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) { k.rope(e, o[0], o[1], o[2], s, inverse); };
     return c;
 }
 
@@ -370,16 +369,6 @@ KernelCase pair_case(const std::string& name, Role role, Kind out_kind, Kind in_
 
 }  // namespace
 
-namespace {
-
-AttentionShape masked(AttentionShape shape, int64_t window, int64_t chunk) {
-    shape.window = window;
-    shape.chunk = chunk;
-    return shape;
-}
-
-}  // namespace
-
 std::vector<KernelCase> test_cases() {
     std::vector<KernelCase> list;
     using R = Residual;
@@ -406,64 +395,7 @@ std::vector<KernelCase> test_cases() {
     list.push_back(gemm_case(3, 4, 0, false, true, R::none));
     list.push_back(gemm_case(3, 4, 0, true, false, R::other));
 
-    for (bool backward : {false, true}) {
-        list.push_back(attention_case({1, 1, 1, 1, 1, 1.0}, false, backward));
-        list.push_back(attention_case({2, 5, 3, 1, 5, 0.4}, false, backward));
-        list.push_back(attention_case({1, 48, 2, 2, 16, 0.25}, false, backward));
-        list.push_back(attention_case({2, 49, 4, 2, 16, 0.25}, true, backward, true));
-        list.push_back(attention_case({1, 97, 6, 3, 24, 0.2}, true, backward));
-        list.push_back(attention_case({1, 211, 2, 1, 64, 0.125}, false, backward, true));
-        list.push_back(attention_case({3, 130, 2, 2, 7, 0.3}, true, backward));
-        list.push_back(attention_case({1, 100, 1, 1, 128, 0.09}, false, backward));
-        list.push_back(attention_case({1, 35, 2, 1, 200, 0.07}, false, backward));
-        list.push_back(attention_case({1, 40, 2, 1, 256, 0.06}, true, backward));
-        list.push_back(attention_case({2, 70, 4, 1, 48, 0.15}, true, backward, true));
-        list.push_back(attention_case({1, 140, 3, 3, 80, 0.11}, true, backward));
-        list.push_back(attention_case({1, 133, 4, 2, 96, 0.1}, false, backward, true, true));
-        list.push_back(attention_case({1, 300, 1, 1, 32, 0.18}, true, backward, false, true));
-        list.push_back(attention_case({1, 75, 2, 1, 112, 0.1}, false, backward, true));
-        // values narrower and wider than keys
-        list.push_back(attention_case({1, 1, 1, 1, 1, 1.0, {}, {}, 2}, false, backward));
-        list.push_back(attention_case({2, 49, 4, 2, 24, 0.25, {}, {}, 16}, true, backward, true));
-        list.push_back(attention_case({1, 131, 3, 1, 5, 0.4, {}, {}, 19}, false, backward, true, true));
-        list.push_back(attention_case({1, 70, 2, 2, 192, 0.07, {}, {}, 128}, true, backward));
-        list.push_back(attention_case({2, 54, 2, 1, 64, 0.25, {54, 27, 108}, {216}, 8}, true, backward));
-        // windows and chunks, with documents and parts of sequences
-        list.push_back(attention_case(masked({2, 49, 4, 2, 16, 0.25}, 2, 0), false, backward));
-        list.push_back(attention_case(masked({1, 211, 2, 1, 64, 0.125}, 50, 0), false, backward, true));
-        list.push_back(attention_case(masked({1, 300, 2, 2, 32, 0.18}, 9, 0), true, backward, false, true));
-        list.push_back(attention_case(masked({2, 130, 2, 1, 24, 0.2}, 0, 16), true, backward, true));
-        list.push_back(attention_case(masked({1, 140, 3, 3, 80, 0.11}, 0, 70), false, backward));
-        list.push_back(
-            attention_case(masked({2, 54, 2, 1, 16, 0.25, {54, 27, 108}, {216}}, 40, 0), true, backward, true));
-        list.push_back(attention_case(masked({1, 98, 3, 1, 8, 0.4, {98, 3, 1}, {98, 3, 1}}, 0, 30), false,
-                                      backward, true, true));
-        // parts of sequences: the second half with all keys, two runs with all keys, runs with their own
-        // keys, all keys visible
-        list.push_back(attention_case({2, 30, 4, 2, 7, 0.3, {30, 30}, {60}}, false, backward));
-        list.push_back(attention_case({2, 54, 2, 1, 16, 0.25, {54, 27, 108}, {216}}, true, backward, true));
-        list.push_back(attention_case({1, 98, 3, 1, 5, 0.4, {98, 3, 1}, {98, 3, 1}}, true, backward, true));
-        list.push_back(attention_case({1, 51, 2, 2, 12, 0.3, {51, 70}, {65}}, false, backward, false, true));
-        list.push_back(
-            attention_case({3, 7, 4, 2, 24, 0.2, {7, 50, 9}, {10, 0, 40}}, false, backward, true, true));
-        list.push_back(
-            attention_case({1, 160, 2, 1, 64, 0.125, {160, 80, 160}, {400}}, false, backward, true));
-        list.push_back(attention_case({1, 90, 2, 1, 128, 0.09, {90, 45, 90}, {200, 0, 35}}, true, backward,
-                                      false, true));
-    }
-    list.push_back(merge_attention_case(1, 1, 1));
-    list.push_back(merge_attention_case(53, 3, 7));
-    list.push_back(attention_cached_case({1, 1, 1, 1, 1, 1.0}, 1));
-    list.push_back(attention_cached_case({1, 211, 4, 4, 16, 0.25}, 1));
-    list.push_back(attention_cached_case({2, 19, 6, 3, 7, 0.4}, 3, 5));
-    list.push_back(attention_cached_case({5, 67, 8, 2, 64, 0.125}, 5));
-    list.push_back(attention_cached_case({3, 50, 4, 1, 24, 0.2}, 7));
-    list.push_back(attention_cached_case({1, 21, 2, 1, 100, 0.1}, 1));
-    list.push_back(attention_cached_case({2, 9, 2, 2, 200, 0.07}, 2));
-    list.push_back(attention_cached_case({3, 50, 4, 2, 24, 0.2, {}, {}, 16}, 4, 3));
-    list.push_back(attention_cached_case({2, 19, 6, 3, 7, 0.4, {}, {}, 130}, 3));
-    list.push_back(attention_cached_case(masked({5, 67, 8, 2, 64, 0.125}, 9, 0), 5));
-    list.push_back(attention_cached_case(masked({3, 50, 4, 1, 24, 0.2}, 0, 8), 7));
+    for (KernelCase& c : attention_cases()) list.push_back(std::move(c));
     for (int64_t m : {2, 5, 16})  // few rows, which are read in place
         for (R residual : {R::none, R::other, R::accumulate})
             list.push_back(gemm_case(m, 75, 301, false, true, residual, m == 5, m == 2 ? 3 : 0));
@@ -516,11 +448,12 @@ std::vector<KernelCase> test_cases() {
             {"add_bias_backward " + shape_name({rows, width}),
              {{"dbias", update, acc, {width}}, {"dy", input, compute, {rows, width}, 0, 1, 2}},
              [](const Kernels& k, Exec& e, const Operands& o) { k.add_bias_backward(e, o[0], o[1]); }});
-        list.push_back({"scale_rows " + shape_name({rows, width}),
-                        {{"x", update, compute, {rows, width}, 0, 1, 2},
-                         {"factors", input, acc, {9}, 1, 0.3},
-                         {"positions", input, index_kind, {rows}, 9}},
-                        [](const Kernels& k, Exec& e, const Operands& o) { k.scale_rows(e, o[0], o[1], o[2]); }});
+        list.push_back(
+            {"scale_rows " + shape_name({rows, width}),
+             {{"x", update, compute, {rows, width}, 0, 1, 2},
+              {"factors", input, acc, {9}, 1, 0.3},
+              {"positions", input, index_kind, {rows}, 9}},
+             [](const Kernels& k, Exec& e, const Operands& o) { k.scale_rows(e, o[0], o[1], o[2]); }});
         for (bool backward : {false, true}) {
             list.push_back(attention_sink_case(rows, 3, width, backward));
             list.push_back(latent_keys_case(rows, {3, width, 2, width + 1}, backward));

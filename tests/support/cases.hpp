@@ -14,7 +14,7 @@
 
 namespace coeus::test {
 
-enum class Role { input, output, update };  ///< update: read and written
+enum class Role { input, output, update };       ///< update: read and written
 enum class Kind { compute, acc, index, count };  ///< the tested type, its acc type, i32, i64
 
 struct Argument {
@@ -72,6 +72,8 @@ KernelCase merge_attention_case(int64_t tokens, int64_t heads, int64_t head_dim)
 /// With values beside each row; `acc_output`: out is acc.
 KernelCase attention_sink_case(int64_t tokens, int64_t heads, int64_t head_dim, bool backward,
                                bool acc_output = false);
+/// Attention over sequences, over parts of them, and with a cache.
+std::vector<KernelCase> attention_cases();
 /// The kernels of mixtures of experts.
 std::vector<KernelCase> expert_cases();
 KernelCase latent_keys_case(int64_t tokens, const LatentShape& shape, bool backward);
@@ -86,7 +88,8 @@ KernelCase layer_norm_backward_case(int64_t rows, int64_t width, bool weighted, 
 /// `in`: the memory of the result.
 enum class Place { own, of_gradient, of_input };
 KernelCase head_norm_case(int64_t tokens, int64_t heads, int64_t head_dim, bool weighted, bool in_place);
-KernelCase head_norm_backward_case(int64_t tokens, int64_t heads, int64_t head_dim, bool weighted, Place place);
+KernelCase head_norm_backward_case(int64_t tokens, int64_t heads, int64_t head_dim, bool weighted,
+                                   Place place);
 KernelCase rope_case(int64_t tokens, int64_t heads, const RopeShape& shape, bool inverse,
                      int64_t padding = 0);
 KernelCase swiglu_backward_case(int64_t rows, int64_t width, bool in_place);

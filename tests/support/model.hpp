@@ -88,8 +88,8 @@ DecoderConfig tiny_config(int64_t layers = 2, bool tied = false);
 /// (Qwen 3); biases, sinks and a window in every other layer (gpt-oss); all of these.
 inline constexpr int attention_kinds = 4;
 void set_attention(DecoderConfig& model, int kind);
-/// Kinds of experts: none; in all layers, with a normalised softmax (Qwen 3); after a dense layer, with shared
-/// experts and a sigmoid that keeps 2 of 3 groups (DeepSeek V3).
+/// Kinds of experts: none; in all layers, with a normalised softmax (Qwen 3); after a dense layer, with
+/// shared experts and a sigmoid that keeps 2 of 3 groups (DeepSeek V3).
 inline constexpr int expert_kinds = 3;
 void set_experts(DecoderConfig& model, int kind);
 

@@ -65,7 +65,7 @@ std::vector<double> rounded_values(const Argument& a, Dtype type, uint64_t seed)
     std::vector<double> values(size_t(a.shape.count()));
     for (size_t i = 0; i < values.size(); ++i)
         values[i] = a.kind == Kind::index || a.kind == Kind::count ? std::floor(random.uniform[i] * a.mean)
-                                          : a.mean + a.deviation * random.normal[i];
+                                                                   : a.mean + a.deviation * random.normal[i];
     const Tensor exact(values.data(), Dtype::f64, a.shape);
     const OwnedTensor rounded(type, a.shape, a.name);
     test::copy_converting(rounded.view, exact);

@@ -169,8 +169,8 @@ struct Kernels {
     /// RMSNorm of each head of x[T, n d]. weight[d] (optional) is the same for all heads. y may be x. The
     /// statistics are not kept: the backward computes them from x.
     void (*head_norm)(Exec&, Tensor y, Tensor x, Tensor weight, int64_t head_dim, double eps);
-    /// dx = J^T dy. dweight[d] (acc) += sum over T and heads; absent if the weight is frozen or absent. dx may
-    /// be dy or x.
+    /// dx = J^T dy. dweight[d] (acc) += sum over T and heads; absent if the weight is frozen or absent. dx
+    /// may be dy or x.
     void (*head_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor weight,
                                int64_t head_dim, double eps);
 
@@ -186,8 +186,8 @@ struct Kernels {
     /// dbias[O] (acc) += sum over T of dy[T,O].
     void (*add_bias_backward)(Exec&, Tensor dbias, Tensor dy);
 
-    /// Keys and values of latent attention: k[T, H (nope + rope)] has for each head [its part of kv | pe], and
-    /// v[T, H value] the rest of kv[T, H (nope + value)]. All heads share pe[T, rope].
+    /// Keys and values of latent attention: k[T, H (nope + rope)] has for each head [its part of kv | pe],
+    /// and v[T, H value] the rest of kv[T, H (nope + value)]. All heads share pe[T, rope].
     void (*latent_keys)(Exec&, Tensor k, Tensor v, Tensor kv, Tensor pe, const LatentShape& shape);
     /// Its gradients. dpe is the sum over the heads, in acc and in their order.
     void (*latent_keys_backward)(Exec&, Tensor dkv, Tensor dpe, Tensor dk, Tensor dv,
@@ -211,7 +211,8 @@ struct Kernels {
                                const AttentionShape& shape, bool accumulate);
 
     /// Adds one more key to the softmax of each head after attention, with the score sinks[h] (type) and a
-    /// value of zeros, so that a query may attend to nothing: out *= e^(lse - l), lse = l, where l = log(e^lse
+    /// value of zeros, so that a query may attend to nothing: out *= e^(lse - l), lse = l, where l =
+    /// log(e^lse
     /// + e^sink). out[T,He]: type or acc; lse[H,T] (acc). gpt-oss (OpenAI 2025), section 2; Xiao et al. 2023.
     /// The backward of attention takes the results of this kernel as out and lse.
     void (*attention_sink)(Exec&, Tensor out, Tensor lse, Tensor sinks);
@@ -221,10 +222,10 @@ struct Kernels {
     /// Attention of one new token for each of B sequences over cached keys and values. keys, values [number
     /// of slots * shape.sequence, K d and K e]: the rows of a slot are adjacent. Writes k[B, K d] and v[B, K
     /// e] to row positions[b] of slot slots[b] (both i32[B]; all slots different). Then q[B, H d] attends to
-    /// rows first_key to positions[b] of its slot; out[B, H e]; lse[H, B] (acc), as for attention. shape.batch
-    /// = B. The bits of a sequence do not depend on the others.
-    void (*attention_cached)(Exec&, Tensor out, Tensor lse, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
-                             Tensor slots, Tensor positions, const AttentionShape& shape);
+    /// rows first_key to positions[b] of its slot; out[B, H e]; lse[H, B] (acc), as for attention.
+    /// shape.batch = B. The bits of a sequence do not depend on the others.
+    void (*attention_cached)(Exec&, Tensor out, Tensor lse, Tensor keys, Tensor values, Tensor q, Tensor k,
+                             Tensor v, Tensor slots, Tensor positions, const AttentionShape& shape);
 
     /// y[T,F] = silu(g) u, where gate_up[T,2F] = [g | u]. Shazeer 2020.
     void (*swiglu)(Exec&, Tensor y, Tensor gate_up);

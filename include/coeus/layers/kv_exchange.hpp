@@ -23,7 +23,8 @@ public:
     virtual ~KvExchange() = default;
     /// Computes out and lse.
     virtual void forward(Ctx& c, const AttentionTensors& t) const = 0;
-    /// Overwrites q, k and v by their gradients, and adds to dsinks. LogicError if the exchange has no backward (generation).
+    /// Overwrites q, k and v by their gradients, and adds to dsinks. LogicError if the exchange has no
+    /// backward (generation).
     virtual void backward(Ctx& c, const AttentionTensors& t, Tensor dout) const;
 };
 

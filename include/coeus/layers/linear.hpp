@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers y = x W^T, perhaps with a bias, divided over P tensor-parallel ranks (Shoeybi et al. 2019). Several
-// parameters that are stacked by rows make one GEMM. Outside the layers each rank has T/P of the T tokens
-// (sequence_parallel.hpp).
+// Linear layers y = x W^T, perhaps with a bias, divided over P tensor-parallel ranks (Shoeybi et al. 2019).
+// Several parameters that are stacked by rows make one GEMM. Outside the layers each rank has T/P of the T
+// tokens (sequence_parallel.hpp).
 //             weight of a rank    forward                            backward
 //   ColLinear [O/P, I]            gathers x [T/P, I], y [T, O/P]     dx = sum over ranks, scattered
 //   RowLinear [O, I/P]            y = sum over ranks, scattered      gathers dy [T/P, O], dx [T, I/P]

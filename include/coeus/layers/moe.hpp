@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moe: a mixture of experts (Shazeer et al. 2017): a router sends each token to k of E feed-forward layers, and
-// adds their results by its weights. Some layers have shared experts as well: a feed-forward layer that
+// Moe: a mixture of experts (Shazeer et al. 2017): a router sends each token to k of E feed-forward layers,
+// and adds their results by its weights. Some layers have shared experts as well: a feed-forward layer that
 // processes every token (DeepSeek-AI 2024, DeepSeekMoE).
 //
 // P tensor-parallel ranks route their own T/P tokens. Each has F/P of the width F of every expert, and so
@@ -14,8 +14,8 @@
 
 namespace coeus {
 
-/// The experts that a router has chosen for n tokens, and their weights, both [n, k]. Experts are in ascending
-/// order: i32. The weights are acc.
+/// The experts that a router has chosen for n tokens, and their weights, both [n, k]. Experts are in
+/// ascending order: i32. The weights are acc.
 struct Routed {
     Tensor experts, weights;
 };

@@ -26,8 +26,8 @@ struct ConfigField {
     bool is_required = false;  ///< a description without it is damaged; others have defaults
     bool is_later = false;     ///< added after the first version: described only if it is not the default
     int64_t least = 1, most = int64_t(1) << 24;  ///< limits of an integer
-    bool may_be_zero = false;  ///< a real number; false: it must be greater than 0
-    const char* usual = "";    ///< usual value of a real number, for messages
+    bool may_be_zero = false;                    ///< a real number; false: it must be greater than 0
+    const char* usual = "";                      ///< usual value of a real number, for messages
 };
 
 /// Calls visit(ConfigField, value) for each field, in the order of descriptions. Values are std::string,

@@ -25,7 +25,8 @@ public:
             const ShardPlace& place = {}, const std::vector<Recompute>& recompute = {})
         : Decoder(config, types, positions, place, {DecoderPart::whole(config)}, recompute) {}
     const DecoderConfig& config() const { return config_; }
-    /// The biases that balance the loads of this rank's layers with experts, and the layer's row of Ctx::loads.
+    /// The biases that balance the loads of this rank's layers with experts, and the layer's row of
+    /// Ctx::loads.
     struct BalanceBias {
         const Storage* storage;
         int64_t row;

@@ -44,7 +44,7 @@ struct DecoderConfig {
     LayerPattern windowed;  ///< the layers in which attention.window applies; others attend to all tokens
     FeedForwardConfig feed_forward;
     MoeConfig moe;
-    LayerPattern moe_layers;  ///< the layers with experts, if moe has any; the others are dense
+    LayerPattern moe_layers;               ///< the layers with experts, if moe has any; the others are dense
     std::optional<FfnRule> ffn_rule = {};  ///< the rule for the feed-forward width; not set: a given number
     RopeConfig rope;
     double norm_eps = 1e-5;

@@ -37,8 +37,8 @@ void write_hub_window(Json& json, const DecoderConfig& config);
 void require_hub_constants(const JsonView& json, std::span<const HubConstant> constants);
 void write_hub_constants(Json& json, std::span<const HubConstant> constants);
 
-/// The places of a parameter that is one tensor of the folder, element for element, or, for experts, one tensor
-/// for each.
+/// The places of a parameter that is one tensor of the folder, element for element, or, for experts, one
+/// tensor for each.
 std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape& shape,
                                        const DecoderConfig& config);
 /// "layers.3.attention.wq.weight" -> "model.layers.3.self_attn.q_proj.weight". LogicError for a name that is

@@ -27,7 +27,7 @@ enum class WeightRole : uint8_t {
     sink,
     router,
     balance,  ///< the biases that balance the loads of experts
-    gate,  ///< and the next two: also of experts
+    gate,     ///< and the next two: also of experts
     up,
     down
 };

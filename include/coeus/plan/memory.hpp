@@ -23,10 +23,11 @@ inline constexpr const char *weights = "weights", *compute_weights = "weights in
                             *unreduced_gradients = "unreduced gradients", *activations = "activations",
                             *flows = "pipeline buffers", *temporaries = "temporaries",
                             *workspace = "kernel workspace", *token_ids = "token ids",
-                            *reduction = "reduction buffers", *rope_table = "RoPE table", *loads = "loads of experts",
-                            *cache = "key/value cache", *copies = "copies for checkpoints",
-                            *snapshot = "in-memory snapshot", *libraries = "library buffers",
-                            *nccl = "NCCL buffers (estimate)", *offloading = "offloading buffers",
+                            *reduction = "reduction buffers", *rope_table = "RoPE table",
+                            *loads = "loads of experts", *cache = "key/value cache",
+                            *copies = "copies for checkpoints", *snapshot = "in-memory snapshot",
+                            *libraries = "library buffers", *nccl = "NCCL buffers (estimate)",
+                            *offloading = "offloading buffers",
                             *ids_and_reductions = "token ids and reductions";
 }  // namespace term
 

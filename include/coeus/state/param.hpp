@@ -69,8 +69,8 @@ struct Param {
     Shard shard = {};
     ParamRole role = ParamRole::matrix;
     bool trainable = true;  ///< the optimizer updates it
-    /// Its weights are in the accumulation type, whatever the types of the run: small numbers that are updated
-    /// by small amounts. Not gathered and not offloaded.
+    /// Its weights are in the accumulation type, whatever the types of the run: small numbers that are
+    /// updated by small amounts. Not gathered and not offloaded.
     bool is_exact = false;
     int64_t groups = 1;  ///< number of matrices with equal rows that are stacked in it
     /// Pipeline ranks that have the parameter (two for a table tied to the head), and this rank's number

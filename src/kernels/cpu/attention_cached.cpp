@@ -21,7 +21,8 @@ struct CachedHead {
     T* out;
     int64_t key_ld, value_ld, first, count, queries, d, e;
 
-    /// Scratch memory: `scores` [queries, count], `sums` [queries, e]. lse[h lse_ld] gets that of query head h.
+    /// Scratch memory: `scores` [queries, count], `sums` [queries, e]. lse[h lse_ld] gets that of query head
+    /// h.
     void attend(Acc<T>* scores, Acc<T>* sums, Acc<T> scale, Acc<T>* lse, int64_t lse_ld) const {
         using A = Acc<T>;
         for (int64_t p = first; p < count; ++p)
@@ -64,10 +65,10 @@ void Cpu::attention_cached(Exec& exec, Tensor out, Tensor lse, Tensor keys, Tens
     const int64_t d = s.head_dim, e = s.value_width(), queries = s.heads / s.kv_heads;
     require(s.heads % s.kv_heads == 0 && q.rows() == s.batch && q.cols() == s.heads * d &&
                 out.rows() == s.batch && out.cols() == s.heads * e && lse.rows() == s.heads &&
-                lse.cols() == s.batch && lse.dense() && k.rows() == s.batch &&
-                k.cols() == s.kv_heads * d && v.rows() == s.batch && v.cols() == s.kv_heads * e &&
-                keys.cols() == k.cols() && values.rows() == keys.rows() && values.cols() == v.cols() &&
-                slots.count() == s.batch && positions.count() == s.batch,
+                lse.cols() == s.batch && lse.dense() && k.rows() == s.batch && k.cols() == s.kv_heads * d &&
+                v.rows() == s.batch && v.cols() == s.kv_heads * e && keys.cols() == k.cols() &&
+                values.rows() == keys.rows() && values.cols() == v.cols() && slots.count() == s.batch &&
+                positions.count() == s.batch,
             "attention_cached: operands do not have the shape given");
     const auto *slot = slots.as<const int32_t>(), *position = positions.as<const int32_t>();
     int64_t seen = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products, biases and activations of rows that are grouped by expert.
 #include "../rows/gate.hpp"
-
 #include "column_sums.hpp"
 #include "onednn_gemm.hpp"
 
@@ -46,14 +45,16 @@ void for_pieces(const GroupRows& rows, Dtype type, F&& f) {
 }
 
 void zero_padding(Exec& exec, const Tensor& d, const GroupRows& rows) {
-    if (rows.padded > rows.count) Cpu::zero(exec, d.slice_rows(rows.begin + rows.count, rows.padded - rows.count));
+    if (rows.padded > rows.count)
+        Cpu::zero(exec, d.slice_rows(rows.begin + rows.count, rows.padded - rows.count));
 }
 
 }  // namespace
 
 void Cpu::grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups& groups) {
     check_groups(groups, d);
-    require(a.rows() == d.rows() && b.tensor.rows() % groups.number() == 0, "grouped_gemm: shapes do not fit");
+    require(a.rows() == d.rows() && b.tensor.rows() % groups.number() == 0,
+            "grouped_gemm: shapes do not fit");
     exec.workspace.touch(workspace::grouped_gemm(d, a, b, groups, exec.threads));
     for (int64_t g = 0; g < groups.number(); ++g) {
         const GroupRows rows = rows_of_group(groups, g);

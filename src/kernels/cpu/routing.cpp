@@ -32,7 +32,8 @@ void dispatch_acc(Dtype type, F&& f) {
 template <class A, class Each>
 void for_tokens(Exec& exec, const Tensor& logits, Each&& each) {
     const Scope scope(exec.workspace);
-    const int64_t experts = logits.cols(), per_thread = workspace::route_per_thread(logits) / int64_t(sizeof(A));
+    const int64_t experts = logits.cols(),
+                  per_thread = workspace::route_per_thread(logits) / int64_t(sizeof(A));
     A* scratch = static_cast<A*>(
         exec.workspace.alloc(Dtype::u8, {exec.threads * workspace::route_per_thread(logits)}).data);
     parallel_rows(exec, logits.rows(), 8 * experts, [&](int64_t t) {

@@ -126,7 +126,8 @@ inline int64_t gemm(const Tensor& d, const Operand& a, const Operand& b, int thr
 }
 
 /// A product of the rows of one group, of any number.
-inline int64_t grouped_gemm(const Tensor& d, const Tensor& a, const Operand& b, const Groups& groups, int threads) {
+inline int64_t grouped_gemm(const Tensor& d, const Tensor& a, const Operand& b, const Groups& groups,
+                            int threads) {
     const int64_t rows = b.tensor.rows() / groups.number();
     return gemm(d, a, Operand(b.tensor.slice_rows(0, rows), b.is_transposed), threads);
 }

@@ -84,24 +84,23 @@ __global__ void attention_cached_kernel(CachedOperands<T> o, AttentionShape s) {
 
 }  // namespace
 
-void Cuda::attention_cached(Exec& exec, Tensor out, Tensor lse, Tensor keys, Tensor values, Tensor q, Tensor k,
-                            Tensor v, Tensor slots, Tensor positions, const AttentionShape& s) {
+void Cuda::attention_cached(Exec& exec, Tensor out, Tensor lse, Tensor keys, Tensor values, Tensor q,
+                            Tensor k, Tensor v, Tensor slots, Tensor positions, const AttentionShape& s) {
     const int64_t d = s.head_dim, e = s.value_width();
     require(s.heads % s.kv_heads == 0 && q.rows() == s.batch && q.cols() == s.heads * d &&
                 out.rows() == s.batch && out.cols() == s.heads * e && lse.rows() == s.heads &&
-                lse.cols() == s.batch && lse.dense() && k.rows() == s.batch &&
-                k.cols() == s.kv_heads * d && v.rows() == s.batch && v.cols() == s.kv_heads * e &&
-                keys.cols() == k.cols() && values.rows() == keys.rows() && values.cols() == v.cols() &&
-                slots.count() == s.batch && positions.count() == s.batch,
+                lse.cols() == s.batch && lse.dense() && k.rows() == s.batch && k.cols() == s.kv_heads * d &&
+                v.rows() == s.batch && v.cols() == s.kv_heads * e && keys.cols() == k.cols() &&
+                values.rows() == keys.rows() && values.cols() == v.cols() && slots.count() == s.batch &&
+                positions.count() == s.batch,
             "attention_cached: operands do not have the shape given");
     const Grid grid = {dim3(blocks_for(s.heads), blocks_for(s.batch)), cached_warps * warp_size,
                        size_t(cached_warps * (2 + e)) * sizeof(float)};
     dispatch(q.dtype, [&]<class T>(T) {
-        const CachedOperands<T> operands = {rows_of<T>(out),           rows_of<T>(keys),
-                                            rows_of<T>(values),        lse.as<float>(),
-                                            rows_of<const T>(q),
-                                            rows_of<const T>(k),       rows_of<const T>(v),
-                                            slots.as<const int32_t>(), positions.as<const int32_t>()};
+        const CachedOperands<T> operands = {
+            rows_of<T>(out),     rows_of<T>(keys),          rows_of<T>(values),
+            lse.as<float>(),     rows_of<const T>(q),       rows_of<const T>(k),
+            rows_of<const T>(v), slots.as<const int32_t>(), positions.as<const int32_t>()};
         const int64_t columns = widest(s);
         require(columns <= 256, "attention on CUDA: heads are at most 256 wide");
         if (columns <= 64)

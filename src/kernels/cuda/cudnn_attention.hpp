@@ -14,14 +14,14 @@
 
 namespace coeus::cuda {
 
-/// True if cuDNN is used for this attention: bfloat16, whole sequences under the causal mask only, keys as wide as
-/// values, and heads of whole pieces of 16 bytes that are at most 256 wide.
+/// True if cuDNN is used for this attention: bfloat16, whole sequences under the causal mask only, keys as
+/// wide as values, and heads of whole pieces of 16 bytes that are at most 256 wide.
 inline bool cudnn_fits(const Tensor& out, const Tensor& q, const Tensor& document_start,
                        const AttentionShape& s) {
     const auto is_whole = [&](const SequencePart& part) { return part == SequencePart{s.sequence}; };
-    return q.dtype == Dtype::bf16 && out.dtype == Dtype::bf16 &&
-           !hides_early_keys(s, bool(document_start)) && is_whole(s.queries()) &&
-           is_whole(s.keys()) && s.value_width() == s.head_dim && s.head_dim % 8 == 0 && s.head_dim <= 256;
+    return q.dtype == Dtype::bf16 && out.dtype == Dtype::bf16 && !hides_early_keys(s, bool(document_start)) &&
+           is_whole(s.queries()) && is_whole(s.keys()) && s.value_width() == s.head_dim &&
+           s.head_dim % 8 == 0 && s.head_dim <= 256;
 }
 
 /// A descriptor of cuDNN's graph API.

@@ -68,7 +68,8 @@ __global__ void rope_kernel(Rows<T> x, Rows<const Acc<T>> table, const int32_t* 
     const WarpTeam team;
     const int64_t row = blockIdx.x, warps = blockDim.x / warp_size;
     for (int64_t head = threadIdx.x / warp_size; head < heads; head += warps)
-        rope_row(team, x[row] + head * s.head_dim + s.first, table[positions[row]], s.width, s.layout, inverse);
+        rope_row(team, x[row] + head * s.head_dim + s.first, table[positions[row]], s.width, s.layout,
+                 inverse);
 }
 
 template <class T>

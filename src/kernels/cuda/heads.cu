@@ -83,16 +83,18 @@ __global__ void scale_rows_kernel(Rows<T> x, const Acc<T>* factors, const int32_
     using A = Acc<T>;
     T* const row = x[blockIdx.x];
     const A factor = factors[positions[blockIdx.x]];
-    Threads(threadIdx.x, blockDim.x).map(
-        width, row, [=](A a) { return factor * a; }, row);
+    Threads(threadIdx.x, blockDim.x)
+        .map(
+            width, row, [=](A a) { return factor * a; }, row);
 }
 
 template <class T>
 __global__ void add_bias_kernel(Rows<T> y, const T* bias, int64_t width) {
     using A = Acc<T>;
     T* const row = y[blockIdx.x];
-    Threads(threadIdx.x, blockDim.x).map(
-        width, row, [](A a, A b) { return a + b; }, row, bias);
+    Threads(threadIdx.x, blockDim.x)
+        .map(
+            width, row, [](A a, A b) { return a + b; }, row, bias);
 }
 
 /// A block for several rows.
@@ -127,8 +129,9 @@ void Cuda::attention_sink(Exec& exec, Tensor out, Tensor lse, Tensor sinks) {
     const int64_t heads = lse.rows(), width = out.cols() / std::max<int64_t>(1, heads);
     dispatch(sinks.dtype, [&]<class T>(T) {
         const auto scale = [&]<class O>(O) {
-            launch(exec, "attention_sink", {blocks_for(out.rows()), head_threads}, attention_sink_kernel<O, T>,
-                   rows_of<O>(out), lse.as<Acc<T>>(), sinks.as<const T>(), out.rows(), heads, width);
+            launch(exec, "attention_sink", {blocks_for(out.rows()), head_threads},
+                   attention_sink_kernel<O, T>, rows_of<O>(out), lse.as<Acc<T>>(), sinks.as<const T>(),
+                   out.rows(), heads, width);
         };
         out.dtype == sinks.dtype ? scale(T()) : scale(Acc<T>());
     });

@@ -123,7 +123,8 @@ __global__ void head_norm_backward_kernel(Rows<T> dx, Acc<T>* partial, Rows<cons
                                           Acc<T> eps) {
     using A = Acc<T>;
     const WarpTeam team;
-    const int64_t warp = threadIdx.x / warp_size, begin = int64_t(blockIdx.x) * workspace::column_block * heads,
+    const int64_t warp = threadIdx.x / warp_size,
+                  begin = int64_t(blockIdx.x) * workspace::column_block * heads,
                   end = begin + workspace::column_block * heads < rows * heads
                             ? begin + workspace::column_block * heads
                             : rows * heads;
@@ -137,7 +138,8 @@ __global__ void head_norm_backward_kernel(Rows<T> dx, Acc<T>* partial, Rows<cons
         if (partial) team.each(width, [=](int64_t j) { sums[j] += load(d[j]) * load(in[j]) * r; });
         __syncwarp();  // dx may be x: all lanes have read it
         if (weight)
-            rms_norm_backward_row(team, dx[t] + column, d, static_cast<const T*>(nullptr), in, r, weight, width);
+            rms_norm_backward_row(team, dx[t] + column, d, static_cast<const T*>(nullptr), in, r, weight,
+                                  width);
         else
             rms_norm_backward_row(team, dx[t] + column, d, in, r, width);
     }

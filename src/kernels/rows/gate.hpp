@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The activation of experts, for one row of 2F elements (kernels/routing.hpp, Gate):
 //   y = scale (u' + shift) g' s,   s = sigmoid(alpha g'),  g' = min(g, limit),  u' = clamp(u, +-limit)
-//   dg = scale dy (u' + shift) s (1 + alpha g' (1 - s))  where g <= limit,  du = scale dy g' s  where |u| <= limit
+//   dg = scale dy (u' + shift) s (1 + alpha g' (1 - s))  where g <= limit,  du = scale dy g' s  where |u| <=
+//   limit
 #pragma once
 
 #include "team.hpp"
@@ -11,7 +12,8 @@ namespace coeus::rows {
 /// Where g and u of element j are in a row.
 struct GatePlaces {
     int64_t up, step;
-    COEUS_HD GatePlaces(const Gate& gate, int64_t width) : up(gate.interleaved ? 1 : width), step(gate.interleaved ? 2 : 1) {}
+    COEUS_HD GatePlaces(const Gate& gate, int64_t width)
+        : up(gate.interleaved ? 1 : width), step(gate.interleaved ? 2 : 1) {}
     COEUS_HD int64_t of_gate(int64_t j) const { return j * step; }
     COEUS_HD int64_t of_up(int64_t j) const { return up + j * step; }
 };

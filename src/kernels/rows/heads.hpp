@@ -22,7 +22,8 @@ COEUS_HD A attention_sink_row(const Team& team, O* out, int64_t width, A lse, A 
 
 /// A head's part of a sink's gradient: -e^(sink - lse) (dout . out).
 template <class Team, class T, class A>
-COEUS_HD A attention_sink_gradient(const Team& team, const T* dout, const T* out, int64_t width, A lse, A sink) {
+COEUS_HD A attention_sink_gradient(const Team& team, const T* dout, const T* out, int64_t width, A lse,
+                                   A sink) {
     const A dot = team.template sum<A>(
         width, [](A d, A o) { return d * o; }, dout, out);
     return -std::exp(sink - lse) * dot;

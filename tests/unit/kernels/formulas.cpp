@@ -153,9 +153,10 @@ TEST_CASE("the gradient of cross entropy agrees with finite differences") {
 TEST_CASE("rope, latent keys and embedding are linear: their backward is the transpose") {
     // <A x, y> = <x, A^T y>
     for (RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half_split}) {
-        const Operands forward =
-            run_case(rope_case(9, 3, RopeShape::whole(10, layout), false), cpu_kernels(), Dtype::f64, Dtype::f64, 2, 1);
-        const Operands x = make_operands(rope_case(9, 3, RopeShape::whole(10, layout), false), Dtype::f64, Dtype::f64, 1);
+        const Operands forward = run_case(rope_case(9, 3, RopeShape::whole(10, layout), false), cpu_kernels(),
+                                          Dtype::f64, Dtype::f64, 2, 1);
+        const Operands x =
+            make_operands(rope_case(9, 3, RopeShape::whole(10, layout), false), Dtype::f64, Dtype::f64, 1);
         const KernelCase inverse = rope_case(9, 3, RopeShape::whole(10, layout), true);
         Operands back = make_operands(inverse, Dtype::f64, Dtype::f64, 1),
                  y = make_operands(inverse, Dtype::f64, Dtype::f64, 2);

@@ -10,4 +10,7 @@ namespace coeus::test {
 /// f64 tensors only; sum, sum_of_squares and finish_norm are left out.
 const Kernels& naive_kernels();
 
+/// The same table with the kernels of mixtures of experts.
+Kernels with_experts(Kernels table);
+
 }  // namespace coeus::test

@@ -53,16 +53,17 @@ struct AttentionLayer {
 
     AttentionLayer(Parameters& parameters, const AttentionHeads& config, int64_t width, int64_t positions,
                    const Extra& extra)
-        : rope(positions, config.head_dim, 100, {}, Dtype::f64), attention(make(parameters, config, width, extra)) {}
+        : rope(positions, config.head_dim, 100, {}, Dtype::f64),
+          attention(make(parameters, config, width, extra)) {}
 
 private:
     static const Storage* vector(Parameters& parameters, const std::string& name, int64_t size) {
         return &parameters.add(norm_weight(name, size));
     }
     Attention make(Parameters& parameters, const AttentionHeads& config, int64_t width, const Extra& extra) {
-        const Storage& wqkv = parameters.add({weight("wq", config.query_cols(), width),
-                                              weight("wk", config.key_cols(), width),
-                                              weight("wv", config.value_cols(), width)});
+        const Storage& wqkv =
+            parameters.add({weight("wq", config.query_cols(), width), weight("wk", config.key_cols(), width),
+                            weight("wv", config.value_cols(), width)});
         const Storage& wo = parameters.add(weight("wo", width, config.heads * config.value_width()));
         HeadSteps::List steps;
         const auto rotate = [&] {
@@ -75,7 +76,8 @@ private:
                           *k = vector(parameters, "k_norm", config.head_dim);
             steps.push_back(std::make_unique<NormHeads>(q, k, config.heads, config.head_dim, 0.05));
         } else if (extra.norm != HeadNorm::none) {
-            steps.push_back(std::make_unique<NormHeads>(nullptr, nullptr, config.heads, config.head_dim, 0.05));
+            steps.push_back(
+                std::make_unique<NormHeads>(nullptr, nullptr, config.heads, config.head_dim, 0.05));
         }
         if (extra.norm == HeadNorm::none || extra.norm == HeadNorm::first) rotate();
         const int64_t rows = config.query_cols() + config.key_cols() + config.value_cols();
@@ -232,8 +234,8 @@ TEST_CASE("attention: gradients with norms of heads, biases, sinks, windows and 
                                            .scale = vectors ? 0.7 : 0,
                                            .window = window,
                                            .chunk = chunk},
-                                          5, batch, 10, {.norm = norm, .biases = vectors, .sinks = vectors}) ==
-                          "");
+                                          5, batch, 10,
+                                          {.norm = norm, .biases = vectors, .sinks = vectors}) == "");
                 }
     CHECK(check_attention({.heads = 1, .kv_heads = 1, .head_dim = 2}, 1, TestBatch(1, 1, no_vocab), 10,
                           {.norm = HeadNorm::first, .biases = true, .sinks = true}) == "");
@@ -292,9 +294,9 @@ std::string check_moe(const MoeCase& m, int64_t width, const TestBatch& batch) {
             shared = std::make_unique<FeedForward>(s13, s2, input, m.norm_output);
         }
         std::vector<PreNormBlock::Part> parts(1);
-        parts[0] = {std::move(norm),
-                    std::make_unique<Moe>(Router(TokenLinear(gate, input, gate_bias), choice_bias, m.route, 0),
-                                          Experts(weights, m.experts, m.gate), std::move(shared))};
+        parts[0] = {std::move(norm), std::make_unique<Moe>(
+                                         Router(TokenLinear(gate, input, gate_bias), choice_bias, m.route, 0),
+                                         Experts(weights, m.experts, m.gate), std::move(shared))};
         const std::shared_ptr<Block> block = std::make_shared<PreNormBlock>(std::move(parts));
         return CheckedLayer{[=](Ctx& c, Tensor x) { return block->forward(c, x).hidden(); },
                             [=](Ctx& c, Tensor dy) { return block->backward(c, dy).hidden(); }};
@@ -309,13 +311,16 @@ TEST_CASE("moe: gradients with every kind of router, shared experts, biases and 
     const Gate clamped = {.limit = 0.9, .alpha = 1.702, .shift = 1, .interleaved = true};
     for (const RouteOptions& route :
          {RouteOptions{.top_k = 2}, RouteOptions{.top_k = 2, .normalise = true},
-          RouteOptions{.top_k = 1, .sigmoid = true}, RouteOptions{.top_k = 6, .sigmoid = true, .normalise = true},
-          RouteOptions{.top_k = 3, .groups = 3, .kept_groups = 2, .sigmoid = true, .normalise = true, .scale = 2.5},
+          RouteOptions{.top_k = 1, .sigmoid = true},
+          RouteOptions{.top_k = 6, .sigmoid = true, .normalise = true},
+          RouteOptions{
+              .top_k = 3, .groups = 3, .kept_groups = 2, .sigmoid = true, .normalise = true, .scale = 2.5},
           RouteOptions{.top_k = 2, .round_robin = true}})
         for (const bool biased : {false, true})
             for (const int64_t shared : {0, 5})
                 for (const Output output : {Output::kept, Output::recomputed}) {
-                    CAPTURE(route.top_k, route.sigmoid, route.normalise, route.groups, biased, shared, int(output));
+                    CAPTURE(route.top_k, route.sigmoid, route.normalise, route.groups, biased, shared,
+                            int(output));
                     CHECK(check_moe({.experts = 6,
                                      .hidden = 3,
                                      .route = route,
@@ -447,8 +452,8 @@ TEST_CASE("pre-norm block: gradients with every norm and every kind of recomputa
                 HeadSteps::List steps;
                 steps.push_back(std::make_unique<RotateHeads>(*rope, RopeShape{2, 0, 2}));
                 parts[0] = {std::move(attention_norm),
-                            std::make_unique<Attention>(ColLinear(wqkv, attention_input), RowLinear(wo), config,
-                                                        std::move(steps))};
+                            std::make_unique<Attention>(ColLinear(wqkv, attention_input), RowLinear(wo),
+                                                        config, std::move(steps))};
                 parts[1] = {std::move(ffn_norm), std::make_unique<FeedForward>(w13, w2, ffn_input, output)};
                 if (turned) std::swap(parts[0], parts[1]);
                 std::unique_ptr<Block> made = std::make_unique<PreNormBlock>(std::move(parts));

@@ -139,7 +139,8 @@ TEST_CASE("attention: values with grouped queries, documents, restarted position
             HeadSteps::List steps;
             steps.push_back(std::make_unique<RotateHeads>(rope, RopeShape::whole(d, layout)));
             const Attention attention(ColLinear(wqkv), RowLinear(wo),
-                                      {.heads = heads, .kv_heads = kv_heads, .head_dim = d}, std::move(steps));
+                                      {.heads = heads, .kv_heads = kv_heads, .head_dim = d},
+                                      std::move(steps));
             const Tensor x = bench.random(sequences * length, width),
                          residual = bench.random(sequences * length, width);
 

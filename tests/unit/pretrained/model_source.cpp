@@ -122,9 +122,10 @@ TEST_CASE("model set-up: the shapes of a Hugging Face folder can be overridden")
     config.model.n_layers = 1;
     CHECK(model_from_deck(config).layers == 1);
     config.model.dim = 32;
-    CHECK_THROWS_WITH(model_from_deck(config),
-                      "model.dim = 32: the feed-forward width of this flavour is a number, 96, which does not "
-                      "follow from another; set model.ffn_hidden too");
+    CHECK_THROWS_WITH(
+        model_from_deck(config),
+        "model.dim = 32: the feed-forward width of this flavour is a number, 96, which does not "
+        "follow from another; set model.ffn_hidden too");
     config.model.ffn_hidden = 40;
     CHECK(model_from_deck(config).feed_forward.hidden == 40);
     config.training.seq_len = 65;

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Access to single elements, for kernels by their definitions.
+#pragma once
+
+#include "coeus/kernels/kernels.hpp"
+
+#include <cmath>
+
+namespace coeus::test {
+
+inline double at(const Tensor& t, int64_t i, int64_t j) {
+    return element(t, i * t.cols() + j);
+}
+inline void set(const Tensor& t, int64_t i, int64_t j, double value) {
+    set_element(t, i * t.cols() + j, value);
+}
+inline double at(const Operand& o, int64_t i, int64_t j) {
+    return o.is_transposed ? at(o.tensor, j, i) : at(o.tensor, i, j);
+}
+inline int64_t index_at(const Tensor& t, int64_t i) {
+    return int64_t(element(t, i));
+}
+inline double sigmoid(double x) {
+    return 1 / (1 + std::exp(-x));
+}
+
+}  // namespace coeus::test

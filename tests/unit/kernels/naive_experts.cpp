@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of mixtures of experts by their definitions.
+#include "naive.hpp"
+#include "naive_elements.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace coeus::test {
+
+namespace {
+
+std::vector<double> scores_of(Tensor logits, int64_t t, const RouteOptions& o) {
+    std::vector<double> scores;
+    double total = 0;
+    for (int64_t e = 0; e < logits.cols(); ++e) {
+        const double x = at(logits, t, e);
+        scores.push_back(o.sigmoid ? sigmoid(x) : std::exp(x));
+        total += scores.back();
+    }
+    for (double& s : scores)
+        if (!o.sigmoid) s /= total;
+    return scores;
+}
+double sum_of_chosen(const std::vector<double>& scores, Tensor experts, int64_t t, const RouteOptions& o) {
+    double sum = o.normalise ? 1e-20 : 1;
+    for (int64_t j = 0; o.normalise && j < o.top_k; ++j) sum += scores[size_t(at(experts, t, j))];
+    return sum;
+}
+
+// Sorts experts and groups by value; equal ones keep the order of their numbers.
+void route(Exec&, Tensor experts, Tensor weights, Tensor loads, Tensor logits, Tensor bias,
+           const RouteOptions& o) {
+    const int64_t count = logits.cols(), size = count / o.groups;
+    for (int64_t t = 0; t < logits.rows(); ++t) {
+        const std::vector<double> scores = scores_of(logits, t, o);
+        const auto value = [&](int64_t e) { return scores[size_t(e)] + (bias ? element(bias, e) : 0); };
+        const auto by_value = [](auto& list, auto&& f) {
+            std::stable_sort(list.begin(), list.end(), [&](int64_t a, int64_t b) { return f(a) > f(b); });
+        };
+        std::vector<int64_t> groups, candidates, chosen;
+        for (int64_t g = 0; g < o.groups; ++g) groups.push_back(g);
+        by_value(groups, [&](int64_t g) {
+            std::vector<double> values;
+            for (int64_t e = g * size; e < (g + 1) * size; ++e) values.push_back(value(e));
+            std::sort(values.rbegin(), values.rend());
+            return values[0] + (values.size() > 1 ? values[1] : 0);
+        });
+        groups.resize(size_t(o.kept_groups));
+        std::sort(groups.begin(), groups.end());
+        for (const int64_t g : groups)
+            for (int64_t e = g * size; e < (g + 1) * size; ++e) candidates.push_back(e);
+        by_value(candidates, value);
+        for (int64_t j = 0; j < o.top_k; ++j)
+            chosen.push_back(o.round_robin ? (t * o.top_k + j) % count : candidates[size_t(j)]);
+        std::sort(chosen.begin(), chosen.end());
+        for (int64_t j = 0; j < o.top_k; ++j) set(experts, t, j, double(chosen[size_t(j)]));
+        for (int64_t j = 0; j < o.top_k; ++j) {
+            const size_t e = size_t(chosen[size_t(j)]);
+            set(weights, t, j, o.scale * scores[e] / sum_of_chosen(scores, experts, t, o));
+            if (loads) set_element(loads, int64_t(e), element(loads, int64_t(e)) + 1);
+        }
+    }
+}
+
+// With every partial derivative of a weight by a score, and of a score by a logit, written out.
+void route_backward(Exec&, Tensor dlogits, Tensor dweights, Tensor logits, Tensor experts,
+                    const RouteOptions& o) {
+    for (int64_t t = 0; t < logits.rows(); ++t) {
+        const std::vector<double> s = scores_of(logits, t, o);
+        const double sum = sum_of_chosen(s, experts, t, o);
+        std::vector<double> dscores(s.size(), 0);
+        for (int64_t i = 0; i < o.top_k; ++i)
+            for (int64_t j = 0; j < o.top_k; ++j) {
+                const size_t e = size_t(at(experts, t, i)), f = size_t(at(experts, t, j));
+                const double own = e == f ? 1 / sum : 0, shared = o.normalise ? s[f] / (sum * sum) : 0;
+                dscores[e] += at(dweights, t, j) * o.scale * (own - shared);
+            }
+        for (size_t e = 0; e < s.size(); ++e) {
+            double d = 0;
+            for (size_t f = 0; f < s.size(); ++f)
+                d += dscores[f] *
+                     (o.sigmoid ? (e == f ? s[e] * (1 - s[e]) : 0) : s[f] * ((e == f ? 1 : 0) - s[e]));
+            set(dlogits, t, int64_t(e), d);
+        }
+    }
+}
+
+void group_by_expert(Exec&, Tensor slots, Tensor sources, const Groups& groups, Tensor experts) {
+    for (int64_t i = 0; i < sources.count(); ++i) set_element(sources, i, -1);
+    int64_t row = 0;
+    for (int64_t g = 0; g < groups.number(); ++g) {
+        set_element(groups.begins, g, double(row));
+        int64_t count = 0;
+        for (int64_t a = 0; a < experts.count(); ++a)
+            if (index_at(experts, a) == g) {
+                set_element(slots, a, double(row + count));
+                set_element(sources, row + count++, double(a));
+            }
+        set_element(groups.counts, g, double(count));
+        row += round_up(count, group_rows);
+    }
+}
+
+void gather_rows(Exec&, Tensor out, Tensor in, Tensor sources, int64_t per) {
+    for (int64_t i = 0; i < out.rows(); ++i)
+        for (int64_t j = 0; j < out.cols(); ++j)
+            set(out, i, j, index_at(sources, i) < 0 ? 0 : at(in, index_at(sources, i) / per, j));
+}
+
+void sum_rows(Exec&, Tensor y, Tensor plus, Tensor rows, Tensor slots) {
+    for (int64_t t = 0; t < y.rows(); ++t)
+        for (int64_t i = 0; i < y.cols(); ++i) {
+            double sum = plus ? at(plus, t, i) : 0;
+            for (int64_t j = 0; j < slots.cols(); ++j) sum += at(rows, int64_t(at(slots, t, j)), i);
+            set(y, t, i, sum);
+        }
+}
+
+// Calls f(row, group, is padding) for all rows of all groups.
+template <class F>
+void for_rows(const Groups& groups, const F& f) {
+    for (int64_t g = 0; g < groups.number(); ++g)
+        for (int64_t i = 0; i < round_up(index_at(groups.counts, g), group_rows); ++i)
+            f(index_at(groups.begins, g) + i, g, i >= index_at(groups.counts, g));
+}
+
+void grouped_gemm(Exec&, Tensor d, Tensor a, Operand b, const Groups& groups) {
+    const int64_t depth = a.cols();
+    for_rows(groups, [&](int64_t i, int64_t g, bool is_padding) {
+        for (int64_t j = 0; j < d.cols(); ++j) {
+            double sum = 0;
+            for (int64_t p = 0; !is_padding && p < depth; ++p)
+                sum += at(a, i, p) *
+                       (b.is_transposed ? at(b.tensor, g * d.cols() + j, p) : at(b.tensor, g * depth + p, j));
+            set(d, i, j, sum);
+        }
+    });
+}
+
+void grouped_gemm_weights(Exec&, Tensor d, Tensor a, Tensor b, const Groups& groups) {
+    for_rows(groups, [&](int64_t i, int64_t g, bool is_padding) {
+        for (int64_t o = 0; !is_padding && o < a.cols(); ++o)
+            for (int64_t j = 0; j < b.cols(); ++j) {
+                const int64_t row = g * a.cols() + o;
+                set(d, row, j, at(d, row, j) + at(a, i, o) * at(b, i, j));
+            }
+    });
+}
+
+void add_group_bias(Exec&, Tensor y, Tensor bias, Tensor scale, const Groups& groups) {
+    for_rows(groups, [&](int64_t i, int64_t g, bool is_padding) {
+        for (int64_t j = 0; !is_padding && j < y.cols(); ++j)
+            set(y, i, j, at(y, i, j) + (scale ? element(scale, i) : 1) * at(bias, g, j));
+    });
+}
+
+void add_group_bias_backward(Exec&, Tensor dbias, Tensor dscale, Tensor dy, Tensor bias, Tensor scale,
+                             const Groups& groups) {
+    for_rows(groups, [&](int64_t i, int64_t g, bool is_padding) {
+        if (is_padding) return;
+        double dot = 0;
+        for (int64_t j = 0; j < dy.cols(); ++j) {
+            dot += at(dy, i, j) * at(bias, g, j);
+            set(dbias, g, j, at(dbias, g, j) + (scale ? element(scale, i) : 1) * at(dy, i, j));
+        }
+        if (dscale) set_element(dscale, i, dot);
+    });
+}
+
+struct GateInputs {
+    int64_t gate, up;  // their columns
+    double g, u;       // clamped
+    bool g_clamped, u_clamped;
+    GateInputs(Tensor gate_up, int64_t i, int64_t j, const Gate& o) {
+        gate = o.interleaved ? 2 * j : j;
+        up = o.interleaved ? 2 * j + 1 : gate_up.cols() / 2 + j;
+        const double x = at(gate_up, i, gate), y = at(gate_up, i, up);
+        g = o.limit > 0 ? std::min(x, o.limit) : x;
+        u = o.limit > 0 ? std::clamp(y, -o.limit, o.limit) : y;
+        g_clamped = g != x;
+        u_clamped = u != y;
+    }
+};
+
+void gate(Exec&, Tensor y, Tensor gate_up, Tensor scale, const Groups& groups, const Gate& o) {
+    for_rows(groups, [&](int64_t i, int64_t, bool) {
+        for (int64_t j = 0; j < y.cols(); ++j) {
+            const GateInputs in(gate_up, i, j, o);
+            set(y, i, j, (scale ? element(scale, i) : 1) * (in.u + o.shift) * in.g * sigmoid(o.alpha * in.g));
+        }
+    });
+}
+
+void gate_backward(Exec& exec, Tensor dgate_up, Tensor dscale, Tensor y, Tensor dy, Tensor gate_up,
+                   Tensor scale, const Groups& groups, const Gate& o) {
+    const OwnedTensor plain(Dtype::f64, {dy.rows(), dy.cols()}),
+        result(Dtype::f64, {dy.rows(), 2 * dy.cols()});
+    gate(exec, plain, gate_up, {}, groups, o);
+    if (y) gate(exec, y, gate_up, scale, groups, o);
+    for_rows(groups, [&](int64_t i, int64_t, bool) {
+        double dot = 0;
+        for (int64_t j = 0; j < dy.cols(); ++j) {
+            const GateInputs in(gate_up, i, j, o);
+            const double s = sigmoid(o.alpha * in.g), d = (scale ? element(scale, i) : 1) * at(dy, i, j);
+            dot += at(dy, i, j) * at(plain, i, j);
+            set(result, i, in.up, in.u_clamped ? 0 : d * in.g * s);
+            set(result, i, in.gate,
+                in.g_clamped ? 0 : d * (in.u + o.shift) * (s + in.g * o.alpha * s * (1 - s)));
+        }
+        if (dscale) set_element(dscale, i, dot);
+        for (int64_t j = 0; j < 2 * dy.cols(); ++j) set(dgate_up, i, j, at(result, i, j));
+    });
+}
+
+void balance_experts(Exec&, Tensor bias, Tensor loads, double rate, const StepScalars&) {
+    const int64_t experts = bias.count();
+    double total = 0, mean = 0;
+    for (int64_t e = 0; e < experts; ++e) total += element(loads, e);
+    std::vector<double> updates;
+    for (int64_t e = 0; e < experts; ++e) {
+        const double lacks = total / double(experts) - element(loads, e);
+        updates.push_back(lacks > 0 ? rate : lacks < 0 ? -rate : 0);
+        mean += updates.back() / double(experts);
+    }
+    for (int64_t e = 0; e < experts; ++e) set_element(bias, e, element(bias, e) + updates[size_t(e)] - mean);
+}
+
+}  // namespace
+
+Kernels with_experts(Kernels table) {
+    table.route = route;
+    table.route_backward = route_backward;
+    table.group_by_expert = group_by_expert;
+    table.gather_rows = gather_rows;
+    table.sum_rows = sum_rows;
+    table.grouped_gemm = grouped_gemm;
+    table.grouped_gemm_weights = grouped_gemm_weights;
+    table.add_group_bias = add_group_bias;
+    table.add_group_bias_backward = add_group_bias_backward;
+    table.gate = gate;
+    table.gate_backward = gate_backward;
+    table.balance_experts = balance_experts;
+    return table;
+}
+
+}  // namespace coeus::test
