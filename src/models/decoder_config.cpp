@@ -22,8 +22,11 @@ void require_valid(const ConfigField& field, int64_t value) {
         throw ConfigError("model.{} = {}: must be at most {}", field.name, value, field.most);
 }
 void require_valid(const ConfigField& field, double value) {
-    if (field.may_be_zero && value == 0) return;
-    if (!(value > 0))
+    if (field.may_be_zero) {
+        if (!(value >= 0))
+            throw ConfigError("model.{} = {}: must be at least 0 (usual: {})", field.name, value,
+                              field.usual);
+    } else if (!(value > 0))
         throw ConfigError("model.{} = {}: must be greater than 0 (usual: {})", field.name, value,
                           field.usual);
 }

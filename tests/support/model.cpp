@@ -198,7 +198,7 @@ void set_attention(DecoderConfig& model, int kind) {
 
 void set_experts(DecoderConfig& model, int kind) {
     if (kind == 0) return;
-    model.moe = {.experts = 4, .top_k = 2, .hidden = 8, .normalise = true};
+    model.moe = {.experts = 4, .top_k = 2, .hidden = 7, .normalise = true};
     if (kind == 1) return;
     model.moe = {.experts = 6,
                  .top_k = 3,

@@ -372,9 +372,12 @@ TEST_CASE("restart: another mesh with another type has the rounded numbers") {
         if (world.rank() != 0) continue;
         INFO(a.mesh.text() << " in " << name_of(wide) << " -> " << b.mesh.text() << " in "
                            << name_of(narrow));
+        // exact parameters are float32 in a run in bfloat16 too
         for (auto& [name, values] : saved.state)
             for (double& value : values)
-                value = narrow == Dtype::f32 ? double(float(value)) : double(float(bf16(float(value))));
+                value = narrow == Dtype::f32 || name.find(".expert_bias") != std::string::npos
+                            ? double(float(value))
+                            : double(float(bf16(float(value))));
         const bool rounded = loaded.state == saved.state, widened = back.state == saved.state;
         CHECK(rounded);
         CHECK(widened);

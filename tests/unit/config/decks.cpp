@@ -440,7 +440,8 @@ TEST_CASE("The decks under inputs pass a dry run on the number of ranks that the
         {"base/llama2_13b.toml", 64},   {"base/llama2_70b.toml", 64},   {"base/llama3_1b.toml", 8},
         {"base/llama3_3b.toml", 8},     {"base/llama3_8b.toml", 64},    {"base/llama3_70b.toml", 64},
         {"base/llama3_405b.toml", 128}, {"qwen3_debug.toml", 1},        {"base/qwen3_8b.toml", 64},
-        {"base/qwen2_7b.toml", 64},     {"base/mistral_7b.toml", 64},
+        {"base/qwen2_7b.toml", 64},     {"base/mistral_7b.toml", 64},   {"qwen3_moe_debug.toml", 1},
+        {"base/qwen3_30b_a3b.toml", 64},
     };
     for (const fs::path& deck : decks_under(inputs)) {
         INFO(deck);

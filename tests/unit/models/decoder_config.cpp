@@ -56,6 +56,43 @@ TEST_CASE("heads must fit, and the nearest valid numbers are named") {
           "model.head_dim = 5: must be even, because RoPE rotates pairs (nearest: 6)");
 }
 
+TEST_CASE("experts, groups and choices must fit each other") {
+    const auto of_experts = [](const std::function<void(MoeConfig&)>& change) {
+        return complaint([&](DecoderConfig& c) {
+            c.moe = {.experts = 12, .top_k = 2, .hidden = 8, .groups = 3, .kept_groups = 2};
+            change(c.moe);
+        });
+    };
+    CHECK(of_experts([](MoeConfig&) {}) == "");
+    CHECK(of_experts([](MoeConfig& m) { m.top_k = 8; }) == "");
+    CHECK(of_experts([](MoeConfig& m) { m.top_k = 9; }) ==
+          "model.moe.top_k = 9: must be at most 8, the number of experts that may be chosen");
+    CHECK(of_experts([](MoeConfig& m) { m.top_k = 0; }) == "model.moe.top_k = 0: must be at least 1");
+    CHECK(of_experts([](MoeConfig& m) { m.hidden = 0; }) == "model.moe.hidden = 0: must be at least 1");
+    CHECK(of_experts([](MoeConfig& m) { m.groups = 5; }) ==
+          "model.moe.num_expert_groups = 5: must divide model.moe.num_experts = 12 (nearest: 4 or 6)");
+    CHECK(of_experts([](MoeConfig& m) { m.groups = 12; }) ==
+          "model.moe.num_expert_groups = 12: there may be at most 64 groups, each of at least 2 experts, and "
+          "there are 12 experts (largest: 6)");
+    CHECK(of_experts([](MoeConfig& m) { m.kept_groups = 4; }) ==
+          "model.moe.num_limited_groups = 4: must be at most model.moe.num_expert_groups = 3");
+    CHECK(of_experts([](MoeConfig& m) { m.scale = 0; }) ==
+          "model.moe.route_scale = 0: must be greater than 0 (usual: 1)");
+    CHECK(of_experts([](MoeConfig& m) { m.balance_rate = -1; }) ==
+          "model.moe.load_balance_coeff = -1: must be at least 0 (usual: 1e-3)");
+    CHECK(of_experts([](MoeConfig& m) { m.balance_rate = 0; }) == "");
+    // dense layers are checked only if there are some
+    const auto without_width = [](int64_t first) {
+        return complaint([&](DecoderConfig& c) {
+            c.moe = {.experts = 2, .hidden = 8};
+            c.moe_layers.first = first;
+            c.feed_forward.hidden = 0;
+        });
+    };
+    CHECK(without_width(0) == "");
+    CHECK(without_width(1) == "model.ffn_hidden = 0: must be at least 1");
+}
+
 TEST_CASE("constants must be positive numbers") {
     for (const double wrong : {0.0, -1.0, std::nan("")}) {
         CHECK_THAT(complaint([&](DecoderConfig& c) { c.norm_eps = wrong; }),
