@@ -435,12 +435,12 @@ TEST_CASE("The decks of torchtitan pass a dry run on the number of ranks that th
 TEST_CASE("The decks under inputs pass a dry run on the number of ranks that they name") {
     const fs::path inputs = fs::path(COEUS_SOURCE_DIR) / "inputs";
     const std::map<std::string, int> ranks_of = {
-        {"llama3_debug.toml", 1},       {"llama3_workstation.toml", 1}, {"llama3_node.toml", 8},
-        {"llama3_pipeline.toml", 4},    {"llama3_blend.toml", 1},       {"base/llama2_7b.toml", 8},
-        {"base/llama2_13b.toml", 64},   {"base/llama2_70b.toml", 64},   {"base/llama3_1b.toml", 8},
-        {"base/llama3_3b.toml", 8},     {"base/llama3_8b.toml", 64},    {"base/llama3_70b.toml", 64},
-        {"base/llama3_405b.toml", 128}, {"qwen3_debug.toml", 1},        {"base/qwen3_8b.toml", 64},
-        {"base/qwen2_7b.toml", 64},     {"base/mistral_7b.toml", 64},   {"qwen3_moe_debug.toml", 1},
+        {"llama3_debug.toml", 1},        {"llama3_workstation.toml", 1}, {"llama3_node.toml", 8},
+        {"llama3_pipeline.toml", 4},     {"llama3_blend.toml", 1},       {"base/llama2_7b.toml", 8},
+        {"base/llama2_13b.toml", 64},    {"base/llama2_70b.toml", 64},   {"base/llama3_1b.toml", 8},
+        {"base/llama3_3b.toml", 8},      {"base/llama3_8b.toml", 64},    {"base/llama3_70b.toml", 64},
+        {"base/llama3_405b.toml", 128},  {"qwen3_debug.toml", 1},        {"base/qwen3_8b.toml", 64},
+        {"base/qwen2_7b.toml", 64},      {"base/mistral_7b.toml", 64},   {"qwen3_moe_debug.toml", 1},
         {"base/qwen3_30b_a3b.toml", 64},
     };
     for (const fs::path& deck : decks_under(inputs)) {
