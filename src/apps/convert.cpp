@@ -133,7 +133,8 @@ void to_hub(const Source& source, const std::string& target, const Flags& flags,
         shapes.push_back(array.shape);
     }
     const std::string& place = flags.given("tokenizer") ? flags.text("tokenizer") : source.tokenizer;
-    HubWriter writer(target, hub_config_of(source.model), hub_entries(paths, shapes, source.model),
+    HubWriter writer(target, hub_config_of(source.model),
+                     hub_entries(paths, shapes, source.model, ranks.rank() == 0),
                      dtype_of(flags).value_or(common_type(source.arrays)),
                      ranks.rank() == 0 ? hub_tokenizer(place) : HubTokenizer(), ranks, file_bytes_of(flags));
     write_hub(writer, source.arrays, ranks, progress);

@@ -140,10 +140,10 @@ std::vector<Option> ignored_options() {
                   "Implementation of matrix products with tensor parallelism")
             .one_of({"default", "dist_gemm"})
             .idle_at({std::string("default")}),
-        no_effect("model.moe_comm_backend", Type::text, "experts are not implemented yet",
-                  "How tokens travel to experts")
+        no_effect("model.moe_comm_backend", Type::text, "there is one way", "How tokens travel to experts")
             .one_of({"standard", "deepep", "hybridep", "minimal_async_ep"}),
-        no_effect("model.non_blocking_capacity_factor", Type::real, "experts are not implemented yet",
+        no_effect("model.non_blocking_capacity_factor", Type::real,
+                  "expert parallelism is not implemented yet",
                   "Room for tokens of other ranks, as a multiple of an even share"),
         no_effect("optimizer.fused", Type::boolean, one_optimizer, "Use PyTorch's fused optimizer"),
         no_effect("optimizer.foreach", Type::boolean, one_optimizer, "Use PyTorch's foreach optimizer"),

@@ -98,10 +98,13 @@ Json hub_config_of(const DecoderConfig& model) {
     DecoderConfig back = family.from_hub(JsonView(json, "config.json"));
     back.family = model.family;
     back.flavor = model.flavor;
-    back.initial_values = model.initial_values;  // does not matter to weights that exist
+    // these do not matter to weights that exist
+    back.initial_values = model.initial_values;
+    back.moe.balance_rate = model.moe.balance_rate;
     for (const FieldDifference& difference : differences(model, back))
         throw ConfigError("a model with {} = {} cannot be written as a Hugging Face folder: {} has {}",
-                          difference.field.name, difference.ours, family.architectures.front(),
+                          difference.field.name, difference.ours,
+                          JsonView(json, "config.json")["architectures"].strings().front(),
                           difference.theirs);
     return json;
 }

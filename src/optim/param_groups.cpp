@@ -121,8 +121,9 @@ size_t ParamGroups::group_of(const Param& param) const {
 void ParamGroups::attach(Parameters& parameters) const {
     for (const Rule& rule : rules_) {
         const bool takes_some = std::ranges::any_of(parameters.model(), [&](const Storage* storage) {
-            return std::ranges::any_of(storage->params(),
-                                       [&](const Param& param) { return &rule_for(param) == &rule; });
+            return std::ranges::any_of(storage->params(), [&](const Param& param) {
+                return !param.is_exact && &rule_for(param) == &rule;
+            });
         });
         if (!takes_some)
             throw ConfigError(

@@ -66,7 +66,7 @@ HubIgnores hub_ignores(const DecoderConfig& model) {
 }
 
 std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const std::vector<Shape>& shapes,
-                                  const DecoderConfig& model) {
+                                  const DecoderConfig& model, bool warns) {
     const ModelFamily& family = find_hub_family(model.family);
     const std::string group = "model/";
     std::vector<HubEntry> entries;
@@ -76,7 +76,7 @@ std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const s
         entries.push_back({shapes[i], family.hub_places(paths[i].substr(group.size()), shapes[i], model)});
         without_place += entries.back().places.empty();
     }
-    if (without_place > 0)
+    if (warns && without_place > 0)
         log::warn(
             "The Hugging Face folder is without the biases that balance experts ({} arrays), since it has no "
             "place for them: routers may choose other experts",

@@ -52,7 +52,7 @@ void require_mesh_fits(const DecoderConfig& model, const Config& config, const M
                 "the heads (context_parallel_rotate_method = \"heads\"), model.n_kv_heads / "
                 "tensor_parallel_degree",
                 model.attention.kv_heads / mesh.tp);
-    if (config.parallelism.expert_parallel_degree > 1)
+    if (config.parallelism.expert_parallel_degree > 1 && model.moe.experts == 0)
         throw ConfigError("parallelism.expert_parallel_degree = {}: {} {} has no experts; set it to 1",
                           config.parallelism.expert_parallel_degree, model.family, model.flavor);
 }

@@ -23,7 +23,7 @@ HubIgnores hub_ignores(const DecoderConfig& model);
 
 /// The places of a checkpoint's arrays ("model/norm.weight") in a Hugging Face folder, one entry per array.
 std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const std::vector<Shape>& shapes,
-                                  const DecoderConfig& model);
+                                  const DecoderConfig& model, bool warns = true);
 /// The paths in a checkpoint of the tensors of hub_tensors(model), in the same order.
 std::vector<std::string> checkpoint_paths(const DecoderConfig& model);
 

@@ -16,7 +16,6 @@ namespace coeus {
 
 inline constexpr double bytes_per_gib = 1024.0 * 1024.0 * 1024.0;
 
-/// One logged step. Times and rates are averages since the previous logged step.
 /// How evenly a step has used the experts of a model.
 struct ExpertLoads {
     double max = 0;    ///< tokens of the busiest expert of a layer / mean of the layer; of the worst layer
@@ -26,6 +25,7 @@ struct ExpertLoads {
 /// From the tokens of each expert, [layers, experts]; none if there are none.
 std::optional<ExpertLoads> expert_loads(std::span<const int64_t> loads, int64_t experts);
 
+/// One logged step. Times and rates are averages since the previous logged step.
 struct StepMetrics {
     int64_t step = 0;
     double loss = 0;            ///< mean over the step's valid tokens, all ranks
