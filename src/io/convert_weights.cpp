@@ -83,9 +83,11 @@ ArraySource arrays_of_hub(const std::string& folder, const std::vector<std::stri
     const auto weights = std::make_shared<Safetensors>(Safetensors::open(folder));
     check_hub_weights(folder, *weights, tensors, ignores);
     ArraySource source;
-    for (size_t i = 0; i < tensors.size(); ++i)
-        source.arrays.push_back(
-            {paths[i], weights->entry(tensors[i].places.front().name).dtype, tensors[i].shape});
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        const std::vector<HubPlace>& places = tensors[i].places;
+        const Dtype dtype = places.empty() ? Dtype::f32 : weights->entry(places.front().name).dtype;
+        source.arrays.push_back({paths[i], dtype, tensors[i].shape});
+    }
     source.read = [weights, folder, tensors, mapped = PassingPages()](size_t number, Tensor rows,
                                                                       int64_t first_row) mutable {
         HubTensor part = tensors[number];

@@ -5,6 +5,7 @@
 #include "coeus/file/convert.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -20,8 +21,9 @@ bool is_hub_folder(const std::string& path) {
 
 namespace {
 
-// LogicError unless each row of a parameter is in exactly one place.
+// LogicError unless each row of a parameter that has a place is in exactly one.
 void require_all_rows(const HubTensor& tensor) {
+    if (tensor.places.empty()) return;
     std::vector<std::pair<int64_t, int64_t>> runs;  // first row, and the row after the last
     for (const HubPlace& place : tensor.places)
         runs.emplace_back(place.first_row, place.first_row + place.rows);
@@ -76,6 +78,7 @@ void read_hub_tensor(const std::string& folder, const Safetensors& weights, cons
     }
     for (const HeldBlock& block : tensor.blocks)
         write_rows(*tensor.device, block.local, [&](Tensor rows, int64_t first) {
+            if (tensor.places.empty()) std::memset(rows.data, 0, size_t(rows.bytes()));
             for (const HubPlace& place : tensor.places)
                 read_place(place, weights.entry(place.name), rows, block.first_row + first, block.first_col);
         });

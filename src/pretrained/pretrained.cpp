@@ -41,11 +41,9 @@ std::vector<HubTensor> hub_tensors(const Parameters& parameters, const DecoderCo
     std::vector<HubTensor> tensors;
     for (const Storage* storage : parameters.model()) {
         for (const Param& param : storage->params()) {
-            std::vector<HubPlace> places = family.hub_places(param.name, param.shape, model);
-            if (places.empty()) continue;  // it has no form there, and keeps its initial value
             HubTensor& tensor = tensors.emplace_back();
             tensor.shape = param.shape;
-            tensor.places = std::move(places);
+            tensor.places = family.hub_places(param.name, param.shape, model);
             tensor.device = &parameters.master_device(*storage);
             tensor.blocks = blocks_of(*storage, param, storage->master);
         }

@@ -39,6 +39,11 @@ private:
         if (name == "output.weight") return "lm_head.weight";
         if (const size_t at = name.find("attention.w"); at != std::string::npos && name[at + 11] != 'o')
             name.insert(at + std::string("attention.").size(), "qkv_linear.");
+        if (name.ends_with("moe.expert_bias")) return name + "_E";
+        const std::string experts = "moe.experts.";
+        if (const size_t at = name.find(experts); at != std::string::npos)
+            return name.replace(at, experts.size(), "moe.routed_experts.inner_experts.") +
+                   (name.ends_with("w2") ? "_EDF" : "_EFD");
         return name;
     }
 

@@ -44,12 +44,12 @@ class Models(unittest.TestCase):
     def test_existing_models_are_compared(self):
         self.add("by any name")
         self.add("other", lambda config: config.update(architectures=["OtherForCausalLM"]))
-        self.add("biased", lambda config: config.update(attention_bias=True))
+        self.add("biased", lambda config: config.update(mlp_bias=True))
         code, said = self.run_tests()
         self.assertEqual(code, 0, said)
         self.assertIn("models/by any name: compared\n", said)
         self.assertRegex(said, "models/other: left out: .*architecture OtherForCausalLM is not implemented yet")
-        self.assertRegex(said, "models/biased: left out: .*attention_bias must be false .biases are not implemented yet.")
+        self.assertRegex(said, "models/biased: left out: .*mlp_bias must be false .biases are not implemented yet.")
 
     def test_an_unknown_key_fails(self):
         self.add("known")

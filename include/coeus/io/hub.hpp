@@ -19,8 +19,9 @@ bool is_hub_folder(const std::string& path);
 
 /// One parameter: its places in the folder, and the blocks of this process that are to be filled.
 struct HubTensor {
-    Shape shape;                            ///< global shape
-    std::vector<HubPlace> places;           ///< each row of the parameter is in exactly one of them
+    Shape shape;  ///< global shape
+    /// Each row of the parameter is in exactly one of them. None: the folder has no place for it; it is zero.
+    std::vector<HubPlace> places;
     std::vector<HeldBlock> blocks = {};     ///< in Coeus's order of rows; any floating-point type
     const Device* device = &host_device();  ///< where the blocks are; rows are dense unless on the host
 };

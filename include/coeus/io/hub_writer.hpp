@@ -18,7 +18,7 @@ namespace coeus {
 /// A parameter and its places in the folder; one tensor of the folder may contain several parameters.
 struct HubEntry {
     Shape shape;
-    std::vector<HubPlace> places;  ///< each row of the parameter is in exactly one of them
+    std::vector<HubPlace> places;  ///< each row of the parameter is in exactly one of them; none: left out
 };
 
 /// The tokenizer of the weights.

@@ -48,7 +48,7 @@ struct ModelFamily {
     /// cannot express may be missing: the caller compares with the result of from_hub.
     void (*to_hub)(Json& json, const DecoderConfig& config) = nullptr;
     /// Returns the tensors of a Hugging Face folder that contain the rows of a parameter with this shape,
-    /// each row once.
+    /// each row once; none if the folder has no place for it, which means zero.
     std::vector<HubPlace> (*hub_places)(const std::string& parameter, const Shape& shape,
                                         const DecoderConfig& config) = nullptr;
     /// Returns true for a tensor of such a folder that is not a parameter.

@@ -25,7 +25,7 @@ void change(int64_t& value) {
     ++value;
 }
 void change(double& value) {
-    value *= 1.25;
+    value = 1.25 * value + 0.5;
 }
 void change(bool& value) {
     value = !value;
