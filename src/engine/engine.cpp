@@ -286,9 +286,8 @@ void Engine::sum_over_ranks() {
     exec_.queue->copy(&scalars.own_loss, &scalars.loss, sizeof scalars.loss);
     (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.loss, Dtype::f64, {1}));
     if (!loads_.view) return;
-    // integers: the sum does not depend on the order
-    for (const unsigned axes : {unsigned(axis::dp), unsigned(axis::cp), unsigned(axis::tp)})
-        (*mesh_)[axes].all_reduce(exec_, loads_);
+    // Integers: the sum does not depend on the order. Pipeline ranks have counted other layers.
+    for (const unsigned axes : {loss_axes, unsigned(axis::tp)}) (*mesh_)[axes].all_reduce(exec_, loads_);
 }
 
 void Engine::balance_experts() {

@@ -290,16 +290,8 @@ void Trainer::report() {
     metrics.loss_max = loss_max_;
     metrics.grad_norm = scalars.grad_norm;
     metrics.lr = scalars.learning_rate;
-    metrics.experts = expert_loads();
+    metrics.experts = expert_loads(engine_.loads(), engine_.decoder().config().moe.experts);
     reporting_.step(std::move(metrics), config_.training.steps - progress_.step);
-}
-
-// Each pipeline rank knows the loads of its own layers. Collective.
-std::optional<ExpertLoads> Trainer::expert_loads() const {
-    std::vector<int64_t> loads = engine_.loads();
-    if (loads.empty()) return std::nullopt;
-    mesh_[axis::pp].all_reduce(Tensor(loads.data(), Dtype::i64, {int64_t(loads.size())}));
-    return coeus::expert_loads(loads, engine_.decoder().config().moe.experts);
 }
 
 void Trainer::say_goodput() {

@@ -206,7 +206,7 @@ void set_experts(DecoderConfig& model, int kind) {
                  .shared_hidden = 16,
                  .score = ScoreFunction::sigmoid,
                  .normalise = true,
-                 .scale = 2.5,
+                 .scale = 1.5,
                  .groups = 3,
                  .kept_groups = 2,
                  .balance_rate = 1e-2};

@@ -88,7 +88,7 @@ public:
     /// used while something observes.
     bool gives_graphs() const { return options_.graphs && !exec_.is_synchronous() && exec_.observers.none(); }
     /// How often the experts of each layer were chosen in the last step, on all ranks together: [layers with
-    /// experts, experts], of the layers of this rank; the others are 0. Empty if there are no experts.
+    /// experts, experts]. Empty if there are no experts.
     std::vector<int64_t> loads() const;
     /// The scalars of the last update().
     const StepScalars& scalars() const { return step_->last_read(); }

@@ -78,7 +78,6 @@ private:
     void pass_over();
     void report();
     void report_stragglers(const StepTime& time);
-    std::optional<ExpertLoads> expert_loads() const;
     void say_goodput();
     void note_saved(const SavedCheckpoint& done);
     void validate();
