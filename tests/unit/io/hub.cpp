@@ -143,7 +143,11 @@ TEST_CASE("hub: places must contain each row of a parameter exactly once", "[hub
     load({{2, 1}, {0, 2}});
     for (int64_t i = 0; i < 6; ++i) CHECK(element(a, i) == double(i + 1));
     using Runs = std::vector<std::pair<int64_t, int64_t>>;
-    for (const Runs& runs : {Runs{}, Runs{{0, 2}}, Runs{{1, 2}}, Runs{{0, 1}, {2, 1}}, Runs{{0, 2}, {1, 2}},
-                             Runs{{0, 3}, {3, 1}}})
+    for (const Runs& runs :
+         {Runs{{0, 2}}, Runs{{1, 2}}, Runs{{0, 1}, {2, 1}}, Runs{{0, 2}, {1, 2}}, Runs{{0, 3}, {3, 1}}})
         CHECK_THROWS_WITH(load(runs), Contains("do not have each of its rows once"));
+    // a parameter for which a folder has no place is zero
+    load_hub_weights(folder.path(), {{.shape = {3, 2}, .places = {}, .blocks = {{a}}}},
+                     [](const std::string& name) { return name == "a"; });
+    for (int64_t i = 0; i < 6; ++i) CHECK(element(a, i) == 0);
 }
