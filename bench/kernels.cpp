@@ -40,7 +40,7 @@ void run_kernel(benchmark::State& state, const KernelCase& c, Dtype type) {
     CostObserver cost;
     {
         Exec planning;
-        planning.observer = &cost;
+        const Observation seen = planning.observers.add(cost);
         c.call(dry_kernels(), planning, operands);
     }
     PlannedExec exec(c, operands, omp_get_max_threads());
