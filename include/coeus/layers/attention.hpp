@@ -28,13 +28,9 @@ class Attention : public Sublayer {
 public:
     /// `wqkv`: [wq; wk; wv] stacked by rows, [H d + K d + K e, D]. `wo`: [D, H e]. `steps`: for the heads of
     /// queries and keys. `sinks`: [H], or null.
-    Attention(ColLinear wqkv, RowLinear wo, const AttentionHeads& heads, HeadSteps::List steps,
+    Attention(const ColLinear& wqkv, const RowLinear& wo, const AttentionHeads& heads, HeadSteps::List steps,
               const Storage* sinks = nullptr)
-        : wqkv_(std::move(wqkv)),
-          wo_(std::move(wo)),
-          heads_(heads),
-          steps_(std::move(steps)),
-          sinks_(sinks) {}
+        : wqkv_(wqkv), wo_(wo), heads_(heads), steps_(std::move(steps)), sinks_(sinks) {}
 
     Tensor forward(Ctx& c, Tensor x, Tensor residual) const override;
     void rebuild(Ctx& c, Tensor x) const override;

@@ -24,8 +24,8 @@ class Router {
 public:
     /// `gate`: [E, D]. `bias`: acc [E], added to the scores for the choice alone, or null. `row`: the layer's
     /// row of Ctx::loads.
-    Router(TokenLinear gate, const Storage* bias, const RouteOptions& options, int64_t row)
-        : gate_(std::move(gate)), bias_(bias), options_(options), row_(row) {}
+    Router(const TokenLinear& gate, const Storage* bias, const RouteOptions& options, int64_t row)
+        : gate_(gate), bias_(bias), options_(options), row_(row) {}
 
     /// Computes the logits of x [T/P, D], kept.
     Tensor logits(Ctx& c, Tensor x) const;
@@ -76,8 +76,8 @@ class Moe : public Sublayer {
 public:
     /// `shared` may be null. The router, and the shared experts if there are any, take their input from the
     /// same LinearInput.
-    Moe(Router router, Experts experts, std::unique_ptr<Sublayer> shared)
-        : router_(std::move(router)), experts_(std::move(experts)), shared_(std::move(shared)) {}
+    Moe(const Router& router, const Experts& experts, std::unique_ptr<Sublayer> shared)
+        : router_(router), experts_(experts), shared_(std::move(shared)) {}
 
     Tensor forward(Ctx& c, Tensor x, Tensor residual) const override;
     void rebuild(Ctx& c, Tensor x) const override;
