@@ -17,6 +17,8 @@ ParamRole role_of(WeightRole role) {
         case WeightRole::output: return ParamRole::output;
         case WeightRole::norm: return ParamRole::norm;
         case WeightRole::attention_bias:
+        case WeightRole::router_bias:
+        case WeightRole::expert_bias:
         case WeightRole::balance:
         case WeightRole::sink: return ParamRole::bias;
         default: return ParamRole::matrix;
@@ -136,31 +138,62 @@ std::unique_ptr<Sublayer> build_feed_forward(const Declare& declare, const FeedF
     return std::make_unique<FeedForward>(w13, w2, input, activated);
 }
 
-std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& config, LinearInput input,
-                                    Output activated) {
-    const MoeConfig& m = config;
+namespace {
+
+// The weights of all experts of a layer.
+ExpertWeights expert_weights(const Declare& declare, const MoeConfig& m) {
     const int64_t dim = declare.model().dim;
     Parameters& parameters = declare.parameters();
-    const auto of_experts = [&](const char* name, int64_t rows, int64_t cols, WeightRole role, Split split) {
+    const auto matrices = [&](const char* name, int64_t rows, int64_t cols, WeightRole role, Split split) {
         Param param = declare.named(name, {m.experts, rows, cols}, role, split);
         param.groups = m.experts;
         return param;
     };
-    const Storage& gate = parameters.add(
-        declare.weight("moe.router.gate", {m.experts, dim}, WeightRole::router, Split::partial));
-    const Storage* balance = nullptr;
-    if (m.balance_rate > 0) {
-        Param bias = declare.named("moe.expert_bias", {m.experts}, WeightRole::balance, Split::none);
-        bias.shard.sharding = parameters.whole_sharding();
-        bias.trainable = false;
-        bias.is_exact = true;
-        balance = &parameters.add(std::move(bias));
+    const auto vectors = [&](const char* name, int64_t cols, Split split) {
+        return &parameters.add(declare.named(name, {m.experts, cols}, WeightRole::expert_bias, split));
+    };
+    ExpertWeights weights;
+    if (m.biases) {
+        weights.w13 = &parameters.add(
+            matrices("moe.experts.mlp1_weight", 2 * m.hidden, dim, WeightRole::gate, Split::rows));
+        weights.b13 = vectors("moe.experts.mlp1_bias", 2 * m.hidden, Split::cols);
+        weights.w2 = &parameters.add(
+            matrices("moe.experts.mlp2_weight", dim, m.hidden, WeightRole::down, Split::cols));
+        weights.b2 = vectors("moe.experts.mlp2_bias", dim, Split::partial);
+        return weights;
     }
-    const Storage& w13 =
-        parameters.add({of_experts("moe.experts.w1", m.hidden, dim, WeightRole::gate, Split::rows),
-                        of_experts("moe.experts.w3", m.hidden, dim, WeightRole::up, Split::rows)});
-    const Storage& w2 =
-        parameters.add(of_experts("moe.experts.w2", dim, m.hidden, WeightRole::down, Split::cols));
+    weights.w13 = &parameters.add({matrices("moe.experts.w1", m.hidden, dim, WeightRole::gate, Split::rows),
+                                   matrices("moe.experts.w3", m.hidden, dim, WeightRole::up, Split::rows)});
+    weights.w2 = &parameters.add(matrices("moe.experts.w2", dim, m.hidden, WeightRole::down, Split::cols));
+    return weights;
+}
+
+// The biases that balance the loads; null if there are none.
+const Storage* balance_biases(const Declare& declare, const MoeConfig& m) {
+    if (m.balance_rate <= 0) return nullptr;
+    Param bias = declare.named("moe.expert_bias", {m.experts}, WeightRole::balance, Split::none);
+    bias.shard.sharding = declare.parameters().whole_sharding();
+    bias.trainable = false;
+    bias.is_exact = true;
+    return &declare.parameters().add(std::move(bias));
+}
+
+}  // namespace
+
+std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& config, LinearInput input,
+                                    Output activated) {
+    const MoeConfig& m = config;
+    Parameters& parameters = declare.parameters();
+    const Storage& router = parameters.add(declare.weight("moe.router.gate", {m.experts, declare.model().dim},
+                                                          WeightRole::router, Split::partial));
+    const Storage* router_bias = m.router_bias
+                                     ? &parameters.add(declare.named("moe.router.gate.bias", {m.experts},
+                                                                     WeightRole::router_bias, Split::partial))
+                                     : nullptr;
+    const Storage* balance = balance_biases(declare, m);
+    const ExpertWeights weights = expert_weights(declare, m);
+    Gate gate = m.gate;
+    gate.interleaved = m.biases;
     std::unique_ptr<Sublayer> shared;
     if (m.shared_hidden > 0)
         shared =
@@ -172,9 +205,9 @@ std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& con
                                 .normalise = m.normalise,
                                 .scale = m.scale,
                                 .round_robin = m.round_robin};
-    return std::make_unique<Moe>(
-        Router(TokenLinear(gate, input), balance, route, declare.model().moe_row(declare.layer())),
-        Experts({.w13 = &w13, .w2 = &w2}, m.experts, {}), std::move(shared));
+    return std::make_unique<Moe>(Router(TokenLinear(router, input, router_bias), balance, route,
+                                        declare.model().moe_row(declare.layer())),
+                                 Experts(weights, m.experts, gate), std::move(shared));
 }
 
 namespace {

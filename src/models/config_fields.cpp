@@ -76,11 +76,28 @@ template <Enumeration Enum>
 Json to_json(const Enum& value) {
     return name_of_value(value);
 }
-Json to_json(const std::optional<RopeScaling>& scaling) {
-    if (!scaling) return {};
+// The names of the kinds of scaling; Llama 3.1's has none, because it was the only one at first.
+const char* type_of(const std::monostate&) {
+    return "";
+}
+const char* type_of(const Llama3Scaling&) {
+    return "";
+}
+const char* type_of(const YarnScaling&) {
+    return "yarn";
+}
+Json scaling_to_json(const std::monostate&) {
+    return {};
+}
+template <class Scaling>
+Json scaling_to_json(const Scaling& scaling) {
     Json json = Json::object();
-    for_each_field(*scaling, [&](const ConfigField& field, double value) { json.set(field.name, value); });
+    if (const std::string type = type_of(scaling); !type.empty()) json.set("type", type);
+    for_each_field(scaling, [&](const ConfigField& field, auto value) { json.set(field.name, value); });
     return json;
+}
+Json to_json(const RopeScaling& scaling) {
+    return std::visit([](const auto& kind) { return scaling_to_json(kind); }, scaling);
 }
 
 void read(const JsonView& json, std::string& value) {
@@ -101,10 +118,17 @@ void read(const JsonView& json, Enum& value) {
     if (!known) json.reject("is unknown to this version");
     value = *known;
 }
-void read(const JsonView& json, std::optional<RopeScaling>& scaling) {
-    scaling.emplace();
-    for_each_field(*scaling,
-                   [&](const ConfigField& field, double& value) { value = json.number(field.name); });
+template <class Scaling>
+void read_scaling(const JsonView& json, RopeScaling& scaling) {
+    Scaling kind;
+    for_each_field(kind, [&](const ConfigField& field, auto& value) { read(json[field.name], value); });
+    scaling = kind;
+}
+void read(const JsonView& json, RopeScaling& scaling) {
+    const std::string type = json.string("type", type_of(Llama3Scaling{}));
+    if (type == type_of(Llama3Scaling{})) return read_scaling<Llama3Scaling>(json, scaling);
+    if (type == type_of(YarnScaling{})) return read_scaling<YarnScaling>(json, scaling);
+    json["type"].reject("is unknown to this version");
 }
 
 }  // namespace
@@ -172,18 +196,24 @@ void override_field(const ConfigField& field, Enum& value, const GivenFields& gi
     require(known.has_value(), "the options' choices are the names of this enumeration");
     value = *known;
 }
-// rope_scaling_factor and so on. A factor of 1 removes the scaling.
-void override_field(const ConfigField& field, std::optional<RopeScaling>& value, const GivenFields& given) {
-    RopeScaling scaling = value.value_or(RopeScaling{});
+// rope_scaling_factor and so on, of the kind that the flavour has, or else Llama 3.1's. A factor of 1 removes
+// the scaling.
+void override_scaling(const ConfigField&, const std::monostate&, RopeScaling&, const GivenFields&) {}
+template <class Scaling>
+void override_scaling(const ConfigField& field, Scaling kind, RopeScaling& value, const GivenFields& given) {
     bool is_given = false;
-    for_each_field(scaling, [&](const ConfigField& part, double& number) {
+    for_each_field(kind, [&](const ConfigField& part, auto& number) {
         const auto found = given(fmt::format("{}_{}", field.name, part.name));
-        if (found) number = std::get<double>(*found);
+        if (found) number = std::get<std::remove_reference_t<decltype(number)>>(*found);
         is_given |= found.has_value();
     });
     if (!is_given) return;
-    value.reset();
-    if (scaling.factor != 1) value = scaling;
+    value = {};
+    if (kind.factor != 1) value = kind;
+}
+void override_field(const ConfigField& field, RopeScaling& value, const GivenFields& given) {
+    const RopeScaling kind = std::holds_alternative<std::monostate>(value) ? Llama3Scaling{} : value;
+    std::visit([&](const auto& known) { override_scaling(field, known, value, given); }, kind);
 }
 
 // If the width of the model changes, the feed-forward width follows by the flavour's own rule.

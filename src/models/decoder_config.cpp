@@ -94,10 +94,11 @@ void require_experts_fit(const MoeConfig& m) {
             size * m.kept_groups);
 }
 
-// Elements of the experts of a layer that are not shared.
+// Elements of the experts of a layer that are not shared, with their biases.
 template <class Number>
 Number expert_elements(const MoeConfig& m, int64_t dim) {
-    return Number(m.experts) * 3 * Number(dim) * Number(m.hidden);
+    const Number biases = m.biases ? 2 * Number(m.hidden) + Number(dim) : Number(0);
+    return Number(m.experts) * (3 * Number(dim) * Number(m.hidden) + biases);
 }
 
 // Elements of the matrices of a layer. `Number`: double for an upper bound that cannot overflow.
@@ -118,6 +119,7 @@ int64_t vector_elements(const LayerConfig& layer, int64_t dim) {
     if (a.qk_norm == QkNorm::before_rope) all += 2 * a.head_dim;
     if (a.bias != AttentionBias::none) all += a.query_width() + a.key_width() + a.value_width();
     if (a.bias == AttentionBias::all) all += dim;
+    if (layer.moe.router_bias) all += layer.moe.experts;
     return all;
 }
 

@@ -59,53 +59,93 @@ void write_hub_fields(Json& json, const DecoderConfig& config) {
 
 namespace {
 
-// The scaling of a rope_parameters or rope_scaling object.
-std::optional<RopeScaling> read_scaling(const JsonView& rope) {
-    const std::string type = rope.string("rope_type", rope.string("type", "default"));
-    if (type == "default") return std::nullopt;
-    if (type != "llama3")
-        throw ConfigError("{}: {} of type \"{}\" is not implemented yet; \"default\" and \"llama3\" are",
-                          rope.file(), rope.path(), type);
-    RopeScaling scaling;
-    for_each_field(scaling, [&](const ConfigField& field, double& value) { value = rope.number(field.hub); });
+// Reads the fields of a scaling. A field that is absent and not required keeps its value.
+template <class Scaling>
+void read_scaling_fields(const JsonView& rope, Scaling& scaling) {
+    for_each_field(scaling, [&](const ConfigField& field, auto& value) {
+        if (!field.is_required && !rope.contains(field.hub)) return;
+        const JsonView found = rope[field.hub];
+        if constexpr (std::is_same_v<decltype(value), bool&>)
+            value = found.boolean();
+        else
+            value = found.number();
+    });
     if (!(scaling.factor >= 1)) rope["factor"].reject("must be at least 1");
-    if (!(scaling.low_frequency > 0)) rope["low_freq_factor"].reject("must be greater than 0");
-    if (!(scaling.high_frequency > scaling.low_frequency))
-        rope["high_freq_factor"].reject("must be greater than low_freq_factor");
     if (!(scaling.original_positions >= 1))
         rope["original_max_position_embeddings"].reject("must be at least 1");
+}
+
+Llama3Scaling read_llama3(const JsonView& rope) {
+    Llama3Scaling scaling;
+    read_scaling_fields(rope, scaling);
+    if (!(scaling.low_frequency > 0)) rope["low_freq_factor"].reject("must be greater than 0");
+    if (!(scaling.high_frequency >= scaling.low_frequency))
+        rope["high_freq_factor"].reject("must be at least low_freq_factor");
     return scaling;
 }
 
-void write_scaling(Json& json, const RopeScaling& scaling) {
-    for_each_field(scaling, [&](const ConfigField& field, double value) { json.set(field.hub, value); });
-    json.set("original_max_position_embeddings",
-             int64_t(scaling.original_positions));  // as transformers does
+// `positions`: the model's longest sequence, which is that of the training unless it is given.
+YarnScaling read_yarn(const JsonView& rope, int64_t positions) {
+    YarnScaling scaling = {.original_positions = double(positions)};
+    read_scaling_fields(rope, scaling);
+    if (!(scaling.beta_slow > 0)) rope["beta_slow"].reject("must be greater than 0");
+    if (!(scaling.beta_fast >= scaling.beta_slow)) rope["beta_fast"].reject("must be at least beta_slow");
+    for (const char* key : {"attention_factor", "mscale", "mscale_all_dim"})
+        if (rope.number(key, 0) < 0) rope[key].reject("must be at least 0");
+    return scaling;
+}
+
+// The scaling of a rope_parameters or rope_scaling object.
+RopeScaling read_scaling(const JsonView& rope, int64_t positions) {
+    const std::string type = rope.string("rope_type", rope.string("type", "default"));
+    if (type == "default") return {};
+    if (type == "llama3") return read_llama3(rope);
+    if (type == "yarn") return read_yarn(rope, positions);
+    throw ConfigError(
+        "{}: {} of type \"{}\" is not implemented yet; \"default\", \"llama3\" and \"yarn\" are", rope.file(),
+        rope.path(), type);
+}
+
+const char* type_of(const RopeScaling& scaling) {
+    static constexpr std::array types = {"default", "llama3", "yarn"};
+    static_assert(types.size() == std::variant_size_v<RopeScaling>);
+    return types[scaling.index()];
+}
+
+void write_scaling(Json&, const std::monostate&) {}
+template <class Scaling>
+void write_scaling(Json& json, const Scaling& scaling) {
+    for_each_field(scaling, [&](const ConfigField& field, auto value) {
+        // 0: not given
+        if (std::is_same_v<decltype(value), bool> || value != 0) json.set(field.hub, value);
+    });
+    // as transformers does
+    json.set("original_max_position_embeddings", int64_t(scaling.original_positions));
 }
 
 }  // namespace
 
-void read_hub_rope(const JsonView& json, RopeConfig& rope) {
+void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions) {
     rope.theta = json.number("rope_theta", rope.theta);
     const auto now = json.find("rope_parameters"), before = json.find("rope_scaling");
     if (now) {
         rope.theta = now->number("rope_theta", rope.theta);
-        rope.scaling = read_scaling(*now);
+        rope.scaling = read_scaling(*now, positions);
         // Folders for old and new versions have both formats. The new one applies, and the keys of
         // the old one are not reported as unknown.
         if (before && before->is_object()) before->items();
     } else if (before) {
-        rope.scaling = read_scaling(*before);
+        rope.scaling = read_scaling(*before, positions);
     }
 }
 
 void write_hub_rope(Json& json, const RopeConfig& rope) {
-    const char* type = rope.scaling ? "llama3" : "default";
+    const char* type = type_of(rope.scaling);
     Json now = Json::object().set("rope_theta", rope.theta).set("rope_type", type), before;
-    if (rope.scaling) {
+    if (rope.scaling != RopeScaling{}) {
         before = Json::object().set("rope_type", type);
-        write_scaling(now, *rope.scaling);
-        write_scaling(before, *rope.scaling);
+        for (Json* form : {&now, &before})
+            std::visit([&](const auto& kind) { write_scaling(*form, kind); }, rope.scaling);
     }
     json.set("rope_parameters", std::move(now))
         .set("rope_theta", rope.theta)

@@ -16,11 +16,13 @@ Init usual_init(WeightRole role, int64_t layer, const DecoderConfig& config) {
         case WeightRole::output: return output;
         case WeightRole::norm: return Init::ones();
         case WeightRole::attention_bias:
+        case WeightRole::router_bias:
         case WeightRole::balance: return {};
         case WeightRole::attention_in:
         case WeightRole::gate: return Init::normal(0.02);
         case WeightRole::sink:
         case WeightRole::router:
+        case WeightRole::expert_bias:
         case WeightRole::attention_out:
         case WeightRole::up:
         case WeightRole::down: return Init::normal(0.02 / std::sqrt(2.0 * double(layer + 1)));

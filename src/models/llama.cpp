@@ -36,7 +36,7 @@ DecoderConfig from_hub(const JsonView& json) {
     require_hub_constants(json, constants);
     DecoderConfig config = {.norm_eps = 1e-6, .max_seq_len = 2048};  // transformers' defaults
     read_hub_fields(json, config);
-    read_hub_rope(json, config.rope);
+    read_hub_rope(json, config.rope, config.max_seq_len);
     if (json.boolean("attention_bias", false)) config.attention.bias = AttentionBias::all;
     return config;
 }
@@ -106,7 +106,7 @@ ModelFamily llama3_family() {
     for (const Row& row : rows) {
         const bool debug = std::string(row.flavor) == "debugmodel";
         family.flavors.push_back(
-            flavor("llama3", row, debug ? 2048 : 128256, {.theta = 500000, .scaling = RopeScaling{}}));
+            flavor("llama3", row, debug ? 2048 : 128256, {.theta = 500000, .scaling = Llama3Scaling{}}));
     }
     return family;
 }

@@ -24,7 +24,7 @@ DecoderConfig from_hub(const JsonView& json) {
         .rope = {.layout = RopeLayout::half_split}, .norm_eps = 1e-6, .max_seq_len = 131072};
     config.attention.kv_heads = 8;
     read_hub_fields(json, config);
-    read_hub_rope(json, config.rope);
+    read_hub_rope(json, config.rope, config.max_seq_len);
     read_hub_window(json, config, true, 0);
     return config;
 }

@@ -45,7 +45,7 @@ DecoderConfig read_usual(const JsonView& json, int64_t head_dim) {
         .rope = {.layout = RopeLayout::half_split}, .norm_eps = 1e-6, .max_seq_len = 32768};
     config.attention.head_dim = head_dim;
     read_hub_fields(json, config);
-    read_hub_rope(json, config.rope);
+    read_hub_rope(json, config.rope, config.max_seq_len);
     read_hub_window(json, config, json.boolean("use_sliding_window", false), 28);
     return config;
 }

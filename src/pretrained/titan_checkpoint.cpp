@@ -43,8 +43,16 @@ private:
         const std::string experts = "moe.experts.";
         if (const size_t at = name.find(experts); at != std::string::npos)
             return name.replace(at, experts.size(), "moe.routed_experts.inner_experts.") +
-                   (name.ends_with("w2") ? "_EDF" : "_EFD");
+                   extents_of(name.substr(name.rfind('.') + 1));
         return name;
+    }
+    // The letters of the extents of a tensor of experts.
+    static std::string extents_of(const std::string& weight) {
+        if (weight == "w2" || weight == "mlp2_weight") return "_EDF";
+        if (weight == "mlp1_weight") return "_EGD";
+        if (weight == "mlp1_bias") return "_EG";
+        if (weight == "mlp2_bias") return "_ED";
+        return "_EFD";
     }
 
     const DcpFolder& folder_;

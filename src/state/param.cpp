@@ -19,7 +19,7 @@ double Init::value(const RandomStream& stream, uint64_t index) const {
 Extent Param::part(int tp, int tp_rank) const {
     Extent e = {.rows = rows_per_group(), .cols = shape.cols()};
     const auto split = [&](int64_t& first, int64_t& count) {
-        const int64_t each = div_ceil(count, tp), all = count;
+        const int64_t each = together * div_ceil(div_ceil(count, together), tp), all = count;
         first = std::min(all, tp_rank * each);
         count = std::min(each, all - first);
     };

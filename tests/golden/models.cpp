@@ -274,7 +274,7 @@ TEST_CASE("golden: both forms of config.json describe the same model, and so doe
         CHECK(read_hub_model(older.path().string()).unknown_keys == std::vector<std::string>{});
         const JsonDocument document = JsonDocument::read(folder / "config.json");
         const bool scaled = document.root()["rope_parameters"].string("rope_type", "default") != "default";
-        CHECK(a.rope.scaling.has_value() == scaled);
+        CHECK((a.rope.scaling != RopeScaling{}) == scaled);
         write_json(hub_config_of(a), ours / "config.json");
         CHECK((model_from_hub(ours.path().string()) == a));
         CHECK(read_hub_model(ours.path().string()).unknown_keys == std::vector<std::string>{});
@@ -301,14 +301,20 @@ const Param& param_named(const Decoder& decoder, const std::string& name) {
     throw LogicError("the model has no parameter " + name);
 }
 
-void check_shape(const Shape& ours, const JsonView& rule) {
-    const std::vector<int64_t> shape = rule["shape"].integers();
-    CHECK(ours == (shape.size() == 1   ? Shape{shape[0]}
-                   : shape.size() == 2 ? Shape{shape[0], shape[1]}
-                                       : Shape{shape[0], shape[1], shape[2]}));
+void check_shape(const Param& param, const JsonView& rule) {
+    std::vector<int64_t> shape = rule["shape"].integers();
+    // torchtitan's debug models of 2025 had the vocabulary of their tokenizer
+    if (param.role == ParamRole::embedding || param.role == ParamRole::output) shape[0] = param.shape[0];
+    CHECK(param.shape == (shape.size() == 1   ? Shape{shape[0]}
+                          : shape.size() == 2 ? Shape{shape[0], shape[1]}
+                                              : Shape{shape[0], shape[1], shape[2]}));
 }
 
 void check_distribution(const Tensor& tensor, const JsonView& rule) {
+    if (!rule.contains("mean")) {  // torchtitan of 2025 never initialised a router's bias
+        CHECK(rule.string("rule").starts_with("undefined"));
+        return;
+    }
     const double mean = rule.number("mean"), std = rule.number("std"), n = double(tensor.count());
     double sum = 0, squares = 0, low = INFINITY, high = -INFINITY;
     for (const double x : values(tensor)) {
@@ -357,7 +363,7 @@ TEST_CASE("golden: initial values have torchtitan's distributions") {
                                          parameter.find(".tokens_per_expert") != std::string::npos)
                                          continue;
                                      const Param& param = param_named(whole, our_name(parameter));
-                                     check_shape(param.shape, rule);
+                                     check_shape(param, rule);
                                      check_distribution(model.copy(param.name, &Storage::master), rule);
                                      elements += param.shape.count();
                                  }

@@ -441,9 +441,11 @@ std::vector<KernelCase> test_cases() {
             for (Place place : {Place::own, Place::of_gradient, Place::of_input})
                 list.push_back(head_norm_backward_case(rows, 3, width, weighted, place));
         }
-        list.push_back({"add_bias " + shape_name({rows, width}),
-                        {{"y", update, compute, {rows, width}, 0, 1, 2}, {"bias", input, compute, {width}}},
-                        [](const Kernels& k, Exec& e, const Operands& o) { k.add_bias(e, o[0], o[1]); }});
+        for (Kind kind : {compute, acc})
+            list.push_back(
+                {fmt::format("add_bias {}{}", shape_name({rows, width}), kind == acc ? " acc" : ""),
+                 {{"y", update, kind, {rows, width}, 0, 1, 2}, {"bias", input, compute, {width}}},
+                 [](const Kernels& k, Exec& e, const Operands& o) { k.add_bias(e, o[0], o[1]); }});
         list.push_back(
             {"add_bias_backward " + shape_name({rows, width}),
              {{"dbias", update, acc, {width}}, {"dy", input, compute, {rows, width}, 0, 1, 2}},

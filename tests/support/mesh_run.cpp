@@ -25,7 +25,8 @@ std::string MeshCase::name() const {
                         model.attention.kv_heads, model.vocab, recomputed[int(recompute.mode)]);
     if (model.attention.qk_norm != QkNorm::none) text += ", norms of heads";
     if (model.attention.bias != AttentionBias::none) text += ", biases, sinks, windows";
-    if (model.moe.experts > 0) text += fmt::format(", {} experts", model.moe.experts);
+    if (model.moe.experts > 0)
+        text += fmt::format(", {} experts{}", model.moe.experts, model.moe.biases ? " with biases" : "");
     if (mesh.size(axis::fsdp) > 1)
         text += fmt::format("{}{}", gather.weights == Keep::all ? ", weights kept" : "",
                             gather.gradients == Keep::all ? ", gradients kept" : "");

@@ -200,6 +200,12 @@ void set_experts(DecoderConfig& model, int kind) {
     if (kind == 0) return;
     model.moe = {.experts = 4, .top_k = 2, .hidden = 7, .normalise = true};
     if (kind == 1) return;
+    if (kind == 3) {
+        model.moe.router_bias = model.moe.biases = true;
+        model.moe.gate = {.limit = 0.05, .alpha = 1.702, .shift = 1};  // so that some values are clamped
+        model.moe.balance_rate = 1e-2;
+        return;
+    }
     model.moe = {.experts = 6,
                  .top_k = 3,
                  .hidden = 8,

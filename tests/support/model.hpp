@@ -89,8 +89,9 @@ DecoderConfig tiny_config(int64_t layers = 2, bool tied = false);
 inline constexpr int attention_kinds = 4;
 void set_attention(DecoderConfig& model, int kind);
 /// Kinds of experts: none; in all layers, with a normalised softmax (Qwen 3); after a dense layer, with
-/// shared experts and a sigmoid that keeps 2 of 3 groups (DeepSeek V3).
-inline constexpr int expert_kinds = 3;
+/// shared experts and a sigmoid that keeps 2 of 3 groups (DeepSeek V3); in all layers, with biases, also of
+/// the router, and a clamped activation function (gpt-oss).
+inline constexpr int expert_kinds = 4;
 void set_experts(DecoderConfig& model, int kind);
 
 }  // namespace coeus::test

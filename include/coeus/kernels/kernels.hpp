@@ -181,7 +181,7 @@ struct Kernels {
     /// x[t] *= factors[positions[t]], for factors[S] (acc) and positions i32[T].
     void (*scale_rows)(Exec&, Tensor x, Tensor factors, Tensor positions);
 
-    /// y[t] += bias, for each row of y[T,O]; bias[O]: type.
+    /// y[t] += bias, for each row of y[T,O], type or acc; bias[O]: type.
     void (*add_bias)(Exec&, Tensor y, Tensor bias);
     /// dbias[O] (acc) += sum over T of dy[T,O].
     void (*add_bias_backward)(Exec&, Tensor dbias, Tensor dy);

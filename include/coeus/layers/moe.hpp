@@ -43,10 +43,10 @@ private:
     int64_t row_;
 };
 
-/// The weights of E experts: w13 is [w1; w3] of each expert, E x [2F/P, D]; w2 is E x [D, F/P]. The biases
-/// b13 [E, 2F/P] and b2 [E, D] are null, or of all experts.
+/// The weights of E experts: w13 is [w1; w3] of each expert, or their rows in turn (Gate::interleaved),
+/// E x [2F/P, D]; w2 is E x [D, F/P]. The biases b13 [E, 2F/P] and b2 [E, D] are null, or of all experts.
 struct ExpertWeights {
-    const Storage *w13, *w2, *b13 = nullptr, *b2 = nullptr;
+    const Storage *w13 = nullptr, *w2 = nullptr, *b13 = nullptr, *b2 = nullptr;
 };
 
 class Experts {

@@ -31,7 +31,7 @@ struct ConfigField {
 };
 
 /// Calls visit(ConfigField, value) for each field, in the order of descriptions. Values are std::string,
-/// int64_t, double, bool, enumerations, std::optional<RopeScaling>.
+/// int64_t, double, bool, enumerations, RopeScaling.
 template <class Config, class Visit>
 void for_each_field(Config& c,
                     Visit&& visit) requires std::same_as<std::remove_const_t<Config>, DecoderConfig> {
@@ -86,6 +86,18 @@ void for_each_field(Config& c,
     visit(ConfigField{.name = "moe.num_expert_groups", .kind = constant, .is_later = true}, c.moe.groups);
     visit(ConfigField{.name = "moe.num_limited_groups", .kind = constant, .is_later = true},
           c.moe.kept_groups);
+    visit(ConfigField{.name = "moe.gate_bias", .is_later = true}, c.moe.router_bias);
+    visit(ConfigField{.name = "moe.biases", .is_later = true}, c.moe.biases);
+    visit(
+        ConfigField{
+            .name = "moe.gate_limit", .kind = constant, .is_later = true, .may_be_zero = true, .usual = "7"},
+        c.moe.gate.limit);
+    visit(ConfigField{.name = "moe.gate_alpha", .kind = constant, .is_later = true, .usual = "1.702"},
+          c.moe.gate.alpha);
+    visit(
+        ConfigField{
+            .name = "moe.gate_shift", .kind = constant, .is_later = true, .may_be_zero = true, .usual = "1"},
+        c.moe.gate.shift);
     visit(ConfigField{.name = "moe.load_balance_coeff",
                       .kind = constant,
                       .is_later = true,
@@ -97,15 +109,33 @@ void for_each_field(Config& c,
     visit(ConfigField{.name = "initial_values", .kind = limit, .is_later = true}, c.initial_values);
 }
 
-/// The same for the scaling of RoPE; `hub`: keys in rope_parameters and rope_scaling.
+/// The same for a scaling of RoPE; `hub`: keys in rope_parameters and rope_scaling. Values are double and
+/// bool.
 template <class Scaling, class Visit>
 void for_each_field(Scaling& s,
-                    Visit&& visit) requires std::same_as<std::remove_const_t<Scaling>, RopeScaling> {
-    visit(ConfigField{.name = "factor", .hub = "factor"}, s.factor);
-    visit(ConfigField{.name = "low_frequency", .hub = "low_freq_factor"}, s.low_frequency);
-    visit(ConfigField{.name = "high_frequency", .hub = "high_freq_factor"}, s.high_frequency);
+                    Visit&& visit) requires std::same_as<std::remove_const_t<Scaling>, Llama3Scaling> {
+    visit(ConfigField{.name = "factor", .hub = "factor", .is_required = true}, s.factor);
+    visit(ConfigField{.name = "low_frequency", .hub = "low_freq_factor", .is_required = true},
+          s.low_frequency);
+    visit(ConfigField{.name = "high_frequency", .hub = "high_freq_factor", .is_required = true},
+          s.high_frequency);
+    visit(
+        ConfigField{
+            .name = "original_positions", .hub = "original_max_position_embeddings", .is_required = true},
+        s.original_positions);
+}
+template <class Scaling, class Visit>
+void for_each_field(Scaling& s,
+                    Visit&& visit) requires std::same_as<std::remove_const_t<Scaling>, YarnScaling> {
+    visit(ConfigField{.name = "factor", .hub = "factor", .is_required = true}, s.factor);
     visit(ConfigField{.name = "original_positions", .hub = "original_max_position_embeddings"},
           s.original_positions);
+    visit(ConfigField{.name = "beta_fast", .hub = "beta_fast"}, s.beta_fast);
+    visit(ConfigField{.name = "beta_slow", .hub = "beta_slow"}, s.beta_slow);
+    visit(ConfigField{.name = "truncate", .hub = "truncate"}, s.truncate);
+    visit(ConfigField{.name = "attention_factor", .hub = "attention_factor"}, s.attention_factor);
+    visit(ConfigField{.name = "mscale", .hub = "mscale"}, s.mscale);
+    visit(ConfigField{.name = "mscale_all_dim", .hub = "mscale_all_dim"}, s.mscale_all_dim);
 }
 
 /// The description of a model that a checkpoint contains: JSON with every field.

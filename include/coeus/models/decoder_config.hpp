@@ -29,7 +29,7 @@ struct FfnRule {
 
 struct RopeConfig {
     double theta = 10000;  ///< base of the frequencies
-    std::optional<RopeScaling> scaling = {};
+    RopeScaling scaling = {};
     RopeLayout layout = RopeLayout::interleaved;
 
     bool operator==(const RopeConfig&) const = default;

@@ -3,7 +3,7 @@
 // from.
 #pragma once
 
-#include <cstdint>
+#include "coeus/kernels/routing.hpp"
 
 namespace coeus {
 
@@ -51,6 +51,12 @@ struct MoeConfig {
     bool normalise = false;
     double scale = 1;
     int64_t groups = 1, kept_groups = 1;
+    bool router_bias = false;  ///< the logits have a bias
+    /// The experts have biases, and the rows of an expert's gate and up projections take turns in one matrix
+    /// (gpt-oss).
+    bool biases = false;
+    /// The activation function; `gate.interleaved` is ignored, because `biases` determines it.
+    Gate gate;
     /// The amount by which each step changes the biases that balance the loads (Wang et al. 2024); 0: there
     /// are none.
     double balance_rate = 0;

@@ -26,8 +26,10 @@ enum class WeightRole : uint8_t {
     attention_bias,
     sink,
     router,
-    balance,  ///< the biases that balance the loads of experts
-    gate,     ///< and the next two: also of experts
+    router_bias,
+    expert_bias,  ///< of both matrices of an expert
+    balance,      ///< the biases that balance the loads of experts
+    gate,         ///< and the next two: also of experts
     up,
     down
 };

@@ -72,7 +72,8 @@ struct Param {
     /// Its weights are in the accumulation type, whatever the types of the run: small numbers that are
     /// updated by small amounts. Not gathered and not offloaded.
     bool is_exact = false;
-    int64_t groups = 1;  ///< number of matrices with equal rows that are stacked in it
+    int64_t groups = 1;    ///< number of matrices with equal rows that are stacked in it
+    int64_t together = 1;  ///< so many adjacent rows or columns are on one tensor-parallel rank
     /// Pipeline ranks that have the parameter (two for a table tied to the head), and this rank's number
     /// among them.
     int copies = 1, copy = 0;

@@ -116,13 +116,19 @@ void Cpu::scale_rows(Exec& exec, Tensor x, Tensor factors, Tensor positions) {
 
 void Cpu::add_bias(Exec& exec, Tensor y, Tensor bias) {
     require(bias.count() == y.cols(), "add_bias: the bias does not have the width of the rows");
-    dispatch(y.dtype, [&]<class T>(T) {
+    dispatch(bias.dtype, [&]<class T>(T) {
         using A = Acc<T>;
         const T* b = bias.as<const T>();
-        parallel_rows(exec, y.rows(), y.cols(), [&](int64_t t) {
-            Lane().map(
-                y.cols(), y.row<T>(t), [](A a, A bj) { return a + bj; }, y.row<const T>(t), b);
-        });
+        const auto add = [&]<class Y>(Y) {
+            parallel_rows(exec, y.rows(), y.cols(), [&](int64_t t) {
+                Lane().map(
+                    y.cols(), y.row<Y>(t), [](A a, A bj) { return a + bj; }, y.row<const Y>(t), b);
+            });
+        };
+        if (y.dtype == bias.dtype)
+            add(T());
+        else
+            add(A());
     });
 }
 

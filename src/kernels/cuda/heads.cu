@@ -88,10 +88,10 @@ __global__ void scale_rows_kernel(Rows<T> x, const Acc<T>* factors, const int32_
             width, row, [=](A a) { return factor * a; }, row);
 }
 
-template <class T>
-__global__ void add_bias_kernel(Rows<T> y, const T* bias, int64_t width) {
+template <class Y, class T>
+__global__ void add_bias_kernel(Rows<Y> y, const T* bias, int64_t width) {
     using A = Acc<T>;
-    T* const row = y[blockIdx.x];
+    Y* const row = y[blockIdx.x];
     Threads(threadIdx.x, blockDim.x)
         .map(
             width, row, [](A a, A b) { return a + b; }, row, bias);
@@ -179,9 +179,15 @@ void Cuda::scale_rows(Exec& exec, Tensor x, Tensor factors, Tensor positions) {
 
 void Cuda::add_bias(Exec& exec, Tensor y, Tensor bias) {
     require(bias.count() == y.cols(), "add_bias: the bias does not have the width of the rows");
-    dispatch(y.dtype, [&]<class T>(T) {
-        launch(exec, "add_bias", {blocks_for(y.rows()), threads_for(y.cols())}, add_bias_kernel<T>,
-               rows_of<T>(y), bias.as<const T>(), y.cols());
+    dispatch(bias.dtype, [&]<class T>(T) {
+        const auto add = [&]<class Y>(Y) {
+            launch(exec, "add_bias", {blocks_for(y.rows()), threads_for(y.cols())}, add_bias_kernel<Y, T>,
+                   rows_of<Y>(y), bias.as<const T>(), y.cols());
+        };
+        if (y.dtype == bias.dtype)
+            add(T());
+        else
+            add(Acc<T>());
     });
 }
 

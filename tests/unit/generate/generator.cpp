@@ -146,7 +146,7 @@ struct Initialised : Generator {
 TEST_CASE("generator: logits with the cache are those of the whole text, in every kind of model") {
     DecoderConfig grouped = tiny_config(), scaled = grouped, plain = grouped, wide = grouped,
                   narrow = grouped;
-    scaled.rope.scaling = RopeScaling{.factor = 4, .original_positions = 8};
+    scaled.rope.scaling = Llama3Scaling{.factor = 4, .original_positions = 8};
     scaled.rope.layout = RopeLayout::half_split;
     scaled.tied = true;
     plain.attention.kv_heads = plain.attention.heads;

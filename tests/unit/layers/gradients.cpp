@@ -436,7 +436,7 @@ TEST_CASE("pre-norm block: gradients with every norm and every kind of recomputa
             const Output output = recompute == Recompute::operations ? Output::recomputed : Output::kept;
             const AttentionHeads config = {.heads = 4, .kv_heads = 2, .head_dim = 2, .value_dim = 3};
             const auto build = [&](Parameters& parameters) {
-                auto rope = std::make_shared<RopeTable>(5, 2, 100, std::nullopt, Dtype::f64);
+                auto rope = std::make_shared<RopeTable>(5, 2, 100, RopeScaling{}, Dtype::f64);
                 auto attention_norm = make_norm(parameters, "attention_norm.weight", 6, kind, output);
                 const Storage& wqkv =
                     parameters.add({weight("wq", 8, 6), weight("wk", 4, 6), weight("wv", 6, 6)});

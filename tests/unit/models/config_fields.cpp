@@ -48,8 +48,8 @@ void change(InitialValues& value) {
 void change(RopeLayout& value) {
     value = RopeLayout::half_split;
 }
-void change(std::optional<RopeScaling>& value) {
-    value = RopeScaling{.factor = 3};
+void change(RopeScaling& value) {
+    value = Llama3Scaling{.factor = 3};
 }
 
 }  // namespace
@@ -63,10 +63,19 @@ TEST_CASE("a checkpoint's description gives the same model") {
     DecoderConfig odd = find_flavor(find_family("llama2"), "debugmodel");
     odd.ffn_rule.reset();
     odd.rope.scaling =
-        RopeScaling{.factor = 32, .low_frequency = 1.5, .high_frequency = 3, .original_positions = 512};
+        Llama3Scaling{.factor = 32, .low_frequency = 1.5, .high_frequency = 3, .original_positions = 512};
     odd.norm_type = NormType::np_layer_norm;
     odd.norm_eps = 1.0 / 3;
     odd.tied = true;
+    CHECK(model_from_description(describe_model(odd), "x") == odd);
+    odd.rope.scaling = YarnScaling{.factor = 40,
+                                   .original_positions = 64,
+                                   .beta_fast = 4,
+                                   .beta_slow = 2,
+                                   .truncate = false,
+                                   .attention_factor = 1.5,
+                                   .mscale = 0.7,
+                                   .mscale_all_dim = 0.5};
     CHECK(model_from_description(describe_model(odd), "x") == odd);
 
     CHECK_THROWS_WITH(model_from_description("{}", "step-1.h5"), Contains("step-1.h5 (model): family"));
@@ -84,7 +93,7 @@ TEST_CASE("a description has the bytes that earlier versions wrote, and newer fi
         R"("low_frequency":1.0,"high_frequency":4.0,"original_positions":8192.0},"norm_eps":1e-05,)"
         R"("norm_type":"rmsnorm","tied_embeddings":false,"max_seq_len":131072})";
     CHECK(describe_model(m) == plain);
-    m.rope.scaling.reset();
+    m.rope.scaling = {};
     m.attention.value_dim = 4;
     m.rope.layout = RopeLayout::half_split;
     const std::string text = describe_model(m);
@@ -131,8 +140,15 @@ TEST_CASE("two models differ in exactly the fields that were changed") {
             CHECK(differences(model_from_description(describe_model(other), "x"), other).empty());
     });
     DecoderConfig scaled = plain;
-    scaled.rope.scaling = RopeScaling{};
+    scaled.rope.scaling = Llama3Scaling{};
     CHECK(differences(plain, scaled).at(0).ours == "none");
+    DecoderConfig of_other_kind = plain;
+    of_other_kind.rope.scaling = YarnScaling{};
+    CHECK(differences(scaled, of_other_kind).size() == 1);
+    std::string unknown = describe_model(of_other_kind);
+    unknown.replace(unknown.find("\"yarn\""), 6, "\"long\"");
+    CHECK_THROWS_WITH(model_from_description(unknown, "new.h5"),
+                      Contains("rope_scaling.type is unknown to this version"));
 }
 
 TEST_CASE("every option that overrides a field has the name of the field") {

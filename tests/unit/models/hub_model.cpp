@@ -68,8 +68,9 @@ TEST_CASE("config.json: both forms give the same numbers") {
         CHECK(m.rope.theta == 500000);
         CHECK(m.norm_eps == 1e-5);
         CHECK(m.tied);
-        CHECK(m.rope.scaling ==
-              RopeScaling{.factor = 8, .low_frequency = 1, .high_frequency = 4, .original_positions = 64});
+        CHECK((m.rope.scaling ==
+               RopeScaling(Llama3Scaling{
+                   .factor = 8, .low_frequency = 1, .high_frequency = 4, .original_positions = 64})));
         CHECK(read_hub_model(folder->path()).unknown_keys.empty());
     }
 }
@@ -78,12 +79,12 @@ TEST_CASE("config.json: an old form of RoPE settings next to a new one is ignore
     const TemporaryFolder folder;
     const std::string now = R"(, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5})";
     for (const char* before :
-         {R"({"type": "yarn", "factor": 4})", R"({"rope_type": "llama3", "factor": 0})", R"("linear")"}) {
+         {R"({"type": "yarn", "factor": 0})", R"({"rope_type": "llama3", "factor": 0})", R"("linear")"}) {
         CAPTURE(before);
         const std::string old = fmt::format(R"(, "rope_theta": 1e4, "rope_scaling": {})", before);
         const DecoderConfig m = model_from_hub(config_folder(folder, minimal + now + old));
         CHECK(m.rope.theta == 5e5);
-        CHECK_FALSE(m.rope.scaling);
+        CHECK((m.rope.scaling == RopeScaling{}));
         CHECK(read_hub_model(folder.path()).unknown_keys.empty());
         CHECK_THAT(message_of(config_folder(folder, minimal + old)), Contains("rope_scaling"));
     }
@@ -114,7 +115,7 @@ TEST_CASE("config.json: keys that old files lack have their defaults") {
     CHECK(m.norm_eps == 1e-6);
     CHECK(m.max_seq_len == 2048);
     CHECK_FALSE(m.tied);
-    CHECK_FALSE(m.rope.scaling);
+    CHECK((m.rope.scaling == RopeScaling{}));
     CHECK(model_from_hub(config_folder(folder, minimal + R"(, "head_dim": 20)")).attention.head_dim == 20);
     CHECK(model_from_hub(config_folder(folder, minimal + R"(, "num_key_value_heads": null)"))
               .attention.kv_heads == 4);
@@ -176,7 +177,7 @@ TEST_CASE("config.json: a model that it cannot describe is refused by name") {
           "a model with v_head_dim = 8 cannot be written as a Hugging Face folder: LlamaForCausalLM has 0");
     CHECK_THAT(refusal([](DecoderConfig& m) { m.rope.layout = RopeLayout::half_split; }),
                Contains("a model with rope_layout = \"half_split\" cannot be written"));
-    CHECK_THAT(refusal([](DecoderConfig& m) { m.rope.scaling->factor = 0.5; }),
+    CHECK_THAT(refusal([](DecoderConfig& m) { std::get<Llama3Scaling>(m.rope.scaling).factor = 0.5; }),
                Contains("config.json: rope_parameters.factor must be at least 1, is 0.5"));
 }
 
@@ -185,9 +186,9 @@ TEST_CASE("config.json: unsupported models and errors are reported in words") {
     CHECK_THAT(message_of(folder.path()), Contains("config.json: this file does not exist"));
     CHECK_FALSE(is_hub_folder(folder.path()));
     CHECK_THAT(
-        message_of(config_folder(folder, R"("architectures": ["GptOssForCausalLM"])")),
-        Contains("architecture GptOssForCausalLM is not implemented yet; implemented: LlamaForCausalLM, "
-                 "MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM"));
+        message_of(config_folder(folder, R"("architectures": ["GemmaForCausalLM"])")),
+        Contains("architecture GemmaForCausalLM is not implemented yet; implemented: GptOssForCausalLM, "
+                 "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM"));
     CHECK(is_hub_folder(folder.path()));
     CHECK_THAT(message_of(config_folder(folder, R"("architectures": [])")),
                Contains("architectures must name one architecture"));
@@ -202,8 +203,8 @@ TEST_CASE("config.json: unsupported models and errors are reported in words") {
     CHECK_THAT(message_of(config_folder(folder, minimal + R"(, "hidden_act": "gelu")")),
                Contains("hidden_act must be \"silu\""));
     CHECK_THAT(
-        message_of(config_folder(folder, minimal + R"(, "rope_scaling": {"type": "yarn", "factor": 4})")),
-        Contains("rope_scaling of type \"yarn\" is not implemented yet"));
+        message_of(config_folder(folder, minimal + R"(, "rope_scaling": {"type": "longrope", "factor": 4})")),
+        Contains("rope_scaling of type \"longrope\" is not implemented yet"));
     CHECK_THAT(message_of(config_folder(folder, minimal + R"(, "rope_parameters": {"rope_type": "llama3"})")),
                Contains("rope_parameters.factor"));
     const auto scaled = [&](const char* factor, const char* low, const char* high, const char* positions) {
@@ -217,7 +218,9 @@ TEST_CASE("config.json: unsupported models and errors are reported in words") {
     CHECK_THAT(scaled("0", "1", "4", "8192"), Contains("rope_scaling.factor must be at least 1, is 0"));
     CHECK_THAT(scaled("8", "0", "4", "8192"), Contains("low_freq_factor must be greater than 0"));
     CHECK_THAT(scaled("8", "1", "1", "8192"),
-               Contains("high_freq_factor must be greater than low_freq_factor, is 1"));
+               Contains("read without complaint"));  // no band in between, as in Llama 4
+    CHECK_THAT(scaled("8", "2", "1", "8192"),
+               Contains("high_freq_factor must be at least low_freq_factor, is 1"));
     CHECK_THAT(scaled("8", "1", "4", "0"), Contains("original_max_position_embeddings must be at least 1"));
     CHECK_THAT(message_of(config_folder(folder, "\"broken")), Contains("config.json"));
 }
@@ -306,6 +309,18 @@ TEST_CASE("config.json of published models gives their flavours") {
             "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
             "sliding_window": 4096, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
             "transformers_version": "4.34.0.dev0", "use_cache": true, "vocab_size": 32000)"},
+        {"gpt_oss", "20b",
+         R"("architectures": ["GptOssForCausalLM"], "attention_bias": true, "attention_dropout": 0.0,
+            "eos_token_id": 200002, "experts_per_token": 4, "head_dim": 64, "hidden_act": "silu",
+            "hidden_size": 2880, "initial_context_length": 4096, "initializer_range": 0.02,
+            "intermediate_size": 2880, "max_position_embeddings": 131072, "model_type": "gpt_oss",
+            "num_attention_heads": 64, "num_experts_per_tok": 4, "num_hidden_layers": 24,
+            "num_key_value_heads": 8, "num_local_experts": 32, "output_router_logits": false,
+            "pad_token_id": 199999, "rms_norm_eps": 1e-05, "rope_scaling": {"beta_fast": 32.0,
+            "beta_slow": 1.0, "factor": 32.0, "original_max_position_embeddings": 4096, "rope_type": "yarn",
+            "truncate": false}, "rope_theta": 150000, "router_aux_loss_coef": 0.9, "sliding_window": 128,
+            "swiglu_limit": 7.0, "tie_word_embeddings": false, "transformers_version": "4.55.0.dev0",
+            "use_cache": true, "vocab_size": 201088)"},
     };
     const TemporaryFolder folder;
     for (const Published& published : table) {
@@ -315,6 +330,39 @@ TEST_CASE("config.json of published models gives their flavours") {
         CHECK(model_from_hub(config_folder(folder, published.body)) == expected);
         CHECK(read_hub_model(folder.path()).unknown_keys.empty());
     }
+}
+
+TEST_CASE("config.json: YaRN's keys, their defaults and their rules") {
+    const TemporaryFolder folder;
+    const auto rope = [&](const std::string& keys) {
+        return config_folder(folder, minimal + R"(, "rope_scaling": {"rope_type": "yarn")" + keys +
+                                         R"(}, "max_position_embeddings": 512)");
+    };
+    const auto scaling = [&](const std::string& keys) {
+        return std::get<YarnScaling>(model_from_hub(rope(keys)).rope.scaling);
+    };
+    CHECK(scaling(R"(, "factor": 4.0)") == YarnScaling{.factor = 4, .original_positions = 512});
+    CHECK(scaling(R"(, "factor": 40, "original_max_position_embeddings": 64, "beta_fast": 16, "beta_slow": 2,
+                   "truncate": false, "attention_factor": 1.5, "mscale": 1.0, "mscale_all_dim": 0.7)") ==
+          YarnScaling{.factor = 40,
+                      .original_positions = 64,
+                      .beta_fast = 16,
+                      .beta_slow = 2,
+                      .truncate = false,
+                      .attention_factor = 1.5,
+                      .mscale = 1,
+                      .mscale_all_dim = 0.7});
+    CHECK(read_hub_model(folder.path()).unknown_keys.empty());
+    const auto refusal = [&](const std::string& keys) { return message_of(rope(keys)); };
+    CHECK_THAT(refusal(""), Contains("rope_scaling.factor is missing"));
+    CHECK_THAT(refusal(R"(, "factor": 0.5)"), Contains("rope_scaling.factor must be at least 1, is 0.5"));
+    CHECK_THAT(refusal(R"(, "factor": 4, "beta_slow": 0)"),
+               Contains("rope_scaling.beta_slow must be greater than 0, is 0"));
+    CHECK_THAT(refusal(R"(, "factor": 4, "beta_fast": 0.5)"),
+               Contains("rope_scaling.beta_fast must be at least beta_slow, is 0.5"));
+    CHECK_THAT(refusal(R"(, "factor": 4, "mscale": -1)"),
+               Contains("rope_scaling.mscale must be at least 0, is -1"));
+    CHECK_THAT(refusal(R"(, "factor": 4, "truncate": 1)"), Contains("rope_scaling.truncate"));
 }
 
 TEST_CASE("config.json of SmolLM is that of a Llama") {
@@ -426,8 +474,8 @@ TEST_CASE("config.json of Qwen: windows that are wrong or not implemented are re
                    Contains("sliding_window must be at least 1, is 0"));
         CHECK_THAT(message(R"(, "use_sliding_window": "yes")"), Contains("use_sliding_window"));
         CHECK_THAT(message(R"(, "hidden_act": "gelu")"), Contains("hidden_act must be \"silu\""));
-        CHECK_THAT(message(R"(, "rope_scaling": {"rope_type": "yarn", "factor": 4.0})"),
-                   Contains("rope_scaling of type \"yarn\" is not implemented yet"));
+        CHECK_THAT(message(R"(, "rope_scaling": {"rope_type": "dynamic", "factor": 4.0})"),
+                   Contains("rope_scaling of type \"dynamic\" is not implemented yet"));
     }
 }
 

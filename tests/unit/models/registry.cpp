@@ -49,8 +49,9 @@ TEST_CASE("Llama 3: shapes, parameters and FLOPs per token of every flavour") {
         CHECK(m.parameters() == e.parameters);
         CHECK(m.flops_per_token(e.seq_len) == e.flops);
         CHECK(m.rope.theta == 500000);
-        CHECK(m.rope.scaling ==
-              RopeScaling{.factor = 8, .low_frequency = 1, .high_frequency = 4, .original_positions = 8192});
+        CHECK((m.rope.scaling ==
+               RopeScaling(Llama3Scaling{
+                   .factor = 8, .low_frequency = 1, .high_frequency = 4, .original_positions = 8192})));
         CHECK(m.norm_eps == 1e-5);
         CHECK(m.norm_type == NormType::rms_norm);
         CHECK(m.vocab == (m.flavor == "debugmodel" ? 2048 : 128256));
@@ -84,7 +85,7 @@ TEST_CASE("Llama 2: shapes and parameters of every flavour") {
         CHECK(m.feed_forward.hidden == e.ffn_hidden);
         CHECK(m.parameters() == e.parameters);
         CHECK(m.rope.theta == 10000);
-        CHECK_FALSE(m.rope.scaling.has_value());
+        CHECK((m.rope.scaling == RopeScaling{}));
         CHECK_FALSE(m.tied);
         CHECK(m.vocab == (m.flavor == "debugmodel" ? 2048 : 32000));
     }
@@ -145,6 +146,36 @@ TEST_CASE("Qwen 3 with experts: parameters, active parameters and FLOPs per toke
         CHECK(m.active_parameters() == e.active);
         CHECK(m.flops_per_token(4096) == e.flops);
     }
+}
+
+TEST_CASE("gpt-oss: shapes, parameters and active parameters of every flavour") {
+    struct Expected {
+        const char* flavor;
+        int64_t dim, layers, experts, parameters;
+        const char* billions_active;  // as torchtitan's table rounds them
+    };
+    const Expected table[] = {
+        {"debugmodel", 256, 4, 8, 81489440, "0.0460"},
+        {"20b", 2880, 24, 32, 20914757184, "4.19"},
+        {"120b", 2880, 36, 128, 116829156672, "5.71"},
+    };
+    CHECK(find_family("gpt_oss").flavors.size() == std::size(table));
+    for (const Expected& e : table) {
+        CAPTURE(e.flavor);
+        const DecoderConfig& m = flavor("gpt_oss", e.flavor);
+        m.validate();
+        CHECK(m.dim == e.dim);
+        CHECK(m.layers == e.layers);
+        CHECK(m.moe.experts == e.experts);
+        CHECK(m.parameters() == e.parameters);
+        const std::string_view billions = e.billions_active;
+        const size_t digits = billions.size() - billions.find('.') - 1;
+        CHECK(fmt::format("{:.{}f}", double(m.active_parameters()) / 1e9, digits) == billions);
+        for (int64_t layer = 0; layer < m.layers; ++layer)
+            CHECK(m.layer(layer).attention.window == (layer % 2 == 0 ? 128 : 0));
+    }
+    const Decoder decoder(flavor("gpt_oss", "debugmodel"), {}, 8);
+    CHECK(decoder.parameters().count() == 81489440 + 4 * 8);  // with the balancing biases
 }
 
 TEST_CASE("Qwen 2 and Mistral: parameters of every flavour, as published") {
@@ -350,14 +381,14 @@ TEST_CASE("the error for a wrong model name has the nearest name, an unsupported
     CHECK_THROWS_AS(find_family("llama4x"), ConfigError);
     CHECK_THROWS_WITH(
         find_family("lama3"),
-        R"(model.name = "lama3": there is no such model; did you mean "llama3"? known are llama2, llama3, mistral, qwen2, qwen3)");
+        R"(model.name = "lama3": there is no such model; did you mean "llama3"? known are gpt_oss, llama2, llama3, mistral, qwen2, qwen3)");
     CHECK_THROWS_WITH(
         find_family("transformer-xl"),
-        R"(model.name = "transformer-xl": there is no such model; known are llama2, llama3, mistral, qwen2, qwen3)");
-    for (const std::string name : {"deepseek_v3", "gpt_oss", "llama4", "flux", "llama3_ft"})
+        R"(model.name = "transformer-xl": there is no such model; known are gpt_oss, llama2, llama3, mistral, qwen2, qwen3)");
+    for (const std::string name : {"deepseek_v3", "llama4", "flux", "llama3_ft"})
         CHECK_THROWS_WITH(find_family(name),
                           "model.name = \"" + name +
-                              "\": this model is not implemented yet; implemented: llama2, llama3, "
+                              "\": this model is not implemented yet; implemented: gpt_oss, llama2, llama3, "
                               "mistral, qwen2, qwen3");
 }
 

@@ -63,7 +63,7 @@ TEST_CASE("model set-up: every field can be overridden") {
     m.norm_type = "fused_rmsnorm";
     m.rope_scaling_factor = 1;
     CHECK(model_from_deck(config).norm_type == NormType::rms_norm);
-    CHECK_FALSE(model_from_deck(config).rope.scaling.has_value());
+    CHECK((model_from_deck(config).rope.scaling == RopeScaling{}));
     m.norm_type = "np_layernorm";
     CHECK(model_from_deck(config).norm_type == NormType::np_layer_norm);
 }

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpt-oss (OpenAI 2025, gpt-oss-120b and gpt-oss-20b Model Card, section 2): a window in every second layer,
+// a sink for each head, biases everywhere, YaRN, and experts with a clamped activation function.
+#include "coeus/models/family.hpp"
+
+#include <array>
+#include <cmath>
+
+namespace coeus::gpt_oss {
+
+namespace {
+
+struct Row {
+    const char* flavor;
+    int64_t dim, layers, experts;
+    int64_t vocab = 201088;
+};
+
+constexpr int64_t usual_window = 128;
+constexpr LayerPattern every_second = {.period = 2};
+constexpr Gate usual_gate = {.limit = 7, .alpha = 1.702, .shift = 1};
+constexpr YarnScaling usual_scaling = {.factor = 32, .original_positions = 4096, .truncate = false};
+
+MoeConfig experts_of(int64_t experts, int64_t hidden) {
+    return {.experts = experts,
+            .top_k = 4,
+            .hidden = hidden,
+            .normalise = true,
+            .router_bias = true,
+            .biases = true,
+            .gate = usual_gate,
+            .balance_rate = 1e-3};
+}
+
+DecoderConfig flavor(const Row& row) {
+    return {.family = "gpt_oss",
+            .flavor = row.flavor,
+            .dim = row.dim,
+            .layers = row.layers,
+            .vocab = row.vocab,
+            .attention = {.heads = 64,
+                          .kv_heads = 8,
+                          .head_dim = 64,
+                          .bias = AttentionBias::all,
+                          .sinks = true,
+                          .window = usual_window},
+            .windowed = every_second,
+            .moe = experts_of(row.experts, 2880),
+            .rope = {.theta = 150000, .scaling = usual_scaling, .layout = RopeLayout::half_split}};
+}
+
+const std::array constants = {HubConstant{"hidden_act", "silu", "others are not implemented yet"}};
+
+DecoderConfig from_hub(const JsonView& json) {
+    require_hub_constants(json, constants);
+    // transformers' defaults
+    DecoderConfig config = {
+        .rope = {.theta = 150000, .scaling = usual_scaling, .layout = RopeLayout::half_split}};
+    config.attention = {.kv_heads = 8, .head_dim = 64, .sinks = true};
+    read_hub_fields(json, config);
+    read_hub_rope(json, config.rope, config.max_seq_len);
+    read_hub_window(json, config, true, 0);
+    if (!json.contains("sliding_window")) config.attention.window = usual_window;
+    if (!json.contains("layer_types")) config.windowed = every_second;
+    if (json.boolean("attention_bias", true)) config.attention.bias = AttentionBias::all;
+    const auto at_least_1 = [&](const char* key, int64_t otherwise) {
+        const int64_t value = json.integer(key, otherwise);
+        if (value < 1) json[key].reject("must be at least 1");
+        return value;
+    };
+    // the width of the experts, since all layers have them
+    config.moe = experts_of(at_least_1("num_local_experts", 128), config.feed_forward.hidden);
+    config.feed_forward = {};
+    config.moe.top_k = at_least_1("num_experts_per_tok", 4);
+    config.moe.gate.limit = json.number("swiglu_limit", usual_gate.limit);
+    config.moe.gate.alpha = json.number("swiglu_alpha", usual_gate.alpha);
+    for (const char* idle :
+         {"router_aux_loss_coef", "output_router_logits", "experts_per_token", "initial_context_length"})
+        json.find(idle);
+    return config;
+}
+
+void to_hub(Json& json, const DecoderConfig& config) {
+    json.set("architectures", std::vector<std::string>{"GptOssForCausalLM"}).set("model_type", "gpt_oss");
+    write_hub_fields(json, config);
+    write_hub_constants(json, constants);
+    write_hub_rope(json, config.rope);
+    write_hub_window(json, config);
+    const MoeConfig& m = config.moe;
+    json.set("intermediate_size", m.hidden)
+        .set("num_local_experts", m.experts)
+        .set("num_experts_per_tok", m.top_k)
+        .set("swiglu_limit", m.gate.limit)
+        .set("swiglu_alpha", m.gate.alpha)
+        .set("attention_bias", config.attention.bias == AttentionBias::all);
+}
+
+// The matrices of all experts are one tensor of the folder, each of them transposed.
+std::vector<HubPlace> transposed_places(const std::string& name, const Shape& shape) {
+    const int64_t rows = shape[1], cols = shape[2];
+    std::vector<HubPlace> places;
+    for (int64_t e = 0; e < shape[0]; ++e)
+        places.push_back({.name = name,
+                          .shape = {shape[0], cols, rows},
+                          .first_row = e * rows,
+                          .rows = rows,
+                          .offset = e * rows * cols,
+                          .row_stride = 1,
+                          .col_stride = rows});
+    return places;
+}
+
+std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,
+                                 const DecoderConfig& config) {
+    const size_t at = parameter.find(".moe.");
+    if (at == std::string::npos) return usual_hub_places(parameter, shape, config);
+    const std::string_view name = std::string_view(parameter).substr(at + 1);
+    const std::string mlp = "model." + parameter.substr(0, at) + ".mlp.";
+    if (name == "moe.expert_bias") return {};
+    if (name == "moe.router.gate.weight") return {HubPlace::whole(mlp + "router.weight", shape)};
+    if (name == "moe.router.gate.bias") return {HubPlace::whole(mlp + "router.bias", shape)};
+    if (name == "moe.experts.mlp1_weight") return transposed_places(mlp + "experts.gate_up_proj", shape);
+    if (name == "moe.experts.mlp2_weight") return transposed_places(mlp + "experts.down_proj", shape);
+    if (name == "moe.experts.mlp1_bias") return {HubPlace::whole(mlp + "experts.gate_up_proj_bias", shape)};
+    if (name == "moe.experts.mlp2_bias") return {HubPlace::whole(mlp + "experts.down_proj_bias", shape)};
+    throw LogicError("no Hugging Face name for " + parameter);
+}
+
+// torchtitan's rules: all matrices, sinks and biases of experts are narrower in later layers.
+Init init(WeightRole role, int64_t layer, const DecoderConfig& config) {
+    const Init in_layer = Init::normal(0.02 / std::sqrt(2.0 * double(layer + 1)));
+    const bool of_2025 = config.initial_values == InitialValues::of_2025;
+    switch (role) {
+        case WeightRole::embedding:
+            return of_2025 || config.tied ? usual_init(role, layer, config) : Init::normal(0.02);
+        case WeightRole::attention_bias: return of_2025 ? in_layer : Init{};
+        case WeightRole::attention_in:
+        case WeightRole::gate: return in_layer;
+        default: return usual_init(role, layer, config);
+    }
+}
+
+}  // namespace
+
+}  // namespace coeus::gpt_oss
+
+namespace coeus {
+
+ModelFamily gpt_oss_family() {
+    using namespace gpt_oss;
+    const Row rows[] = {{"debugmodel", 256, 4, 8, 2048}, {"20b", 2880, 24, 32}, {"120b", 2880, 36, 128}};
+    ModelFamily family = {.name = "gpt_oss",
+                          .flavors = {},
+                          .architectures = {"GptOssForCausalLM"},
+                          .from_hub = from_hub,
+                          .to_hub = to_hub,
+                          .hub_places = hub_places,
+                          .hub_ignores = usually_ignored_in_hub,
+                          .init = init};
+    for (const Row& row : rows) family.flavors.push_back(flavor(row));
+    return family;
+}
+
+}  // namespace coeus
