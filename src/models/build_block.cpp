@@ -150,16 +150,18 @@ ExpertWeights expert_weights(const Declare& declare, const MoeConfig& m) {
         return param;
     };
     const auto vectors = [&](const char* name, int64_t cols, Split split) {
-        return &parameters.add(declare.named(name, {m.experts, cols}, WeightRole::expert_bias, split));
+        return declare.named(name, {m.experts, cols}, WeightRole::expert_bias, split);
     };
     ExpertWeights weights;
     if (m.biases) {
-        weights.w13 = &parameters.add(
-            matrices("moe.experts.mlp1_weight", 2 * m.hidden, dim, WeightRole::gate, Split::rows));
-        weights.b13 = vectors("moe.experts.mlp1_bias", 2 * m.hidden, Split::cols);
+        Param w13 = matrices("moe.experts.mlp1_weight", 2 * m.hidden, dim, WeightRole::gate, Split::rows),
+              b13 = vectors("moe.experts.mlp1_bias", 2 * m.hidden, Split::cols);
+        w13.together = b13.together = 2;  // the rows of the gate and up projections take turns
+        weights.w13 = &parameters.add(std::move(w13));
+        weights.b13 = &parameters.add(std::move(b13));
         weights.w2 = &parameters.add(
             matrices("moe.experts.mlp2_weight", dim, m.hidden, WeightRole::down, Split::cols));
-        weights.b2 = vectors("moe.experts.mlp2_bias", dim, Split::partial);
+        weights.b2 = &parameters.add(vectors("moe.experts.mlp2_bias", dim, Split::partial));
         return weights;
     }
     weights.w13 = &parameters.add({matrices("moe.experts.w1", m.hidden, dim, WeightRole::gate, Split::rows),
