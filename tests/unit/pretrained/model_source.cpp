@@ -55,7 +55,7 @@ TEST_CASE("model set-up: every field can be overridden") {
     CHECK(model.feed_forward.hidden == 77);
     CHECK(model.vocab == 99);
     CHECK(model.rope.theta == 1e4);
-    CHECK(model.rope.scaling.value().factor == 8);
+    CHECK(std::get<Llama3Scaling>(model.rope.scaling).factor == 8);
     CHECK(model.norm_eps == 1e-3);
     CHECK(model.norm_type == NormType::layer_norm);
     CHECK(model.tied);
