@@ -38,7 +38,7 @@ std::vector<Option> model_options() {
             .one_of({"rmsnorm", "fused_rmsnorm", "layernorm", "np_layernorm"}),
         works(COEUS_FIELD(model.initial_values), to_run,
               "Distributions of the initial weights: torchtitan's of 2026, or those of its decks in TOML "
-              "(2025). They differ for `qwen3`")
+              "(2025). They differ for `qwen3` and `gpt_oss`")
             .one_of({"2026", "2025"}),
         not_built(COEUS_FIELD(model.converters), to_run, "training in 8 bits",
                   "Low-precision formats for parts of the model")
@@ -66,11 +66,21 @@ std::vector<Option> model_options() {
                     "Number of tokens that a token attends to, with itself, in the layers with a window. 0: "
                     "all tokens before it",
                     at_least_0),
+        override_of(COEUS_FIELD(model.kv_lora_rank),
+                    "Latent attention: width of the latents of keys and values. 0: none", at_least_0),
+        override_of(COEUS_FIELD(model.q_lora_rank),
+                    "Latent attention: width of the latents of queries. 0: queries come from the input",
+                    at_least_0),
+        override_of(COEUS_FIELD(model.qk_rope_head_dim),
+                    "Latent attention: the last columns of a head, which RoPE rotates", at_least_0),
+        override_of(COEUS_FIELD(model.v_head_dim), "Width of a head of values. 0: `model.head_dim`",
+                    at_least_0),
         override_of(COEUS_FIELD(model.rope_theta), "Base of the rotary position embedding", positive),
-        override_of(COEUS_FIELD(model.rope_scaling_factor),
-                    "Factor by which long wavelengths of the rotary embedding are scaled, as in Llama 3.1. "
-                    "1: not scaled",
-                    positive),
+        override_of(
+            COEUS_FIELD(model.rope_scaling_factor),
+            "Factor by which long wavelengths of the rotary embedding are scaled, as in Llama 3.1, or "
+            "by YaRN if the flavour has it. 1: not scaled",
+            positive),
         override_of(COEUS_FIELD(model.norm_eps), "Epsilon of the normalisation", positive),
         works(COEUS_FIELD(model.tied_embeddings), to_run, "Embedding and head share their weights")
             .defaults_to(as_flavor),

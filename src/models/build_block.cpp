@@ -3,8 +3,11 @@
 
 #include "coeus/layers/attention.hpp"
 #include "coeus/layers/feed_forward.hpp"
+#include "coeus/layers/latent_attention.hpp"
 #include "coeus/layers/moe.hpp"
 #include "coeus/layers/recompute_block.hpp"
+
+#include <cmath>
 
 namespace coeus {
 
@@ -100,9 +103,66 @@ HeadSteps::List head_steps(const Declare& declare, const AttentionConfig& a, con
 
 }  // namespace
 
+namespace {
+
+// YaRN with latent attention multiplies the scores (DeepSeek-V3's published code).
+double latent_scale(const DecoderConfig& model) {
+    const auto* yarn = std::get_if<YarnScaling>(&model.rope.scaling);
+    const double m = yarn && yarn->mscale_all_dim > 0 ? yarn->magnitude(yarn->mscale_all_dim) : 1;
+    return m * m / std::sqrt(double(model.attention.head_dim));
+}
+
+std::unique_ptr<Sublayer> build_latent_attention(const Declare& declare, const AttentionConfig& a,
+                                                 const RopeTable& rope, LinearInput input) {
+    const int64_t dim = declare.model().dim, rope_dim = a.rotated_dim(), nope = a.head_dim - rope_dim;
+    Parameters& parameters = declare.parameters();
+    const auto matrix = [&](const char* name, int64_t rows, int64_t cols, Split split) {
+        return declare.weight(name, {rows, cols}, WeightRole::attention_in, split);
+    };
+    const auto norm = [&](const char* name, int64_t width) {
+        return &parameters.add(declare.weight(name, {width}, WeightRole::norm, Split::partial));
+    };
+    const bool has_q_latents = a.q_rank > 0;
+    std::vector<Param> down;
+    if (has_q_latents) down.push_back(matrix("attention.wq_a", a.q_rank, dim, Split::partial));
+    down.push_back(matrix("attention.wkv_a", a.kv_rank + rope_dim, dim, Split::partial));
+    const Storage& first = parameters.add(std::move(down));
+    const Storage* q_norm = has_q_latents ? norm("attention.q_norm", a.q_rank) : nullptr;
+    const Storage& wq =
+        parameters.add(has_q_latents ? matrix("attention.wq_b", a.query_width(), a.q_rank, Split::rows)
+                                     : matrix("attention.wq", a.query_width(), dim, Split::rows));
+    const Storage* kv_norm = norm("attention.kv_norm", a.kv_rank);
+    const Storage& wkv = parameters.add(
+        matrix("attention.wkv_b", a.heads * (nope + a.value_head_dim()), a.kv_rank, Split::rows));
+    const Storage& wo = parameters.add(
+        declare.weight("attention.wo", {dim, a.output_width()}, WeightRole::attention_out, Split::cols));
+    const LatentHeads heads = {.shape = {.heads = a.heads / parameters.place().tp,
+                                         .nope = nope,
+                                         .rope = rope_dim,
+                                         .value = a.value_head_dim()},
+                               .q_rank = a.q_rank,
+                               .kv_rank = a.kv_rank,
+                               .norm_eps = a.latent_norm_eps,
+                               .scale = latent_scale(declare.model()),
+                               .layout = declare.model().rope.layout,
+                               .window = a.window,
+                               .layer = declare.layer()};
+    return std::make_unique<LatentAttention>(
+        LatentAttention::Weights{.down = TokenLinear(first, input),
+                                 .q_norm = q_norm,
+                                 .kv_norm = kv_norm,
+                                 .q = has_q_latents ? ColLinear(wq) : ColLinear(wq, input),
+                                 .kv = ColLinear(wkv),
+                                 .wo = RowLinear(wo)},
+        rope, heads);
+}
+
+}  // namespace
+
 std::unique_ptr<Sublayer> build_attention(const Declare& declare, const AttentionConfig& config,
                                           const RopeTable& rope, LinearInput input) {
     const AttentionConfig& a = config;
+    if (a.is_latent()) return build_latent_attention(declare, a, rope, input);
     const int64_t dim = declare.model().dim;
     const auto in = [&](const char* name, int64_t rows) {
         return declare.weight(name, {rows, dim}, WeightRole::attention_in, Split::rows);

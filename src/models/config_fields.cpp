@@ -252,7 +252,8 @@ void override_fields(DecoderConfig& model, const GivenFields& given) {
         if (field.kind != FieldKind::identity) override_field(field, value, given);
     });
     // if only n_heads is given, there are at most as many key/value heads
-    if (given("n_heads") && !given("n_kv_heads") && a.kv_heads > a.heads) a.kv_heads = a.heads;
+    if (given("n_heads") && !given("n_kv_heads") && (a.kv_heads > a.heads || a.is_latent()))
+        a.kv_heads = a.heads;
     if ((given("dim") || given("n_heads")) && !given("head_dim") && is_usual_head)
         a.head_dim = a.heads > 0 && model.dim % a.heads == 0 ? model.dim / a.heads : 0;
     follow_ffn_width(model, given);

@@ -15,7 +15,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
                  const std::vector<Recompute>& recompute)
     : Model(types, place),
       config_(config),
-      rope_(positions, config.attention.head_dim, config.rope.theta, config.rope.scaling,
+      rope_(positions, config.attention.rotated_dim(), config.rope.theta, config.rope.scaling,
             types.accumulate()) {
     for (const DecoderPart& part : parts)
         parts_.push_back({.first = part.embedding ? 0 : size_t(part.first_layer) + 1,

@@ -67,6 +67,20 @@ void require_heads_fit(const AttentionConfig& a, int64_t dim) {
     if (a.head_dim % 2 != 0)
         throw ConfigError("model.head_dim = {}: must be even, because RoPE rotates pairs (nearest: {})",
                           a.head_dim, a.head_dim + 1);
+    if (a.is_latent() && a.kv_heads != a.heads)
+        throw ConfigError("model.n_kv_heads = {}: must be model.n_heads = {} with latent attention",
+                          a.kv_heads, a.heads);
+    if (a.is_latent() && (a.qk_norm != QkNorm::none || a.bias != AttentionBias::none || a.sinks))
+        throw ConfigError("model.kv_lora_rank = {}: latent attention has no norms of heads, biases or sinks",
+                          a.kv_rank);
+    if (a.rope_dim % 2 != 0 || a.rope_dim >= a.head_dim)
+        throw ConfigError(
+            "model.qk_rope_head_dim = {}: must be even and less than model.head_dim = {} (nearest: {})",
+            a.rope_dim, a.head_dim, std::min(a.rope_dim + a.rope_dim % 2, (a.head_dim - 1) / 2 * 2));
+    if (!a.is_latent() && (a.q_rank > 0 || a.rope_dim > 0))
+        throw ConfigError("model.{} = {}: needs latent attention (model.kv_lora_rank)",
+                          a.q_rank > 0 ? "q_lora_rank" : "qk_rope_head_dim",
+                          a.q_rank > 0 ? a.q_rank : a.rope_dim);
     if (a.heads % a.kv_heads != 0)
         throw ConfigError("model.n_kv_heads = {}: must divide model.n_heads = {} (nearest: {})", a.kv_heads,
                           a.heads, divisors_near(a.heads, a.kv_heads));
@@ -101,21 +115,30 @@ Number expert_elements(const MoeConfig& m, int64_t dim) {
     return Number(m.experts) * (3 * Number(dim) * Number(m.hidden) + biases);
 }
 
+// Elements of the matrices of an attention layer.
+template <class Number>
+Number attention_elements(const AttentionConfig& a, int64_t dim) {
+    const Number heads = Number(a.heads), d = Number(dim), value = Number(a.value_head_dim());
+    if (!a.is_latent()) return d * (heads + Number(a.kv_heads)) * (Number(a.head_dim) + value);
+    const Number rope = Number(a.rotated_dim()), queries = heads * Number(a.head_dim),
+                 q_rank = Number(a.q_rank), kv_rank = Number(a.kv_rank);
+    return (a.q_rank > 0 ? q_rank * (d + queries) : d * queries) + d * (kv_rank + rope) +
+           kv_rank * heads * (Number(a.head_dim) - rope + value) + heads * value * d;
+}
+
 // Elements of the matrices of a layer. `Number`: double for an upper bound that cannot overflow.
 template <class Number>
 Number matrix_elements(const LayerConfig& layer, int64_t dim) {
-    const AttentionConfig& a = layer.attention;
-    const Number rows = Number(a.heads) * Number(a.head_dim + a.value_head_dim()) +
-                        Number(a.kv_heads) * Number(a.head_dim + a.value_head_dim());
     const Number others =
         3 * Number(layer.feed_forward.hidden + layer.moe.shared_hidden) + Number(layer.moe.experts);
-    return Number(dim) * (rows + others) + expert_elements<Number>(layer.moe, dim);
+    return attention_elements<Number>(layer.attention, dim) + Number(dim) * others +
+           expert_elements<Number>(layer.moe, dim);
 }
 
 // Elements of the vectors of a layer, without the norms of its rows.
 int64_t vector_elements(const LayerConfig& layer, int64_t dim) {
     const AttentionConfig& a = layer.attention;
-    int64_t all = a.sinks ? a.heads : 0;
+    int64_t all = (a.sinks ? a.heads : 0) + a.q_rank + a.kv_rank;
     if (a.qk_norm == QkNorm::before_rope) all += 2 * a.head_dim;
     if (a.bias != AttentionBias::none) all += a.query_width() + a.key_width() + a.value_width();
     if (a.bias == AttentionBias::all) all += dim;

@@ -74,7 +74,7 @@ MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, const L
 }
 
 int64_t rope_table_bytes(const Decoder& decoder) {
-    return decoder.positions() * decoder.config().attention.head_dim *
+    return decoder.positions() * decoder.config().attention.rotated_dim() *
            size_of(decoder.parameters().types().accumulate());
 }
 

@@ -24,6 +24,8 @@ std::string MeshCase::name() const {
     text += fmt::format(", {} heads of {} keys, vocabulary {}{}", model.attention.heads,
                         model.attention.kv_heads, model.vocab, recomputed[int(recompute.mode)]);
     if (model.attention.qk_norm != QkNorm::none) text += ", norms of heads";
+    if (model.attention.is_latent())
+        text += fmt::format(", latents of {} and {}", model.attention.kv_rank, model.attention.q_rank);
     if (model.attention.bias != AttentionBias::none) text += ", biases, sinks, windows";
     if (model.moe.experts > 0)
         text += fmt::format(", {} experts{}", model.moe.experts, model.moe.biases ? " with biases" : "");

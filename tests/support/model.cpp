@@ -190,6 +190,16 @@ void set_attention(DecoderConfig& model, int kind) {
     if (kind == 1 || kind == 3) a.qk_norm = QkNorm::before_rope;
     if (kind == 1) model.rope.layout = RopeLayout::half_split;
     if (kind < 2) return;
+    if (kind >= 4) {
+        a.kv_heads = a.heads;
+        a.head_dim = 10;
+        a.rope_dim = 4;
+        a.kv_rank = 7;
+        a.q_rank = kind == 4 ? 5 : 0;
+        model.rope.scaling =
+            YarnScaling{.factor = 4, .original_positions = 8, .mscale = 1, .mscale_all_dim = 1};
+        return;
+    }
     a.bias = kind == 2 ? AttentionBias::all : AttentionBias::qkv;
     a.sinks = true;
     a.window = 3;

@@ -189,7 +189,7 @@ struct Kernels {
     /// Keys and values of latent attention: k[T, H (nope + rope)] has for each head [its part of kv | pe],
     /// and v[T, H value] the rest of kv[T, H (nope + value)]. All heads share pe[T, rope].
     void (*latent_keys)(Exec&, Tensor k, Tensor v, Tensor kv, Tensor pe, const LatentShape& shape);
-    /// Its gradients. dpe is the sum over the heads, in acc and in their order.
+    /// Its gradients. dpe[T, rope] is the sum over the heads in their order, rounded to type at the end.
     void (*latent_keys_backward)(Exec&, Tensor dkv, Tensor dpe, Tensor dk, Tensor dv,
                                  const LatentShape& shape);
 

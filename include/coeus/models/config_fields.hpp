@@ -65,6 +65,11 @@ void for_each_field(Config& c,
             .name = "max_seq_len", .hub = "max_position_embeddings", .kind = limit, .most = int64_t(1) << 40},
         c.max_seq_len);
     visit(ConfigField{.name = "v_head_dim", .is_later = true, .least = 0}, c.attention.value_dim);
+    visit(ConfigField{.name = "kv_lora_rank", .is_later = true, .least = 0}, c.attention.kv_rank);
+    visit(ConfigField{.name = "q_lora_rank", .is_later = true, .least = 0}, c.attention.q_rank);
+    visit(ConfigField{.name = "qk_rope_head_dim", .is_later = true, .least = 0}, c.attention.rope_dim);
+    visit(ConfigField{.name = "latent_norm_eps", .kind = constant, .is_later = true, .usual = "1e-6"},
+          c.attention.latent_norm_eps);
     visit(ConfigField{.name = "rope_layout", .kind = constant, .is_later = true}, c.rope.layout);
     visit(ConfigField{.name = "qk_norm", .is_later = true}, c.attention.qk_norm);
     visit(ConfigField{.name = "attention_bias", .is_later = true}, c.attention.bias);

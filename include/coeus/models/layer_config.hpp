@@ -21,7 +21,14 @@ struct AttentionConfig {
     AttentionBias bias = AttentionBias::none;
     bool sinks = false;  ///< a learned score for each head, with a value of zeros
     int64_t window = 0;  ///< tokens that a query attends to, with itself; 0: all before it
+    /// Latent attention (DeepSeek V2): width of the latents of keys and values. 0: there are none.
+    int64_t kv_rank = 0;
+    int64_t q_rank = 0;             ///< width of the queries' latents; 0: queries come from the input
+    int64_t rope_dim = 0;           ///< the last columns of a head, which RoPE rotates; 0: all
+    double latent_norm_eps = 1e-6;  ///< epsilon of the norms of latents
 
+    bool is_latent() const { return kv_rank > 0; }
+    int64_t rotated_dim() const { return rope_dim ? rope_dim : head_dim; }
     int64_t value_head_dim() const { return value_dim ? value_dim : head_dim; }
     /// Columns of all heads' queries, of all heads' keys, and of all heads' values.
     int64_t query_width() const { return heads * head_dim; }

@@ -5,6 +5,7 @@
 #include "coeus/layers/block.hpp"
 #include "coeus/layers/embedding.hpp"
 #include "coeus/layers/feed_forward.hpp"
+#include "coeus/layers/latent_attention.hpp"
 #include "coeus/layers/linear.hpp"
 #include "coeus/layers/moe.hpp"
 #include "coeus/layers/norm.hpp"
@@ -239,6 +240,86 @@ TEST_CASE("attention: gradients with norms of heads, biases, sinks, windows and 
                 }
     CHECK(check_attention({.heads = 1, .kv_heads = 1, .head_dim = 2}, 1, TestBatch(1, 1, no_vocab), 10,
                           {.norm = HeadNorm::first, .biases = true, .sinks = true}) == "");
+}
+
+namespace {
+
+struct LatentLayer {
+    RopeTable rope;
+    std::unique_ptr<Norm> norm;
+    LatentAttention attention;
+
+    // The input is a norm's output, which is kept or computed again.
+    LatentLayer(Parameters& parameters, const LatentHeads& heads, int64_t width, int64_t positions,
+                Output output)
+        : rope(positions, heads.shape.rope, 100, {}, Dtype::f64),
+          norm(make_norm(parameters, "norm.weight", width, NormKind::rms, output)),
+          attention(make(parameters, heads, width, output)) {}
+
+private:
+    LatentAttention make(Parameters& parameters, const LatentHeads& h, int64_t width, Output output) {
+        const LatentShape& s = h.shape;
+        const LinearInput input(output == Output::recomputed ? norm.get() : nullptr);
+        const bool has_q_latents = h.q_rank > 0;
+        std::vector<Param> down;
+        if (has_q_latents) down.push_back(weight("wq_a", h.q_rank, width));
+        down.push_back(weight("wkv_a", h.kv_rank + s.rope, width));
+        const Storage& first = parameters.add(std::move(down));
+        const auto vector = [&](const char* name, int64_t size) {
+            return &parameters.add(norm_weight(name, size));
+        };
+        const Storage &q = parameters.add(
+                          weight("wq", s.heads * (s.nope + s.rope), has_q_latents ? h.q_rank : width)),
+                      &kv = parameters.add(weight("wkv_b", s.heads * (s.nope + s.value), h.kv_rank)),
+                      &wo = parameters.add(weight("wo", width, s.heads * s.value));
+        return LatentAttention({.down = TokenLinear(first, input),
+                                .q_norm = has_q_latents ? vector("q_norm", h.q_rank) : nullptr,
+                                .kv_norm = vector("kv_norm", h.kv_rank),
+                                .q = has_q_latents ? ColLinear(q) : ColLinear(q, input),
+                                .kv = ColLinear(kv),
+                                .wo = RowLinear(wo)},
+                               rope, h);
+    }
+};
+
+// x + attention(norm(x)).
+std::string check_latent_attention(const LatentHeads& heads, int64_t width, const TestBatch& batch,
+                                   Output output) {
+    const auto build = [&](Parameters& parameters) {
+        auto layer = std::make_shared<LatentLayer>(parameters, heads, width, batch.seq_len, output);
+        return CheckedLayer{
+            [layer](Ctx& c, Tensor x) { return layer->attention.forward(c, layer->norm->forward(c, x), x); },
+            [layer](Ctx& c, Tensor dy) {
+                const Tensor plus = c.temp.alloc(dy.dtype, dy.shape);
+                c.k.cast(c.exec, plus, dy);
+                return layer->norm->backward(c, layer->attention.backward(c, dy), plus);
+            }};
+    };
+    return gradcheck(build, batch, {.x = {batch.sequences * batch.seq_len, width}, .entries = 15});
+}
+
+}  // namespace
+
+TEST_CASE("latent attention: gradients with and without latents of queries") {
+    for (const int64_t q_rank : {0, 1, 5})
+        for (const Output output : {Output::kept, Output::recomputed})
+            for (const RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half_split})
+                for (const int64_t window : {0, 4}) {
+                    CAPTURE(q_rank, int(output), int(layout), window);
+                    const LatentHeads heads = {.shape = {.heads = 3, .nope = 5, .rope = 4, .value = 7},
+                                               .q_rank = q_rank,
+                                               .kv_rank = 6,
+                                               .norm_eps = 0.05,
+                                               .scale = 0.4,
+                                               .layout = layout,
+                                               .window = window};
+                    TestBatch batch(2, 9, no_vocab);
+                    if (window > 0) batch.split_documents(5, true);
+                    CHECK(check_latent_attention(heads, 5, batch, output) == "");
+                }
+    CHECK(check_latent_attention(
+              {.shape = {.heads = 1, .nope = 1, .rope = 2, .value = 1}, .kv_rank = 1, .norm_eps = 0.05}, 3,
+              TestBatch(1, 1, no_vocab), Output::kept) == "");
 }
 
 TEST_CASE("attention: gradients with values narrower and wider than keys") {

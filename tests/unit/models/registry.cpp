@@ -148,6 +148,58 @@ TEST_CASE("Qwen 3 with experts: parameters, active parameters and FLOPs per toke
     }
 }
 
+TEST_CASE("DeepSeek V3: parameters, active parameters and FLOPs per token of every flavour") {
+    struct Expected {
+        const char* flavor;
+        int64_t parameters, active, seq_len;
+        double flops;
+    };
+    const Expected table[] = {
+        {"debugmodel", 33014016, 28098816, 2048, 542934528},
+        {"16B", 15706484224, 2661150208, 4096, 18105996288},
+        {"236B", 235741434880, 21375800320, 4096, 185507051520},
+        {"671B", 671026404352, 37552282624, 4096, 281158232064},
+    };
+    CHECK(find_family("deepseek_v3").flavors.size() == std::size(table));
+    for (const Expected& e : table) {
+        CAPTURE(e.flavor);
+        const DecoderConfig& m = flavor("deepseek_v3", e.flavor);
+        m.validate();
+        CHECK(m.parameters() == e.parameters);
+        CHECK(m.active_parameters() == e.active);
+        CHECK(m.flops_per_token(e.seq_len) == e.flops);
+    }
+    const Decoder decoder(flavor("deepseek_v3", "debugmodel"), {}, 8);
+    CHECK(decoder.parameters().count() == 33014016 + 5 * 8);  // with the balancing biases
+}
+
+TEST_CASE("latent attention: wrong widths are refused") {
+    const auto refusal = [](const std::function<void(AttentionConfig&)>& change) -> std::string {
+        DecoderConfig m = flavor("deepseek_v3", "debugmodel");
+        change(m.attention);
+        try {
+            m.validate();
+        } catch (const ConfigError& error) {
+            return error.what();
+        }
+        return "valid";
+    };
+    CHECK(refusal([](AttentionConfig&) {}) == "valid");
+    CHECK(refusal([](AttentionConfig& a) { a.kv_heads = 8; }) ==
+          "model.n_kv_heads = 8: must be model.n_heads = 16 with latent attention");
+    CHECK(refusal([](AttentionConfig& a) { a.rope_dim = 63; }) ==
+          "model.qk_rope_head_dim = 63: must be even and less than model.head_dim = 192 (nearest: 64)");
+    CHECK(refusal([](AttentionConfig& a) { a.rope_dim = 192; }) ==
+          "model.qk_rope_head_dim = 192: must be even and less than model.head_dim = 192 (nearest: 190)");
+    CHECK(refusal([](AttentionConfig& a) { a.sinks = true; }) ==
+          "model.kv_lora_rank = 512: latent attention has no norms of heads, biases or sinks");
+    CHECK(refusal([](AttentionConfig& a) {
+              a.kv_rank = 0;
+              a.rope_dim = 0;
+              a.q_rank = 5;
+          }) == "model.q_lora_rank = 5: needs latent attention (model.kv_lora_rank)");
+}
+
 TEST_CASE("gpt-oss: shapes, parameters and active parameters of every flavour") {
     struct Expected {
         const char* flavor;
@@ -381,15 +433,15 @@ TEST_CASE("the error for a wrong model name has the nearest name, an unsupported
     CHECK_THROWS_AS(find_family("llama4x"), ConfigError);
     CHECK_THROWS_WITH(
         find_family("lama3"),
-        R"(model.name = "lama3": there is no such model; did you mean "llama3"? known are gpt_oss, llama2, llama3, mistral, qwen2, qwen3)");
+        R"(model.name = "lama3": there is no such model; did you mean "llama3"? known are deepseek_v3, gpt_oss, llama2, llama3, mistral, qwen2, qwen3)");
     CHECK_THROWS_WITH(
         find_family("transformer-xl"),
-        R"(model.name = "transformer-xl": there is no such model; known are gpt_oss, llama2, llama3, mistral, qwen2, qwen3)");
-    for (const std::string name : {"deepseek_v3", "llama4", "flux", "llama3_ft"})
+        R"(model.name = "transformer-xl": there is no such model; known are deepseek_v3, gpt_oss, llama2, llama3, mistral, qwen2, qwen3)");
+    for (const std::string name : {"llama4", "flux", "llama3_ft"})
         CHECK_THROWS_WITH(find_family(name),
                           "model.name = \"" + name +
-                              "\": this model is not implemented yet; implemented: gpt_oss, llama2, llama3, "
-                              "mistral, qwen2, qwen3");
+                              "\": this model is not implemented yet; implemented: deepseek_v3, gpt_oss, "
+                              "llama2, llama3, mistral, qwen2, qwen3");
 }
 
 TEST_CASE("the error for a wrong flavour has the nearest and the other flavours") {

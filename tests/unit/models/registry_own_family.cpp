@@ -45,7 +45,7 @@ TEST_CASE("a family is refused if its name is taken or it is incomplete") {
         CHECK_THROWS_WITH(
             register_family(family_named(taken)),
             Contains(fmt::format("a model family cannot be registered as \"{}\": this name is taken, as are "
-                                 "gpt_oss, llama2, llama3",
+                                 "deepseek_v3, gpt_oss, llama2, llama3",
                                  taken)));
     ModelFamily family = family_named("");
     CHECK_THROWS_AS(register_family(family), LogicError);

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// DeepSeek V3 (DeepSeek-AI 2024): latent attention, dense layers followed by layers with routed and shared
+// experts, YaRN. The flavours 16B and 236B have the shapes and the softmax router of DeepSeek V2.
+#include "coeus/models/family.hpp"
+
+#include <array>
+#include <charconv>
+
+namespace coeus::deepseek {
+
+namespace {
+
+struct Row {
+    const char* flavor;
+    int64_t dim, layers, dense_layers, heads, q_rank, hidden;
+    int64_t experts, top_k, expert_hidden, shared_experts;
+    double mscale;
+    int64_t vocab = 102400;
+    int64_t groups = 1, kept_groups = 1;
+    double scale = 1;
+    bool sigmoid = false;
+};
+
+DecoderConfig flavor(const Row& row) {
+    const MoeConfig moe = {.experts = row.experts,
+                           .top_k = row.top_k,
+                           .hidden = row.expert_hidden,
+                           .shared_hidden = row.shared_experts * row.expert_hidden,
+                           .score = row.sigmoid ? ScoreFunction::sigmoid : ScoreFunction::softmax,
+                           .normalise = row.sigmoid,
+                           .scale = row.scale,
+                           .groups = row.groups,
+                           .kept_groups = row.kept_groups,
+                           .balance_rate = 1e-3};
+    return {.family = "deepseek_v3",
+            .flavor = row.flavor,
+            .dim = row.dim,
+            .layers = row.layers,
+            .vocab = row.vocab,
+            .attention = {.heads = row.heads,
+                          .kv_heads = row.heads,
+                          .head_dim = 192,
+                          .value_dim = 128,
+                          .kv_rank = 512,
+                          .q_rank = row.q_rank,
+                          .rope_dim = 64,
+                          .latent_norm_eps = 1e-5},
+            .feed_forward = {.hidden = row.hidden},
+            .moe = moe,
+            .moe_layers = {.first = row.dense_layers},
+            .rope = {.theta = 10000,
+                     .scaling = YarnScaling{.factor = 40,
+                                            .original_positions = 4096,
+                                            .mscale = row.mscale,
+                                            .mscale_all_dim = row.mscale}},
+            .max_seq_len = 16384};
+}
+
+const std::array constants = {HubConstant{"hidden_act", "silu", "others are not implemented yet"},
+                              HubConstant{"attention_bias", false, "biases are not implemented yet"},
+                              HubConstant{"moe_layer_freq", 1, "others are not implemented yet"}};
+// The architectures of V3 and V2 differ in the router.
+constexpr const char *v3 = "DeepseekV3ForCausalLM", *v2 = "DeepseekV2ForCausalLM";
+const std::array router_v3 = {HubConstant{"scoring_func", "sigmoid", "the architecture has no other"},
+                              HubConstant{"topk_method", "noaux_tc", "others are not implemented yet"}};
+const std::array router_v2 = {HubConstant{"scoring_func", "softmax", "the architecture has no other"},
+                              HubConstant{"topk_method", "greedy", "others are not implemented yet"},
+                              HubConstant{"norm_topk_prob", false, "the architecture has no other"}};
+
+int64_t at_least(int64_t least, const JsonView& json, const char* key, int64_t otherwise) {
+    const int64_t value = json.integer(key, otherwise);
+    if (value < least) json[key].reject(fmt::format("must be at least {}", least));
+    return value;
+}
+// True if the key is there and null.
+bool is_null(const JsonView& json, const char* key) {
+    return json.value().find(key) && !json.contains(key);
+}
+
+// The defaults are those of transformers.
+MoeConfig read_experts(const JsonView& json, bool is_v2) {
+    MoeConfig moe = {.experts = at_least(1, json, "n_routed_experts", is_v2 ? 64 : 256),
+                     .top_k = at_least(1, json, "num_experts_per_tok", is_v2 ? 6 : 8),
+                     .hidden = at_least(1, json, "moe_intermediate_size", is_v2 ? 1407 : 2048),
+                     .scale = json.number("routed_scaling_factor", is_v2 ? 1 : 2.5),
+                     .balance_rate = 1e-3};
+    moe.shared_hidden = is_null(json, "n_shared_experts")
+                            ? 0
+                            : at_least(0, json, "n_shared_experts", is_v2 ? 2 : 1) * moe.hidden;
+    if (is_v2) {
+        require_hub_constants(json, router_v2);
+        for (const char* idle : {"n_group", "topk_group"}) json.find(idle);  // a greedy choice has no groups
+        return moe;
+    }
+    require_hub_constants(json, router_v3);
+    moe.score = ScoreFunction::sigmoid;
+    moe.normalise = json.boolean("norm_topk_prob", true);
+    moe.groups = at_least(1, json, "n_group", 8);
+    moe.kept_groups = at_least(1, json, "topk_group", 4);
+    return moe;
+}
+
+DecoderConfig from_hub(const JsonView& json) {
+    const bool is_v2 = json["architectures"].strings().front() == v2;
+    require_hub_constants(json, constants);
+    DecoderConfig config = {.norm_eps = 1e-6, .max_seq_len = is_v2 ? 2048 : 4096};
+    AttentionConfig& a = config.attention;
+    read_hub_fields(json, config);
+    read_hub_rope(json, config.rope, config.max_seq_len);
+    config.rope.layout =
+        json.boolean("rope_interleave", true) ? RopeLayout::interleaved : RopeLayout::half_split;
+    a.kv_rank = at_least(1, json, "kv_lora_rank", 512);
+    a.q_rank = is_null(json, "q_lora_rank") ? 0 : at_least(1, json, "q_lora_rank", 1536);
+    a.rope_dim = at_least(1, json, "qk_rope_head_dim", 64);
+    // "head_dim" is another width there
+    a.head_dim = at_least(1, json, "qk_nope_head_dim", 128) + a.rope_dim;
+    a.value_dim = at_least(1, json, "v_head_dim", 128);
+    config.moe = read_experts(json, is_v2);
+    config.moe_layers = {.first = at_least(0, json, "first_k_dense_replace", is_v2 ? 0 : 3)};
+    // layers that predict further tokens are left out
+    for (const char* idle : {"qk_head_dim", "output_router_logits", "router_aux_loss_coef", "aux_loss_alpha",
+                             "seq_aux", "ep_size", "num_nextn_predict_layers"})
+        json.find(idle);
+    return config;
+}
+
+void to_hub(Json& json, const DecoderConfig& config) {
+    const AttentionConfig& a = config.attention;
+    const MoeConfig& m = config.moe;
+    const bool is_v2 = m.score == ScoreFunction::softmax;
+    json.set("architectures", std::vector<std::string>{is_v2 ? v2 : v3})
+        .set("model_type", is_v2 ? "deepseek_v2" : "deepseek_v3");
+    write_hub_fields(json, config);
+    write_hub_constants(json, constants);
+    if (is_v2)
+        write_hub_constants(json, router_v2);
+    else
+        write_hub_constants(json, router_v3);
+    write_hub_rope(json, config.rope);
+    if (!is_v2)
+        json.set("rope_interleave", config.rope.layout == RopeLayout::interleaved)
+            .set("norm_topk_prob", m.normalise)
+            .set("num_nextn_predict_layers", 0);
+    json.set("kv_lora_rank", a.kv_rank)
+        .set("q_lora_rank", a.q_rank > 0 ? Json(a.q_rank) : Json())
+        .set("qk_rope_head_dim", a.rope_dim)
+        .set("qk_nope_head_dim", a.head_dim - a.rope_dim)
+        .set("qk_head_dim", a.head_dim)
+        .set("head_dim", a.rope_dim)
+        .set("v_head_dim", a.value_head_dim())
+        .set("n_routed_experts", m.experts)
+        .set("num_experts_per_tok", m.top_k)
+        .set("moe_intermediate_size", m.hidden)
+        .set("n_shared_experts", m.hidden > 0 ? m.shared_hidden / m.hidden : 0)
+        .set("routed_scaling_factor", m.scale)
+        .set("n_group", m.groups)
+        .set("topk_group", m.kept_groups)
+        .set("first_k_dense_replace", config.moe_layers.first);
+}
+
+struct Name {
+    const char *ours, *theirs;
+};
+constexpr std::array names = {Name{"attention.wq_a.weight", "self_attn.q_a_proj.weight"},
+                              Name{"attention.q_norm.weight", "self_attn.q_a_layernorm.weight"},
+                              Name{"attention.wq_b.weight", "self_attn.q_b_proj.weight"},
+                              Name{"attention.wkv_a.weight", "self_attn.kv_a_proj_with_mqa.weight"},
+                              Name{"attention.kv_norm.weight", "self_attn.kv_a_layernorm.weight"},
+                              Name{"attention.wkv_b.weight", "self_attn.kv_b_proj.weight"},
+                              Name{"moe.expert_bias", "mlp.gate.e_score_correction_bias"}};
+
+std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,
+                                 const DecoderConfig& config) {
+    if (config.moe.score == ScoreFunction::softmax && parameter.ends_with(".moe.expert_bias")) return {};
+    for (const Name& name : names)
+        if (parameter.ends_with("." + std::string(name.ours)))
+            return {HubPlace::whole(
+                "model." + parameter.substr(0, parameter.size() - std::string_view(name.ours).size()) +
+                    name.theirs,
+                shape)};
+    return usual_hub_places(parameter, shape, config);
+}
+
+// Layers after the last one predict further tokens.
+bool hub_ignores(const std::string& tensor, const DecoderConfig& config) {
+    const std::string layers = "model.layers.";
+    int64_t layer = -1;
+    if (tensor.starts_with(layers))
+        std::from_chars(tensor.data() + layers.size(), tensor.data() + tensor.size(), layer);
+    if (layer >= config.layers) return true;
+    return usually_ignored_in_hub(tensor, config);
+}
+
+}  // namespace
+
+}  // namespace coeus::deepseek
+
+namespace coeus {
+
+ModelFamily deepseek_v3_family() {
+    using namespace deepseek;
+    ModelFamily family = {.name = "deepseek_v3",
+                          .flavors = {},
+                          .architectures = {v3, v2},
+                          .from_hub = from_hub,
+                          .to_hub = to_hub,
+                          .hub_places = hub_places,
+                          .hub_ignores = hub_ignores,
+                          .init = usual_init};
+    const Row rows[] = {
+        {"debugmodel", 256, 6, 1, 16, 0, 1024, 8, 3, 256, 2, 0.7, 2048},
+        {"16B", 2048, 27, 1, 16, 0, 10944, 64, 6, 1408, 2, 0.7},
+        {"236B", 5120, 60, 1, 128, 1536, 12288, 160, 6, 1536, 2, 1, 102400, 8, 3, 16},
+        {"671B", 7168, 61, 3, 128, 1536, 18432, 256, 8, 2048, 1, 1, 129280, 8, 4, 2.5, true},
+    };
+    for (const Row& row : rows) family.flavors.push_back(flavor(row));
+    return family;
+}
+
+}  // namespace coeus
