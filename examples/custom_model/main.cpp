@@ -9,12 +9,12 @@ namespace {
 
 using namespace coeus;
 
-std::unique_ptr<Block> build_primer_block(const Declare& declare, const RopeTable& rope, Output output) {
+std::unique_ptr<Block> build_primer_block(const Declare& declare, const PositionTables& tables, Output output) {
     const LayerConfig layer = declare.model().layer(declare.layer());
     const int64_t dim = declare.model().dim, hidden = layer.feed_forward.hidden;
     std::vector<PreNormBlock::Part> parts;
     parts.push_back(build_part(declare, "attention_norm", output, [&](LinearInput input) {
-        return build_attention(declare, layer.attention, rope, input);
+        return build_attention(declare, layer.attention, tables, input);
     }));
     parts.push_back(build_part(declare, "ffn_norm", output, [&](LinearInput input) {
         Parameters& all = declare.parameters();

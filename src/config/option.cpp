@@ -118,7 +118,8 @@ bool Option::is_optional() const {
     const Slot place = slot(config);
     return std::holds_alternative<std::optional<bool>*>(place) ||
            std::holds_alternative<std::optional<int64_t>*>(place) ||
-           std::holds_alternative<std::optional<double>*>(place);
+           std::holds_alternative<std::optional<double>*>(place) ||
+           std::holds_alternative<std::optional<std::string>*>(place);
 }
 
 std::string Option::section() const {

@@ -18,7 +18,7 @@ namespace coeus::config {
 /// The field of a Config that an option sets. The value "none" resets an optional field.
 using Slot = std::variant<bool*, int64_t*, double*, std::string*, std::vector<int64_t>*, std::vector<double>*,
                           Words*, std::vector<Words>*, std::vector<TomlTable>*, std::optional<bool>*,
-                          std::optional<int64_t>*, std::optional<double>*>;
+                          std::optional<int64_t>*, std::optional<double>*, std::optional<std::string>*>;
 
 enum class Type { boolean, integer, real, text, integers, reals, words, word_lists, tables };
 

@@ -66,6 +66,10 @@ std::vector<Option> model_options() {
                     "Number of tokens that a token attends to, with itself, in the layers with a window. 0: "
                     "all tokens before it",
                     at_least_0),
+        override_of(COEUS_FIELD(model.attention_chunk),
+                    "Number of tokens in a chunk: a token attends only to those of its own, in the layers "
+                    "with RoPE. 0: no chunks",
+                    at_least_0),
         override_of(COEUS_FIELD(model.kv_lora_rank),
                     "Latent attention: width of the latents of keys and values. 0: none", at_least_0),
         override_of(COEUS_FIELD(model.q_lora_rank),
@@ -101,6 +105,14 @@ std::vector<Option> model_options() {
                     "Number of groups of experts, of which a token uses only some", at_least_1),
         override_of(COEUS_FIELD(model.moe.num_limited_groups), "Number of groups that a token uses",
                     at_least_1),
+        works(COEUS_FIELD(model.moe.score_func), to_run,
+              "How the router makes scores of its logits: a softmax over all experts, or the sigmoid of each")
+            .one_of({"softmax", "sigmoid"})
+            .defaults_to(as_flavor),
+        works(COEUS_FIELD(model.moe.gate_bias), to_run, "The router has a bias").defaults_to(as_flavor),
+        works(COEUS_FIELD(model.moe.score_before_experts), to_run,
+              "The weight of a token multiplies its expert's input, not its result")
+            .defaults_to(as_flavor),
         works(COEUS_FIELD(model.moe.route_norm), to_run,
               "Divide the weights of a token's experts by their sum")
             .defaults_to(as_flavor),

@@ -47,7 +47,7 @@ MemoryPlan plan_training(const EngineOptions& options, const Decoder& decoder, c
     plan.add(term::workspace, layers.workspace);
     plan.add(term::token_ids, gpu ? ids.device : ids.host);
     if (!gpu) plan.add(term::reduction, reduction);
-    plan.add(term::rope_table, rope_table_bytes(decoder));
+    plan.add(term::position_tables, decoder.tables().bytes());
     const DecoderConfig& model = decoder.config();
     plan.add(term::loads, padded_bytes(model.moe_rows() * model.moe.experts * size_of(Dtype::i64)));
     if (options.copies_state)

@@ -57,6 +57,15 @@ void NormHeads::backward(Ctx& c, Tensor dfrom, Tensor dto, Tensor from) const {
     });
 }
 
+void ScaleQueries::forward(Ctx& c, Tensor to, Tensor from) const {
+    copy_unless_same(c, to, from);
+    c.k.scale_rows(c.exec, to.slice_cols(0, columns_), table_->view(), c.batch.positions);
+}
+
+void ScaleQueries::backward(Ctx& c, Tensor dfrom, Tensor dto, Tensor /*from*/) const {
+    forward(c, dfrom, dto);
+}
+
 bool HeadSteps::are_linear() const {
     return std::ranges::all_of(steps_, [](const auto& step) { return step->is_linear(); });
 }

@@ -85,19 +85,25 @@ const Storage* sinks(const Declare& declare, const AttentionConfig& a) {
         declare.named("attention.sinks", {a.heads}, WeightRole::sink, Split::rows));
 }
 
-HeadSteps::List head_steps(const Declare& declare, const AttentionConfig& a, const RopeTable& rope) {
+HeadSteps::List head_steps(const Declare& declare, const AttentionConfig& a, const PositionTables& tables) {
     HeadSteps::List steps;
+    const int64_t heads = a.heads / declare.parameters().place().tp;
+    const double eps = declare.model().norm_eps;
     if (a.qk_norm == QkNorm::before_rope) {
         const auto weight = [&](const char* name) {
             return &declare.parameters().add(
                 declare.weight(name, {a.head_dim}, WeightRole::norm, Split::partial));
         };
         const Storage *q = weight("attention.q_norm"), *k = weight("attention.k_norm");
-        steps.push_back(std::make_unique<NormHeads>(q, k, a.heads / declare.parameters().place().tp,
-                                                    a.head_dim, declare.model().norm_eps));
+        steps.push_back(std::make_unique<NormHeads>(q, k, heads, a.head_dim, eps));
     }
-    steps.push_back(
-        std::make_unique<RotateHeads>(rope, RopeShape::whole(a.head_dim, declare.model().rope.layout)));
+    if (a.rope)
+        steps.push_back(std::make_unique<RotateHeads>(
+            tables.rope, RopeShape::whole(a.head_dim, declare.model().rope.layout)));
+    if (a.qk_norm == QkNorm::after_rope)
+        steps.push_back(std::make_unique<NormHeads>(nullptr, nullptr, heads, a.head_dim, eps));
+    if (a.temperature)
+        steps.push_back(std::make_unique<ScaleQueries>(tables.temperature, heads * a.head_dim));
     return steps;
 }
 
@@ -160,9 +166,9 @@ std::unique_ptr<Sublayer> build_latent_attention(const Declare& declare, const A
 }  // namespace
 
 std::unique_ptr<Sublayer> build_attention(const Declare& declare, const AttentionConfig& config,
-                                          const RopeTable& rope, LinearInput input) {
+                                          const PositionTables& tables, LinearInput input) {
     const AttentionConfig& a = config;
-    if (a.is_latent()) return build_latent_attention(declare, a, rope, input);
+    if (a.is_latent()) return build_latent_attention(declare, a, tables.rope, input);
     const int64_t dim = declare.model().dim;
     const auto in = [&](const char* name, int64_t rows) {
         return declare.weight(name, {rows, dim}, WeightRole::attention_in, Split::rows);
@@ -174,13 +180,14 @@ std::unique_ptr<Sublayer> build_attention(const Declare& declare, const Attentio
     const Storage& wo = parameters.add(
         declare.weight("attention.wo", {dim, a.output_width()}, WeightRole::attention_out, Split::cols));
     const Storage *qkv_bias = input_bias(declare, a), *wo_bias = output_bias(declare, a);
-    HeadSteps::List steps = head_steps(declare, a, rope);
+    HeadSteps::List steps = head_steps(declare, a, tables);
     const int tp = parameters.place().tp;
     const AttentionHeads heads = {.heads = a.heads / tp,
                                   .kv_heads = a.kv_heads / tp,
                                   .head_dim = a.head_dim,
                                   .value_dim = a.value_dim,
                                   .window = a.window,
+                                  .chunk = a.chunk,
                                   .layer = declare.layer()};
     return std::make_unique<Attention>(ColLinear(wqkv, input, qkv_bias), RowLinear(wo, {}, wo_bias), heads,
                                        std::move(steps), sinks(declare, a));
@@ -274,11 +281,11 @@ std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& con
 
 namespace {
 
-std::unique_ptr<Block> usual_block(const Declare& declare, const RopeTable& rope, Output output) {
+std::unique_ptr<Block> usual_block(const Declare& declare, const PositionTables& tables, Output output) {
     const LayerConfig layer = declare.model().layer(declare.layer());
     std::vector<PreNormBlock::Part> parts;
     parts.push_back(build_part(declare, "attention_norm", output, [&](LinearInput input) {
-        return build_attention(declare, layer.attention, rope, input);
+        return build_attention(declare, layer.attention, tables, input);
     }));
     parts.push_back(build_part(declare, "ffn_norm", output, [&](LinearInput input) {
         return layer.is_dense() ? build_feed_forward(declare, layer.feed_forward, input, output)
@@ -290,11 +297,11 @@ std::unique_ptr<Block> usual_block(const Declare& declare, const RopeTable& rope
 }  // namespace
 
 std::unique_ptr<Block> build_block(Parameters& parameters, const DecoderConfig& model, int64_t number,
-                                   const RopeTable& rope, Recompute recompute) {
+                                   const PositionTables& tables, Recompute recompute) {
     const Declare declare(parameters, model, fmt::format("layers.{}.", number), number);
     const Output output = recompute == Recompute::operations ? Output::recomputed : Output::kept;
     const auto own = find_family(model.family).own_block;
-    std::unique_ptr<Block> block = (own ? own : usual_block)(declare, rope, output);
+    std::unique_ptr<Block> block = (own ? own : usual_block)(declare, tables, output);
     if (recompute == Recompute::block) return std::make_unique<RecomputeBlock>(std::move(block));
     return block;
 }

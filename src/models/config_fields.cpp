@@ -25,7 +25,8 @@ constexpr std::array norm_types = {EnumName<NormType>{"rmsnorm", NormType::rms_n
 constexpr std::array rope_layouts = {EnumName<RopeLayout>{"interleaved", RopeLayout::interleaved},
                                      EnumName<RopeLayout>{"half_split", RopeLayout::half_split}};
 constexpr std::array qk_norms = {EnumName<QkNorm>{"none", QkNorm::none},
-                                 EnumName<QkNorm>{"before_rope", QkNorm::before_rope}};
+                                 EnumName<QkNorm>{"before_rope", QkNorm::before_rope},
+                                 EnumName<QkNorm>{"after_rope", QkNorm::after_rope}};
 constexpr std::array attention_biases = {EnumName<AttentionBias>{"none", AttentionBias::none},
                                          EnumName<AttentionBias>{"qkv", AttentionBias::qkv},
                                          EnumName<AttentionBias>{"all", AttentionBias::all}};

@@ -15,8 +15,9 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
                  const std::vector<Recompute>& recompute)
     : Model(types, place),
       config_(config),
-      rope_(positions, config.attention.rotated_dim(), config.rope.theta, config.rope.scaling,
-            types.accumulate()) {
+      tables_{{positions, config.attention.rotated_dim(), config.rope.theta, config.rope.scaling,
+               types.accumulate()},
+              {positions, config.attention.temperature, types.accumulate()}} {
     for (const DecoderPart& part : parts)
         parts_.push_back({.first = part.embedding ? 0 : size_t(part.first_layer) + 1,
                           .last = size_t(part.last_layer) + 1,
@@ -53,7 +54,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
             [&](const DecoderPart& part) { return layer >= part.first_layer && layer < part.last_layer; });
         const size_t unit = begin_unit(here);
         std::unique_ptr<Block> block =
-            build_block(parameters_, config_, layer, rope_,
+            build_block(parameters_, config_, layer, tables_,
                         recompute.empty() ? Recompute::nothing : recompute[size_t(layer)]);
         segments_.push_back({.name = fmt::format("layers.{}", layer),
                              .unit = unit,

@@ -44,7 +44,14 @@ std::string divisors_near(int64_t n, int64_t value) {
 LayerConfig DecoderConfig::layer(int64_t number) const {
     require(number >= 0 && number < layers, "the model has no such layer");
     LayerConfig config = {attention, feed_forward, {}};
-    if (!windowed.has(number)) config.attention.window = 0;
+    AttentionConfig& a = config.attention;
+    if (!windowed.has(number)) a.window = 0;
+    a.rope = !without_rope.has(number);
+    if (a.rope)
+        a.temperature = {};
+    else
+        a.chunk = 0;
+    if (!a.rope && a.qk_norm == QkNorm::after_rope) a.qk_norm = QkNorm::none;
     if (moe.experts > 0 && moe_layers.has(number)) {
         config.moe = moe;
         config.feed_forward = {};
@@ -73,6 +80,9 @@ void require_heads_fit(const AttentionConfig& a, int64_t dim) {
     if (a.is_latent() && (a.qk_norm != QkNorm::none || a.bias != AttentionBias::none || a.sinks))
         throw ConfigError("model.kv_lora_rank = {}: latent attention has no norms of heads, biases or sinks",
                           a.kv_rank);
+    if (a.is_latent() && (!a.rope || a.chunk > 0))
+        throw ConfigError("model.kv_lora_rank = {}: latent attention has RoPE in all layers, and no chunks",
+                          a.kv_rank);
     if (a.rope_dim % 2 != 0 || a.rope_dim >= a.head_dim)
         throw ConfigError(
             "model.qk_rope_head_dim = {}: must be even and less than model.head_dim = {} (nearest: {})",
@@ -88,6 +98,9 @@ void require_heads_fit(const AttentionConfig& a, int64_t dim) {
 
 void require_experts_fit(const MoeConfig& m) {
     if (m.hidden < 1) throw ConfigError("model.moe.hidden = {}: must be at least 1", m.hidden);
+    if (m.gate.scales_input && m.biases)
+        throw ConfigError(
+            "model.moe.score_before_experts = true: experts with biases do not have it; remove it");
     if (m.experts % m.groups != 0)
         throw ConfigError(
             "model.moe.num_expert_groups = {}: must divide model.moe.num_experts = {} (nearest: {})",

@@ -95,21 +95,6 @@ void to_hub(Json& json, const DecoderConfig& config) {
         .set("attention_bias", config.attention.bias == AttentionBias::all);
 }
 
-// The matrices of all experts are one tensor of the folder, each of them transposed.
-std::vector<HubPlace> transposed_places(const std::string& name, const Shape& shape) {
-    const int64_t rows = shape[1], cols = shape[2];
-    std::vector<HubPlace> places;
-    for (int64_t e = 0; e < shape[0]; ++e)
-        places.push_back({.name = name,
-                          .shape = {shape[0], cols, rows},
-                          .first_row = e * rows,
-                          .rows = rows,
-                          .offset = e * rows * cols,
-                          .row_stride = 1,
-                          .col_stride = rows});
-    return places;
-}
-
 std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,
                                  const DecoderConfig& config) {
     const size_t at = parameter.find(".moe.");
@@ -119,8 +104,10 @@ std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shap
     if (name == "moe.expert_bias") return {};
     if (name == "moe.router.gate.weight") return {HubPlace::whole(mlp + "router.weight", shape)};
     if (name == "moe.router.gate.bias") return {HubPlace::whole(mlp + "router.bias", shape)};
-    if (name == "moe.experts.mlp1_weight") return transposed_places(mlp + "experts.gate_up_proj", shape);
-    if (name == "moe.experts.mlp2_weight") return transposed_places(mlp + "experts.down_proj", shape);
+    if (name == "moe.experts.mlp1_weight")
+        return transposed_hub_places(mlp + "experts.gate_up_proj", shape, shape[1], 0);
+    if (name == "moe.experts.mlp2_weight")
+        return transposed_hub_places(mlp + "experts.down_proj", shape, shape[1], 0);
     if (name == "moe.experts.mlp1_bias") return {HubPlace::whole(mlp + "experts.gate_up_proj_bias", shape)};
     if (name == "moe.experts.mlp2_bias") return {HubPlace::whole(mlp + "experts.down_proj_bias", shape)};
     throw LogicError("no Hugging Face name for " + parameter);

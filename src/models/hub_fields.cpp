@@ -168,8 +168,9 @@ namespace {
 constexpr const char* windowed_type = "sliding_attention";
 constexpr const char* full_type = "full_attention";
 
-// The layers of a list, which has at least one and must be regular.
-LayerPattern pattern_of(const JsonView& list, const std::vector<bool>& has) {
+}  // namespace
+
+LayerPattern regular_pattern(const JsonView& list, const std::vector<bool>& has) {
     const auto begin = std::ranges::find(has, true);
     const auto second = std::find(begin + 1, has.end(), true);
     LayerPattern pattern = {.first = begin - has.begin()};
@@ -179,12 +180,9 @@ LayerPattern pattern_of(const JsonView& list, const std::vector<bool>& has) {
         pattern.period = has.end() - begin;  // this layer only
     for (size_t i = 0; i < has.size(); ++i)
         if (has[i] != pattern.has(int64_t(i)))
-            list.reject(fmt::format("must repeat regularly, which \"{}\" in layer {} does not",
-                                    has[i] ? windowed_type : full_type, i));
+            list.reject(fmt::format("must repeat regularly, which it does not in layer {}", i));
     return pattern;
 }
-
-}  // namespace
 
 void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_window, int64_t first) {
     constexpr int64_t usual = 4096;  // transformers' default; null means none
@@ -211,7 +209,7 @@ void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_windo
     }
     if (window && window->integer() < 1) window->reject("must be at least 1");
     config.attention.window = window ? window->integer() : usual;
-    config.windowed = list ? pattern_of(*list, has) : LayerPattern{.first = first};
+    config.windowed = list ? regular_pattern(*list, has) : LayerPattern{.first = first};
 }
 
 void write_hub_window(Json& json, const DecoderConfig& config) {
@@ -243,6 +241,21 @@ std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape
             of_one));
         places.back().first_row = e * of_one.rows();
     }
+    return places;
+}
+
+std::vector<HubPlace> transposed_hub_places(const std::string& name, const Shape& shape, int64_t columns,
+                                            int64_t first) {
+    const int64_t rows = shape[1], cols = shape[2];
+    std::vector<HubPlace> places;
+    for (int64_t e = 0; e < shape[0]; ++e)
+        places.push_back({.name = name,
+                          .shape = {shape[0], cols, columns},
+                          .first_row = e * rows,
+                          .rows = rows,
+                          .offset = e * cols * columns + first,
+                          .row_stride = 1,
+                          .col_stride = columns});
     return places;
 }
 

@@ -20,6 +20,7 @@ namespace coeus {
     DO(gpt_oss)               \
     DO(llama2)                \
     DO(llama3)                \
+    DO(llama4)                \
     DO(mistral)               \
     DO(qwen2)                 \
     DO(qwen3)
@@ -75,7 +76,7 @@ std::vector<std::string> family_names() {
 
 // The other families of torchtitan. A deck for one of them is refused with its name.
 const std::vector<std::string>& families_not_built() {
-    static const std::vector<std::string> names = {"llama4", "flux", "llama3_ft"};
+    static const std::vector<std::string> names = {"flux", "llama3_ft"};
     return names;
 }
 

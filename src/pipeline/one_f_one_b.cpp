@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // 1F1B (PipeDream-Flush, Narayanan et al. 2021): rank r first runs P - r forwards, then alternates one
-// backward and one forward, so that no rank keeps more than P frames.
+// backward and one forward, so that no rank keeps more than P frames. With fewer micro-batches than ranks, it
+// runs all forwards first.
 #include "built_in.hpp"
 
-#include <fmt/core.h>
+#include <algorithm>
 
 namespace coeus::pipeline {
 
 namespace {
 
 std::optional<Refusal> one_f_one_b_rule(const PipelineShape& shape) {
-    if (auto rule = needs_virtual_stages("1F1B", shape, 1)) return rule;
-    if (shape.microbatches >= shape.ranks) return std::nullopt;
-    return Refusal{Refusal::Field::microbatches,
-                   fmt::format("1F1B on {0} ranks needs at least {0} micro-batches", shape.ranks)};
+    return needs_virtual_stages("1F1B", shape, 1);
 }
 
 Row one_f_one_b_row(const PipelineShape& shape, int rank) {
-    const int ahead = shape.ranks - rank;
+    const int ahead = std::min(shape.ranks - rank, shape.microbatches);
     Row row;
     for (int m = 0; m < ahead; ++m) row.emplace_back(F(rank, m));
     for (int m = 0; m < shape.microbatches; ++m) {

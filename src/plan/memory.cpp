@@ -68,14 +68,9 @@ MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, const L
     // tokens and positions of a prompt or of a step, and the slots of a step
     const int64_t ids = 2 * std::max(cache.context(), cache.sequences()) + cache.sequences();
     plan.add(term::token_ids, ids * size_of(Dtype::i32));
-    plan.add(term::rope_table, rope_table_bytes(decoder));
+    plan.add(term::position_tables, decoder.tables().bytes());
     plan.add(term::cache, cache.bytes());
     return plan;
-}
-
-int64_t rope_table_bytes(const Decoder& decoder) {
-    return decoder.positions() * decoder.config().attention.rotated_dim() *
-           size_of(decoder.parameters().types().accumulate());
 }
 
 TokenIdBytes token_id_bytes(const BatchShape& training, int64_t local_batches, const BatchShape& validation,

@@ -172,8 +172,8 @@ TEST_CASE("info: a deck") {
                Contains("wrong.toml:2:1") && Contains("training.steps"));
     write_file(folder / "broken.toml", "[training\nsteps = 7\n");
     CHECK_THAT(refused_info({folder / "broken.toml"}), Contains("broken.toml"));
-    write_file(folder / "later.toml", "[model]\nname = \"llama4\"\nflavor = \"17bx16e\"\n");
-    CHECK_THAT(refused_info({folder / "later.toml"}), Contains("llama4") && Contains("not implemented yet"));
+    write_file(folder / "later.toml", "[model]\nname = \"flux\"\nflavor = \"flux-dev\"\n");
+    CHECK_THAT(refused_info({folder / "later.toml"}), Contains("flux") && Contains("not implemented yet"));
 }
 
 TEST_CASE("info: safetensors") {

@@ -168,11 +168,10 @@ TEST_CASE("A pipeline that does not fit the deck is refused with a remedy") {
         CHECK(run.exit_code == 2);
         return run.output;
     };
-    CHECK_THAT(error_of(pipeline(8, "1F1B"), 8),
-               Contains("8 stages") || Contains("1F1B on 8 ranks needs at least 8 micro-batches"));
-    CHECK_THAT(error_of(pipeline(2, "1F1B") + Arguments{"--training.local_batch_size=1"}),
+    CHECK_THAT(error_of(pipeline(8, "1F1B"), 8), Contains("8 stages"));
+    CHECK_THAT(error_of(pipeline(2, "DualPipeV") + Arguments{"--training.local_batch_size=1"}),
                Contains("training.local_batch_size = 1 in micro-batches of 1") &&
-                   Contains("the nearest valid local_batch_size is 2"));
+                   Contains("the nearest valid local_batch_size is 4"));
     CHECK_THAT(
         error_of(pipeline(2, "1F1B") + Arguments{"--parallelism.pipeline_parallel_layers_per_stage=2"}),
         Contains("makes 3 stages of 6 layers") && Contains("must be a multiple of") &&

@@ -71,8 +71,9 @@ TEST_CASE("program: schedule names what is wrong and ends with exit code 2") {
     check({"--name", "1F1B", "--pp", "4"}, "coeus schedule needs --microbatches");
     check({"--name", "1F1B", "--pp", "0", "--microbatches", "8"},
           "coeus schedule: --pp must be a whole number of at least 1 and at most 256, but is \"0\"");
-    check({"--name", "1F1B", "--pp", "4", "--microbatches", "3"},
-          "--microbatches 3: 1F1B on 4 ranks needs at least 4 micro-batches; the nearest valid value is 4");
+    check({"--name", "DualPipeV", "--pp", "4", "--microbatches", "3"},
+          "--microbatches 3: DualPipeV on 4 ranks has 8 stages and needs at least as many micro-batches; the "
+          "nearest valid value is 8");
     check({"--name", "1F1B", "--pp", "4", "--microbatches", "8", "--virtual", "2"},
           "--virtual 2: 1F1B has one stage on each rank; the nearest valid value is 1");
     check({"--name", "Interleaved1F1B", "--pp", "4", "--microbatches", "13"},

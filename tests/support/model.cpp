@@ -190,6 +190,13 @@ void set_attention(DecoderConfig& model, int kind) {
     if (kind == 1 || kind == 3) a.qk_norm = QkNorm::before_rope;
     if (kind == 1) model.rope.layout = RopeLayout::half_split;
     if (kind < 2) return;
+    if (kind == 6) {
+        a.qk_norm = QkNorm::after_rope;
+        a.chunk = 3;
+        a.temperature = {.scale = 0.5, .floor = 2};
+        model.without_rope = {.period = 2, .first = 1};
+        return;
+    }
     if (kind >= 4) {
         a.kv_heads = a.heads;
         a.head_dim = 10;
@@ -210,6 +217,17 @@ void set_experts(DecoderConfig& model, int kind) {
     if (kind == 0) return;
     model.moe = {.experts = 4, .top_k = 2, .hidden = 7, .normalise = true};
     if (kind == 1) return;
+    if (kind == 4) {
+        model.moe = {.experts = 5,
+                     .top_k = 1,
+                     .hidden = 8,
+                     .shared_hidden = 8,
+                     .score = ScoreFunction::sigmoid,
+                     .gate = {.scales_input = true},
+                     .balance_rate = 1e-2};
+        model.moe_layers = {.period = 2, .first = 1};
+        return;
+    }
     if (kind == 3) {
         model.moe.router_bias = model.moe.biases = true;
         model.moe.gate = {.limit = 0.05, .alpha = 1.702, .shift = 1};  // so that some values are clamped

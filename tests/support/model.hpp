@@ -86,13 +86,15 @@ private:
 DecoderConfig tiny_config(int64_t layers = 2, bool tied = false);
 /// Kinds of attention, a choice of tests that combine a model with other features: Llama's; norms of heads
 /// (Qwen 3); biases, sinks and a window in every other layer (gpt-oss); all of these; latent attention, with
-/// and without latents of queries (DeepSeek V3).
-inline constexpr int attention_kinds = 6;
+/// and without latents of queries (DeepSeek V3); chunks, norms after RoPE, and a temperature in every other
+/// layer, which has no RoPE (Llama 4).
+inline constexpr int attention_kinds = 7;
 void set_attention(DecoderConfig& model, int kind);
 /// Kinds of experts: none; in all layers, with a normalised softmax (Qwen 3); after a dense layer, with
 /// shared experts and a sigmoid that keeps 2 of 3 groups (DeepSeek V3); in all layers, with biases, also of
-/// the router, and a clamped activation function (gpt-oss).
-inline constexpr int expert_kinds = 4;
+/// the router, and a clamped activation function (gpt-oss); in every other layer, one
+/// of 5 by a sigmoid that multiplies its input, with a shared one (Llama 4).
+inline constexpr int expert_kinds = 5;
 void set_experts(DecoderConfig& model, int kind);
 
 }  // namespace coeus::test

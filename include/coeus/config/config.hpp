@@ -99,7 +99,7 @@ struct Config {
         Words converters;
         // Coeus only: each overrides one field of the flavour
         std::optional<int64_t> dim, n_layers, n_heads, n_kv_heads, head_dim, vocab_size;
-        std::optional<int64_t> ffn_hidden, multiple_of, sliding_window;
+        std::optional<int64_t> ffn_hidden, multiple_of, sliding_window, attention_chunk;
         std::optional<int64_t> kv_lora_rank, q_lora_rank, qk_rope_head_dim, v_head_dim;
         std::optional<double> ffn_dim_multiplier, rope_theta;
         std::optional<double> rope_scaling_factor;  ///< Llama 3.1's scaling; 1: plain RoPE
@@ -110,7 +110,8 @@ struct Config {
             std::optional<int64_t> num_experts, num_shared_experts, top_k, hidden;
             std::optional<int64_t> num_expert_groups, num_limited_groups;
             std::optional<double> route_scale, load_balance_coeff;
-            std::optional<bool> route_norm;
+            std::optional<bool> route_norm, gate_bias, score_before_experts;
+            std::optional<std::string> score_func;  ///< softmax, sigmoid
         } moe;
         std::optional<int64_t> n_dense_layers;
     } model;

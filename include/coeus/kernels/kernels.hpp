@@ -258,10 +258,11 @@ struct Kernels {
     /// bias[g], in rows of groups.
     void (*add_group_bias_backward)(Exec&, Tensor dbias, Tensor dscale, Tensor dy, Tensor bias, Tensor scale,
                                     const Groups& groups);
-    /// y = scale gate(gate_up) for the rows of groups and their padding, where scale[rows] (acc) is optional.
+    /// y = scale gate(gate_up) for the rows of groups and their padding, where scale[rows] (acc) is optional;
+    /// y = gate(scale gate_up) if gate.scales_input.
     void (*gate)(Exec&, Tensor y, Tensor gate_up, Tensor scale, const Groups& groups, const Gate& gate);
-    /// dgate_up from dy, and dscale[rows] (acc) = dy . gate(gate_up), if there is a scale. y (optional) gets
-    /// the result of the forward again. dgate_up may be gate_up.
+    /// dgate_up from dy, and dscale[rows] (acc) = dy . (the result's derivative by the scale), if there is a
+    /// scale. y (optional) gets the result of the forward again. dgate_up may be gate_up.
     void (*gate_backward)(Exec&, Tensor dgate_up, Tensor dscale, Tensor y, Tensor dy, Tensor gate_up,
                           Tensor scale, const Groups& groups, const Gate& gate);
     /// Balances loads without a loss (Wang et al. 2024): bias[E] (acc) += u - mean u, where u[e] = rate

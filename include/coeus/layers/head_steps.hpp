@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // HeadStep: what an attention layer does to the heads of its queries and keys between their projection and
-// attention, one step after the other: RoPE (Su et al. 2021), a norm of each head.
+// attention, one step after the other: RoPE (Su et al. 2021), a norm of each head, a temperature.
 #pragma once
 
 #include "coeus/layers/context.hpp"
-#include "coeus/layers/rope_table.hpp"
+#include "coeus/layers/position_tables.hpp"
 #include "coeus/state/storage.hpp"
 
 #include <memory>
@@ -55,6 +55,20 @@ private:
     const Storage* weights_[2];
     int64_t heads_, head_dim_;
     double eps_;
+};
+
+/// Multiplies the queries by the temperature of their positions.
+class ScaleQueries : public HeadStep {
+public:
+    /// `columns`: those of the queries. The table must outlive the step.
+    ScaleQueries(const TemperatureTable& table, int64_t columns) : table_(&table), columns_(columns) {}
+    bool is_linear() const override { return true; }
+    void forward(Ctx& c, Tensor to, Tensor from) const override;
+    void backward(Ctx& c, Tensor dfrom, Tensor dto, Tensor from) const override;
+
+private:
+    const TemperatureTable* table_;
+    int64_t columns_;
 };
 
 /// The steps of one layer. Linear steps work in the memory of their input. If another one is among them, the

@@ -4,7 +4,7 @@
 
 #include "coeus/base/function_ref.hpp"
 #include "coeus/layers/block.hpp"
-#include "coeus/layers/rope_table.hpp"
+#include "coeus/layers/position_tables.hpp"
 #include "coeus/models/registry.hpp"
 #include "coeus/state/parameters.hpp"
 
@@ -39,10 +39,10 @@ private:
 /// first linear layer, which is the norm's output, kept or computed again.
 PreNormBlock::Part build_part(const Declare& declare, const char* norm_name, Output output,
                               FunctionRef<std::unique_ptr<Sublayer>(LinearInput)> build);
-/// These build the usual sublayers, with torchtitan's names of parameters. `rope` must outlive the attention.
-/// `activated` says where the output of the activation function goes.
+/// These build the usual sublayers, with torchtitan's names of parameters. `tables` must outlive the
+/// attention. `activated` says where the output of the activation function goes.
 std::unique_ptr<Sublayer> build_attention(const Declare& declare, const AttentionConfig& config,
-                                          const RopeTable& rope, LinearInput input);
+                                          const PositionTables& tables, LinearInput input);
 std::unique_ptr<Sublayer> build_feed_forward(const Declare& declare, const FeedForwardConfig& config,
                                              LinearInput input, Output activated,
                                              const std::string& name = "feed_forward");
@@ -50,8 +50,8 @@ std::unique_ptr<Sublayer> build_feed_forward(const Declare& declare, const FeedF
 std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& config, LinearInput input,
                                     Output activated);
 
-/// Builds the block of layer `number`, as its family does (ModelFamily::own_block). `rope` must outlive it.
+/// Builds the block of layer `number`, as its family does (ModelFamily::own_block). `tables` must outlive it.
 std::unique_ptr<Block> build_block(Parameters& parameters, const DecoderConfig& model, int64_t number,
-                                   const RopeTable& rope, Recompute recompute);
+                                   const PositionTables& tables, Recompute recompute);
 
 }  // namespace coeus

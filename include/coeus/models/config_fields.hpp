@@ -79,6 +79,20 @@ void for_each_field(Config& c,
     visit(ConfigField{.name = "window_period", .kind = constant, .is_later = true}, c.windowed.period);
     visit(ConfigField{.name = "window_first_layer", .kind = constant, .is_later = true, .least = 0},
           c.windowed.first);
+    visit(ConfigField{.name = "attention_chunk", .kind = constant, .is_later = true, .least = 0},
+          c.attention.chunk);
+    visit(ConfigField{.name = "nope_period", .kind = constant, .is_later = true, .least = 0},
+          c.without_rope.period);
+    visit(ConfigField{.name = "nope_first_layer", .kind = constant, .is_later = true, .least = 0},
+          c.without_rope.first);
+    visit(ConfigField{.name = "temperature_scale",
+                      .kind = constant,
+                      .is_later = true,
+                      .may_be_zero = true,
+                      .usual = "0.1"},
+          c.attention.temperature.scale);
+    visit(ConfigField{.name = "temperature_floor", .kind = constant, .is_later = true, .usual = "8192"},
+          c.attention.temperature.floor);
     visit(ConfigField{.name = "moe.num_experts", .is_later = true, .least = 0, .most = 1 << 16},
           c.moe.experts);
     visit(ConfigField{.name = "moe.top_k", .kind = constant, .is_later = true}, c.moe.top_k);
@@ -103,6 +117,8 @@ void for_each_field(Config& c,
         ConfigField{
             .name = "moe.gate_shift", .kind = constant, .is_later = true, .may_be_zero = true, .usual = "1"},
         c.moe.gate.shift);
+    visit(ConfigField{.name = "moe.score_before_experts", .kind = constant, .is_later = true},
+          c.moe.gate.scales_input);
     visit(ConfigField{.name = "moe.load_balance_coeff",
                       .kind = constant,
                       .is_later = true,

@@ -32,15 +32,16 @@ public:
         int64_t row;
     };
     std::vector<BalanceBias> balance_biases() const;
-    int64_t positions() const { return rope_.view().rows(); }
+    const PositionTables& tables() const { return tables_; }
+    int64_t positions() const { return tables_.positions(); }
     /// The hidden state, one tensor [rows, D].
     Flow flow_into(size_t segment, int64_t rows) const override;
 
 private:
-    void move_to(const Device& device) override { rope_.move_to(device); }
+    void move_to(const Device& device) override { tables_.move_to(device); }
 
     DecoderConfig config_;
-    RopeTable rope_;
+    PositionTables tables_;
 };
 
 }  // namespace coeus

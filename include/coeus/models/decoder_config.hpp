@@ -42,6 +42,8 @@ struct DecoderConfig {
     int64_t dim = 0, layers = 0, vocab = 0;
     AttentionConfig attention;
     LayerPattern windowed;  ///< the layers in which attention.window applies; others attend to all tokens
+    /// The layers without RoPE. They attend to all chunks, and have the temperature; others do not have it.
+    LayerPattern without_rope = {.period = 0};
     FeedForwardConfig feed_forward;
     MoeConfig moe;
     LayerPattern moe_layers;               ///< the layers with experts, if moe has any; the others are dense

@@ -33,6 +33,10 @@ void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_windo
 /// Writes "sliding_window", "max_window_layers" and "layer_types".
 void write_hub_window(Json& json, const DecoderConfig& config);
 
+/// The pattern of those layers for which `has` is true, of which there is at least one. ConfigError, naming
+/// the list that says so, if they are not regular.
+LayerPattern regular_pattern(const JsonView& list, const std::vector<bool>& has);
+
 /// ConfigError if a key has another value.
 void require_hub_constants(const JsonView& json, std::span<const HubConstant> constants);
 void write_hub_constants(Json& json, std::span<const HubConstant> constants);
@@ -41,6 +45,10 @@ void write_hub_constants(Json& json, std::span<const HubConstant> constants);
 /// tensor for each.
 std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape& shape,
                                        const DecoderConfig& config);
+/// The places of matrices [E, rows, cols] that one tensor [E, cols, columns] has, each of them transposed:
+/// our rows are its columns from `first` on.
+std::vector<HubPlace> transposed_hub_places(const std::string& name, const Shape& shape, int64_t columns,
+                                            int64_t first);
 /// "layers.3.attention.wq.weight" -> "model.layers.3.self_attn.q_proj.weight". LogicError for a name that is
 /// not a parameter of a dense decoder.
 std::string usual_hub_name(const std::string& parameter);

@@ -4,11 +4,13 @@
 #pragma once
 
 #include "coeus/kernels/routing.hpp"
+#include "coeus/layers/position_tables.hpp"
 
 namespace coeus {
 
-/// RMSNorm of each head of queries and keys: before RoPE and with a weight (Qwen 3), or not.
-enum class QkNorm : uint8_t { none, before_rope };
+/// RMSNorm of each head of queries and keys: before RoPE and with a weight (Qwen 3); or after RoPE and
+/// without one, in layers that have RoPE (Llama 4).
+enum class QkNorm : uint8_t { none, before_rope, after_rope };
 /// Which projections of attention have a bias: none; those of queries, keys and values (Qwen 2); all four
 /// (gpt-oss).
 enum class AttentionBias : uint8_t { none, qkv, all };
@@ -21,6 +23,9 @@ struct AttentionConfig {
     AttentionBias bias = AttentionBias::none;
     bool sinks = false;  ///< a learned score for each head, with a value of zeros
     int64_t window = 0;  ///< tokens that a query attends to, with itself; 0: all before it
+    int64_t chunk = 0;   ///< a query attends to tokens of its own chunk of so many; 0: to all before it
+    bool rope = true;    ///< positions rotate queries and keys
+    Temperature temperature;
     /// Latent attention (DeepSeek V2): width of the latents of keys and values. 0: there are none.
     int64_t kv_rank = 0;
     int64_t q_rank = 0;             ///< width of the queries' latents; 0: queries come from the input
@@ -62,7 +67,8 @@ struct MoeConfig {
     /// The experts have biases, and the rows of an expert's gate and up projections take turns in one matrix
     /// (gpt-oss).
     bool biases = false;
-    /// The activation function; `gate.interleaved` is ignored, because `biases` determines it.
+    /// The activation function, and whether the weight of a token multiplies the expert's input (Llama 4) or
+    /// its result. `gate.interleaved` is ignored, because `biases` determines it.
     Gate gate;
     /// The amount by which each step changes the biases that balance the loads (Wang et al. 2024); 0: there
     /// are none.
@@ -81,11 +87,11 @@ struct LayerConfig {
     bool operator==(const LayerConfig&) const = default;
 };
 
-/// A regular choice of layers: those from number `first` on, each `period`-th.
+/// A regular choice of layers: those from number `first` on, each `period`-th. Period 0: none.
 struct LayerPattern {
     int64_t period = 1, first = 0;
 
-    bool has(int64_t layer) const { return layer >= first && (layer - first) % period == 0; }
+    bool has(int64_t layer) const { return period > 0 && layer >= first && (layer - first) % period == 0; }
     bool operator==(const LayerPattern&) const = default;
 };
 

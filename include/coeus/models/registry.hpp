@@ -60,7 +60,7 @@ struct ModelFamily {
     /// Declares the parameters of layer declare.layer(), and builds its block. build_block.hpp builds the
     /// parts of usual blocks. Norms and activation functions put their output where `output` says. The table
     /// outlives the block. If it is null, a block has attention and a feed-forward layer, each after a norm.
-    std::unique_ptr<Block> (*own_block)(const Declare& declare, const RopeTable& rope,
+    std::unique_ptr<Block> (*own_block)(const Declare& declare, const PositionTables& tables,
                                         Output output) = nullptr;
 };
 

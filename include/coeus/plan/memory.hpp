@@ -23,7 +23,7 @@ inline constexpr const char *weights = "weights", *compute_weights = "weights in
                             *unreduced_gradients = "unreduced gradients", *activations = "activations",
                             *flows = "pipeline buffers", *temporaries = "temporaries",
                             *workspace = "kernel workspace", *token_ids = "token ids",
-                            *reduction = "reduction buffers", *rope_table = "RoPE table",
+                            *reduction = "reduction buffers", *position_tables = "position tables",
                             *loads = "loads of experts", *cache = "key/value cache",
                             *copies = "copies for checkpoints", *snapshot = "in-memory snapshot",
                             *libraries = "library buffers", *nccl = "NCCL buffers (estimate)",
@@ -59,8 +59,6 @@ private:
 /// The plan for generation, from the result of measure_generation().
 MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, const LayerMemory& layers);
 
-/// Bytes of the cosines and sines for all positions.
-int64_t rope_table_bytes(const Decoder& decoder);
 /// Memory that CUDA's libraries, kernels and graphs take on a GPU besides Coeus's own: an estimate, until it
 /// is measured on a GPU.
 inline constexpr int64_t cuda_library_bytes = int64_t(768) << 20;

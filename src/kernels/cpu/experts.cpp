@@ -163,9 +163,9 @@ void Cpu::gate_backward(Exec& exec, Tensor dgate_up, Tensor dscale, Tensor y, Te
         A* dots = dscale ? dscale.as<A>() : nullptr;
         parallel_rows(exec, used_rows(groups), 6 * width, [&](int64_t i) {
             const T *d = dy.row<const T>(i), *in = gate_up.row<const T>(i);
-            if (dots) dots[i] = gate_dot_row(Lane(), d, in, width, o);
-            gate_backward_row(Lane(), dgate_up.row<T>(i), y ? y.row<T>(i) : nullptr, d, in, width,
-                              factors ? factors[i] : A(1), o);
+            const A factor = factors ? factors[i] : A(1);
+            if (dots) dots[i] = gate_dot_row(Lane(), d, in, width, factor, o);
+            gate_backward_row(Lane(), dgate_up.row<T>(i), y ? y.row<T>(i) : nullptr, d, in, width, factor, o);
         });
     });
 }

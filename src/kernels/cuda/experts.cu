@@ -72,12 +72,12 @@ __global__ void gate_backward_kernel(Rows<T> dgate_up, Acc<T>* dscale, Rows<T> y
     const BlockTeam team(shared_memory());
     const PlaceInGroup at = groups.of_row(blockIdx.x);
     if (at.padded <= 0) return;
+    const Acc<T> factor = scale ? scale[at.row] : Acc<T>(1);
     if (dscale) {
-        const Acc<T> dot = gate_dot_row(team, dy[at.row], gate_up[at.row], width, gate);
+        const Acc<T> dot = gate_dot_row(team, dy[at.row], gate_up[at.row], width, factor, gate);
         if (team.first()) dscale[at.row] = dot;
     }
-    gate_backward_row(team, dgate_up[at.row], y[at.row], dy[at.row], gate_up[at.row], width,
-                      scale ? scale[at.row] : Acc<T>(1), gate);
+    gate_backward_row(team, dgate_up[at.row], y[at.row], dy[at.row], gate_up[at.row], width, factor, gate);
 }
 
 /// The elements of a vector that may be absent.

@@ -12,6 +12,7 @@
 #include "support/support.hpp"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 using namespace coeus;
@@ -49,7 +50,17 @@ const std::vector<Layout>& layouts() {
     return all;
 }
 
-MeshCase case_of(const Layout& layout, bool tied, const StateTypes& types) {
+/// What the cases have besides a mesh.
+struct Kind {
+    bool tied;
+    const char* optimizer;
+    int attention, experts;  // see set_attention, set_experts
+};
+constexpr std::array kinds = {Kind{false, "AdamW", 1, 2}, Kind{true, "Muon", 2, 1}, Kind{false, "Muon", 4, 3},
+                              Kind{true, "AdamW", 6, 4}};
+
+MeshCase case_of(const Layout& layout, size_t number, const StateTypes& types) {
+    const Kind& kind = kinds[number];
     MeshCase c = {.mesh = layout.mesh, .model = tiny_config(), .types = types, .seq_len = seq_len};
     c.model.layers = 7;  // divided among eight stages; the last has no layer
     c.model.attention.heads = 8;
@@ -57,10 +68,10 @@ MeshCase case_of(const Layout& layout, bool tied, const StateTypes& types) {
     c.model.attention.head_dim = 4;
     c.model.feed_forward.hidden = 23;
     c.model.vocab = vocab;
-    c.model.tied = tied;
-    if (tied) c.optimizer.name = "Muon";
-    set_attention(c.model, tied ? 2 : 1);
-    set_experts(c.model, tied ? 1 : 2);
+    c.model.tied = kind.tied;
+    c.optimizer.name = kind.optimizer;
+    set_attention(c.model, kind.attention);
+    set_experts(c.model, kind.experts);
     c.sequences = layout.schedule ? micro_batches : 1;
     c.local_batches = global_batch / layout.mesh.size(axis::dp) / c.sequences;
     c.exchanges.context = {layout.exchange, layout.balancing};
@@ -186,8 +197,8 @@ std::optional<Mesh> mesh_on(const Communicator& world, const MeshShape& shape) {
 
 constexpr StateTypes float64 = {Dtype::f64, Dtype::f64};
 
-Trace ten_steps_on_one_rank(bool tied, const Data& data) {
-    Run run(case_of(layouts()[0], tied, float64), mesh_of_one(), data);
+Trace ten_steps_on_one_rank(size_t kind, const Data& data) {
+    Run run(case_of(layouts()[0], kind, float64), mesh_of_one(), data);
     Trace trace;
     trace.take_steps(run, 1, 10);
     trace.keep_state(run);
@@ -212,11 +223,12 @@ std::string differences(const Trace& is, const Trace& should) {
 
 struct Pair {
     size_t from, to;  // numbers of layouts
-    bool tied, beside;
+    size_t kind;
+    bool beside;
 
     std::string name() const {
-        return fmt::format("{} -> {}{}{}", layouts()[from].mesh.text(), layouts()[to].mesh.text(),
-                           tied ? ", tied" : "", beside ? ", written beside" : "");
+        return fmt::format("{} -> {}, kind {}{}", layouts()[from].mesh.text(), layouts()[to].mesh.text(),
+                           kind, beside ? ", written beside" : "");
     }
 };
 
@@ -226,7 +238,7 @@ Trace go_on_elsewhere(const Pair& pair, const Communicator& world, const Data& d
                       const std::string& folder) {
     Trace trace;
     if (const auto mesh = mesh_on(world, layouts()[pair.from].mesh)) {
-        Run run(case_of(layouts()[pair.from], pair.tied, float64), *mesh, data);
+        Run run(case_of(layouts()[pair.from], pair.kind, float64), *mesh, data);
         trace.take_steps(run, 1, 5);
         const CheckpointStore files(folder, 1, mesh->world());
         if (pair.beside) {
@@ -241,7 +253,7 @@ Trace go_on_elsewhere(const Pair& pair, const Communicator& world, const Data& d
     }
     world.barrier();
     if (const auto mesh = mesh_on(world, layouts()[pair.to].mesh)) {
-        Run run(case_of(layouts()[pair.to], pair.tied, float64), *mesh, data, 5 * global_batch);
+        Run run(case_of(layouts()[pair.to], pair.kind, float64), *mesh, data, 5 * global_batch);
         const TrainRecord record = run.load(CheckpointStore(folder, 1, mesh->world()).folder().path_of(5));
         CHECK(record == Run::record_of(5));
         trace.take_steps(run, record.step + 1, 10);
@@ -256,15 +268,15 @@ void expect_that_all_go_on(const std::vector<Pair>& pairs) {
     if (world.size() != 8) return;
     const SharedFolder folder(world);
     const Data data(world, folder.path);
-    std::vector<Trace> should(2);  // of rank 0, which is in every mesh
-    for (const bool tied : {false, true})
-        if (world.rank() == 0) should[tied] = ten_steps_on_one_rank(tied, data);
+    std::vector<Trace> should;  // of rank 0, which is in every mesh
+    for (size_t kind = 0; kind < kinds.size(); ++kind)
+        if (world.rank() == 0) should.push_back(ten_steps_on_one_rank(kind, data));
     size_t number = 0;
     for (const Pair& pair : pairs) {
         const Trace is = go_on_elsewhere(pair, world, data, fmt::format("{}/{}", folder.path, number++));
         if (world.rank() != 0) continue;
         INFO(pair.name());
-        CHECK(differences(is, should[pair.tied]) == "");
+        CHECK(differences(is, should[pair.kind]) == "");
     }
 }
 
@@ -275,7 +287,8 @@ std::vector<Pair> some_pairs() {
     const size_t count = layouts().size();
     for (const size_t round : {0, 1})
         for (size_t from = 0; from < count; ++from)
-            pairs.push_back({from, (from + 3 + 4 * round) % count, round == 1, (from + round) % 2 == 1});
+            pairs.push_back({from, (from + 3 + 4 * round) % count, (round + 2 * (from / 2)) % kinds.size(),
+                             (from + round) % 2 == 1});
     return pairs;
 }
 
@@ -300,8 +313,8 @@ TEST_CASE("soak: from every mesh to every mesh a run resumes as on one rank", "[
     std::vector<Pair> pairs;
     for (size_t from = 0; from < layouts().size(); ++from)
         for (size_t to = 0; to < layouts().size(); ++to)
-            for (const bool tied : {false, true})
-                for (const bool beside : {false, true}) pairs.push_back({from, to, tied, beside});
+            for (size_t kind = 0; kind < kinds.size(); ++kind)
+                for (const bool beside : {false, true}) pairs.push_back({from, to, kind, beside});
     expect_that_all_go_on(pairs);
 }
 
@@ -315,7 +328,7 @@ TEST_CASE("restart: on the same mesh a run resumes with the same bits") {
         for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
             ++number;
             if (const auto mesh = mesh_on(world, layout.mesh)) {
-                const MeshCase c = case_of(layout, number % 4 < 2, {dtype, dtype});
+                const MeshCase c = case_of(layout, number / 2 % kinds.size(), {dtype, dtype});
                 const CheckpointStore files(fmt::format("{}/{}", folder.path, number), 1, mesh->world());
                 Run run(c, *mesh, data), again(c, *mesh, data, 2 * global_batch);
                 Trace goes_on, resumed;

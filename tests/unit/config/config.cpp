@@ -357,9 +357,9 @@ TEST_CASE("quiet is short for log.quiet") {
 TEST_CASE("Features that are not implemented are refused by name in a real run and noticed in a dry run") {
     CHECK(error_of({"--parallelism.expert_parallel_degree=8"}) ==
           "parallelism.expert_parallel_degree = 8: expert parallelism is not implemented yet; use 1");
-    CHECK(error_of({"--model.name=llama4"}) ==
-          "model.name = \"llama4\": is not implemented yet; use deepseek_v3, gpt_oss, llama2, llama3, mistral, "
-          "qwen2 or qwen3");
+    CHECK(error_of({"--model.name=flux"}) ==
+          "model.name = \"flux\": is not implemented yet; use deepseek_v3, gpt_oss, llama2, llama3, llama4, "
+          "mistral, qwen2 or qwen3");
     CHECK_THAT(error_of({"--model.converters=float8"}), Contains("quantize.linear.float8"));
     // an option that no run will ever support
     CHECK(error_of({"--optimizer.early_step_in_backward"}) ==
@@ -367,8 +367,8 @@ TEST_CASE("Features that are not implemented are refused by name in a real run a
           "whose norm is not finite is not taken: no weight can be updated before the last gradient is "
           "there; remove it");
     // all messages at once
-    CHECK_THAT(error_of({"--model.name=llama4", "--parallelism.expert_parallel_degree=2"}),
-               Contains("expert parallelism is not implemented yet") && Contains("model.name = \"llama4\""));
+    CHECK_THAT(error_of({"--model.name=flux", "--parallelism.expert_parallel_degree=2"}),
+               Contains("expert parallelism is not implemented yet") && Contains("model.name = \"flux\""));
     // an option that belongs to one of these features is checked, but not stored
     const Words notices = parsed({"--parallelism.expert_parallel_comm_backend=deepep"}).notices;
     REQUIRE(notices.size() == 1);

@@ -3,10 +3,12 @@
 #include "coeus/generate/generator.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/models/config_fields.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -132,6 +134,17 @@ std::vector<double> uncached(TestModel& model, const std::vector<int32_t>& token
     return values(model.last_logits(batch));
 }
 
+// One for each kind of attention, and of experts.
+std::vector<DecoderConfig> models_of_all_kinds() {
+    std::vector<DecoderConfig> all;
+    for (int kind = 0; kind < std::max(attention_kinds, expert_kinds); ++kind) {
+        all.push_back(tiny_config());
+        set_attention(all.back(), kind % attention_kinds);
+        set_experts(all.back(), (kind + 1) % expert_kinds);
+    }
+    return all;
+}
+
 // A generator with initial weights.
 struct Initialised : Generator {
     Initialised(const DecoderConfig& config, Dtype dtype, int64_t context, int64_t sequences, int threads = 1)
@@ -153,8 +166,11 @@ TEST_CASE("generator: logits with the cache are those of the whole text, in ever
     plain.norm_type = NormType::np_layer_norm;
     wide.attention.value_dim = 10;
     narrow.attention.value_dim = 5;
-    for (const DecoderConfig& config : {grouped, scaled, plain, wide, narrow})
+    std::vector<DecoderConfig> all = {grouped, scaled, plain, wide, narrow};
+    for (const DecoderConfig& config : models_of_all_kinds()) all.push_back(config);
+    for (const DecoderConfig& config : all)
         for (const int threads : {1, 3}) {
+            CAPTURE(describe_model(config), threads);
             constexpr int64_t context = 29;
             Initialised generator(config, Dtype::f64, context, 1, threads);
             TestModel model(config, {Dtype::f64, Dtype::f64}, {1, context}, 1, 3);
@@ -177,12 +193,17 @@ TEST_CASE("generator: logits with the cache are those of the whole text, in ever
 }
 
 TEST_CASE("generator: a text in a batch has the same bits as on its own") {
+    std::vector<std::pair<DecoderConfig, Dtype>> cases;
     for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+        cases.emplace_back(tiny_config(), dtype);
+        for (const DecoderConfig& config : models_of_all_kinds()) cases.emplace_back(config, dtype);
+    }
+    for (const auto& [config, dtype] : cases) {
         constexpr int64_t context = 40, steps = 6;
         const std::vector<std::vector<int32_t>> prompts = {
             some_tokens(3, 1), some_tokens(21, 2), some_tokens(1, 3), some_tokens(34, 4), some_tokens(5, 5)};
         const std::vector<int32_t> more = some_tokens(steps, 6);
-        Initialised together(tiny_config(), dtype, context, 5, 2);
+        Initialised together(config, dtype, context, 5, 2);
         std::vector<std::vector<double>> begun;
         for (size_t i = 0; i < 5; ++i)  // the slots have another order than the texts
             begun.push_back(values(together.read(int64_t(4 - i), prompts[i])));
@@ -195,8 +216,8 @@ TEST_CASE("generator: a text in a batch has the same bits as on its own") {
                 continued[i].push_back(values(logits.slice_rows(row, 1)));
         }
         for (size_t i = 0; i < 5; ++i) {
-            INFO(name_of(dtype) << ", text " << i);
-            Initialised alone(tiny_config(), dtype, context, 1, 1);
+            INFO(describe_model(config) << ", " << name_of(dtype) << ", text " << i);
+            Initialised alone(config, dtype, context, 1, 1);
             CHECK(values(alone.read(0, prompts[i])) == begun[i]);
             for (size_t t = 0; t < size_t(steps); ++t) {
                 const std::vector<Generator::Next> next = {{0, more[t]}};

@@ -170,13 +170,20 @@ void add_group_bias_backward(Exec&, Tensor dbias, Tensor dscale, Tensor dy, Tens
 }
 
 struct GateInputs {
-    int64_t gate, up;  // their columns
-    double g, u;       // clamped
+    int64_t gate, up;         // their columns
+    double first_g, first_u;  // as they are
+    double by_input, by_result;
+    double g, u;  // scaled and clamped
     bool g_clamped, u_clamped;
-    GateInputs(Tensor gate_up, int64_t i, int64_t j, const Gate& o) {
+    GateInputs(Tensor gate_up, Tensor scale, int64_t i, int64_t j, const Gate& o) {
         gate = o.interleaved ? 2 * j : j;
         up = o.interleaved ? 2 * j + 1 : gate_up.cols() / 2 + j;
-        const double x = at(gate_up, i, gate), y = at(gate_up, i, up);
+        const double factor = scale ? element(scale, i) : 1;
+        by_input = o.scales_input ? factor : 1;
+        by_result = o.scales_input ? 1 : factor;
+        first_g = at(gate_up, i, gate);
+        first_u = at(gate_up, i, up);
+        const double x = by_input * first_g, y = by_input * first_u;
         g = o.limit > 0 ? std::min(x, o.limit) : x;
         u = o.limit > 0 ? std::clamp(y, -o.limit, o.limit) : y;
         g_clamped = g != x;
@@ -187,27 +194,26 @@ struct GateInputs {
 void gate(Exec&, Tensor y, Tensor gate_up, Tensor scale, const Groups& groups, const Gate& o) {
     for_rows(groups, [&](int64_t i, int64_t, bool) {
         for (int64_t j = 0; j < y.cols(); ++j) {
-            const GateInputs in(gate_up, i, j, o);
-            set(y, i, j, (scale ? element(scale, i) : 1) * (in.u + o.shift) * in.g * sigmoid(o.alpha * in.g));
+            const GateInputs in(gate_up, scale, i, j, o);
+            set(y, i, j, in.by_result * (in.u + o.shift) * in.g * sigmoid(o.alpha * in.g));
         }
     });
 }
 
 void gate_backward(Exec& exec, Tensor dgate_up, Tensor dscale, Tensor y, Tensor dy, Tensor gate_up,
                    Tensor scale, const Groups& groups, const Gate& o) {
-    const OwnedTensor plain(Dtype::f64, {dy.rows(), dy.cols()}),
-        result(Dtype::f64, {dy.rows(), 2 * dy.cols()});
-    gate(exec, plain, gate_up, {}, groups, o);
+    const OwnedTensor result(Dtype::f64, {dy.rows(), 2 * dy.cols()});
     if (y) gate(exec, y, gate_up, scale, groups, o);
     for_rows(groups, [&](int64_t i, int64_t, bool) {
         double dot = 0;
         for (int64_t j = 0; j < dy.cols(); ++j) {
-            const GateInputs in(gate_up, i, j, o);
-            const double s = sigmoid(o.alpha * in.g), d = (scale ? element(scale, i) : 1) * at(dy, i, j);
-            dot += at(dy, i, j) * at(plain, i, j);
-            set(result, i, in.up, in.u_clamped ? 0 : d * in.g * s);
-            set(result, i, in.gate,
-                in.g_clamped ? 0 : d * (in.u + o.shift) * (s + in.g * o.alpha * s * (1 - s)));
+            const GateInputs in(gate_up, scale, i, j, o);
+            const double s = sigmoid(o.alpha * in.g), d = at(dy, i, j);
+            const double du = in.u_clamped ? 0 : d * in.g * s;
+            const double dg = in.g_clamped ? 0 : d * (in.u + o.shift) * (s + in.g * o.alpha * s * (1 - s));
+            dot += o.scales_input ? dg * in.first_g + du * in.first_u : d * (in.u + o.shift) * in.g * s;
+            set(result, i, in.up, in.by_input * in.by_result * du);
+            set(result, i, in.gate, in.by_input * in.by_result * dg);
         }
         if (dscale) set_element(dscale, i, dot);
         for (int64_t j = 0; j < 2 * dy.cols(); ++j) set(dgate_up, i, j, at(result, i, j));

@@ -46,15 +46,18 @@ struct Extra {
     RopeLayout layout = RopeLayout::interleaved;
     HeadNorm norm = HeadNorm::none;
     bool biases = false, sinks = false;
+    Temperature temperature = {};
 };
 
 struct AttentionLayer {
     RopeTable rope;
+    TemperatureTable temperature;
     Attention attention;
 
     AttentionLayer(Parameters& parameters, const AttentionHeads& config, int64_t width, int64_t positions,
                    const Extra& extra)
         : rope(positions, config.head_dim, 100, {}, Dtype::f64),
+          temperature(positions, extra.temperature, Dtype::f64),
           attention(make(parameters, config, width, extra)) {}
 
 private:
@@ -81,6 +84,8 @@ private:
                 std::make_unique<NormHeads>(nullptr, nullptr, config.heads, config.head_dim, 0.05));
         }
         if (extra.norm == HeadNorm::none || extra.norm == HeadNorm::first) rotate();
+        if (extra.temperature)
+            steps.push_back(std::make_unique<ScaleQueries>(temperature, config.query_cols()));
         const int64_t rows = config.query_cols() + config.key_cols() + config.value_cols();
         return Attention(ColLinear(wqkv, {}, extra.biases ? vector(parameters, "wqkv bias", rows) : nullptr),
                          RowLinear(wo, {}, extra.biases ? vector(parameters, "wo bias", width) : nullptr),
@@ -387,9 +392,21 @@ std::string check_moe(const MoeCase& m, int64_t width, const TestBatch& batch) {
 
 }  // namespace
 
-TEST_CASE("moe: gradients with every kind of router, shared experts, biases and a clamped gate") {
+TEST_CASE("attention: gradients with a temperature, with and without norms of heads") {
+    for (const HeadNorm norm : {HeadNorm::none, HeadNorm::first, HeadNorm::last, HeadNorm::only})
+        for (const bool documents : {false, true}) {
+            CAPTURE(int(norm), documents);
+            TestBatch batch(2, 11, no_vocab);
+            if (documents) batch.split_documents(4, true);
+            CHECK(check_attention({.heads = 4, .kv_heads = 2, .head_dim = 6}, 5, batch, 12,
+                                  {.norm = norm, .temperature = {.scale = 0.6, .floor = 3}}) == "");
+        }
+}
+
+TEST_CASE("moe: gradients with every kind of router, shared experts, biases, clamped and weighted gates") {
     const TestBatch batch(3, 5, no_vocab);
-    const Gate clamped = {.limit = 0.9, .alpha = 1.702, .shift = 1, .interleaved = true};
+    const Gate clamped = {.limit = 0.9, .alpha = 1.702, .shift = 1, .interleaved = true},
+               weighted = {.scales_input = true};
     for (const RouteOptions& route :
          {RouteOptions{.top_k = 2}, RouteOptions{.top_k = 2, .normalise = true},
           RouteOptions{.top_k = 1, .sigmoid = true},
@@ -397,15 +414,16 @@ TEST_CASE("moe: gradients with every kind of router, shared experts, biases and 
           RouteOptions{
               .top_k = 3, .groups = 3, .kept_groups = 2, .sigmoid = true, .normalise = true, .scale = 2.5},
           RouteOptions{.top_k = 2, .round_robin = true}})
-        for (const bool biased : {false, true})
+        for (const Gate& gate : {Gate{}, clamped, weighted})
             for (const int64_t shared : {0, 5})
                 for (const Output output : {Output::kept, Output::recomputed}) {
-                    CAPTURE(route.top_k, route.sigmoid, route.normalise, route.groups, biased, shared,
-                            int(output));
+                    const bool biased = gate.interleaved;
+                    CAPTURE(route.top_k, route.sigmoid, route.normalise, route.groups, biased,
+                            gate.scales_input, shared, int(output));
                     CHECK(check_moe({.experts = 6,
                                      .hidden = 3,
                                      .route = route,
-                                     .gate = biased ? clamped : Gate{},
+                                     .gate = gate,
                                      .biased = biased,
                                      .shared = shared,
                                      .norm_output = output},

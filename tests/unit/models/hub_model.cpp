@@ -196,7 +196,8 @@ TEST_CASE("config.json: unsupported models and errors are reported in words") {
     CHECK_THAT(
         message_of(config_folder(folder, R"("architectures": ["GemmaForCausalLM"])")),
         Contains("architecture GemmaForCausalLM is not implemented yet; implemented: DeepseekV3ForCausalLM, "
-                 "DeepseekV2ForCausalLM, GptOssForCausalLM, LlamaForCausalLM, MistralForCausalLM"));
+                 "DeepseekV2ForCausalLM, GptOssForCausalLM, LlamaForCausalLM, Llama4ForCausalLM, "
+                 "MistralForCausalLM"));
     CHECK(is_hub_folder(folder.path()));
     CHECK_THAT(message_of(config_folder(folder, R"("architectures": [])")),
                Contains("architectures must name one architecture"));
@@ -399,6 +400,56 @@ TEST_CASE(
     CHECK_THAT(refusal("3", R"("n_routed_experts": 250)"), Contains("250"));
 }
 
+TEST_CASE("config.json of Llama 4: layers without RoPE, chunks, temperature and layers with experts") {
+    const TemporaryFolder folder;
+    const auto file = [&](const std::string& keys) {
+        return config_folder(
+            folder, R"("architectures": ["Llama4ForCausalLM"], "hidden_size": 64, "intermediate_size": 24,
+                "intermediate_size_mlp": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+                "num_hidden_layers": 8, "vocab_size": 256, "num_local_experts": 4)" +
+                        keys);
+    };
+    const auto model = [&](const std::string& keys) { return model_from_hub(file(keys)); };
+    const DecoderConfig usual = model("");
+    CHECK(usual.without_rope == LayerPattern{4, 3});
+    CHECK(usual.attention.chunk == 8192);
+    CHECK(usual.attention.temperature == Temperature{.scale = 0.1, .floor = 8192});
+    CHECK(usual.attention.qk_norm == QkNorm::after_rope);
+    CHECK(usual.moe_layers == LayerPattern{});
+    CHECK(usual.feed_forward.hidden == 0);
+    CHECK((usual.moe.hidden == 24 && usual.moe.shared_hidden == 24 && usual.moe.gate.scales_input));
+    CHECK(usual.layer(3).attention.qk_norm == QkNorm::none);
+    CHECK(usual.layer(3).attention.temperature);
+    CHECK_FALSE(usual.layer(2).attention.temperature);
+    CHECK(model(R"(, "attention_chunk_size": null)").attention.chunk == 0);
+    CHECK(model(R"(, "attn_temperature_tuning": false, "use_qk_norm": false)").attention ==
+          AttentionConfig{.heads = 4, .kv_heads = 2, .head_dim = 16, .chunk = 8192});
+    CHECK(model(R"(, "no_rope_layers": [1, 1, 1, 1, 1, 1, 1, 1])").without_rope == LayerPattern{.period = 0});
+    CHECK(model(R"(, "no_rope_layers": [0, 1, 1, 0, 1, 1, 0, 1])").without_rope == LayerPattern{3, 0});
+    CHECK(model(R"(, "interleave_moe_layer_step": 2)").moe_layers == LayerPattern{2, 1});
+    CHECK(model(R"(, "interleave_moe_layer_step": 2)").feed_forward.hidden == 96);
+    CHECK(model(R"(, "moe_layers": [2, 5])").moe_layers == LayerPattern{3, 2});
+    CHECK(model(R"(, "moe_layers": [])").moe.experts == 0);
+    CHECK(read_hub_model(folder.path()).unknown_keys.empty());
+    const auto refusal = [&](const std::string& keys) { return message_of(file(keys)); };
+    CHECK_THAT(refusal(R"(, "no_rope_layers": [0, 1])"),
+               Contains("no_rope_layers must have one entry for each of 8 layers"));
+    CHECK_THAT(refusal(R"(, "no_rope_layers": [0, 1, 1, 2, 1, 1, 0, 1])"), Contains("must be 0 or 1, is 2"));
+    CHECK_THAT(refusal(R"(, "no_rope_layers": [0, 0, 1, 0, 1, 1, 0, 1])"),
+               Contains("no_rope_layers must repeat regularly, which it does not in layer 2"));
+    CHECK_THAT(refusal(R"(, "moe_layers": [1, 8])"), Contains("must be the number of a layer, is 8"));
+    CHECK_THAT(
+        refusal(R"(, "layer_types": ["chunked_attention", "full_attention", "chunked_attention",
+                        "full_attention", "chunked_attention", "chunked_attention", "chunked_attention",
+                        "full_attention"])"),
+        Contains("must be \"chunked_attention\" (others are not implemented yet), because the layer has "
+                 "RoPE"));
+    CHECK_THAT(refusal(R"(, "floor_scale": 0)"), Contains("floor_scale must be greater than 0, is 0"));
+    CHECK_THAT(refusal(R"(, "attention_chunk_size": 0)"),
+               Contains("attention_chunk_size must be at least 1"));
+    CHECK_THAT(refusal(R"(, "attention_bias": true)"), Contains("attention_bias must be false"));
+}
+
 TEST_CASE("config.json: YaRN's keys, their defaults and their rules") {
     const TemporaryFolder folder;
     const auto rope = [&](const std::string& keys) {
@@ -520,12 +571,10 @@ TEST_CASE("config.json of Qwen: windows that are wrong or not implemented are re
             return message_of(config_folder(folder, four_layers(architecture) + keys));
         };
         const std::string full = R"("full_attention")", sliding = R"("sliding_attention")";
-        CHECK_THAT(
-            message(window + types(fmt::format("{0}, {0}, {1}, {0}", sliding, full))),
-            Contains("layer_types must repeat regularly, which \"full_attention\" in layer 2 does not"));
-        CHECK_THAT(
-            message(window + types(fmt::format("{0}, {1}, {0}, {0}", sliding, full))),
-            Contains("layer_types must repeat regularly, which \"sliding_attention\" in layer 3 does not"));
+        CHECK_THAT(message(window + types(fmt::format("{0}, {0}, {1}, {0}", sliding, full))),
+                   Contains("layer_types must repeat regularly, which it does not in layer 2"));
+        CHECK_THAT(message(window + types(fmt::format("{0}, {1}, {0}, {0}", sliding, full))),
+                   Contains("layer_types must repeat regularly, which it does not in layer 3"));
         for (const std::string& list : {fmt::format("{0}, {0}, {0}", sliding),
                                         fmt::format("{0}, {0}, {0}, {0}, {0}", full), std::string()})
             CHECK_THAT(message(window + types(list)),

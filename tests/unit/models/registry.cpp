@@ -173,6 +173,39 @@ TEST_CASE("DeepSeek V3: parameters, active parameters and FLOPs per token of eve
     CHECK(decoder.parameters().count() == 33014016 + 5 * 8);  // with the balancing biases
 }
 
+TEST_CASE("Llama 4: parameters, active parameters and FLOPs per token of every flavour") {
+    struct Expected {
+        const char* flavor;
+        int64_t parameters, active, seq_len;
+        double flops;
+    };
+    const Expected table[] = {
+        {"debugmodel", 15017216, 6759680, 2048, 75161088},
+        {"17bx16e", 107769861120, 17172894720, 8192, 120989644800},
+        {"17bx128e", 400711848960, 17184691200, 8192, 121060423680},
+    };
+    CHECK(find_family("llama4").flavors.size() == 2 * std::size(table));
+    for (const Expected& e : table)
+        for (const std::string irope : {"", "_irope"}) {
+            CAPTURE(e.flavor, irope);
+            const DecoderConfig& m = flavor("llama4", e.flavor + irope);
+            m.validate();
+            CHECK(m.parameters() == e.parameters);
+            CHECK(m.active_parameters() == e.active);
+            CHECK(m.flops_per_token(e.seq_len) == e.flops);
+        }
+    const DecoderConfig& m = flavor("llama4", "17bx128e_irope");
+    for (const int64_t layer : {0, 1, 4, 47}) {
+        CAPTURE(layer);
+        const LayerConfig config = m.layer(layer);
+        CHECK(config.is_dense() == (layer % 2 == 0));
+        CHECK(config.attention.rope == (layer % 4 != 0));
+        CHECK(config.attention.chunk == (layer % 4 != 0 ? 8192 : 0));
+    }
+    CHECK(flavor("llama4", "17bx128e").layer(0).attention.rope);
+    CHECK(flavor("llama4", "17bx128e").layer(0).attention.chunk == 0);
+}
+
 TEST_CASE("latent attention: wrong widths are refused") {
     const auto refusal = [](const std::function<void(AttentionConfig&)>& change) -> std::string {
         DecoderConfig m = flavor("deepseek_v3", "debugmodel");
@@ -433,15 +466,15 @@ TEST_CASE("the error for a wrong model name has the nearest name, an unsupported
     CHECK_THROWS_AS(find_family("llama4x"), ConfigError);
     CHECK_THROWS_WITH(
         find_family("lama3"),
-        R"(model.name = "lama3": there is no such model; did you mean "llama3"? known are deepseek_v3, gpt_oss, llama2, llama3, mistral, qwen2, qwen3)");
+        R"(model.name = "lama3": there is no such model; did you mean "llama3"? known are deepseek_v3, gpt_oss, llama2, llama3, llama4, mistral, qwen2, qwen3)");
     CHECK_THROWS_WITH(
         find_family("transformer-xl"),
-        R"(model.name = "transformer-xl": there is no such model; known are deepseek_v3, gpt_oss, llama2, llama3, mistral, qwen2, qwen3)");
-    for (const std::string name : {"llama4", "flux", "llama3_ft"})
+        R"(model.name = "transformer-xl": there is no such model; known are deepseek_v3, gpt_oss, llama2, llama3, llama4, mistral, qwen2, qwen3)");
+    for (const std::string name : {"flux", "llama3_ft"})
         CHECK_THROWS_WITH(find_family(name),
                           "model.name = \"" + name +
                               "\": this model is not implemented yet; implemented: deepseek_v3, gpt_oss, "
-                              "llama2, llama3, mistral, qwen2, qwen3");
+                              "llama2, llama3, llama4, mistral, qwen2, qwen3");
 }
 
 TEST_CASE("the error for a wrong flavour has the nearest and the other flavours") {

@@ -19,7 +19,7 @@ using Catch::Contains;
 namespace {
 
 // A block that is only a feed-forward layer, with the matrices up and down.
-std::unique_ptr<Block> build_own(const Declare& declare, const RopeTable&, Output output) {
+std::unique_ptr<Block> build_own(const Declare& declare, const PositionTables&, Output output) {
     const int64_t dim = declare.model().dim, hidden = declare.model().feed_forward.hidden;
     std::vector<PreNormBlock::Part> parts;
     parts.push_back(build_part(declare, "ffn_norm", output, [&](LinearInput input) {
@@ -41,7 +41,7 @@ ModelFamily family_named(const std::string& name) {
 }  // namespace
 
 TEST_CASE("a family is refused if its name is taken or it is incomplete") {
-    for (const char* taken : {"llama3", "llama4"})
+    for (const char* taken : {"llama3", "flux"})
         CHECK_THROWS_WITH(
             register_family(family_named(taken)),
             Contains(fmt::format("a model family cannot be registered as \"{}\": this name is taken, as are "

@@ -30,7 +30,7 @@ void train_once(TestModel& model, TestBatch& batch) {
 
 int64_t bytes_of(const TestModel& model) {
     return model.decoder.parameters().bytes(true).total() + model.layers.activations +
-           model.layers.temporaries + model.layers.workspace + rope_table_bytes(model.decoder);
+           model.layers.temporaries + model.layers.workspace + model.decoder.tables().bytes();
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ TEST_CASE("state and tables of a plan") {
     CHECK(plan.bytes(term::compute_weights) == 2 * n);
     CHECK(plan.bytes(term::gradients) == 4 * n);
     CHECK(plan.bytes(term::moments) == 8 * n);
-    CHECK(plan.bytes(term::rope_table) == 100 * 16 * 4);
+    CHECK(plan.bytes(term::position_tables) == 100 * 16 * 4);
     CHECK(plan.bytes(term::token_ids) == token_id_bytes({1, 100}, 1, {}).host);
     CHECK(plan.total() == 18 * n + 100 * 16 * 4 + layers.activations + layers.temporaries + layers.workspace +
                               plan.bytes(term::token_ids) + library_bytes(Dtype::bf16, 1));
@@ -142,7 +142,7 @@ TEST_CASE("generation plans no gradients, and uses exactly the planned memory") 
         CHECK(layers.activations < measure_training(decoder, {1, 19}, {}, 2).activations);
         CHECK(plan.total() == decoder.parameters().bytes(false).total() + layers.activations +
                                   layers.temporaries + layers.workspace + 4 * (2 * 19 + 3) +
-                                  rope_table_bytes(decoder) + plan.bytes(term::cache));
+                                  decoder.tables().bytes() + plan.bytes(term::cache));
         decoder.parameters().allocate(false);
         decoder.parameters().initialise(1, 1);
         cache.allocate();

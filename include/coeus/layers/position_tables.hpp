@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// PositionTables: what the layers of a decoder multiply queries and keys by, for every position of a token.
+#pragma once
+
+#include "coeus/layers/rope_table.hpp"
+
+#include <optional>
+
+namespace coeus {
+
+/// Queries of layers without RoPE are multiplied by 1 + scale ln(1 + floor((p + 1) / floor)) at position p,
+/// so that attention to many tokens stays sharp (Llama 4; the temperature of Nakanishi 2025,
+/// Scalable-Softmax).
+struct Temperature {
+    double scale = 0;     ///< 0: queries stay as they are
+    double floor = 8192;  ///< positions per step of the logarithm
+
+    explicit operator bool() const { return scale != 0; }
+    double factor(int64_t position) const;
+    bool operator==(const Temperature&) const = default;
+};
+
+class TemperatureTable {
+public:
+    /// The factor of each position, on the host; without a temperature, there is no table.
+    TemperatureTable(int64_t positions, const Temperature& temperature, Dtype dtype);
+    /// [positions], or an absent tensor.
+    Tensor view() const { return table_ ? table_->view : Tensor{}; }
+    void move_to(const Device& device);
+
+private:
+    std::optional<OwnedTensor> table_;
+};
+
+struct PositionTables {
+    RopeTable rope;
+    TemperatureTable temperature;
+
+    int64_t positions() const { return rope.view().rows(); }
+    int64_t bytes() const {
+        const Tensor factors = temperature.view();
+        return rope.view().bytes() + (factors ? factors.bytes() : 0);
+    }
+    void move_to(const Device& device) {
+        rope.move_to(device);
+        temperature.move_to(device);
+    }
+};
+
+}  // namespace coeus

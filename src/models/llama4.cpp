@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Llama 4 (Meta 2025, The Llama 4 herd): experts whose input is multiplied by the router's weight, and a
+// shared expert. The flavours "_irope" have layers without RoPE that attend to all tokens; the others attend
+// to a chunk.
+#include "coeus/models/family.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace coeus::llama4 {
+
+namespace {
+
+constexpr Gate weighted_input = {.scales_input = true};
+
+MoeConfig experts_of(int64_t experts, int64_t hidden) {
+    return {.experts = experts,
+            .hidden = hidden,
+            .shared_hidden = hidden,
+            .score = ScoreFunction::sigmoid,
+            .gate = weighted_input,
+            .balance_rate = 1e-3};
+}
+
+struct Row {
+    const char* flavor;
+    int64_t dim, layers, heads, kv_heads;
+    FfnRule ffn;
+    int64_t experts, expert_hidden, interleave;  // each `interleave`-th layer has experts
+    int64_t chunk;                               // of the flavour with layers without RoPE
+    int64_t max_seq_len;
+    bool scales_rope = false;
+    int64_t vocab = 202048;
+};
+
+DecoderConfig flavor(const Row& row, bool irope) {
+    DecoderConfig config = {
+        .family = "llama4",
+        .flavor = row.flavor + std::string(irope ? "_irope" : ""),
+        .dim = row.dim,
+        .layers = row.layers,
+        .vocab = row.vocab,
+        .attention = {.heads = row.heads, .kv_heads = row.kv_heads, .head_dim = row.dim / row.heads},
+        .moe = experts_of(row.experts, row.expert_hidden),
+        .moe_layers = {.period = row.interleave, .first = row.interleave - 1},
+        .rope = {.theta = 500000},
+        .max_seq_len = row.max_seq_len};
+    if (row.interleave > 1) {
+        config.feed_forward.hidden = row.ffn.width(row.dim);
+        config.ffn_rule = row.ffn;
+    }
+    if (row.scales_rope)
+        config.rope.scaling = Llama3Scaling{.factor = 16, .low_frequency = 1, .high_frequency = 1};
+    if (irope) {
+        config.attention.chunk = row.chunk;
+        config.without_rope = {.period = 4};
+    }
+    return config;
+}
+
+const std::array constants = {HubConstant{"hidden_act", "silu", "others are not implemented yet"},
+                              HubConstant{"attention_bias", false, "biases are not implemented yet"}};
+constexpr const char *chunked = "chunked_attention", *full = "full_attention";
+
+int64_t at_least_1(const JsonView& json, const char* key, int64_t otherwise) {
+    const int64_t value = json.integer(key, otherwise);
+    if (value < 1) json[key].reject("must be at least 1");
+    return value;
+}
+
+// A list with an entry for each layer.
+std::vector<JsonView> entries_of(const JsonView& list, int64_t layers) {
+    std::vector<JsonView> entries = list.elements();
+    if (int64_t(entries.size()) != layers)
+        list.reject(fmt::format("must have one entry for each of {} layers", layers));
+    return entries;
+}
+
+// The layers without RoPE: "no_rope_layers" has 1 for a layer with RoPE.
+LayerPattern read_layers_without_rope(const JsonView& json, int64_t layers) {
+    const int64_t interval = at_least_1(json, "no_rope_layer_interval", 4);
+    const auto list = json.find("no_rope_layers");
+    if (!list || list->size() == 0)
+        return interval > layers ? LayerPattern{.period = 0} : LayerPattern{interval, interval - 1};
+    std::vector<bool> has;
+    for (const JsonView& entry : entries_of(*list, layers)) {
+        if (entry.integer() != 0 && entry.integer() != 1) entry.reject("must be 0 or 1");
+        has.push_back(entry.integer() == 0);
+    }
+    if (std::ranges::find(has, true) == has.end()) return {.period = 0};
+    return regular_pattern(*list, has);
+}
+
+// Chunks, which all layers with RoPE have, or none.
+int64_t read_chunk(const JsonView& json, const DecoderConfig& config) {
+    const bool has_none = json.value().find("attention_chunk_size") && !json.contains("attention_chunk_size");
+    const int64_t chunk = has_none ? 0 : at_least_1(json, "attention_chunk_size", 8192);
+    const auto list = json.find("layer_types");
+    if (!list) return chunk;
+    const std::vector<JsonView> types = entries_of(*list, config.layers);
+    if (std::ranges::all_of(types, [](const JsonView& type) { return type.string() == full; })) return 0;
+    for (int64_t i = 0; i < config.layers; ++i) {
+        const char* expected = config.without_rope.has(i) ? full : chunked;
+        if (types[size_t(i)].string() != expected)
+            types[size_t(i)].reject(
+                fmt::format("must be \"{}\" (others are not implemented yet), because the layer has {}RoPE",
+                            expected, config.without_rope.has(i) ? "no " : ""));
+    }
+    return chunk;
+}
+
+void read_experts(const JsonView& json, DecoderConfig& config) {
+    config.moe = experts_of(at_least_1(json, "num_local_experts", 16), config.feed_forward.hidden);
+    config.moe.top_k = at_least_1(json, "num_experts_per_tok", 1);
+    config.feed_forward.hidden = at_least_1(json, "intermediate_size_mlp", 16384);
+    const int64_t step = at_least_1(json, "interleave_moe_layer_step", 1);
+    config.moe_layers = {step, step - 1};
+    if (const auto list = json.find("moe_layers")) {
+        std::vector<bool> has(size_t(config.layers), false);
+        for (const JsonView& entry : list->elements()) {
+            if (entry.integer() < 0 || entry.integer() >= config.layers)
+                entry.reject("must be the number of a layer");
+            has[size_t(entry.integer())] = true;
+        }
+        if (list->size() == 0)
+            config.moe = {};
+        else
+            config.moe_layers = regular_pattern(*list, has);
+    }
+    if (config.moe.experts > 0 && config.moe_layers == LayerPattern{}) config.feed_forward = {};
+}
+
+DecoderConfig from_hub(const JsonView& json) {
+    require_hub_constants(json, constants);
+    // transformers' defaults
+    DecoderConfig config = {
+        .feed_forward = {.hidden = 8192}, .rope = {.theta = 500000}, .max_seq_len = 131072};
+    config.attention = {.kv_heads = 8, .head_dim = 128};
+    read_hub_fields(json, config);
+    read_hub_rope(json, config.rope, config.max_seq_len);
+    read_experts(json, config);
+    config.without_rope = read_layers_without_rope(json, config.layers);
+    AttentionConfig& a = config.attention;
+    a.chunk = read_chunk(json, config);
+    if (json.boolean("use_qk_norm", true)) a.qk_norm = QkNorm::after_rope;
+    const double scale = json.number("attn_scale", 0.1), floor = json.number("floor_scale", 8192);
+    if (!(floor > 0)) json["floor_scale"].reject("must be greater than 0");
+    if (json.boolean("attn_temperature_tuning", true)) a.temperature = {scale, floor};
+    for (const char* idle : {"router_aux_loss_coef", "router_jitter_noise", "output_router_logits"})
+        json.find(idle);
+    return config;
+}
+
+void to_hub(Json& json, const DecoderConfig& config) {
+    json.set("architectures", std::vector<std::string>{"Llama4ForCausalLM"}).set("model_type", "llama4_text");
+    write_hub_fields(json, config);
+    write_hub_constants(json, constants);
+    write_hub_rope(json, config.rope);
+    const AttentionConfig& a = config.attention;
+    const MoeConfig& m = config.moe;
+    std::vector<std::string> types;
+    Json rope = Json::array(), experts = Json::array();
+    for (int64_t i = 0; i < config.layers; ++i) {
+        const LayerConfig layer = config.layer(i);
+        types.emplace_back(layer.attention.chunk > 0 ? chunked : full);
+        rope.push(layer.attention.rope ? 1 : 0);
+        if (!layer.is_dense()) experts.push(i);
+    }
+    const int64_t dense = config.feed_forward.hidden;
+    json.set("intermediate_size", m.experts > 0 ? m.hidden : dense)
+        .set("intermediate_size_mlp", dense > 0 ? dense : 2 * m.hidden)
+        .set("num_local_experts", std::max<int64_t>(m.experts, 1))
+        .set("num_experts_per_tok", m.top_k)
+        .set("interleave_moe_layer_step", config.moe_layers.period)
+        .set("moe_layers", std::move(experts))
+        .set("no_rope_layers", std::move(rope))
+        .set("layer_types", types)
+        .set("attention_chunk_size", a.chunk > 0 ? Json(a.chunk) : Json())
+        .set("use_qk_norm", a.qk_norm == QkNorm::after_rope)
+        .set("attn_temperature_tuning", bool(a.temperature))
+        .set("attn_scale", a.temperature ? a.temperature.scale : 0.1)
+        .set("floor_scale", a.temperature.floor);
+}
+
+struct Name {
+    const char *ours, *theirs;
+};
+constexpr std::array names = {
+    Name{"feed_forward.w1.weight", "feed_forward.gate_proj.weight"},
+    Name{"feed_forward.w2.weight", "feed_forward.down_proj.weight"},
+    Name{"feed_forward.w3.weight", "feed_forward.up_proj.weight"},
+    Name{"moe.router.gate.weight", "feed_forward.router.weight"},
+    Name{"moe.shared_experts.w1.weight", "feed_forward.shared_expert.gate_proj.weight"},
+    Name{"moe.shared_experts.w2.weight", "feed_forward.shared_expert.down_proj.weight"},
+    Name{"moe.shared_experts.w3.weight", "feed_forward.shared_expert.up_proj.weight"}};
+
+std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,
+                                 const DecoderConfig& config) {
+    for (const Name& name : names)
+        if (parameter.ends_with("." + std::string(name.ours)))
+            return {HubPlace::whole(
+                "model." + parameter.substr(0, parameter.size() - std::string_view(name.ours).size()) +
+                    name.theirs,
+                shape)};
+    const size_t at = parameter.find("moe.experts.");
+    if (at == std::string::npos) return usual_hub_places(parameter, shape, config);
+    const std::string experts = "model." + parameter.substr(0, at) + "feed_forward.experts.";
+    if (parameter.ends_with(".w2")) return transposed_hub_places(experts + "down_proj", shape, shape[1], 0);
+    // gate and up projections are halves of one tensor
+    return transposed_hub_places(experts + "gate_up_proj", shape, 2 * shape[1],
+                                 parameter.ends_with(".w3") ? shape[1] : 0);
+}
+
+}  // namespace
+
+}  // namespace coeus::llama4
+
+namespace coeus {
+
+ModelFamily llama4_family() {
+    using namespace llama4;
+    ModelFamily family = {.name = "llama4",
+                          .flavors = {},
+                          .architectures = {"Llama4ForCausalLM"},
+                          .from_hub = from_hub,
+                          .to_hub = to_hub,
+                          .hub_places = hub_places,
+                          .hub_ignores = usually_ignored_in_hub,
+                          .init = usual_init};
+    const FfnRule wide = {.multiplier = 1.2, .multiple_of = 2048};
+    const Row rows[] = {
+        {"debugmodel", 256, 6, 16, 16, {}, 8, 512, 2, 256, 131072, false, 2048},
+        {"17bx16e", 5120, 48, 40, 8, wide, 16, 8192, 1, 8192, 10485760, true},
+        {"17bx128e", 5120, 48, 40, 8, wide, 128, 8192, 2, 8192, 1048576},
+    };
+    for (const bool irope : {false, true})
+        for (const Row& row : rows) family.flavors.push_back(flavor(row, irope));
+    return family;
+}
+
+}  // namespace coeus
