@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every model of golden/models against Hugging Face's: loss, logits, every gradient by name and ten AdamW
-// steps, in float64 and float32 with the tolerances of golden/README.md, and in bfloat16 within 1 %.
-// Gradients are compared in the layout of the files. The initial values of every model of golden/init are
-// compared with torchtitan's distributions.
+// Every model of golden/models against Hugging Face's: loss, logits, choices of the routers, every gradient
+// by name and ten AdamW steps, in float64 and float32 with the tolerances of golden/README.md, and in
+// bfloat16 within 1 %. Gradients are compared in the layout of the files. The initial values of every model
+// of golden/init are compared with torchtitan's distributions.
 #include "coeus/config/config.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
@@ -31,12 +31,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// golden/README.md, "Suggested tolerances". All are relative except the logits', which is absolute.
+/// golden/README.md, "Suggested tolerances". All are relative except those of logits and router weights,
+/// which are absolute.
 struct Tolerances {
-    double loss, logits, all_gradients, each_gradient, run_loss, run_norm, final_l2;
+    double loss, logits, router_weights, all_gradients, each_gradient, run_loss, run_norm, final_l2;
 };
-constexpr Tolerances in_float32 = {1e-6, 5e-5, 1e-5, 3e-5, 1e-5, 5e-5, 2e-6};
-constexpr Tolerances in_float64 = {1e-12, 1e-10, 1e-11, 1e-10, 1e-10, 1e-9, 1e-9};
+constexpr Tolerances in_float32 = {1e-6, 5e-5, 1e-5, 1e-5, 3e-5, 1e-5, 5e-5, 2e-6};
+constexpr Tolerances in_float64 = {1e-12, 1e-10, 1e-12, 1e-11, 1e-10, 1e-10, 1e-9, 1e-9};
 constexpr double lr_tolerance = 1e-12;
 
 /// One case in memory: its files, our model with its weights, and its batches.
@@ -156,19 +157,108 @@ void measure_step(Case& c, const ParamGroups& adam, int64_t step, double learnin
     measure_norm(model.exec, cpu_kernels(), model.parameters(), model.scalars, max_norm);
 }
 
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+    REQUIRE(a.size() == b.size());
+    double worst = 0;
+    for (size_t i = 0; i < a.size(); ++i) worst = worse_of(worst, std::fabs(a[i] - b[i]));
+    return worst;
+}
+
+/// What a router has chosen for a micro-batch, and from which logits.
+class Choices {
+public:
+    /// `experts` and `weights`: [tokens, k], the experts of a token in any order.
+    Choices(size_t tokens, const std::vector<double>& experts, const std::vector<double>& weights,
+            std::vector<double> logits)
+        : logits_(std::move(logits)) {
+        const size_t k = experts.size() / tokens;
+        for (size_t i = 0; i < experts.size(); ++i) chosen_[{i / k, experts[i]}] = weights.at(i);
+    }
+
+    /// The experts of all tokens, those of a token in ascending order.
+    std::vector<double> experts() const {
+        std::vector<double> all;
+        for (const auto& [place, weight] : chosen_) all.push_back(place.second);
+        return all;
+    }
+    /// In the same order.
+    std::vector<double> weights() const {
+        std::vector<double> all;
+        for (const auto& [place, weight] : chosen_) all.push_back(weight);
+        return all;
+    }
+    const std::vector<double>& logits() const { return logits_; }
+
+private:
+    std::map<std::pair<size_t, double>, double> chosen_;  // by token and expert
+    std::vector<double> logits_;
+};
+
+/// Records what the routers of a model choose, in the order of the layers, while this object exists.
+class RouterWatch {
+public:
+    explicit RouterWatch(TestModel& model) : model_(model) {
+        seen_ = &choices_;
+        model_.kernels.route = [](Exec& exec, Tensor experts, Tensor weights, Tensor loads, Tensor logits,
+                                  Tensor bias, const RouteOptions& options) {
+            cpu_kernels().route(exec, experts, weights, loads, logits, bias, options);
+            seen_->emplace_back(size_t(logits.rows()), values(experts), values(weights), values(logits));
+        };
+    }
+    ~RouterWatch() {
+        model_.kernels.route = cpu_kernels().route;
+        seen_ = nullptr;
+    }
+    RouterWatch(const RouterWatch&) = delete;
+    RouterWatch& operator=(const RouterWatch&) = delete;
+
+    const std::vector<Choices>& choices() const { return choices_; }
+
+private:
+    static inline std::vector<Choices>* seen_ = nullptr;
+    TestModel& model_;
+    std::vector<Choices> choices_;
+};
+
+void check_routers(const Case& c, const std::vector<Choices>& ours, const Tolerances& tolerance) {
+    const fs::path file = c.folder() / "router.safetensors";
+    if (!fs::exists(file)) {
+        CHECK(ours.empty());
+        return;
+    }
+    const Safetensors golden = Safetensors::open(file.string());
+    std::map<int64_t, std::string> layers;  // with experts: their names by number
+    for (const std::string& name : golden.names())
+        if (const std::string layers_of = "model.layers."; name.ends_with(".experts"))
+            layers[std::stoll(name.substr(layers_of.size()))] = name.substr(0, name.rfind('.'));
+    REQUIRE(ours.size() == layers.size());
+    auto our = ours.begin();
+    for (const auto& [number, layer] : layers) {
+        INFO(layer);
+        const std::vector<int64_t> experts = golden.read_all<int64_t>(layer + ".experts");
+        const Choices theirs(size_t(golden.entry(layer + ".experts").shape[0]),
+                             {experts.begin(), experts.end()}, golden.read_all<double>(layer + ".weights"),
+                             golden.read_all<double>(layer + ".logits"));
+        CHECK(largest_difference(our->logits(), theirs.logits()) <= tolerance.logits);
+        REQUIRE(our->experts() == theirs.experts());
+        CHECK(largest_difference(our->weights(), theirs.weights()) <= tolerance.router_weights);
+        ++our;
+    }
+}
+
 void check_first_batch(Case& c, const Tolerances& tolerance) {
     const JsonView expected = c.expected();
     TestModel& model = c.model();
     TestBatch batch = c.batch(0);
     CHECK(batch.valid_labels() == expected.integer("valid_tokens"));
 
-    const OwnedTensor logits = model.logits(batch);
     const std::vector<double> golden =
         Safetensors::open((c.folder() / "logits.safetensors").string()).read_all<double>("logits");
-    double worst = 0;
-    for (size_t i = 0; i < golden.size(); ++i)
-        worst = worse_of(worst, std::fabs(element(logits, int64_t(i)) - golden[i]));
-    CHECK(worst <= tolerance.logits);
+    {
+        const RouterWatch routers(model);
+        CHECK(largest_difference(values(model.logits(batch)), golden) <= tolerance.logits);
+        check_routers(c, routers.choices(), tolerance);
+    }
 
     measure_step(c, ParamGroups(adam_options), 1, 0);
     CHECK(relatively_close(model.scalars.loss, expected.number("loss"), tolerance.loss));

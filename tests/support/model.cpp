@@ -159,7 +159,7 @@ void TestModel::run(TestBatch& batch, const Pass& pass) {
     poison(temp, layers.temporaries);
     poison(exec.workspace, layers.workspace);
     const Batch view = batch.view();
-    Ctx c{exec, cpu_kernels(), frame, temp, view, scalars};
+    Ctx c{exec, kernels, frame, temp, view, scalars};
     pass(c);
     frame.rewind({0, 0});
 }

@@ -59,6 +59,7 @@ public:
     Frame frame;
     Arena temp;
     StepScalars scalars;
+    Kernels kernels = cpu_kernels();  ///< of forward and backward; a test may replace some
 
     Parameters& parameters() { return decoder.parameters(); }
     const Storage& storage_of(const std::string& parameter) const;
