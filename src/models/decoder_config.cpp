@@ -65,6 +65,13 @@ int64_t DecoderConfig::moe_row(int64_t number) const {
     return row;
 }
 
+std::vector<int64_t> DecoderConfig::layers_with_experts() const {
+    std::vector<int64_t> numbers;
+    for (int64_t i = 0; i < layers; ++i)
+        if (!layer(i).is_dense()) numbers.push_back(i);
+    return numbers;
+}
+
 namespace {
 
 void require_heads_fit(const AttentionConfig& a, int64_t dim) {

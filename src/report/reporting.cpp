@@ -4,6 +4,7 @@
 #include "coeus/base/log.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/plan/machine.hpp"
+#include "coeus/report/load_history.hpp"
 #include "coeus/report/report.hpp"
 
 #include <algorithm>
@@ -37,6 +38,7 @@ void Reporting::begin(const MetricsFile::Past& past, const Work& work,
     on_first_rank(world_, [&] {
         require_owned();
         metrics_.emplace(folder_.metrics_file(), past);
+        if (!work.expert_layers.empty()) expert_loads_.emplace(folder_.expert_loads_file(), past);
     });
     together(world_, [&] {
         if (const auto& folder = folder_.tensorboard_folder())
@@ -46,6 +48,7 @@ void Reporting::begin(const MetricsFile::Past& past, const Work& work,
 
 void Reporting::go_back(const MetricsFile::Past& past) {
     if (metrics_) metrics_->go_back(past);
+    if (expert_loads_) expert_loads_->go_back(past);
     if (!tensorboard_) return;
     try {
         auto next = std::make_unique<TensorBoardFile>(*folder_.tensorboard_folder(), past.step);
@@ -72,6 +75,10 @@ void Reporting::validation(ValidationMetrics m) {
     log::info("{}", console_line(m, log::colored()));
     write_line(json_line(m));
     if (tensorboard_) tensorboard_->write(m.step, tensorboard_scalars(m));
+}
+
+void Reporting::expert_loads(int64_t step, std::span<const int64_t> loads) {
+    if (expert_loads_) expert_loads_->write(load_line(step, work_.expert_layers, loads));
 }
 
 void Reporting::write_line(const std::string& json) {

@@ -9,6 +9,7 @@
 #include "coeus/models/config_fields.hpp"
 #include "coeus/observe/memory_snapshot.hpp"
 #include "coeus/plan/machine.hpp"
+#include "coeus/report/load_history.hpp"
 
 #include <cmath>
 #include <limits>
@@ -290,8 +291,11 @@ void Trainer::report() {
     metrics.loss_max = loss_max_;
     metrics.grad_norm = scalars.grad_norm;
     metrics.lr = scalars.learning_rate;
-    metrics.experts = expert_loads(engine_.loads(), engine_.decoder().config().moe.experts);
+    const std::vector<int64_t> loads = engine_.loads();
+    metrics.experts = expert_loads(loads, engine_.decoder().config().moe.experts);
     reporting_.step(std::move(metrics), config_.training.steps - progress_.step);
+    if (records_loads(progress_.step, config_.metrics.log_freq, config_.training.steps))
+        reporting_.expert_loads(progress_.step, loads);
 }
 
 void Trainer::say_goodput() {

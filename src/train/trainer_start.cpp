@@ -174,7 +174,8 @@ void Trainer::begin_reporting() {
     reporting_.begin(past(),
                      {.tokens_per_step = tokens,
                       .flops_per_token = model_.flops_per_token(config_.training.seq_len),
-                      .peak_flops = peak_flops_},
+                      .peak_flops = peak_flops_,
+                      .expert_layers = model_.layers_with_experts()},
                      [this] { owner_.require_owned(); });
 }
 

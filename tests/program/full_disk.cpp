@@ -35,6 +35,7 @@ const Kind kinds[] = {
     {"/deck.toml", Loss::start, "/deck\\.toml cannot be written: No space left on device"},
     {"/memory_snapshot/", Loss::telemetry, " memory snapshots? of the steps (is|are) lost: "},
     {"/log/rank_", Loss::telemetry, "\\.log (is|are) lost"},
+    {"/expert_loads.jsonl", Loss::telemetry, "expert_loads\\.jsonl (is|are) lost"},
 };
 
 const Arguments writing_everything = {"--checkpoint.enable",
@@ -63,14 +64,14 @@ void full_disks(int rounds, uint64_t seed) {
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17)});
     const fs::path undisturbed[] = {folder / "alone", folder / "two"};
     for (const int ranks : {0, 2})
-        train_tiny(undisturbed[ranks / 2], folder / "tokens.h5", writing_everything, ranks);
+        train_tiny(undisturbed[ranks / 2], folder / "tokens.h5", tiny_experts + writing_everything, ranks);
     const RandomStream random(seed, "the room on a disk");
     for (int i = 0; i < rounds; ++i) {
         const Kind& kind = kinds[size_t(i) % std::size(kinds)];
         const int ranks = i / int(std::size(kinds)) % 2 == i % 2 ? 0 : 2;
         const fs::path run = folder / "run", &whole = undisturbed[ranks / 2];
         const auto room = int64_t(double(bytes_of(kind, whole)) * random.uniform(uint64_t(i)));
-        const Arguments arguments = tiny_run(run, folder / "tokens.h5", writing_everything);
+        const Arguments arguments = tiny_run(run, folder / "tokens.h5", tiny_experts + writing_everything);
         const Outcome full = run_coeus(arguments, ranks,
                                        {{"LD_PRELOAD", COEUS_DISK},
                                         {"COEUS_TEST_FULL_FILE", run.string() + kind.in_path},

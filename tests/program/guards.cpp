@@ -4,6 +4,7 @@
 #include "coeus/base/random.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/io/checkpoint.hpp"
+#include "coeus/report/load_history.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 
@@ -130,6 +131,17 @@ TEST_CASE("program: a guard's decision is kept if a stop comes before the next c
     CHECK_THAT(stopped.output, Contains("are skipped") && Contains("Stopped at step 14 of 20"));
     train_tiny(folder / "parts", data, skipping, 2);
     check_same(folder / "whole", folder / "parts", 20);
+}
+
+TEST_CASE("program: after a rewind, the loads of experts have each step once") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder, 14 * batch, 14 * batch + 2), run = folder / "run";
+    train_tiny(run, data, guarded + tiny_experts + Arguments{action("rewind"), "--guards.spike_z_score=8"});
+    const MetricLines lines = read_metrics(run);
+    REQUIRE(lines.events.size() == 1);
+    CHECK(lines.events[0].step == 13);
+    CHECK(count_of("\n", read_file(run / "expert_loads.jsonl")) == 20);
+    CHECK(read_load_history(run / "expert_loads.jsonl").at(0).size() == 20);
 }
 
 TEST_CASE("program: a spike is skipped in the same way on other ranks") {

@@ -62,6 +62,10 @@ Arguments tiny_run(const fs::path& dump_folder, const fs::path& data, const Argu
     return all + more;
 }
 
+const Arguments tiny_experts = {"--model.name=qwen3",  "--model.flavor=debugmodel_moe",
+                                "--model.head_dim=8",  "--model.moe.num_experts=4",
+                                "--model.moe.top_k=2", "--model.moe.hidden=24"};
+
 Outcome train_tiny(const fs::path& dump_folder, const fs::path& data, const Arguments& more, int ranks) {
     Outcome outcome = run_coeus(tiny_run(dump_folder, data, more), ranks);
     INFO(outcome.output);

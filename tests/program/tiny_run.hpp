@@ -44,6 +44,8 @@ std::vector<uint16_t> learnable_tokens(int64_t count, int vocab = 64);
 /// precedence.
 Arguments tiny_run(const std::filesystem::path& dump_folder, const std::filesystem::path& data,
                    const Arguments& more = {});
+/// Options that give the tiny model 4 experts in each layer, of which a token uses 2.
+extern const Arguments tiny_experts;
 /// Runs it and checks that it succeeds.
 Outcome train_tiny(const std::filesystem::path& dump_folder, const std::filesystem::path& data,
                    const Arguments& more = {}, int ranks = 0);

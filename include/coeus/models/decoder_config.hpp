@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace coeus {
 
@@ -58,7 +59,9 @@ struct DecoderConfig {
     LayerConfig layer(int64_t number) const;
     /// The number of a layer among those with experts.
     int64_t moe_row(int64_t number) const;
-    /// How many layers have experts.
+    /// The numbers of the layers with experts.
+    std::vector<int64_t> layers_with_experts() const;
+    /// How many there are.
     int64_t moe_rows() const { return moe_row(layers); }
     /// ConfigError naming the field, the rule and the nearest valid value.
     void validate() const;

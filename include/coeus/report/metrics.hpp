@@ -80,9 +80,9 @@ std::string json_line(const StepMetrics& m);
 std::string json_line(const ValidationMetrics& m);
 std::string json_line(const CheckpointMetrics& m);
 
-/// Appends to metrics.jsonl. An earlier start may have trained beyond its last checkpoint. Lines of steps
-/// after the place from which the run resumes are therefore dropped first, so that every step is in the file
-/// once.
+/// Appends to metrics.jsonl or expert_loads.jsonl. An earlier start may have trained beyond its last
+/// checkpoint. Lines of steps after the place from which the run resumes are therefore dropped first, so that
+/// every step is in the file once.
 class MetricsFile {
 public:
     /// The part of the run that is complete. Later lines are dropped.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reporting: writes the metrics of a run's steps to the log, metrics.jsonl and TensorBoard, and at the end a
-// page of plots.
+// Reporting: writes the metrics of a run's steps to the log, metrics.jsonl and TensorBoard, the loads of its
+// experts to expert_loads.jsonl, and at the end a page of plots.
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
@@ -14,7 +14,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace coeus {
 
@@ -24,11 +26,12 @@ public:
     /// `device`: this rank's device. All arguments outlive it.
     Reporting(const RunFolder& folder, const Communicator& world, const Device& device);
 
-    /// The work of this rank, from which rates are computed.
+    /// The work of this rank, from which rates are computed, and its model's layers with experts.
     struct Work {
         double tokens_per_step = 0;  ///< this rank's share if ranks divide a sample
         double flops_per_token = 0;
-        std::optional<double> peak_flops;  ///< FLOP/s; none: not known
+        std::optional<double> peak_flops;         ///< FLOP/s; none: not known
+        std::vector<int64_t> expert_layers = {};  ///< the numbers of the layers with experts
     };
     /// Call it before the first step. `past`: the part of the run that is complete. SystemError if a file
     /// cannot be opened. Lines that cannot be written later are counted and reported, and do not end the run.
@@ -43,6 +46,8 @@ public:
     /// Logs a step. Fills in rates since the previous logged step, memory, and the state of the GPU.
     void step(StepMetrics m, int64_t steps_left);
     void validation(ValidationMetrics m);
+    /// Records the tokens of each expert in a step, [layers with experts, experts].
+    void expert_loads(int64_t step, std::span<const int64_t> loads);
     /// Writes a line to metrics.jsonl only.
     void write_line(const std::string& json);
     /// Writes the page of plots when the run is complete. A failure is a warning; no data is lost then.
@@ -58,6 +63,7 @@ private:
     Work work_;
     StepClock clock_;
     std::optional<MetricsFile> metrics_;            ///< only on rank 0
+    std::optional<MetricsFile> expert_loads_;       ///< only on rank 0, if the model has experts
     std::unique_ptr<TensorBoardFile> tensorboard_;  ///< on rank 0 or on each rank
     std::optional<GpuMonitor> gpu_;
 };

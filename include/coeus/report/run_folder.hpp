@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RunFolder: the folder of a run (job.dump_folder), with logs of the ranks, deck.toml, metrics.jsonl,
-// TensorBoard files, checkpoints and report.html.
+// expert_loads.jsonl, TensorBoard files, checkpoints and report.html.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -20,6 +20,7 @@ public:
     RunFolder(const Config& config, const Communicator& world, const std::function<void()>& own);
 
     std::filesystem::path metrics_file() const { return root_ / "metrics.jsonl"; }
+    std::filesystem::path expert_loads_file() const { return root_ / "expert_loads.jsonl"; }
     std::filesystem::path goodput_file() const { return root_ / "goodput.jsonl"; }
     std::filesystem::path report_file() const { return root_ / "report.html"; }
     std::filesystem::path checkpoint_folder() const { return root_ / checkpoint_folder_; }
