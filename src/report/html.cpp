@@ -5,6 +5,8 @@
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
 #include "coeus/file/json.hpp"
+#include "frame.hpp"
+#include "heat_map.hpp"
 #include "page.hpp"
 #include "tables.hpp"
 #include "wall_time.hpp"
@@ -19,13 +21,6 @@ namespace {
 
 using namespace report;
 
-// The size of a plot and the margins around its curves, in pixels.
-struct Box {
-    double width, height;
-    double left = 58, top = 12, right = 16, bottom = 44;
-    double inner_width() const { return width - left - right; }
-    double inner_height() const { return height - top - bottom; }
-};
 constexpr Box wide_box = {1090, 350}, half_box = {530, 270};
 
 // With a single run, the marks of its validation have their own colour.
@@ -36,57 +31,43 @@ std::string color_of(size_t run, bool validation, size_t num_runs) {
 class Drawing {
 public:
     Drawing(const Chart& chart, const Box& box, size_t num_runs)
-        : chart_(chart), box_(box), num_runs_(num_runs) {}
+        : chart_(chart),
+          box_(box),
+          frame_(box, "plot", chart.title + " over " + chart.x_title),
+          num_runs_(num_runs) {}
 
     std::string text() {
-        svg_ =
-            fmt::format("<svg class=\"plot\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{} over {}\">\n",
-                        box_.width, box_.height, markup_of(chart_.title), markup_of(chart_.x_title));
         axes();
         for (const Curve& curve : chart_.curves)
             if (!curve.validation) line_of(curve);
         for (const Curve& curve : chart_.curves)
             if (curve.validation) marks_of(curve);
-        return svg_ + "</svg>";
+        return frame_.text();
     }
 
 private:
     double x(double value) const { return box_.left + box_.inner_width() * chart_.x.position(value); }
     double y(double value) const { return box_.top + box_.inner_height() * (1 - chart_.y.position(value)); }
 
-    void line(const char* style, double x1, double y1, double x2, double y2) {
-        svg_ += fmt::format("<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n",
-                            style, x1, y1, x2, y2);
-    }
-    void label(double at_x, double at_y, const char* anchor, const std::string& text) {
-        svg_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", at_x, at_y,
-                            anchor, markup_of(text));
-    }
     void axes() {
-        const double right = box_.width - box_.right, bottom = box_.height - box_.bottom;
         for (const double tick : chart_.y.ticks) {
-            line("grid", box_.left, y(tick), right, y(tick));
-            label(box_.left - 9, y(tick) + 4, "end", tick_text(chart_.y, tick));
+            frame_.line("grid", box_.left, y(tick), box_.width - box_.right, y(tick));
+            frame_.y_label(y(tick), tick_text(chart_.y, tick));
         }
-        line("base", box_.left, bottom, right, bottom);
-        for (const double tick : chart_.x.ticks) {
-            line("base", x(tick), bottom, x(tick), bottom + 4);
-            label(x(tick), bottom + 18, "middle", tick_text(chart_.x, tick));
-        }
-        label(box_.left + box_.inner_width() / 2, box_.height - 6, "middle", chart_.x_title);
+        frame_.x_axis(chart_.x, chart_.x_title);
     }
     void polyline(const Curve& curve, const std::vector<Dot>& dots, const std::string& style) {
-        svg_ += fmt::format("<polyline class=\"curve {}\" style=\"--c:{}\" points=\"", style,
-                            color_of(curve.run, curve.validation, num_runs_));
+        std::string points;
         for (size_t i = 0; i < dots.size(); ++i)
-            svg_ += fmt::format("{}{:.1f},{:.1f}", i ? " " : "", x(dots[i].x), y(dots[i].y));
-        svg_ += "\"/>\n";
+            points += fmt::format("{}{:.1f},{:.1f}", i ? " " : "", x(dots[i].x), y(dots[i].y));
+        frame_.put(fmt::format("<polyline class=\"curve {}\" style=\"--c:{}\" points=\"{}\"/>\n", style,
+                               color_of(curve.run, curve.validation, num_runs_), points));
     }
     void circles(const Curve& curve, const char* style, double radius) {
         for (const Dot& dot : curve.logged)
-            svg_ += fmt::format(
+            frame_.put(fmt::format(
                 "<circle class=\"{}\" style=\"--c:{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"/>\n", style,
-                color_of(curve.run, curve.validation, num_runs_), x(dot.x), y(dot.y), radius);
+                color_of(curve.run, curve.validation, num_runs_), x(dot.x), y(dot.y), radius));
     }
     void line_of(const Curve& curve) {
         const std::string dashes = curve.run >= 8 ? "second" : "";
@@ -102,8 +83,8 @@ private:
 
     const Chart& chart_;
     const Box& box_;
+    Frame frame_;
     size_t num_runs_;
-    std::string svg_;
 };
 
 std::string swatch(const std::string& color, bool validation, bool dashed) {
@@ -170,8 +151,8 @@ Json chart_data(const Chart& chart, const Box& box, const std::vector<RunData>& 
 
 // JSON for a script element. "<" is escaped: "</script" would end the element, and "<!--" with "<script" hide
 // its end.
-std::string script_data(Json charts) {
-    std::string text = Json::object().set("charts", std::move(charts)).text();
+std::string script_data(Json charts, Json maps) {
+    std::string text = Json::object().set("charts", std::move(charts)).set("maps", std::move(maps)).text();
     const std::string escaped = "\\u003c";  // in JSON "<" occurs only in strings
     for (size_t at = 0; (at = text.find('<', at)) != std::string::npos; at += escaped.size())
         text.replace(at, 1, escaped);
@@ -290,10 +271,17 @@ std::string report_html(const std::vector<RunData>& runs) {
         html += chart_card(charts[i], i == 0, wide, runs.size());
         data.push(chart_data(charts[i], wide ? wide_box : half_box, runs));
     }
-    html += "</div>\n" + wall_time_html(runs) + decks(runs);
+    html += "</div>\n";
+    Json maps = Json::array();
+    for (const HeatMap& map : heat_maps_of(runs)) {
+        html += heat_map_card(map);
+        maps.push(heat_map_data(map));
+    }
+    html += wall_time_html(runs) + decks(runs);
     html += fmt::format("<footer>Made by Coeus {} from metrics.jsonl and deck.toml of {}.</footer></main>\n",
                         version(), runs.size() == 1 ? "the run" : "the runs");
-    html += "<script type=\"application/json\" id=\"data\">" + script_data(std::move(data)) + "</script>\n";
+    html += "<script type=\"application/json\" id=\"data\">" + script_data(std::move(data), std::move(maps)) +
+            "</script>\n";
     return html + "<script>" + page_script + "</script></body></html>\n";
 }
 

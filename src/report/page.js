@@ -16,6 +16,24 @@
     }
     return Math.abs(points[low][0] - x) <= Math.abs(points[high][0] - x) ? points[low] : points[high];
   };
+  const element = (name, attributes) => {
+    const made = document.createElementNS(SVG, name);
+    for (const key in attributes) made.setAttribute(key, attributes[key]);
+    return made;
+  };
+  // puts a tip of a card beside the pointer
+  const place = (tip, card, event) => {
+    card.append(tip);
+    const frame = card.getBoundingClientRect(), px = event.clientX - frame.left;
+    const side = px + 18 + tip.offsetWidth < frame.width ? px + 18 : px - 18 - tip.offsetWidth;
+    tip.style.left = Math.max(0, side) + "px";
+    tip.style.top = Math.max(30, event.clientY - frame.top - tip.offsetHeight / 2) + "px";
+  };
+  const follow = (picture, move, leave) => {
+    picture.addEventListener("pointermove", move);
+    picture.addEventListener("pointerdown", move);
+    picture.addEventListener("pointerleave", leave);
+  };
   document.querySelectorAll(".plot").forEach((plot, index) => {
     const chart = data.charts[index], [left, top, width, height] = chart.box, card = plot.closest(".card");
     const toX = v => left + width * (v - chart.x[0]) / (chart.x[1] - chart.x[0]);
@@ -28,11 +46,7 @@
       if (tip) tip.remove();
       marks = tip = null;
     };
-    const add = (name, attributes) => {
-      const element = document.createElementNS(SVG, name);
-      for (const key in attributes) element.setAttribute(key, attributes[key]);
-      marks.append(element);
-    };
+    const add = (name, attributes) => marks.append(element(name, attributes));
     const move = event => {
       const frame = plot.getBoundingClientRect(), zoom = plot.viewBox.baseVal.width / frame.width;
       const at = (event.clientX - frame.left) * zoom;
@@ -43,7 +57,7 @@
       const distance = entry => Math.abs(toX(entry.point[0]) - at);
       const lead = found.reduce((a, b) => distance(b) < distance(a) ? b : a);
       const shown = found.filter(entry => Math.abs(toX(entry.point[0]) - toX(lead.point[0])) < (entry.curve.marks ? 3 : 14));
-      marks = document.createElementNS(SVG, "g");
+      marks = element("g", {});
       const lineX = toX(lead.point[0]);
       add("line", {x1: lineX, x2: lineX, y1: top, y2: top + height, class: "pointer"});
       tip = document.createElement("div");
@@ -59,14 +73,64 @@
         tip.append(row);
       }
       plot.append(marks);
-      card.append(tip);
-      const frameOfCard = card.getBoundingClientRect(), px = event.clientX - frameOfCard.left;
-      const side = px + 18 + tip.offsetWidth < frameOfCard.width ? px + 18 : px - 18 - tip.offsetWidth;
-      tip.style.left = Math.max(0, side) + "px";
-      tip.style.top = Math.max(30, event.clientY - frameOfCard.top - tip.offsetHeight / 2) + "px";
+      place(tip, card, event);
     };
-    plot.addEventListener("pointermove", move);
-    plot.addEventListener("pointerdown", move);
-    plot.addEventListener("pointerleave", leave);
+    follow(plot, move, leave);
+  });
+  // cells are digits from 0 to 60: no token, 30 for the mean load, four times the mean
+  const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy", even = 30;
+  const loadOf = digit => digit < even ? digit / even : 4 ** (digit / even - 1);
+  document.querySelectorAll(".map").forEach((map, index) => {
+    const {box: [left, top, width, height], edges, records, experts, layers} = data.maps[index];
+    const columns = edges.length - 1, first = edges[0], last = edges[columns];
+    const card = map.closest(".card"), choice = card.querySelector("select"), cells = map.querySelector("g");
+    let tip = null, mark = null;
+    const leave = () => {
+      if (mark) mark.remove();
+      if (tip) tip.remove();
+      mark = tip = null;
+    };
+    const digitOf = (expert, column) => digits.indexOf(layers[choice.selectedIndex][expert * columns + column]);
+    const draw = () => {
+      const paths = new Map();
+      for (let expert = 0; expert < experts; ++expert)
+        for (let start = 0, end = 0; start < columns; start = end) {
+          const digit = digitOf(expert, start);
+          while (end < columns && digitOf(expert, end) === digit) ++end;
+          const wide = edges[end] - edges[start];
+          paths.set(digit, (paths.get(digit) || "") + `M${edges[start] - first} ${experts - 1 - expert}h${wide}v1h-${wide}z`);
+        }
+      paths.delete(-1);
+      cells.replaceChildren(...Array.from(paths, ([digit, d]) => {
+        const apart = digit / even - 1;
+        return element("path", {class: apart < 0 ? "under" : "over", "fill-opacity": Math.abs(apart), d});
+      }));
+    };
+    const move = event => {
+      const frame = map.getBoundingClientRect(), zoom = map.viewBox.baseVal.width / frame.width;
+      const step = first + ((event.clientX - frame.left) * zoom - left) / width * (last - first);
+      const column = edges.findIndex(edge => edge >= step) - 1;
+      const row = Math.floor(((event.clientY - frame.top) * zoom - top) / height * experts);
+      leave();
+      if (column < 0 || row < 0 || row >= experts) return;
+      const expert = experts - 1 - row, digit = digitOf(expert, column), from = edges[column] + 1, to = edges[column + 1];
+      const toX = edge => left + width * (edge - first) / (last - first);
+      mark = element("rect", {x: toX(edges[column]), y: top + row * height / experts, class: "pointer",
+                              width: toX(to) - toX(edges[column]), height: height / experts});
+      map.append(mark);
+      tip = document.createElement("div");
+      tip.className = "tip";
+      const line = document.createElement("div"), value = document.createElement("b");
+      value.textContent = digit < 0 ? "not recorded" : digit === 2 * even ? "4 or more" : loadOf(digit).toFixed(2);
+      line.append("expert " + expert, value);
+      tip.append(records === 1 || from === to ? "step " + number(to) : "steps " + number(from) + " to " + number(to), line);
+      place(tip, card, event);
+    };
+    choice.addEventListener("change", () => {
+      leave();
+      draw();
+    });
+    choice.disabled = false;
+    follow(map, move, leave);
   });
 })();

@@ -94,6 +94,7 @@ RunData read_run(const std::string& given) {
     RunData run;
     run.folder = folder_of(given);
     read_metrics(run.folder / metrics_name, run);
+    run.expert_loads = read_load_history(run.folder / "expert_loads.jsonl");
     run.goodput = goodput_of(read_start_times(run.folder / "goodput.jsonl"));
     if (const fs::path deck = run.folder / "deck.toml"; fs::exists(deck))
         run.deck = read_toml(deck);

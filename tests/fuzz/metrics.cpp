@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics.jsonl, and the page, text and table of a valid one; the same lines also serve as goodput.jsonl.
+// metrics.jsonl, and the page, text and table of a valid one; the same lines also serve as goodput.jsonl and
+// expert_loads.jsonl.
 #include "coeus/report/report.hpp"
 #include "target.hpp"
 
@@ -8,6 +9,7 @@ namespace coeus::fuzz {
 void read_input(std::string_view input) {
     write_scratch("metrics.jsonl", input);
     write_scratch("goodput.jsonl", input);
+    write_scratch("expert_loads.jsonl", input);
     const std::vector<RunData> runs = read_runs({scratch().string()});
     report_html(runs);
     report_text(runs, 100, false);
@@ -20,6 +22,7 @@ std::vector<std::string> seeds() {
         "\"tps\": 100.0, \"memory_gib\": null}\n";
     return {
         step + "{\"step\": 2, \"loss\": 1e300, \"grad_norm\": 1e-300, \"lr\": 0}\n",
+        step + "{\"step\": 1, \"event\": \"\", \"layers\": {\"0\": [100, 100], \"3\": [0, 400]}}\n",
         step + "{\"step\": 1, \"validation_loss\": 4.0, \"validation_tokens\": 10}\n",
         step +
             "{\"step\": 9223372036854775807, \"event\": \"loss_spike\", \"action\": \"skip\", \"z\": 7.0}\n",

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports on one or several runs, from their metrics.jsonl and deck.toml: an HTML page, text for a terminal,
-// CSV.
+// Reports on one or several runs, from their metrics.jsonl, expert_loads.jsonl and deck.toml: an HTML page,
+// text for a terminal, CSV.
 #pragma once
 
 #include "coeus/file/toml.hpp"
 #include "coeus/report/goodput.hpp"
+#include "coeus/report/load_history.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -23,6 +24,7 @@ struct RunData {
     std::filesystem::path folder;
     std::vector<std::string> fields;  ///< in the order of the file, without "step"
     std::map<std::string, MetricSeries> series;
+    LoadHistory expert_loads;          ///< from expert_loads.jsonl; empty if there is no such file
     Goodput goodput;                   ///< from goodput.jsonl; 0 starts if there is no such file
     std::vector<TomlEntry> deck;       ///< empty if the run has no deck.toml
     std::vector<std::string> notices;  ///< problems of the files, one line each

@@ -67,7 +67,7 @@ std::vector<std::string> between(const std::string& text, const std::string& sta
 
 // Whether every opened element is closed.
 bool is_balanced(const std::string& html) {
-    static const std::set<std::string> empty = {"meta", "line", "circle", "polyline", "!DOCTYPE"};
+    static const std::set<std::string> empty = {"meta", "line", "circle", "path", "polyline", "!DOCTYPE"};
     std::vector<std::string> open;
     for (const std::string& tag : between(html.substr(0, html.find("<script")), "<", ">")) {
         const std::string name = tag.substr(0, tag.find_first_of(" /", 1));
@@ -421,4 +421,30 @@ TEST_CASE("report: values so large, small or similar that their differences cann
         CHECK(points_are_inside(report_html(runs)));
         CHECK_THAT(report_text(runs, 80, false), !Contains("nan"));
     }
+}
+
+TEST_CASE("report: a run with experts has a heat map of their loads, and another has none") {
+    const TemporaryFolder folder;
+    const std::string dense = make_run(folder / "dense", losses(3)),
+                      moe = make_run(folder / "moe", losses(3));
+    write_file(folder / "moe/expert_loads.jsonl",
+               "{\"step\":1,\"layers\":{\"0\":[100,100],\"1\":[50,150]}}\n"
+               "{\"step\":3,\"layers\":{\"0\":[0,200],\"1\":[1");
+    const std::vector<RunData> one = read_runs({moe});
+    CHECK(one[0].notices.empty());
+    const std::string html = report_html(one);
+    CHECK(is_balanced(html));
+    CHECK(count_of("<svg class=\"map\"", html) == 1);
+    CHECK_THAT(html, Contains("Loads of experts<small>"));
+    const Json data = data_of(html);
+    const Json::Array& maps = *data.find("maps")->as_array();
+    REQUIRE(maps.size() == 1);
+    CHECK(*(*maps[0].find("layers")->as_array())[1].as_string() == "Fd");
+    const std::string without = report_html(read_runs({dense}));
+    CHECK(count_of("<svg class=\"map\"", without) == 0);
+    CHECK_THAT(without, Contains("\"maps\":[]"));
+    const std::string both = report_html(read_runs({dense, moe}));
+    CHECK(is_balanced(both));
+    CHECK(count_of("<svg class=\"map\"", both) == 1);
+    CHECK_THAT(both, Contains("Loads of experts in moe<small>"));
 }
