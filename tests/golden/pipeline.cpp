@@ -71,7 +71,9 @@ void compare_simulation(const Timetable& table, const Timetable& file, const Jso
 void compare(const JsonView& entry, const std::filesystem::path& folder) {
     const Schedule& schedule = schedule_of(entry);
     const PipelineShape shape = shape_of(entry);
-    CHECK(schedule.accepts(shape) == !entry.contains("refused"));
+    // PyTorch refuses 1F1B with fewer micro-batches than ranks; here it runs all forwards first
+    const bool only_here = std::string(schedule.name) == "1F1B" && shape.microbatches < shape.ranks;
+    CHECK(schedule.accepts(shape) == (only_here || !entry.contains("refused")));
     if (entry.contains("refused")) return;
     // the same orders
     const Timetable table = schedule.timetable(shape);
