@@ -228,10 +228,10 @@ void check_checkpoint(Errors& errors, const Config::Checkpoint& checkpoint) {
     errors.demand(!checkpoint.initial_load_in_hf || checkpoint.initial_load_model_only,
                   "checkpoint.initial_load_in_hf: a Hugging Face folder contains only a model; set "
                   "checkpoint.initial_load_model_only = true");
-    errors.demand(!checkpoint.initial_load_in_hf_quantized ||
-                      (checkpoint.initial_load_in_hf && !checkpoint.initial_load_path.empty()),
-                  "checkpoint.initial_load_in_hf_quantized: needs checkpoint.initial_load_in_hf = true and "
-                  "checkpoint.initial_load_path");
+    errors.demand(
+        !checkpoint.initial_load_in_hf_quantized || checkpoint.initial_load_in_hf,
+        "checkpoint.initial_load_in_hf_quantized: needs checkpoint.initial_load_in_hf = true, since "
+        "only Hugging Face folders are quantized");
     errors.demand(!checkpoint.last_save_in_hf || checkpoint.last_save_model_only,
                   "checkpoint.last_save_in_hf: a Hugging Face folder contains only a model; set "
                   "checkpoint.last_save_model_only = true");

@@ -144,8 +144,10 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(checkpoint.initial_load_in_hf), to_nothing,
               "`checkpoint.initial_load_path` is a Hugging Face folder. If that path is not given, the "
               "weights are loaded from `model.hf_assets_path`"),
-        not_built(COEUS_FIELD(checkpoint.initial_load_in_hf_quantized), to_nothing,
-                  "reading quantized weights", "The weights of that folder are quantized"),
+        works(COEUS_FIELD(checkpoint.initial_load_in_hf_quantized), to_nothing,
+              "The weights of that folder are quantized (MXFP4, or FP8 in blocks) and are decoded while they "
+              "are loaded. A folder that is quantized is refused without this option, and one that is not "
+              "with it"),
         works(COEUS_FIELD(checkpoint.last_save_model_only), to_nothing,
               "After the last step, also write a file of only the weights, in `checkpoint.export_dtype`"),
         works(COEUS_FIELD(checkpoint.last_save_in_hf), to_nothing,

@@ -19,15 +19,15 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::pair<const char*, Dtype> dtypes[] = {
-    {"F64", Dtype::f64}, {"F32", Dtype::f32}, {"F16", Dtype::f16}, {"BF16", Dtype::bf16},
-    {"I64", Dtype::i64}, {"I32", Dtype::i32}, {"U8", Dtype::u8}};
+    {"F64", Dtype::f64},          {"F32", Dtype::f32}, {"F16", Dtype::f16}, {"BF16", Dtype::bf16},
+    {"F8_E4M3", Dtype::fp8_e4m3}, {"I64", Dtype::i64}, {"I32", Dtype::i32}, {"U8", Dtype::u8}};
 
 constexpr int64_t longest_header = 100'000'000;  // the limit of the format's own library
 
 Dtype parse_dtype(const JsonView& value) {
     for (const auto& [text, dtype] : dtypes)
         if (value.string() == text) return dtype;
-    value.reject("must be one of F64, F32, F16, BF16, I64, I32, U8");
+    value.reject("must be one of F64, F32, F16, BF16, F8_E4M3, I64, I32, U8");
 }
 
 Shape parse_shape(const JsonView& value) {

@@ -4,7 +4,6 @@
 #include "checkpoint_file.hpp"
 #include "checkpoint_parts.hpp"
 #include "coeus/comm/together.hpp"
-#include "coeus/file/safetensors.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -80,20 +79,20 @@ ArraySource arrays_of_checkpoint(const std::string& path, bool moments) {
 
 ArraySource arrays_of_hub(const std::string& folder, const std::vector<std::string>& paths,
                           const std::vector<HubTensor>& tensors, const HubIgnores& ignores) {
-    const auto weights = std::make_shared<Safetensors>(Safetensors::open(folder));
-    check_hub_weights(folder, *weights, tensors, ignores);
+    const auto weights = std::make_shared<HubWeights>(HubWeights::open(folder));
+    check_hub_weights(*weights, tensors, ignores);
     ArraySource source;
     for (size_t i = 0; i < tensors.size(); ++i) {
         const std::vector<HubPlace>& places = tensors[i].places;
-        const Dtype dtype = places.empty() ? Dtype::f32 : weights->entry(places.front().name).dtype;
+        const Dtype dtype = places.empty() ? Dtype::f32 : weights->elements(places.front()).dtype();
         source.arrays.push_back({paths[i], dtype, tensors[i].shape});
     }
-    source.read = [weights, folder, tensors, mapped = PassingPages()](size_t number, Tensor rows,
-                                                                      int64_t first_row) mutable {
+    source.read = [weights, tensors, mapped = PassingPages()](size_t number, Tensor rows,
+                                                              int64_t first_row) mutable {
         HubTensor part = tensors[number];
         part.blocks = {{rows, first_row}};
-        read_hub_tensor(folder, *weights, part);
-        if (mapped.passed(rows.bytes())) weights->release();
+        read_hub_tensor(*weights, part);
+        if (mapped.passed(rows.bytes())) weights->files().release();
     };
     return source;
 }

@@ -2,7 +2,6 @@
 #include "coeus/io/hub.hpp"
 
 #include "coeus/device/host_rows.hpp"
-#include "coeus/file/convert.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -37,69 +36,102 @@ void require_all_rows(const HubTensor& tensor) {
             "the places of a parameter in a folder do not have each of its rows once");
 }
 
-// The tensor of a place. ConfigError if it does not have the shape that the place expects.
-const Safetensors::Entry& entry_of(const std::string& folder, const Safetensors& weights,
-                                   const HubPlace& place) {
-    const Safetensors::Entry& entry = weights.entry(place.name);
-    if (entry.shape != place.shape)
-        throw ConfigError("{} is of another model: {} is {} in the file, {} in this model", folder,
-                          place.name, entry.shape.text(), place.shape.text());
-    return entry;
+// Calls use(an unsigned integer of this size).
+template <class Use>
+void with_bits(int64_t bytes, const Use& use) {
+    switch (bytes) {
+        case 2: return use(uint16_t());
+        case 4: return use(uint32_t());
+        case 8: return use(uint64_t());
+        default: throw LogicError("a floating-point type of this size");
+    }
+}
+
+// A place's tensor is read in tiles if adjacent rows of the parameter are at most this far apart in it, but
+// not its columns: in transposed matrices, whose gate and up may take turns.
+constexpr int64_t farthest_rows_of_tile = 4;
+// Rows of a tile are adjacent in the tensor, its columns in the parameter: cache lines are used as a whole.
+// The columns in the tile's memory are not a power of two apart, or they would share few sets of the cache.
+constexpr int64_t tile_rows = 512, tile_cols = 32, tile_gap = 8;
+
+// Fills `rows`, which are all in this place: the parameter's rows from first_row on, columns from first_col.
+void read_tiles(const HubPlace& place, const HubElements& elements, const Tensor& rows, int64_t first_row,
+                int64_t first_col) {
+    const int64_t bytes = size_of(rows.dtype), apart = place.row_stride;
+    const int64_t column = (tile_rows - 1) * apart + 1 + tile_gap;
+    std::vector<std::byte> tile(size_t(tile_cols * column * bytes));
+    for (int64_t row = 0; row < rows.rows(); row += tile_rows)
+        for (int64_t col = 0; col < rows.cols(); col += tile_cols) {
+            const int64_t row_count = std::min(tile_rows, rows.rows() - row);
+            const int64_t col_count = std::min(tile_cols, rows.cols() - col);
+            for (int64_t c = 0; c < col_count; ++c)
+                elements.read(tile.data() + c * column * bytes, rows.dtype,
+                              place.index(first_row + row, first_col + col + c), (row_count - 1) * apart + 1);
+            with_bits(bytes, [&]<class Bits>(Bits) {
+                const auto* from = reinterpret_cast<const Bits*>(tile.data());
+                for (int64_t r = 0; r < row_count; ++r) {
+                    auto* to = static_cast<Bits*>(rows.data) + (row + r) * rows.ld + col;
+                    for (int64_t c = 0; c < col_count; ++c) to[c] = from[c * column + r * apart];
+                }
+            });
+        }
 }
 
 // Fills those of the rows [first_row, +rows) that are in a place.
-void read_place(const HubPlace& place, const Safetensors::Entry& entry, Tensor rows, int64_t first_row,
+void read_place(const HubPlace& place, const HubElements& elements, const Tensor& rows, int64_t first_row,
                 int64_t first_col) {
-    const int64_t bytes = size_of(entry.dtype),
+    const int64_t begin = std::max(first_row, place.first_row),
                   end = std::min(first_row + rows.rows(), place.first_row + place.rows);
-    for (int64_t row = std::max(first_row, place.first_row); row < end; ++row) {
+    if (begin >= end) return;
+    if (place.col_stride != 1 && place.row_stride <= farthest_rows_of_tile && place.rotated_heads == 0)
+        return read_tiles(place, elements, rows.slice_rows(begin - first_row, end - begin), begin, first_col);
+    for (int64_t row = begin; row < end; ++row) {
         auto* to = static_cast<std::byte*>(rows.slice_rows(row - first_row, 1).data);
-        const std::byte* from = entry.data + place.index(row, first_col) * bytes;
+        const int64_t from = place.index(row, first_col);
         if (place.col_stride == 1) {
-            convert_elements(to, rows.dtype, from, entry.dtype, rows.cols());
+            elements.read(to, rows.dtype, from, rows.cols());
             continue;
         }
         for (int64_t col = 0; col < rows.cols(); ++col)
-            convert_elements(to + col * size_of(rows.dtype), rows.dtype,
-                             from + col * place.col_stride * bytes, entry.dtype, 1);
+            elements.read(to + col * size_of(rows.dtype), rows.dtype, from + col * place.col_stride, 1);
     }
 }
 
 }  // namespace
 
-void read_hub_tensor(const std::string& folder, const Safetensors& weights, const HubTensor& tensor) {
+void read_hub_tensor(const HubWeights& weights, const HubTensor& tensor) {
     require_all_rows(tensor);
-    for (const HubPlace& place : tensor.places) {
-        const Safetensors::Entry& entry = entry_of(folder, weights, place);
-        if (!tensor.blocks.empty() && !can_convert(tensor.blocks.front().local.dtype, entry.dtype))
-            throw ConfigError(
-                "{}: tensor '{}' has elements of type {}, but a floating-point type is expected", folder,
-                place.name, name_of(entry.dtype));
-    }
+    const int64_t cols = tensor.shape.cols();
+    std::vector<std::pair<HubPlace, HubElements>> sources;
+    for (const HubPlace& place : tensor.places)
+        sources.emplace_back(weights.stored_place(place, cols), weights.elements(place));
     for (const HeldBlock& block : tensor.blocks)
         write_rows(*tensor.device, block.local, [&](Tensor rows, int64_t first) {
-            if (tensor.places.empty()) std::memset(rows.data, 0, size_t(rows.bytes()));
-            for (const HubPlace& place : tensor.places)
-                read_place(place, weights.entry(place.name), rows, block.first_row + first, block.first_col);
+            if (sources.empty()) std::memset(rows.data, 0, size_t(rows.bytes()));
+            for (const auto& [place, elements] : sources)
+                read_place(place, elements, rows, block.first_row + first, block.first_col);
         });
 }
 
-void check_hub_weights(const std::string& folder, const Safetensors& weights,
-                       const std::vector<HubTensor>& tensors, const HubIgnores& ignores) {
+void check_hub_weights(const HubWeights& weights, const std::vector<HubTensor>& tensors,
+                       const HubIgnores& ignores) {
     std::set<std::string> taken;
     for (const HubTensor& tensor : tensors)
-        for (const HubPlace& place : tensor.places) taken.insert(place.name);
-    for (const std::string& name : weights.names())
+        for (const HubPlace& place : tensor.places) {
+            weights.elements(place);  // throws if there are none
+            for (const std::string& name : weights.stored_as(place.name)) taken.insert(name);
+        }
+    for (const std::string& name : weights.files().names())
         if (!taken.contains(name) && !ignores(name))
             throw ConfigError("{} is of another model: it has '{}', which no parameter of this model uses",
-                              folder, name);
+                              weights.folder(), name);
 }
 
 void load_hub_weights(const std::string& folder, const std::vector<HubTensor>& tensors,
                       const HubIgnores& ignores) {
-    const Safetensors weights = Safetensors::open(folder);
-    for (const HubTensor& tensor : tensors) read_hub_tensor(folder, weights, tensor);
-    check_hub_weights(folder, weights, tensors, ignores);
+    const HubWeights weights = HubWeights::open(folder);
+    check_hub_weights(weights, tensors, ignores);
+    for (const HubTensor& tensor : tensors) read_hub_tensor(weights, tensor);
 }
 
 }  // namespace coeus

@@ -26,6 +26,7 @@ const std::set<std::string> without_meaning = {
 void add_unknown(std::vector<std::string>& unknown, const JsonView& object,
                  const std::set<std::string>& asked) {
     for (const auto& [name, value] : object.items()) {
+        if (value.path() == "quantization_config") continue;  // of the weights: file/quantized.hpp
         if (!asked.contains(value.path()) && !without_meaning.contains(value.path()))
             unknown.push_back(value.path());
         else if (value.is_object())

@@ -4,6 +4,7 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/file/quantized.hpp"
 #include "coeus/io/hub.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/pretrained/pretrained.hpp"
@@ -23,6 +24,21 @@ std::vector<std::string> other_constants(const DecoderConfig& model, const Decod
             parts.push_back(fmt::format("{} is {} in this run, {} there", difference.field.name,
                                         difference.ours, difference.theirs));
     return parts;
+}
+
+// Weights of few bits are not those of the original model, so a deck must ask for them.
+void check_quantization(const Config::Checkpoint& options, const std::string& folder) {
+    const Quantization quantization = read_quantization(folder);
+    if (quantization && !options.initial_load_in_hf_quantized)
+        throw ConfigError(
+            "{} is quantized ({}); set checkpoint.initial_load_in_hf_quantized = true to start from its "
+            "decoded weights",
+            folder, quantization.text());
+    if (!quantization && options.initial_load_in_hf_quantized)
+        throw ConfigError(
+            "checkpoint.initial_load_in_hf_quantized = true: {} is not quantized (its config.json has no "
+            "quantization_config); set checkpoint.initial_load_in_hf_quantized = false",
+            folder);
 }
 
 }  // namespace
@@ -61,6 +77,7 @@ std::string load_initial_weights(const Config& config, Decoder& decoder, const M
                 "set checkpoint.initial_load_in_hf = {}",
                 path, options.initial_load_in_hf ? "not " : "",
                 options.initial_load_in_hf ? "false" : "true");
+        if (options.initial_load_in_hf) check_quantization(options, path);
     });
     const Pretrained source(path, mesh.world());
     const std::vector<std::string> differ = other_constants(decoder.config(), source.model());

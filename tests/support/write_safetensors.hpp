@@ -14,7 +14,7 @@ namespace coeus::test {
 
 struct NamedTensor {
     std::string name;
-    Tensor tensor;  ///< dense; f64, f32, f16, bf16, i64, i32 or u8
+    Tensor tensor;  ///< dense; of a type that SafetensorsEntry can have
 };
 
 /// Writes one file, completely or not at all; `metadata` becomes "__metadata__".

@@ -63,7 +63,7 @@ private:
 /// A tensor in the header of a file.
 struct SafetensorsEntry {
     std::string name;
-    Dtype dtype;  ///< f64, f32, f16, bf16, i64, i32 or u8
+    Dtype dtype;  ///< f64, f32, f16, bf16, fp8_e4m3, i64, i32 or u8
     Shape shape;
 };
 /// The beginning of a file: the length and the header. The tensors follow it in the order of `entries`.

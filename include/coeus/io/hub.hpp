@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads weights from Hugging Face folders (safetensors files), in parts. The models describe the places of
-// their parameters in the tensors of a folder.
+// their parameters in the tensors of a folder. Quantized tensors are decoded while they are read.
 #pragma once
 
 #include "coeus/device/device.hpp"
 #include "coeus/file/hub_place.hpp"
-#include "coeus/file/safetensors.hpp"
 #include "coeus/io/held_block.hpp"
+#include "coeus/io/hub_weights.hpp"
 
 #include <functional>
 #include <string>
@@ -31,12 +31,12 @@ using HubIgnores = std::function<bool(const std::string& tensor)>;
 
 /// Fills the blocks of one parameter from these weights. ConfigError as load_hub_weights(). LogicError unless
 /// each row is in exactly one place.
-void read_hub_tensor(const std::string& folder, const Safetensors& weights, const HubTensor& tensor);
-/// ConfigError if the weights have a tensor that none of these parameters uses and that is not ignored.
-void check_hub_weights(const std::string& folder, const Safetensors& weights,
-                       const std::vector<HubTensor>& tensors, const HubIgnores& ignores);
+void read_hub_tensor(const HubWeights& weights, const HubTensor& tensor);
+/// ConfigError as load_hub_weights(), without reading elements.
+void check_hub_weights(const HubWeights& weights, const std::vector<HubTensor>& tensors,
+                       const HubIgnores& ignores);
 /// Fills the blocks of all these parameters from a folder. ConfigError: a tensor is missing, has another
-/// shape or type, or belongs to no parameter. Not collective.
+/// shape or type, or belongs to no parameter; a quantized one lacks scales that fit it. Not collective.
 void load_hub_weights(const std::string& folder, const std::vector<HubTensor>& tensors,
                       const HubIgnores& ignores);
 

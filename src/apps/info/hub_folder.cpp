@@ -45,22 +45,26 @@ std::string some_of(const std::vector<std::string>& names) {
 }
 
 // Compares the weights with those that the model of config.json has.
-void check_complete(const std::string& folder, const DecoderConfig& model, const Safetensors& weights) {
+void check_complete(const DecoderConfig& model, const HubWeights& weights) {
+    const std::string& folder = weights.folder();
+    if (weights.quantization()) info_line("quantization", weights.quantization().text());
     std::vector<std::string> missing, wrong;
-    std::map<std::string, Shape> expected;
+    std::map<std::string, HubPlace> expected;
     for (const HubTensor& tensor : hub_tensors(model))
-        for (const HubPlace& place : tensor.places) expected.emplace(place.name, place.shape);
-    for (const auto& [name, shape] : expected) {
+        for (const HubPlace& place : tensor.places) expected.emplace(place.name, place);
+    for (const auto& [name, place] : expected) {
         if (!weights.has(name))
             missing.push_back(name);
-        else if (const Shape& there = weights.entry(name).shape; there != shape)
-            wrong.push_back(fmt::format("{} is {}, not {}", name, there.text(), shape.text()));
+        else if (weights.files().has(name) && weights.files().entry(name).shape != place.shape)
+            wrong.push_back(fmt::format("{} is {}, not {}", name, weights.files().entry(name).shape.text(),
+                                        place.shape.text()));
     }
     if (!missing.empty())
         throw ConfigError("{} is not complete: config.json requires {} tensors, but {} are missing: {}",
                           folder, expected.size(), missing.size(), some_of(missing));
     if (!wrong.empty())
         throw ConfigError("{}: the weights do not fit the model of config.json: {}", folder, some_of(wrong));
+    for (const auto& [name, place] : expected) weights.elements(place);  // throws if its scales do not fit it
     info_line("complete",
               fmt::format("yes: all {} tensors that config.json requires exist", expected.size()));
 }
@@ -89,7 +93,7 @@ void show_hub_folder(const std::string& folder, const InfoOptions& options) {
         const Safetensors weights = Safetensors::open(folder);
         list_tensors(weights);
         std::fflush(stdout);
-        if (model) check_complete(folder, *model, weights);
+        if (model) check_complete(*model, HubWeights::open(folder));
         if (options.verify) verify_tensors(folder, weights);
     }
     if (Tokenizer::is_at(folder)) show_tokenizer(folder, options);

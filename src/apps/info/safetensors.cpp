@@ -3,7 +3,9 @@
 #include "coeus/file/safetensors.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/small_floats.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/file/convert.hpp"
 #include "safetensors.hpp"
 
 #include <algorithm>
@@ -16,7 +18,17 @@ namespace coeus::apps {
 namespace {
 
 bool is_float(Dtype type) {
-    return type != Dtype::i64 && type != Dtype::i32 && type != Dtype::u8;
+    return type == Dtype::fp8_e4m3 || can_convert(Dtype::f64, type);
+}
+
+// Elements [first, first + values.size()) of a tensor; those of 8 bits without their scale.
+void read_floats(const Safetensors& weights, const std::string& name, int64_t first,
+                 std::vector<double>& values) {
+    const Safetensors::Entry& entry = weights.entry(name);
+    if (entry.dtype != Dtype::fp8_e4m3)
+        return weights.read(name, Tensor(values.data(), Dtype::f64, {int64_t(values.size())}), first);
+    for (size_t i = 0; i < values.size(); ++i)
+        values[i] = e4m3_value(uint8_t(entry.data[first + int64_t(i)]));
 }
 
 int64_t bytes_of(const Safetensors::Entry& entry) {
@@ -44,7 +56,7 @@ void list_tensors(const Safetensors& weights) {
               elements.size() == 1 ? types[0] : fmt::format("{}: {}", with_commas(count), join(types, ", ")));
     for (const std::string& name : weights.names()) {
         const Safetensors::Entry& entry = weights.entry(name);
-        print("  {:<60} {:<9} {}\n", printable(name), name_of(entry.dtype), entry.shape.text());
+        print("  {:<60} {:<11} {}\n", printable(name), name_of(entry.dtype), entry.shape.text());
     }
 }
 
@@ -60,7 +72,7 @@ void verify_tensors(const std::string& place, const Safetensors& weights) {
             constexpr int64_t most = 1 << 16;
             for (int64_t at = 0; is_float(entry.dtype) && at < entry.shape.count(); at += most) {
                 piece.resize(size_t(std::min(most, entry.shape.count() - at)));
-                weights.read(name, Tensor(piece.data(), Dtype::f64, {int64_t(piece.size())}), at);
+                read_floats(weights, name, at, piece);
                 for (const double value : piece)
                     if (!std::isfinite(value) && bad++ == 0) first_bad = name;
                 bar.update(done + at * size_of(entry.dtype));

@@ -166,7 +166,7 @@ TEST_CASE("The effective deck reads back as the same config, for every option") 
     // settings that some options require
     const std::map<std::string, std::string> extra = {
         {"checkpoint.initial_load_in_hf_quantized",
-         "checkpoint.initial_load_in_hf = true\ncheckpoint.initial_load_path = \"p\"\n"},
+         "checkpoint.initial_load_in_hf = true\nmodel.hf_assets_path = \"p\"\n"},
         {"checkpoint.load_step", "checkpoint.enable = true\n"},
         {"checkpoint.create_seed_checkpoint", "checkpoint.enable = true\n"},
         {"checkpoint.exclude_from_loading", "checkpoint.enable = true\n"},

@@ -120,11 +120,11 @@ const std::vector<Walk> table = {
     {"parallelism", refused, {"expert_parallel_degree=2", "context_parallel_load_balancer=ptrr"}},
     {"parallelism", retired, {"pipeline_parallel_microbatches=2", "num_pp_microbatches=2", "pipeline_parallel_split_points=x"}},
     {"checkpoint", works, {"enable=true", "enable_checkpoint=true", "walltime_margin=60", "folder=x", "interval=5", "initial_load_path=/x",
-        "initial_load_model_only=false", "initial_load_in_hf=true", "last_save_model_only=false",
+        "initial_load_model_only=false", "initial_load_in_hf=true", "initial_load_in_hf_quantized=true", "last_save_model_only=false",
         "model_weights_only=false", "export_dtype=bfloat16", "keep_latest_k=5", "load_step=5",
         "enable_first_step_checkpoint=true", "load_only=true", "create_seed_checkpoint=true", "async_mode=async",
         "async_mode=async_with_pinned_mem", "last_save_in_hf=true", "exclude_from_loading=lr_scheduler", "files=2"}},
-    {"checkpoint", refused, {"initial_load_in_hf_quantized=true", "interval_type=seconds"}},
+    {"checkpoint", refused, {"interval_type=seconds"}},
     {"checkpoint", idle, {"enable_ft_dataloader_checkpoints=true"}},
     {"checkpoint", so, {"interval_type=steps"}},
     {"guards", works, {"loss_spike=skip", "loss_spike=rewind", "spike_window=64", "spike_z_score=5", "spike_patience=3",
@@ -199,7 +199,7 @@ std::vector<std::string> beside(const std::string& name) {
     if (name == "validation.dataset_weights" || name == "validation.seq_len" || name == "validator.seq_len")
         return {"--validation.dataset_path=a,b"};
     if (name == "checkpoint.initial_load_in_hf_quantized")
-        return {"--checkpoint.initial_load_in_hf", "--checkpoint.initial_load_path=/x"};
+        return {"--checkpoint.initial_load_in_hf", "--model.hf_assets_path=/x"};
     return {};
 }
 

@@ -58,11 +58,15 @@ TEST_CASE("safetensors: written values are read back", "[safetensors]") {
                              {"h", Tensor(h.data(), Dtype::f16, {2})},
                              {"b", Tensor(b.data(), Dtype::bf16, {1, 1, 1, 1})},
                              {"i", Tensor(i.data(), Dtype::i32, {2})},
+                             {"f", Tensor(u.data(), Dtype::fp8_e4m3, {3})},
                              {"none", Tensor(nullptr, Dtype::f32, {0, 5})}},
                             {{"format", "pt"}});
     const Safetensors file = Safetensors::open(path);
-    CHECK(file.names() == std::vector<std::string>{"b", "d", "h", "i", "none", "u"});
+    CHECK(file.names() == std::vector<std::string>{"b", "d", "f", "h", "i", "none", "u"});
     CHECK(file.entry("b").shape == Shape{1, 1, 1, 1});
+    CHECK(file.entry("f").dtype == Dtype::fp8_e4m3);
+    CHECK(file.entry("f").data[0] == std::byte(255));
+    CHECK_THROWS_WITH(file.read_all<float>("f"), Contains("'f' has elements of type float8_e4m3"));
     CHECK(file.read_all<double>("d") == d);
     CHECK(file.read_all<float>("h") == std::vector<float>{0.5f, -3.f});
     CHECK(file.read_all<double>("b") == std::vector<double>{1.5});

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/io/hub_weights.hpp"
+
+#include "coeus/file/convert.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace coeus {
+
+namespace {
+
+const std::string blocks_ending = "_blocks", scales_ending = "_scales";  // MXFP4
+const std::string inverse_scale_ending = "_scale_inv";                   // FP8
+
+bool is_float(Dtype type) {
+    return can_convert(Dtype::f32, type);
+}
+
+ConfigError of_another_model(const std::string& folder, const std::string& name, const Shape& there,
+                             const Shape& here) {
+    return ConfigError("{} is of another model: {} is {} in the file, {} in this model", folder, name,
+                       there.text(), here.text());
+}
+
+// The last two extents of a tensor, and the number of such matrices.
+struct Matrices {
+    int64_t count, rows, cols;
+
+    explicit Matrices(const Shape& shape) : rows(shape[shape.rank - 2]), cols(shape[shape.rank - 1]) {
+        count = rows * cols > 0 ? shape.count() / (rows * cols) : 0;
+    }
+};
+
+}  // namespace
+
+void HubElements::read(void* to, Dtype type, int64_t first, int64_t count) const {
+    if (kind_ == Quantization::Kind::none) {
+        convert_elements(to, type, data_ + first * size_of(dtype_), dtype_, count);
+        return;
+    }
+    std::array<float, 512> values;
+    auto* out = static_cast<std::byte*>(to);
+    for (const int64_t end = first + count; first < end;) {
+        const int64_t n = std::min(end - first, int64_t(values.size()));
+        if (kind_ == Quantization::Kind::mxfp4)
+            decode_mxfp4(values.data(), data_, scales_, first, n);
+        else
+            decode_fp8(values.data(), fp8_, first, n);
+        convert_elements(out, type, values.data(), Dtype::f32, n);
+        out += n * size_of(type);
+        first += n;
+    }
+}
+
+HubWeights HubWeights::open(const std::string& folder) {
+    HubWeights weights;
+    weights.folder_ = folder;
+    weights.quantization_ = read_quantization(folder);
+    weights.files_ = Safetensors::open(folder);
+    return weights;
+}
+
+bool HubWeights::is_mxfp4(const std::string& name) const {
+    return !files_.has(name) && files_.has(name + blocks_ending);
+}
+
+bool HubWeights::has(const std::string& name) const {
+    return files_.has(name) || is_mxfp4(name);
+}
+
+std::vector<std::string> HubWeights::stored_as(const std::string& name) const {
+    if (is_mxfp4(name)) return {name + blocks_ending, name + scales_ending};
+    if (files_.has(name) && files_.entry(name).dtype == Dtype::fp8_e4m3)
+        return {name, name + inverse_scale_ending};
+    return {name};
+}
+
+void HubWeights::require_kind(Quantization::Kind kind, const std::string& tensor, const char* method) const {
+    if (quantization_.kind != kind)
+        throw ConfigError(
+            "{}: tensor '{}' is quantized, but config.json has no quantization_config with quant_method "
+            "\"{}\"",
+            folder_, tensor, method);
+}
+
+const Safetensors::Entry& HubWeights::scales_of(const std::string& tensor, const std::string& scales,
+                                                const Shape& shape) const {
+    if (!files_.has(scales))
+        throw ConfigError("{}: tensor '{}' is quantized ({}), but there is no tensor '{}' with its scales",
+                          folder_, tensor, quantization_.text(), scales);
+    const Safetensors::Entry& entry = files_.entry(scales);
+    if (entry.shape != shape)
+        throw ConfigError("{}: tensor '{}' is {}, but the scales of '{}' ({}) must be {}", folder_, scales,
+                          entry.shape.text(), tensor, quantization_.text(), shape.text());
+    return entry;
+}
+
+HubElements HubWeights::mxfp4(const HubPlace& place) const {
+    const std::string blocks = place.name + blocks_ending, scales = place.name + scales_ending;
+    require_kind(Quantization::Kind::mxfp4, blocks, "mxfp4");
+    const int rank = place.shape.rank;
+    if (rank != 3)
+        throw ConfigError("{}: tensor '{}' cannot be MXFP4: {} is {}, not [experts, rows, columns]", folder_,
+                          blocks, place.name, place.shape.text());
+    const Matrices matrices(place.shape);
+    if (matrices.rows % mxfp4_block != 0)
+        throw ConfigError("{}: tensor '{}' cannot be MXFP4: {} has {} rows, not a multiple of {}", folder_,
+                          blocks, place.shape.text(), matrices.rows, mxfp4_block);
+    Shape scales_shape = place.shape;
+    scales_shape[rank - 2] = matrices.cols;
+    scales_shape[rank - 1] = matrices.rows / mxfp4_block;
+    Shape shape = scales_shape;
+    shape[shape.rank++] = mxfp4_block_bytes;
+    const Safetensors::Entry& entry = files_.entry(blocks);
+    if (entry.shape != shape) throw of_another_model(folder_, blocks, entry.shape, shape);
+    const Safetensors::Entry& exponents = scales_of(blocks, scales, scales_shape);
+    for (const auto& [name, type] : {std::pair(blocks, entry.dtype), std::pair(scales, exponents.dtype)})
+        if (type != Dtype::u8)
+            throw ConfigError("{}: tensor '{}' has elements of type {}, but MXFP4 has uint8", folder_, name,
+                              name_of(type));
+    HubElements elements;
+    elements.kind_ = Quantization::Kind::mxfp4;
+    elements.dtype_ = Dtype::bf16;  // two bits of significand
+    elements.data_ = entry.data;
+    elements.scales_ = exponents.data;
+    return elements;
+}
+
+HubElements HubWeights::fp8(const HubPlace& place) const {
+    const std::string scales = place.name + inverse_scale_ending;
+    require_kind(Quantization::Kind::fp8, place.name, "fp8");
+    if (place.shape.rank < 2)
+        throw ConfigError("{}: tensor '{}' is {}, but only matrices can be FP8", folder_, place.name,
+                          place.shape.text());
+    const Matrices matrices(place.shape);
+    Shape shape = place.shape;
+    shape[shape.rank - 2] = div_ceil(matrices.rows, quantization_.block_rows);
+    shape[shape.rank - 1] = div_ceil(matrices.cols, quantization_.block_cols);
+    const Safetensors::Entry& entry = scales_of(place.name, scales, shape);
+    if (!is_float(entry.dtype))
+        throw ConfigError("{}: tensor '{}' has elements of type {}, but scales have a floating-point type",
+                          folder_, scales, name_of(entry.dtype));
+    HubElements elements;
+    elements.kind_ = Quantization::Kind::fp8;
+    elements.fp8_ = {.codes = files_.entry(place.name).data,
+                     .scales = entry.data,
+                     .scale_type = entry.dtype,
+                     .rows = matrices.rows,
+                     .cols = matrices.cols,
+                     .block_rows = quantization_.block_rows,
+                     .block_cols = quantization_.block_cols};
+    return elements;
+}
+
+HubElements HubWeights::elements(const HubPlace& place) const {
+    if (is_mxfp4(place.name)) return mxfp4(place);
+    const Safetensors::Entry& entry = files_.entry(place.name);
+    if (entry.shape != place.shape) throw of_another_model(folder_, place.name, entry.shape, place.shape);
+    if (entry.dtype == Dtype::fp8_e4m3) return fp8(place);
+    if (!is_float(entry.dtype))
+        throw ConfigError("{}: tensor '{}' has elements of type {}, but a floating-point type is expected",
+                          folder_, place.name, name_of(entry.dtype));
+    HubElements elements;
+    elements.dtype_ = entry.dtype;
+    elements.data_ = entry.data;
+    return elements;
+}
+
+HubPlace HubWeights::stored_place(const HubPlace& place, int64_t cols) const {
+    if (!is_mxfp4(place.name)) return place;
+    const Matrices matrices(place.shape);
+    const int64_t size = matrices.rows * matrices.cols, at = place.offset % size;
+    int64_t last_row = at / matrices.cols, last_col = at % matrices.cols;  // of the place, in its matrix
+    HubPlace stored = place;
+    stored.offset = place.offset - at + last_col * matrices.rows + last_row;
+    const auto turn = [&](int64_t& stride, int64_t steps) {
+        const bool down = stride % matrices.cols == 0;
+        (down ? last_row : last_col) += (steps - 1) * (down ? stride / matrices.cols : stride);
+        stride = down ? stride / matrices.cols : stride * matrices.rows;
+    };
+    turn(stored.row_stride, place.rows);
+    turn(stored.col_stride, cols);
+    require(last_row < matrices.rows && last_col < matrices.cols,
+            "the place of a parameter in an MXFP4 tensor is not inside of one matrix");
+    return stored;
+}
+
+}  // namespace coeus
