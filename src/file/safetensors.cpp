@@ -198,7 +198,7 @@ std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
         Json entry = Json::object();
         entry.set("dtype", known->first).set("shape", std::move(extents));
         entry.set("data_offsets", std::vector<int64_t>{offset, offset + bytes});
-        header.set(name, std::move(entry));
+        header.as_object()->emplace_back(name, std::move(entry));  // set() would search all names
         offset += bytes;
     }
     std::string text = header.text();

@@ -145,7 +145,7 @@ void HubWriter::make_files(Json config, const HubTokenizer& tokenizer) const {
         RawFile raw = RawFile::create(part(file.name));
         raw.reserve(int64_t(file.header.size()) + file.bytes);
         raw.write(file.header.data(), int64_t(file.header.size()), 0);
-        for (const std::string& name : file.tensors) map.set(name, file.name);
+        for (const std::string& name : file.tensors) map.as_object()->emplace_back(name, file.name);
     }
     if (files_.size() > 1)
         write_json(Json::object()

@@ -124,6 +124,40 @@ TEST_CASE("hub: places may be parts of a tensor, transposed, or rows interleaved
             CHECK(element(right, row * 3 + col) == double(100 + row * 6 + 3 + col));
 }
 
+TEST_CASE("hub: large transposed matrices are read in tiles", "[hub]") {
+    // neither side is a multiple of a tile; each parameter has every other row, every third, ...
+    const test::TemporaryFolder folder;
+    constexpr int64_t rows = 1030, cols = 67, most = 6;
+    std::vector<float> values(size_t(rows * most * cols));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = float(i);
+    write_safetensors(folder / "model.safetensors",
+                      {{"a", Tensor(values.data(), Dtype::f32, {cols, rows * most})}});
+    for (int64_t apart = 1; apart <= most; ++apart) {
+        CAPTURE(apart);
+        const HubPlace place = {.name = "a",
+                                .shape = {cols, rows * most},
+                                .rows = rows,
+                                .offset = 3,
+                                .row_stride = apart,
+                                .col_stride = rows * most};
+        OwnedTensor whole(Dtype::f32, {rows, cols}), part(Dtype::f64, {700, 40});
+        load_hub_weights(folder.path(),
+                         {{.shape = {rows, cols}, .places = {place}, .blocks = {{whole}, {part, 290, 20}}}},
+                         nothing_ignored);
+        int64_t wrong = 0;
+        const auto expected = [&](int64_t row, int64_t col) {
+            return double(float(3 + row * apart + col * rows * most));
+        };
+        for (int64_t row = 0; row < rows; ++row)
+            for (int64_t col = 0; col < cols; ++col)
+                wrong += element(whole, row * cols + col) != expected(row, col);
+        for (int64_t row = 0; row < 700; ++row)
+            for (int64_t col = 0; col < 40; ++col)
+                wrong += element(part, row * 40 + col) != expected(290 + row, 20 + col);
+        CHECK(wrong == 0);
+    }
+}
+
 TEST_CASE("hub: places must contain each row of a parameter exactly once", "[hub]") {
     const test::TemporaryFolder folder;
     std::vector<float> values = {1, 2, 3, 4, 5, 6};

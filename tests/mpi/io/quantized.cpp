@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantized Hugging Face folders: on every mesh, each rank decodes the values that the decoded folder has.
+#include "coeus/pretrained/pretrained.hpp"
+#include "mpi/io/groups.hpp"
+#include "support/catch.hpp"
+#include "support/mesh_run.hpp"
+#include "support/quantized_folder.hpp"
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+using Weights = std::map<std::string, std::vector<double>>;
+
+/// All master weights of a model after a mesh has loaded them from a folder.
+Weights loaded(const std::string& folder, MeshCase c, const Mesh& mesh) {
+    if (c.mesh.pp > 1) {
+        c.sequences = c.mesh.pp;
+        c.pipeline = pipeline_of("1F1B", c.mesh.pp, c.mesh.pp, 1, c.model);
+    }
+    const MeshRun run(c, mesh);
+    Pretrained(folder, mesh.world()).load(run.engine.decoder().parameters(), mesh.world());
+    return run.whole(&Storage::master);
+}
+
+}  // namespace
+
+TEST_CASE("quantized folders give the decoded weights on every mesh and in every type") {
+    const Communicator world = Communicator::world("world");
+    const int ranks = world.size();
+    std::vector<MeshShape> meshes = {
+        {.dp_shard = ranks}, {.tp = ranks}, {.pp = std::min(ranks, 2), .tp = ranks > 2 ? 2 : 1}};
+    if (ranks == 4) meshes.push_back({.dp_shard = 2, .tp = 2});
+    const std::pair<DecoderConfig, Quantization> models[] = {
+        {mxfp4_model(), {.kind = Quantization::Kind::mxfp4}},
+        {fp8_model(), {.kind = Quantization::Kind::fp8, .block_rows = 128, .block_cols = 128}}};
+    for (const auto& [model, quantization] : models) {
+        const SharedFolder folder(world);
+        const std::string quantized = folder.path + "/quantized", decoded = folder.path + "/decoded";
+        if (world.rank() == 0) write_quantized_folder(quantized, decoded, model, quantization);
+        world.barrier();
+        for (const StateTypes& types :
+             {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::f32},
+              StateTypes{Dtype::bf16, Dtype::bf16}}) {
+            const MeshCase alone = {.model = model, .types = types};
+            const Weights expected = loaded(decoded, alone, mesh_of_one());
+            for (const MeshShape& shape : meshes) {
+                MeshCase c = alone;
+                c.mesh = shape;
+                const Weights found = loaded(quantized, c, Mesh(Communicator::world("mesh"), shape));
+                INFO(quantization.text() << ", " << name_of(types.master) << ", " << c.name());
+                for (const auto& [name, values] : expected) {
+                    INFO(name);
+                    CHECK((found.at(name) == values));
+                }
+            }
+        }
+    }
+}

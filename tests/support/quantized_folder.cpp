@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/quantized_folder.hpp"
+
+#include "coeus/device/memory.hpp"
+#include "coeus/models/hub_model.hpp"
+#include "coeus/models/registry.hpp"
+#include "coeus/pretrained/pretrained.hpp"
+#include "support/write_safetensors.hpp"
+
+#include <cmath>
+#include <deque>
+#include <map>
+#include <random>
+
+namespace coeus::test {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The tensors of a file, and their memory.
+class Tensors {
+public:
+    Tensor add(const std::string& name, Dtype type, const Shape& shape) {
+        const Tensor& tensor = memory_.emplace_back(type, shape).view;
+        named_.push_back({name, tensor});
+        return tensor;
+    }
+    void write(const fs::path& folder, Json config) const {
+        fs::create_directories(folder);
+        write_json(config, folder / "config.json");
+        write_safetensors((folder / "model.safetensors").string(), named_);
+    }
+
+private:
+    std::deque<OwnedTensor> memory_;
+    std::vector<NamedTensor> named_;
+};
+
+using Numbers = std::mt19937;
+int below(int limit, Numbers& random) {
+    return int(random() % unsigned(limit));
+}
+
+uint8_t* bytes(const Tensor& tensor) {
+    return static_cast<uint8_t*>(tensor.data);
+}
+
+void add_plain(Tensors& stored, Tensors& decoded, const std::string& name, const Shape& shape,
+               Numbers& random) {
+    const Tensor brief = stored.add(name, Dtype::bf16, shape), exact = decoded.add(name, Dtype::f32, shape);
+    for (int64_t i = 0; i < shape.count(); ++i) {
+        const double value = double(below(255, random) - 127) / 512;
+        set_element(brief, i, value);
+        set_element(exact, i, value);
+    }
+}
+
+// [experts, rows, cols]; a block is 32 adjacent rows of one column, and a byte has two of them.
+void add_mxfp4(Tensors& stored, Tensors& decoded, const std::string& name, const Shape& shape,
+               Numbers& random) {
+    const double magnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    const int64_t rows = shape[1], cols = shape[2], groups = rows / 32;
+    const Tensor blocks = stored.add(name + "_blocks", Dtype::u8, {shape[0], cols, groups, 16});
+    const Tensor scales = stored.add(name + "_scales", Dtype::u8, {shape[0], cols, groups});
+    const Tensor values = decoded.add(name, Dtype::f32, shape);
+    for (int64_t block = 0; block < scales.count(); ++block) {
+        const int64_t expert = block / (cols * groups), col = block / groups % cols, group = block % groups;
+        const int exponent = -8 + below(5, random);
+        bytes(scales)[block] = uint8_t(127 + exponent);
+        for (int64_t i = 0; i < 32; ++i) {
+            const int code = below(16, random);
+            uint8_t& pair = bytes(blocks)[block * 16 + i / 2];
+            pair = uint8_t(i % 2 == 0 ? code : pair + 16 * code);
+            const double value = (code < 8 ? 1 : -1) * magnitudes[code % 8] * std::pow(2., exponent);
+            set_element(values, (expert * rows + group * 32 + i) * cols + col, value);
+        }
+    }
+}
+
+void add_fp8(Tensors& stored, Tensors& decoded, const std::string& name, const Shape& shape,
+             const Quantization& quantization, Numbers& random) {
+    const int64_t across = (shape[1] + quantization.block_cols - 1) / quantization.block_cols;
+    const int64_t down = (shape[0] + quantization.block_rows - 1) / quantization.block_rows;
+    const Tensor codes = stored.add(name, Dtype::fp8_e4m3, shape);
+    const Tensor scales = stored.add(name + "_scale_inv", Dtype::f32, {down, across});
+    const Tensor values = decoded.add(name, Dtype::f32, shape);
+    for (int64_t i = 0; i < scales.count(); ++i) set_element(scales, i, (100 + below(900, random)) * 1e-6);
+    for (int64_t i = 0; i < shape.count(); ++i) {
+        const int code = below(127, random), sign = below(2, random);  // 127 is NaN
+        bytes(codes)[i] = uint8_t(code + 128 * sign);
+        const double magnitude = code < 8 ? std::ldexp(code, -9) : std::ldexp(8 + code % 8, code / 8 - 10);
+        const int64_t row = i / shape[1], col = i % shape[1];
+        const double scale =
+            element(scales, row / quantization.block_rows * across + col / quantization.block_cols);
+        set_element(values, i, (sign ? -magnitude : magnitude) * scale);
+    }
+}
+
+Json described(const Quantization& quantization) {
+    Json json = Json::object();
+    if (quantization.kind == Quantization::Kind::mxfp4) {
+        json.set("quant_method", "mxfp4");
+        json.set("modules_to_not_convert", std::vector<std::string>{"lm_head", "model.embed_tokens"});
+        return json;
+    }
+    json.set("activation_scheme", "dynamic").set("fmt", "e4m3").set("quant_method", "fp8");
+    json.set("weight_block_size", std::vector<int64_t>{quantization.block_rows, quantization.block_cols});
+    return json;
+}
+
+}  // namespace
+
+DecoderConfig mxfp4_model() {
+    DecoderConfig model = find_flavor(find_family("gpt_oss"), "debugmodel");
+    model.dim = 64;
+    model.layers = 2;
+    model.vocab = 64;
+    model.attention.heads = 4;
+    model.attention.kv_heads = 2;
+    model.attention.head_dim = 16;
+    model.attention.window = 8;
+    model.moe.experts = 4;
+    model.moe.top_k = 2;
+    model.moe.hidden = 96;
+    return model;
+}
+
+DecoderConfig fp8_model() {
+    DecoderConfig model = find_flavor(find_family("qwen3"), "debugmodel_moe");
+    model.dim = 144;
+    model.layers = 2;
+    model.vocab = 64;
+    model.attention.heads = 4;
+    model.attention.kv_heads = 4;
+    model.attention.head_dim = 36;
+    model.moe.experts = 3;
+    model.moe.top_k = 2;
+    model.moe.hidden = 200;
+    return model;
+}
+
+void write_quantized_folder(const fs::path& quantized, const fs::path& decoded, const DecoderConfig& model,
+                            const Quantization& quantization) {
+    std::map<std::string, Shape> shapes;
+    for (const HubTensor& tensor : hub_tensors(model))
+        for (const HubPlace& place : tensor.places) shapes.emplace(place.name, place.shape);
+    Tensors stored, exact;
+    Numbers random;
+    for (const auto& [name, shape] : shapes) {
+        if (quantization.kind == Quantization::Kind::mxfp4 && shape.rank == 3)
+            add_mxfp4(stored, exact, name, shape, random);
+        else if (quantization.kind == Quantization::Kind::fp8 && name.ends_with("_proj.weight"))
+            add_fp8(stored, exact, name, shape, quantization, random);
+        else
+            add_plain(stored, exact, name, shape, random);
+    }
+    exact.write(decoded, hub_config_of(model));
+    stored.write(quantized, hub_config_of(model).set("quantization_config", described(quantization)));
+}
+
+}  // namespace coeus::test
