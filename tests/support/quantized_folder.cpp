@@ -109,13 +109,15 @@ Json described(const Quantization& quantization) {
     return json;
 }
 
-}  // namespace
+DecoderConfig flavor_of(const std::string& family, const std::string& flavor) {
+    return find_flavor(find_family(family), flavor);
+}
 
-DecoderConfig mxfp4_model() {
-    DecoderConfig model = find_flavor(find_family("gpt_oss"), "debugmodel");
+DecoderConfig gpt_oss() {
+    DecoderConfig model = flavor_of("gpt_oss", "debugmodel");
     model.dim = 64;
     model.layers = 2;
-    model.vocab = 64;
+    model.vocab = 288;
     model.attention.heads = 4;
     model.attention.kv_heads = 2;
     model.attention.head_dim = 16;
@@ -126,13 +128,12 @@ DecoderConfig mxfp4_model() {
     return model;
 }
 
-DecoderConfig fp8_model() {
-    DecoderConfig model = find_flavor(find_family("qwen3"), "debugmodel_moe");
+DecoderConfig qwen3() {
+    DecoderConfig model = flavor_of("qwen3", "debugmodel_moe");
     model.dim = 144;
     model.layers = 2;
-    model.vocab = 64;
-    model.attention.heads = 4;
-    model.attention.kv_heads = 4;
+    model.vocab = 288;
+    model.attention.heads = model.attention.kv_heads = 4;
     model.attention.head_dim = 36;
     model.moe.experts = 3;
     model.moe.top_k = 2;
@@ -140,8 +141,38 @@ DecoderConfig fp8_model() {
     return model;
 }
 
-void write_quantized_folder(const fs::path& quantized, const fs::path& decoded, const DecoderConfig& model,
-                            const Quantization& quantization) {
+DecoderConfig deepseek_v3() {
+    DecoderConfig model = flavor_of("deepseek_v3", "671B");
+    model.dim = 144;
+    model.layers = 2;
+    model.vocab = 288;
+    AttentionConfig& a = model.attention;
+    a.heads = a.kv_heads = 4;
+    a.kv_rank = 136;
+    a.q_rank = 40;
+    a.rope_dim = 8;
+    a.head_dim = 24;
+    a.value_dim = 20;
+    a.latent_norm_eps = 1e-6;
+    model.feed_forward.hidden = 200;
+    model.moe_layers.first = 1;
+    model.moe.experts = 4;
+    model.moe.top_k = 2;
+    model.moe.hidden = model.moe.shared_hidden = 136;
+    model.moe.groups = 2;
+    model.moe.kept_groups = 1;
+    return model;
+}
+
+}  // namespace
+
+std::vector<QuantizedModel> quantized_models() {
+    const Quantization fp8 = {.kind = Quantization::Kind::fp8, .block_rows = 128, .block_cols = 128};
+    return {{gpt_oss(), {.kind = Quantization::Kind::mxfp4}}, {qwen3(), fp8}, {deepseek_v3(), fp8}};
+}
+
+void write_quantized_folder(const fs::path& quantized, const fs::path& decoded, const QuantizedModel& of) {
+    const auto& [model, quantization] = of;
     std::map<std::string, Shape> shapes;
     for (const HubTensor& tensor : hub_tensors(model))
         for (const HubPlace& place : tensor.places) shapes.emplace(place.name, place.shape);

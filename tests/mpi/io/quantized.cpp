@@ -32,24 +32,21 @@ TEST_CASE("quantized folders give the decoded weights on every mesh and in every
     std::vector<MeshShape> meshes = {
         {.dp_shard = ranks}, {.tp = ranks}, {.pp = std::min(ranks, 2), .tp = ranks > 2 ? 2 : 1}};
     if (ranks == 4) meshes.push_back({.dp_shard = 2, .tp = 2});
-    const std::pair<DecoderConfig, Quantization> models[] = {
-        {mxfp4_model(), {.kind = Quantization::Kind::mxfp4}},
-        {fp8_model(), {.kind = Quantization::Kind::fp8, .block_rows = 128, .block_cols = 128}}};
-    for (const auto& [model, quantization] : models) {
+    for (const QuantizedModel& of : quantized_models()) {
         const SharedFolder folder(world);
         const std::string quantized = folder.path + "/quantized", decoded = folder.path + "/decoded";
-        if (world.rank() == 0) write_quantized_folder(quantized, decoded, model, quantization);
+        if (world.rank() == 0) write_quantized_folder(quantized, decoded, of);
         world.barrier();
         for (const StateTypes& types :
              {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::f32},
               StateTypes{Dtype::bf16, Dtype::bf16}}) {
-            const MeshCase alone = {.model = model, .types = types};
+            const MeshCase alone = {.model = of.model, .types = types};
             const Weights expected = loaded(decoded, alone, mesh_of_one());
             for (const MeshShape& shape : meshes) {
                 MeshCase c = alone;
                 c.mesh = shape;
                 const Weights found = loaded(quantized, c, Mesh(Communicator::world("mesh"), shape));
-                INFO(quantization.text() << ", " << name_of(types.master) << ", " << c.name());
+                INFO(of.model.family << ", " << name_of(types.master) << ", " << c.name());
                 for (const auto& [name, values] : expected) {
                     INFO(name);
                     CHECK((found.at(name) == values));
