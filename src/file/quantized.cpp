@@ -43,18 +43,27 @@ Quantization read_quantization(const std::string& folder) {
 
 void decode_mxfp4(float* out, const std::byte* blocks, const std::byte* scales, int64_t first,
                   int64_t count) {
+    static constexpr auto pairs = [] {  // the two elements of each byte
+        std::array<std::array<float, 2>, 256> all = {};
+        for (size_t byte = 0; byte < all.size(); ++byte)
+            all[byte] = {e2m1_value(uint8_t(byte & 15)), e2m1_value(uint8_t(byte >> 4))};
+        return all;
+    }();
+    const auto pair_of = [&](int64_t element) { return pairs[size_t(blocks[element / 2])]; };
     for (const int64_t end = first + count; first < end;) {
         const int64_t block = first / mxfp4_block, stop = std::min(end, (block + 1) * mxfp4_block);
         const float scale = e8m0_value(uint8_t(scales[block]));
-        for (; first < stop; ++first) {
-            const auto pair = uint8_t(blocks[first / 2]);
-            *out++ = e2m1_value(first % 2 == 0 ? pair & 15 : pair >> 4) * scale;
+        if (first % 2 == 1) *out++ = pair_of(first++)[1] * scale;
+        for (; first + 1 < stop; first += 2) {
+            *out++ = pair_of(first)[0] * scale;
+            *out++ = pair_of(first)[1] * scale;
         }
+        if (first < stop) *out++ = pair_of(first++)[0] * scale;
     }
 }
 
 void decode_fp8(float* out, const Fp8Blocks& from, int64_t first, int64_t count) {
-    constexpr auto values = [] {
+    static constexpr auto values = [] {
         std::array<float, 256> all = {};
         for (size_t code = 0; code < all.size(); ++code) all[code] = e4m3_value(uint8_t(code));
         return all;
