@@ -73,7 +73,7 @@ STANDARD = {
     "unordered_map": "unordered_map",
     "unordered_set": "unordered_set",
     "utility": "move pair exchange swap forward declval as_const in_place",
-    "variant": "variant holds_alternative get get_if monostate visit",
+    "variant": "variant holds_alternative get get_if monostate variant_size_v visit",
     "vector": "vector erase erase_if",
 }
 # name -> other headers that must have it, by the standard or because they cannot be implemented without it

@@ -28,7 +28,7 @@ public:
     struct Weights {
         /// [wq_a; wkv_a], [q_rank + kv_rank + rope, D]; wq_a only if q_rank > 0.
         TokenLinear down;
-        /// Of the latents of queries, [q_rank], or null; and of keys and values, [kv_rank].
+        /// The norms of the latents: of queries, [q_rank], or null; of keys and values, [kv_rank].
         const Storage *q_norm, *kv_norm;
         /// [H (nope + rope), q_rank], or of the input, [H (nope + rope), D]; and [H (nope + value), kv_rank].
         ColLinear q, kv;
