@@ -26,6 +26,13 @@ struct Kind {
     const char *bos, *eos;  // "": none
 };
 
+std::vector<Added> numbered(const std::vector<std::string>& names, int32_t ranks) {
+    std::vector<Added> tokens;
+    for (const std::string& name : names)
+        tokens.push_back(special_token(name, ranks + int32_t(tokens.size())));
+    return tokens;
+}
+
 std::vector<Added> llama3_special_tokens(int32_t ranks) {
     std::vector<std::string> names = {"<|begin_of_text|>",
                                       "<|end_of_text|>",
@@ -40,10 +47,36 @@ std::vector<Added> llama3_special_tokens(int32_t ranks) {
                                       "<|python_tag|>",
                                       "<|image|>"};
     for (int i = 2; names.size() < 256; ++i) names.push_back(fmt::format("<|reserved_special_token_{}|>", i));
-    std::vector<Added> tokens;
-    for (const std::string& name : names)
-        tokens.push_back(special_token(name, ranks + int32_t(tokens.size())));
-    return tokens;
+    return numbered(names, ranks);
+}
+
+// The names of meta-llama/llama-models, models/llama4/tokenizer.py.
+std::vector<Added> llama4_special_tokens(int32_t ranks) {
+    std::vector<std::string> names = {
+        "<|begin_of_text|>", "<|end_of_text|>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>",
+        "<|header_start|>",  "<|header_end|>",  "<|eom|>",        "<|eot|>",        "<|step|>"};
+    const auto add = [&](const std::vector<std::string>& more) {
+        names.insert(names.end(), more.begin(), more.end());
+    };
+    const auto reserve = [&](const char* prefix, int first, int end) {
+        for (int i = first; i < end; ++i)
+            names.push_back(fmt::format("<|{}reserved_special_token_{}|>", prefix, i));
+    };
+    reserve("text_post_train_", 0, 6);
+    add({"<|python_start|>", "<|python_end|>", "<|finetune_right_pad|>"});
+    reserve("text_post_train_", 8, 69);
+    add({"<|image_start|>", "<|image_end|>"});
+    reserve("vision_", 0, 2);
+    add({"<|tile_x_separator|>", "<|tile_y_separator|>"});
+    reserve("vision_", 2, 6);
+    add({"<|image|>"});
+    reserve("vision_", 6, 7);
+    add({"<|patch|>"});
+    reserve("vision_", 7, 1048);
+    reserve("reasoning_", 0, 8);
+    add({"<|reasoning_thinking_start|>", "<|reasoning_thinking_end|>"});
+    reserve("", 0, 2048 - int(names.size()));
+    return numbered(names, ranks);
 }
 
 std::vector<Added> o200k_special_tokens(int32_t ranks) {
@@ -53,6 +86,7 @@ std::vector<Added> o200k_special_tokens(int32_t ranks) {
 const std::vector<Kind>& kinds() {
     static const std::vector<Kind> all = {
         {"llama3", 128000, llama3_pattern, llama3_special_tokens, "<|begin_of_text|>", "<|end_of_text|>"},
+        {"llama4", 200000, o200k_pattern, llama4_special_tokens, "<|begin_of_text|>", "<|end_of_text|>"},
         {"o200k", 199998, o200k_pattern, o200k_special_tokens, "", "<|endoftext|>"}};
     return all;
 }
@@ -88,7 +122,9 @@ const Kind& kind_of(const std::string& file, int32_t ranks, const TokenizerConfi
             file, *config.tiktoken, join(names, ", "));
     throw ConfigError(
         "{}: a tiktoken file contains no regular expression and no special tokens. Coeus knows those of "
-        "llama3 (128,000 ranks) and o200k (199,998 ranks), but this file has {}. Choose one of them in "
+        "llama3 (128,000 ranks), llama4 (200,000 ranks) and o200k (199,998 ranks), but this file has {}. "
+        "Choose "
+        "one of them in "
         "tokenizer_config.json in the same folder: {{\"tiktoken\": \"llama3\"}}; if its special tokens "
         "differ, add added_tokens_decoder, bos_token and eos_token",
         file, with_commas(ranks));

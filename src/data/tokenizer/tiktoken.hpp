@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // tiktoken's files: each line has a token in base64 and its rank, which is its id and the order of merging.
-// They contain neither the regular expression nor special tokens. These are known for two kinds:
+// They contain neither the regular expression nor special tokens. These are known for three kinds:
 //   llama3  Llama 3: 128,000 ranks, then 256 special tokens from <|begin_of_text|>
+//   llama4  Llama 4: 200,000 ranks, then 2048 special tokens from <|begin_of_text|>
 //   o200k   o200k_base: 199,998 ranks; <|endoftext|> is 199999, <|endofprompt|> 200018
 // The number of ranks determines the kind. For other numbers, tokenizer_config.json in the same folder must
 // name it:

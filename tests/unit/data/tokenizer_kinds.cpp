@@ -96,6 +96,37 @@ TEST_CASE("tiktoken: o200k and its special tokens are recognised by the number o
     CHECK_THROWS_WITH(tokenizer.bytes_of(199998), Contains("has no token with the id 199998"));
 }
 
+TEST_CASE("tiktoken: Llama 4's 2048 special tokens are recognised by the number of ranks") {
+    const TemporaryFolder folder;
+    std::vector<std::string> more;
+    for (int i = 256; i < 200000; ++i) more.push_back("tok" + std::to_string(i));
+    write_file(folder / "tokenizer.model", ranks(more));
+    const Tokenizer tokenizer(folder.path());
+    CHECK(tokenizer.vocab_size() == 202048);
+    CHECK(tokenizer.bos_id() == 200000);
+    CHECK(tokenizer.eos_id() == 200001);
+    // the ids in the comments of the published program, and the ends of its groups
+    const std::pair<int32_t, const char*> known[] = {
+        {200005, "<|header_start|>"},
+        {200008, "<|eot|>"},
+        {200016, "<|python_start|>"},
+        {200018, "<|finetune_right_pad|>"},
+        {200079, "<|text_post_train_reserved_special_token_68|>"},
+        {200080, "<|image_start|>"},
+        {200090, "<|image|>"},
+        {200092, "<|patch|>"},
+        {201133, "<|vision_reserved_special_token_1047|>"},
+        {201134, "<|reasoning_reserved_special_token_0|>"},
+        {201143, "<|reasoning_thinking_end|>"},
+        {201144, "<|reserved_special_token_0|>"},
+        {202047, "<|reserved_special_token_903|>"}};
+    for (const auto& [id, name] : known) {
+        CAPTURE(id);
+        CHECK(tokenizer.bytes_of(id) == name);
+    }
+    CHECK(tokenizer.encode("tok256").size() == 6);  // words are divided before a capital
+}
+
 TEST_CASE("tiktoken: the kind must be known, and lines must be complete") {
     const TemporaryFolder folder;
     write_file(folder / "tokenizer.model", ranks({"ab"}));
@@ -103,11 +134,13 @@ TEST_CASE("tiktoken: the kind must be known, and lines must be complete") {
         problem(folder.path()),
         Contains(
             "tokenizer.model: a tiktoken file contains no regular expression and no special tokens. Coeus "
-            "knows those of llama3 (128,000 ranks) and o200k (199,998 ranks), but this file has 257. Choose "
-            "one of them in tokenizer_config.json in the same folder: {\"tiktoken\": \"llama3\"}"));
+            "knows those of llama3 (128,000 ranks), llama4 (200,000 ranks) and o200k (199,998 ranks), but "
+            "this "
+            "file has 257. Choose one of them in tokenizer_config.json in the same folder: {\"tiktoken\": "
+            "\"llama3\"}"));
     write_file(folder / "tokenizer_config.json", R"({"tiktoken": "llama2"})");
     CHECK_THAT(problem(folder.path()), Contains("tokenizer_config.json in the same folder has \"tiktoken\": "
-                                                "\"llama2\"; it must be one of llama3, o200k"));
+                                                "\"llama2\"; it must be one of llama3, llama4, o200k"));
     write_file(folder / "tokenizer_config.json", R"({"tiktoken": "o200k"})");
     CHECK(problem(folder.path()) == "none");
     CHECK(Tokenizer(folder.path()).eos_id() == 258);
