@@ -187,30 +187,36 @@ OwnedTensor TestModel::last_logits(TestBatch& batch) {
 
 void set_attention(DecoderConfig& model, int kind) {
     AttentionConfig& a = model.attention;
-    if (kind == 1 || kind == 3) a.qk_norm = QkNorm::before_rope;
-    if (kind == 1) model.rope.layout = RopeLayout::half_split;
-    if (kind < 2) return;
-    if (kind == 6) {
-        a.qk_norm = QkNorm::after_rope;
-        a.chunk = 3;
-        a.temperature = {.scale = 0.5, .floor = 2};
-        model.without_rope = {.period = 2, .first = 1};
-        return;
+    switch (kind) {
+        case 1:
+            a.qk_norm = QkNorm::before_rope;
+            a.bias = AttentionBias::qkv;
+            model.rope.layout = RopeLayout::half_split;
+            return;
+        case 2:
+            a.bias = AttentionBias::all;
+            a.sinks = true;
+            a.window = 3;
+            model.windowed = {.period = 2};
+            return;
+        case 3:
+        case 4:
+            a.kv_heads = a.heads;
+            a.head_dim = 10;
+            a.rope_dim = 4;
+            a.kv_rank = 7;
+            a.q_rank = kind == 3 ? 5 : 0;
+            model.rope.scaling =
+                YarnScaling{.factor = 4, .original_positions = 8, .mscale = 1, .mscale_all_dim = 1};
+            return;
+        case 5:
+            a.qk_norm = QkNorm::after_rope;
+            a.chunk = 3;
+            a.temperature = {.scale = 0.5, .floor = 2};
+            model.without_rope = {.period = 2, .first = 1};
+            return;
+        default: return;
     }
-    if (kind >= 4) {
-        a.kv_heads = a.heads;
-        a.head_dim = 10;
-        a.rope_dim = 4;
-        a.kv_rank = 7;
-        a.q_rank = kind == 4 ? 5 : 0;
-        model.rope.scaling =
-            YarnScaling{.factor = 4, .original_positions = 8, .mscale = 1, .mscale_all_dim = 1};
-        return;
-    }
-    a.bias = kind == 2 ? AttentionBias::all : AttentionBias::qkv;
-    a.sinks = true;
-    a.window = 3;
-    model.windowed = {.period = 2, .first = kind == 2 ? 0 : 1};
 }
 
 void set_experts(DecoderConfig& model, int kind) {

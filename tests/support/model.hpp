@@ -86,10 +86,10 @@ private:
 /// Small, odd sizes: dim 24, 2 layers, 4 heads of 6 with 2 key/value heads, ffn 20, vocabulary 37.
 DecoderConfig tiny_config(int64_t layers = 2, bool tied = false);
 /// Kinds of attention, a choice of tests that combine a model with other features: Llama's; norms of heads
-/// (Qwen 3); biases, sinks and a window in every other layer (gpt-oss); all of these; latent attention, with
-/// and without latents of queries (DeepSeek V3); chunks, norms after RoPE, and a temperature in every other
-/// layer, which has no RoPE (Llama 4).
-inline constexpr int attention_kinds = 7;
+/// and biases of queries, keys and values (Qwen 3, Qwen 2); all biases, sinks, and a window in every other
+/// layer (gpt-oss); latent attention, with and without latents of queries (DeepSeek V3); chunks, norms after
+/// RoPE, and a temperature in every other layer, which has no RoPE (Llama 4).
+inline constexpr int attention_kinds = 6;
 void set_attention(DecoderConfig& model, int kind);
 /// Kinds of experts: none; in all layers, with a normalised softmax (Qwen 3); after a dense layer, with
 /// shared experts and a sigmoid that keeps 2 of 3 groups (DeepSeek V3); in all layers, with biases, also of

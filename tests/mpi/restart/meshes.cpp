@@ -56,8 +56,8 @@ struct Kind {
     const char* optimizer;
     int attention, experts;  // see set_attention, set_experts
 };
-constexpr std::array kinds = {Kind{false, "AdamW", 1, 2}, Kind{true, "Muon", 2, 1}, Kind{false, "Muon", 4, 3},
-                              Kind{true, "AdamW", 6, 4}};
+constexpr std::array kinds = {Kind{false, "AdamW", 1, 2}, Kind{true, "Muon", 2, 1}, Kind{false, "Muon", 3, 3},
+                              Kind{true, "AdamW", 5, 4}};
 
 MeshCase case_of(const Layout& layout, size_t number, const StateTypes& types) {
     const Kind& kind = kinds[number];

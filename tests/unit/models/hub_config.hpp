@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A config.json with given keys, and what is said about it.
+// A config.json with given keys, and the message if it is refused.
 #pragma once
 
 #include "coeus/base/error.hpp"
