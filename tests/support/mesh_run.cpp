@@ -27,6 +27,7 @@ std::string MeshCase::name() const {
     if (model.attention.is_latent())
         text += fmt::format(", latents of {} and {}", model.attention.kv_rank, model.attention.q_rank);
     if (model.attention.bias != AttentionBias::none) text += ", biases, sinks, windows";
+    if (model.attention.chunk > 0) text += ", chunks";
     if (model.moe.experts > 0)
         text += fmt::format(", {} experts{}", model.moe.experts, model.moe.biases ? " with biases" : "");
     if (mesh.size(axis::fsdp) > 1)
