@@ -78,9 +78,6 @@ Json to_json(const Enum& value) {
     return name_of_value(value);
 }
 // The names of the kinds of scaling; Llama 3.1's has none, because it was the only one at first.
-const char* type_of(const std::monostate&) {
-    return "";
-}
 const char* type_of(const Llama3Scaling&) {
     return "";
 }
