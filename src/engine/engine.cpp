@@ -292,6 +292,7 @@ void Engine::sum_over_ranks() {
 
 void Engine::balance_experts() {
     const double rate = decoder_.config().moe.balance_rate;
+    if (rate <= 0) return;
     for (const Decoder::BalanceBias& bias : decoder_.balance_biases())
         kernels_->balance_experts(exec_, bias.storage->master,
                                   loads_.view.slice_rows(bias.row, 1).reshape({loads_.view.cols()}), rate,

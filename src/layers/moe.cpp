@@ -5,6 +5,9 @@
 //   rows = x by expert          gate_up = rows w13^T      act = weight gate(gate_up)     out = act w2^T
 //   drows = dy by expert        dact = drows w2           dweight = dact . gate(gate_up)
 //   y = residual + shared + the sum of the rows of out for each token, in ascending order of the experts
+//
+// If the weight belongs to the input (Llama 4), it multiplies gate_up instead, since that product is linear. If
+// w2 has a bias, the weight multiplies the bias too.
 #include "coeus/layers/moe.hpp"
 
 #include "coeus/layers/sequence_parallel.hpp"

@@ -239,7 +239,7 @@ ExpertWeights expert_weights(const Declare& declare, const MoeConfig& m) {
 
 // The biases that balance the loads; null if there are none.
 const Storage* balance_biases(const Declare& declare, const MoeConfig& m) {
-    if (m.balance_rate <= 0) return nullptr;
+    if (!m.has_balance_bias()) return nullptr;
     Param bias = declare.named("moe.expert_bias", {m.experts}, WeightRole::balance, Split::none);
     bias.shard.sharding = declare.parameters().whole_sharding();
     bias.trainable = false;

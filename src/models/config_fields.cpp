@@ -246,6 +246,8 @@ void follow_ffn_width(DecoderConfig& model, const GivenFields& given) {
 void override_fields(DecoderConfig& model, const GivenFields& given) {
     AttentionConfig& a = model.attention;
     const bool is_usual_head = a.head_dim * a.heads == model.dim;
+    MoeConfig& m = model.moe;
+    int64_t shared = m.hidden > 0 ? m.shared_hidden / m.hidden : 0;  // the number of shared experts
     for_each_field(model, [&](const ConfigField& field, auto& value) {
         if (field.kind != FieldKind::identity) override_field(field, value, given);
     });
@@ -255,8 +257,8 @@ void override_fields(DecoderConfig& model, const GivenFields& given) {
     if ((given("dim") || given("n_heads")) && !given("head_dim") && is_usual_head)
         a.head_dim = a.heads > 0 && model.dim % a.heads == 0 ? model.dim / a.heads : 0;
     follow_ffn_width(model, given);
-    if (const auto shared = given("moe.num_shared_experts"))
-        model.moe.shared_hidden = std::get<int64_t>(*shared) * model.moe.hidden;
+    if (const auto number = given("moe.num_shared_experts")) shared = std::get<int64_t>(*number);
+    if (given("moe.num_shared_experts") || given("moe.hidden")) m.shared_hidden = shared * m.hidden;
 }
 
 }  // namespace coeus

@@ -31,7 +31,8 @@ DecoderConfig flavor(const Row& row) {
                            .scale = row.scale,
                            .groups = row.groups,
                            .kept_groups = row.kept_groups,
-                           .balance_rate = 1e-3};
+                           .balance_rate = 1e-3,
+                           .keeps_bias = row.sigmoid};
     return {.family = "deepseek_v3",
             .flavor = row.flavor,
             .dim = row.dim,
@@ -67,23 +68,14 @@ const std::array router_v2 = {HubConstant{"scoring_func", "softmax", "the archit
                               HubConstant{"topk_method", "greedy", "others are not implemented yet"},
                               HubConstant{"norm_topk_prob", false, "the architecture has no other"}};
 
-int64_t at_least(int64_t least, const JsonView& json, const char* key, int64_t otherwise) {
-    const int64_t value = json.integer(key, otherwise);
-    if (value < least) json[key].reject(fmt::format("must be at least {}", least));
-    return value;
-}
-// True if the key is there and null.
-bool is_null(const JsonView& json, const char* key) {
-    return json.value().find(key) && !json.contains(key);
-}
-
 // The defaults are those of transformers.
 MoeConfig read_experts(const JsonView& json, bool is_v2) {
-    MoeConfig moe = {.experts = at_least(1, json, "n_routed_experts", is_v2 ? 64 : 256),
-                     .top_k = at_least(1, json, "num_experts_per_tok", is_v2 ? 6 : 8),
-                     .hidden = at_least(1, json, "moe_intermediate_size", is_v2 ? 1407 : 2048),
-                     .scale = json.number("routed_scaling_factor", is_v2 ? 1 : 2.5),
-                     .balance_rate = 1e-3};
+    MoeConfig moe = {
+        .experts = at_least(1, json, "n_routed_experts", is_v2 ? 64 : 256),
+        .top_k = is_v2 ? json["num_experts_per_tok"].integer() : at_least(1, json, "num_experts_per_tok", 8),
+        .hidden = at_least(1, json, "moe_intermediate_size", is_v2 ? 1407 : 2048),
+        .scale = json.number("routed_scaling_factor", is_v2 ? 1 : 2.5),
+        .balance_rate = 1e-3};
     moe.shared_hidden = is_null(json, "n_shared_experts")
                             ? 0
                             : at_least(0, json, "n_shared_experts", is_v2 ? 2 : 1) * moe.hidden;
@@ -94,6 +86,7 @@ MoeConfig read_experts(const JsonView& json, bool is_v2) {
     }
     require_hub_constants(json, router_v3);
     moe.score = ScoreFunction::sigmoid;
+    moe.keeps_bias = true;
     moe.normalise = json.boolean("norm_topk_prob", true);
     moe.groups = at_least(1, json, "n_group", 8);
     moe.kept_groups = at_least(1, json, "topk_group", 4);

@@ -59,19 +59,12 @@ DecoderConfig from_hub(const JsonView& json) {
     config.attention = {.kv_heads = 8, .head_dim = 64, .sinks = true};
     read_hub_fields(json, config);
     read_hub_rope(json, config.rope, config.max_seq_len);
-    read_hub_window(json, config, true, 0);
-    if (!json.contains("sliding_window")) config.attention.window = usual_window;
-    if (!json.contains("layer_types")) config.windowed = every_second;
+    read_hub_window(json, config, true, every_second, usual_window);
     if (json.boolean("attention_bias", true)) config.attention.bias = AttentionBias::all;
-    const auto at_least_1 = [&](const char* key, int64_t otherwise) {
-        const int64_t value = json.integer(key, otherwise);
-        if (value < 1) json[key].reject("must be at least 1");
-        return value;
-    };
     // the width of the experts, since all layers have them
-    config.moe = experts_of(at_least_1("num_local_experts", 128), config.feed_forward.hidden);
+    config.moe = experts_of(at_least(1, json, "num_local_experts", 128), config.feed_forward.hidden);
     config.feed_forward = {};
-    config.moe.top_k = at_least_1("num_experts_per_tok", 4);
+    config.moe.top_k = at_least(1, json, "num_experts_per_tok", 4);
     config.moe.gate.limit = json.number("swiglu_limit", usual_gate.limit);
     config.moe.gate.alpha = json.number("swiglu_alpha", usual_gate.alpha);
     for (const char* idle :

@@ -152,6 +152,16 @@ void write_hub_rope(Json& json, const RopeConfig& rope) {
         .set("rope_scaling", std::move(before));
 }
 
+int64_t at_least(int64_t least, const JsonView& json, const char* key, int64_t otherwise) {
+    const int64_t value = json.integer(key, otherwise);
+    if (value < least) json[key].reject(fmt::format("must be at least {}", least));
+    return value;
+}
+
+bool is_null(const JsonView& json, const char* key) {
+    return json.value().find(key) && !json.contains(key);
+}
+
 void require_hub_constants(const JsonView& json, std::span<const HubConstant> constants) {
     for (const HubConstant& constant : constants)
         if (const auto found = json.find(constant.key);
@@ -184,11 +194,11 @@ LayerPattern regular_pattern(const JsonView& list, const std::vector<bool>& has)
     return pattern;
 }
 
-void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_window, int64_t first) {
-    constexpr int64_t usual = 4096;  // transformers' default; null means none
-    const bool is_absent = !json.value().find("sliding_window");
+void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_window, LayerPattern layers,
+                     int64_t usual) {
+    const bool is_absent = !json.value().find("sliding_window");  // null means none
     const auto window = json.find("sliding_window");
-    first = json.integer("max_window_layers", first);
+    layers.first = json.integer("max_window_layers", layers.first);
     const auto list = json.find("layer_types");
     std::vector<bool> has;
     if (list)
@@ -199,7 +209,7 @@ void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_windo
             has.push_back(type.string() == windowed_type);
         }
     else
-        for (int64_t i = 0; i < config.layers; ++i) has.push_back(i >= first);
+        for (int64_t i = 0; i < config.layers; ++i) has.push_back(layers.has(i));
     if (list && int64_t(has.size()) != config.layers)
         list->reject(fmt::format("must have one type for each of {} layers", config.layers));
     if (!has_window || (!window && !is_absent) || std::ranges::find(has, true) == has.end()) {
@@ -209,7 +219,7 @@ void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_windo
     }
     if (window && window->integer() < 1) window->reject("must be at least 1");
     config.attention.window = window ? window->integer() : usual;
-    config.windowed = list ? regular_pattern(*list, has) : LayerPattern{.first = first};
+    config.windowed = list ? regular_pattern(*list, has) : layers;
 }
 
 void write_hub_window(Json& json, const DecoderConfig& config) {

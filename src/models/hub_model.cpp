@@ -102,8 +102,11 @@ Json hub_config_of(const DecoderConfig& model) {
     // these do not matter to weights that exist
     back.initial_values = model.initial_values;
     back.moe.balance_rate = model.moe.balance_rate;
-    back.attention.latent_norm_eps =
-        model.attention.latent_norm_eps;  // 1e-6 and 1e-5 differ in the sixth digit
+    if (back.attention.latent_norm_eps != model.attention.latent_norm_eps) {
+        log::warn("the norms of latents have epsilon {}, which config.json cannot express: readers use {}",
+                  model.attention.latent_norm_eps, back.attention.latent_norm_eps);
+        back.attention.latent_norm_eps = model.attention.latent_norm_eps;
+    }
     for (const FieldDifference& difference : differences(model, back))
         throw ConfigError("a model with {} = {} cannot be written as a Hugging Face folder: {} has {}",
                           difference.field.name, difference.ours,

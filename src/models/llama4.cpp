@@ -62,12 +62,6 @@ const std::array constants = {HubConstant{"hidden_act", "silu", "others are not 
                               HubConstant{"attention_bias", false, "biases are not implemented yet"}};
 constexpr const char *chunked = "chunked_attention", *full = "full_attention";
 
-int64_t at_least_1(const JsonView& json, const char* key, int64_t otherwise) {
-    const int64_t value = json.integer(key, otherwise);
-    if (value < 1) json[key].reject("must be at least 1");
-    return value;
-}
-
 // A list with an entry for each layer.
 std::vector<JsonView> entries_of(const JsonView& list, int64_t layers) {
     std::vector<JsonView> entries = list.elements();
@@ -78,7 +72,7 @@ std::vector<JsonView> entries_of(const JsonView& list, int64_t layers) {
 
 // The layers without RoPE: "no_rope_layers" has 1 for a layer with RoPE.
 LayerPattern read_layers_without_rope(const JsonView& json, int64_t layers) {
-    const int64_t interval = at_least_1(json, "no_rope_layer_interval", 4);
+    const int64_t interval = at_least(1, json, "no_rope_layer_interval", 4);
     const auto list = json.find("no_rope_layers");
     if (!list || list->size() == 0)
         return interval > layers ? LayerPattern{.period = 0} : LayerPattern{interval, interval - 1};
@@ -93,8 +87,8 @@ LayerPattern read_layers_without_rope(const JsonView& json, int64_t layers) {
 
 // Chunks, which all layers with RoPE have, or none.
 int64_t read_chunk(const JsonView& json, const DecoderConfig& config) {
-    const bool has_none = json.value().find("attention_chunk_size") && !json.contains("attention_chunk_size");
-    const int64_t chunk = has_none ? 0 : at_least_1(json, "attention_chunk_size", 8192);
+    const int64_t chunk =
+        is_null(json, "attention_chunk_size") ? 0 : at_least(1, json, "attention_chunk_size", 8192);
     const auto list = json.find("layer_types");
     if (!list) return chunk;
     const std::vector<JsonView> types = entries_of(*list, config.layers);
@@ -110,10 +104,10 @@ int64_t read_chunk(const JsonView& json, const DecoderConfig& config) {
 }
 
 void read_experts(const JsonView& json, DecoderConfig& config) {
-    config.moe = experts_of(at_least_1(json, "num_local_experts", 16), config.feed_forward.hidden);
-    config.moe.top_k = at_least_1(json, "num_experts_per_tok", 1);
-    config.feed_forward.hidden = at_least_1(json, "intermediate_size_mlp", 16384);
-    const int64_t step = at_least_1(json, "interleave_moe_layer_step", 1);
+    config.moe = experts_of(at_least(1, json, "num_local_experts", 16), config.feed_forward.hidden);
+    config.moe.top_k = at_least(1, json, "num_experts_per_tok", 1);
+    config.feed_forward.hidden = at_least(1, json, "intermediate_size_mlp", 16384);
+    const int64_t step = at_least(1, json, "interleave_moe_layer_step", 1);
     config.moe_layers = {step, step - 1};
     if (const auto list = json.find("moe_layers")) {
         std::vector<bool> has(size_t(config.layers), false);
@@ -145,7 +139,10 @@ DecoderConfig from_hub(const JsonView& json) {
     if (json.boolean("use_qk_norm", true)) a.qk_norm = QkNorm::after_rope;
     const double scale = json.number("attn_scale", 0.1), floor = json.number("floor_scale", 8192);
     if (!(floor > 0)) json["floor_scale"].reject("must be greater than 0");
-    if (json.boolean("attn_temperature_tuning", true)) a.temperature = {scale, floor};
+    // older files have a number here
+    const auto tuning = json.find("attn_temperature_tuning");
+    if (!tuning || (tuning->is_boolean() ? tuning->boolean() : tuning->integer() != 0))
+        a.temperature = {scale, floor};
     for (const char* idle : {"router_aux_loss_coef", "router_jitter_noise", "output_router_logits"})
         json.find(idle);
     return config;

@@ -25,7 +25,7 @@ DecoderConfig from_hub(const JsonView& json) {
     config.attention.kv_heads = 8;
     read_hub_fields(json, config);
     read_hub_rope(json, config.rope, config.max_seq_len);
-    read_hub_window(json, config, true, 0);
+    read_hub_window(json, config, true, {});
     return config;
 }
 

@@ -38,7 +38,7 @@ DecoderConfig flavor(const char* family, const Row& row, int64_t head_dim, int64
 
 const std::array constants = {HubConstant{"hidden_act", "silu", "others are not implemented yet"}};
 
-DecoderConfig read_usual(const JsonView& json, int64_t head_dim) {
+DecoderConfig read_usual(const JsonView& json, int64_t head_dim, bool has_experts = false) {
     require_hub_constants(json, constants);
     // transformers' defaults
     DecoderConfig config = {
@@ -46,7 +46,16 @@ DecoderConfig read_usual(const JsonView& json, int64_t head_dim) {
     config.attention.head_dim = head_dim;
     read_hub_fields(json, config);
     read_hub_rope(json, config.rope, config.max_seq_len);
-    read_hub_window(json, config, json.boolean("use_sliding_window", false), 28);
+    const bool has_window = json.boolean("use_sliding_window", false);
+    if (!has_experts) {
+        read_hub_window(json, config, has_window, {.first = 28});
+    } else {  // a window is in all layers, whatever these keys say
+        for (const char* idle : {"max_window_layers", "layer_types"}) json.find(idle);
+        if (has_window && !is_null(json, "sliding_window"))
+            config.attention.window = at_least(1, json, "sliding_window", 4096);
+        else
+            json.find("sliding_window");
+    }
     return config;
 }
 
@@ -73,17 +82,12 @@ constexpr const char *dense_qwen3 = "Qwen3ForCausalLM", *moe_qwen3 = "Qwen3MoeFo
 
 void read_experts(const JsonView& json, DecoderConfig& config) {
     const std::string count = json.contains("num_local_experts") ? "num_local_experts" : "num_experts";
-    const auto at_least_1 = [&](const std::string& key, int64_t otherwise) {
-        const int64_t value = json.integer(key, otherwise);
-        if (value < 1) json[key].reject("must be at least 1");
-        return value;
-    };
-    config.moe = {.experts = at_least_1(count, 128),
-                  .top_k = at_least_1("num_experts_per_tok", 8),
-                  .hidden = at_least_1("moe_intermediate_size", 768),
+    config.moe = {.experts = at_least(1, json, count.c_str(), 128),
+                  .top_k = at_least(1, json, "num_experts_per_tok", 8),
+                  .hidden = at_least(1, json, "moe_intermediate_size", 768),
                   .normalise = json.boolean("norm_topk_prob", false),
                   .balance_rate = 1e-3};
-    const int64_t step = at_least_1("decoder_sparse_step", 1);
+    const int64_t step = at_least(1, json, "decoder_sparse_step", 1);
     config.moe_layers = {.period = step, .first = step - 1};
     if (const auto dense = json.find("mlp_only_layers"); dense && dense->size() > 0)
         dense->reject("must be empty (other lists are not implemented yet)");
@@ -92,8 +96,9 @@ void read_experts(const JsonView& json, DecoderConfig& config) {
 }
 
 DecoderConfig read_qwen3(const JsonView& json) {
-    DecoderConfig config = read_usual(json, 128);
-    if (json["architectures"].strings().front() == moe_qwen3) read_experts(json, config);
+    const bool has_experts = json["architectures"].strings().front() == moe_qwen3;
+    DecoderConfig config = read_usual(json, has_experts ? 0 : 128, has_experts);
+    if (has_experts) read_experts(json, config);
     config.attention.qk_norm = QkNorm::before_rope;
     if (json.boolean("attention_bias", false)) config.attention.bias = AttentionBias::all;
     return config;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ten steps of golden/models from the command line, on one rank and on every axis of the mesh.
+#include "support/golden.hpp"
+
+#include "coeus/models/hub_model.hpp"
 #include "program/golden_run.hpp"
 #include "support/catch.hpp"
 
@@ -35,6 +38,27 @@ TEST_CASE("Ten steps from a Hugging Face folder give the golden values") {
         fs::copy_file(model / "config_4x.json", older / "config.json");
         check_golden_run(older.path(), model, c.arguments + Arguments{"--training.dtype=float64"}, 0,
                          golden_float64);
+    }
+}
+
+TEST_CASE(
+    "Ten steps from the folder of every other family give the golden values, on one rank and on a mesh") {
+    const Arguments meshes[] = {{"--parallelism.data_parallel_shard_degree=2"},
+                                {"--parallelism.pipeline_parallel_degree=2"},
+                                {"--parallelism.context_parallel_degree=2"},
+                                {"--parallelism.tensor_parallel_degree=2"}};
+    size_t number = 0;
+    for (const std::string& name : golden_folders("models")) {
+        const fs::path model = golden(name);
+        const DecoderConfig config = model_from_hub(model.string());
+        if (config.family == "llama3") continue;  // the test above
+        CAPTURE(name);
+        Arguments arguments = {"--model.name=" + config.family, "--training.dtype=float64"};
+        if (config.moe.experts > 0) arguments = arguments + Arguments{"--model.moe.load_balance_coeff=0"};
+        check_golden_run(model, model, arguments, 0, golden_float64);
+        // one of the meshes that the model allows
+        const bool odd_heads = config.attention.kv_heads % 2 != 0;
+        check_golden_run(model, model, arguments + meshes[number++ % (odd_heads ? 3 : 4)], 2, golden_float64);
     }
 }
 

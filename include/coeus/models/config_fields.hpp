@@ -125,6 +125,7 @@ void for_each_field(Config& c,
                       .may_be_zero = true,
                       .usual = "1e-3"},
           c.moe.balance_rate);
+    visit(ConfigField{.name = "moe.keeps_expert_bias", .is_later = true}, c.moe.keeps_bias);
     visit(ConfigField{.name = "moe.layer_period", .is_later = true}, c.moe_layers.period);
     visit(ConfigField{.name = "n_dense_layers", .is_later = true, .least = 0}, c.moe_layers.first);
     visit(ConfigField{.name = "initial_values", .kind = limit, .is_later = true}, c.initial_values);

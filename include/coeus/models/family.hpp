@@ -26,16 +26,22 @@ void write_hub_fields(Json& json, const DecoderConfig& config);
 void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions);
 void write_hub_rope(Json& json, const RopeConfig& rope);
 
-/// The sliding window, and the layers that have it: by "layer_types" if there are any, else all layers from
-/// number "max_window_layers" on, for which `first` is the default. `has_window`: false if another key says
-/// that there is none. ConfigError if the layers are not a LayerPattern.
-void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_window, int64_t first);
+/// The sliding window, which is `usual` if there is no key, and the layers that have it: by "layer_types" if
+/// there are any, else `layers`, from number "max_window_layers" on if there is this key. `has_window`: false
+/// if another key says that there is none. ConfigError if the layers are not a LayerPattern.
+void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_window, LayerPattern layers,
+                     int64_t usual = 4096);
 /// Writes "sliding_window", "max_window_layers" and "layer_types".
 void write_hub_window(Json& json, const DecoderConfig& config);
 
 /// The pattern of those layers for which `has` is true, of which there is at least one. ConfigError, naming
 /// the list that says so, if they are not regular.
 LayerPattern regular_pattern(const JsonView& list, const std::vector<bool>& has);
+
+/// An integer. ConfigError if it is less than `least`.
+int64_t at_least(int64_t least, const JsonView& json, const char* key, int64_t otherwise);
+/// True if the key is there and null.
+bool is_null(const JsonView& json, const char* key);
 
 /// ConfigError if a key has another value.
 void require_hub_constants(const JsonView& json, std::span<const HubConstant> constants);

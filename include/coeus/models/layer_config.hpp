@@ -70,11 +70,12 @@ struct MoeConfig {
     /// The activation function, and whether the weight of a token multiplies the expert's input (Llama 4) or
     /// its result. `gate.interleaved` is ignored, because `biases` determines it.
     Gate gate;
-    /// The amount by which each step changes the biases that balance the loads (Wang et al. 2024); 0: there
-    /// are none.
+    /// The amount by which each step changes the biases that balance the loads (Wang et al. 2024).
     double balance_rate = 0;
+    bool keeps_bias = false;   ///< these biases are there even if the rate is 0, and then stay as they are
     bool round_robin = false;  ///< debug.moe_force_load_balance; not a field of the model
 
+    bool has_balance_bias() const { return balance_rate > 0 || keeps_bias; }
     bool operator==(const MoeConfig&) const = default;
 };
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // config.json of each family: published models, and what is special about a family.
 #include "coeus/models/config_fields.hpp"
+#include "coeus/models/decoder.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "coeus/models/registry.hpp"
 #include "hub_config.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
+
+#include <algorithm>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -231,6 +234,49 @@ TEST_CASE("config.json of Llama 4: layers without RoPE, chunks, temperature and 
     CHECK_THAT(refusal(R"(, "attention_chunk_size": 0)"),
                Contains("attention_chunk_size must be at least 1"));
     CHECK_THAT(refusal(R"(, "attention_bias": true)"), Contains("attention_bias must be false"));
+}
+
+TEST_CASE("config.json of gpt-oss: which layers have a window") {
+    const TemporaryFolder folder;
+    const auto model = [&](const std::string& keys) {
+        return model_from_hub(config_folder(folder, four_layers("GptOssForCausalLM") + keys));
+    };
+    const std::string full =
+        R"(, "layer_types": ["full_attention", "full_attention", "full_attention", "full_attention"])";
+    CHECK(model("").attention.window == 128);
+    CHECK(model("").windowed == LayerPattern{.period = 2});
+    CHECK(model(R"(, "sliding_window": 16)").attention.window == 16);
+    for (const std::string none : {full, R"(, "sliding_window": null)" + full}) {
+        const DecoderConfig m = model(none);
+        CHECK(m.attention.window == 0);
+        write_json(hub_config_of(m), folder / "config.json");
+        CHECK(model_from_hub(folder.path()).layer(0) == m.layer(0));
+    }
+}
+
+TEST_CASE("config.json of Qwen 3 with experts: a window is in all layers, and heads are hidden/heads wide") {
+    const TemporaryFolder folder;
+    const DecoderConfig m = model_from_hub(config_folder(
+        folder, four_layers("Qwen3MoeForCausalLM") +
+                    R"(, "use_sliding_window": true, "sliding_window": 8, "max_window_layers": 3)"));
+    CHECK(m.attention.head_dim == 16);
+    for (int64_t i = 0; i < 4; ++i) CHECK(m.layer(i).attention.window == 8);
+    CHECK(model_from_hub(config_folder(folder, four_layers("Qwen3MoeForCausalLM"))).attention.window == 0);
+}
+
+TEST_CASE("config.json of DeepSeek V3: the biases of the router are there without balancing, too") {
+    const TemporaryFolder folder;
+    DecoderConfig m = model_from_hub(
+        config_folder(folder, four_layers("DeepseekV3ForCausalLM") + R"(, "num_key_value_heads": 4)"));
+    const auto has_bias = [&] {
+        const Decoder decoder(m, {}, 1);
+        return std::ranges::any_of(decoder.parameters().storages(), &Storage::is_exact);
+    };
+    CHECK(m.moe.keeps_bias);
+    m.moe.balance_rate = 0;
+    CHECK(has_bias());
+    m.moe.keeps_bias = false;
+    CHECK_FALSE(has_bias());
 }
 
 TEST_CASE("config.json of SmolLM is that of a Llama") {

@@ -206,6 +206,50 @@ TEST_CASE("Llama 4: parameters, active parameters and FLOPs per token of every f
     CHECK(flavor("llama4", "17bx128e").layer(0).attention.chunk == 0);
 }
 
+TEST_CASE("constants of flavours that no number of parameters shows") {
+    const DecoderConfig &v2 = flavor("deepseek_v3", "236B"), &v3 = flavor("deepseek_v3", "671B"),
+                        &small = flavor("deepseek_v3", "16B");
+    CHECK((v2.moe.groups == 8 && v2.moe.kept_groups == 3 && v2.moe.scale == 16));
+    CHECK((v2.moe.score == ScoreFunction::softmax && !v2.moe.normalise));
+    CHECK((v3.moe.groups == 8 && v3.moe.kept_groups == 4 && v3.moe.scale == 2.5));
+    CHECK((v3.moe.score == ScoreFunction::sigmoid && v3.moe.normalise));
+    CHECK((small.moe.groups == 1 && small.moe.scale == 1));
+    for (const auto& [name, mscale] :
+         {std::pair("debugmodel", 0.7), {"16B", 0.7}, {"236B", 1}, {"671B", 1}}) {
+        CAPTURE(name);
+        const auto yarn = std::get<YarnScaling>(flavor("deepseek_v3", name).rope.scaling);
+        CHECK((yarn.mscale == mscale && yarn.mscale_all_dim == mscale));
+        CHECK((yarn.factor == 40 && yarn.beta_fast == 32 && yarn.beta_slow == 1 && yarn.truncate));
+        CHECK(flavor("deepseek_v3", name).moe.balance_rate == 1e-3);
+    }
+    CHECK(flavor("qwen3", "235B-A22B").rope.theta == 5e6);
+    CHECK(flavor("qwen3", "30B-A3B").rope.theta == 1e6);
+    const DecoderConfig &scout = flavor("llama4", "17bx16e"), &maverick = flavor("llama4", "17bx128e");
+    CHECK(scout.rope.scaling ==
+          RopeScaling(Llama3Scaling{
+              .factor = 16, .low_frequency = 1, .high_frequency = 1, .original_positions = 8192}));
+    CHECK(maverick.rope.scaling == RopeScaling{});
+    CHECK((scout.rope.theta == 500000 && scout.rope.layout == RopeLayout::interleaved));
+    CHECK((scout.max_seq_len == 10485760 && maverick.max_seq_len == 1048576));
+    CHECK((scout.moe.top_k == 1 && scout.moe.gate.scales_input && !scout.moe.normalise));
+    CHECK(flavor("llama4", "debugmodel_irope").attention.chunk == 256);
+}
+
+TEST_CASE("shared experts follow the width of the experts") {
+    const auto shared = [](std::map<std::string, FieldValue> values) {
+        DecoderConfig m = flavor("deepseek_v3", "debugmodel");
+        override_fields(m, [&](const std::string& name) {
+            const auto found = values.find(name);
+            return found == values.end() ? std::nullopt : std::optional(found->second);
+        });
+        return m.moe.shared_hidden;
+    };
+    CHECK(shared({}) == 512);
+    CHECK(shared({{"moe.hidden", int64_t(96)}}) == 192);
+    CHECK(shared({{"moe.num_shared_experts", int64_t(3)}}) == 768);
+    CHECK(shared({{"moe.hidden", int64_t(96)}, {"moe.num_shared_experts", int64_t(0)}}) == 0);
+}
+
 TEST_CASE("latent attention: wrong widths are refused") {
     const auto refusal = [](const std::function<void(AttentionConfig&)>& change) -> std::string {
         DecoderConfig m = flavor("deepseek_v3", "debugmodel");
