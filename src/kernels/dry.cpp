@@ -48,6 +48,10 @@ struct DryCpu {
     static void route_backward(Exec& exec, Tensor, Tensor, Tensor logits, Tensor, const RouteOptions&) {
         exec.workspace.touch(workspace::route(logits, exec.threads));
     }
+    static void balance_sequences(Exec& exec, Tensor, Tensor, Tensor logits, Tensor, const SequenceRows&,
+                                  double, const RouteOptions&, const StepScalars&) {
+        exec.workspace.touch(workspace::route(logits, exec.threads));
+    }
     static void grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups& groups) {
         exec.workspace.touch(workspace::grouped_gemm(d, a, b, groups, exec.threads));
     }

@@ -170,6 +170,13 @@ inline Cost gate_backward(Tensor, Tensor, Tensor, Tensor dy, Tensor gate_up, Ten
     const double elements = double(groups.assignments * dy.cols());
     return {16 * elements, 6 * elements * size_of(gate_up.dtype)};
 }
+inline Cost count_by_sequence(Tensor counts, Tensor experts, const SequenceRows&) {
+    return {0, bytes(counts, experts)};
+}
+inline Cost balance_sequences(Tensor dlogits, Tensor losses, Tensor logits, Tensor, const SequenceRows&,
+                              double, const RouteOptions&, const StepScalars&) {
+    return {12 * double(logits.count()), 2 * bytes(dlogits) + bytes(losses, logits)};
+}
 inline Cost balance_experts(Tensor bias, Tensor loads, double, const StepScalars&) {
     return {4 * double(bias.count()), 2 * bytes(bias) + bytes(loads)};
 }

@@ -48,6 +48,25 @@ std::string shape_name(std::initializer_list<int64_t> extents) {
     return Shape(extents).text();
 }
 
+KernelCase balance_sequences_case(int64_t tokens, int64_t experts, int64_t sequences,
+                                  const SequenceRows& rows, bool sigmoid) {
+    KernelCase c;
+    c.name = fmt::format("balance_sequences {} x {} {}", tokens, experts, sigmoid ? "sigmoid" : "softmax");
+    c.arguments = {{"dlogits", update, acc, {tokens, experts}, 0, 1, 2},
+                   {"losses", output, acc, {tokens}},
+                   {"logits", input, acc, {tokens, experts}, 0, 1.5, 1},
+                   {"counts", input, Kind::count, {sequences, experts}, 1},
+                   {"experts", input, index_kind, {tokens, 2}, double(experts)}};
+    c.prepare = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.count_by_sequence(e, o[3], o[4], rows);
+    };
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.balance_sequences(e, o[0], o[1], o[2], o[3], rows, 30, {.top_k = 2, .sigmoid = sigmoid},
+                            ScalarsForTests(e).get());
+    };
+    return c;
+}
+
 }  // namespace
 
 KernelCase gemm_case(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b, Residual residual,
@@ -488,6 +507,11 @@ std::vector<KernelCase> test_cases() {
                         }});
     }
     for (KernelCase& c : expert_cases()) list.push_back(std::move(c));
+    for (const bool sigmoid : {false, true}) {
+        list.push_back(balance_sequences_case(1, 1, 1, {}, sigmoid));
+        list.push_back(balance_sequences_case(37, 6, 4, {.first = 5, .length = 12}, sigmoid));
+        list.push_back(balance_sequences_case(24, 40, 3, {.first = 24, .length = 16}, sigmoid));
+    }
     for (const int64_t experts : {1, 5, 64})
         list.push_back({fmt::format("balance_experts {}", experts),
                         {{"bias", update, acc, {experts}}, {"loads", input, Kind::count, {experts}, 100}},

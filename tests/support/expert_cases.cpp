@@ -66,6 +66,15 @@ KernelCase route_backward_case(int64_t tokens, int64_t experts, const RouteOptio
     return c;
 }
 
+KernelCase count_by_sequence_case(int64_t tokens, int64_t experts, int64_t top_k, int64_t sequences,
+                                  const SequenceRows& rows) {
+    return {fmt::format("count_by_sequence {} x {} of {}, {} from {}", tokens, top_k, experts, rows.length,
+                        rows.first),
+            {{"counts", output, Kind::count, {sequences, experts}},
+             {"experts", input, index_kind, {tokens, top_k}, double(experts)}},
+            [=](const Kernels& k, Exec& e, const Operands& v) { k.count_by_sequence(e, v[0], v[1], rows); }};
+}
+
 /// The arguments of every case with groups: experts, slots, sources, begins, counts.
 constexpr size_t grouping = 5;
 std::vector<Argument> grouping_arguments(const Assignments& s, Role role) {
@@ -224,6 +233,10 @@ std::vector<KernelCase> expert_cases() {
                 list.push_back(route_case(tokens, experts, options, biased));
             list.push_back(route_backward_case(tokens, experts, options));
         }
+    list.push_back(count_by_sequence_case(1, 1, 1, 1, {}));
+    list.push_back(count_by_sequence_case(37, 6, 2, 5, {.first = 5, .length = 12}));  // the last has none
+    list.push_back(count_by_sequence_case(24, 40, 3, 3, {.first = 24, .length = 16}));
+    list.push_back(count_by_sequence_case(1300, 3, 2, 2, {.first = 0, .length = 700}));
     add_cases(list, {1, 1, 1}, 1, 4);
     add_cases(list, {5, 3, 2}, 17, 20);
     add_cases(list, {40, 4, 3}, 24, 27);

@@ -265,6 +265,15 @@ struct Kernels {
     /// scale. y (optional) gets the result of the forward again. dgate_up may be gate_up.
     void (*gate_backward)(Exec&, Tensor dgate_up, Tensor dscale, Tensor y, Tensor dy, Tensor gate_up,
                           Tensor scale, const Groups& groups, const Gate& gate);
+    /// counts i64[B,E] = how often the tokens of each sequence chose each expert; experts i32[n,k].
+    void (*count_by_sequence)(Exec&, Tensor counts, Tensor experts, const SequenceRows& rows);
+    /// The loss that balances the experts within each sequence (DeepSeek-AI 2024, DeepSeek-V3, eq. 17-20), of
+    /// each token: losses[n] (acc) = c sum over e of f_e p_e, and dlogits[n,E] (acc) += its gradient. p are
+    /// the token's scores divided by their sum. f_e = counts[b,e] / mean of counts[b], for the token's
+    /// sequence b; it is a constant to the gradient. c = coefficient * scalars.loss_scale. logits[n,E]: acc.
+    void (*balance_sequences)(Exec&, Tensor dlogits, Tensor losses, Tensor logits, Tensor counts,
+                              const SequenceRows& rows, double coefficient, const RouteOptions& options,
+                              const StepScalars& scalars);
     /// Balances loads without a loss (Wang et al. 2024): bias[E] (acc) += u - mean u, where u[e] = rate
     /// sign(mean load - loads[e]). Writes nothing if scalars.refusals is not 0.
     void (*balance_experts)(Exec&, Tensor bias, Tensor loads, double rate, const StepScalars& scalars);
@@ -328,7 +337,7 @@ struct Kernels {
     DO(attention_cached) DO(swiglu) DO(swiglu_backward) \
     DO(route) DO(route_backward) DO(group_by_expert) DO(gather_rows) DO(sum_rows) DO(grouped_gemm) \
     DO(grouped_gemm_weights) DO(add_group_bias) DO(add_group_bias_backward) DO(gate) DO(gate_backward) \
-    DO(balance_experts) \
+    DO(count_by_sequence) DO(balance_sequences) DO(balance_experts) \
     DO(log_sum_exp) DO(add_log_sum_exp) DO(cross_entropy) \
     DO(cast) DO(add) DO(sum_parts) DO(zero) DO(sum) DO(sum_of_squares) DO(finish_norm) DO(adam) \
     DO(momentum) DO(normalize) DO(scaled_sum) DO(descend)

@@ -4,6 +4,7 @@
 //   n           tokens
 //   E, k        experts of the layer, and experts of a token
 //   A           assignments of a token to an expert, n k; number a = t k + j is the j-th expert of token t
+//   B           sequences of a micro-batch
 //   rows        a buffer that has the assignments grouped by expert
 #pragma once
 
@@ -24,6 +25,21 @@ struct RouteOptions {
     bool round_robin = false;  ///< assignment a goes to expert a mod E, whatever the scores are
 
     bool operator==(const RouteOptions&) const = default;
+};
+
+/// The sequences of n tokens, which are part of a micro-batch: those from number `first` on. The micro-batch
+/// has one sequence after the other, each of `length` tokens.
+struct SequenceRows {
+    int64_t first = 0, length = 1;
+
+    /// The sequence of token t.
+    constexpr int64_t sequence_of(int64_t t) const { return (first + t) / length; }
+    /// The first of n tokens that is not before `sequence`; n: there is none. Its tokens end where those of
+    /// the next sequence begin.
+    constexpr int64_t begin_of(int64_t sequence, int64_t n) const {
+        const int64_t begin = sequence * length - first;
+        return begin < 0 ? 0 : begin < n ? begin : n;
+    }
 };
 
 /// Groups of rows begin at multiples of this number.

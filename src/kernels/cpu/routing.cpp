@@ -147,6 +147,36 @@ void Cpu::sum_rows(Exec& exec, Tensor y, Tensor plus, Tensor rows, Tensor slots)
     });
 }
 
+void Cpu::count_by_sequence(Exec& exec, Tensor counts, Tensor experts, const SequenceRows& rows) {
+    const int64_t n = experts.rows(), k = experts.cols();
+    require(n > 0 && experts.dense() && counts.dense() && rows.sequence_of(n - 1) < counts.rows(),
+            "count_by_sequence: operands do not fit");
+    const int32_t* expert = experts.as<const int32_t>();
+    parallel_rows(exec, counts.rows(), k * rows.length, [&](int64_t b) {
+        int64_t* count = counts.row<int64_t>(b);
+        std::fill(count, count + counts.cols(), 0);
+        for (int64_t a = k * rows.begin_of(b, n); a < k * rows.begin_of(b + 1, n); ++a) ++count[expert[a]];
+    });
+}
+
+void Cpu::balance_sequences(Exec& exec, Tensor dlogits, Tensor losses, Tensor logits, Tensor counts,
+                            const SequenceRows& rows, double coefficient, const RouteOptions& o,
+                            const StepScalars& scalars) {
+    require(
+        dlogits.shape == logits.shape && losses.count() == logits.rows() && counts.cols() == logits.cols(),
+        "balance_sequences: operands differ in shape");
+    dispatch_acc(logits.dtype, [&]<class A>(A) {
+        const A factor = A(coefficient * scalars.loss_scale);
+        A* loss = losses.as<A>();
+        for_tokens<A>(exec, logits, [&](int64_t t, A* scores, A*) {
+            expert_scores(Lane(), scores, logits.row<const A>(t), logits.cols(), o);
+            loss[t] =
+                balance_sequence(Lane(), dlogits.row<A>(t), scores,
+                                 counts.row<const int64_t>(rows.sequence_of(t)), logits.cols(), factor, o);
+        });
+    });
+}
+
 void Cpu::balance_experts(Exec&, Tensor bias, Tensor loads, double rate, const StepScalars& scalars) {
     require(bias.count() == loads.count(), "balance_experts: operands differ in shape");
     if (scalars.refusals != 0) return;

@@ -132,6 +132,33 @@ __global__ void sum_rows_kernel(Rows<T> y, Rows<const T> plus, Rows<const T> row
               [=](int64_t i) { sum_pack<1>(y[t], plus[t], rows, slots[t], k, packs * size + i); });
 }
 
+/// A block for each sequence and expert, which scans the sequence's assignments.
+__global__ void count_by_sequence_kernel(int64_t* counts, const int32_t* experts, int64_t tokens,
+                                         int64_t top_k, int64_t number, SequenceRows rows) {
+    const BlockTeam team(shared_memory());
+    const int64_t sequence = blockIdx.x / number, begin = rows.begin_of(sequence, tokens) * top_k,
+                  end = rows.begin_of(sequence + 1, tokens) * top_k;
+    const int32_t own = int32_t(blockIdx.x % number);
+    const int64_t count =
+        team.sum_of<int64_t>(end - begin, [=](int64_t a) { return int64_t(experts[begin + a] == own); });
+    if (team.first()) counts[blockIdx.x] = count;
+}
+
+/// A warp for each token.
+__global__ void balance_sequences_kernel(Rows<float> dlogits, float* losses, Rows<const float> logits,
+                                         Rows<const int64_t> counts, int64_t tokens, int64_t experts,
+                                         SequenceRows rows, double coefficient, RouteOptions o,
+                                         const StepScalars* scalars) {
+    const WarpTeam team;
+    const int64_t warp = threadIdx.x / warp_size, t = int64_t(blockIdx.x) * (blockDim.x / warp_size) + warp;
+    if (t >= tokens) return;
+    float* const scores = reinterpret_cast<float*>(shared_memory()) + warp * 2 * experts;
+    expert_scores(team, scores, logits[t], experts, o);
+    const float loss = balance_sequence(team, dlogits[t], scores, counts[rows.sequence_of(t)], experts,
+                                        float(coefficient * scalars->loss_scale), o);
+    if (team.first()) losses[t] = loss;
+}
+
 /// One warp.
 __global__ void balance_experts_kernel(float* bias, const int64_t* loads, int64_t experts, double rate,
                                        const StepScalars* scalars) {
@@ -225,6 +252,26 @@ void Cuda::sum_rows(Exec& exec, Tensor y, Tensor plus, Tensor rows, Tensor slots
         else
             sum(std::integral_constant<int, 1>());
     });
+}
+
+void Cuda::count_by_sequence(Exec& exec, Tensor counts, Tensor experts, const SequenceRows& rows) {
+    require(experts.rows() > 0 && experts.dense() && counts.dense() &&
+                rows.sequence_of(experts.rows() - 1) < counts.rows(),
+            "count_by_sequence: operands do not fit");
+    launch(exec, "count_by_sequence", {blocks_for(counts.count()), scan_threads, BlockTeam::shared_bytes},
+           count_by_sequence_kernel, counts.as<int64_t>(), experts.as<const int32_t>(), experts.rows(),
+           experts.cols(), counts.cols(), rows);
+}
+
+void Cuda::balance_sequences(Exec& exec, Tensor dlogits, Tensor losses, Tensor logits, Tensor counts,
+                             const SequenceRows& rows, double coefficient, const RouteOptions& o,
+                             const StepScalars& scalars) {
+    require(dlogits.shape == logits.shape && losses.count() == logits.rows() &&
+                counts.cols() == logits.cols() && logits.dtype == Dtype::f32,
+            "balance_sequences: operands differ in shape or type");
+    launch(exec, "balance_sequences", route_grid(logits.rows(), logits.cols()), balance_sequences_kernel,
+           rows_of<float>(dlogits), losses.as<float>(), rows_of<const float>(logits),
+           rows_of<const int64_t>(counts), logits.rows(), logits.cols(), rows, coefficient, o, &scalars);
 }
 
 void Cuda::balance_experts(Exec& exec, Tensor bias, Tensor loads, double rate, const StepScalars& scalars) {

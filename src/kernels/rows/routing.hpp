@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Routing of one token: scores from logits, the choice of experts, their weights, and the gradient. `scores`
-// and `choice` are scratch memory of E elements that all threads of the team share.
+// Routing of one token: scores from logits, the choice of experts, their weights, and the gradient; and
+// losses and biases that balance the loads of experts. `scores` and `choice` are scratch memory of E elements
+// that all threads of the team share.
 #pragma once
 
 #include "team.hpp"
@@ -116,6 +117,26 @@ COEUS_HD void route_gradient(const Team& team, A* dlogits, const A* dweights, co
         const A s = scores[e];
         dlogits[e] = sigmoid ? own * s * (A(1) - s) : s * (own - dot);
     });
+}
+
+/// Returns the loss of a token that balances the experts within its sequence, factor sum over e of f_e p_e,
+/// for p_e = s_e / S and f_e = counts[e] / mean count. Adds its gradient to dlogits: ds_e = factor (f_e -
+/// sum_i f_i p_i) / S. A softmax has S = 1, and its derivative subtracts nothing more.
+template <class Team, class A>
+COEUS_HD A balance_sequence(const Team& team, A* dlogits, const A* scores, const int64_t* counts,
+                            int64_t experts, A factor, const RouteOptions& o) {
+    const bool sigmoid = o.sigmoid;
+    const A sum =
+        sigmoid ? team.template sum_of<A>(experts, [=](int64_t e) { return scores[e]; }) + A(1e-20) : A(1);
+    const int64_t all = team.template sum_of<int64_t>(experts, [=](int64_t e) { return counts[e]; });
+    const A scale = factor * A(experts) / A(all);
+    const A expected =
+        team.template sum_of<A>(experts, [=](int64_t e) { return A(counts[e]) * scores[e] / sum; });
+    team.each(experts, [=](int64_t e) {
+        const A own = scale * (A(counts[e]) - expected) * scores[e] / sum;
+        dlogits[e] += sigmoid ? own * (A(1) - scores[e]) : own;
+    });
+    return scale * expected;
 }
 
 /// bias += u - mean u, with u[e] = rate sign(mean load - load). Sums of integers decide the signs and their

@@ -220,6 +220,47 @@ void gate_backward(Exec& exec, Tensor dgate_up, Tensor dscale, Tensor y, Tensor 
     });
 }
 
+void count_by_sequence(Exec&, Tensor counts, Tensor experts, const SequenceRows& rows) {
+    for (int64_t i = 0; i < counts.count(); ++i) set_element(counts, i, 0);
+    for (int64_t t = 0; t < experts.rows(); ++t)
+        for (int64_t j = 0; j < experts.cols(); ++j) {
+            const int64_t b = (rows.first + t) / rows.length, e = int64_t(at(experts, t, j));
+            set(counts, b, e, at(counts, b, e) + 1);
+        }
+}
+
+// With every partial derivative of p by a score, and of a score by a logit, written out.
+void balance_sequences(Exec&, Tensor dlogits, Tensor losses, Tensor logits, Tensor counts,
+                       const SequenceRows& rows, double coefficient, const RouteOptions& o,
+                       const StepScalars& scalars) {
+    const int64_t experts = logits.cols();
+    for (int64_t t = 0; t < logits.rows(); ++t) {
+        const std::vector<double> s = scores_of(logits, t, o);
+        const int64_t b = (rows.first + t) / rows.length;
+        double sum = 0, chosen = 0, loss = 0;
+        for (int64_t e = 0; e < experts; ++e) {
+            sum += s[size_t(e)];
+            chosen += at(counts, b, e);
+        }
+        const auto df = [&](int64_t e) {
+            return coefficient * scalars.loss_scale * double(experts) * at(counts, b, e) / chosen;
+        };
+        for (int64_t e = 0; e < experts; ++e) loss += df(e) * s[size_t(e)] / sum;
+        set_element(losses, t, loss);
+        for (int64_t e = 0; e < experts; ++e) {
+            double gradient = 0;
+            for (int64_t i = 0; i < experts; ++i)        // p_i
+                for (int64_t j = 0; j < experts; ++j) {  // s_j
+                    const double si = s[size_t(i)], sj = s[size_t(j)], se = s[size_t(e)], same = j == e;
+                    const double by_score = (i == j ? 1 / sum : 0) - si / (sum * sum),
+                                 by_logit = o.sigmoid ? same * se * (1 - se) : sj * (same - se);
+                    gradient += df(i) * by_score * by_logit;
+                }
+            set(dlogits, t, e, at(dlogits, t, e) + gradient);
+        }
+    }
+}
+
 void balance_experts(Exec&, Tensor bias, Tensor loads, double rate, const StepScalars&) {
     const int64_t experts = bias.count();
     double total = 0, mean = 0;
@@ -247,6 +288,8 @@ Kernels with_experts(Kernels table) {
     table.add_group_bias_backward = add_group_bias_backward;
     table.gate = gate;
     table.gate_backward = gate_backward;
+    table.count_by_sequence = count_by_sequence;
+    table.balance_sequences = balance_sequences;
     table.balance_experts = balance_experts;
     return table;
 }
