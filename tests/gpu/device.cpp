@@ -43,6 +43,8 @@ TEST_CASE("a GPU: the scalars of a step move to the host when read, and to the G
     gpu.copy(losses.view.data, values.data(), losses.view.bytes());
     cuda_kernels().sum(exec, &state.scalars().loss, losses);
     CHECK(state.read(exec).loss == 10);
+    cuda_kernels().sum(exec, &state.scalars().loss, Tensor(&state.scalars().loss_scale, Dtype::f64, {1}));
+    CHECK(state.read(exec).loss == 10.25);
     CHECK(state.last_read().learning_rate == 0.5);
     state.stage({.step = 8});
     CHECK(state.last_read().step == 8);

@@ -297,7 +297,7 @@ struct Kernels {
     /// other. They are added in this order, in acc.
     void (*sum_parts)(Exec&, Tensor out, Tensor parts);
     void (*zero)(Exec&, Tensor out);
-    /// *out += sum of the elements, in double.
+    /// *out += sum of the elements, in double. a: type, acc or f64.
     void (*sum)(Exec&, double* out, Tensor a);
     /// *out += sum of the squares of the elements, in double.
     void (*sum_of_squares)(Exec&, double* out, Tensor a);

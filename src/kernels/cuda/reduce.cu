@@ -40,11 +40,16 @@ void reduce(Exec& exec, double* out, Tensor a, bool squares) {
     const int64_t distance = a.dense() ? workspace::sum_block : a.ld;
     const int64_t blocks = a.dense() ? div_ceil(a.count(), width) : a.rows();
     double* partial = exec.workspace.alloc(Dtype::f64, {blocks}).as<double>();
-    dispatch(a.dtype, [&]<class T>(T) {
+    const auto sum = [&]<class T>(T) {
         launch(exec, "sum", {blocks_for(blocks), threads_for(width), BlockTeam::shared_bytes}, sum_kernel<T>,
                partial, Rows<const T>{a.as<const T>(), distance}, width, a.count() - (blocks - 1) * width,
                squares);
-    });
+    };
+    // scalars of a step are doubles
+    if (a.dtype == Dtype::f64)
+        sum(double());
+    else
+        dispatch(a.dtype, sum);
     launch(exec, "add_sums", {1, 256, BlockTeam::shared_bytes}, add_sums_kernel, out, partial, blocks);
 }
 
