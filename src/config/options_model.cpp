@@ -123,6 +123,10 @@ std::vector<Option> model_options() {
             "Amount by which a step changes the biases that balance the loads of experts. 0: there are no "
             "such biases",
             not_negative),
+        override_of(COEUS_FIELD(model.moe.sequence_balance_coeff),
+                    "Coefficient of a loss that balances the loads of experts within each sequence, which is "
+                    "added to the cross entropy. 0: there is no such loss",
+                    not_negative),
 
         works(COEUS_FIELD(optimizer.name), to_run,
               "Kind of optimizer. `AdamW`: decoupled weight decay. `Adam`: the decay is added to the "

@@ -29,6 +29,8 @@ constexpr ExchangeEntry exchange_entries[] = {
     {Exchange::pass_gradients_on, ExchangeAxis::cp, "pass_gradients_on"},
     {Exchange::tokens_to_heads, ExchangeAxis::cp, "tokens_to_heads"},
     {Exchange::heads_to_tokens, ExchangeAxis::cp, "heads_to_tokens"},
+    {Exchange::sum_token_choices, ExchangeAxis::tp, "sum_token_choices"},
+    {Exchange::sum_part_choices, ExchangeAxis::cp, "sum_part_choices"},
     {Exchange::gather_weights, ExchangeAxis::dp, "gather_weights"},
     {Exchange::gather_matrix_rows, ExchangeAxis::dp, "gather_matrix_rows"},
     {Exchange::gather_matrix_parts, ExchangeAxis::tp, "gather_matrix_parts"},

@@ -188,6 +188,7 @@ Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars, cons
             .scalars = scalars,
             .kv = *exchanges_->kv,
             .tp = exchanges_->tp,
+            .cp = exchanges_->cp,
             .tokens = *exchanges_->tokens,
             .loss = exchanges_->loss,
             .inputs = inputs};
@@ -283,11 +284,22 @@ void Engine::sum_over_ranks() {
     (*mesh_)[axis::tp].all_reduce(exec_, decoder_.parameters().partial_gradients());
     if (const Storage* table = decoder_.shared_storage()) table_ranks_->all_reduce(exec_, table->gradient);
     StepScalars& scalars = step_->scalars();
+    add_balance_loss();
     exec_.queue->copy(&scalars.own_loss, &scalars.loss, sizeof scalars.loss);
     (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.loss, Dtype::f64, {1}));
     if (!loads_.view) return;
     // Integers: the sum does not depend on the order. Pipeline ranks have counted other layers.
     for (const unsigned axes : {loss_axes, unsigned(axis::tp)}) (*mesh_)[axes].all_reduce(exec_, loads_);
+}
+
+// A tensor-parallel rank has this loss of its own tokens only, but the cross entropy of all tokens.
+void Engine::add_balance_loss() {
+    if (decoder_.config().moe.sequence_balance <= 0) return;
+    StepScalars& scalars = step_->scalars();
+    const Tensor balance_loss(&scalars.balance_loss, Dtype::f64, {1});
+    (*mesh_)[axis::tp].all_reduce(exec_, balance_loss);
+    kernels_->sum(exec_, &scalars.loss, balance_loss);
+    (*mesh_)[loss_axes].all_reduce(exec_, balance_loss);
 }
 
 void Engine::balance_experts() {

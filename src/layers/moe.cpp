@@ -34,8 +34,35 @@ Tensor Router::choose_backward(Ctx& c, Tensor dweights, Dtype type) const {
     const Scope temps(c.temp);
     const Tensor exact = type == logits.dtype ? dlogits : c.temp.alloc(logits.dtype, logits.shape);
     c.k.route_backward(c.exec, exact, dweights, logits, experts, options_);
+    if (sequence_balance_ > 0) balance_sequences(c, exact, logits, experts);
     if (type != logits.dtype) c.k.cast(c.exec, dlogits, exact);
     return dlogits;
+}
+
+namespace {
+
+void sum_choices(Ctx& c, const Communicator& ranks, Exchange exchange, Tensor counts) {
+    if (ranks.size() == 1) return;
+    const ObservedExchange noted(c.exec, exchange, counts);
+    ranks.all_reduce(c.exec, counts);
+}
+
+}  // namespace
+
+// The loss of a sequence of T tokens is alpha sum_e f_e P_e, with P_e the mean over its tokens of p_e. It
+// weighs as much as T labels, so a token adds alpha sum_e f_e p_e. The value is computed here because no
+// forward needs it: the backward runs once, whatever is recomputed, and only in training.
+void Router::balance_sequences(Ctx& c, Tensor dlogits, Tensor logits, Tensor experts) const {
+    const SequenceRows rows = {.first = c.tp.rank() * logits.rows(), .length = c.batch.seq_len};
+    const Scope temps(c.temp);
+    const Tensor counts = c.temp.alloc(Dtype::i64, {c.batch.sequences, logits.cols()}),
+                 losses = c.temp.alloc(logits.dtype, {logits.rows()});
+    c.k.count_by_sequence(c.exec, counts, experts, rows);
+    sum_choices(c, c.tp, Exchange::sum_token_choices, counts);
+    sum_choices(c, c.cp, Exchange::sum_part_choices, counts);
+    c.k.balance_sequences(c.exec, dlogits, losses, logits, counts, rows, sequence_balance_, options_,
+                          c.scalars);
+    c.k.sum(c.exec, &c.scalars.balance_loss, losses);
 }
 
 // The rows of a micro-batch by expert, all kept: slots i32[n, k], sources i32[rows], rows [rows, D], weights

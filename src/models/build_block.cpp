@@ -275,7 +275,7 @@ std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& con
                                 .scale = m.scale,
                                 .round_robin = m.round_robin};
     return std::make_unique<Moe>(Router(TokenLinear(router, input, router_bias), balance, route,
-                                        declare.model().moe_row(declare.layer())),
+                                        declare.model().moe_row(declare.layer()), m.sequence_balance),
                                  Experts(weights, m.experts, gate), std::move(shared));
 }
 

@@ -101,6 +101,7 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
                     .scalars = scalars,
                     .kv = *through.kv,
                     .tp = through.tp,
+                    .cp = through.cp,
                     .tokens = *through.tokens,
                     .loss = through.loss,
                     .inputs = inputs};

@@ -16,6 +16,11 @@ DecoderConfig model_from_deck(const Config& config) {
     override_fields(model, [&](const std::string& field) { return option_value(config, "model." + field); });
     model.moe.round_robin = config.debug.moe_force_load_balance;
     model.validate();
+    if (model.moe.sequence_balance > 0 && model.layers_with_experts().empty())
+        throw ConfigError(
+            "model.moe.sequence_balance_coeff = {}: {} {} has no layer with experts, whose loads it would "
+            "balance; remove it",
+            model.moe.sequence_balance, model.family, model.flavor);
     const bool validated = config.validation.enable && config.validation.seq_len > config.training.seq_len;
     const int64_t seq_len = validated ? config.validation.seq_len : config.training.seq_len;
     if (seq_len > model.max_seq_len)

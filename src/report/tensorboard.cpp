@@ -99,6 +99,7 @@ std::vector<Scalar> tensorboard_scalars(const StepMetrics& m) {
         scalars.push_back({"moe/load_min", m.experts->min});
         scalars.push_back({"moe/idle_experts", double(m.experts->idle)});
     }
+    if (m.sequence_balance_loss) scalars.push_back({"moe/sequence_balance_loss", *m.sequence_balance_loss});
     if (m.mfu) scalars.push_back({"mfu(%)", *m.mfu});
     if (m.gpu_memory_gib) scalars.push_back({"gpu/memory(GiB)", *m.gpu_memory_gib});
     if (m.gpu_power_w) scalars.push_back({"gpu/power(W)", *m.gpu_power_w});

@@ -291,8 +291,10 @@ void Trainer::report() {
     metrics.loss_max = loss_max_;
     metrics.grad_norm = scalars.grad_norm;
     metrics.lr = scalars.learning_rate;
+    const MoeConfig& experts = engine_.decoder().config().moe;
+    if (experts.sequence_balance > 0) metrics.sequence_balance_loss = scalars.balance_loss;
     const std::vector<int64_t> loads = engine_.loads();
-    metrics.experts = expert_loads(loads, engine_.decoder().config().moe.experts);
+    metrics.experts = expert_loads(loads, experts.experts);
     reporting_.step(std::move(metrics), config_.training.steps - progress_.step);
     if (records_loads(progress_.step, config_.metrics.log_freq, config_.training.steps))
         reporting_.expert_loads(progress_.step, loads);

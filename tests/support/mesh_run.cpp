@@ -191,6 +191,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
         TestBatch batch = batch_of_step(c, uint64_t(step));
         if (!many.step(step, batch) || !one.step(step, batch)) lines += "a step was not finite\n";
         compare("loss", many.engine.scalars().loss, one.engine.scalars().loss, step);
+        compare("balance loss", many.engine.scalars().balance_loss, one.engine.scalars().balance_loss, step);
         compare("norm", many.engine.scalars().grad_norm, one.engine.scalars().grad_norm, step);
         compare_all("gradient", &Storage::gradient, step);
         // validation comes before a graph is captured, but not before the graph is replayed
@@ -229,6 +230,7 @@ std::string differs_when_offloaded(MeshCase c, const Communicator& world, int64_
     const auto compare_scalars = [&](int64_t step) {
         const StepScalars is = there.engine.scalars(), should = here.engine.scalars();
         compare("loss", is.loss, should.loss, step);
+        compare("balance loss", is.balance_loss, should.balance_loss, step);
         compare("norm", is.grad_norm, should.grad_norm, step);
     };
     for (int64_t step = 1; step <= steps; ++step) {

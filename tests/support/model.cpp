@@ -249,7 +249,8 @@ void set_experts(DecoderConfig& model, int kind) {
                  .scale = 1.5,
                  .groups = 3,
                  .kept_groups = 2,
-                 .balance_rate = 1e-2};
+                 .balance_rate = 1e-2,
+                 .sequence_balance = 0.05};
     model.moe_layers = {.period = 1, .first = 1};
 }
 

@@ -92,9 +92,9 @@ DecoderConfig tiny_config(int64_t layers = 2, bool tied = false);
 inline constexpr int attention_kinds = 6;
 void set_attention(DecoderConfig& model, int kind);
 /// Kinds of experts: none; in all layers, with a normalised softmax (Qwen 3); after a dense layer, with
-/// shared experts and a sigmoid that keeps 2 of 3 groups (DeepSeek V3); in all layers, with biases, also of
-/// the router, and a clamped activation function (gpt-oss); in every other layer, one
-/// of 5 by a sigmoid that multiplies its input, with a shared one (Llama 4).
+/// shared experts, a sigmoid that keeps 2 of 3 groups, and a loss that balances sequences (DeepSeek V3); in
+/// all layers, with biases, also of the router, and a clamped activation function (gpt-oss); in every other
+/// layer, one of 5 by a sigmoid that multiplies its input, with a shared one (Llama 4).
 inline constexpr int expert_kinds = 5;
 void set_experts(DecoderConfig& model, int kind);
 

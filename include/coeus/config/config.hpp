@@ -109,7 +109,7 @@ struct Config {
         struct Moe {
             std::optional<int64_t> num_experts, num_shared_experts, top_k, hidden;
             std::optional<int64_t> num_expert_groups, num_limited_groups;
-            std::optional<double> route_scale, load_balance_coeff;
+            std::optional<double> route_scale, load_balance_coeff, sequence_balance_coeff;
             std::optional<bool> route_norm, gate_bias, score_before_experts;
             std::optional<std::string> score_func;  ///< softmax, sigmoid
         } moe;

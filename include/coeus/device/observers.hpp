@@ -26,6 +26,8 @@ enum class Exchange : uint8_t {
     pass_gradients_on,
     tokens_to_heads,  ///< from divided tokens to divided heads
     heads_to_tokens,
+    sum_token_choices,    ///< how often each sequence chose each expert, over ranks that divide its tokens
+    sum_part_choices,     ///< likewise, over ranks that divide sequences
     gather_weights,       ///< from their shards
     gather_matrix_rows,   ///< from their shards, for an optimizer that needs whole matrices
     gather_matrix_parts,  ///< likewise, from the ranks that divide the matrices

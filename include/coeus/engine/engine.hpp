@@ -133,6 +133,7 @@ private:
     void give(StepGraph& work, FunctionRef<void()> call);
     void forward_backward(int64_t local_batch);
     void sum_over_ranks();
+    void add_balance_loss();
     void balance_experts();
     void agree_on_refusal();
     Ctx context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs);

@@ -35,6 +35,7 @@ struct Ctx {
     StepScalars& scalars;
     const KvExchange& kv = local_exchange();  ///< where attention gets keys and values
     const Communicator& tp = alone();  ///< the tensor-parallel ranks, which divide each layer's matrices
+    const Communicator& cp = alone();  ///< the context-parallel ranks, which divide each sequence
     const TokenExchange& tokens = whole_tokens();   ///< how these exchange tokens around products
     const LossExchange& loss = split_loss();        ///< how these combine their parts of the loss
     const BlockInputs& inputs = inputs_in_frame();  ///< where inputs of recomputed blocks are kept

@@ -20,7 +20,7 @@ struct Exchanges {
     /// The mesh, the computation's Exec and the stream must outlive them.
     Exchanges(const ExchangeOptions& options, const Mesh& mesh, Exec& exec, Stream& stream);
 
-    const Communicator& tp;
+    const Communicator &tp, &cp;
     std::unique_ptr<KvExchange> kv;
     std::unique_ptr<TokenExchange> tokens;
     const LossExchange& loss;

@@ -23,24 +23,29 @@ struct Routed {
 class Router {
 public:
     /// `gate`: [E, D]. `bias`: acc [E], added to the scores for the choice alone, or null. `row`: the layer's
-    /// row of Ctx::loads.
-    Router(const TokenLinear& gate, const Storage* bias, const RouteOptions& options, int64_t row)
-        : gate_(gate), bias_(bias), options_(options), row_(row) {}
+    /// row of Ctx::loads. `sequence_balance`: coefficient alpha of the loss that balances the experts within
+    /// each sequence; 0: there is none.
+    Router(const TokenLinear& gate, const Storage* bias, const RouteOptions& options, int64_t row,
+           double sequence_balance = 0)
+        : gate_(gate), bias_(bias), options_(options), row_(row), sequence_balance_(sequence_balance) {}
 
     /// Computes the logits of x [T/P, D], kept.
     Tensor logits(Ctx& c, Tensor x) const;
     /// Chooses experts. The result is kept; what the backward needs is pushed.
     Routed choose(Ctx& c, Tensor logits) const;
-    /// dweights (acc) -> gradient of the logits, in `type`, in temp.
+    /// dweights (acc) -> gradient of the logits, in `type`, in temp. If there is a loss that balances
+    /// sequences, adds its gradient, and the loss itself to scalars.balance_loss.
     Tensor choose_backward(Ctx& c, Tensor dweights, Dtype type) const;
     /// The gradient of x, [T/P, D], in temp.
     Tensor logits_backward(Ctx& c, Tensor dlogits) const { return gate_.backward(c, dlogits); }
 
 private:
+    void balance_sequences(Ctx& c, Tensor dlogits, Tensor logits, Tensor experts) const;
     TokenLinear gate_;
     const Storage* bias_;
     RouteOptions options_;
     int64_t row_;
+    double sequence_balance_;
 };
 
 /// The weights of E experts: w13 is [w1; w3] of each expert, or their rows in turn (Gate::interleaved),

@@ -16,7 +16,7 @@ enum class FieldKind : uint8_t {
     identity,  ///< the name of the model
     shape,     ///< determines shapes of weights
     constant,  ///< no shape depends on it, but the weights were trained with one value
-    limit      ///< neither: the length of the longest sequence, the rule for initial values
+    limit      ///< neither: the longest sequence, the rule for initial values, the coefficient of a loss
 };
 
 struct ConfigField {
@@ -126,6 +126,12 @@ void for_each_field(Config& c,
                       .usual = "1e-3"},
           c.moe.balance_rate);
     visit(ConfigField{.name = "moe.keeps_expert_bias", .is_later = true}, c.moe.keeps_bias);
+    visit(ConfigField{.name = "moe.sequence_balance_coeff",
+                      .kind = limit,
+                      .is_later = true,
+                      .may_be_zero = true,
+                      .usual = "1e-4"},
+          c.moe.sequence_balance);
     visit(ConfigField{.name = "moe.layer_period", .is_later = true}, c.moe_layers.period);
     visit(ConfigField{.name = "n_dense_layers", .is_later = true, .least = 0}, c.moe_layers.first);
     visit(ConfigField{.name = "initial_values", .kind = limit, .is_later = true}, c.initial_values);

@@ -72,7 +72,9 @@ struct MoeConfig {
     Gate gate;
     /// The amount by which each step changes the biases that balance the loads (Wang et al. 2024).
     double balance_rate = 0;
-    bool keeps_bias = false;   ///< these biases are there even if the rate is 0, and then stay as they are
+    bool keeps_bias = false;  ///< these biases are there even if the rate is 0, and then stay as they are
+    /// Coefficient of the loss that balances the experts within each sequence (DeepSeek-V3, eq. 17); 0: none.
+    double sequence_balance = 0;
     bool round_robin = false;  ///< debug.moe_force_load_balance; not a field of the model
 
     bool has_balance_bias() const { return balance_rate > 0 || keeps_bias; }

@@ -66,7 +66,7 @@ const std::vector<Walk> table = {
         "norm_eps=1e-6", "sliding_window=64", "attention_chunk=64", "kv_lora_rank=32", "q_lora_rank=16", "qk_rope_head_dim=8", "v_head_dim=16", "initial_values=2025", "n_dense_layers=1", "tied_embeddings=true", "max_seq_len=4096"}},
     {"model", works, {"moe.num_experts=4", "moe.num_shared_experts=1", "moe.top_k=2", "moe.hidden=64",
         "moe.num_expert_groups=2", "moe.num_limited_groups=1", "moe.route_norm=true", "moe.route_scale=2.5",
-        "moe.load_balance_coeff=0", "moe.score_func=sigmoid", "moe.gate_bias=true", "moe.score_before_experts=true"}},
+        "moe.load_balance_coeff=0", "moe.sequence_balance_coeff=1e-4", "moe.score_func=sigmoid", "moe.gate_bias=true", "moe.score_before_experts=true"}},
     {"model", refused, {"name=flux", "converters=quantize.linear.float8", "converters=quantize.linear.mx",
         "converters=quantize.grouped_mm.float8", "converters=quantize.grouped_mm.mx", "num_mtp_layers=1"}},
     {"model", idle, {"print_after_conversion=true", "attn_backend=flex", "attn_backend=sdpa", "attn_backend=flex_flash",

@@ -346,6 +346,7 @@ struct MoeCase {
     Gate gate = {};
     bool biased = false;  ///< biases of router and experts, and a bias of the choice
     int64_t shared = 0;   ///< width of the shared experts; 0: none
+    double sequence_balance = 0;
     Output norm_output = Output::kept;
 };
 
@@ -380,14 +381,18 @@ std::string check_moe(const MoeCase& m, int64_t width, const TestBatch& batch) {
             shared = std::make_unique<FeedForward>(s13, s2, input, m.norm_output);
         }
         std::vector<PreNormBlock::Part> parts(1);
-        parts[0] = {std::move(norm), std::make_unique<Moe>(
-                                         Router(TokenLinear(gate, input, gate_bias), choice_bias, m.route, 0),
-                                         Experts(weights, m.experts, m.gate), std::move(shared))};
+        parts[0] = {std::move(norm),
+                    std::make_unique<Moe>(Router(TokenLinear(gate, input, gate_bias), choice_bias, m.route, 0,
+                                                 m.sequence_balance),
+                                          Experts(weights, m.experts, m.gate), std::move(shared))};
         const std::shared_ptr<Block> block = std::make_shared<PreNormBlock>(std::move(parts));
         return CheckedLayer{[=](Ctx& c, Tensor x) { return block->forward(c, x).hidden(); },
                             [=](Ctx& c, Tensor dy) { return block->backward(c, dy).hidden(); }};
     };
-    return gradcheck(build, batch, {.x = {batch.sequences * batch.seq_len, width}, .entries = 12});
+    return gradcheck(build, batch,
+                     {.x = {batch.sequences * batch.seq_len, width},
+                      .entries = 12,
+                      .balance_loss = m.sequence_balance > 0});
 }
 
 }  // namespace
@@ -429,6 +434,25 @@ TEST_CASE("moe: gradients with every kind of router, shared experts, biases, cla
                                      .norm_output = output},
                                     4, batch) == "");
                 }
+}
+
+TEST_CASE("moe: gradients of the loss that balances the experts within each sequence") {
+    for (const RouteOptions& route :
+         {RouteOptions{.top_k = 2}, RouteOptions{.top_k = 1, .sigmoid = true},
+          RouteOptions{
+              .top_k = 3, .groups = 3, .kept_groups = 2, .sigmoid = true, .normalise = true, .scale = 2.5}})
+        for (const double coefficient : {0.1, 1000.0})  // with the other gradients, and almost alone
+            for (const Output output : {Output::kept, Output::recomputed}) {
+                CAPTURE(route.top_k, route.sigmoid, coefficient, int(output));
+                CHECK(check_moe({.experts = 6,
+                                 .hidden = 3,
+                                 .route = route,
+                                 .biased = true,
+                                 .shared = 5,
+                                 .sequence_balance = coefficient,
+                                 .norm_output = output},
+                                4, TestBatch(3, 5, no_vocab)) == "");
+            }
 }
 
 TEST_CASE("moe: gradients of one expert, of one token, and of more experts than tokens") {

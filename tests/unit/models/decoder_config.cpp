@@ -81,6 +81,9 @@ TEST_CASE("experts, groups and choices must fit each other") {
     CHECK(of_experts([](MoeConfig& m) { m.balance_rate = -1; }) ==
           "model.moe.load_balance_coeff = -1: must be at least 0 (usual: 1e-3)");
     CHECK(of_experts([](MoeConfig& m) { m.balance_rate = 0; }) == "");
+    CHECK(of_experts([](MoeConfig& m) { m.sequence_balance = 1e-4; }) == "");
+    CHECK(of_experts([](MoeConfig& m) { m.sequence_balance = -1e-4; }) ==
+          "model.moe.sequence_balance_coeff = -0.0001: must be at least 0 (usual: 1e-4)");
     // dense layers are checked only if there are some
     const auto without_width = [](int64_t first) {
         return complaint([&](DecoderConfig& c) {

@@ -151,7 +151,8 @@ TEST_CASE("step phases: every exchange has the phase of its axis") {
         {"pass_gradients_on", along_cp},   {"tokens_to_heads", along_cp},    {"heads_to_tokens", along_cp},
         {"gather_weights", along_dp},      {"gather_matrix_rows", along_dp}, {"reduce_gradients", along_dp},
         {"gather_matrix_parts", along_tp}, {"count_labels", world},          {"sum_squared_norm", world},
-        {"compare_losses", world},         {"agree_to_stop", world},
+        {"sum_token_choices", along_tp},   {"sum_part_choices", along_cp},   {"compare_losses", world},
+        {"agree_to_stop", world},
     };
     std::set<std::string> seen;
     for (size_t i = 0; i < num_exchanges; ++i) {

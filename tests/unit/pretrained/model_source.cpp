@@ -135,3 +135,20 @@ TEST_CASE("model set-up: the shapes of a Hugging Face folder can be overridden")
     config.validation.seq_len = 65;
     CHECK_THROWS_WITH(model_from_deck(config), Contains("validation.seq_len = 65") && Contains("at most 64"));
 }
+
+TEST_CASE("model set-up: a loss that balances sequences needs layers with experts") {
+    Config config = deck("llama3", "debugmodel");
+    config.model.moe.sequence_balance_coeff = 0.01;
+    CHECK_THROWS_WITH(
+        model_from_deck(config),
+        "model.moe.sequence_balance_coeff = 0.01: llama3 debugmodel has no layer with experts, whose "
+        "loads it would balance; remove it");
+    config.model.moe.num_experts = 4;
+    config.model.moe.hidden = 64;
+    CHECK(model_from_deck(config).moe.sequence_balance == 0.01);
+    config.model.n_dense_layers = 6;  // all
+    CHECK_THROWS_WITH(model_from_deck(config), Contains("has no layer with experts"));
+    config.model.moe.num_experts.reset();
+    config.model.moe.sequence_balance_coeff = 0;
+    CHECK(model_from_deck(config).moe.sequence_balance == 0);
+}

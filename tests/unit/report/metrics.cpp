@@ -8,6 +8,7 @@
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
+#include <algorithm>
 #include <regex>
 
 using namespace coeus;
@@ -129,6 +130,20 @@ TEST_CASE("metrics: a GPU's values are written only if they are known") {
     m.gpu_power_w.reset();
     CHECK(console_line(m, false) == without + "  gpu: 30.25GiB 1755MHz 61C");
     CHECK(json_line(m).find("gpu_power_w") == std::string::npos);
+}
+
+TEST_CASE("metrics: the loss that balances sequences is written only if there is one") {
+    StepMetrics m = some_step();
+    const std::string without = console_line(m, false);
+    CHECK(json_line(m).find("balance") == std::string::npos);
+    const size_t scalars = tensorboard_scalars(m).size();
+    m.sequence_balance_loss = 1.0 / 3000;
+    CHECK(console_line(m, false) == without + "  sequence balance loss: 0.00033");
+    const JsonDocument line = JsonDocument::parse(json_line(m), "line");
+    CHECK(line.root().number("moe_sequence_balance_loss") == 1.0 / 3000);
+    const std::vector<Scalar> all = tensorboard_scalars(m);
+    CHECK(all.size() == scalars + 1);
+    CHECK(std::ranges::count(all, std::string("moe/sequence_balance_loss"), &Scalar::key) == 1);
 }
 
 TEST_CASE("metrics: a resumed run's file has each step once") {
