@@ -88,7 +88,8 @@ std::vector<std::string> moment_names(const std::vector<Parameter>& parameters) 
 bool is_beside_model(const std::string& name) {
     for (const char* group : {"optimizer", "lr_scheduler", "dataloader", "train_state"})
         if (name.starts_with(group)) return true;
-    return name.ends_with("freqs_cis");  // a constant
+    // a constant, and counts of one step
+    return name.ends_with("freqs_cis") || name.find(".tokens_per_expert") != std::string::npos;
 }
 
 void check_weights(const std::string& path, const DcpFolder& folder, const TitanNames& names,

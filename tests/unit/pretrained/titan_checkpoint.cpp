@@ -123,3 +123,84 @@ TEST_CASE("torchtitan's checkpoints: tensors that are missing or of another mode
     // the folder of a tied model may have the table twice
     CHECK(refusal(good, tiny_deck({"--model.tied_embeddings"})) == "read without complaint");
 }
+
+TEST_CASE("torchtitan's checkpoints of experts under the names of 2025 and 2026") {
+    using Tensors = std::vector<std::pair<std::string, std::vector<int64_t>>>;
+    struct Model {
+        std::vector<std::string> options;
+        Tensors of_2025, of_2026;  // those of the layer
+    };
+    const Model gpt_oss = {{"--model.name=gpt_oss", "--model.head_dim=4", "--model.moe.num_experts=3",
+                            "--model.moe.top_k=2", "--model.moe.hidden=5"},
+                           {{"attention.sinks", {2}},
+                            {"attention.wq.weight", {8, 8}},
+                            {"attention.wq.bias", {8}},
+                            {"attention.wk.weight", {4, 8}},
+                            {"attention.wk.bias", {4}},
+                            {"attention.wv.weight", {4, 8}},
+                            {"attention.wv.bias", {4}},
+                            {"attention.wo.weight", {8, 8}},
+                            {"attention.wo.bias", {8}},
+                            {"moe.experts.mlp1_weight", {3, 10, 8}},
+                            {"moe.experts.mlp1_bias", {3, 10}},
+                            {"moe.experts.mlp2_weight", {3, 8, 5}},
+                            {"moe.experts.mlp2_bias", {3, 8}},
+                            {"moe.router.gate.weight", {3, 8}},
+                            {"moe.router.gate.bias", {3}},
+                            {"moe.expert_bias", {3}},
+                            {"moe.tokens_per_expert", {3}}},
+                           {{"attention.sinks", {2}},
+                            {"attention.qkv_linear.wq.weight", {8, 8}},
+                            {"attention.qkv_linear.wq.bias", {8}},
+                            {"attention.qkv_linear.wk.weight", {4, 8}},
+                            {"attention.qkv_linear.wk.bias", {4}},
+                            {"attention.qkv_linear.wv.weight", {4, 8}},
+                            {"attention.qkv_linear.wv.bias", {4}},
+                            {"attention.wo.weight", {8, 8}},
+                            {"attention.wo.bias", {8}},
+                            {"moe.routed_experts.inner_experts.mlp1_weight_EGD", {3, 10, 8}},
+                            {"moe.routed_experts.inner_experts.mlp1_bias_EG", {3, 10}},
+                            {"moe.routed_experts.inner_experts.mlp2_weight_EDF", {3, 8, 5}},
+                            {"moe.routed_experts.inner_experts.mlp2_bias_ED", {3, 8}},
+                            {"moe.router.gate.weight", {3, 8}},
+                            {"moe.router.gate.bias", {3}},
+                            {"moe.expert_bias_E", {3}},
+                            {"moe.tokens_per_expert_E", {3}}}};
+    const Tensors latents = {
+        {"attention.wq.weight", {12, 8}},         {"attention.wkv_a.weight", {7, 8}},
+        {"attention.kv_norm.weight", {5}},        {"attention.wkv_b.weight", {14, 5}},
+        {"attention.wo.weight", {8, 6}},          {"moe.router.gate.weight", {3, 8}},
+        {"moe.shared_experts.w1.weight", {5, 8}}, {"moe.shared_experts.w2.weight", {8, 5}},
+        {"moe.shared_experts.w3.weight", {5, 8}}};
+    Model deepseek = {{"--model.name=deepseek_v3", "--model.n_dense_layers=0", "--model.head_dim=6",
+                       "--model.v_head_dim=3", "--model.kv_lora_rank=5", "--model.qk_rope_head_dim=2",
+                       "--model.moe.num_experts=3", "--model.moe.top_k=2", "--model.moe.hidden=5",
+                       "--model.moe.num_shared_experts=1", "--model.ffn_hidden=0"},
+                      latents,
+                      latents};
+    deepseek.options.push_back("--model.n_kv_heads=2");
+    for (const auto& [name, shape] : Tensors{{"w1", {3, 5, 8}}, {"w2", {3, 8, 5}}, {"w3", {3, 5, 8}}}) {
+        deepseek.of_2025.emplace_back("moe.experts." + name, shape);
+        deepseek.of_2026.emplace_back(
+            "moe.routed_experts.inner_experts." + name + (name == "w2" ? "_EDF" : "_EFD"), shape);
+    }
+    for (const auto& [name, shape] : Tensors{{"moe.expert_bias", {3}}, {"moe.tokens_per_expert", {3}}}) {
+        deepseek.of_2025.emplace_back(name, shape);
+        deepseek.of_2026.emplace_back(name + "_E", shape);
+    }
+    for (const Model* model : {&gpt_oss, &deepseek})
+        for (const bool of_2026 : {false, true}) {
+            CAPTURE(model->options.front(), of_2026);
+            std::vector<DcpMade> tensors = {made("tok_embeddings.weight", {18, 8}),
+                                            made("layers.0.attention_norm.weight", {8}),
+                                            made("layers.0.ffn_norm.weight", {8}),
+                                            made("norm.weight", {8}),
+                                            made(of_2026 ? "lm_head.weight" : "output.weight", {18, 8}),
+                                            made("train_state.step", {})};
+            for (const auto& [name, shape] : of_2026 ? model->of_2026 : model->of_2025)
+                tensors.push_back(made("layers.0." + name, shape));
+            CHECK(refusal(tensors, tiny_deck(model->options)) == "read without complaint");
+            tensors.back().name += "x";
+            CHECK(refusal(tensors, tiny_deck(model->options)) != "read without complaint");
+        }
+}
