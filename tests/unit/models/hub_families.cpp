@@ -246,7 +246,7 @@ TEST_CASE("config.json of gpt-oss: which layers have a window") {
     CHECK(model("").attention.window == 128);
     CHECK(model("").windowed == LayerPattern{.period = 2});
     CHECK(model(R"(, "sliding_window": 16)").attention.window == 16);
-    for (const std::string none : {full, R"(, "sliding_window": null)" + full}) {
+    for (const std::string& none : {full, R"(, "sliding_window": null)" + full}) {
         const DecoderConfig m = model(none);
         CHECK(m.attention.window == 0);
         write_json(hub_config_of(m), folder / "config.json");
