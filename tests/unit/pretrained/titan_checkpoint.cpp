@@ -188,7 +188,7 @@ TEST_CASE("torchtitan's checkpoints of experts under the names of 2025 and 2026"
         deepseek.of_2025.emplace_back(name, shape);
         deepseek.of_2026.emplace_back(name + "_E", shape);
     }
-    for (const Model* model : {&gpt_oss, &deepseek})
+    for (const Model* model : std::initializer_list<const Model*>{&gpt_oss, &deepseek})
         for (const bool of_2026 : {false, true}) {
             CAPTURE(model->options.front(), of_2026);
             std::vector<DcpMade> tensors = {made("tok_embeddings.weight", {18, 8}),
