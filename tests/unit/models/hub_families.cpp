@@ -169,7 +169,8 @@ TEST_CASE(
     const auto refusal = [&](const std::string& version, const std::string& keys) {
         return message_of(config_folder(
             folder, fmt::format(R"("architectures": ["DeepseekV{}ForCausalLM"], "hidden_size": 64,
-                "intermediate_size": 128, "num_attention_heads": 4, "num_hidden_layers": 4, "vocab_size": 256, {})",
+                "intermediate_size": 128, "num_attention_heads": 4, "num_hidden_layers": 4, "num_experts_per_tok": 2, "vocab_size": 256,
+                {})",
                                 version, keys)));
     };
     CHECK(refusal("3", R"("q_lora_rank": 24)") == "read without complaint");
@@ -266,8 +267,9 @@ TEST_CASE("config.json of Qwen 3 with experts: a window is in all layers, and he
 
 TEST_CASE("config.json of DeepSeek V3: the biases of the router are there without balancing, too") {
     const TemporaryFolder folder;
-    DecoderConfig m = model_from_hub(
-        config_folder(folder, four_layers("DeepseekV3ForCausalLM") + R"(, "num_key_value_heads": 4)"));
+    DecoderConfig m =
+        model_from_hub(config_folder(folder, R"("architectures": ["DeepseekV3ForCausalLM"], "hidden_size": 64,
+            "intermediate_size": 96, "num_attention_heads": 4, "num_hidden_layers": 4, "vocab_size": 272)"));
     const auto has_bias = [&] {
         const Decoder decoder(m, {}, 1);
         return std::ranges::any_of(decoder.parameters().storages(), &Storage::is_exact);
