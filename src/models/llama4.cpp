@@ -176,7 +176,7 @@ void to_hub(Json& json, const DecoderConfig& config) {
         .set("use_qk_norm", a.qk_norm == QkNorm::after_rope)
         .set("attn_temperature_tuning", bool(a.temperature))
         .set("attn_scale", a.temperature ? a.temperature.scale : 0.1)
-        .set("floor_scale", a.temperature.floor);
+        .set("floor_scale", int64_t(a.temperature.floor));  // transformers refuses 8192.0
 }
 
 struct Name {
