@@ -6,8 +6,8 @@
 //   drows = dy by expert        dact = drows w2           dweight = dact . gate(gate_up)
 //   y = residual + shared + the sum of the rows of out for each token, in ascending order of the experts
 //
-// If the weight belongs to the input (Llama 4), it multiplies gate_up instead, since that product is linear. If
-// w2 has a bias, the weight multiplies the bias too.
+// If the weight belongs to the input (Llama 4), it multiplies gate_up instead, since that product is linear.
+// If w2 has a bias, the weight multiplies the bias too.
 #include "coeus/layers/moe.hpp"
 
 #include "coeus/layers/sequence_parallel.hpp"

@@ -2,6 +2,7 @@
 // Flavours against the counts of torchtitan's tables, and messages about wrong or unsupported names.
 #include "coeus/models/registry.hpp"
 
+#include "coeus/models/config_fields.hpp"
 #include "coeus/models/decoder.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
