@@ -62,6 +62,10 @@ private:
     int64_t sequences_, validated_;
 };
 
+/// Adam's epsilon for cases in float32. With a usual one, an update has the size of the learning rate even if
+/// a gradient is nothing but rounding, so that the weights of two correct runs differ by it.
+inline constexpr double float32_eps = 1e-5;
+
 /// All sequences of one step of a case.
 TestBatch batch_of_step(const MeshCase& c, uint64_t seed);
 /// Takes steps on the mesh and on one rank. Compares loss, norm and every gradient by name; after the last

@@ -21,6 +21,7 @@ TEST_CASE("GPU: every mesh equals one rank on the CPU") {
         // one case of each mesh, each time with another combination of the other choices
         MeshCase c = variants[++number * 97 % variants.size()].mesh_case();
         c.types = {Dtype::f32, Dtype::f32};
+        c.optimizer.eps = float32_eps;
         c.device = &the_gpu();
         set_order(number);
         CHECK(differs_from_one_rank(c, world, 2, 1e-5, 2e-4) == "");

@@ -14,6 +14,7 @@ namespace {
 
 void check(MeshCase c, const Communicator& world, uint64_t order) {
     c.types = {Dtype::f32, Dtype::f32};
+    c.optimizer.eps = float32_eps;
     c.device = &the_gpu();
     c.nccl = &nccl_stand_in();
     c.streams = Stream::Mode::eager;
