@@ -125,7 +125,7 @@ std::vector<Option> model_options() {
             not_negative),
         override_of(COEUS_FIELD(model.moe.sequence_balance_coeff),
                     "Coefficient of a loss that balances the loads of experts within each sequence, which is "
-                    "added to the cross entropy. 0: there is no such loss",
+                    "added to the cross entropy. 0: nothing is added",
                     not_negative),
 
         works(COEUS_FIELD(optimizer.name), to_run,

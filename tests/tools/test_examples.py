@@ -108,13 +108,13 @@ class Examples(unittest.TestCase):
                 (folder / name).chmod(0o755)
             settings = {name: value for name, value in os.environ.items() if name not in ("STEPS", "BASE_STEPS", "HUB")}
             settings |= {"COMMANDS": str(folder / "commands"), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
-            done = subprocess.run([example / "run.sh", folder / "work", folder / "bin/coeus"], env=settings, text=True,
+            done = subprocess.run([example / "run.sh", folder / "data", folder / "bin/coeus"], env=settings, text=True,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             self.assertEqual(done.returncode, 0, done.stdout)
             calls = [json.loads(line) for line in (folder / "commands").read_text().splitlines()]
 
         def plain(word):
-            for place in (f"{folder}/bin/", f"{folder}/work/", f"{example}/", f"{ROOT}/"): word = word.replace(place, "")
+            for place in (f"{folder}/bin/", f"{folder}/data/", f"{example}/", f"{ROOT}/"): word = word.replace(place, "")
             return word
 
         skipped = ("--oversubscribe", "--bind-to", "none")  # of mpirun

@@ -28,7 +28,7 @@ struct Quantization {
     std::string text() const;
 };
 
-/// Reads config.json in a folder; no quantization if there is no such file. ConfigError, with file, key and
+/// Reads config.json in a folder; no quantization if the file is absent. ConfigError, with file, key and
 /// value: a method other than mxfp4 and fp8, a format other than e4m3, blocks without a size.
 Quantization read_quantization(const std::string& folder);
 

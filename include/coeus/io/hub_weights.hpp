@@ -43,7 +43,7 @@ public:
     /// The tensors that hold the elements and the scales of this tensor: "w" alone; "w" and "w_scale_inv"
     /// (FP8); "w_blocks" and "w_scales" (MXFP4).
     std::vector<std::string> stored_as(const std::string& name) const;
-    /// The elements of a place's tensor. ConfigError, with folder and tensor: there is no such tensor, it has
+    /// The elements of a place's tensor. ConfigError, with folder and tensor: the tensor is missing, it has
     /// another shape or no floating-point type, its scales are missing or have another shape or type.
     HubElements elements(const HubPlace& place) const;
     /// The place with offset and strides that count the elements as HubElements does. `cols`: the columns of

@@ -31,7 +31,7 @@ using LayerLoads = std::map<int64_t, std::vector<float>>;
 using LoadHistory = std::map<int64_t, LayerLoads>;
 
 /// Reads expert_loads.jsonl. Skips incomplete lines, and layers with another number of experts than those
-/// before. If a step has two lines, the later one counts. Empty if there is no such file.
+/// before. If a step has two lines, the later one counts. Empty if the file is absent.
 LoadHistory read_load_history(const std::filesystem::path& file);
 
 }  // namespace coeus

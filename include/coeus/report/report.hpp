@@ -24,7 +24,7 @@ struct RunData {
     std::filesystem::path folder;
     std::vector<std::string> fields;  ///< in the order of the file, without "step"
     std::map<std::string, MetricSeries> series;
-    LoadHistory expert_loads;          ///< from expert_loads.jsonl; empty if there is no such file
+    LoadHistory expert_loads;          ///< from expert_loads.jsonl; empty if the file is absent
     Goodput goodput;                   ///< from goodput.jsonl; 0 starts if there is no such file
     std::vector<TomlEntry> deck;       ///< empty if the run has no deck.toml
     std::vector<std::string> notices;  ///< problems of the files, one line each
