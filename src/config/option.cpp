@@ -84,6 +84,8 @@ const Rule not_negative = {"at least 0", [](double v) { return v >= 0 && v < inf
 const Rule below_1 = {"at least 0 and less than 1", [](double v) { return v >= 0 && v < 1; }};
 const Rule fraction = {"from 0 to 1", [](double v) { return v >= 0 && v <= 1; },
                        [](double v) { return v > 1 ? 1.0 : 0.0; }};
+const Rule above_0_to_1 = {"greater than 0 and at most 1", [](double v) { return v > 0 && v <= 1; },
+                           [](double) { return 1.0; }};
 
 Option Option::obeys(const Rule& r) && {
     rule = &r;

@@ -80,6 +80,10 @@ std::vector<Option> model_options() {
         override_of(COEUS_FIELD(model.v_head_dim), "Width of a head of values. 0: `model.head_dim`",
                     at_least_0),
         override_of(COEUS_FIELD(model.rope_theta), "Base of the rotary position embedding", positive),
+        override_of(COEUS_FIELD(model.partial_rotary_factor),
+                    "The part of a head that the rotary position embedding rotates: its first columns, an "
+                    "even number of them. 1: all",
+                    above_0_to_1),
         override_of(
             COEUS_FIELD(model.rope_scaling_factor),
             "Factor by which long wavelengths of the rotary embedding are scaled, as in Llama 3.1, or "

@@ -99,7 +99,9 @@ HeadSteps::List head_steps(const Declare& declare, const AttentionConfig& a, con
     }
     if (a.rope)
         steps.push_back(std::make_unique<RotateHeads>(
-            tables.rope, RopeShape::whole(a.head_dim, declare.model().rope.layout)));
+            tables.rope,
+            RopeShape{
+                .head_dim = a.head_dim, .width = a.rotated_dim(), .layout = declare.model().rope.layout}));
     if (a.qk_norm == QkNorm::after_rope)
         steps.push_back(std::make_unique<NormHeads>(nullptr, nullptr, heads, a.head_dim, eps));
     if (a.temperature)

@@ -74,6 +74,34 @@ std::vector<int64_t> DecoderConfig::layers_with_experts() const {
 
 namespace {
 
+// The fraction of a head that is nearest to a wrong one and rotates whole pairs.
+double nearest_rope_fraction(const AttentionConfig& a) {
+    const double pairs = std::round(double(a.head_dim) * std::min(a.rope_fraction, 1.0) / 2);
+    const int64_t columns = std::max<int64_t>(2, 2 * int64_t(pairs));
+    double fraction = double(columns) / double(a.head_dim);
+    // the quotient may be a little too small
+    while (int64_t(double(a.head_dim) * fraction) < columns) fraction = std::nextafter(fraction, 1.0);
+    return fraction;
+}
+
+void require_rope_fits(const AttentionConfig& a) {
+    if (a.rope_fraction == 1) return;
+    if (a.is_latent())
+        throw ConfigError(
+            "model.partial_rotary_factor = {}: must be 1 with latent attention, in which RoPE rotates "
+            "model.qk_rope_head_dim = {} columns of a head",
+            a.rope_fraction, a.rope_dim);
+    if (a.rope_fraction > 1)
+        throw ConfigError("model.partial_rotary_factor = {}: must be at most 1, which is a whole head",
+                          a.rope_fraction);
+    const int64_t columns = a.rotated_dim();
+    if (columns < 2 || columns % 2 != 0)
+        throw ConfigError(
+            "model.partial_rotary_factor = {}: RoPE would rotate {} of the {} columns of a head; the number "
+            "must be even and at least 2 (nearest: {})",
+            a.rope_fraction, columns, a.head_dim, nearest_rope_fraction(a));
+}
+
 void require_heads_fit(const AttentionConfig& a, int64_t dim) {
     if (a.head_dim < 1)
         throw ConfigError("model.n_heads = {}: must divide model.dim = {} (nearest: {})", a.heads, dim,
@@ -81,6 +109,7 @@ void require_heads_fit(const AttentionConfig& a, int64_t dim) {
     if (a.head_dim % 2 != 0)
         throw ConfigError("model.head_dim = {}: must be even, because RoPE rotates pairs (nearest: {})",
                           a.head_dim, a.head_dim + 1);
+    require_rope_fits(a);
     if (a.is_latent() && a.kv_heads != a.heads)
         throw ConfigError("model.n_kv_heads = {}: must be model.n_heads = {} with latent attention",
                           a.kv_heads, a.heads);

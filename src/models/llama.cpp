@@ -55,8 +55,11 @@ std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shap
     const bool is_rotated = config.rope.layout == RopeLayout::interleaved &&
                             (parameter.find("attention.wq.") != std::string::npos ||
                              parameter.find("attention.wk.") != std::string::npos);
-    return {HubPlace::whole(usual_hub_name(parameter), shape,
-                            is_rotated ? shape.rows() / config.attention.head_dim : 0)};
+    const AttentionConfig& a = config.attention;
+    HubPlace place =
+        HubPlace::whole(usual_hub_name(parameter), shape, is_rotated ? shape.rows() / a.head_dim : 0);
+    if (is_rotated && a.rotated_dim() < a.head_dim) place.rotated_rows = a.rotated_dim();
+    return {place};
 }
 
 ModelFamily family_named(const char* name) {

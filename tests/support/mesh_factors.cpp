@@ -82,6 +82,11 @@ const std::vector<MeshFactor>& mesh_factors() {
         {3, always, [](MeshCase& c, int n) { c.model.attention.value_dim = 3 * n; }, true},
         {2, always, [](MeshCase& c, int n) { c.optimizer.name = n == 0 ? "AdamW" : "Muon"; }, true},
         {attention_kinds, always, [](MeshCase& c, int n) { set_attention(c.model, n); }, true},
+        {2, always,
+         [](MeshCase& c, int part) {
+             if (part) set_rope_part(c.model);
+         },
+         true},
         {expert_kinds, always, [](MeshCase& c, int n) { set_experts(c.model, n); }, true},
     };
     return all;
@@ -132,7 +137,7 @@ std::vector<MeshVariant> full_product(const std::vector<MeshShape>& meshes) {
 
 namespace {
 
-constexpr int candidates = 40;  // drawn for each variant; the one with the most new pairs is taken
+constexpr int candidates = 60;  // drawn for each variant; the one with the most new pairs is taken
 
 using Pair = std::tuple<size_t, int, size_t, int>;  // factor and choice of both
 

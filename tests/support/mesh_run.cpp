@@ -24,6 +24,7 @@ std::string MeshCase::name() const {
     text += fmt::format(", {} heads of {} keys, vocabulary {}{}", model.attention.heads,
                         model.attention.kv_heads, model.vocab, recomputed[int(recompute.mode)]);
     if (model.attention.qk_norm != QkNorm::none) text += ", norms of heads";
+    if (model.attention.rope_fraction < 1) text += ", RoPE of a part";
     if (model.attention.is_latent())
         text += fmt::format(", latents of {} and {}", model.attention.kv_rank, model.attention.q_rank);
     if (model.attention.bias != AttentionBias::none) text += ", biases, sinks, windows";

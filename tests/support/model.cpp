@@ -219,6 +219,11 @@ void set_attention(DecoderConfig& model, int kind) {
     }
 }
 
+void set_rope_part(DecoderConfig& model) {
+    AttentionConfig& a = model.attention;
+    if (!a.is_latent()) a.rope_fraction = double(a.head_dim / 4 * 2) / double(a.head_dim);
+}
+
 void set_experts(DecoderConfig& model, int kind) {
     if (kind == 0) return;
     model.moe = {.experts = 4, .top_k = 2, .hidden = 7, .normalise = true};

@@ -91,6 +91,8 @@ DecoderConfig tiny_config(int64_t layers = 2, bool tied = false);
 /// RoPE, and a temperature in every other layer, which has no RoPE (Llama 4).
 inline constexpr int attention_kinds = 6;
 void set_attention(DecoderConfig& model, int kind);
+/// RoPE of half of the columns of each head (GLM, Phi), unless attention is latent.
+void set_rope_part(DecoderConfig& model);
 /// Kinds of experts: none; in all layers, with a normalised softmax (Qwen 3); after a dense layer, with
 /// shared experts, a sigmoid that keeps 2 of 3 groups, and a loss that balances sequences (DeepSeek V3); in
 /// all layers, with biases, also of the router, and a clamped activation function (gpt-oss); in every other

@@ -101,7 +101,7 @@ struct Config {
         std::optional<int64_t> dim, n_layers, n_heads, n_kv_heads, head_dim, vocab_size;
         std::optional<int64_t> ffn_hidden, multiple_of, sliding_window, attention_chunk;
         std::optional<int64_t> kv_lora_rank, q_lora_rank, qk_rope_head_dim, v_head_dim;
-        std::optional<double> ffn_dim_multiplier, rope_theta;
+        std::optional<double> ffn_dim_multiplier, rope_theta, partial_rotary_factor;
         std::optional<double> rope_scaling_factor;  ///< Llama 3.1's scaling; 1: plain RoPE
         std::optional<double> norm_eps;
         std::optional<bool> tied_embeddings;

@@ -21,6 +21,7 @@ struct HubPlace {
     int64_t offset = 0, row_stride = 0, col_stride = 1;
     /// > 0: the rows are this many heads, in half-split order in the folder and interleaved in Coeus.
     int64_t rotated_heads = 0;
+    int64_t rotated_rows = 0;  ///< the first rows of each of these heads, which have the other order; 0: all
 
     /// The place of a parameter that is a whole tensor, element for element.
     static HubPlace whole(std::string name, const Shape& shape, int64_t rotated_heads = 0) {
@@ -35,16 +36,22 @@ struct HubPlace {
 };
 
 /// The row in half-split order that corresponds to `row` in interleaved order. Rows are counted over all
-/// heads.
-constexpr int64_t half_split_row(int64_t row, int64_t head_dim) {
+/// heads. `rotated`: the first rows of each head, which RoPE rotates; the others keep their places.
+constexpr int64_t half_split_row(int64_t row, int64_t head_dim, int64_t rotated) {
     const int64_t r = row % head_dim;
-    return row - r + (r % 2) * (head_dim / 2) + r / 2;
+    return r < rotated ? row - r + (r % 2) * (rotated / 2) + r / 2 : row;
+}
+constexpr int64_t half_split_row(int64_t row, int64_t head_dim) {
+    return half_split_row(row, head_dim, head_dim);
 }
 
 inline int64_t HubPlace::index(int64_t row, int64_t col) const {
-    const int64_t r = row - first_row;
-    return offset + (rotated_heads > 0 ? half_split_row(r, rows / rotated_heads) : r) * row_stride +
-           col * col_stride;
+    int64_t r = row - first_row;
+    if (rotated_heads > 0) {
+        const int64_t head_dim = rows / rotated_heads;
+        r = half_split_row(r, head_dim, rotated_rows > 0 ? rotated_rows : head_dim);
+    }
+    return offset + r * row_stride + col * col_stride;
 }
 
 }  // namespace coeus

@@ -68,6 +68,8 @@ void for_each_field(Config& c,
     visit(ConfigField{.name = "kv_lora_rank", .is_later = true, .least = 0}, c.attention.kv_rank);
     visit(ConfigField{.name = "q_lora_rank", .is_later = true, .least = 0}, c.attention.q_rank);
     visit(ConfigField{.name = "qk_rope_head_dim", .is_later = true, .least = 0}, c.attention.rope_dim);
+    visit(ConfigField{.name = "partial_rotary_factor", .kind = constant, .is_later = true, .usual = "1"},
+          c.attention.rope_fraction);
     visit(ConfigField{.name = "latent_norm_eps", .kind = constant, .is_later = true, .usual = "1e-6"},
           c.attention.latent_norm_eps);
     visit(ConfigField{.name = "rope_layout", .kind = constant, .is_later = true}, c.rope.layout);

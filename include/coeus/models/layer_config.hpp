@@ -25,6 +25,8 @@ struct AttentionConfig {
     int64_t window = 0;  ///< tokens that a query attends to, with itself; 0: all before it
     int64_t chunk = 0;   ///< a query attends to tokens of its own chunk of so many; 0: to all before it
     bool rope = true;    ///< positions rotate queries and keys
+    /// The part of a head's columns that RoPE rotates, the first ones. Latent attention has rope_dim instead.
+    double rope_fraction = 1;
     Temperature temperature;
     /// Latent attention (DeepSeek V2): width of the latents of keys and values. 0: there are none.
     int64_t kv_rank = 0;
@@ -33,7 +35,8 @@ struct AttentionConfig {
     double latent_norm_eps = 1e-6;  ///< epsilon of the norms of latents
 
     bool is_latent() const { return kv_rank > 0; }
-    int64_t rotated_dim() const { return rope_dim ? rope_dim : head_dim; }
+    /// Columns of a head that RoPE rotates. A product that is not whole is rounded down, as in transformers.
+    int64_t rotated_dim() const { return rope_dim ? rope_dim : int64_t(double(head_dim) * rope_fraction); }
     int64_t value_head_dim() const { return value_dim ? value_dim : head_dim; }
     /// Columns of all heads' queries, of all heads' keys, and of all heads' values.
     int64_t query_width() const { return heads * head_dim; }

@@ -19,8 +19,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-HubEntry whole(const char* name, const Shape& shape, int64_t rotated_heads = 0) {
-    return {shape, {HubPlace::whole(name, shape, rotated_heads)}};
+HubEntry whole(const char* name, const Shape& shape, int64_t rotated_heads = 0, int64_t rotated_rows = 0) {
+    HubPlace place = HubPlace::whole(name, shape, rotated_heads);
+    place.rotated_rows = rotated_rows;
+    return {shape, {place}};
 }
 // Two parameters [8, 10] of two experts share one tensor [2, 10, 8], transposed; each has every other column.
 HubEntry every_other(int64_t first) {
@@ -45,7 +47,7 @@ HubEntry in_two() {
 const std::vector<HubEntry> entries = {whole("embed", {300, 20}),
                                        whole("q_proj", {24, 10}, 2),
                                        whole("norm", {20}),
-                                       whole("k_proj", {12, 10}, 1),
+                                       whole("k_proj", {12, 10}, 1, 8),
                                        whole("down", {17, 33}),
                                        whole("head", {300, 20}),
                                        every_other(0),
@@ -101,8 +103,9 @@ int64_t wrong_elements(const std::string& folder, Dtype dtype) {
             const int64_t cols = entries[i].shape.cols();
             for (int64_t r = place.first_row; r < place.first_row + place.rows; ++r) {
                 const int64_t own = r - place.first_row;
-                const int64_t theirs =
-                    place.rotated_heads > 0 ? half_split_row(own, place.rows / place.rotated_heads) : own;
+                const int64_t width = place.rotated_heads > 0 ? place.rows / place.rotated_heads : 0;
+                const int64_t rotated = place.rotated_rows > 0 ? place.rotated_rows : width;
+                const int64_t theirs = width > 0 ? half_split_row(own, width, rotated) : own;
                 for (int64_t c = 0; c < cols; ++c) {
                     const int64_t at = place.offset + theirs * place.row_stride + c * place.col_stride;
                     wrong += !(stored[size_t(at)] == value(i, r * cols + c));

@@ -64,6 +64,7 @@ TEST_CASE("memory: a process of any mesh takes the planned memory") {
         c.streams = Stream::Mode::threaded;
         if (number % 2 == 0) c.optimizer.name = "Muon";
         set_attention(c.model, number % attention_kinds);
+        if (number % 2 == 1) set_rope_part(c.model);
         set_experts(c.model, number % expert_kinds);
         check_taken(c, world);
     }

@@ -51,6 +51,7 @@ TEST_CASE("recomputation: the same bits as without it, on every mesh") {
             c.model.attention.heads = c.model.attention.kv_heads = 8;
             c.model.layers = 3;
             set_attention(c.model, int(number + t) % attention_kinds);
+            if (number % 2 == 1) set_rope_part(c.model);
             set_experts(c.model, int(number + t) % expert_kinds);
             c.seq_len = 16;
             c.exchanges.context.exchange = ContextExchange(number % 3);

@@ -140,6 +140,7 @@ std::vector<DecoderConfig> models_of_all_kinds() {
     for (int kind = 0; kind < std::max(attention_kinds, expert_kinds); ++kind) {
         all.push_back(tiny_config());
         set_attention(all.back(), kind % attention_kinds);
+        if (kind % 2 == 1) set_rope_part(all.back());
         set_experts(all.back(), (kind + 1) % expert_kinds);
     }
     return all;

@@ -23,6 +23,10 @@ TEST_CASE("hub: rows of rotated heads", "[hub]") {
     for (int64_t head = 0; head < 3; ++head)
         for (int64_t r = 0; r < 6; ++r) CHECK(half_split_row(head * 6 + r, 6) == head * 6 + theirs[r]);
     CHECK(half_split_row(3, 2) == 3);
+    // only the first 4 rows of each head are rotated: pairs (0,2) (1,3) become (0,1) (2,3)
+    const int64_t rotated[] = {0, 2, 1, 3, 4, 5};
+    for (int64_t head = 0; head < 3; ++head)
+        for (int64_t r = 0; r < 6; ++r) CHECK(half_split_row(head * 6 + r, 6, 4) == head * 6 + rotated[r]);
 }
 
 TEST_CASE("hub: weights are read in our order and type, whole or in parts", "[hub]") {

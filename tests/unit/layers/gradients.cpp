@@ -47,6 +47,7 @@ struct Extra {
     HeadNorm norm = HeadNorm::none;
     bool biases = false, sinks = false;
     Temperature temperature = {};
+    int64_t rotated = 0;  ///< columns of a head that RoPE rotates; 0: all
 };
 
 struct AttentionLayer {
@@ -56,7 +57,7 @@ struct AttentionLayer {
 
     AttentionLayer(Parameters& parameters, const AttentionHeads& config, int64_t width, int64_t positions,
                    const Extra& extra)
-        : rope(positions, config.head_dim, 100, {}, Dtype::f64),
+        : rope(positions, extra.rotated > 0 ? extra.rotated : config.head_dim, 100, {}, Dtype::f64),
           temperature(positions, extra.temperature, Dtype::f64),
           attention(make(parameters, config, width, extra)) {}
 
@@ -71,8 +72,9 @@ private:
         const Storage& wo = parameters.add(weight("wo", width, config.heads * config.value_width()));
         HeadSteps::List steps;
         const auto rotate = [&] {
-            steps.push_back(
-                std::make_unique<RotateHeads>(rope, RopeShape::whole(config.head_dim, extra.layout)));
+            steps.push_back(std::make_unique<RotateHeads>(
+                rope,
+                RopeShape{.head_dim = config.head_dim, .width = rope.view().cols(), .layout = extra.layout}));
         };
         if (extra.norm == HeadNorm::last) rotate();
         if (extra.norm == HeadNorm::first) {
@@ -213,16 +215,18 @@ TEST_CASE("norms: gradients, with and without a residual path") {
         }
 }
 
-TEST_CASE("attention: gradients with grouped queries, documents and both RoPE layouts") {
+TEST_CASE(
+    "attention: gradients with grouped queries, documents, both RoPE layouts, also of a part of a head") {
     for (const RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half_split})
         for (const int64_t kv_heads : {1, 2, 4})
-            for (const bool documents : {false, true}) {
-                CAPTURE(int(layout), kv_heads, documents);
-                TestBatch batch(3, 7, no_vocab);
-                if (documents) batch.split_documents(3, true);
-                CHECK(check_attention({.heads = 4, .kv_heads = kv_heads, .head_dim = 6}, 5, batch, 15,
-                                      {.layout = layout}) == "");
-            }
+            for (const bool documents : {false, true})
+                for (const int64_t rotated : {0, 2, 4}) {
+                    CAPTURE(int(layout), kv_heads, documents, rotated);
+                    TestBatch batch(3, 7, no_vocab);
+                    if (documents) batch.split_documents(3, true);
+                    CHECK(check_attention({.heads = 4, .kv_heads = kv_heads, .head_dim = 6}, 5, batch, 15,
+                                          {.layout = layout, .rotated = rotated}) == "");
+                }
 }
 
 TEST_CASE("attention: gradients with norms of heads, biases, sinks, windows and chunks") {

@@ -75,16 +75,16 @@ double largest_difference(const Matrix& a, const Tensor& b) {
     return worst;
 }
 
-// Rotates the pairs of each head of x by angles position * theta^(-2j/d).
-void rotate(Matrix& x, const std::vector<int32_t>& positions, size_t head_dim, double theta,
+// Rotates the pairs among the first `width` columns of each head of x by angles position * theta^(-2j/width).
+void rotate(Matrix& x, const std::vector<int32_t>& positions, size_t head_dim, size_t width, double theta,
             RopeLayout layout) {
     for (size_t t = 0; t < x.size(); ++t)
         for (size_t head = 0; head < x[t].size(); head += head_dim)
-            for (size_t j = 0; j < head_dim / 2; ++j) {
+            for (size_t j = 0; j < width / 2; ++j) {
                 const bool interleaved = layout == RopeLayout::interleaved;
                 double& a = x[t][head + (interleaved ? 2 * j : j)];
-                double& b = x[t][head + (interleaved ? 2 * j + 1 : j + head_dim / 2)];
-                const double angle = positions[t] * std::pow(theta, -2.0 * double(j) / double(head_dim));
+                double& b = x[t][head + (interleaved ? 2 * j + 1 : j + width / 2)];
+                const double angle = positions[t] * std::pow(theta, -2.0 * double(j) / double(width));
                 const double old = a;
                 a = old * std::cos(angle) - b * std::sin(angle);
                 b = old * std::sin(angle) + b * std::cos(angle);
@@ -124,8 +124,9 @@ TEST_CASE("norms: values with an eps large enough to matter") {
 TEST_CASE("attention: values with grouped queries, documents, restarted positions and a residual") {
     constexpr size_t heads = 4, kv_heads = 2, d = 6, width = 5, sequences = 2, length = 9;
     for (const RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half_split})
-        for (const bool documents : {false, true}) {
-            CAPTURE(int(layout), documents);
+        for (const auto& [documents, rotated] :
+             {std::pair<bool, size_t>(false, d), {true, d}, {false, 4}, {true, 2}}) {
+            CAPTURE(int(layout), documents, rotated);
             TestBatch data(sequences, length, 1);
             if (documents) data.split_documents(4, true);
             Bench bench(data);
@@ -135,9 +136,10 @@ TEST_CASE("attention: values with grouped queries, documents, restarted position
                  {.name = "v", .shape = {kv_heads * d, width}, .init = Init::normal(0.7)}});
             const Storage& wo = bench.weight("o", {width, heads * d});
             bench.allocate();
-            const RopeTable rope(length, d, 100, {}, Dtype::f64);
+            const RopeTable rope(length, rotated, 100, {}, Dtype::f64);
             HeadSteps::List steps;
-            steps.push_back(std::make_unique<RotateHeads>(rope, RopeShape::whole(d, layout)));
+            steps.push_back(std::make_unique<RotateHeads>(
+                rope, RopeShape{.head_dim = d, .width = int64_t(rotated), .layout = layout}));
             const Attention attention(ColLinear(wqkv), RowLinear(wo),
                                       {.heads = heads, .kv_heads = kv_heads, .head_dim = d},
                                       std::move(steps));
@@ -149,8 +151,8 @@ TEST_CASE("attention: values with grouped queries, documents, restarted position
             };
             Matrix q = projected(0), k = projected(1);
             const Matrix v = projected(2);
-            rotate(q, data.positions, d, 100, layout);
-            rotate(k, data.positions, d, 100, layout);
+            rotate(q, data.positions, d, rotated, 100, layout);
+            rotate(k, data.positions, d, rotated, 100, layout);
             Matrix mixed(sequences * length, std::vector<double>(heads * d, 0));
             for (size_t t = 0; t < sequences * length; ++t)
                 for (size_t h = 0; h < heads; ++h) {

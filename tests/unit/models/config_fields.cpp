@@ -25,7 +25,7 @@ void change(int64_t& value) {
     ++value;
 }
 void change(double& value) {
-    value = 1.25 * value + 0.5;
+    value = value == 1 ? 2.0 / 3 : 1.25 * value + 0.5;  // RoPE can rotate two thirds of a head
 }
 void change(bool& value) {
     value = !value;

@@ -56,6 +56,53 @@ TEST_CASE("heads must fit, and the nearest valid numbers are named") {
           "model.head_dim = 5: must be even, because RoPE rotates pairs (nearest: 6)");
 }
 
+TEST_CASE("RoPE rotates whole pairs of a part of a head, and the nearest valid part is named") {
+    const auto part = [](double fraction, int64_t head_dim = 6) {
+        return complaint([=](DecoderConfig& c) {
+            c.attention.rope_fraction = fraction;
+            c.attention.head_dim = head_dim;
+        });
+    };
+    CHECK(part(1) == "");
+    CHECK(part(2.0 / 3) == "");
+    CHECK(part(0.4) == "");  // 2.4 columns, rounded down
+    CHECK(part(0.5, 80) == "");
+    CHECK(part(0.5) ==
+          "model.partial_rotary_factor = 0.5: RoPE would rotate 3 of the 6 columns of a head; the "
+          "number must be even and at least 2 (nearest: 0.6666666666666666)");
+    CHECK(part(0.1, 8) ==
+          "model.partial_rotary_factor = 0.1: RoPE would rotate 0 of the 8 columns of a head; "
+          "the number must be even and at least 2 (nearest: 0.25)");
+    CHECK(part(0.3, 128) == "");
+    CHECK(part(0.29, 128) ==
+          "model.partial_rotary_factor = 0.29: RoPE would rotate 37 of the 128 columns of a "
+          "head; the number must be even and at least 2 (nearest: 0.296875)");
+    CHECK(part(0) == "model.partial_rotary_factor = 0: must be greater than 0 (usual: 1)");
+    CHECK(part(1.5) == "model.partial_rotary_factor = 1.5: must be at most 1, which is a whole head");
+    // the nearest part is itself valid
+    for (int64_t head_dim = 2; head_dim <= 256; head_dim += 2)
+        for (const double wrong : {0.001, 0.21, 0.49, 0.77, 0.999}) {
+            const std::string message = part(wrong, head_dim), nearest = "(nearest: ";
+            if (message.empty()) continue;
+            CAPTURE(head_dim, message);
+            CHECK(part(std::stod(message.substr(message.find(nearest) + nearest.size())), head_dim) == "");
+        }
+    CHECK(complaint([](DecoderConfig& c) {
+              set_attention(c, 3);
+              c.attention.rope_fraction = 0.5;
+          }) ==
+          "model.partial_rotary_factor = 0.5: must be 1 with latent attention, in which RoPE rotates "
+          "model.qk_rope_head_dim = 4 columns of a head");
+}
+
+TEST_CASE("RoPE of a part of a head changes neither parameters nor FLOPs") {
+    DecoderConfig whole = tiny_config(), part = whole;
+    part.attention.rope_fraction = 1.0 / 3;
+    CHECK(part.attention.rotated_dim() == 2);
+    CHECK(part.parameters() == whole.parameters());
+    CHECK(part.flops_per_token(64) == whole.flops_per_token(64));
+}
+
 TEST_CASE("experts, groups and choices must fit each other") {
     const auto of_experts = [](const std::function<void(MoeConfig&)>& change) {
         return complaint([&](DecoderConfig& c) {

@@ -271,5 +271,17 @@ TEST_CASE("config.json: a window that an architecture does not have is refused b
     CHECK(refusal("qwen3", [](DecoderConfig& m) { m.attention.sinks = true; }) ==
           "a model with attention_sinks = true cannot be written as a Hugging Face folder: "
           "Qwen3ForCausalLM has false");
+    // transformers reads the key, but rotates whole heads in all of these architectures
+    for (const auto& [family, architecture] :
+         std::vector<std::pair<const char*, const char*>>{{"llama3", "LlamaForCausalLM"},
+                                                          {"llama4", "Llama4ForCausalLM"},
+                                                          {"mistral", "MistralForCausalLM"},
+                                                          {"qwen2", "Qwen2ForCausalLM"},
+                                                          {"qwen3", "Qwen3ForCausalLM"},
+                                                          {"gpt_oss", "GptOssForCausalLM"}})
+        CHECK(refusal(family, [](DecoderConfig& m) { m.attention.rope_fraction = 0.5; }) ==
+              fmt::format("a model with partial_rotary_factor = 0.5 cannot be written as a Hugging Face "
+                          "folder: {} has 1.0",
+                          architecture));
     CHECK(refusal("qwen3", [](DecoderConfig& m) { m.initial_values = InitialValues::of_2025; }) == "written");
 }

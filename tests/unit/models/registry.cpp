@@ -427,6 +427,22 @@ TEST_CASE("biases of a Llama have the order of the rows of their matrix in a Hug
     CHECK(rotated("layers.0.attention.wo.bias", 4096) == 0);
 }
 
+TEST_CASE("only the rotated rows of a Llama's heads have another order in a Hugging Face folder") {
+    DecoderConfig m = flavor("llama3", "8B");
+    const auto row_of = [&](const char* name, int64_t row) {
+        const HubPlace place = find_family("llama3").hub_places(name, {1024, 4096}, m).front();
+        return place.index(row, 0) / 4096;
+    };
+    CHECK(row_of("layers.0.attention.wk.weight", 128 + 33) == 128 + 64 + 16);
+    m.attention.rope_fraction = 0.5;
+    for (const auto& [ours, theirs] : std::vector<std::pair<int64_t, int64_t>>{
+             {0, 0}, {1, 32}, {2, 1}, {33, 32 + 16}, {63, 63}, {64, 64}, {97, 97}, {127, 127}}) {
+        CAPTURE(ours);
+        CHECK(row_of("layers.0.attention.wk.weight", 128 + ours) == 128 + theirs);
+        CHECK(row_of("layers.0.attention.wv.weight", 128 + ours) == 128 + ours);
+    }
+}
+
 TEST_CASE("places in a Hugging Face folder, and the parameters whose rows are in another order there") {
     const DecoderConfig& m = flavor("llama3", "8B");
     const auto place = [&](const std::string& ours, const Shape& shape = {64, 5}) {
