@@ -122,7 +122,8 @@ void check_hub_weights(const HubWeights& weights, const std::vector<HubTensor>& 
             for (const std::string& name : weights.stored_as(place.name)) taken.insert(name);
         }
     for (const std::string& name : weights.files().names())
-        if (!taken.contains(name) && !ignores(name))
+        if (const auto of_text = weights.text_name(name);
+            of_text && !taken.contains(name) && !ignores(*of_text))
             throw ConfigError("{} is of another model: it has '{}', which no parameter of this model uses",
                               weights.folder(), name);
 }

@@ -2,9 +2,11 @@
 #include "coeus/io/hub_weights.hpp"
 
 #include "coeus/file/convert.hpp"
+#include "coeus/file/json.hpp"
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 namespace coeus {
 
@@ -53,23 +55,42 @@ void HubElements::read(void* to, Dtype type, int64_t first, int64_t count) const
     }
 }
 
+std::string text_prefix(const std::string& folder) {
+    const std::filesystem::path file = std::filesystem::path(folder) / "config.json";
+    std::error_code status;
+    if (!std::filesystem::is_regular_file(file, status)) return "";
+    return JsonDocument::read(file).root().contains("text_config") ? "language_model." : "";
+}
+
 HubWeights HubWeights::open(const std::string& folder) {
     HubWeights weights;
     weights.folder_ = folder;
     weights.quantization_ = read_quantization(folder);
+    weights.prefix_ = text_prefix(folder);
     weights.files_ = Safetensors::open(folder);
     return weights;
+}
+
+std::optional<std::string> HubWeights::text_name(const std::string& in_files) const {
+    if (!in_files.starts_with(prefix_)) return std::nullopt;
+    return in_files.substr(prefix_.size());
+}
+
+int64_t HubWeights::count_others() const {
+    return std::ranges::count_if(files_.names(), [&](const std::string& name) { return !text_name(name); });
 }
 
 bool HubWeights::is_mxfp4(const std::string& name) const {
     return !files_.has(name) && files_.has(name + blocks_ending);
 }
 
-bool HubWeights::has(const std::string& name) const {
+bool HubWeights::has(const std::string& of_text) const {
+    const std::string name = name_in_files(of_text);
     return files_.has(name) || is_mxfp4(name);
 }
 
-std::vector<std::string> HubWeights::stored_as(const std::string& name) const {
+std::vector<std::string> HubWeights::stored_as(const std::string& of_text) const {
+    const std::string name = name_in_files(of_text);
     if (is_mxfp4(name)) return {name + blocks_ending, name + scales_ending};
     if (files_.has(name) && files_.entry(name).dtype == Dtype::fp8_e4m3)
         return {name, name + inverse_scale_ending};
@@ -153,7 +174,9 @@ HubElements HubWeights::fp8(const HubPlace& place) const {
     return elements;
 }
 
-HubElements HubWeights::elements(const HubPlace& place) const {
+HubElements HubWeights::elements(const HubPlace& of_text) const {
+    HubPlace place = of_text;
+    place.name = name_in_files(of_text.name);
     if (is_mxfp4(place.name)) return mxfp4(place);
     const Safetensors::Entry& entry = files_.entry(place.name);
     if (entry.shape != place.shape) throw of_another_model(folder_, place.name, entry.shape, place.shape);
@@ -168,7 +191,7 @@ HubElements HubWeights::elements(const HubPlace& place) const {
 }
 
 HubPlace HubWeights::stored_place(const HubPlace& place, int64_t cols) const {
-    if (!is_mxfp4(place.name)) return place;
+    if (!is_mxfp4(name_in_files(place.name))) return place;
     const Matrices matrices(place.shape);
     const int64_t size = matrices.rows * matrices.cols, at = place.offset % size;
     int64_t last_row = at / matrices.cols, last_col = at % matrices.cols;  // of the place, in its matrix

@@ -162,6 +162,19 @@ bool is_null(const JsonView& json, const char* key) {
     return json.value().find(key) && !json.contains(key);
 }
 
+namespace {
+
+void note_all_keys(const JsonView& part) {
+    if (!part.is_object()) return;
+    for (const auto& [key, value] : part.items()) note_all_keys(value);
+}
+
+}  // namespace
+
+void ignore_hub_part(const JsonView& json, const char* key) {
+    if (const auto part = json.find(key)) note_all_keys(*part);
+}
+
 void require_hub_constants(const JsonView& json, std::span<const HubConstant> constants) {
     for (const HubConstant& constant : constants)
         if (const auto found = json.find(constant.key);

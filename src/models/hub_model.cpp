@@ -22,12 +22,20 @@ const std::set<std::string> without_meaning = {
     "eos_token_id",  "initializer_range",    "model_type",        "pad_token_id", "pretraining_tp",
     "torch_dtype",   "transformers_version", "use_cache"};
 
+// The text model of a folder that has other parts too is an object with this key.
+const std::string of_text_model = "text_config.";
+
+bool has_no_meaning(std::string path) {
+    if (path.starts_with(of_text_model)) path.erase(0, of_text_model.size());
+    return without_meaning.contains(path);
+}
+
 // Adds the keys of an object, and of the objects in it, that nobody asked for.
 void add_unknown(std::vector<std::string>& unknown, const JsonView& object,
                  const std::set<std::string>& asked) {
     for (const auto& [name, value] : object.items()) {
         if (value.path() == "quantization_config") continue;  // of the weights: file/quantized.hpp
-        if (!asked.contains(value.path()) && !without_meaning.contains(value.path()))
+        if (!asked.contains(value.path()) && !has_no_meaning(value.path()))
             unknown.push_back(value.path());
         else if (value.is_object())
             add_unknown(unknown, value, asked);

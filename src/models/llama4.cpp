@@ -61,6 +61,8 @@ DecoderConfig flavor(const Row& row, bool irope) {
 const std::array constants = {HubConstant{"hidden_act", "silu", "others are not implemented yet"},
                               HubConstant{"attention_bias", false, "biases are not implemented yet"}};
 constexpr const char *chunked = "chunked_attention", *full = "full_attention";
+// The second one also takes images. Its text model has the keys of the first one in "text_config".
+constexpr const char *of_text = "Llama4ForCausalLM", *with_images = "Llama4ForConditionalGeneration";
 
 // A list with an entry for each layer.
 std::vector<JsonView> entries_of(const JsonView& list, int64_t layers) {
@@ -124,7 +126,7 @@ void read_experts(const JsonView& json, DecoderConfig& config) {
     if (config.moe.experts > 0 && config.moe_layers == LayerPattern{}) config.feed_forward = {};
 }
 
-DecoderConfig from_hub(const JsonView& json) {
+DecoderConfig read_text_model(const JsonView& json) {
     require_hub_constants(json, constants);
     // transformers' defaults
     DecoderConfig config = {
@@ -143,13 +145,22 @@ DecoderConfig from_hub(const JsonView& json) {
     const auto tuning = json.find("attn_temperature_tuning");
     if (!tuning || (tuning->is_boolean() ? tuning->boolean() : tuning->integer() != 0))
         a.temperature = {scale, floor};
-    for (const char* idle : {"router_aux_loss_coef", "router_jitter_noise", "output_router_logits"})
+    for (const char* idle : {"router_aux_loss_coef", "router_jitter_noise", "output_router_logits",
+                             "for_llm_compressor", "_attn_implementation_autoset"})
         json.find(idle);
     return config;
 }
 
+DecoderConfig from_hub(const JsonView& json) {
+    if (json["architectures"].strings().front() != with_images) return read_text_model(json);
+    for (const char* of_images : {"vision_config", "boi_token_index", "eoi_token_index", "image_token_index"})
+        ignore_hub_part(json, of_images);
+    json.find("tie_word_embeddings");  // that of the text model counts
+    return read_text_model(json["text_config"]);
+}
+
 void to_hub(Json& json, const DecoderConfig& config) {
-    json.set("architectures", std::vector<std::string>{"Llama4ForCausalLM"}).set("model_type", "llama4_text");
+    json.set("architectures", std::vector<std::string>{of_text}).set("model_type", "llama4_text");
     write_hub_fields(json, config);
     write_hub_constants(json, constants);
     write_hub_rope(json, config.rope);
@@ -218,7 +229,7 @@ ModelFamily llama4_family() {
     using namespace llama4;
     ModelFamily family = {.name = "llama4",
                           .flavors = {},
-                          .architectures = {"Llama4ForCausalLM"},
+                          .architectures = {of_text, with_images},
                           .from_hub = from_hub,
                           .to_hub = to_hub,
                           .hub_places = hub_places,

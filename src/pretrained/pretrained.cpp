@@ -111,6 +111,9 @@ Pretrained::Pretrained(const fs::path& path) : is_hub_(is_hub_folder(path.string
     if (is_hub_) {
         path_ = tokenizer_folder_ = path.string();
         model_ = model_from_hub(path_);
+        if (!text_prefix(path_).empty())
+            log::info("Notice: {} tensors of {} do not belong to the text model and are ignored",
+                      HubWeights::open(path_).count_others(), path_);
         trained_seq_len_ = std::min<int64_t>(2048, model_.max_seq_len);
         return;
     }

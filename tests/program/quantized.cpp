@@ -28,16 +28,7 @@ public:
     /// A run of 3 steps that starts from a folder.
     Outcome train(const fs::path& from, const fs::path& dump_folder, const Arguments& more,
                   int ranks = 0) const {
-        return run_coeus(
-            Arguments{"train", "--job.dump_folder=" + dump_folder.string(),
-                      "--training.dataset_path=" + path("tokens.h5").string(), "--model.name=" + family_,
-                      "--model.flavor=hf", "--model.hf_assets_path=" + from.string(),
-                      "--checkpoint.initial_load_in_hf", "--training.seq_len=16",
-                      "--training.local_batch_size=2", "--training.global_batch_size=4", "--training.steps=3",
-                      "--training.threads=1", "--training.mixed_precision_param=float32",
-                      "--training.shuffle=false", "--metrics.log_freq=1"} +
-                more,
-            ranks);
+        return run_coeus(run_from_folder(dump_folder, path("tokens.h5"), from, family_, more), ranks);
     }
     /// Expects exit code 2 and this one error.
     void refuse(const fs::path& from, const Arguments& more, const std::string& message,

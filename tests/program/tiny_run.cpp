@@ -62,6 +62,26 @@ Arguments tiny_run(const fs::path& dump_folder, const fs::path& data, const Argu
     return all + more;
 }
 
+Arguments run_from_folder(const fs::path& dump_folder, const fs::path& data, const fs::path& from,
+                          const std::string& family, const Arguments& more) {
+    return Arguments{"train",
+                     "--job.dump_folder=" + dump_folder.string(),
+                     "--training.dataset_path=" + data.string(),
+                     "--model.name=" + family,
+                     "--model.flavor=hf",
+                     "--model.hf_assets_path=" + from.string(),
+                     "--checkpoint.initial_load_in_hf",
+                     "--training.seq_len=16",
+                     "--training.local_batch_size=2",
+                     "--training.global_batch_size=4",
+                     "--training.steps=3",
+                     "--training.threads=1",
+                     "--training.mixed_precision_param=float32",
+                     "--training.shuffle=false",
+                     "--metrics.log_freq=1"} +
+           more;
+}
+
 const Arguments tiny_experts = {"--model.name=qwen3",  "--model.flavor=debugmodel_moe",
                                 "--model.head_dim=8",  "--model.moe.num_experts=4",
                                 "--model.moe.top_k=2", "--model.moe.hidden=24"};

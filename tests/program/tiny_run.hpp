@@ -44,6 +44,11 @@ std::vector<uint16_t> learnable_tokens(int64_t count, int vocab = 64);
 /// precedence.
 Arguments tiny_run(const std::filesystem::path& dump_folder, const std::filesystem::path& data,
                    const Arguments& more = {});
+/// Arguments of `coeus train` for 3 steps of two local batches of 2 sequences of 16 tokens, in their order,
+/// in float32, from the model and the weights of a Hugging Face folder.
+Arguments run_from_folder(const std::filesystem::path& dump_folder, const std::filesystem::path& data,
+                          const std::filesystem::path& from, const std::string& family,
+                          const Arguments& more = {});
 /// Options that give the tiny model 4 experts in each layer, of which a token uses 2.
 extern const Arguments tiny_experts;
 /// Runs it and checks that it succeeds.

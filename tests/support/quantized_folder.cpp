@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/quantized_folder.hpp"
 
-#include "coeus/device/memory.hpp"
 #include "coeus/models/hub_model.hpp"
-#include "coeus/models/registry.hpp"
-#include "coeus/pretrained/pretrained.hpp"
-#include "support/write_safetensors.hpp"
+#include "support/hub_folder.hpp"
 
 #include <cmath>
-#include <deque>
-#include <map>
-#include <random>
 
 namespace coeus::test {
 
@@ -18,46 +12,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The tensors of a file, and their memory.
-class Tensors {
-public:
-    Tensor add(const std::string& name, Dtype type, const Shape& shape) {
-        const Tensor& tensor = memory_.emplace_back(type, shape).view;
-        named_.push_back({name, tensor});
-        return tensor;
-    }
-    void write(const fs::path& folder, Json config) const {
-        fs::create_directories(folder);
-        write_json(config, folder / "config.json");
-        write_safetensors((folder / "model.safetensors").string(), named_);
-    }
-
-private:
-    std::deque<OwnedTensor> memory_;
-    std::vector<NamedTensor> named_;
-};
-
-using Numbers = std::mt19937;
-int below(int limit, Numbers& random) {
-    return int(random() % unsigned(limit));
-}
-
 uint8_t* bytes(const Tensor& tensor) {
     return static_cast<uint8_t*>(tensor.data);
 }
 
-void add_plain(Tensors& stored, Tensors& decoded, const std::string& name, const Shape& shape,
+void add_plain(FolderTensors& stored, FolderTensors& decoded, const std::string& name, const Shape& shape,
                Numbers& random) {
     const Tensor brief = stored.add(name, Dtype::bf16, shape), exact = decoded.add(name, Dtype::f32, shape);
     for (int64_t i = 0; i < shape.count(); ++i) {
-        const double value = double(below(255, random) - 127) / 512;
+        const double value = small_number(random);
         set_element(brief, i, value);
         set_element(exact, i, value);
     }
 }
 
 // [experts, rows, cols]; a block is 32 adjacent rows of one column, and a byte has two of them.
-void add_mxfp4(Tensors& stored, Tensors& decoded, const std::string& name, const Shape& shape,
+void add_mxfp4(FolderTensors& stored, FolderTensors& decoded, const std::string& name, const Shape& shape,
                Numbers& random) {
     const double magnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
     const int64_t rows = shape[1], cols = shape[2], groups = rows / 32;
@@ -78,7 +48,7 @@ void add_mxfp4(Tensors& stored, Tensors& decoded, const std::string& name, const
     }
 }
 
-void add_fp8(Tensors& stored, Tensors& decoded, const std::string& name, const Shape& shape,
+void add_fp8(FolderTensors& stored, FolderTensors& decoded, const std::string& name, const Shape& shape,
              const Quantization& quantization, Numbers& random) {
     const int64_t across = (shape[1] + quantization.block_cols - 1) / quantization.block_cols;
     const int64_t down = (shape[0] + quantization.block_rows - 1) / quantization.block_rows;
@@ -109,18 +79,8 @@ Json described(const Quantization& quantization) {
     return json;
 }
 
-DecoderConfig flavor_of(const std::string& family, const std::string& flavor) {
-    return find_flavor(find_family(family), flavor);
-}
-
 DecoderConfig gpt_oss() {
-    DecoderConfig model = flavor_of("gpt_oss", "debugmodel");
-    model.dim = 64;
-    model.layers = 2;
-    model.vocab = 288;
-    model.attention.heads = 4;
-    model.attention.kv_heads = 2;
-    model.attention.head_dim = 16;
+    DecoderConfig model = small_model("gpt_oss", "debugmodel", 64, 2, 16);
     model.attention.window = 8;
     model.moe.experts = 4;
     model.moe.top_k = 2;
@@ -129,12 +89,7 @@ DecoderConfig gpt_oss() {
 }
 
 DecoderConfig qwen3() {
-    DecoderConfig model = flavor_of("qwen3", "debugmodel_moe");
-    model.dim = 144;
-    model.layers = 2;
-    model.vocab = 288;
-    model.attention.heads = model.attention.kv_heads = 4;
-    model.attention.head_dim = 36;
+    DecoderConfig model = small_model("qwen3", "debugmodel_moe", 144, 4, 36);
     model.moe.experts = 3;
     model.moe.top_k = 2;
     model.moe.hidden = 200;
@@ -142,16 +97,11 @@ DecoderConfig qwen3() {
 }
 
 DecoderConfig deepseek_v3() {
-    DecoderConfig model = flavor_of("deepseek_v3", "671B");
-    model.dim = 144;
-    model.layers = 2;
-    model.vocab = 288;
+    DecoderConfig model = small_model("deepseek_v3", "671B", 144, 4, 24);
     AttentionConfig& a = model.attention;
-    a.heads = a.kv_heads = 4;
     a.kv_rank = 136;
     a.q_rank = 40;
     a.rope_dim = 8;
-    a.head_dim = 24;
     a.value_dim = 20;
     a.latent_norm_eps = 1e-6;
     model.feed_forward.hidden = 200;
@@ -173,12 +123,9 @@ std::vector<QuantizedModel> quantized_models() {
 
 void write_quantized_folder(const fs::path& quantized, const fs::path& decoded, const QuantizedModel& of) {
     const auto& [model, quantization] = of;
-    std::map<std::string, Shape> shapes;
-    for (const HubTensor& tensor : hub_tensors(model))
-        for (const HubPlace& place : tensor.places) shapes.emplace(place.name, place.shape);
-    Tensors stored, exact;
+    FolderTensors stored, exact;
     Numbers random;
-    for (const auto& [name, shape] : shapes) {
+    for (const auto& [name, shape] : folder_shapes(model)) {
         if (quantization.kind == Quantization::Kind::mxfp4 && shape.rank == 3)
             add_mxfp4(stored, exact, name, shape, random);
         else if (quantization.kind == Quantization::Kind::fp8 && name.ends_with("_proj.weight"))

@@ -2,12 +2,14 @@
 // HubWeights: the tensors of a Hugging Face folder, which may be quantized. To its callers they are tensors
 // of floating-point elements, under the names and with the shapes that the places of a model expect.
 // Quantized tensors are decoded while they are read, and only the part that is read.
+// Only the tensors of the text model are seen, under names without text_prefix().
 #pragma once
 
 #include "coeus/file/hub_place.hpp"
 #include "coeus/file/quantized.hpp"
 #include "coeus/file/safetensors.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,10 @@ private:
     Fp8Blocks fp8_ = {};
 };
 
+/// The beginning of the names of the text model's tensors in a folder: "", or "language_model." if
+/// config.json has a "text_config", because the folder has other parts too, such as one for images.
+std::string text_prefix(const std::string& folder);
+
 class HubWeights {
 public:
     /// ConfigError as read_quantization() and Safetensors::open().
@@ -37,11 +43,17 @@ public:
     const std::string& folder() const { return folder_; }
     const Quantization& quantization() const { return quantization_; }
     const Safetensors& files() const { return files_; }
+    /// The name of a tensor in the files.
+    std::string name_in_files(const std::string& name) const { return prefix_ + name; }
+    /// The inverse. None for a tensor that does not belong to the text model.
+    std::optional<std::string> text_name(const std::string& in_files) const;
+    /// How many tensors do not belong to the text model.
+    int64_t count_others() const;
 
     /// True if the folder has this tensor, as it is or quantized.
     bool has(const std::string& name) const;
-    /// The tensors that hold the elements and the scales of this tensor: "w" alone; "w" and "w_scale_inv"
-    /// (FP8); "w_blocks" and "w_scales" (MXFP4).
+    /// The tensors of the files that hold the elements and the scales of this tensor: "w" alone; "w" and
+    /// "w_scale_inv" (FP8); "w_blocks" and "w_scales" (MXFP4).
     std::vector<std::string> stored_as(const std::string& name) const;
     /// The elements of a place's tensor. ConfigError, with folder and tensor: the tensor is missing, it has
     /// another shape or no floating-point type, its scales are missing or have another shape or type.
@@ -52,13 +64,14 @@ public:
     HubPlace stored_place(const HubPlace& place, int64_t cols) const;
 
 private:
+    // these take names in the files
     bool is_mxfp4(const std::string& name) const;
     void require_kind(Quantization::Kind kind, const std::string& tensor, const char* method) const;
     HubElements mxfp4(const HubPlace& place) const;
     HubElements fp8(const HubPlace& place) const;
     const Safetensors::Entry& scales_of(const std::string& tensor, const std::string& scales,
                                         const Shape& shape) const;
-    std::string folder_;
+    std::string folder_, prefix_;
     Quantization quantization_;
     Safetensors files_;
 };

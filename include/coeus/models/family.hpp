@@ -43,6 +43,9 @@ int64_t at_least(int64_t least, const JsonView& json, const char* key, int64_t o
 /// True if the key is there and null.
 bool is_null(const JsonView& json, const char* key);
 
+/// Marks a part of config.json as known, with all its keys: the model does not depend on it.
+void ignore_hub_part(const JsonView& json, const char* key);
+
 /// ConfigError if a key has another value.
 void require_hub_constants(const JsonView& json, std::span<const HubConstant> constants);
 void write_hub_constants(Json& json, std::span<const HubConstant> constants);

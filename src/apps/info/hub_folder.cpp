@@ -53,11 +53,12 @@ void check_complete(const DecoderConfig& model, const HubWeights& weights) {
     for (const HubTensor& tensor : hub_tensors(model))
         for (const HubPlace& place : tensor.places) expected.emplace(place.name, place);
     for (const auto& [name, place] : expected) {
+        const std::string stored = weights.name_in_files(name);
         if (!weights.has(name))
-            missing.push_back(name);
-        else if (weights.files().has(name) && weights.files().entry(name).shape != place.shape)
-            wrong.push_back(fmt::format("{} is {}, not {}", name, weights.files().entry(name).shape.text(),
-                                        place.shape.text()));
+            missing.push_back(stored);
+        else if (weights.files().has(stored) && weights.files().entry(stored).shape != place.shape)
+            wrong.push_back(fmt::format("{} is {}, not {}", stored,
+                                        weights.files().entry(stored).shape.text(), place.shape.text()));
     }
     if (!missing.empty())
         throw ConfigError("{} is not complete: config.json requires {} tensors, but {} are missing: {}",
@@ -67,6 +68,8 @@ void check_complete(const DecoderConfig& model, const HubWeights& weights) {
     for (const auto& [name, place] : expected) weights.elements(place);  // throws if its scales do not fit it
     info_line("complete",
               fmt::format("yes: all {} tensors that config.json requires exist", expected.size()));
+    if (const int64_t others = weights.count_others(); others > 0)
+        info_line("ignored", fmt::format("{} tensors do not belong to the text model", others));
 }
 
 }  // namespace

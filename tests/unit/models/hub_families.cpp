@@ -237,6 +237,37 @@ TEST_CASE("config.json of Llama 4: layers without RoPE, chunks, temperature and 
     CHECK_THAT(refusal(R"(, "attention_bias": true)"), Contains("attention_bias must be false"));
 }
 
+TEST_CASE("config.json of Llama 4 with images: the text model is that of text_config") {
+    const TemporaryFolder folder;
+    const std::string text = R"("attention_bias": false, "hidden_size": 64, "intermediate_size": 24,
+        "intermediate_size_mlp": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+        "num_hidden_layers": 8, "vocab_size": 256, "num_local_experts": 4, "attn_temperature_tuning": 4,
+        "rope_scaling": {"factor": 16.0, "high_freq_factor": 1.0, "low_freq_factor": 1.0,
+                         "original_max_position_embeddings": 8192, "rope_type": "llama3"})";
+    const DecoderConfig alone =
+        model_from_hub(config_folder(folder, R"("architectures": ["Llama4ForCausalLM"], )" + text));
+    const auto with_images = [&](const std::string& more) {
+        return config_folder(folder, R"("architectures": ["Llama4ForConditionalGeneration"],
+            "boi_token_index": 200080, "eoi_token_index": 200081, "image_token_index": 200092,
+            "model_type": "llama4", "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+            "transformers_version": "4.51.0.dev0", "vision_config": {"hidden_size": 32, "rope_theta": 10000,
+                "rope_parameters": {"rope_type": "default"}}, "text_config": {)" +
+                                         text + more + "}");
+    };
+    with_images(R"(, "_attn_implementation_autoset": true, "bos_token_id": 200000, "eos_token_id": [200001],
+        "for_llm_compressor": false, "model_type": "llama4_text", "torch_dtype": "bfloat16",
+        "use_cache": true, "pad_token_id": 200018)");
+    CHECK(model_from_hub(folder.path()) == alone);
+    CHECK(model_from_hub(folder.path(), "llama4") == alone);
+    CHECK(read_hub_model(folder.path()).unknown_keys.empty());
+    with_images(R"(, "window": 4)");
+    CHECK(read_hub_model(folder.path()).unknown_keys == std::vector<std::string>{"text_config.window"});
+    CHECK_THAT(message_of(with_images(R"(, "floor_scale": 0)")),
+               Contains("text_config.floor_scale must be greater than 0, is 0"));
+    CHECK_THAT(message_of(config_folder(folder, R"("architectures": ["Llama4ForConditionalGeneration"])")),
+               Contains("text_config is missing"));
+}
+
 TEST_CASE("config.json of gpt-oss: which layers have a window") {
     const TemporaryFolder folder;
     const auto model = [&](const std::string& keys) {

@@ -167,6 +167,7 @@ TEST_CASE("config.json: unsupported models and errors are reported in words") {
         message_of(config_folder(folder, R"("architectures": ["GemmaForCausalLM"])")),
         Contains("architecture GemmaForCausalLM is not implemented yet; implemented: DeepseekV3ForCausalLM, "
                  "DeepseekV2ForCausalLM, GptOssForCausalLM, LlamaForCausalLM, Llama4ForCausalLM, "
+                 "Llama4ForConditionalGeneration, "
                  "MistralForCausalLM"));
     CHECK(is_hub_folder(folder.path()));
     CHECK_THAT(message_of(config_folder(folder, R"("architectures": [])")),
