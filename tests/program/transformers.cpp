@@ -9,6 +9,7 @@
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 #include "support/golden.hpp"
+#include "support/hub_folder.hpp"
 #include "support/model.hpp"
 #include "support/write_safetensors.hpp"
 
@@ -166,6 +167,59 @@ TEST_CASE("transformers computes the golden logits from folders that convert wri
     for (size_t i = 0; i < golden.questions.size(); ++i) {
         CAPTURE(golden.questions[i].folder);
         CHECK(largest_difference(answers.logits[i], golden.expected[i]) <= in_float32);
+    }
+}
+
+namespace {
+
+// Models of architectures that no golden folder has.
+std::vector<DecoderConfig> other_models() {
+    DecoderConfig deepseek_v2 = small_model("deepseek_v3", "16B", 48, 4, 24);
+    deepseek_v2.layers = 3;
+    AttentionConfig& a = deepseek_v2.attention;
+    a.kv_rank = 20;
+    a.rope_dim = 8;
+    a.value_dim = 12;
+    a.latent_norm_eps = 1e-6;
+    deepseek_v2.rope.scaling = YarnScaling{
+        .factor = 40, .original_positions = 8, .beta_fast = 4, .mscale = 0.7, .mscale_all_dim = 0.7};
+    deepseek_v2.feed_forward.hidden = 72;
+    deepseek_v2.moe.experts = 6;
+    deepseek_v2.moe.top_k = 2;
+    deepseek_v2.moe.hidden = 16;
+    deepseek_v2.moe.shared_hidden = 32;
+    DecoderConfig with_q_latents = deepseek_v2;
+    with_q_latents.attention.q_rank = 18;
+    with_q_latents.moe.scale = 16;
+    DecoderConfig qwen2 = small_model("qwen2", "7B", 48, 2, 12), windowed = qwen2;
+    qwen2.feed_forward.hidden = windowed.feed_forward.hidden = 72;
+    windowed.layers = 4;
+    windowed.attention.window = 5;
+    windowed.windowed = {.first = 2};
+    DecoderConfig mistral = small_model("mistral", "7B-v0.1", 48, 2, 16);
+    mistral.feed_forward.hidden = 72;
+    mistral.attention.window = 7;
+    return {deepseek_v2, with_q_latents, qwen2, windowed, mistral};
+}
+
+}  // namespace
+
+TEST_CASE("transformers and Coeus compute the same logits of DeepSeek V2, Qwen 2 and Mistral") {
+    const std::string python = python_with("transformers");
+    if (python.empty()) return skip(not_there);
+    const TemporaryFolder folder;
+    std::vector<Question> questions;
+    for (const DecoderConfig& model : other_models()) {
+        Question& question = questions.emplace_back(
+            Question{folder / fmt::format("{} {}", questions.size(), model.family), {}, 2});
+        write_random_folder(question.folder, model);
+        for (const uint16_t id : learnable_tokens(2 * 24, int(model.vocab))) question.tokens.push_back(id);
+    }
+    const Answers answers = ask_transformers(python, questions);
+    for (size_t i = 0; i < questions.size(); ++i) {
+        CAPTURE(questions[i].folder);
+        CHECK(largest_difference(answers.logits[i], our_logits(questions[i], Dtype::f64)) <= in_float32);
+        CHECK(largest_difference(answers.logits[i], our_logits(questions[i], Dtype::f32)) <= in_float32);
     }
 }
 
