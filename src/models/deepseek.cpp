@@ -151,26 +151,19 @@ void to_hub(Json& json, const DecoderConfig& config) {
         .set("first_k_dense_replace", config.moe_layers.first);
 }
 
-struct Name {
-    const char *ours, *theirs;
-};
-constexpr std::array names = {Name{"attention.wq_a.weight", "self_attn.q_a_proj.weight"},
-                              Name{"attention.q_norm.weight", "self_attn.q_a_layernorm.weight"},
-                              Name{"attention.wq_b.weight", "self_attn.q_b_proj.weight"},
-                              Name{"attention.wkv_a.weight", "self_attn.kv_a_proj_with_mqa.weight"},
-                              Name{"attention.kv_norm.weight", "self_attn.kv_a_layernorm.weight"},
-                              Name{"attention.wkv_b.weight", "self_attn.kv_b_proj.weight"},
-                              Name{"moe.expert_bias", "mlp.gate.e_score_correction_bias"}};
+constexpr std::array names = {HubName{"attention.wq_a.weight", "self_attn.q_a_proj.weight"},
+                              HubName{"attention.q_norm.weight", "self_attn.q_a_layernorm.weight"},
+                              HubName{"attention.wq_b.weight", "self_attn.q_b_proj.weight"},
+                              HubName{"attention.wkv_a.weight", "self_attn.kv_a_proj_with_mqa.weight"},
+                              HubName{"attention.kv_norm.weight", "self_attn.kv_a_layernorm.weight"},
+                              HubName{"attention.wkv_b.weight", "self_attn.kv_b_proj.weight"},
+                              HubName{"moe.expert_bias", "mlp.gate.e_score_correction_bias"}};
 
 std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,
                                  const DecoderConfig& config) {
     if (config.moe.score == ScoreFunction::softmax && parameter.ends_with(".moe.expert_bias")) return {};
-    for (const Name& name : names)
-        if (parameter.ends_with("." + std::string(name.ours)))
-            return {HubPlace::whole(
-                "model." + parameter.substr(0, parameter.size() - std::string_view(name.ours).size()) +
-                    name.theirs,
-                shape)};
+    if (const std::string name = hub_name_in(names, parameter); !name.empty())
+        return {HubPlace::whole(name, shape)};
     return usual_hub_places(parameter, shape, config);
 }
 

@@ -88,21 +88,24 @@ void to_hub(Json& json, const DecoderConfig& config) {
         .set("attention_bias", config.attention.bias == AttentionBias::all);
 }
 
+constexpr std::array names = {HubName{"moe.router.gate.weight", "mlp.router.weight"},
+                              HubName{"moe.router.gate.bias", "mlp.router.bias"},
+                              HubName{"moe.experts.mlp1_bias", "mlp.experts.gate_up_proj_bias"},
+                              HubName{"moe.experts.mlp2_bias", "mlp.experts.down_proj_bias"}};
+
 std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,
                                  const DecoderConfig& config) {
     const size_t at = parameter.find(".moe.");
     if (at == std::string::npos) return usual_hub_places(parameter, shape, config);
+    if (const std::string name = hub_name_in(names, parameter); !name.empty())
+        return {HubPlace::whole(name, shape)};
     const std::string_view name = std::string_view(parameter).substr(at + 1);
     const std::string mlp = "model." + parameter.substr(0, at) + ".mlp.";
     if (name == "moe.expert_bias") return {};
-    if (name == "moe.router.gate.weight") return {HubPlace::whole(mlp + "router.weight", shape)};
-    if (name == "moe.router.gate.bias") return {HubPlace::whole(mlp + "router.bias", shape)};
     if (name == "moe.experts.mlp1_weight")
         return transposed_hub_places(mlp + "experts.gate_up_proj", shape, shape[1], 0);
     if (name == "moe.experts.mlp2_weight")
         return transposed_hub_places(mlp + "experts.down_proj", shape, shape[1], 0);
-    if (name == "moe.experts.mlp1_bias") return {HubPlace::whole(mlp + "experts.gate_up_proj_bias", shape)};
-    if (name == "moe.experts.mlp2_bias") return {HubPlace::whole(mlp + "experts.down_proj_bias", shape)};
     throw LogicError("no Hugging Face name for " + parameter);
 }
 

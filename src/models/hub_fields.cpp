@@ -245,6 +245,16 @@ void write_hub_window(Json& json, const DecoderConfig& config) {
     json.set("layer_types", types);
 }
 
+std::string hub_name_in(std::span<const HubName> names, const std::string& parameter) {
+    const std::string layers = "layers.";
+    if (!parameter.starts_with(layers)) return "";
+    const size_t dot = parameter.find('.', layers.size());
+    if (dot == std::string::npos) return "";
+    const std::string_view in_layer = std::string_view(parameter).substr(dot + 1);
+    const auto found = std::ranges::find(names, in_layer, &HubName::ours);
+    return found == names.end() ? "" : "model." + parameter.substr(0, dot + 1) + found->theirs;
+}
+
 std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape& shape,
                                        const DecoderConfig&) {
     if (parameter.ends_with(".moe.expert_bias")) return {};
@@ -283,8 +293,7 @@ std::vector<HubPlace> transposed_hub_places(const std::string& name, const Shape
 }
 
 std::string usual_hub_name(const std::string& parameter) {
-    using Names = std::array<std::pair<const char*, const char*>, 20>;
-    static constexpr Names of_layer = {
+    static constexpr std::array<HubName, 20> of_layer = {
         {{"attention_norm.weight", "input_layernorm.weight"},
          {"ffn_norm.weight", "post_attention_layernorm.weight"},
          {"attention.wq.weight", "self_attn.q_proj.weight"},
@@ -308,13 +317,9 @@ std::string usual_hub_name(const std::string& parameter) {
     if (parameter == "tok_embeddings.weight") return "model.embed_tokens.weight";
     if (parameter == "norm.weight") return "model.norm.weight";
     if (parameter == "output.weight") return "lm_head.weight";
-    const std::string layers = "layers.";
-    const size_t dot = parameter.starts_with(layers) ? parameter.find('.', layers.size()) : std::string::npos;
-    if (dot != std::string::npos)
-        for (const auto& [ours, theirs] : of_layer)
-            if (parameter.compare(dot + 1, std::string::npos, ours) == 0)
-                return "model." + parameter.substr(0, dot + 1) + theirs;
-    throw LogicError("no Hugging Face name for " + parameter);
+    const std::string name = hub_name_in(of_layer, parameter);
+    if (name.empty()) throw LogicError("no Hugging Face name for " + parameter);
+    return name;
 }
 
 bool usually_ignored_in_hub(const std::string& tensor, const DecoderConfig& config) {

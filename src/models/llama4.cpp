@@ -190,26 +190,19 @@ void to_hub(Json& json, const DecoderConfig& config) {
         .set("floor_scale", int64_t(a.temperature.floor));  // transformers refuses 8192.0
 }
 
-struct Name {
-    const char *ours, *theirs;
-};
 constexpr std::array names = {
-    Name{"feed_forward.w1.weight", "feed_forward.gate_proj.weight"},
-    Name{"feed_forward.w2.weight", "feed_forward.down_proj.weight"},
-    Name{"feed_forward.w3.weight", "feed_forward.up_proj.weight"},
-    Name{"moe.router.gate.weight", "feed_forward.router.weight"},
-    Name{"moe.shared_experts.w1.weight", "feed_forward.shared_expert.gate_proj.weight"},
-    Name{"moe.shared_experts.w2.weight", "feed_forward.shared_expert.down_proj.weight"},
-    Name{"moe.shared_experts.w3.weight", "feed_forward.shared_expert.up_proj.weight"}};
+    HubName{"feed_forward.w1.weight", "feed_forward.gate_proj.weight"},
+    HubName{"feed_forward.w2.weight", "feed_forward.down_proj.weight"},
+    HubName{"feed_forward.w3.weight", "feed_forward.up_proj.weight"},
+    HubName{"moe.router.gate.weight", "feed_forward.router.weight"},
+    HubName{"moe.shared_experts.w1.weight", "feed_forward.shared_expert.gate_proj.weight"},
+    HubName{"moe.shared_experts.w2.weight", "feed_forward.shared_expert.down_proj.weight"},
+    HubName{"moe.shared_experts.w3.weight", "feed_forward.shared_expert.up_proj.weight"}};
 
 std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,
                                  const DecoderConfig& config) {
-    for (const Name& name : names)
-        if (parameter.ends_with("." + std::string(name.ours)))
-            return {HubPlace::whole(
-                "model." + parameter.substr(0, parameter.size() - std::string_view(name.ours).size()) +
-                    name.theirs,
-                shape)};
+    if (const std::string name = hub_name_in(names, parameter); !name.empty())
+        return {HubPlace::whole(name, shape)};
     const size_t at = parameter.find("moe.experts.");
     if (at == std::string::npos) return usual_hub_places(parameter, shape, config);
     const std::string experts = "model." + parameter.substr(0, at) + "feed_forward.experts.";

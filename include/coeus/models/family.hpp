@@ -50,6 +50,13 @@ void ignore_hub_part(const JsonView& json, const char* key);
 void require_hub_constants(const JsonView& json, std::span<const HubConstant> constants);
 void write_hub_constants(Json& json, std::span<const HubConstant> constants);
 
+/// A parameter of a layer, and its tensor in a Hugging Face folder, both without the number of the layer.
+struct HubName {
+    const char *ours, *theirs;
+};
+/// "layers.3.<ours>" -> "model.layers.3.<theirs>"; "" if the list does not have the parameter.
+std::string hub_name_in(std::span<const HubName> names, const std::string& parameter);
+
 /// The places of a parameter that is one tensor of the folder, element for element, or, for experts, one
 /// tensor for each.
 std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape& shape,
