@@ -222,15 +222,19 @@ ExpertWeights expert_weights(const Declare& declare, const MoeConfig& m) {
         return declare.named(name, {m.experts, cols}, WeightRole::expert_bias, split);
     };
     ExpertWeights weights;
-    if (m.biases) {
-        Param w13 = matrices("moe.experts.mlp1_weight", 2 * m.hidden, dim, WeightRole::gate, Split::rows),
-              b13 = vectors("moe.experts.mlp1_bias", 2 * m.hidden, Split::cols);
-        w13.together = b13.together = 2;  // the rows of the gate and up projections take turns
-        weights.w13 = &parameters.add(std::move(w13));
-        weights.b13 = &parameters.add(std::move(b13));
+    if (m.gate.interleaved) {
+        const auto in_turn = [](Param param) {
+            param.together = 2;
+            return param;
+        };
+        weights.w13 = &parameters.add(
+            in_turn(matrices("moe.experts.mlp1_weight", 2 * m.hidden, dim, WeightRole::gate, Split::rows)));
+        if (m.biases)
+            weights.b13 =
+                &parameters.add(in_turn(vectors("moe.experts.mlp1_bias", 2 * m.hidden, Split::cols)));
         weights.w2 = &parameters.add(
             matrices("moe.experts.mlp2_weight", dim, m.hidden, WeightRole::down, Split::cols));
-        weights.b2 = &parameters.add(vectors("moe.experts.mlp2_bias", dim, Split::partial));
+        if (m.biases) weights.b2 = &parameters.add(vectors("moe.experts.mlp2_bias", dim, Split::partial));
         return weights;
     }
     weights.w13 = &parameters.add({matrices("moe.experts.w1", m.hidden, dim, WeightRole::gate, Split::rows),
@@ -263,8 +267,6 @@ std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& con
                                      : nullptr;
     const Storage* balance = balance_biases(declare, m);
     const ExpertWeights weights = expert_weights(declare, m);
-    Gate gate = m.gate;
-    gate.interleaved = m.biases;
     std::unique_ptr<Sublayer> shared;
     if (m.shared_hidden > 0)
         shared =
@@ -278,7 +280,7 @@ std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& con
                                 .round_robin = m.round_robin};
     return std::make_unique<Moe>(Router(TokenLinear(router, input, router_bias), balance, route,
                                         declare.model().moe_row(declare.layer()), m.sequence_balance),
-                                 Experts(weights, m.experts, gate), std::move(shared));
+                                 Experts(weights, m.experts, m.gate), std::move(shared));
 }
 
 namespace {

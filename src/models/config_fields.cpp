@@ -133,7 +133,8 @@ void read(const JsonView& json, RopeScaling& scaling) {
 
 std::string describe_model(const DecoderConfig& model) {
     Json json = Json::object();
-    const DecoderConfig defaults;
+    DecoderConfig defaults;
+    defaults.moe.gate.interleaved = model.moe.biases;
     std::vector<std::string> of_defaults;
     for_each_field(defaults, [&](const ConfigField&, const auto& value) {
         of_defaults.push_back(to_json(value).text());
@@ -157,6 +158,7 @@ DecoderConfig model_from_description(const std::string& description, const std::
         else if (const auto found = json.find(field.name))
             read(*found, value);
     });
+    if (!json.contains("moe.gate_interleaved")) model.moe.gate.interleaved = model.moe.biases;
     model.validate();
     return model;
 }

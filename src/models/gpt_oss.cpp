@@ -18,7 +18,7 @@ struct Row {
 
 constexpr int64_t usual_window = 128;
 constexpr LayerPattern every_second = {.period = 2};
-constexpr Gate usual_gate = {.limit = 7, .alpha = 1.702, .shift = 1};
+constexpr Gate usual_gate = {.limit = 7, .alpha = 1.702, .shift = 1, .interleaved = true};
 constexpr YarnScaling usual_scaling = {.factor = 32, .original_positions = 4096, .truncate = false};
 
 MoeConfig experts_of(int64_t experts, int64_t hidden) {

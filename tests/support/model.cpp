@@ -241,7 +241,10 @@ void set_experts(DecoderConfig& model, int kind) {
     }
     if (kind == 3) {
         model.moe.router_bias = model.moe.biases = true;
-        model.moe.gate = {.limit = 0.05, .alpha = 1.702, .shift = 1};  // so that some values are clamped
+        model.moe.gate = {.limit = 0.05,
+                          .alpha = 1.702,
+                          .shift = 1,
+                          .interleaved = true};  // so that some values are clamped
         model.moe.balance_rate = 1e-2;
         return;
     }

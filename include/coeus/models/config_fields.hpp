@@ -109,6 +109,8 @@ void for_each_field(Config& c,
           c.moe.kept_groups);
     visit(ConfigField{.name = "moe.gate_bias", .is_later = true}, c.moe.router_bias);
     visit(ConfigField{.name = "moe.biases", .is_later = true}, c.moe.biases);
+    // described only if it differs from moe.biases, which stood for both at first
+    visit(ConfigField{.name = "moe.gate_interleaved", .is_later = true}, c.moe.gate.interleaved);
     visit(
         ConfigField{
             .name = "moe.gate_limit", .kind = constant, .is_later = true, .may_be_zero = true, .usual = "7"},

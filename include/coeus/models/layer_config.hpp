@@ -67,11 +67,10 @@ struct MoeConfig {
     double scale = 1;
     int64_t groups = 1, kept_groups = 1;
     bool router_bias = false;  ///< the logits have a bias
-    /// The experts have biases, and the rows of an expert's gate and up projections take turns in one matrix
-    /// (gpt-oss).
-    bool biases = false;
-    /// The activation function, and whether the weight of a token multiplies the expert's input (Llama 4) or
-    /// its result. `gate.interleaved` is ignored, because `biases` determines it.
+    bool biases = false;       ///< both matrices of an expert have biases (gpt-oss); needs gate.interleaved
+    /// The activation function; whether the weight of a token multiplies the expert's input (Llama 4) or its
+    /// result; and `interleaved`, whether the rows of an expert's gate and up projections take turns in one
+    /// matrix (gpt-oss) or are two.
     Gate gate;
     /// The amount by which each step changes the biases that balance the loads (Wang et al. 2024).
     double balance_rate = 0;

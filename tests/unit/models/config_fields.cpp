@@ -103,6 +103,19 @@ TEST_CASE("a description has the bytes that earlier versions wrote, and newer fi
     CHECK(model_from_description(text, "x") == m);
 }
 
+TEST_CASE("experts with biases: old descriptions do not say that the rows of gate and up take turns") {
+    DecoderConfig m = tiny_config();
+    set_experts(m, 3);
+    CHECK((m.moe.biases && m.moe.gate.interleaved));
+    const std::string text = describe_model(m);
+    CHECK_THAT(text, Contains(R"("moe.biases":true)") && !Contains("moe.gate_interleaved"));
+    m.ffn_rule.reset();
+    CHECK(model_from_description(text, "x") == m);
+    m.moe.biases = false;
+    CHECK_THAT(describe_model(m), Contains(R"("moe.gate_interleaved":true)") && !Contains("moe.biases"));
+    CHECK(model_from_description(describe_model(m), "x") == m);
+}
+
 TEST_CASE("a field missing in a description has its default, and a description without shapes is damaged") {
     const std::string shapes =
         R"("family":"llama3","flavor":"x","dim":8,"n_layers":1,"n_heads":2,"n_kv_heads":2,"head_dim":4,)"

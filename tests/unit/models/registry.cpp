@@ -416,6 +416,24 @@ TEST_CASE("rows of Qwen and Mistral have the same order in a Hugging Face folder
     }
 }
 
+TEST_CASE("experts whose gate and up take turns in one matrix, with and without biases") {
+    for (const bool biases : {false, true}) {
+        CAPTURE(biases);
+        DecoderConfig m = flavor("gpt_oss", "debugmodel");
+        m.moe.biases = biases;
+        m.moe.balance_rate = 0;
+        const Decoder decoder(m, {}, 8);
+        CHECK(decoder.parameters().count() == m.parameters());
+        std::set<std::string> names;
+        for (const Storage& storage : decoder.parameters().storages())
+            for (const Param& param : storage.params()) names.insert(param.name);
+        CHECK(names.contains("layers.3.moe.experts.mlp1_weight"));
+        CHECK(names.contains("layers.3.moe.experts.mlp1_bias") == biases);
+        CHECK(names.contains("layers.3.moe.experts.mlp2_bias") == biases);
+        CHECK_FALSE(names.contains("layers.3.moe.experts.w1"));
+    }
+}
+
 TEST_CASE("biases of a Llama have the order of the rows of their matrix in a Hugging Face folder") {
     const DecoderConfig& m = flavor("llama3", "8B");
     const auto rotated = [&](const std::string& ours, int64_t rows) {
