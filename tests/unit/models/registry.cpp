@@ -22,6 +22,26 @@ const DecoderConfig& flavor(std::string_view family, std::string_view name) {
     return find_flavor(find_family(family), name);
 }
 
+struct Counts {
+    std::string flavor;
+    int64_t parameters, active, seq_len;
+    double flops;  // per token, at seq_len
+};
+
+void check_counts(const char* family, const Counts& expected) {
+    CAPTURE(family, expected.flavor);
+    const DecoderConfig& m = flavor(family, expected.flavor);
+    m.validate();
+    CHECK(m.parameters() == expected.parameters);
+    CHECK(m.active_parameters() == expected.active);
+    CHECK(m.flops_per_token(expected.seq_len) == expected.flops);
+}
+
+// A number of billions with as many decimals as `like`, a number of torchtitan's table.
+std::string in_billions(double number, std::string_view like) {
+    return fmt::format("{:.{}f}", number / 1e9, like.size() - like.find('.') - 1);
+}
+
 }  // namespace
 
 TEST_CASE("Llama 3: shapes, parameters and FLOPs per token of every flavour") {
@@ -118,9 +138,7 @@ TEST_CASE("Qwen 3: shapes, parameters and FLOPs per token of every dense flavour
                   .heads = e.heads, .kv_heads = 8, .head_dim = 128, .qk_norm = QkNorm::before_rope});
         CHECK(m.feed_forward.hidden == e.ffn_hidden);
         CHECK(m.parameters() == e.parameters);
-        const std::string_view billions = e.billion_flops;
-        const size_t digits = billions.size() - billions.find('.') - 1;
-        CHECK(fmt::format("{:.{}f}", m.flops_per_token(e.seq_len) / 1e9, digits) == billions);
+        CHECK(in_billions(m.flops_per_token(e.seq_len), e.billion_flops) == e.billion_flops);
         const bool is_debug = m.flavor == "debugmodel";
         CHECK(m.rope == RopeConfig{.theta = 1e6, .layout = RopeLayout::half_split});
         CHECK(m.norm_eps == 1e-6);
@@ -132,69 +150,36 @@ TEST_CASE("Qwen 3: shapes, parameters and FLOPs per token of every dense flavour
 }
 
 TEST_CASE("Qwen 3 with experts: parameters, active parameters and FLOPs per token") {
-    struct Expected {
-        const char* flavor;
-        int64_t parameters, active;
-        double flops;  // at 4096
-    };
-    for (const Expected& e : {Expected{"debugmodel_moe", 315758848, 51517696, 1111266816},
-                              {"30B-A3B", 30532122624, 3353032704, 27914883072},
-                              {"235B-A22B", 235093634560, 22190763520, 167260001280}}) {
-        CAPTURE(e.flavor);
-        const DecoderConfig& m = flavor("qwen3", e.flavor);
-        m.validate();
-        CHECK(m.parameters() == e.parameters);
-        CHECK(m.active_parameters() == e.active);
-        CHECK(m.flops_per_token(4096) == e.flops);
-    }
+    check_counts("qwen3", {"debugmodel_moe", 315758848, 51517696, 4096, 1111266816});
+    check_counts("qwen3", {"30B-A3B", 30532122624, 3353032704, 4096, 27914883072});
+    check_counts("qwen3", {"235B-A22B", 235093634560, 22190763520, 4096, 167260001280});
 }
 
 TEST_CASE("DeepSeek V3: parameters, active parameters and FLOPs per token of every flavour") {
-    struct Expected {
-        const char* flavor;
-        int64_t parameters, active, seq_len;
-        double flops;
-    };
-    const Expected table[] = {
+    const Counts table[] = {
         {"debugmodel", 33014016, 28098816, 2048, 542934528},
         {"16B", 15706484224, 2661150208, 4096, 18105996288},
         {"236B", 235741434880, 21375800320, 4096, 185507051520},
         {"671B", 671026404352, 37552282624, 4096, 281158232064},
     };
     CHECK(find_family("deepseek_v3").flavors.size() == std::size(table));
-    for (const Expected& e : table) {
-        CAPTURE(e.flavor);
-        const DecoderConfig& m = flavor("deepseek_v3", e.flavor);
-        m.validate();
-        CHECK(m.parameters() == e.parameters);
-        CHECK(m.active_parameters() == e.active);
-        CHECK(m.flops_per_token(e.seq_len) == e.flops);
-    }
+    for (const Counts& expected : table) check_counts("deepseek_v3", expected);
     const Decoder decoder(flavor("deepseek_v3", "debugmodel"), {}, 8);
     CHECK(decoder.parameters().count() == 33014016 + 5 * 8);  // with the balancing biases
 }
 
 TEST_CASE("Llama 4: parameters, active parameters and FLOPs per token of every flavour") {
-    struct Expected {
-        const char* flavor;
-        int64_t parameters, active, seq_len;
-        double flops;
-    };
-    const Expected table[] = {
+    const Counts table[] = {
         {"debugmodel", 15017216, 6759680, 2048, 75161088},
         {"17bx16e", 107769861120, 17172894720, 8192, 120989644800},
         {"17bx128e", 400711848960, 17184691200, 8192, 121060423680},
     };
     CHECK(find_family("llama4").flavors.size() == 2 * std::size(table));
-    for (const Expected& e : table)
-        for (const std::string irope : {"", "_irope"}) {
-            CAPTURE(e.flavor, irope);
-            const DecoderConfig& m = flavor("llama4", e.flavor + irope);
-            m.validate();
-            CHECK(m.parameters() == e.parameters);
-            CHECK(m.active_parameters() == e.active);
-            CHECK(m.flops_per_token(e.seq_len) == e.flops);
-        }
+    for (Counts expected : table) {
+        check_counts("llama4", expected);
+        expected.flavor += "_irope";
+        check_counts("llama4", expected);
+    }
     const DecoderConfig& m = flavor("llama4", "17bx128e_irope");
     for (const int64_t layer : {0, 1, 4, 47}) {
         CAPTURE(layer);
@@ -298,9 +283,7 @@ TEST_CASE("gpt-oss: shapes, parameters and active parameters of every flavour") 
         CHECK(m.layers == e.layers);
         CHECK(m.moe.experts == e.experts);
         CHECK(m.parameters() == e.parameters);
-        const std::string_view billions = e.billions_active;
-        const size_t digits = billions.size() - billions.find('.') - 1;
-        CHECK(fmt::format("{:.{}f}", double(m.active_parameters()) / 1e9, digits) == billions);
+        CHECK(in_billions(double(m.active_parameters()), e.billions_active) == e.billions_active);
         for (int64_t layer = 0; layer < m.layers; ++layer)
             CHECK(m.layer(layer).attention.window == (layer % 2 == 0 ? 128 : 0));
     }
