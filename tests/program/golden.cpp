@@ -11,6 +11,9 @@ using namespace coeus::test;
 
 namespace fs = std::filesystem;
 
+// Without llama3_positions_reset: no option restarts positions in each document if attention crosses
+// documents. In llama3_docmask_reset they restart, but with a document mask RoPE depends only on differences
+// of positions.
 TEST_CASE("Ten steps from a Hugging Face folder give the golden values") {
     struct Case {
         const char* name;
@@ -19,7 +22,9 @@ TEST_CASE("Ten steps from a Hugging Face folder give the golden values") {
     };
     const Case cases[] = {{"llama2_mha", {"--model.name=llama2"}, 2},
                           {"llama3_gqa", {}, 0},
+                          {"llama31_rope_scaled", {}, 3},
                           {"llama3_docmask", {"--training.document_mask"}, 3},
+                          {"llama3_docmask_reset", {"--training.document_mask"}, 0},
                           {"llama3_tied", {}, 0},
                           {"sharded_bf16", {}, 0},
                           {"sharded_f16", {}, 2}};

@@ -5,19 +5,30 @@
 #include "coeus/file/safetensors.hpp"
 #include "support/catch.hpp"
 
+#include <algorithm>
+
 namespace coeus::test {
 
 namespace fs = std::filesystem;
 
 namespace {
 
+constexpr int64_t ignored_label = -100;
+
 // One window for each row of `tokens` [10, B, S + 1], in order. The documents of a case are those of its
 // inputs: the last token of a window belongs to the document before it, and each window begins a new
-// document.
+// document. A label of -100 is a token that the loss mask hides.
 TokenData batches_as_stream(const Safetensors& batches) {
     TokenData data;
     const auto tokens = batches.read_all<int64_t>("tokens");
     data.tokens.assign(tokens.begin(), tokens.end());
+    const auto labels = batches.read_all<int64_t>("labels");
+    if (std::ranges::find(labels, ignored_label) != labels.end()) {
+        data.loss_mask.assign(tokens.size(), 1);
+        const size_t width = size_t(batches.entry("labels").shape.cols());
+        for (size_t i = 0; i < labels.size(); ++i)  // label t of a window is its token t + 1
+            data.loss_mask[i / width * (width + 1) + i % width + 1] = labels[i] != ignored_label;
+    }
     if (!batches.has("document_ids")) return data;
     const auto ids = batches.read_all<int64_t>("document_ids");
     const int64_t length = batches.entry("document_ids").shape.cols();
