@@ -15,6 +15,7 @@
 #include "coeus/io/convert_weights.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/hub_model.hpp"
+#include "coeus/pretrained/dcp.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 #include "coeus/pretrained/titan_checkpoint.hpp"
 

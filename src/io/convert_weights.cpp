@@ -23,23 +23,12 @@ int64_t ArraySource::bytes() const {
     return all;
 }
 
-namespace {
-
-/// Tells when to release the pages of mapped files: otherwise they would add up to the whole model.
-class PassingPages {
-public:
-    bool passed(int64_t bytes) {
-        since_ += bytes;
-        if (since_ < int64_t(64) << 20) return false;
-        since_ = 0;
-        return true;
-    }
-
-private:
-    int64_t since_ = 0;
-};
-
-}  // namespace
+bool PassingPages::passed(int64_t bytes) {
+    since_ += bytes;
+    if (since_ < int64_t(64) << 20) return false;
+    since_ = 0;
+    return true;
+}
 
 ArraySource arrays_of_checkpoint(const std::string& path, bool moments) {
     struct Open {
@@ -93,22 +82,6 @@ ArraySource arrays_of_hub(const std::string& folder, const std::vector<std::stri
         part.blocks = {{rows, first_row}};
         read_hub_tensor(*weights, part);
         if (mapped.passed(rows.bytes())) weights->files().release();
-    };
-    return source;
-}
-
-ArraySource arrays_of_dcp(DcpFolder folder, const std::vector<std::string>& paths,
-                          const std::vector<std::string>& names) {
-    const auto shared = std::make_shared<DcpFolder>(std::move(folder));
-    ArraySource source;
-    for (size_t i = 0; i < names.size(); ++i) {
-        const DcpFolder::Entry entry = shared->entry(names[i]);
-        source.arrays.push_back({paths[i], entry.dtype, entry.shape});
-    }
-    source.read = [shared, names, mapped = PassingPages()](size_t number, Tensor rows,
-                                                           int64_t first_row) mutable {
-        shared->read(names[number], rows, first_row);
-        if (mapped.passed(rows.bytes())) shared->release();
     };
     return source;
 }

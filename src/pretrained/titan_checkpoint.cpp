@@ -6,9 +6,11 @@
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/decoder.hpp"
 #include "coeus/optim/param_groups.hpp"
+#include "coeus/pretrained/dcp.hpp"
 #include "coeus/pretrained/model_source.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -150,6 +152,23 @@ TrainRecord record_of(const std::string& path, const DcpFolder& folder, const Co
         record.tokens_seen = record.sample * deck.training.seq_len;
     }
     return record;
+}
+
+// paths[i] is the path of the tensor with the name names[i].
+ArraySource arrays_of_dcp(DcpFolder folder, const std::vector<std::string>& paths,
+                          const std::vector<std::string>& names) {
+    const auto shared = std::make_shared<DcpFolder>(std::move(folder));
+    ArraySource source;
+    for (size_t i = 0; i < names.size(); ++i) {
+        const DcpFolder::Entry entry = shared->entry(names[i]);
+        source.arrays.push_back({paths[i], entry.dtype, entry.shape});
+    }
+    source.read = [shared, names, mapped = PassingPages()](size_t number, Tensor rows,
+                                                           int64_t first_row) mutable {
+        shared->read(names[number], rows, first_row);
+        if (mapped.passed(rows.bytes())) shared->release();
+    };
+    return source;
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // PyTorch's distributed checkpoints: a folder's .metadata, which is a pickle, or a tensor's stream, which is
 // a zip archive with a pickle in it. The first byte of the input says which of the two the other bytes are;
 // the rest of the folder is correct.
-#include "coeus/io/dcp.hpp"
+#include "coeus/pretrained/dcp.hpp"
 
 #include "coeus/device/memory.hpp"
 #include "support/dcp_writer.hpp"

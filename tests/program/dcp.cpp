@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints that PyTorch wrote as torchtitan does, through coeus convert: those packed in tests/data and,
 // if there is a Python with torch, new ones (tests/tools/write_dcp.py).
-#include "coeus/io/dcp.hpp"
+#include "coeus/pretrained/dcp.hpp"
 
 #include "coeus/file/hdf5.hpp"
 #include "coeus/file/safetensors.hpp"

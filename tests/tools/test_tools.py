@@ -182,7 +182,7 @@ class Tidy(unittest.TestCase):
     def test_files_of_a_folder_with_the_same_options_are_together(self):
         def item(path, *options):
             return (ROOT / path, list(options))
-        work = [item("src/base/text.cpp"), item("src/base/log.cpp"), item("src/base/error.cpp"), item("src/io/dcp.cpp"),
+        work = [item("src/base/text.cpp"), item("src/base/log.cpp"), item("src/base/error.cpp"), item("src/pretrained/dcp.cpp"),
                 item("src/base/types.cpp", "-DA")]
         parts = [{path.name for path, _ in part} for part in tidy.groups(work, most=2)]
         self.assertCountEqual(map(len, parts), [2, 1, 1, 1])
@@ -227,8 +227,8 @@ class Tidy(unittest.TestCase):
             unity.write_text(f'#include "{ROOT}/src/base/text.cpp"\n#include "{ROOT}/src/base/log.cpp"\n')
             found = tidy.sources_of({"file": str(unity)}, Path(folder))
             self.assertEqual(found, [ROOT / "src/base/text.cpp", ROOT / "src/base/log.cpp"])
-            self.assertEqual(tidy.sources_of({"file": str(ROOT / "src/io/dcp.cpp")}, Path(folder)),
-                             [ROOT / "src/io/dcp.cpp"])
+            self.assertEqual(tidy.sources_of({"file": str(ROOT / "src/pretrained/dcp.cpp")}, Path(folder)),
+                             [ROOT / "src/pretrained/dcp.cpp"])
             self.assertEqual(tidy.sources_of({"file": "/elsewhere/x.cpp"}, Path(folder)), [])
 
 

@@ -4,11 +4,19 @@
 #pragma once
 
 #include "coeus/io/checkpoint.hpp"
-#include "coeus/io/dcp.hpp"
 #include "coeus/io/hub.hpp"
 #include "coeus/io/hub_writer.hpp"
 
 namespace coeus {
+
+/// Tells when to release the pages of mapped files: otherwise they would add up to the whole model.
+class PassingPages {
+public:
+    bool passed(int64_t bytes);
+
+private:
+    int64_t since_ = 0;
+};
 
 /// A set of arrays in files, and a function that reads them.
 struct ArraySource {
@@ -33,10 +41,6 @@ ArraySource arrays_of_checkpoint(const std::string& path, bool moments);
 /// blocks).
 ArraySource arrays_of_hub(const std::string& folder, const std::vector<std::string>& paths,
                           const std::vector<HubTensor>& tensors, const HubIgnores& ignores);
-
-/// The arrays of a PyTorch checkpoint. paths[i] is the path of the tensor with the name names[i].
-ArraySource arrays_of_dcp(DcpFolder folder, const std::vector<std::string>& paths,
-                          const std::vector<std::string>& names);
 
 /// Called with the bytes that this rank has converted so far.
 using ConversionProgress = std::function<void(int64_t bytes)>;

@@ -5,7 +5,6 @@
 
 #include "coeus/config/config.hpp"
 #include "coeus/io/convert_weights.hpp"
-#include "coeus/io/dcp.hpp"
 #include "coeus/models/decoder_config.hpp"
 
 #include <string>

@@ -98,8 +98,9 @@ TEST_CASE("hub: places may be parts of a tensor, transposed, or rows interleaved
     const test::TemporaryFolder folder;
     std::vector<float> both(24), halves(24);
     for (size_t i = 0; i < 24; ++i) both[i] = float(i), halves[i] = float(100 + i);
-    write_safetensors(folder / "model.safetensors", {{"both", Tensor(both.data(), Dtype::f32, {2, 2, 6})},
-                                                     {"halves", Tensor(halves.data(), Dtype::f32, {4, 6})}});
+    test::write_safetensors(folder / "model.safetensors",
+                            {{"both", Tensor(both.data(), Dtype::f32, {2, 2, 6})},
+                             {"halves", Tensor(halves.data(), Dtype::f32, {4, 6})}});
     OwnedTensor up(Dtype::f64, {6, 2}), last(Dtype::f32, {2, 1}), right(Dtype::f32, {4, 3});
     const auto up_of = [](int64_t expert) {  // our rows are columns of the file
         return HubPlace{.name = "both",
@@ -134,8 +135,8 @@ TEST_CASE("hub: large transposed matrices are read in tiles", "[hub]") {
     constexpr int64_t rows = 1030, cols = 67, most = 6;
     std::vector<float> values(size_t(rows * most * cols));
     for (size_t i = 0; i < values.size(); ++i) values[i] = float(i);
-    write_safetensors(folder / "model.safetensors",
-                      {{"a", Tensor(values.data(), Dtype::f32, {cols, rows * most})}});
+    test::write_safetensors(folder / "model.safetensors",
+                            {{"a", Tensor(values.data(), Dtype::f32, {cols, rows * most})}});
     for (int64_t apart = 1; apart <= most; ++apart) {
         CAPTURE(apart);
         const HubPlace place = {.name = "a",
@@ -165,7 +166,7 @@ TEST_CASE("hub: large transposed matrices are read in tiles", "[hub]") {
 TEST_CASE("hub: places must contain each row of a parameter exactly once", "[hub]") {
     const test::TemporaryFolder folder;
     std::vector<float> values = {1, 2, 3, 4, 5, 6};
-    write_safetensors(folder / "model.safetensors", {{"a", Tensor(values.data(), Dtype::f32, {3, 2})}});
+    test::write_safetensors(folder / "model.safetensors", {{"a", Tensor(values.data(), Dtype::f32, {3, 2})}});
     OwnedTensor a(Dtype::f32, {3, 2});
     const auto load = [&](std::vector<std::pair<int64_t, int64_t>> runs) {  // first row, number of rows
         HubTensor tensor{.shape = {3, 2}, .places = {}, .blocks = {{a}}};

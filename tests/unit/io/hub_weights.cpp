@@ -15,7 +15,7 @@ using Catch::Contains;
 
 namespace {
 
-const HubIgnores nothing_ignored = [](const std::string&) { return false; };
+const HubIgnores ignores_nothing = [](const std::string&) { return false; };
 const std::string mxfp4_config = R"({"quantization_config": {"quant_method": "mxfp4"}})";
 const std::string fp8_config =
     R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": [4, 8]}})";
@@ -82,7 +82,7 @@ struct Mxfp4Folder {
         return tensor;
     }
     void load(const std::vector<HubTensor>& tensors) const {
-        load_hub_weights(folder.path(), tensors, nothing_ignored);
+        load_hub_weights(folder.path(), tensors, ignores_nothing);
     }
     std::string refusal() const {
         OwnedTensor all(Dtype::f32, {experts * cols, rows});
@@ -123,7 +123,7 @@ struct Fp8Folder {
             folder.path(),
             {{.shape = {rows, cols}, .places = {HubPlace::whole("w", {rows, cols})}, .blocks = held},
              {.shape = {3}, .places = {HubPlace::whole("b", {3})}, .blocks = {{b}}}},
-            nothing_ignored);
+            ignores_nothing);
         CHECK(element(b, 2) == 3);
     }
     std::string refusal() const {
@@ -261,7 +261,7 @@ TEST_CASE("hub weights: FP8 tensors that do not fit the model or lack scales are
     CHECK_THROWS_WITH(
         load_hub_weights(f.folder.path(),
                          {{.shape = {3}, .places = {HubPlace::whole("b", {3})}, .blocks = {{b}}}},
-                         nothing_ignored),
+                         ignores_nothing),
         Contains("tensor 'b' is [3], but only matrices can be FP8"));
 }
 
@@ -293,7 +293,7 @@ TEST_CASE("hub weights: one wrong tensor among 45,000 is named", "[hub]") {
     const auto refusal = [&](const std::vector<test::NamedTensor>& written) {
         test::write_safetensors(file, written);
         try {
-            load_hub_weights(folder.path(), parameters, nothing_ignored);
+            load_hub_weights(folder.path(), parameters, ignores_nothing);
         } catch (const ConfigError& error) {
             return std::string(error.what());
         }
@@ -316,6 +316,6 @@ TEST_CASE("hub weights: one wrong tensor among 45,000 is named", "[hub]") {
     test::write_file(folder / "model.safetensors.index.json", "{\"weight_map\": {\"" + tensors[0].name +
                                                                   "\": \"first.safetensors\", \"" + named +
                                                                   "\": \"more.safetensors\"}}");
-    CHECK_THROWS_WITH(load_hub_weights(folder.path(), parameters, nothing_ignored),
+    CHECK_THROWS_WITH(load_hub_weights(folder.path(), parameters, ignores_nothing),
                       Contains("tensor '" + named + "' appears twice"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/io/dcp.hpp"
+#include "coeus/pretrained/dcp.hpp"
 
 #include "coeus/base/text.hpp"
 #include "coeus/file/pickle.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Folders of PyTorch's distributed checkpoints, made by hand. Tensors are assembled from parts of any
 // division, and contradictions are refused with a message.
-#include "coeus/io/dcp.hpp"
+#include "coeus/pretrained/dcp.hpp"
 
 #include "coeus/device/memory.hpp"
 #include "support/catch.hpp"
