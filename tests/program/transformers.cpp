@@ -3,6 +3,9 @@
 // the golden files, and those that Coeus computes from the same folder.
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
+#include "coeus/io/convert_weights.hpp"
+#include "coeus/models/config_fields.hpp"
+#include "coeus/models/family.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 #include "program/python.hpp"
@@ -220,6 +223,125 @@ TEST_CASE("transformers and Coeus compute the same logits of DeepSeek V2, Qwen 2
         CAPTURE(questions[i].folder);
         CHECK(largest_difference(answers.logits[i], our_logits(questions[i], Dtype::f64)) <= in_float32);
         CHECK(largest_difference(answers.logits[i], our_logits(questions[i], Dtype::f32)) <= in_float32);
+    }
+}
+
+namespace {
+
+// GLM-4 and a GLM-4.5 without experts (Team GLM 2024, 2025): RoPE of a part of each head, in both layouts.
+// Coeus has no such family, and transformers rotates whole heads in all architectures that Coeus has.
+constexpr const char *glm4 = "GlmForCausalLM", *glm45 = "Glm4MoeForCausalLM";
+
+DecoderConfig glm_from_hub(const JsonView& json) {
+    const bool is_glm4 = json["architectures"].strings().front() == glm4;
+    DecoderConfig config = {.rope = {.layout = is_glm4 ? RopeLayout::interleaved : RopeLayout::half_split}};
+    read_hub_fields(json, config);
+    read_hub_rope(json, config.rope, config.max_seq_len);
+    config.attention.bias = AttentionBias::qkv;
+    config.attention.rope_fraction = json.number("partial_rotary_factor");
+    for (const char* known : {"attention_bias", "first_k_dense_replace"}) json.find(known);
+    return config;
+}
+
+void glm_to_hub(Json& json, const DecoderConfig& config) {
+    const bool is_glm4 = config.rope.layout == RopeLayout::interleaved;
+    json.set("architectures", std::vector<std::string>{is_glm4 ? glm4 : glm45})
+        .set("model_type", is_glm4 ? "glm" : "glm4_moe");
+    write_hub_fields(json, config);
+    write_hub_rope(json, config.rope);
+    json.set("partial_rotary_factor", config.attention.rope_fraction)
+        .set("attention_bias", true)
+        .set("pad_token_id", Json())
+        .set("first_k_dense_replace", config.layers);
+}
+
+// GLM-4 has gate and up in one tensor.
+std::vector<HubPlace> glm_places(const std::string& parameter, const Shape& shape,
+                                 const DecoderConfig& config) {
+    std::vector<HubPlace> places = usual_hub_places(parameter, shape, config);
+    const size_t at = places.front().name.find("gate_proj"), up = places.front().name.find("up_proj");
+    if (config.rope.layout == RopeLayout::half_split || (at == std::string::npos && up == std::string::npos))
+        return places;
+    places.front().name.replace(std::min(at, up), std::string::npos, "gate_up_proj.weight");
+    places.front().shape = {2 * shape.rows(), shape.cols()};
+    if (up != std::string::npos) places.front().offset = shape.count();
+    return places;
+}
+
+DecoderConfig glm(RopeLayout layout, double rope_fraction) {
+    DecoderConfig model = small_model("llama3", "debugmodel", 48, 2, 12);
+    model.family = "glm";
+    model.feed_forward.hidden = 72;
+    model.ffn_rule.reset();
+    model.attention.bias = AttentionBias::qkv;
+    model.attention.rope_fraction = rope_fraction;
+    model.rope = {.theta = 10000, .layout = layout};
+    return model;
+}
+
+// For this program.
+void register_glm() {
+    static const bool once = [] {
+        register_family({.name = "glm",
+                         .flavors = {glm(RopeLayout::interleaved, 0.5)},
+                         .architectures = {glm4, glm45},
+                         .from_hub = glm_from_hub,
+                         .to_hub = glm_to_hub,
+                         .hub_places = glm_places,
+                         .hub_ignores = usually_ignored_in_hub,
+                         .init = usual_init});
+        return true;
+    }();
+    (void)once;
+}
+
+// Writes the folder again, from the weights in Coeus's order.
+void write_again(const fs::path& from, const fs::path& to) {
+    const DecoderConfig model = model_from_hub(from.string());
+    const std::vector<HubTensor> tensors = hub_tensors(model);
+    const std::vector<std::string> paths = checkpoint_paths(model);
+    std::vector<Shape> shapes;
+    for (const HubTensor& tensor : tensors) shapes.push_back(tensor.shape);
+    HubWriter writer(to.string(), hub_config_of(model), hub_entries(paths, shapes, model), Dtype::f32, {},
+                     alone());
+    write_hub(writer, arrays_of_hub(from.string(), paths, tensors, hub_ignores(model)), alone());
+}
+
+}  // namespace
+
+TEST_CASE("transformers and Coeus rotate the same part of each head, and a folder keeps its bits") {
+    register_glm();
+    const TemporaryFolder folder;
+    std::vector<Question> questions;
+    for (const RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half_split})
+        for (const double rope_fraction : {0.5, 0.7, 1.0}) {  // of 12: 6, 8 and 12 columns
+            const DecoderConfig model = glm(layout, rope_fraction);
+            Question& question =
+                questions.emplace_back(Question{folder / std::to_string(questions.size()), {}, 2});
+            write_random_folder(question.folder, model);
+            for (const uint16_t id : learnable_tokens(2 * 24, int(model.vocab)))
+                question.tokens.push_back(id);
+            DecoderConfig read = model_from_hub(question.folder.string());
+            read.flavor = model.flavor;
+            CHECK(differences(read, model).empty());
+            const fs::path again = question.folder.string() + " again";
+            write_again(question.folder, again);
+            const Safetensors before = Safetensors::open(question.folder.string()),
+                              after = Safetensors::open(again.string());
+            CHECK(before.names() == after.names());
+            for (const std::string& name : before.names())
+                CHECK(before.read_all<double>(name) == after.read_all<double>(name));
+        }
+    const std::string python = python_with("transformers");
+    if (python.empty()) return skip(not_there);
+    const Answers answers = ask_transformers(python, questions);
+    for (size_t i = 0; i < questions.size(); ++i) {
+        CAPTURE(questions[i].folder);
+        const std::vector<double> ours = our_logits(questions[i], Dtype::f64);
+        CHECK(largest_difference(answers.logits[i], ours) <= in_float32);
+        CHECK(largest_difference(our_logits(questions[i], Dtype::f32), ours) <= in_float32);
+        // not those of another part
+        CHECK(largest_difference(answers.logits[(i + 1) % questions.size()], ours) > 10 * in_float32);
     }
 }
 
