@@ -173,6 +173,10 @@ TEST_CASE("Values out of range name the rule and the nearest valid value") {
           "command line: optimizer.beta1 = 1: must be at least 0 and less than 1");
     CHECK(error_of({"--lr_scheduler.decay_ratio=1.5"}) ==
           "command line: lr_scheduler.decay_ratio = 1.5: must be from 0 to 1; the nearest valid value is 1");
+    for (const char* wrong : {"0", "1.5"})
+        CHECK(error_of({std::string("--model.partial_rotary_factor=") + wrong}) ==
+              std::string("command line: model.partial_rotary_factor = ") + wrong +
+                  ": must be greater than 0 and at most 1; the nearest valid value is 1");
     CHECK_THAT(error_of({"--lr_scheduler.decay_type=cosin"}), Contains("did you mean cosine?"));
     CHECK(error_of({"--training.max_norm=0"}) ==
           "command line: training.max_norm = 0: must be greater than 0 (inf: no limit)");
