@@ -68,7 +68,9 @@ TEST_CASE("GPU kernels: queries that see no key get zeros, -infinity, and no gra
     // the first queries; whole blocks; all queries
     for (const AttentionShape& s : {AttentionShape{1, 70, 2, 1, 16, 0.25, {70}, {40, 30}},
                                     AttentionShape{1, 300, 1, 1, 64, 0.12, {300}, {100, 200}},
-                                    AttentionShape{2, 20, 2, 2, 72, 0.12, {20}, {33, 20}}})
+                                    AttentionShape{2, 20, 2, 2, 72, 0.12, {20}, {33, 20}},
+                                    AttentionShape{1, 90, 1, 1, 192, 0.07, {90}, {50, 60}, 128},
+                                    AttentionShape{1, 90, 1, 1, 256, 0.06, {90}, {50, 60}}})
         for (const bool backward : {false, true}) {
             const KernelCase c = attention_case(s, false, backward, false, backward);
             const Operands truth = run_on_gpu(c, Dtype::f32), result = run_on_gpu(c, Dtype::bf16);
@@ -87,7 +89,7 @@ TEST_CASE("GPU kernels: queries that see no key get zeros, -infinity, and no gra
 }
 
 TEST_CASE("GPU kernels: attention separates documents that are longer than tiles") {
-    for (const int64_t head_dim : {64, 128})
+    for (const int64_t head_dim : {64, 128, 256})
         for (const bool backward : {false, true}) {
             const AttentionShape s = {1, 400, 1, 1, head_dim, 0.1};
             KernelCase c = attention_case(s, true, backward);

@@ -192,6 +192,12 @@ std::vector<KernelCase> attention_cases() {
         list.push_back(attention_case({2, 49, 4, 2, 24, 0.25, {}, {}, 16}, true, backward, true));
         list.push_back(attention_case({1, 131, 3, 1, 5, 0.4, {}, {}, 19}, false, backward, true, true));
         list.push_back(attention_case({1, 70, 2, 2, 192, 0.07, {}, {}, 128}, true, backward));
+        list.push_back(attention_case({1, 150, 2, 1, 192, 0.07, {}, {}, 128}, false, backward, true, true));
+        list.push_back(attention_case({1, 37, 3, 1, 136, 0.07, {}, {}, 72}, false, backward));
+        list.push_back(attention_case({2, 81, 2, 1, 256, 0.06}, false, backward, true, true));
+        list.push_back(attention_case({1, 33, 2, 2, 8, 0.3, {}, {}, 248}, true, backward));
+        list.push_back(
+            attention_case({1, 90, 2, 1, 192, 0.07, {90, 45, 90}, {200, 0, 35}, 128}, true, backward));
         list.push_back(attention_case({2, 54, 2, 1, 64, 0.25, {54, 27, 108}, {216}, 8}, true, backward));
         // windows and chunks, with documents and parts of sequences
         list.push_back(attention_case(masked({2, 49, 4, 2, 16, 0.25}, 2, 0), false, backward));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention on tensor cores, forward. A block processes 128 queries of a head, 32 per warp. A warp
-// keeps their running maxima, sums and outputs in registers while it iterates over tiles of keys and values
-// (Dao 2023, FlashAttention-2, algorithm 1).
+// Causal attention on tensor cores, forward. A block processes 128 queries of a head, 32 per warp, or half as
+// many if values are wide. A warp keeps their running maxima, sums and outputs in registers while it iterates
+// over tiles of keys and values (Dao 2023, FlashAttention-2, algorithm 1).
 #include "attention_mma.hpp"
 
 #include <limits>
@@ -10,15 +10,25 @@ namespace coeus::cuda {
 
 namespace {
 
-constexpr int row_tiles = 2, warp_queries = row_tiles * mma_rows, block_queries = mma_warps * warp_queries;
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
+/// Tiles of 16 queries for each warp. The registers hold the outputs of two if values are at most 128 wide.
+template <class Widths>
+constexpr int row_tiles_of() {
+    return Widths::values <= 128 ? 2 : 1;
+}
+template <class Widths>
+constexpr int block_queries_of() {
+    return mma_warps * row_tiles_of<Widths>() * mma_rows;
+}
+
 /// Shared memory in bytes: the queries, two pairs of key and value tiles, and the keys that each query sees.
-template <int width>
+template <class Widths>
 constexpr int64_t shared_bytes() {
-    return (mma_tile_elements(width, block_queries) + 2 * PassingTiles<width>::elements) *
+    return (mma_tile_elements(Widths::keys, block_queries_of<Widths>()) +
+            2 * PassingTiles<Widths>::elements) *
                int64_t(sizeof(bf16)) +
-           block_queries * int64_t(sizeof(RowRange));
+           block_queries_of<Widths>() * int64_t(sizeof(RowRange));
 }
 
 /// Sum over the 4 lanes of a row, or the largest value that is not NaN.
@@ -81,18 +91,20 @@ __device__ void update(QueryState& state, Sums (&scores)[column_tiles], Sums (&o
     }
 }
 
-template <class O, int width>
+template <class O, class Widths>
 __global__ void __launch_bounds__(mma_threads)
     attention_mma_kernel(Heads<O> out, float* lse, Heads<const bf16> q, Heads<const bf16> k,
                          Heads<const bf16> v, Documents documents, AttentionShape s) {
-    using Passing = PassingTiles<width>;
-    constexpr int column_tiles = Passing::rows / 8;
+    using Passing = PassingTiles<Widths>;
+    constexpr int column_tiles = Passing::rows / 8, row_tiles = row_tiles_of<Widths>(),
+                  warp_queries = row_tiles * mma_rows, block_queries = block_queries_of<Widths>();
     const int64_t head = blockIdx.y, sequence = blockIdx.z, kv_head = head / (s.heads / s.kv_heads);
-    const int d = int(s.head_dim), queries = int(s.sequence), keys = int(s.keys().count);
-    const HeadRows<const bf16> k_rows = k.of(sequence, kv_head, d), v_rows = v.of(sequence, kv_head, d);
+    const int d = int(s.head_dim), e = int(s.value_width()), queries = int(s.sequence),
+              keys = int(s.keys().count);
+    const HeadRows<const bf16> k_rows = k.of(sequence, kv_head, d), v_rows = v.of(sequence, kv_head, e);
     const int32_t* const document_start = documents.of(sequence);
     bf16* const query_tile = reinterpret_cast<bf16*>(shared_memory());
-    bf16* const passing = query_tile + mma_tile_elements(width, block_queries);
+    bf16* const passing = query_tile + mma_tile_elements(Widths::keys, block_queries);
     RowRange* const seen = reinterpret_cast<RowRange*>(passing + 2 * Passing::elements);
 
     // the last queries see the most keys, so they begin first
@@ -103,22 +115,22 @@ __global__ void __launch_bounds__(mma_threads)
     const Lane lane;
     const auto query_of = [&](int r, int half) { return own + r * mma_rows + half * 8 + lane.row; };
 
-    static_assert(block_queries == mma_threads);
-    seen[threadIdx.x] = seen_by(s, document_start, first + int(threadIdx.x));
+    static_assert(block_queries <= mma_threads);
+    if (threadIdx.x < block_queries) seen[threadIdx.x] = seen_by(s, document_start, first + int(threadIdx.x));
 
     const float factor = float(s.scale * log2_e);
     QueryState states[row_tiles][2];
-    Sums outputs[row_tiles][width / 8] = {}, scores[row_tiles][column_tiles];
-    start_rows<width, block_queries>(query_tile, q.of(sequence, head, d), first, queries, d);
-    Passing(passing).start(k_rows, v_rows, seen_by_block.begin, keys, d);
+    Sums outputs[row_tiles][Widths::values / 8] = {}, scores[row_tiles][column_tiles];
+    start_rows<Widths::keys, block_queries>(query_tile, q.of(sequence, head, d), first, queries, d);
+    Passing(passing).start(k_rows, v_rows, seen_by_block.begin, keys, s);
     for (int key = seen_by_block.begin, turn = 0; key < seen_by_block.end; key += Passing::rows, turn ^= 1) {
         wait_for_copies();
         __syncthreads();  // this pair has arrived, and no thread uses the other one any more
         const Passing pair(passing + turn * Passing::elements);
         if (const int next = key + Passing::rows; next < seen_by_block.end)
-            Passing(passing + (turn ^ 1) * Passing::elements).start(k_rows, v_rows, next, keys, d);
+            Passing(passing + (turn ^ 1) * Passing::elements).start(k_rows, v_rows, next, keys, s);
         if (!reach.some.meets(key, Passing::rows)) continue;
-        multiply_rows<width>(scores, query_tile + warp_row * tile_pitch(width), pair.first);
+        multiply_rows<Widths::keys>(scores, query_tile + warp_row * tile_pitch(Widths::keys), pair.first);
         const bool sees_all = reach.all.contains(key, Passing::rows);
         COEUS_UNROLL
         for (int r = 0; r < row_tiles; ++r) {
@@ -128,7 +140,7 @@ __global__ void __launch_bounds__(mma_threads)
                 update(states[r][half], scores[r], outputs[r], half, factor);
             }
         }
-        add_weighted_tile<width>(outputs, scores, pair.second);
+        add_weighted_tile<Widths::values>(outputs, scores, pair.second);
     }
     wait_for_copies();  // needed if no query sees a key
     COEUS_UNROLL
@@ -138,8 +150,8 @@ __global__ void __launch_bounds__(mma_threads)
             const int query = query_of(r, half);
             const float sum = quad_sum(states[r][half].sum);
             if (query >= queries) continue;
-            put_sums<width>(out.of(sequence, head, d).row(query), outputs[r], half, sum == 0 ? 0.0f : 1 / sum,
-                            d, false);
+            put_sums(out.of(sequence, head, e).row(query), outputs[r], half, sum == 0 ? 0.0f : 1 / sum, e,
+                     false);
             if (lane.column == 0)
                 lse[(head * s.batch + sequence) * s.sequence + query] =
                     sum == 0 ? minus_infinity
@@ -153,11 +165,11 @@ __global__ void __launch_bounds__(mma_threads)
 void attention_mma(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
                    const AttentionShape& s) {
     dispatch_out<bf16>(out.dtype, [&]<class O>(O) {
-        dispatch_width(s.head_dim, [&]<int width>(std::integral_constant<int, width>) {
-            static_assert(shared_bytes<width>() <= most_shared_bytes);
+        dispatch_width(s, [&]<class Widths>(Widths) {
+            static_assert(shared_bytes<Widths>() <= most_shared_bytes);
             launch(exec, "attention_mma",
-                   mma_grid(s.sequence, block_queries, s.heads, s, shared_bytes<width>()),
-                   attention_mma_kernel<O, width>, heads_of<O>(out, s), lse.as<float>(),
+                   mma_grid(s.sequence, block_queries_of<Widths>(), s.heads, s, shared_bytes<Widths>()),
+                   attention_mma_kernel<O, Widths>, heads_of<O>(out, s), lse.as<float>(),
                    heads_of<const bf16>(q, s), heads_of<const bf16>(k, s), heads_of<const bf16>(v, s),
                    documents_of(document_start, s), s);
         });

@@ -12,13 +12,21 @@
 namespace coeus::cuda {
 
 constexpr int mma_warps = 4, mma_threads = mma_warps * warp_size;
-constexpr int64_t widest_mma_head = 128;
 
-/// True if attention can run on tensor cores: bf16, heads of at most widest_mma_head columns in whole pieces
-/// of 16 bytes, keys as wide as values, and rows of all operands that begin at multiples of 16 bytes.
+/// Columns of a head's keys and queries, and of its values and outputs, including the zeros that pad them.
+template <int key_columns, int value_columns = key_columns>
+struct HeadWidths {
+    static constexpr int keys = key_columns, values = value_columns;
+    /// Elements of a row of keys and a row of values in shared memory.
+    static constexpr int row_elements = tile_pitch(keys) + tile_pitch(values);
+};
+using WidestHead = HeadWidths<256>;
+
+/// True if attention can run on tensor cores: bf16, heads of at most 256 columns in whole pieces of 16 bytes,
+/// and rows of all operands that begin at multiples of 16 bytes.
 inline bool tensor_cores_fit(Dtype type, const AttentionShape& s, std::initializer_list<Tensor> operands) {
-    return type == Dtype::bf16 && s.head_dim % piece == 0 && s.head_dim <= widest_mma_head &&
-           s.value_width() == s.head_dim && s.scale > 0 && in_pieces(operands);
+    return type == Dtype::bf16 && s.head_dim % piece == 0 && s.value_width() % piece == 0 &&
+           widest(s) <= WidestHead::keys && s.scale > 0 && in_pieces(operands);
 }
 
 /// Like Cuda::attention; requires tensor_cores_fit.
@@ -29,19 +37,23 @@ void attention_backward_mma(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor 
                             const Statistics& statistics, Tensor q, Tensor k, Tensor v,
                             const AttentionShape& s, bool accumulate);
 
-/// Calls f with an integral constant: the width of a head, including the zero columns that pad it.
+/// Calls f with the narrowest HeadWidths that hold a head.
 template <class F>
-void dispatch_width(int64_t head_dim, F&& f) {
-    if (head_dim <= 32) return f(std::integral_constant<int, 32>());
-    if (head_dim <= 64) return f(std::integral_constant<int, 64>());
-    if (head_dim <= 96) return f(std::integral_constant<int, 96>());
-    f(std::integral_constant<int, widest_mma_head>());
+void dispatch_width(const AttentionShape& s, F&& f) {
+    const int64_t width = widest(s);
+    if (width <= 32) return f(HeadWidths<32>());
+    if (width <= 64) return f(HeadWidths<64>());
+    if (width <= 96) return f(HeadWidths<96>());
+    if (width <= 128) return f(HeadWidths<128>());
+    if (s.head_dim <= 192 && s.value_width() <= 128) return f(HeadWidths<192, 128>());
+    f(WidestHead());
 }
 
 /// Rows of the tiles that are iterated over, and so columns of a tile of scores. It is limited by
 /// most_shared_bytes, which two pairs must fit in, and by the registers for sums.
-constexpr int passing_rows(int width) {
-    return width <= 64 ? 64 : 32;
+template <class Widths>
+constexpr int passing_rows() {
+    return Widths::keys <= 64 ? 64 : Widths::keys <= 128 ? 32 : 16;
 }
 
 constexpr int mma_tile_elements(int width, int rows) {
@@ -65,16 +77,16 @@ __device__ void start_rows(bf16* tile, HeadRows<const bf16> from, int first, int
 }
 
 /// A pair of tiles that is iterated over: keys and values, or queries and the gradients of their outputs.
-template <int width>
+template <class Widths>
 struct PassingTiles {
-    static constexpr int rows = passing_rows(width), elements = 2 * mma_tile_elements(width, rows);
+    static constexpr int rows = passing_rows<Widths>(), elements = rows * Widths::row_elements;
     bf16 *first, *second;
     __device__ explicit PassingTiles(bf16* memory)
-        : first(memory), second(memory + mma_tile_elements(width, rows)) {}
+        : first(memory), second(memory + mma_tile_elements(Widths::keys, rows)) {}
     __device__ void start(HeadRows<const bf16> one, HeadRows<const bf16> other, int row, int end,
-                          int head_dim) const {
-        start_rows<width, rows>(first, one, row, end, head_dim);
-        start_rows<width, rows>(second, other, row, end, head_dim);
+                          const AttentionShape& s) const {
+        start_rows<Widths::keys, rows>(first, one, row, end, int(s.head_dim));
+        start_rows<Widths::values, rows>(second, other, row, end, int(s.value_width()));
     }
 };
 
@@ -114,9 +126,10 @@ __device__ inline Fragment rounded(const Sums& left, const Sums& right) {
              pair_of(right.values[0], right.values[1]), pair_of(right.values[2], right.values[3])}};
 }
 
-/// sums += weights, rounded to bf16, times the rows of a tile.
-template <int width, int row_tiles, int column_tiles>
-__device__ void add_weighted_tile(Sums (&sums)[row_tiles][width / 8],
+/// sums += weights, rounded to bf16, times the rows of a tile, or times as many columns from `rows` on as
+/// there are sums.
+template <int width, int row_tiles, int sum_tiles, int column_tiles>
+__device__ void add_weighted_tile(Sums (&sums)[row_tiles][sum_tiles],
                                   const Sums (&weights)[row_tiles][column_tiles], const bf16* rows) {
     constexpr int pitch = tile_pitch(width);
     const int lane = Lane().lane;
@@ -127,7 +140,7 @@ __device__ void add_weighted_tile(Sums (&sums)[row_tiles][width / 8],
         COEUS_UNROLL
         for (int r = 0; r < row_tiles; ++r) a[r] = rounded(weights[r][k], weights[r][k + 1]);
         COEUS_UNROLL
-        for (int c = 0; c < width / 8; c += 2) {
+        for (int c = 0; c < sum_tiles; c += 2) {
             const Fragment b = load_matrices<true>(rows + k * 8 * pitch + c * 8);
             COEUS_UNROLL
             for (int r = 0; r < row_tiles; ++r) {
@@ -138,14 +151,14 @@ __device__ void add_weighted_tile(Sums (&sums)[row_tiles][width / 8],
     }
 }
 
-/// Stores a lane's part of a row of sums, multiplied by a factor. `half` is 0, or 1 for the row 8 further
-/// down.
-template <int width, class O>
-__device__ void put_sums(O* to, const Sums (&sums)[width / 8], int half, float factor, int head_dim,
+/// Stores a lane's part of the first `columns` of a row of sums, multiplied by a factor. `half` is 0, or 1
+/// for the row 8 further down.
+template <int sum_tiles, class O>
+__device__ void put_sums(O* to, const Sums (&sums)[sum_tiles], int half, float factor, int64_t columns,
                          bool accumulate) {
     COEUS_UNROLL
-    for (int c = 0; c < width / 8; ++c)
-        if (const int column = c * 8 + Lane().column; column < head_dim)
+    for (int c = 0; c < sum_tiles; ++c)
+        if (const int column = c * 8 + Lane().column; column < columns)
             put_pair(to + column, factor * sums[c].values[2 * half], factor * sums[c].values[2 * half + 1],
                      accumulate);
 }
