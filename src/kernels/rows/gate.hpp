@@ -9,56 +9,74 @@
 
 namespace coeus::rows {
 
-/// Where g and u of element j are in a row.
-struct GatePlaces {
-    int64_t up, step;
-    COEUS_HD GatePlaces(const Gate& gate, int64_t width)
-        : up(gate.interleaved ? 1 : width), step(gate.interleaved ? 2 : 1) {}
-    COEUS_HD int64_t of_gate(int64_t j) const { return j * step; }
-    COEUS_HD int64_t of_up(int64_t j) const { return up + j * step; }
-};
-
-/// The factors of g and u, and of the result.
+/// The activation with the scale of one row.
 template <class A>
-struct GateFactors {
-    A input, result;
-    COEUS_HD GateFactors(A scale, const Gate& o)
-        : input(o.scales_input ? scale : A(1)), result(o.scales_input ? A(1) : scale) {}
-};
+class GateOfRow {
+public:
+    COEUS_HD GateOfRow(A scale, const Gate& o)
+        : limit_(o.limit > 0 ? A(o.limit) : A(INFINITY)),
+          alpha_(A(o.alpha)),
+          shift_(A(o.shift)),
+          input_(o.scales_input ? scale : A(1)),
+          result_(o.scales_input ? A(1) : scale) {}
 
-/// g', u' and the sigmoid of one element.
-template <class A>
-struct Gated {
-    A g, u, s;
-    bool g_passes, u_passes;  ///< not clamped
-    COEUS_HD Gated(A gate, A up, const Gate& o) : g(gate), u(up), g_passes(true), u_passes(true) {
-        if (o.limit > 0) {
-            const A limit = A(o.limit);
-            g_passes = !(g > limit);
-            u_passes = !(u > limit) && !(u < -limit);
-            if (!g_passes) g = limit;
-            if (u > limit) u = limit;
-            if (u < -limit) u = -limit;
-        }
-        s = sigmoid(A(o.alpha) * g);
+    COEUS_HD A value(A g, A u) const { return result_ * unscaled(clamped(g, u)); }
+    /// The gradients of g and u, for that of the value.
+    COEUS_HD Two<A> gradients(A d, A g, A u) const {
+        const Two<A> by = gradients_of_inputs(result_ * d, g, u);
+        return {input_ * by.first, input_ * by.second};
     }
-    COEUS_HD A value(const Gate& o) const { return (u + A(o.shift)) * g * s; }
-    /// The gradients of g and u for that of the value.
-    COEUS_HD A dg(A d, const Gate& o) const {
-        return g_passes ? d * (u + A(o.shift)) * s * (A(1) + A(o.alpha) * g * (A(1) - s)) : A(0);
+    /// This element's part of the gradient of the scale: of the result, or of g and u.
+    COEUS_HD A of_result_scale(A d, A g, A u) const { return d * unscaled(clamped(g, u)); }
+    COEUS_HD A of_input_scale(A d, A g, A u) const {
+        const Two<A> by = gradients_of_inputs(d, g, u);
+        return by.first * g + by.second * u;
     }
-    COEUS_HD A du(A d) const { return u_passes ? d * g * s : A(0); }
+
+private:
+    /// g', u' and the sigmoid.
+    struct Clamped {
+        A g, u, s;
+    };
+    COEUS_HD Clamped clamped(A g, A u) const {
+        g *= input_, u *= input_;
+        g = g > limit_ ? limit_ : g;  // this order keeps NaN
+        u = u > limit_ ? limit_ : u;
+        u = u < -limit_ ? -limit_ : u;
+        return {g, u, sigmoid(alpha_ * g)};
+    }
+    COEUS_HD A unscaled(const Clamped& x) const { return (x.u + shift_) * x.g * x.s; }
+    COEUS_HD Two<A> gradients_of_inputs(A d, A g, A u) const {
+        const Clamped x = clamped(g, u);
+        const A dg = d * (x.u + shift_) * x.s * (A(1) + alpha_ * x.g * (A(1) - x.s)), du = d * x.g * x.s;
+        g *= input_, u *= input_;
+        return {g > limit_ ? A(0) : dg, u > limit_ ? A(0) : u < -limit_ ? A(0) : du};
+    }
+
+    A limit_, alpha_, shift_, input_, result_;
 };
 
 template <class Team, class T>
 COEUS_HD void gate_row(const Team& team, T* y, const T* gate_up, int64_t width, Acc<T> scale, const Gate& o) {
     using A = Acc<T>;
-    const GatePlaces at(o, width);
-    const GateFactors<A> by(scale, o);
-    team.each(width, [=](int64_t j) {
-        const Gated<A> x(by.input * load(gate_up[at.of_gate(j)]), by.input * load(gate_up[at.of_up(j)]), o);
-        y[j] = store<T>(by.result * x.value(o));
-    });
+    const GateOfRow<A> gate(scale, o);
+    if (o.interleaved)
+        return team.each(width, [=](int64_t j) {
+            y[j] = store<T>(gate.value(load(gate_up[2 * j]), load(gate_up[2 * j + 1])));
+        });
+    team.map(
+        width, y, [=](A g, A u) { return gate.value(g, u); }, gate_up, gate_up + width);
+}
+
+/// The sum of f(d, g, u) over the row.
+template <class Team, class T, class F>
+COEUS_HD Acc<T> gate_sum(const Team& team, const T* dy, const T* gate_up, int64_t width, bool interleaved,
+                         F&& f) {
+    using A = Acc<T>;
+    if (interleaved)
+        return team.template sum_of<A>(
+            width, [=](int64_t j) { return f(load(dy[j]), load(gate_up[2 * j]), load(gate_up[2 * j + 1])); });
+    return team.template sum<A>(width, f, dy, gate_up, gate_up + width);
 }
 
 /// The gradient of the scale.
@@ -66,13 +84,12 @@ template <class Team, class T>
 COEUS_HD Acc<T> gate_dot_row(const Team& team, const T* dy, const T* gate_up, int64_t width, Acc<T> scale,
                              const Gate& o) {
     using A = Acc<T>;
-    const GatePlaces at(o, width);
-    const GateFactors<A> by(scale, o);
-    return team.template sum_of<A>(width, [=](int64_t j) {
-        const A g = load(gate_up[at.of_gate(j)]), u = load(gate_up[at.of_up(j)]), d = load(dy[j]);
-        const Gated<A> x(by.input * g, by.input * u, o);
-        return o.scales_input ? x.dg(d, o) * g + x.du(d) * u : d * x.value(o);
-    });
+    const GateOfRow<A> gate(scale, o);
+    if (o.scales_input)
+        return gate_sum(team, dy, gate_up, width, o.interleaved,
+                        [=](A d, A g, A u) { return gate.of_input_scale(d, g, u); });
+    return gate_sum(team, dy, gate_up, width, o.interleaved,
+                    [=](A d, A g, A u) { return gate.of_result_scale(d, g, u); });
 }
 
 /// dgate_up may be gate_up. y may be null.
@@ -80,15 +97,20 @@ template <class Team, class T>
 COEUS_HD void gate_backward_row(const Team& team, T* dgate_up, T* y, const T* dy, const T* gate_up,
                                 int64_t width, Acc<T> scale, const Gate& o) {
     using A = Acc<T>;
-    const GatePlaces at(o, width);
-    const GateFactors<A> by(scale, o);
-    team.each(width, [=](int64_t j) {
-        const Gated<A> x(by.input * load(gate_up[at.of_gate(j)]), by.input * load(gate_up[at.of_up(j)]), o);
-        const A d = by.result * load(dy[j]);
-        if (y) y[j] = store<T>(by.result * x.value(o));
-        dgate_up[at.of_gate(j)] = store<T>(by.input * x.dg(d, o));
-        dgate_up[at.of_up(j)] = store<T>(by.input * x.du(d));
-    });
+    if (y) {
+        gate_row(team, y, gate_up, width, scale, o);
+        team.barrier();  // each thread may now overwrite what others have read
+    }
+    const GateOfRow<A> gate(scale, o);
+    if (o.interleaved)
+        return team.each(width, [=](int64_t j) {
+            const Two<A> by = gate.gradients(load(dy[j]), load(gate_up[2 * j]), load(gate_up[2 * j + 1]));
+            dgate_up[2 * j] = store<T>(by.first);
+            dgate_up[2 * j + 1] = store<T>(by.second);
+        });
+    team.map_two(
+        width, dgate_up, dgate_up + width, [=](A d, A g, A u) { return gate.gradients(d, g, u); }, dy,
+        gate_up, gate_up + width);
 }
 
 }  // namespace coeus::rows
