@@ -85,6 +85,25 @@ void add_shape(const std::string& prefix, const StepShape& shape) {
                 [=](benchmark::State& s) { run_library(s, p, library); });
 }
 
+/// The products of an expert layer of 64 experts, and as many rows with one matrix: what a plain product
+/// gives.
+void add_experts(const std::string& name, int64_t width, int64_t hidden) {
+    constexpr int64_t experts = 64;
+    for (const int64_t rows : {64, 256})
+        for (const int64_t groups : {int64_t(1), experts})
+            for (const bool down : {false, true})
+                for (const KernelCase& c : grouped_product_cases(
+                         groups, experts * rows / groups, down ? hidden : width, down ? width : 2 * hidden))
+                    for (Dtype type : {Dtype::f32, Dtype::bf16})
+                        benchmark::RegisterBenchmark(
+                            fmt::format("experts {}/{}x{} rows/{} {}/{}", name, groups,
+                                        experts * rows / groups, down ? "down" : "up",
+                                        c.name.substr(0, c.name.find_first_of("0123456789") - 1),
+                                        name_of(type))
+                                .c_str(),
+                            [=](benchmark::State& s) { run_kernel(s, c, type); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -104,6 +123,8 @@ int main(int argc, char** argv) {
                              .kv_heads = 4,
                              .feed_forward = 1536,
                              .vocabulary = 2048});
+    add_experts("debug", 256, 768);  // Qwen 3 debugmodel_moe
+    add_experts("16B", 2048, 1408);  // DeepSeek V3 16B
     benchmark::Initialize(&argc, argv);
     benchmark::RunSpecifiedBenchmarks();
 }

@@ -52,11 +52,11 @@ struct DryCpu {
                                   double, const RouteOptions&, const StepScalars&) {
         exec.workspace.touch(workspace::route(logits, exec.threads));
     }
-    static void grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups& groups) {
-        exec.workspace.touch(workspace::grouped_gemm(d, a, b, groups, exec.threads));
+    static void grouped_gemm(Exec& exec, Tensor, Tensor a, Operand, const Groups&) {
+        exec.workspace.touch(workspace::grouped_gemm(a, exec.threads));
     }
-    static void grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor, const Groups&) {
-        exec.workspace.touch(workspace::grouped_gemm_weights(d, a, exec.threads));
+    static void grouped_gemm_weights(Exec& exec, Tensor, Tensor a, Tensor, const Groups&) {
+        exec.workspace.touch(workspace::grouped_gemm(a, exec.threads));
     }
     static void add_group_bias_backward(Exec& exec, Tensor dbias, Tensor, Tensor dy, Tensor, Tensor,
                                         const Groups&) {

@@ -76,6 +76,9 @@ KernelCase attention_sink_case(int64_t tokens, int64_t heads, int64_t head_dim, 
 std::vector<KernelCase> attention_cases();
 /// The kernels of mixtures of experts.
 std::vector<KernelCase> expert_cases();
+/// The products of rows grouped by expert, [groups * rows, width] by matrices [other, width]: forward,
+/// gradient of the rows, gradient of the matrices. Every group has the same number of rows.
+std::vector<KernelCase> grouped_product_cases(int64_t groups, int64_t rows, int64_t width, int64_t other);
 KernelCase latent_keys_case(int64_t tokens, const LatentShape& shape, bool backward);
 /// `shape.batch` tokens with a cache of `kept` sequences of `shape.sequence` rows.
 KernelCase attention_cached_case(const AttentionShape& shape, int64_t kept, int64_t padding = 0);

@@ -10,8 +10,8 @@ constexpr Role input = Role::input, output = Role::output, update = Role::update
 constexpr Kind acc = Kind::acc, compute = Kind::compute, index_kind = Kind::index;
 
 /// Tokens and experts of a case, and how the assignments are spread: by chance; all to the last expert, so
-/// that the others have none; to two experts, with none between them.
-enum class Spread { random, one, two };
+/// that the others have none; to two experts, with none between them; the same number to each.
+enum class Spread { random, one, two, even };
 struct Assignments {
     int64_t tokens, experts, top_k;
     Spread spread = Spread::random;
@@ -20,12 +20,14 @@ struct Assignments {
     int64_t rows() const { return grouped_rows(count(), experts); }
     std::string text() const {
         return fmt::format("{} x {} of {}{}", tokens, top_k, experts,
-                           spread == Spread::one   ? " all to one"
-                           : spread == Spread::two ? " to two"
-                                                   : "");
+                           spread == Spread::one    ? " all to one"
+                           : spread == Spread::two  ? " to two"
+                           : spread == Spread::even ? " evenly"
+                                                    : "");
     }
     int64_t expert(int64_t drawn, int64_t a) const {
         if (spread == Spread::one) return experts - 1;
+        if (spread == Spread::even) return a % experts;
         return spread == Spread::two && experts > 1 ? (a % 3 == 0 ? 0 : experts - 1) : drawn;
     }
 };
@@ -123,25 +125,11 @@ KernelCase group_by_expert_case(const Assignments& s) {
     return c;
 }
 
-void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t width, int64_t other) {
-    // rows of whole pieces of 16 bytes keep to them
-    const int64_t rows = s.rows(), pad = width % 8 == 0 && other % 8 == 0 ? 8 : 1;
+/// `pad` elements lie between rows.
+void add_products(std::vector<KernelCase>& list, const Assignments& s, int64_t width, int64_t other,
+                  int64_t pad) {
+    const int64_t rows = s.rows();
     const size_t g = grouping;
-    list.push_back(group_by_expert_case(s));
-    list.push_back(grouped_case("gather_rows", s,
-                                {{"out", output, compute, {rows, width}, 0, 1, 2 * pad},
-                                 {"in", input, compute, {s.tokens, width}, 0, 1, pad}},
-                                [=](const Kernels& k, Exec& e, const Operands& o, const Groups&) {
-                                    k.gather_rows(e, o[g], o[g + 1], o[2], s.top_k);
-                                }));
-    for (const bool in_place : {false, true})
-        list.push_back(
-            grouped_case(in_place ? "sum_rows in place" : "sum_rows", s,
-                         {{"y", in_place ? update : output, compute, {s.tokens, width}, 0, 1, 2 * pad},
-                          {"rows", input, compute, {rows, width}, 0, 1, pad}},
-                         [=](const Kernels& k, Exec& e, const Operands& o, const Groups&) {
-                             k.sum_rows(e, o[g], in_place ? o[g] : Tensor(), o[g + 1], o[1]);
-                         }));
     for (const bool transposed_b : {true, false})
         list.push_back(
             grouped_case(transposed_b ? "grouped_gemm t" : "grouped_gemm n", s,
@@ -161,6 +149,28 @@ void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t widt
                                     k.grouped_gemm_weights(e, o[g], o[g + 1], o[g + 2], groups);
                                 },
                                 {g + 1, g + 2}));
+}
+
+void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t width, int64_t other) {
+    // rows of whole pieces of 16 bytes keep to them
+    const int64_t rows = s.rows(), pad = width % 8 == 0 && other % 8 == 0 ? 8 : 1;
+    const size_t g = grouping;
+    list.push_back(group_by_expert_case(s));
+    list.push_back(grouped_case("gather_rows", s,
+                                {{"out", output, compute, {rows, width}, 0, 1, 2 * pad},
+                                 {"in", input, compute, {s.tokens, width}, 0, 1, pad}},
+                                [=](const Kernels& k, Exec& e, const Operands& o, const Groups&) {
+                                    k.gather_rows(e, o[g], o[g + 1], o[2], s.top_k);
+                                }));
+    for (const bool in_place : {false, true})
+        list.push_back(
+            grouped_case(in_place ? "sum_rows in place" : "sum_rows", s,
+                         {{"y", in_place ? update : output, compute, {s.tokens, width}, 0, 1, 2 * pad},
+                          {"rows", input, compute, {rows, width}, 0, 1, pad}},
+                         [=](const Kernels& k, Exec& e, const Operands& o, const Groups&) {
+                             k.sum_rows(e, o[g], in_place ? o[g] : Tensor(), o[g + 1], o[1]);
+                         }));
+    add_products(list, s, width, other, pad);
     for (const bool scaled : {false, true}) {
         const std::string with = scaled ? " scaled" : "";
         list.push_back(grouped_case("add_group_bias" + with, s,
@@ -215,6 +225,12 @@ void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t widt
 }
 
 }  // namespace
+
+std::vector<KernelCase> grouped_product_cases(int64_t groups, int64_t rows, int64_t width, int64_t other) {
+    std::vector<KernelCase> list;
+    add_products(list, {groups * rows, groups, 1, Spread::even}, width, other, 0);
+    return list;
+}
 
 std::vector<KernelCase> expert_cases() {
     std::vector<KernelCase> list;

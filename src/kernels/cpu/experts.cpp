@@ -1,86 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products, biases and activations of rows that are grouped by expert.
+// Biases and activations of rows that are grouped by expert; grouped_gemm.cpp has their products.
 #include "../rows/gate.hpp"
 #include "column_sums.hpp"
-#include "onednn_gemm.hpp"
+#include "group_rows.hpp"
 
 namespace coeus::cpu {
-
-namespace {
-
-/// The rows of a group.
-struct GroupRows {
-    int64_t begin, count, padded;
-};
-GroupRows rows_of_group(const Groups& groups, int64_t g) {
-    const int64_t count = groups.counts.as<const int32_t>()[g];
-    return {groups.begins.as<const int32_t>()[g], count, round_up(count, group_rows)};
-}
-/// Rows up to the end of the last group, with padding.
-int64_t used_rows(const Groups& groups) {
-    const GroupRows last = rows_of_group(groups, groups.number() - 1);
-    return last.begin + last.padded;
-}
-void check_groups(const Groups& groups, const Tensor& rows) {
-    require(groups.begins.count() == groups.number() && used_rows(groups) <= rows.rows(),
-            "the groups do not fit into the rows");
-}
-
-Tensor matrix_of(const Tensor& all, const Groups& groups, int64_t g) {
-    const int64_t rows = all.rows() / groups.number();
-    return all.slice_rows(g * rows, rows);
-}
-
-/// Calls f(first, count) for pieces of a group's rows: all of them, or, where oneDNN would compile and keep
-/// a kernel for every number of rows that occurs, pieces of group_rows 2^i rows of the padded group.
-template <class F>
-void for_pieces(const GroupRows& rows, Dtype type, F&& f) {
-    if (!onednn_is_fast(type)) return f(rows.begin, rows.count);
-    int64_t done = 0;
-    for (int64_t piece = int64_t(1) << 62; piece >= group_rows; piece /= 2)
-        if ((rows.padded - done) >= piece) {
-            f(rows.begin + done, piece);
-            done += piece;
-        }
-}
-
-void zero_padding(Exec& exec, const Tensor& d, const GroupRows& rows) {
-    if (rows.padded > rows.count)
-        Cpu::zero(exec, d.slice_rows(rows.begin + rows.count, rows.padded - rows.count));
-}
-
-}  // namespace
-
-void Cpu::grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups& groups) {
-    check_groups(groups, d);
-    require(a.rows() == d.rows() && b.tensor.rows() % groups.number() == 0,
-            "grouped_gemm: shapes do not fit");
-    exec.workspace.touch(workspace::grouped_gemm(d, a, b, groups, exec.threads));
-    for (int64_t g = 0; g < groups.number(); ++g) {
-        const GroupRows rows = rows_of_group(groups, g);
-        if (rows.count == 0) continue;
-        for_pieces(rows, a.dtype, [&](int64_t first, int64_t count) {
-            gemm(exec, d.slice_rows(first, count), a.slice_rows(first, count),
-                 Operand(matrix_of(b.tensor, groups, g), b.is_transposed), {});
-        });
-        zero_padding(exec, d, rows);
-    }
-}
-
-void Cpu::grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, const Groups& groups) {
-    check_groups(groups, a);
-    require(a.rows() == b.rows() && d.rows() == groups.number() * a.cols() && d.cols() == b.cols(),
-            "grouped_gemm_weights: shapes do not fit");
-    exec.workspace.touch(workspace::grouped_gemm_weights(d, a, exec.threads));
-    for (int64_t g = 0; g < groups.number(); ++g) {
-        const GroupRows rows = rows_of_group(groups, g);
-        if (rows.count == 0) continue;
-        const Tensor sums = matrix_of(d, groups, g);
-        for_pieces(rows, a.dtype, [&](int64_t first, int64_t count) {
-            gemm(exec, sums, transposed(a.slice_rows(first, count)), b.slice_rows(first, count), sums);
-        });
-    }
-}
 
 namespace {
 

@@ -13,22 +13,6 @@ namespace coeus::cpu {
 
 namespace {
 
-/// Loads a vector of Acc<T> from elements of type T at any address.
-template <class T>
-[[gnu::always_inline]] inline auto load_vector(const T* from) {
-    using A = Acc<T>;
-    using V = typename VectorOf<A>::type;
-    if constexpr (std::is_same_v<T, A>) {
-        return V(*reinterpret_cast<const typename VectorOf<A>::unaligned*>(from));
-    } else {
-        typedef uint16_t Halves __attribute__((vector_size(vector_bytes / 2)));
-        using I = typename VectorOf<A>::integers;
-        Halves halves;
-        std::memcpy(&halves, from, sizeof(halves));
-        return std::bit_cast<V>(__builtin_convertvector(halves, I) << 16);
-    }
-}
-
 /// Loads the last `count` elements, followed by zeros.
 template <class T>
 [[gnu::always_inline]] inline auto load_rest(const T* from, int64_t count) {

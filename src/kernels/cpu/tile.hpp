@@ -8,6 +8,7 @@
 #include "bf16_pairs.hpp"
 #include "workspace.hpp"
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -36,6 +37,22 @@ struct VectorOf {
     typedef A unaligned __attribute__((vector_size(vector_bytes), aligned(alignof(A))));
     typedef Int integers __attribute__((vector_size(vector_bytes)));
 };
+
+/// Loads a vector of Acc<T> from elements of type T at any address.
+template <class T>
+[[gnu::always_inline]] inline auto load_vector(const T* from) {
+    using A = Acc<T>;
+    using V = typename VectorOf<A>::type;
+    if constexpr (std::is_same_v<T, A>) {
+        return V(*reinterpret_cast<const typename VectorOf<A>::unaligned*>(from));
+    } else {
+        typedef uint16_t Halves __attribute__((vector_size(vector_bytes / 2)));
+        using I = typename VectorOf<A>::integers;
+        Halves halves;
+        std::memcpy(&halves, from, sizeof(halves));
+        return std::bit_cast<V>(__builtin_convertvector(halves, I) << 16);
+    }
+}
 
 /// Side of the square tiles of attention: whole register blocks and whole vectors of every type.
 inline constexpr int64_t tile_side = 48;

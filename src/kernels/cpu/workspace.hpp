@@ -125,22 +125,19 @@ inline int64_t gemm(const Tensor& d, const Operand& a, const Operand& b, int thr
            bytes(Dtype::f32, threads * blocks.sums);
 }
 
-/// A product of the rows of one group, of any number.
-inline int64_t grouped_gemm(const Tensor& d, const Tensor& a, const Operand& b, const Groups& groups,
-                            int threads) {
-    const int64_t rows = b.tensor.rows() / groups.number();
-    return gemm(d, a, Operand(b.tensor.slice_rows(0, rows), b.is_transposed), threads);
+/// Rows and columns of a job of grouped products, and the words of the depth that it sums at a time; words
+/// from one of its packed rows to the next.
+inline constexpr int64_t grouped_rows_of_job = 288, grouped_columns = 256, grouped_depth = 384,
+                         grouped_row_words = 400;
+/// Words of a thread: packed rows, a panel as wide as two vectors, and sums.
+constexpr int64_t grouped_words() {
+    return grouped_rows_of_job * (grouped_row_words + grouped_columns) + grouped_depth * 32;
+}
+/// Both products of grouped rows.
+inline int64_t grouped_gemm(const Tensor& a, int threads) {
+    return a.dtype == Dtype::f64 ? 0 : bytes(Dtype::f32, threads * grouped_words());
 }
 inline int64_t group_bias_backward(const Tensor& dbias, const Tensor& dy) {
     return column_sums(dbias ? dbias.slice_rows(0, 1) : dbias, dy.rows());
 }
-/// The largest need of any number of rows, which is the depth of the product: its slabs have up to
-/// gemm_depth.
-inline int64_t grouped_gemm_weights(const Tensor& d, const Tensor& a, int threads) {
-    int64_t most = 0;
-    for (int64_t depth = 1; depth <= std::min(gemm_depth, a.rows()); ++depth)
-        most = std::max(most, gemm(d, transposed(a.slice_rows(0, depth)), Operand(a), threads));
-    return most;
-}
-
 }  // namespace coeus::workspace

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of rows that are grouped by expert, each group with its own matrix, by panels.hpp. A job computes
+// a block of one group's product and packs what it reads of both operands, so threads share nothing. It can
+// have any number of rows: libraries compile and keep a kernel for every number that occurs, or take half the
+// rate for a small one. The order of sums depends only on the depth.
+#include "cpu.hpp"
+#include "group_rows.hpp"
+#include "openblas_gemm.hpp"
+#include "panels.hpp"
+#include "thin_gemm.hpp"
+#include "workspace.hpp"
+
+namespace coeus::cpu {
+
+namespace {
+
+using workspace::grouped_columns, workspace::grouped_depth, workspace::grouped_rows_of_job;
+
+Tensor matrix_of(const Tensor& all, const Groups& groups, int64_t g) {
+    const int64_t rows = all.rows() / groups.number();
+    return all.slice_rows(g * rows, rows);
+}
+
+/// A thread's scratch memory.
+template <class T>
+struct JobMemory {
+    Word<T>*left, *panel;
+    Acc<T>* sums;
+    JobMemory(Word<T>* all, int64_t thread) {
+        left = all + thread * workspace::grouped_words();
+        panel = left + grouped_rows_of_job * workspace::grouped_row_words;
+        sums = reinterpret_cast<Acc<T>*>(panel + grouped_depth * panel_width<Acc<T>>);
+    }
+};
+
+/// Words from one packed row to the next: an odd number of cache lines, so that the same word of different
+/// rows is in different sets of the cache.
+constexpr int64_t row_words(int64_t words) {
+    return (div_ceil(words, 16) | 1) * 16;
+}
+static_assert(row_words(grouped_depth) <= workspace::grouped_row_words);
+
+/// d = or += op(a) op(b) for a block d of a product: its rows are those of op(a) from `first` on, and its
+/// columns those of op(b) from `column` on.
+template <class T, class D>
+void run_job(const JobMemory<T>& memory, const Tensor& d, const Operand& a, int64_t first, const Operand& b,
+             int64_t column, bool accumulate) {
+    using A = Acc<T>;
+    const int64_t rows = d.rows(), cols = d.cols();
+    const int64_t depth = a.is_transposed ? a.tensor.rows() : a.tensor.cols();
+    const int64_t slabs = div_ceil(words_of<T>(depth), grouped_depth);
+    const int64_t slab = div_ceil(words_of<T>(depth), slabs) * Depth<T>::elements;
+    Block<A> out = {memory.sums, grouped_columns};
+    Block<const A> add;
+    if constexpr (std::is_same_v<A, D>) {
+        out = {d.as<A>(), d.ld};
+        if (accumulate) add = {d.as<const A>(), d.ld};
+    } else {
+        require(!accumulate, "grouped_gemm: sums are of another type than the output");
+    }
+    for (int64_t from = 0; from < depth; from += slab) {
+        const int64_t length = std::min(slab, depth - from), words = words_of<T>(length),
+                      ld = row_words(words);
+        if (a.is_transposed)
+            pack_columns<T>(memory.left, a.tensor, first, rows, from, length);
+        else
+            pack_rows<T>(memory.left, ld, a.tensor, first, rows, from, length);
+        for (int64_t j = 0; j < cols; j += panel_width<A>) {
+            const int64_t width = std::min(panel_width<A>, cols - j);
+            pack_panel<T>(memory.panel, b, from, length, column + j, width);
+            for (int64_t i = 0; i < rows; i += rows_in_registers) {
+                const int64_t count = std::min<int64_t>(rows_in_registers, rows - i),
+                              next = j + panel_width<A>;
+                if (next < cols)
+                    prefetch_panel<T>(b, from, length, column + next, std::min(panel_width<A>, cols - next),
+                                      i / rows_in_registers, div_ceil(rows, int64_t(rows_in_registers)));
+                if (a.is_transposed)
+                    micro_block<true>(out.at(i, j), add.at(i, j), memory.left + i * words, 0, memory.panel,
+                                      words, count, width);
+                else
+                    micro_block<false>(out.at(i, j), add.at(i, j), memory.left + i * ld, ld, memory.panel,
+                                       words, count, width);
+            }
+        }
+        add = {out.data, out.ld};
+    }
+    if constexpr (!std::is_same_v<A, D>)
+        for (int64_t r = 0; r < rows; ++r) store_row(d.row<D>(r), memory.sums + r * grouped_columns, cols);
+}
+
+/// The rows of a product, divided evenly into jobs.
+struct RowJobs {
+    int64_t rows, jobs, rows_of_job;
+    explicit RowJobs(int64_t all)
+        : rows(all),
+          jobs(div_ceil(all, grouped_rows_of_job)),
+          rows_of_job(jobs ? round_up(div_ceil(all, jobs), rows_in_registers) : 0) {}
+};
+static_assert(grouped_rows_of_job % rows_in_registers == 0);
+
+/// Calls f(memory, group, row, rows, column, cols) for the blocks of all groups' products, which have
+/// rows_of(group) rows. The threads share the blocks.
+template <class T, class R, class F>
+void for_jobs(Exec& exec, const Groups& groups, int64_t cols, R&& rows_of, F&& f) {
+    const Scope scope(exec.workspace);
+    Word<T>* const words = alloc_words<T>(exec, exec.threads * workspace::grouped_words());
+    const int64_t across = div_ceil(cols, grouped_columns);
+    int64_t jobs = 0;
+    for (int64_t g = 0; g < groups.number(); ++g) jobs += RowJobs(rows_of(g)).jobs * across;
+#pragma omp parallel for num_threads(exec.threads) schedule(dynamic)
+    for (int64_t job = 0; job < jobs; ++job) {
+        int64_t g = 0, left = job;
+        for (int64_t here; left >= (here = RowJobs(rows_of(g)).jobs * across); ++g) left -= here;
+        const RowJobs by_rows(rows_of(g));
+        const int64_t row = left / across * by_rows.rows_of_job, column = left % across * grouped_columns;
+        f(JobMemory<T>(words, thread_index()), g, row, std::min(by_rows.rows_of_job, by_rows.rows - row),
+          column, std::min(grouped_columns, cols - column));
+    }
+}
+
+void zero_padding(Exec& exec, const Tensor& d, const Groups& groups) {
+    for (int64_t g = 0; g < groups.number(); ++g) {
+        const GroupRows rows = rows_of_group(groups, g);
+        if (rows.padded > rows.count)
+            Cpu::zero(exec, d.slice_rows(rows.begin + rows.count, rows.padded - rows.count));
+    }
+}
+
+}  // namespace
+
+void Cpu::grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups& groups) {
+    check_groups(groups, d);
+    require(a.rows() == d.rows() && b.tensor.rows() % groups.number() == 0,
+            "grouped_gemm: shapes do not fit");
+    exec.workspace.touch(workspace::grouped_gemm(a, exec.threads));
+    const auto by_itself = [&](int64_t g, auto&& multiply) {
+        const GroupRows rows = rows_of_group(groups, g);
+        if (rows.count > 0)
+            multiply(d.slice_rows(rows.begin, rows.count), a.slice_rows(rows.begin, rows.count),
+                     matrix_of(b.tensor, groups, g));
+    };
+    const auto is_thin = [&](int64_t g) {
+        return b.is_transposed && rows_of_group(groups, g).count <= workspace::thin_rows;
+    };
+    if (a.dtype == Dtype::f64) {
+        for (int64_t g = 0; g < groups.number(); ++g)
+            by_itself(g, [&](const Tensor& to, const Tensor& rows, const Tensor& matrix) {
+                gemm(exec, to, rows, Operand(matrix, b.is_transposed), {});
+            });
+    } else {
+        for (int64_t g = 0; g < groups.number(); ++g)
+            if (is_thin(g))
+                by_itself(g, [&](const Tensor& to, const Tensor& rows, const Tensor& matrix) {
+                    thin_gemm(exec, to, rows, matrix, {});
+                });
+        const auto rows_of = [&](int64_t g) { return is_thin(g) ? 0 : rows_of_group(groups, g).count; };
+        const auto multiply = [&]<class T, class D>(T, D) {
+            for_jobs<T>(exec, groups, d.cols(), rows_of,
+                        [&](const JobMemory<T>& memory, int64_t g, int64_t row, int64_t rows, int64_t column,
+                            int64_t cols) {
+                            const int64_t first = rows_of_group(groups, g).begin + row;
+                            run_job<T, D>(memory, d.slice_rows(first, rows).slice_cols(column, cols), a,
+                                          first, Operand(matrix_of(b.tensor, groups, g), b.is_transposed),
+                                          column, false);
+                        });
+        };
+        if (a.dtype == Dtype::f32)
+            multiply(float(), float());
+        else if (d.dtype == Dtype::f32)
+            multiply(bf16(), float());
+        else
+            multiply(bf16(), bf16());
+    }
+    zero_padding(exec, d, groups);
+}
+
+void Cpu::grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, const Groups& groups) {
+    check_groups(groups, a);
+    require(a.rows() == b.rows() && d.rows() == groups.number() * a.cols() && d.cols() == b.cols(),
+            "grouped_gemm_weights: shapes do not fit");
+    exec.workspace.touch(workspace::grouped_gemm(a, exec.threads));
+    const auto rows_in = [&](const Tensor& t, int64_t g) {
+        const GroupRows rows = rows_of_group(groups, g);
+        return t.slice_rows(rows.begin, rows.count);
+    };
+    if (a.dtype == Dtype::f64) {
+        for (int64_t g = 0; g < groups.number(); ++g)
+            if (rows_of_group(groups, g).count > 0) {
+                const Tensor sums = matrix_of(d, groups, g);
+                gemm(exec, sums, transposed(rows_in(a, g)), rows_in(b, g), sums);
+            }
+        return;
+    }
+    require(d.dtype == Dtype::f32, "grouped_gemm_weights: the sums are not float32");
+    const auto rows_of = [&](int64_t g) { return rows_of_group(groups, g).count > 0 ? a.cols() : 0; };
+    const auto multiply = [&]<class T>(T) {
+        for_jobs<T>(
+            exec, groups, d.cols(), rows_of,
+            [&](const JobMemory<T>& memory, int64_t g, int64_t row, int64_t rows, int64_t column,
+                int64_t cols) {
+                const Tensor block = matrix_of(d, groups, g).slice_rows(row, rows).slice_cols(column, cols);
+                run_job<T, float>(memory, block, transposed(rows_in(a, g)), row, rows_in(b, g), column, true);
+            });
+    };
+    if (a.dtype == Dtype::f32)
+        multiply(float());
+    else
+        multiply(bf16());
+}
+
+}  // namespace coeus::cpu

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// What matrix products in the manner of BLIS share (Van Zee and van de Geijn, ACM TOMS 41, 2015): copies of
+// both operands in the order in which they are read, and the innermost loop, which keeps the sums of 6 rows
+// (AVX-512 and NEON: 12) and two vectors of columns in registers. bf16 is converted to f32 in the copies, or
+// multiplied in pairs if the processor can. The depth is counted in words (tile.hpp).
+#pragma once
+
+#include "cpu.hpp"
+#include "tile.hpp"
+
+#include <cstring>
+#include <utility>
+
+namespace coeus::cpu {
+
+template <class A>
+constexpr int64_t panel_width = 2 * VectorOf<A>::lanes;
+
+/// Words that hold `count` elements along the depth; the last one may be padded with zero.
+template <class T>
+constexpr int64_t words_of(int64_t count) {
+    return div_ceil(count, Depth<T>::elements);
+}
+
+/// Room for words, which are as large as sums, in the workspace.
+template <class T>
+Word<T>* alloc_words(Exec& exec, int64_t count) {
+    static_assert(sizeof(Word<T>) == sizeof(Acc<T>));
+    return static_cast<Word<T>*>(exec.workspace.alloc(dtype_of<Acc<T>>(), {count}).data);
+}
+
+/// A matrix in the type of computation; data is null if there is none.
+template <class A>
+struct Block {
+    A* data = nullptr;
+    int64_t ld = 0;
+    Block at(int64_t row, int64_t column) const { return {data ? data + row * ld + column : nullptr, ld}; }
+};
+
+/// out[rows, panel_width] = add + a b over `depth` words. The rows of a are `lda` apart, or packed as columns
+/// of rows_in_registers. `add` may be null or out.
+template <int rows, bool packed, class A, class W>
+inline void micro_kernel(Block<A> out, Block<const A> add, const W* a, int64_t lda, const W* panel,
+                         int64_t depth) {
+    using V = typename VectorOf<A>::type;
+    using Unaligned = typename VectorOf<A>::unaligned;
+    typedef W Words __attribute__((vector_size(vector_bytes)));
+    constexpr int lanes = VectorOf<A>::lanes;
+    V sum[rows][2] = {};
+    for (int r = 0; r < rows; ++r) {  // prefetches what is needed at the end
+        if (add.data) __builtin_prefetch(add.data + r * add.ld);
+        __builtin_prefetch(out.data + r * out.ld, 1);
+    }
+    for (int64_t p = 0; p < depth; ++p) {
+        const Words left = *reinterpret_cast<const Words*>(panel + p * 2 * lanes);
+        const Words right = *reinterpret_cast<const Words*>(panel + p * 2 * lanes + lanes);
+#pragma GCC unroll 12
+        for (int r = 0; r < rows; ++r) {
+            const W factor = packed ? a[p * rows_in_registers + r] : a[r * lda + p];
+            sum[r][0] = multiply_add(sum[r][0], factor, left);
+            sum[r][1] = multiply_add(sum[r][1], factor, right);
+        }
+    }
+    if (add.data)
+#pragma GCC unroll 12
+        for (int r = 0; r < rows; ++r) {
+            sum[r][0] += *reinterpret_cast<const Unaligned*>(add.data + r * add.ld);
+            sum[r][1] += *reinterpret_cast<const Unaligned*>(add.data + r * add.ld + lanes);
+        }
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; ++r) {
+        *reinterpret_cast<Unaligned*>(out.data + r * out.ld) = sum[r][0];
+        *reinterpret_cast<Unaligned*>(out.data + r * out.ld + lanes) = sum[r][1];
+    }
+}
+
+/// The micro-kernel for any number of rows and columns up to its own size. It may read rows of a up to
+/// rows_in_registers.
+template <bool packed, class A, class W>
+inline void micro_block(Block<A> out, Block<const A> add, const W* a, int64_t lda, const W* panel,
+                        int64_t depth, int64_t rows, int64_t cols) {
+    constexpr int whole = rows_in_registers, third = whole / 3;
+    const auto multiply = [&](Block<A> to, Block<const A> plus, int64_t count) {
+        if (count > 2 * third) return micro_kernel<whole, packed>(to, plus, a, lda, panel, depth);
+        if (count > third) return micro_kernel<2 * third, packed>(to, plus, a, lda, panel, depth);
+        micro_kernel<third, packed>(to, plus, a, lda, panel, depth);
+    };
+    if (rows % third == 0 && cols == panel_width<A>) return multiply(out, add, rows);
+    alignas(64) A tile[whole * panel_width<A>];
+    multiply({tile, panel_width<A>}, {}, rows);
+    for (int64_t r = 0; r < rows; ++r)
+        for (int64_t j = 0; j < cols; ++j)
+            out.data[r * out.ld + j] =
+                tile[r * panel_width<A> + j] + (add.data ? add.data[r * add.ld + j] : A(0));
+}
+
+/// to[j] = sums[j], converted. `sums` is aligned to vectors.
+template <class D, class A>
+inline void store_row(D* to, const A* sums, int64_t count) {
+    int64_t j = 0;
+    if constexpr (Depth<D>::elements == 2) {  // the processor converts vectors
+        using V = typename VectorOf<A>::type;
+        for (; j + VectorOf<A>::lanes <= count; j += VectorOf<A>::lanes)
+            store_pairs(reinterpret_cast<uint32_t*>(to + j), *reinterpret_cast<const V*>(sums + j));
+    }
+#pragma omp simd
+    for (int64_t i = j; i < count; ++i) to[i] = store<D>(sums[i]);
+}
+
+/// A vector of words from elements that follow each other along the depth.
+template <class T>
+[[gnu::always_inline]] inline auto load_words(const T* from) {
+    typedef Word<T> Words __attribute__((vector_size(vector_bytes)));
+    if constexpr (std::is_same_v<T, Word<T>> || Depth<T>::elements == 2) {
+        Words words;
+        std::memcpy(&words, from, sizeof(words));
+        return words;
+    } else {
+        return load_vector(from);
+    }
+}
+/// Word p of a row of `count` elements.
+template <class T>
+inline Word<T> word_at(const T* row, int64_t p, int64_t count) {
+    if constexpr (Depth<T>::elements == 1) {
+        return load(row[p]);
+    } else {
+        T pair[2] = {row[2 * p], 2 * p + 1 < count ? row[2 * p + 1] : T(0)};
+        return std::bit_cast<uint32_t>(pair);
+    }
+}
+
+/// Transposes as many vectors as they have lanes. Each round interleaves the first half of them with the
+/// second.
+template <class V, int lanes>
+[[gnu::always_inline]] inline void transpose_square(V (&v)[lanes]) {
+    const auto interleave = [&]<int... i>(std::integer_sequence<int, i...>) {
+        V next[lanes];
+#pragma GCC unroll 16
+        for (int k = 0; k < lanes / 2; ++k) {
+            next[2 * k] = __builtin_shufflevector(v[k], v[k + lanes / 2], (i / 2 + i % 2 * lanes)...);
+            next[2 * k + 1] =
+                __builtin_shufflevector(v[k], v[k + lanes / 2], (lanes / 2 + i / 2 + i % 2 * lanes)...);
+        }
+#pragma GCC unroll 16
+        for (int k = 0; k < lanes; ++k) v[k] = next[k];
+    };
+#pragma GCC unroll 4
+    for (int round = 1; round < lanes; round *= 2) interleave(std::make_integer_sequence<int, lanes>());
+}
+
+/// Writes words [0, words_of(depth)) of `rows` rows as columns `ld` apart.
+template <class T>
+void transpose_words(Word<T>* to, int64_t ld, const T* from, int64_t from_ld, int64_t rows, int64_t depth) {
+    typedef Word<T> Words __attribute__((vector_size(vector_bytes)));
+    typedef Word<T> Unaligned __attribute__((vector_size(vector_bytes), aligned(sizeof(Word<T>))));
+    constexpr int lanes = VectorOf<Word<T>>::lanes;
+    const int64_t words = words_of<T>(depth), whole = depth / Depth<T>::elements / lanes * lanes;
+    int64_t r = 0;
+    for (; r + lanes <= rows; r += lanes)
+        for (int64_t p = 0; p < whole; p += lanes) {
+            Words v[lanes];
+#pragma GCC unroll 16
+            for (int i = 0; i < lanes; ++i)
+                v[i] = load_words<T>(from + (r + i) * from_ld + p * Depth<T>::elements);
+            transpose_square(v);
+#pragma GCC unroll 16
+            for (int i = 0; i < lanes; ++i) *reinterpret_cast<Unaligned*>(to + (p + i) * ld + r) = v[i];
+        }
+    for (int64_t i = 0; i < rows; ++i)
+        for (int64_t p = i < r ? whole : 0; p < words; ++p)
+            to[p * ld + i] = word_at(from + i * from_ld, p, depth);
+}
+
+/// Writes the words down the columns of rows [begin, begin + depth): to[p][j], for the columns from `first`
+/// on.
+template <class T>
+void words_down(Word<T>* to, int64_t ld, const Tensor& matrix, int64_t begin, int64_t depth, int64_t first,
+                int64_t cols) {
+    constexpr int64_t elements = Depth<T>::elements;
+    for (int64_t p = 0; p < words_of<T>(depth); ++p) {
+        const T* row = static_cast<const T*>(matrix.data) + (begin + p * elements) * matrix.ld + first;
+        Word<T>* out = to + p * ld;
+        if constexpr (elements == 1) {
+            if (cols == panel_width<Acc<T>>)
+#pragma omp simd
+                for (int64_t j = 0; j < panel_width<Acc<T>>; ++j) out[j] = load(row[j]);
+            else
+                for (int64_t j = 0; j < cols; ++j) out[j] = load(row[j]);
+        } else {
+            const bool both = p * elements + 1 < depth;
+            const T* below = both ? row + matrix.ld : row;
+            const uint32_t keep = both ? 0xffffffffu : 0xffffu;
+#pragma omp simd
+            for (int64_t j = 0; j < cols; ++j)
+                out[j] = (uint32_t(row[j].bits) | uint32_t(below[j].bits) << 16) & keep;
+        }
+    }
+}
+
+/// Packs rows [begin, begin + depth) and columns [first, first + cols) of op(b) into a panel
+/// [words][panel_width], with zeros beyond the columns.
+template <class T>
+void pack_panel(Word<T>* panel, const Operand& b, int64_t begin, int64_t depth, int64_t first, int64_t cols) {
+    constexpr int64_t width = panel_width<Acc<T>>;
+    if (cols < width) std::fill(panel, panel + words_of<T>(depth) * width, Word<T>(0));
+    if (b.is_transposed)
+        transpose_words<T>(panel, width, b.tensor.template as<const T>() + first * b.tensor.ld + begin,
+                           b.tensor.ld, cols, depth);
+    else
+        words_down<T>(panel, width, b.tensor, begin, depth, first, cols);
+}
+
+/// Starts to bring part `part` of `parts` of what pack_panel will read to the second-level cache.
+template <class T>
+void prefetch_panel(const Operand& b, int64_t begin, int64_t depth, int64_t first, int64_t cols, int64_t part,
+                    int64_t parts) {
+    constexpr int64_t line = 64 / int64_t(sizeof(T));
+    const int64_t rows = b.is_transposed ? cols : depth, length = b.is_transposed ? depth : cols;
+    const T* data = b.tensor.template as<const T>() +
+                    (b.is_transposed ? first * b.tensor.ld + begin : begin * b.tensor.ld + first);
+    for (int64_t r = rows * part / parts; r < rows * (part + 1) / parts; ++r)
+        for (int64_t j = 0; j < length; j += line) __builtin_prefetch(data + r * b.tensor.ld + j, 0, 2);
+}
+
+/// Packs rows [first, first + rows) and columns [begin, begin + depth) of a as rows of words that are `ld`
+/// apart, with zeros in the rows that complete the last register block.
+template <class T>
+void pack_rows(Word<T>* out, int64_t ld, const Tensor& a, int64_t first, int64_t rows, int64_t begin,
+               int64_t depth) {
+    const T* data = static_cast<const T*>(a.data) + first * a.ld + begin;
+    const int64_t words = words_of<T>(depth);
+    for (int64_t r = 0; r < rows; ++r, data += a.ld) {
+        Word<T>* to = out + r * ld;
+        if constexpr (Depth<T>::elements == 1) {
+#pragma omp simd
+            for (int64_t p = 0; p < depth; ++p) to[p] = load(data[p]);
+        } else {
+            to[words - 1] = 0;
+            std::memcpy(to, data, size_t(depth) * sizeof(T));
+        }
+    }
+    for (int64_t r = rows; r < round_up(rows, rows_in_registers); ++r)
+        std::fill(out + r * ld, out + r * ld + words, Word<T>(0));
+}
+
+/// The same for a transposed a, as blocks of [words][rows_in_registers].
+template <class T>
+void pack_columns(Word<T>* out, const Tensor& a, int64_t first, int64_t rows, int64_t begin, int64_t depth) {
+    constexpr int64_t block = rows_in_registers, elements = Depth<T>::elements, strip = 4 * block;
+    alignas(64) Word<T> line[strip] = {};
+    const int64_t words = words_of<T>(depth);
+    for (int64_t p = 0; p < words; ++p)
+        for (int64_t r = 0; r < rows; r += strip) {
+            const int64_t count = std::min(strip, rows - r);
+            __builtin_prefetch(static_cast<const T*>(a.data) + (begin + (p + 8) * elements) * a.ld + first +
+                               r);
+            words_down<T>(line, 0, a, begin + p * elements, std::min(elements, depth - p * elements),
+                          first + r, count);
+            for (int64_t i = 0; i < count; i += block)
+                std::memcpy(out + (r + i) * words + p * block, line + i, sizeof(Word<T>) * block);
+        }
+}
+
+}  // namespace coeus::cpu
