@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains inputs/deepseek_v3_debug.toml with and without balancing of the experts on the data of `make run`, and draws
-the losses and the largest load: doc/experts_loss.svg, doc/experts_load.svg.
+"""Trains inputs/qwen3_debug.toml, and inputs/deepseek_v3_debug.toml with and without balancing of the experts, on the
+data of `make run`, and draws the losses and the largest load: doc/experts_loss.svg, doc/experts_load.svg.
 
     make run && bench/balance.py [--program build/coeus] [--outputs outputs]
 
@@ -15,13 +15,13 @@ from curves import draw, read_curve, smoothed
 
 ROOT = Path(__file__).resolve().parent.parent
 RATES = {"deepseek_v3, rate 0.001": "0.001", "deepseek_v3, rate 0": "0"}
-COLOURS = dict(zip(RATES, ("#0060c0", "#c05000")))
+DENSE = "qwen3"
+COLOURS = dict(zip((*RATES, DENSE), ("#0060c0", "#c05000", "#208040")))
 
 
-def train(rate):
-    folder = arguments.outputs / f"balance_{rate}"
-    command = [arguments.program, "train", "inputs/deepseek_v3_debug.toml", f"--job.dump_folder={folder}",
-               "--metrics.log_freq=5", f"--model.moe.load_balance_coeff={rate}"]
+def train(name, deck, *options):
+    folder = arguments.outputs / name
+    command = [arguments.program, "train", deck, f"--job.dump_folder={folder}", "--metrics.log_freq=5", *options]
     print(" ".join(map(str, command)), flush=True)
     subprocess.run(command, cwd=ROOT, check=True)
     return folder
@@ -31,9 +31,11 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--program", default="build/coeus")
 parser.add_argument("--outputs", type=Path, default=ROOT / "outputs")
 arguments = parser.parse_args()
-folders = {name: train(rate) for name, rate in RATES.items()}
-draw(ROOT / "doc/experts_loss.svg", {name: smoothed(read_curve(folder, "loss"), 3) for name, folder in folders.items()},
-     COLOURS, "loss")
+folders = {name: train(f"balance_{rate}", "inputs/deepseek_v3_debug.toml", f"--model.moe.load_balance_coeff={rate}")
+           for name, rate in RATES.items()}
+dense = train("qwen3_curve", "inputs/qwen3_debug.toml")
+draw(ROOT / "doc/experts_loss.svg",
+     {name: smoothed(read_curve(folder, "loss"), 3) for name, folder in {**folders, DENSE: dense}.items()}, COLOURS, "loss")
 draw(ROOT / "doc/experts_load.svg",
      {name: smoothed(read_curve(folder, "moe_load_max"), 3) for name, folder in folders.items()},
      COLOURS, "largest load of an expert, 1: the mean", digits=2)

@@ -85,23 +85,30 @@ void add_shape(const std::string& prefix, const StepShape& shape) {
                 [=](benchmark::State& s) { run_library(s, p, library); });
 }
 
-/// The products of an expert layer of 64 experts, and as many rows with one matrix: what a plain product
-/// gives.
-void add_experts(const std::string& name, int64_t width, int64_t hidden) {
-    constexpr int64_t experts = 64;
+/// The products of rows of `experts` experts with their matrices, and the plain products of as many rows with
+/// one matrix (bench/grouped.py compares them).
+void add_experts(const std::string& name, int64_t experts, int64_t width, int64_t hidden) {
+    const auto add = [](const std::string& text, const KernelCase& c) {
+        for (Dtype type : {Dtype::f32, Dtype::bf16})
+            benchmark::RegisterBenchmark((text + "/" + name_of(type)).c_str(),
+                                         [=](benchmark::State& s) { run_kernel(s, c, type); });
+    };
     for (const int64_t rows : {64, 256})
-        for (const int64_t groups : {int64_t(1), experts})
-            for (const bool down : {false, true})
-                for (const KernelCase& c : grouped_product_cases(
-                         groups, experts * rows / groups, down ? hidden : width, down ? width : 2 * hidden))
-                    for (Dtype type : {Dtype::f32, Dtype::bf16})
-                        benchmark::RegisterBenchmark(
-                            fmt::format("experts {}/{}x{} rows/{} {}/{}", name, groups,
-                                        experts * rows / groups, down ? "down" : "up",
-                                        c.name.substr(0, c.name.find_first_of("0123456789") - 1),
-                                        name_of(type))
-                                .c_str(),
-                            [=](benchmark::State& s) { run_kernel(s, c, type); });
+        for (const bool down : {false, true}) {
+            const int64_t in = down ? hidden : width, out = down ? width : 2 * hidden, all = experts * rows;
+            const std::string prefix =
+                fmt::format("experts {} {}/{} rows each", name, down ? "down" : "up", rows);
+            const std::vector<KernelCase> grouped = grouped_product_cases(experts, rows, in, out);
+            // forward, gradient of the rows, gradient of the matrices
+            const KernelCase plain[] = {gemm_case(all, out, in, false, true, Residual::none, false),
+                                        gemm_case(all, out, in, false, false, Residual::none, false),
+                                        gemm_case(in, out, all, true, false, Residual::accumulate, true)};
+            for (size_t i = 0; i < grouped.size(); ++i) {
+                const std::string product = i == 0 ? "nt" : i == 1 ? "nn" : "tn";
+                add(prefix + "/grouped " + product, grouped[i]);
+                add(prefix + "/plain " + product, plain[i]);
+            }
+        }
 }
 
 }  // namespace

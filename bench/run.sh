@@ -24,5 +24,8 @@ for ranks in 1 2 4; do
 done
 echo "== tokenizers"
 python3 bench/compare_tokenizers.py
+echo "== products of experts"
+python3 bench/grouped.py
 echo "== training steps"
-exec python3 bench/compare_torch.py
+python3 bench/compare_torch.py
+exec python3 bench/compare_moe.py
