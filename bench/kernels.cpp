@@ -130,8 +130,8 @@ int main(int argc, char** argv) {
                              .kv_heads = 4,
                              .feed_forward = 1536,
                              .vocabulary = 2048});
-    add_experts("debug", 256, 768);  // Qwen 3 debugmodel_moe
-    add_experts("16B", 2048, 1408);  // DeepSeek V3 16B
+    add_experts("debug", 64, 256, 768);  // Qwen 3 debugmodel_moe
+    add_experts("16B", 8, 2048, 1408);   // DeepSeek V3 16B, but for the number of experts
     benchmark::Initialize(&argc, argv);
     benchmark::RunSpecifiedBenchmarks();
 }
