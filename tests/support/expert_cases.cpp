@@ -262,6 +262,10 @@ std::vector<KernelCase> expert_cases() {
     add_cases(list, {130, 3, 2}, 64, 96);
     add_cases(list, {300, 1, 1}, 72, 264);
     add_cases(list, {70, 2, 1, Spread::one}, 264, 136);
+    // more of the depth than a processor sums at a time, with an odd rest; more rows than a job has
+    add_products(list, {40, 1, 1}, 801, 36, 1);
+    add_products(list, {1601, 2, 1, Spread::two}, 24, 8, 8);
+    add_products(list, {34, 2, 1, Spread::even}, 600, 8, 8);
     // more experts than a warp has lanes, and more assignments than a block has threads
     add_cases(list, {30, 40, 2}, 8, 16);
     list.push_back(group_by_expert_case({1100, 3, 2}));

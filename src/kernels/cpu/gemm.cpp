@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses how a matrix product is computed, by measurements (bench/kernels.cpp):
+// Chooses how a matrix product is computed, by measurements (bench/kernels.cpp). grouped_gemm.cpp has those
+// of experts.
 // - oneDNN, if the CPU has AVX-512 (for bf16: AVX-512 BF16)
 // - our own packed product elsewhere. In f32 it reaches OpenBLAS's rate (oneDNN's is lower for a large
 //   depth); it computes bf16, for which such CPUs have no instructions, at the same rate.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of rows that are grouped by expert, each group with its own matrix, by panels.hpp. A job computes
-// a block of one group's product and packs what it reads of both operands, so threads share nothing. It can
-// have any number of rows: libraries compile and keep a kernel for every number that occurs, or take half the
-// rate for a small one. The order of sums depends only on the depth.
+// a block of one group's product and packs what it reads of both operands, so threads share nothing. The
+// number of an expert's rows changes with each step, and every number is as fast. (oneDNN compiles and keeps
+// a kernel for each number that occurs.) The order of sums depends only on the depth, with one exception:
+// a group of few rows is multiplied by thin_gemm.
 #include "cpu.hpp"
 #include "group_rows.hpp"
-#include "openblas_gemm.hpp"
 #include "panels.hpp"
 #include "thin_gemm.hpp"
 #include "workspace.hpp"
@@ -88,33 +88,53 @@ void run_job(const JobMemory<T>& memory, const Tensor& d, const Operand& a, int6
         for (int64_t r = 0; r < rows; ++r) store_row(d.row<D>(r), memory.sums + r * grouped_columns, cols);
 }
 
-/// The rows of a product, divided evenly into jobs.
-struct RowJobs {
-    int64_t rows, jobs, rows_of_job;
-    explicit RowJobs(int64_t all)
-        : rows(all),
-          jobs(div_ceil(all, grouped_rows_of_job)),
-          rows_of_job(jobs ? round_up(div_ceil(all, jobs), rows_in_registers) : 0) {}
+/// The most rows and columns of a job.
+struct JobSize {
+    int64_t rows = grouped_rows_of_job, columns = grouped_columns;
 };
 static_assert(grouped_rows_of_job % rows_in_registers == 0);
 
-/// Calls f(memory, group, row, rows, column, cols) for the blocks of all groups' products, which have
-/// rows_of(group) rows. The threads share the blocks.
+/// The rows of a product, divided evenly into jobs.
+struct RowJobs {
+    int64_t rows, jobs, rows_of_job;
+    RowJobs(int64_t all, const JobSize& size)
+        : rows(all),
+          jobs(div_ceil(all, size.rows)),
+          rows_of_job(jobs ? round_up(div_ceil(all, jobs), rows_in_registers) : 0) {}
+};
+
+/// The number of jobs of all groups' products, which have rows_of(group) rows.
+template <class R>
+int64_t count_jobs(const Groups& groups, int64_t cols, R&& rows_of, const JobSize& size) {
+    int64_t jobs = 0;
+    for (int64_t g = 0; g < groups.number(); ++g) jobs += RowJobs(rows_of(g), size).jobs;
+    return jobs * div_ceil(cols, size.columns);
+}
+
+/// Calls f(memory, group, row, rows, column, cols) for the blocks of all groups' products. The threads share
+/// the blocks. Jobs become smaller until there are two for each thread.
 template <class T, class R, class F>
 void for_jobs(Exec& exec, const Groups& groups, int64_t cols, R&& rows_of, F&& f) {
+    constexpr int64_t fewest_columns = 64, fewest_rows = 48;
+    JobSize size;
+    const auto jobs_of_all = [&] { return count_jobs(groups, cols, rows_of, size); };
+    if (exec.threads > 1) {
+        while (size.columns > fewest_columns && jobs_of_all() < 2 * exec.threads) size.columns /= 2;
+        while (size.rows > fewest_rows && jobs_of_all() < 2 * exec.threads)
+            size.rows = std::max(fewest_rows, size.rows / 2);
+    }
     const Scope scope(exec.workspace);
     Word<T>* const words = alloc_words<T>(exec, exec.threads * workspace::grouped_words());
-    const int64_t across = div_ceil(cols, grouped_columns);
-    int64_t jobs = 0;
-    for (int64_t g = 0; g < groups.number(); ++g) jobs += RowJobs(rows_of(g)).jobs * across;
+    const int64_t jobs = jobs_of_all(), across = div_ceil(cols, size.columns);
 #pragma omp parallel for num_threads(exec.threads) schedule(dynamic)
     for (int64_t job = 0; job < jobs; ++job) {
         int64_t g = 0, left = job;
-        for (int64_t here; left >= (here = RowJobs(rows_of(g)).jobs * across); ++g) left -= here;
-        const RowJobs by_rows(rows_of(g));
-        const int64_t row = left / across * by_rows.rows_of_job, column = left % across * grouped_columns;
+        for (int64_t here; left >= (here = RowJobs(rows_of(g), size).jobs * across); ++g) left -= here;
+        const RowJobs by_rows(rows_of(g), size);
+        const int64_t row = left / across * by_rows.rows_of_job, column = left % across * size.columns;
+        if (row >= by_rows.rows) continue;  // whole blocks of registers left nothing for the last job
         f(JobMemory<T>(words, thread_index()), g, row, std::min(by_rows.rows_of_job, by_rows.rows - row),
-          column, std::min(grouped_columns, cols - column));
+          column, std::min(size.columns, cols - column));
     }
 }
 
@@ -130,54 +150,48 @@ void zero_padding(Exec& exec, const Tensor& d, const Groups& groups) {
 
 void Cpu::grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups& groups) {
     check_groups(groups, d);
-    require(a.rows() == d.rows() && b.tensor.rows() % groups.number() == 0,
-            "grouped_gemm: shapes do not fit");
+    const int64_t number = groups.number(), columns = d.cols(), depth = a.cols();
+    require(a.rows() == d.rows() && b.tensor.rows() == number * (b.is_transposed ? columns : depth) &&
+                b.tensor.cols() == (b.is_transposed ? depth : columns) && a.dtype == b.tensor.dtype &&
+                (d.dtype == a.dtype || d.dtype == acc_of(a.dtype)),
+            "grouped_gemm: shapes or types do not fit");
     exec.workspace.touch(workspace::grouped_gemm(a, exec.threads));
-    const auto by_itself = [&](int64_t g, auto&& multiply) {
-        const GroupRows rows = rows_of_group(groups, g);
-        if (rows.count > 0)
-            multiply(d.slice_rows(rows.begin, rows.count), a.slice_rows(rows.begin, rows.count),
-                     matrix_of(b.tensor, groups, g));
-    };
-    const auto is_thin = [&](int64_t g) {
-        return b.is_transposed && rows_of_group(groups, g).count <= workspace::thin_rows;
+    if (depth == 0 || columns == 0) return zero(exec, d);
+    const auto rows_of = [&](int64_t g) { return rows_of_group(groups, g).count; };
+    const auto multiply = [&]<class T, class D>(T, D) {
+        for_jobs<T>(exec, groups, columns, rows_of,
+                    [&](const JobMemory<T>& memory, int64_t g, int64_t row, int64_t rows, int64_t column,
+                        int64_t cols) {
+                        const int64_t first = rows_of_group(groups, g).begin + row;
+                        const Tensor matrix = matrix_of(b.tensor, groups, g), to = d.slice_rows(first, rows);
+                        if (b.is_transposed && rows_of(g) <= workspace::thin_rows)
+                            thin_gemm_columns(to, a.slice_rows(first, rows), matrix, {}, column,
+                                              column + cols);
+                        else
+                            run_job<T, D>(memory, to.slice_cols(column, cols), a, first,
+                                          Operand(matrix, b.is_transposed), column, false);
+                    });
     };
     if (a.dtype == Dtype::f64) {
-        for (int64_t g = 0; g < groups.number(); ++g)
-            by_itself(g, [&](const Tensor& to, const Tensor& rows, const Tensor& matrix) {
-                gemm(exec, to, rows, Operand(matrix, b.is_transposed), {});
-            });
+        for (int64_t g = 0; g < number; ++g)
+            if (const GroupRows rows = rows_of_group(groups, g); rows.count > 0)
+                gemm(exec, d.slice_rows(rows.begin, rows.count), a.slice_rows(rows.begin, rows.count),
+                     Operand(matrix_of(b.tensor, groups, g), b.is_transposed), {});
+    } else if (a.dtype == Dtype::f32) {
+        multiply(float(), float());
+    } else if (d.dtype == Dtype::f32) {
+        multiply(bf16(), float());
     } else {
-        for (int64_t g = 0; g < groups.number(); ++g)
-            if (is_thin(g))
-                by_itself(g, [&](const Tensor& to, const Tensor& rows, const Tensor& matrix) {
-                    thin_gemm(exec, to, rows, matrix, {});
-                });
-        const auto rows_of = [&](int64_t g) { return is_thin(g) ? 0 : rows_of_group(groups, g).count; };
-        const auto multiply = [&]<class T, class D>(T, D) {
-            for_jobs<T>(exec, groups, d.cols(), rows_of,
-                        [&](const JobMemory<T>& memory, int64_t g, int64_t row, int64_t rows, int64_t column,
-                            int64_t cols) {
-                            const int64_t first = rows_of_group(groups, g).begin + row;
-                            run_job<T, D>(memory, d.slice_rows(first, rows).slice_cols(column, cols), a,
-                                          first, Operand(matrix_of(b.tensor, groups, g), b.is_transposed),
-                                          column, false);
-                        });
-        };
-        if (a.dtype == Dtype::f32)
-            multiply(float(), float());
-        else if (d.dtype == Dtype::f32)
-            multiply(bf16(), float());
-        else
-            multiply(bf16(), bf16());
+        multiply(bf16(), bf16());
     }
     zero_padding(exec, d, groups);
 }
 
 void Cpu::grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, const Groups& groups) {
     check_groups(groups, a);
-    require(a.rows() == b.rows() && d.rows() == groups.number() * a.cols() && d.cols() == b.cols(),
-            "grouped_gemm_weights: shapes do not fit");
+    require(a.rows() == b.rows() && d.rows() == groups.number() * a.cols() && d.cols() == b.cols() &&
+                a.dtype == b.dtype && d.dtype == acc_of(a.dtype),
+            "grouped_gemm_weights: shapes or types do not fit");
     exec.workspace.touch(workspace::grouped_gemm(a, exec.threads));
     const auto rows_in = [&](const Tensor& t, int64_t g) {
         const GroupRows rows = rows_of_group(groups, g);
@@ -191,7 +205,6 @@ void Cpu::grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, const G
             }
         return;
     }
-    require(d.dtype == Dtype::f32, "grouped_gemm_weights: the sums are not float32");
     const auto rows_of = [&](int64_t g) { return rows_of_group(groups, g).count > 0 ? a.cols() : 0; };
     const auto multiply = [&]<class T>(T) {
         for_jobs<T>(

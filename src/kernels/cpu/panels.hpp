@@ -15,6 +15,7 @@ namespace coeus::cpu {
 
 template <class A>
 constexpr int64_t panel_width = 2 * VectorOf<A>::lanes;
+static_assert(panel_width<float> <= workspace::widest_panel);
 
 /// Words that hold `count` elements along the depth; the last one may be padded with zero.
 template <class T>
@@ -94,17 +95,21 @@ inline void micro_block(Block<A> out, Block<const A> add, const W* a, int64_t ld
                 tile[r * panel_width<A> + j] + (add.data ? add.data[r * add.ld + j] : A(0));
 }
 
-/// to[j] = sums[j], converted. `sums` is aligned to vectors.
+/// to[j] = sums[j], converted. `sums` is aligned to vectors, and has room for whole vectors.
 template <class D, class A>
 inline void store_row(D* to, const A* sums, int64_t count) {
-    int64_t j = 0;
     if constexpr (Depth<D>::elements == 2) {  // the processor converts vectors
         using V = typename VectorOf<A>::type;
-        for (; j + VectorOf<A>::lanes <= count; j += VectorOf<A>::lanes)
-            store_pairs(reinterpret_cast<uint32_t*>(to + j), *reinterpret_cast<const V*>(sums + j));
-    }
+        constexpr int64_t lanes = VectorOf<A>::lanes;
+        for (int64_t j = 0; j < count; j += lanes) {
+            uint32_t words[lanes / 2];
+            store_pairs(words, *reinterpret_cast<const V*>(sums + j));
+            std::memcpy(to + j, words, size_t(std::min(lanes, count - j)) * sizeof(D));
+        }
+    } else {
 #pragma omp simd
-    for (int64_t i = j; i < count; ++i) to[i] = store<D>(sums[i]);
+        for (int64_t j = 0; j < count; ++j) to[j] = store<D>(sums[j]);
+    }
 }
 
 /// A vector of words from elements that follow each other along the depth.
@@ -130,23 +135,34 @@ inline Word<T> word_at(const T* row, int64_t p, int64_t count) {
     }
 }
 
+/// (a[first], b[first], a[first + 1], b[first + 1], ...)
+template <int first, class V, int... i>
+[[gnu::always_inline]] inline V interleave(V a, V b, std::integer_sequence<int, i...>) {
+    constexpr int lanes = sizeof...(i);
+#if defined(__clang__)
+    return __builtin_shufflevector(a, b, (first + i / 2 + i % 2 * lanes)...);
+#else
+    typedef int Places __attribute__((vector_size(sizeof(V))));
+    return __builtin_shuffle(a, b, Places{(first + i / 2 + i % 2 * lanes)...});
+#endif
+}
+
 /// Transposes as many vectors as they have lanes. Each round interleaves the first half of them with the
 /// second.
 template <class V, int lanes>
 [[gnu::always_inline]] inline void transpose_square(V (&v)[lanes]) {
-    const auto interleave = [&]<int... i>(std::integer_sequence<int, i...>) {
+    constexpr auto all = std::make_integer_sequence<int, lanes>();
+#pragma GCC unroll 4
+    for (int round = 1; round < lanes; round *= 2) {
         V next[lanes];
-#pragma GCC unroll 16
+#pragma GCC unroll 8
         for (int k = 0; k < lanes / 2; ++k) {
-            next[2 * k] = __builtin_shufflevector(v[k], v[k + lanes / 2], (i / 2 + i % 2 * lanes)...);
-            next[2 * k + 1] =
-                __builtin_shufflevector(v[k], v[k + lanes / 2], (lanes / 2 + i / 2 + i % 2 * lanes)...);
+            next[2 * k] = interleave<0>(v[k], v[k + lanes / 2], all);
+            next[2 * k + 1] = interleave<lanes / 2>(v[k], v[k + lanes / 2], all);
         }
 #pragma GCC unroll 16
         for (int k = 0; k < lanes; ++k) v[k] = next[k];
-    };
-#pragma GCC unroll 4
-    for (int round = 1; round < lanes; round *= 2) interleave(std::make_integer_sequence<int, lanes>());
+    }
 }
 
 /// Writes words [0, words_of(depth)) of `rows` rows as columns `ld` apart.
@@ -244,7 +260,7 @@ void pack_rows(Word<T>* out, int64_t ld, const Tensor& a, int64_t first, int64_t
         std::fill(out + r * ld, out + r * ld + words, Word<T>(0));
 }
 
-/// The same for a transposed a, as blocks of [words][rows_in_registers].
+/// The same for a transposed a, as blocks of [words][rows_in_registers]. Rows beyond `rows` have any values.
 template <class T>
 void pack_columns(Word<T>* out, const Tensor& a, int64_t first, int64_t rows, int64_t begin, int64_t depth) {
     constexpr int64_t block = rows_in_registers, elements = Depth<T>::elements, strip = 4 * block;

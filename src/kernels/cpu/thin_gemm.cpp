@@ -77,23 +77,24 @@ private:
     }
 };
 
-template <class T, class D>
-void multiply(Exec& exec, const ThinProduct<T, D>& product) {
-    // a block of 64 KiB of b makes another thread worthwhile
-    const int64_t row_bytes = product.b.cols() * int64_t(sizeof(T));
-    const int64_t block = round_up(std::max<int64_t>(1, (int64_t(64) << 10) / row_bytes), 2);
-    parallel_blocks(exec, product.b.rows(), block,
-                    [&](int64_t, int64_t first, int64_t last) { product.run(first, last); });
-}
-
 }  // namespace
 
-void thin_gemm(Exec& exec, Tensor d, Tensor a, Tensor b, Tensor c) {
+void thin_gemm_columns(const Tensor& d, const Tensor& a, const Tensor& b, const Tensor& c, int64_t first,
+                       int64_t last) {
     dispatch(a.dtype, [&]<class T>(T) {
         if (d.dtype == a.dtype)
-            multiply<T, T>(exec, {d, a, b, c});
+            ThinProduct<T, T>{d, a, b, c}.run(first, last);
         else
-            multiply<T, Acc<T>>(exec, {d, a, b, c});
+            ThinProduct<T, Acc<T>>{d, a, b, c}.run(first, last);
+    });
+}
+
+void thin_gemm(Exec& exec, Tensor d, Tensor a, Tensor b, Tensor c) {
+    // a block of 64 KiB of b makes another thread worthwhile
+    const int64_t row_bytes = b.cols() * size_of(b.dtype);
+    const int64_t block = round_up(std::max<int64_t>(1, (int64_t(64) << 10) / row_bytes), 2);
+    parallel_blocks(exec, b.rows(), block, [&](int64_t, int64_t first, int64_t last) {
+        thin_gemm_columns(d, a, b, c, first, last);
     });
 }
 

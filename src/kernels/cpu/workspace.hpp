@@ -92,6 +92,8 @@ inline int64_t attention_cached(Dtype type, const AttentionShape& s, int threads
     return threads * attention_cached_per_thread(type, s);
 }
 
+/// The most columns of a panel of two vectors, on any CPU.
+inline constexpr int64_t widest_panel = 32;
 /// Rows in a job of gemm, and the largest depth that is summed in registers at a time.
 inline constexpr int64_t gemm_rows = 48, gemm_depth = 768;
 
@@ -102,7 +104,8 @@ struct GemmBlocks {
     int64_t slab, columns, depth, rows_copy, sums;
 };
 inline GemmBlocks gemm_blocks(const Tensor& d, const Operand& a) {
-    constexpr int64_t unit = 32, most = int64_t(1) << 22;  // whole panels on every CPU; packed elements
+    constexpr int64_t unit = widest_panel, most = int64_t(1)
+                                                  << 22;  // whole panels on every CPU; packed elements
     const int64_t whole = a.is_transposed ? a.tensor.rows() : a.tensor.cols();
     if (d.count() == 0 || whole == 0) return {};
     const int64_t slab = div_ceil(whole, div_ceil(whole, gemm_depth));
@@ -125,13 +128,15 @@ inline int64_t gemm(const Tensor& d, const Operand& a, const Operand& b, int thr
            bytes(Dtype::f32, threads * blocks.sums);
 }
 
-/// Rows and columns of a job of grouped products, and the words of the depth that it sums at a time; words
-/// from one of its packed rows to the next.
-inline constexpr int64_t grouped_rows_of_job = 288, grouped_columns = 256, grouped_depth = 384,
-                         grouped_row_words = 400;
-/// Words of a thread: packed rows, a panel as wide as two vectors, and sums.
+/// The most rows and columns of d that a job of grouped products computes.
+inline constexpr int64_t grouped_rows_of_job = 288, grouped_columns = 256;
+/// The words of the depth that it sums at a time.
+inline constexpr int64_t grouped_depth = 384;
+/// Words from one of its packed rows to the next.
+inline constexpr int64_t grouped_row_words = 400;
+/// Words of a thread: packed rows, a panel, and sums.
 constexpr int64_t grouped_words() {
-    return grouped_rows_of_job * (grouped_row_words + grouped_columns) + grouped_depth * 32;
+    return grouped_rows_of_job * (grouped_row_words + grouped_columns) + grouped_depth * widest_panel;
 }
 /// Both products of grouped rows.
 inline int64_t grouped_gemm(const Tensor& a, int threads) {
