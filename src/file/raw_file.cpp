@@ -204,6 +204,13 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
     return *this;
 }
 
+bool PassingPages::should_release(int64_t bytes) {
+    since_release_ += bytes;
+    if (since_release_ < most_bytes) return false;
+    since_release_ = 0;
+    return true;
+}
+
 void publish_file(const std::string& part, const std::string& final_path) {
     const Recorded recorded("rename", 0, final_path);
     if (rename(part.c_str(), final_path.c_str()) != 0)

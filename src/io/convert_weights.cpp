@@ -23,13 +23,6 @@ int64_t ArraySource::bytes() const {
     return all;
 }
 
-bool PassingPages::passed(int64_t bytes) {
-    since_ += bytes;
-    if (since_ < int64_t(64) << 20) return false;
-    since_ = 0;
-    return true;
-}
-
 ArraySource arrays_of_checkpoint(const std::string& path, bool moments) {
     struct Open {
         hdf5::File file;
@@ -81,7 +74,7 @@ ArraySource arrays_of_hub(const std::string& folder, const std::vector<std::stri
         HubTensor part = tensors[number];
         part.blocks = {{rows, first_row}};
         read_hub_tensor(*weights, part);
-        if (mapped.passed(rows.bytes())) weights->files().release();
+        if (mapped.should_release(rows.bytes())) weights->files().release();
     };
     return source;
 }

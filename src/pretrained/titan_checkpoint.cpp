@@ -166,7 +166,7 @@ ArraySource arrays_of_dcp(DcpFolder folder, const std::vector<std::string>& path
     source.read = [shared, names, mapped = PassingPages()](size_t number, Tensor rows,
                                                            int64_t first_row) mutable {
         shared->read(names[number], rows, first_row);
-        if (mapped.passed(rows.bytes())) shared->release();
+        if (mapped.should_release(rows.bytes())) shared->release();
     };
     return source;
 }

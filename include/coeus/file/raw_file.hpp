@@ -91,6 +91,20 @@ private:
     std::span<const std::byte> bytes_;
 };
 
+/// Tells a reader of mapped files when to release their pages. Mapped pages that have been read stay in
+/// memory. A reader that passes once through large files would at last hold them whole. It calls
+/// should_release() after each read.
+class PassingPages {
+public:
+    /// Counts bytes that were read. True if most_bytes or more were read since it was last true: the reader
+    /// then calls MappedFile::release().
+    bool should_release(int64_t bytes);
+
+private:
+    static constexpr int64_t most_bytes = int64_t(64) << 20;  // 64 MiB
+    int64_t since_release_ = 0;
+};
+
 /// Renames a complete, synced file to its final name and syncs the name to disk. SystemError if it cannot.
 void publish_file(const std::string& part, const std::string& final_path);
 

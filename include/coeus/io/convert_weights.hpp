@@ -9,15 +9,6 @@
 
 namespace coeus {
 
-/// Tells when to release the pages of mapped files: otherwise they would add up to the whole model.
-class PassingPages {
-public:
-    bool passed(int64_t bytes);
-
-private:
-    int64_t since_ = 0;
-};
-
 /// A set of arrays in files, and a function that reads them.
 struct ArraySource {
     struct Array {

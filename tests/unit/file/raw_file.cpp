@@ -65,6 +65,16 @@ TEST_CASE("a mapped file is its content", "[raw_file]") {
     CHECK(free_bytes(folder.path()) > 0);
 }
 
+TEST_CASE("pages are to be released after every 64 MiB", "[raw_file]") {
+    constexpr int64_t limit = int64_t(64) << 20;
+    PassingPages pages;
+    CHECK_FALSE(pages.should_release(limit - 1));
+    CHECK(pages.should_release(1));
+    CHECK_FALSE(pages.should_release(limit - 1));
+    CHECK(pages.should_release(3 * limit));
+    CHECK_FALSE(pages.should_release(1));
+}
+
 TEST_CASE("publishing replaces the old file atomically", "[raw_file]") {
     const test::TemporaryFolder folder;
     test::write_file(folder / "x", "old");
