@@ -139,8 +139,8 @@ void require_experts_fit(const MoeConfig& m) {
             "model.moe.score_before_experts = true: experts with biases do not have it; remove it");
     if (m.biases && !m.gate.interleaved)
         throw ConfigError(
-            "model.moe.biases = true: experts have biases only if the rows of their gate and up projections "
-            "take turns in one matrix (model.moe.gate_interleaved)");
+            "moe.biases = true: experts have biases only if the rows of their gate and up projections take "
+            "turns in one matrix (moe.gate_interleaved)");
     if (m.experts % m.groups != 0)
         throw ConfigError(
             "model.moe.num_expert_groups = {}: must divide model.moe.num_experts = {} (nearest: {})",

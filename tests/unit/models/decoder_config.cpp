@@ -125,8 +125,8 @@ TEST_CASE("experts, groups and choices must fit each other") {
           "model.moe.num_limited_groups = 4: must be at most model.moe.num_expert_groups = 3");
     CHECK(
         of_experts([](MoeConfig& m) { m.biases = true; }) ==
-        "model.moe.biases = true: experts have biases only if the rows of their gate and up projections take "
-        "turns in one matrix (model.moe.gate_interleaved)");
+        "moe.biases = true: experts have biases only if the rows of their gate and up projections take turns "
+        "in one matrix (moe.gate_interleaved)");
     CHECK(of_experts([](MoeConfig& m) { m.scale = 0; }) ==
           "model.moe.route_scale = 0: must be greater than 0 (usual: 1)");
     CHECK(of_experts([](MoeConfig& m) { m.balance_rate = -1; }) ==
