@@ -262,7 +262,8 @@ struct Kernels {
     /// y = gate(scale gate_up) if gate.scales_input.
     void (*gate)(Exec&, Tensor y, Tensor gate_up, Tensor scale, const Groups& groups, const Gate& gate);
     /// dgate_up from dy, and dscale[rows] (acc) = dy . (the result's derivative by the scale), if there is a
-    /// scale. y (optional) gets the result of the forward again. dgate_up may be gate_up.
+    /// scale. y (optional) gets the result of the forward again. It is written before dy is read, so y must
+    /// not be the memory of dy. dgate_up may be gate_up.
     void (*gate_backward)(Exec&, Tensor dgate_up, Tensor dscale, Tensor y, Tensor dy, Tensor gate_up,
                           Tensor scale, const Groups& groups, const Gate& gate);
     /// counts i64[B,E] = how often the tokens of each sequence chose each expert; experts i32[n,k].
