@@ -125,7 +125,22 @@ void write_scaling(Json& json, const Scaling& scaling) {
 
 }  // namespace
 
-void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions) {
+namespace {
+
+void require_fraction(const JsonView& json, double fraction) {
+    const auto found = json.find("partial_rotary_factor");
+    if (found && found->number() != fraction)
+        found->reject(fmt::format(
+            "must be {} (the architecture fixes the columns of a head that RoPE rotates)", fraction));
+}
+
+}  // namespace
+
+void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions, double fraction) {
+    require_fraction(json, fraction);
+    for (const char* part : {"rope_parameters", "rope_scaling"})
+        if (const auto found = json.find(part); found && found->is_object())
+            require_fraction(*found, fraction);
     rope.theta = json.number("rope_theta", rope.theta);
     const auto now = json.find("rope_parameters"), before = json.find("rope_scaling");
     if (now) {

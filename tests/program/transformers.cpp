@@ -236,9 +236,9 @@ DecoderConfig glm_from_hub(const JsonView& json) {
     const bool is_glm4 = json["architectures"].strings().front() == glm4;
     DecoderConfig config = {.rope = {.layout = is_glm4 ? RopeLayout::interleaved : RopeLayout::half_split}};
     read_hub_fields(json, config);
-    read_hub_rope(json, config.rope, config.max_seq_len);
     config.attention.bias = AttentionBias::qkv;
     config.attention.rope_fraction = json.number("partial_rotary_factor");
+    read_hub_rope(json, config.rope, config.max_seq_len, config.attention.rope_fraction);
     for (const char* known : {"attention_bias", "first_k_dense_replace"}) json.find(known);
     return config;
 }

@@ -22,8 +22,9 @@ void read_hub_fields(const JsonView& json, DecoderConfig& config);
 void write_hub_fields(Json& json, const DecoderConfig& config);
 
 /// RoPE in the formats of transformers 5 (rope_parameters) and of earlier versions (rope_theta,
-/// rope_scaling), with Llama 3.1's scaling and YaRN. `positions`: the model's longest sequence.
-void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions);
+/// rope_scaling), with Llama 3.1's scaling and YaRN. `positions`: the model's longest sequence. `fraction`:
+/// the part of a head that the family rotates. ConfigError if partial_rotary_factor has another value.
+void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions, double fraction = 1);
 void write_hub_rope(Json& json, const RopeConfig& rope);
 
 /// The sliding window, which is `usual` if there is no key, and the layers that have it: by "layer_types" if

@@ -12,6 +12,7 @@
 using namespace coeus;
 using namespace coeus::test;
 using Catch::Contains;
+using Catch::EndsWith;
 
 TEST_CASE("config.json: both forms give the same numbers") {
     const TemporaryFolder now, before;
@@ -106,10 +107,30 @@ TEST_CASE("config.json: unknown keys are found, also within others") {
         minimal_llama + R"(, "transformers_version": "5", "torch_dtype": "bfloat16", "bos_token_id": 1)");
     CHECK(read_hub_model(folder.path()).unknown_keys.empty());
     config_folder(folder, minimal_llama + R"(, "sliding_window": 8, "attn_scale": null,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5})");
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "rope_period": 8})");
     CHECK(read_hub_model(folder.path()).unknown_keys ==
-          std::vector<std::string>{"sliding_window", "attn_scale", "rope_parameters.partial_rotary_factor"});
+          std::vector<std::string>{"sliding_window", "attn_scale", "rope_parameters.rope_period"});
     CHECK(message_of(folder.path()) == "read without complaint");
+}
+
+TEST_CASE("config.json: RoPE of a part of a head is refused") {
+    const TemporaryFolder folder;
+    const auto read_with = [&](const std::string& keys) {
+        config_folder(folder, minimal_llama + ", " + keys);
+        return message_of(folder.path());
+    };
+    const std::string rule =
+        " must be 1 (the architecture fixes the columns of a head that RoPE rotates), is 0.5";
+    const std::string key = R"("partial_rotary_factor": )", path = "partial_rotary_factor";
+    CHECK_THAT(read_with(key + "0.5"), EndsWith(": " + path + rule));
+    for (const std::string part : {"rope_parameters", "rope_scaling"}) {
+        CAPTURE(part);
+        const std::string begin = '"' + part + R"(": {"rope_type": "default", )" + key;
+        CHECK_THAT(read_with(begin + "0.5}"), EndsWith(": " + part + "." + path + rule));
+        CHECK(read_with(begin + "1}") == "read without complaint");
+        CHECK(read_hub_model(folder.path()).unknown_keys.empty());
+    }
+    for (const char* value : {"1", "1.0", "null"}) CHECK(read_with(key + value) == "read without complaint");
 }
 
 TEST_CASE("config.json: every flavour of every family survives writing and reading") {
@@ -272,7 +293,7 @@ TEST_CASE("config.json: a window that an architecture does not have is refused b
     CHECK(refusal("qwen3", [](DecoderConfig& m) { m.attention.sinks = true; }) ==
           "a model with attention_sinks = true cannot be written as a Hugging Face folder: "
           "Qwen3ForCausalLM has false");
-    // transformers reads the key, but rotates whole heads in all of these architectures
+    // transformers rotates whole heads in all of these architectures
     for (const auto& [family, architecture] :
          std::vector<std::pair<const char*, const char*>>{{"llama3", "LlamaForCausalLM"},
                                                           {"llama4", "Llama4ForCausalLM"},
