@@ -28,17 +28,10 @@ struct JobMemory {
     Acc<T>* sums;
     JobMemory(Word<T>* all, int64_t thread) {
         left = all + thread * workspace::grouped_words();
-        panel = left + grouped_rows_of_job * workspace::grouped_row_words;
+        panel = left + grouped_rows_of_job * grouped_depth;
         sums = reinterpret_cast<Acc<T>*>(panel + grouped_depth * panel_width<Acc<T>>);
     }
 };
-
-/// Words from one packed row to the next: an odd number of cache lines, so that the same word of different
-/// rows is in different sets of the cache.
-constexpr int64_t row_words(int64_t words) {
-    return (div_ceil(words, 16) | 1) * 16;
-}
-static_assert(row_words(grouped_depth) <= workspace::grouped_row_words);
 
 /// d = or += op(a) op(b) for a block d of a product: its rows are those of op(a) from `first` on, and its
 /// columns those of op(b) from `column` on.
@@ -59,12 +52,11 @@ void run_job(const JobMemory<T>& memory, const Tensor& d, const Operand& a, int6
         require(!accumulate, "grouped_gemm: sums are of another type than the output");
     }
     for (int64_t from = 0; from < depth; from += slab) {
-        const int64_t length = std::min(slab, depth - from), words = words_of<T>(length),
-                      ld = row_words(words);
+        const int64_t length = std::min(slab, depth - from), words = words_of<T>(length);
         if (a.is_transposed)
             pack_columns<T>(memory.left, a.tensor, first, rows, from, length);
         else
-            pack_rows<T>(memory.left, ld, a.tensor, first, rows, from, length);
+            pack_row_blocks<T>(memory.left, a.tensor, first, rows, from, length);
         for (int64_t j = 0; j < cols; j += panel_width<A>) {
             const int64_t width = std::min(panel_width<A>, cols - j);
             pack_panel<T>(memory.panel, b, from, length, column + j, width);
@@ -74,12 +66,8 @@ void run_job(const JobMemory<T>& memory, const Tensor& d, const Operand& a, int6
                 if (next < cols)
                     prefetch_panel<T>(b, from, length, column + next, std::min(panel_width<A>, cols - next),
                                       i / rows_in_registers, div_ceil(rows, int64_t(rows_in_registers)));
-                if (a.is_transposed)
-                    micro_block<true>(out.at(i, j), add.at(i, j), memory.left + i * words, 0, memory.panel,
-                                      words, count, width);
-                else
-                    micro_block<false>(out.at(i, j), add.at(i, j), memory.left + i * ld, ld, memory.panel,
-                                       words, count, width);
+                micro_block<true>(out.at(i, j), add.at(i, j), memory.left + i * words, 0, memory.panel, words,
+                                  count, width);
             }
         }
         add = {out.data, out.ld};

@@ -260,6 +260,36 @@ void pack_rows(Word<T>* out, int64_t ld, const Tensor& a, int64_t first, int64_t
         std::fill(out + r * ld, out + r * ld + words, Word<T>(0));
 }
 
+/// The same as blocks of [words][rows_in_registers], in which the micro-kernel reads one place after the
+/// other.
+template <class T>
+void pack_row_blocks(Word<T>* out, const Tensor& a, int64_t first, int64_t rows, int64_t begin,
+                     int64_t depth) {
+    typedef Word<T> Words __attribute__((vector_size(vector_bytes)));
+    constexpr int block = rows_in_registers, lanes = VectorOf<Word<T>>::lanes;
+    const int64_t words = words_of<T>(depth), whole = depth / Depth<T>::elements / lanes * lanes;
+    for (int64_t r = 0; r < rows; r += block) {
+        const int count = int(std::min<int64_t>(block, rows - r));
+        const T* from = static_cast<const T*>(a.data) + (first + r) * a.ld + begin;
+        Word<T>* to = out + r * words;
+        int64_t p = 0;
+        if constexpr (lanes >= block)
+            for (; p < whole; p += lanes) {
+                Words v[lanes] = {};
+#pragma GCC unroll 16
+                for (int i = 0; i < block; ++i)
+                    if (i < count) v[i] = load_words(from + i * a.ld + p * Depth<T>::elements);
+                transpose_square(v);
+#pragma GCC unroll 16
+                for (int i = 0; i < lanes; ++i)
+                    std::memcpy(to + (p + i) * block, &v[i], sizeof(Word<T>) * block);
+            }
+        for (; p < words; ++p)
+            for (int i = 0; i < block; ++i)
+                to[p * block + i] = i < count ? word_at(from + i * a.ld, p, depth) : Word<T>(0);
+    }
+}
+
 /// The same for a transposed a, as blocks of [words][rows_in_registers]. Rows beyond `rows` have any values.
 template <class T>
 void pack_columns(Word<T>* out, const Tensor& a, int64_t first, int64_t rows, int64_t begin, int64_t depth) {

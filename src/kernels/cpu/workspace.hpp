@@ -132,11 +132,9 @@ inline int64_t gemm(const Tensor& d, const Operand& a, const Operand& b, int thr
 inline constexpr int64_t grouped_rows_of_job = 288, grouped_columns = 256;
 /// The words of the depth that it sums at a time.
 inline constexpr int64_t grouped_depth = 384;
-/// Words from one of its packed rows to the next.
-inline constexpr int64_t grouped_row_words = 400;
 /// Words of a thread: packed rows, a panel, and sums.
 constexpr int64_t grouped_words() {
-    return grouped_rows_of_job * (grouped_row_words + grouped_columns) + grouped_depth * widest_panel;
+    return grouped_rows_of_job * (grouped_depth + grouped_columns) + grouped_depth * widest_panel;
 }
 /// Both products of grouped rows.
 inline int64_t grouped_gemm(const Tensor& a, int threads) {
