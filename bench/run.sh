@@ -1,14 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # `make bench` runs this after the build. It measures every micro-benchmark, communication, checkpoints, tokenizers
-# (compared with those of tiktoken and Hugging Face), and then whole training steps (compared with PyTorch).
+# (compared with those of tiktoken and Hugging Face), products of experts (compared with plain ones), and then whole
+# training steps (compared with PyTorch, and of Qwen 3 with Llama).
 set -eu
 cd "$(dirname "$0")/.."
 
 for program in build/bench/bench_*; do
     if [ -x "$program" ] && [ -f "$program" ]; then
         echo "== $program"
-        "$program" --benchmark_min_time=0.02
+        "$program" --benchmark_min_time=0.02 --benchmark_filter=-^experts
     fi
 done
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -28,4 +29,5 @@ echo "== products of experts"
 python3 bench/grouped.py
 echo "== training steps"
 python3 bench/compare_torch.py
+python3 bench/compare_qwen.py
 exec python3 bench/compare_moe.py
