@@ -48,10 +48,11 @@ inline void micro_kernel(Block<A> out, Block<const A> add, const W* a, int64_t l
     typedef W Words __attribute__((vector_size(vector_bytes)));
     constexpr int lanes = VectorOf<A>::lanes;
     V sum[rows][2] = {};
-    for (int r = 0; r < rows; ++r) {  // prefetches what is needed at the end
-        if (add.data) __builtin_prefetch(add.data + r * add.ld);
-        __builtin_prefetch(out.data + r * out.ld, 1);
-    }
+    for (int r = 0; r < rows; ++r)  // prefetches what is needed at the end
+        for (int j = 0; j < 2; ++j) {
+            if (add.data) __builtin_prefetch(add.data + r * add.ld + j * lanes);
+            __builtin_prefetch(out.data + r * out.ld + j * lanes, 1);
+        }
     for (int64_t p = 0; p < depth; ++p) {
         const Words left = *reinterpret_cast<const Words*>(panel + p * 2 * lanes);
         const Words right = *reinterpret_cast<const Words*>(panel + p * 2 * lanes + lanes);
