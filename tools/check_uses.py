@@ -72,7 +72,7 @@ STANDARD = {
                    " is_copy_assignable_v",
     "unordered_map": "unordered_map",
     "unordered_set": "unordered_set",
-    "utility": "move pair exchange swap forward declval as_const in_place",
+    "utility": "move pair exchange swap forward declval as_const in_place integer_sequence make_integer_sequence",
     "variant": "variant holds_alternative get get_if monostate variant_size_v visit",
     "vector": "vector erase erase_if",
 }
