@@ -332,7 +332,7 @@ std::string usual_hub_name(const std::string& parameter) {
     if (parameter == "tok_embeddings.weight") return "model.embed_tokens.weight";
     if (parameter == "norm.weight") return "model.norm.weight";
     if (parameter == "output.weight") return "lm_head.weight";
-    const std::string name = hub_name_in(of_layer, parameter);
+    std::string name = hub_name_in(of_layer, parameter);
     if (name.empty()) throw LogicError("no Hugging Face name for " + parameter);
     return name;
 }

@@ -51,13 +51,13 @@ public:
     int64_t count_others() const;
 
     /// True if the folder has this tensor, as it is or quantized.
-    bool has(const std::string& name) const;
+    bool has(const std::string& of_text) const;
     /// The tensors of the files that hold the elements and the scales of this tensor: "w" alone; "w" and
     /// "w_scale_inv" (FP8); "w_blocks" and "w_scales" (MXFP4).
-    std::vector<std::string> stored_as(const std::string& name) const;
+    std::vector<std::string> stored_as(const std::string& of_text) const;
     /// The elements of a place's tensor. ConfigError, with folder and tensor: the tensor is missing, it has
     /// another shape or no floating-point type, its scales are missing or have another shape or type.
-    HubElements elements(const HubPlace& place) const;
+    HubElements elements(const HubPlace& of_text) const;
     /// The place with offset and strides that count the elements as HubElements does. `cols`: the columns of
     /// the parameter. Differs from `place` for MXFP4, which stores each matrix of a tensor transposed.
     /// LogicError if such a place is not inside of one matrix.

@@ -63,12 +63,13 @@ inline void micro_kernel(Block<A> out, Block<const A> add, const W* a, int64_t l
             sum[r][1] = multiply_add(sum[r][1], factor, right);
         }
     }
-    if (add.data)
+    if (add.data) {
 #pragma GCC unroll 12
         for (int r = 0; r < rows; ++r) {
             sum[r][0] += *reinterpret_cast<const Unaligned*>(add.data + r * add.ld);
             sum[r][1] += *reinterpret_cast<const Unaligned*>(add.data + r * add.ld + lanes);
         }
+    }
 #pragma GCC unroll 12
     for (int r = 0; r < rows; ++r) {
         *reinterpret_cast<Unaligned*>(out.data + r * out.ld) = sum[r][0];
