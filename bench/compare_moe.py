@@ -14,13 +14,10 @@ import argparse
 import json
 import os
 import re
-import shutil
 import statistics
 import subprocess
-import sys
-from pathlib import Path
 
-from compare_torch import ALLOCATOR, COMPUTE, ROOT, WORK, torch_python, write_tokens
+from compare_torch import ALLOCATOR, ROOT, WORK, torch_python, train_coeus, write_tokens
 
 LENGTH, BATCH = 512, 4
 SHAPES = {"debug": ["--model.flavor=debugmodel_moe"],
@@ -33,19 +30,10 @@ OPTIMIZER = ("adam", "sum_of_squares")  # its kernels
 
 def run_coeus(shape, dtype, threads):
     """Returns the seconds of forward and backward."""
-    output = WORK / "coeus"
-    shutil.rmtree(output, ignore_errors=True)
-    command = [ROOT / "build/coeus", "train", "bench/step.toml", "--model.name=qwen3", *SHAPES[shape],
-               f"--job.dump_folder={output}", f"--training.dataset_path={WORK / 'tokens.h5'}", "--training.shuffle=false",
-               f"--training.mixed_precision_param={COMPUTE[dtype]}", f"--training.threads={threads}", "--device=cpu",
-               f"--training.seq_len={LENGTH}", f"--training.local_batch_size={BATCH}", "--training.steps=8",
-               "--lr_scheduler.warmup_steps=2", "--profile"]
-    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode != 0: sys.exit(f"coeus ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    records = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
-    step = statistics.median(r["step_s"] for r in records if "step_s" in r and r["step"] > 2)
-    shares = dict(re.findall(r"^  (\w+) +([\d.]+)%", done.stdout, re.MULTILINE))
-    return step * (1 - sum(float(shares[name]) for name in OPTIMIZER) / 100)
+    options = ["--model.name=qwen3", *SHAPES[shape], "--training.steps=8", "--profile"]
+    _, output, steps = train_coeus(options, dtype, threads, LENGTH, BATCH)
+    shares = dict(re.findall(r"^  (\w+) +([\d.]+)%", output, re.MULTILINE))
+    return statistics.median(steps) * (1 - sum(float(shares[name]) for name in OPTIMIZER) / 100)
 
 
 def run_torch(python, shape, dtype, threads, form, compiled):

@@ -9,35 +9,16 @@ the elements that RoPE rotates. A step has 2,048 tokens. A figure is the median 
 run.
 """
 import argparse
-import json
-import shutil
 import statistics
-import subprocess
-import sys
 
-from compare_torch import COMPUTE, ROOT, WORK, write_tokens
+from compare_torch import WORK, train_coeus, write_tokens
 
-LENGTH, BATCH, STEPS = 512, 4, 8
+LENGTH, BATCH = 512, 4
 MODELS = {"qwen3": ["--model.name=qwen3", "--model.flavor=debugmodel"],
           "llama3": ["--model.name=llama3", "--model.flavor=debugmodel", "--model.dim=256", "--model.n_layers=8",
                      "--model.n_heads=16", "--model.n_kv_heads=8", "--model.head_dim=128", "--model.ffn_hidden=3072",
                      "--model.tied_embeddings"]}
 GOAL = 1.03
-
-
-def run(options, dtype):
-    """Returns the seconds of the steps."""
-    output = WORK / "coeus"
-    shutil.rmtree(output, ignore_errors=True)
-    command = [ROOT / "build/coeus", "train", "bench/step.toml", *options, f"--job.dump_folder={output}",
-               f"--training.dataset_path={WORK / 'tokens.h5'}", "--training.shuffle=false", "--device=cpu",
-               f"--training.mixed_precision_param={COMPUTE[dtype]}", f"--training.threads={given.threads}",
-               f"--training.seq_len={LENGTH}", f"--training.local_batch_size={BATCH}", f"--training.steps={STEPS}",
-               "--lr_scheduler.warmup_steps=2"]
-    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode != 0: sys.exit(f"coeus ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    records = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
-    return [r["step_s"] for r in records if "step_s" in r and r["step"] > 2]
 
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -51,7 +32,8 @@ print("| type | Qwen 3, s | Llama, s | ratio | goal |\n|---|---:|---:|---:|---|"
 for dtype in given.dtypes.split(","):
     times = {name: [] for name in MODELS}
     for _ in range(given.alternations):
-        for name, options in MODELS.items(): times[name] += run(options, dtype)
+        for name, options in MODELS.items():
+            times[name] += train_coeus([*options, "--training.steps=8"], dtype, given.threads, LENGTH, BATCH)[-1]
     qwen, llama = (statistics.median(times[name]) for name in MODELS)
     print(f"| {dtype} | {qwen:.3f} | {llama:.3f} | {qwen / llama:.3f} | "
           f"{GOAL}: {'reached' if qwen / llama <= GOAL else 'MISSED'} |", flush=True)

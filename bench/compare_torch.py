@@ -94,18 +94,14 @@ def causal_flops_per_token(shape):
     return 6 * weights + 6 * layers * heads * head * seq
 
 
-def run_coeus(shape, dtype, threads, ranks=1, options=()):
-    """Returns the median step's tokens per second, the GEMM rate that Coeus measured, the seconds to the first step."""
-    model, seq, batch = SHAPES[shape]
-    dim, layers, heads, kv, ffn, vocab = MODELS[model]
+def train_coeus(options, dtype, threads, seq, batch, ranks=1):
+    """Trains by bench/step.toml. Returns when it began, its output, and the seconds of each step but the first two."""
     output = WORK / "coeus"
     shutil.rmtree(output, ignore_errors=True)
     command = [ROOT / "build/coeus", "train", "bench/step.toml", f"--job.dump_folder={output}",
                f"--training.dataset_path={WORK / 'tokens.h5'}", "--training.shuffle=false", f"--training.mixed_precision_param={COMPUTE[dtype]}",
                f"--training.threads={threads}", "--device=cpu", f"--training.seq_len={seq}",
-               f"--training.local_batch_size={batch // ranks}", f"--model.dim={dim}", f"--model.n_layers={layers}",
-               f"--model.n_heads={heads}", f"--model.n_kv_heads={kv}", f"--model.ffn_hidden={ffn}",
-               f"--model.vocab_size={vocab}", "--profile", *options]
+               f"--training.local_batch_size={batch // ranks}", *options]
     if ranks > 1:
         mpirun = subprocess.run([ROOT / "tools/mpirun_command.sh", ROOT / "build"], capture_output=True, text=True, check=True)
         command = [*mpirun.stdout.split(), "-n", str(ranks), *command]
@@ -115,9 +111,18 @@ def run_coeus(shape, dtype, threads, ranks=1, options=()):
     if done.returncode != 0:
         sys.exit(f"coeus ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     records = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
-    steps = [r["step_s"] for r in records if "step_s" in r and r["step"] > 2]
-    peak = re.search(r"(\d+) GF/s in GEMM", done.stdout)
-    clock = re.search(r"\[coeus\] (\S+ \S+),(\d+) - info - Training starts", done.stdout)
+    return begin, done.stdout, [r["step_s"] for r in records if "step_s" in r and r["step"] > 2]
+
+
+def run_coeus(shape, dtype, threads, ranks=1, options=()):
+    """Returns the median step's tokens per second, the GEMM rate that Coeus measured, the seconds to the first step."""
+    model, seq, batch = SHAPES[shape]
+    dim, layers, heads, kv, ffn, vocab = MODELS[model]
+    sizes = [f"--model.dim={dim}", f"--model.n_layers={layers}", f"--model.n_heads={heads}", f"--model.n_kv_heads={kv}",
+             f"--model.ffn_hidden={ffn}", f"--model.vocab_size={vocab}", "--profile"]
+    begin, output, steps = train_coeus([*sizes, *options], dtype, threads, seq, batch, ranks)
+    peak = re.search(r"(\d+) GF/s in GEMM", output)
+    clock = re.search(r"\[coeus\] (\S+ \S+),(\d+) - info - Training starts", output)
     started = time.mktime(time.strptime(clock[1], "%Y-%m-%d %H:%M:%S")) + int(clock[2]) / 1000
     return seq * batch / statistics.median(steps), float(peak[1]) * 1e9, started - begin
 

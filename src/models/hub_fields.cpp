@@ -123,10 +123,6 @@ void write_scaling(Json& json, const Scaling& scaling) {
     json.set("original_max_position_embeddings", int64_t(scaling.original_positions));
 }
 
-}  // namespace
-
-namespace {
-
 void require_fraction(const JsonView& json, double fraction) {
     const auto found = json.find("partial_rotary_factor");
     if (found && found->number() != fraction)

@@ -65,12 +65,12 @@ private:
             const A* data = static_cast<const A*>(a.tensor.data) + first * a.tensor.ld + begin + from;
             sweep<false>(out, add, data, a.tensor.ld, slab_panels, words, 0, whole);
             if (whole == rows) return;
-            pack_rows<T>(rows_copy, words, a.tensor, first + whole, rows - whole, begin + from, length);
-            sweep<false>(out.at(whole, 0), add.at(whole, 0), rows_copy, words, slab_panels, words, 0,
-                         rows - whole);
+            pack_row_blocks<T>(rows_copy, a.tensor, first + whole, rows - whole, begin + from, length);
+            sweep<true>(out.at(whole, 0), add.at(whole, 0), rows_copy, 0, slab_panels, words, 0,
+                        rows - whole);
         } else {
-            pack_rows<T>(rows_copy, words, a.tensor, first, rows, begin + from, length);
-            sweep<false>(out, add, rows_copy, words, slab_panels, words, 0, rows);
+            pack_row_blocks<T>(rows_copy, a.tensor, first, rows, begin + from, length);
+            sweep<true>(out, add, rows_copy, 0, slab_panels, words, 0, rows);
         }
     }
     template <bool packed>

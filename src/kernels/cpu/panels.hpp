@@ -241,29 +241,9 @@ void prefetch_panel(const Operand& b, int64_t begin, int64_t depth, int64_t firs
         for (int64_t j = 0; j < length; j += line) __builtin_prefetch(data + r * b.tensor.ld + j, 0, 2);
 }
 
-/// Packs rows [first, first + rows) and columns [begin, begin + depth) of a as rows of words that are `ld`
-/// apart, with zeros in the rows that complete the last register block.
-template <class T>
-void pack_rows(Word<T>* out, int64_t ld, const Tensor& a, int64_t first, int64_t rows, int64_t begin,
-               int64_t depth) {
-    const T* data = static_cast<const T*>(a.data) + first * a.ld + begin;
-    const int64_t words = words_of<T>(depth);
-    for (int64_t r = 0; r < rows; ++r, data += a.ld) {
-        Word<T>* to = out + r * ld;
-        if constexpr (Depth<T>::elements == 1) {
-#pragma omp simd
-            for (int64_t p = 0; p < depth; ++p) to[p] = load(data[p]);
-        } else {
-            to[words - 1] = 0;
-            std::memcpy(to, data, size_t(depth) * sizeof(T));
-        }
-    }
-    for (int64_t r = rows; r < round_up(rows, rows_in_registers); ++r)
-        std::fill(out + r * ld, out + r * ld + words, Word<T>(0));
-}
-
-/// The same as blocks of [words][rows_in_registers], in which the micro-kernel reads one place after the
-/// other.
+/// Packs rows [first, first + rows) and columns [begin, begin + depth) of a as blocks of
+/// [words][rows_in_registers], in which the micro-kernel reads one place after the other. Rows that complete
+/// the last block are zero.
 template <class T>
 void pack_row_blocks(Word<T>* out, const Tensor& a, int64_t first, int64_t rows, int64_t begin,
                      int64_t depth) {

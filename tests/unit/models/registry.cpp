@@ -353,6 +353,17 @@ TEST_CASE("a model has as many parameters as its configuration computes") {
         }
 }
 
+namespace {
+
+std::set<std::string> parameter_names(const Decoder& decoder) {
+    std::set<std::string> names;
+    for (const Storage& storage : decoder.parameters().storages())
+        for (const Param& param : storage.params()) names.insert(param.name);
+    return names;
+}
+
+}  // namespace
+
 TEST_CASE(
     "a model with norms of heads, biases and sinks has as many parameters as its configuration computes") {
     for (const QkNorm qk_norm : {QkNorm::none, QkNorm::before_rope})
@@ -366,9 +377,7 @@ TEST_CASE(
                 m.attention.head_dim = 24;
                 const Decoder decoder(m, {}, 8);
                 CHECK(decoder.parameters().count() == m.parameters());
-                std::set<std::string> names;
-                for (const Storage& storage : decoder.parameters().storages())
-                    for (const Param& param : storage.params()) names.insert(param.name);
+                const std::set<std::string> names = parameter_names(decoder);
                 CHECK(names.contains("layers.7.attention.q_norm.weight") == (qk_norm != QkNorm::none));
                 CHECK(names.contains("layers.7.attention.k_norm.weight") == (qk_norm != QkNorm::none));
                 CHECK(names.contains("layers.7.attention.wv.bias") == (bias != AttentionBias::none));
@@ -407,9 +416,7 @@ TEST_CASE("experts whose gate and up take turns in one matrix, with and without 
         m.moe.balance_rate = 0;
         const Decoder decoder(m, {}, 8);
         CHECK(decoder.parameters().count() == m.parameters());
-        std::set<std::string> names;
-        for (const Storage& storage : decoder.parameters().storages())
-            for (const Param& param : storage.params()) names.insert(param.name);
+        const std::set<std::string> names = parameter_names(decoder);
         CHECK(names.contains("layers.3.moe.experts.mlp1_weight"));
         CHECK(names.contains("layers.3.moe.experts.mlp1_bias") == biases);
         CHECK(names.contains("layers.3.moe.experts.mlp2_bias") == biases);
