@@ -60,14 +60,16 @@ void run_job(const JobMemory<T>& memory, const Tensor& d, const Operand& a, int6
         for (int64_t j = 0; j < cols; j += panel_width<A>) {
             const int64_t width = std::min(panel_width<A>, cols - j);
             pack_panel<T>(memory.panel, b, from, length, column + j, width);
+            // After this panel comes the next one of the slab, or the first one of the next slab.
+            const bool last = j + width == cols;
+            const int64_t next = last ? 0 : j + width, begin = last ? from + slab : from;
+            Prefetch<T> ahead(b, begin, std::min(slab, depth - begin), column + next,
+                              std::min(panel_width<A>, cols - next),
+                              div_ceil(rows, int64_t(rows_in_registers)) * words);
             for (int64_t i = 0; i < rows; i += rows_in_registers) {
-                const int64_t count = std::min<int64_t>(rows_in_registers, rows - i),
-                              next = j + panel_width<A>;
-                if (next < cols)
-                    prefetch_panel<T>(b, from, length, column + next, std::min(panel_width<A>, cols - next),
-                                      i / rows_in_registers, div_ceil(rows, int64_t(rows_in_registers)));
+                const int64_t count = std::min<int64_t>(rows_in_registers, rows - i);
                 micro_block<true>(out.at(i, j), add.at(i, j), memory.left + i * words, 0, memory.panel, words,
-                                  count, width);
+                                  count, width, ahead);
             }
         }
         add = {out.data, out.ld};

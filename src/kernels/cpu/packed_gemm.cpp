@@ -81,7 +81,7 @@ private:
                 micro_block<packed>(out.at(i, j), add.at(i, j), left + i * (packed ? words : lda), lda,
                                     slab_panels + j * words_of<T>(depth), words,
                                     std::min<int64_t>(rows_in_registers, to - i),
-                                    std::min(panel_width<A>, cols - j));
+                                    std::min(panel_width<A>, cols - j), NoPrefetch());
     }
 };
 

@@ -38,11 +38,48 @@ struct Block {
     Block at(int64_t row, int64_t column) const { return {data ? data + row * ld + column : nullptr, ld}; }
 };
 
+/// Asks for what will be packed next while the micro-kernel computes: one line of the cache after every few
+/// steps of its depth. If all lines were asked for at once, they would wait for each other, and the
+/// micro-kernel for them.
+template <class T>
+class Prefetch {
+public:
+    /// Rows [begin, begin + depth) and columns [first, first + cols) of op(b), over `steps` steps. A depth of
+    /// zero or less is nothing.
+    Prefetch(const Operand& b, int64_t begin, int64_t depth, int64_t first, int64_t cols, int64_t steps) {
+        if (depth <= 0) return;
+        row_ = b.tensor.template row<const T>(b.is_transposed ? first : begin) +
+               (b.is_transposed ? begin : first);
+        ld_ = b.tensor.ld;
+        cols_ = b.is_transposed ? depth : cols;
+        rows_ = b.is_transposed ? cols : depth;
+        every_ = std::max<int64_t>(1, steps / (rows_ * div_ceil(cols_, line)));
+    }
+    void step() {
+        if (++steps_ < every_ || rows_ == 0) return;
+        steps_ = 0;
+        __builtin_prefetch(row_ + column_, 0, 2);  // to the second-level cache
+        column_ += line;
+        if (column_ < cols_) return;
+        column_ = 0;
+        row_ += ld_;
+        --rows_;
+    }
+
+private:
+    static constexpr int64_t line = 64 / int64_t(sizeof(T));  // elements of a line of the cache
+    const T* row_ = nullptr;
+    int64_t ld_ = 0, cols_ = 0, rows_ = 0, column_ = 0, every_ = 0, steps_ = 0;
+};
+struct NoPrefetch {
+    void step() {}
+};
+
 /// out[rows, panel_width] = add + a b over `depth` words. The rows of a are `lda` apart, or packed as columns
-/// of rows_in_registers. `add` may be null or out.
-template <int rows, bool packed, class A, class W>
+/// of rows_in_registers. `add` may be null or out. `ahead` is a Prefetch or NoPrefetch.
+template <int rows, bool packed, class A, class W, class P>
 inline void micro_kernel(Block<A> out, Block<const A> add, const W* a, int64_t lda, const W* panel,
-                         int64_t depth) {
+                         int64_t depth, P& ahead) {
     using V = typename VectorOf<A>::type;
     using Unaligned = typename VectorOf<A>::unaligned;
     typedef W Words __attribute__((vector_size(vector_bytes)));
@@ -54,6 +91,7 @@ inline void micro_kernel(Block<A> out, Block<const A> add, const W* a, int64_t l
             __builtin_prefetch(out.data + r * out.ld + j * lanes, 1);
         }
     for (int64_t p = 0; p < depth; ++p) {
+        ahead.step();
         const Words left = *reinterpret_cast<const Words*>(panel + p * 2 * lanes);
         const Words right = *reinterpret_cast<const Words*>(panel + p * 2 * lanes + lanes);
 #pragma GCC unroll 12
@@ -79,14 +117,14 @@ inline void micro_kernel(Block<A> out, Block<const A> add, const W* a, int64_t l
 
 /// The micro-kernel for any number of rows and columns up to its own size. It may read rows of a up to
 /// rows_in_registers.
-template <bool packed, class A, class W>
+template <bool packed, class A, class W, class P>
 inline void micro_block(Block<A> out, Block<const A> add, const W* a, int64_t lda, const W* panel,
-                        int64_t depth, int64_t rows, int64_t cols) {
+                        int64_t depth, int64_t rows, int64_t cols, P&& ahead) {
     constexpr int whole = rows_in_registers, third = whole / 3;
     const auto multiply = [&](Block<A> to, Block<const A> plus, int64_t count) {
-        if (count > 2 * third) return micro_kernel<whole, packed>(to, plus, a, lda, panel, depth);
-        if (count > third) return micro_kernel<2 * third, packed>(to, plus, a, lda, panel, depth);
-        micro_kernel<third, packed>(to, plus, a, lda, panel, depth);
+        if (count > 2 * third) return micro_kernel<whole, packed>(to, plus, a, lda, panel, depth, ahead);
+        if (count > third) return micro_kernel<2 * third, packed>(to, plus, a, lda, panel, depth, ahead);
+        micro_kernel<third, packed>(to, plus, a, lda, panel, depth, ahead);
     };
     if (rows % third == 0 && cols == panel_width<A>) return multiply(out, add, rows);
     alignas(64) A tile[whole * panel_width<A>];
@@ -227,18 +265,6 @@ void pack_panel(Word<T>* panel, const Operand& b, int64_t begin, int64_t depth, 
                            b.tensor.ld, cols, depth);
     else
         words_down<T>(panel, width, b.tensor, begin, depth, first, cols);
-}
-
-/// Starts to bring part `part` of `parts` of what pack_panel will read to the second-level cache.
-template <class T>
-void prefetch_panel(const Operand& b, int64_t begin, int64_t depth, int64_t first, int64_t cols, int64_t part,
-                    int64_t parts) {
-    constexpr int64_t line = 64 / int64_t(sizeof(T));
-    const int64_t rows = b.is_transposed ? cols : depth, length = b.is_transposed ? depth : cols;
-    const T* data = b.tensor.template as<const T>() +
-                    (b.is_transposed ? first * b.tensor.ld + begin : begin * b.tensor.ld + first);
-    for (int64_t r = rows * part / parts; r < rows * (part + 1) / parts; ++r)
-        for (int64_t j = 0; j < length; j += line) __builtin_prefetch(data + r * b.tensor.ld + j, 0, 2);
 }
 
 /// Packs rows [first, first + rows) and columns [begin, begin + depth) of a as blocks of
