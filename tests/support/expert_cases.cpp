@@ -125,6 +125,37 @@ KernelCase group_by_expert_case(const Assignments& s) {
     return c;
 }
 
+/// Groups without padding, of assignments of which some have no expert: each third one, or all.
+KernelCase group_without_padding_case(const Assignments& s, bool none) {
+    KernelCase c = group_by_expert_case(s);
+    c.name += none ? " without any" : " without padding";
+    c.prepare = [=](const Kernels&, Exec&, const Operands& o) {
+        spread(s, o);
+        for (int64_t a = 0; a < s.count(); a += none ? 1 : 3) set_element(o[0], a, -1);
+    };
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        Groups groups = groups_of(s, o);
+        groups.multiple = 1;
+        k.group_by_expert(e, o[1], o[2].slice_rows(0, s.count()), groups, o[0]);
+    };
+    return c;
+}
+
+/// Rows that arrive at a rank whose experts are [first, first + experts / ranks): those of a round that
+/// begins in the middle and ends before the last row, or of all rows.
+KernelCase arrival_experts_case(int64_t ranks, int64_t experts, int64_t first, bool all) {
+    constexpr int64_t most = 5;
+    const int64_t own = experts / ranks, rows = ranks * own * most;
+    const ArrivingRows arriving = {
+        .first_expert = first, .experts = own, .begin = all ? 0 : rows / 7, .end = all ? rows : rows / 3};
+    return {
+        fmt::format("arrival_experts {} ranks, {} experts, {} of the rows", ranks, experts,
+                    all ? "all" : "some"),
+        {{"experts", output, index_kind, {rows}, 1},
+         {"counts", input, index_kind, {ranks, experts}, double(most)}},
+        [=](const Kernels& k, Exec& e, const Operands& v) { k.arrival_experts(e, v[0], v[1], arriving); }};
+}
+
 /// `pad` elements lie between rows.
 void add_products(std::vector<KernelCase>& list, const Assignments& s, int64_t width, int64_t other,
                   int64_t pad) {
@@ -269,6 +300,13 @@ std::vector<KernelCase> expert_cases() {
     // more experts than a warp has lanes, and more assignments than a block has threads
     add_cases(list, {30, 40, 2}, 8, 16);
     list.push_back(group_by_expert_case({1100, 3, 2}));
+    for (const bool none : {true, false}) list.push_back(group_without_padding_case({40, 5, 2}, none));
+    for (const bool all : {true, false}) {
+        list.push_back(arrival_experts_case(1, 5, 0, all));
+        list.push_back(arrival_experts_case(3, 12, 4, all));
+        list.push_back(arrival_experts_case(64, 64, 63, all));
+        list.push_back(arrival_experts_case(2, 80, 0, all));
+    }
     return list;
 }
 

@@ -240,8 +240,12 @@ struct Kernels {
     void (*route_backward)(Exec&, Tensor dlogits, Tensor dweights, Tensor logits, Tensor experts,
                            const RouteOptions& options);
     /// Groups the assignments by expert, those of an expert in ascending order: slots i32[n,k] is the row of
-    /// each assignment, sources i32[rows] the assignment of each row, -1 if it has none. Writes `groups`.
+    /// each assignment, sources i32[rows] the assignment of each row, -1 if it has none. Writes `groups`. An
+    /// assignment to expert -1 has no row; its slot is -1.
     void (*group_by_expert)(Exec&, Tensor slots, Tensor sources, const Groups& groups, Tensor experts);
+    /// experts i32[rows] = the expert of each row that arrives in a round, counted from the receiver's first
+    /// one; -1 after the last row. counts i32[R,E]: how many rows each rank sends to each expert.
+    void (*arrival_experts)(Exec&, Tensor experts, Tensor counts, const ArrivingRows& arriving);
     /// out[i] = in[sources[i] / per]; zero where sources[i] is -1. sources i32[rows of out].
     void (*gather_rows)(Exec&, Tensor out, Tensor in, Tensor sources, int64_t per);
     /// y[t] = plus[t] + sum over j of rows[slots[t,j]], added in acc and in order of j. plus is optional and
@@ -336,7 +340,7 @@ struct Kernels {
     DO(head_norm) DO(head_norm_backward) DO(rope) DO(scale_rows) DO(add_bias) DO(add_bias_backward) \
     DO(latent_keys) DO(latent_keys_backward) DO(attention) DO(merge_attention) DO(attention_backward) DO(attention_sink) DO(attention_sink_backward) \
     DO(attention_cached) DO(swiglu) DO(swiglu_backward) \
-    DO(route) DO(route_backward) DO(group_by_expert) DO(gather_rows) DO(sum_rows) DO(grouped_gemm) \
+    DO(route) DO(route_backward) DO(group_by_expert) DO(arrival_experts) DO(gather_rows) DO(sum_rows) DO(grouped_gemm) \
     DO(grouped_gemm_weights) DO(add_group_bias) DO(add_group_bias_backward) DO(gate) DO(gate_backward) \
     DO(count_by_sequence) DO(balance_sequences) DO(balance_experts) \
     DO(log_sum_exp) DO(add_log_sum_exp) DO(cross_entropy) \

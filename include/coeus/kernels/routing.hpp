@@ -46,20 +46,42 @@ struct SequenceRows {
 inline constexpr int64_t group_rows = 32;
 
 /// The rows of each group in a buffer: those of group g are [begins[g], begins[g] + counts[g]). Begins are
-/// ascending multiples of group_rows. The rows between a group and the next one are its padding,
+/// ascending multiples of `multiple`. The rows between a group and the next one are its padding,
 /// which is zero in every buffer. Both tensors are i32[G], on the device.
 struct Groups {
     Tensor begins, counts;
-    int64_t assignments = 0;  ///< the sum of the counts, which is known without reading them
+    /// The sum of the counts, which is known without reading them; for rows that come from other ranks, their
+    /// mean number over the ranks.
+    int64_t assignments = 0;
+    int64_t multiple = group_rows;  ///< products of groups need group_rows
 
     explicit operator bool() const { return bool(counts); }
     int64_t number() const { return counts.count(); }
 };
 
 /// Rows of a buffer that fits any assignment of `assignments` rows to `groups` groups.
-constexpr int64_t grouped_rows(int64_t assignments, int64_t groups) {
-    return assignments + groups * (group_rows - 1);
+constexpr int64_t grouped_rows(int64_t assignments, int64_t groups, int64_t multiple = group_rows) {
+    return assignments + groups * (multiple - 1);
 }
+
+/// The rows that arrive at a rank in one round, if R ranks divide E experts. All rows that come to the rank's
+/// experts are numbered by expert, then by the rank that sends them, then by assignment. A round brings those
+/// with numbers [begin, end), in the order of rank, expert and assignment.
+struct ArrivingRows {
+    int64_t first_expert = 0, experts = 0;  ///< those of the receiving rank
+    int64_t begin = 0, end = 0;
+
+    /// How many of `count` rows with numbers from `first` on arrive in this round, ...
+    constexpr int64_t arriving(int64_t first, int64_t count) const {
+        const int64_t from = first > begin ? first : begin, to = first + count < end ? first + count : end;
+        return to > from ? to - from : 0;
+    }
+    /// ... and how many of them arrived before it.
+    constexpr int64_t before(int64_t first, int64_t count) const {
+        const int64_t gone = begin - first;
+        return gone < 0 ? 0 : gone < count ? gone : count;
+    }
+};
 
 /// The activation between the two matrices of a feed-forward layer: (u + shift) g sigmoid(alpha g), with g at
 /// most `limit` and u within +-limit. The default is SwiGLU (Shazeer 2020).

@@ -81,23 +81,44 @@ void Cpu::route_backward(Exec& exec, Tensor dlogits, Tensor dweights, Tensor log
 
 void Cpu::group_by_expert(Exec&, Tensor slots, Tensor sources, const Groups& groups, Tensor experts) {
     const int64_t assignments = experts.count(), number = groups.number(), rows = sources.count();
-    require(slots.count() == assignments && rows >= grouped_rows(assignments, number),
+    require(slots.count() == assignments && rows >= grouped_rows(assignments, number, groups.multiple),
             "group_by_expert: operands do not fit");
     const int32_t* expert = experts.as<const int32_t>();
     int32_t *begins = groups.begins.as<int32_t>(), *counts = groups.counts.as<int32_t>();
     int32_t *slot = slots.as<int32_t>(), *source = sources.as<int32_t>();
     std::fill(counts, counts + number, 0);
-    for (int64_t a = 0; a < assignments; ++a) slot[a] = counts[expert[a]]++;  // the place within the group
+    // the place within the group
+    for (int64_t a = 0; a < assignments; ++a) slot[a] = expert[a] < 0 ? -1 : counts[expert[a]]++;
     int64_t begin = 0;
     for (int64_t g = 0; g < number; ++g) {
         begins[g] = int32_t(begin);
-        begin += round_up(counts[g], group_rows);
+        begin += round_up(counts[g], groups.multiple);
     }
     std::fill(source, source + rows, -1);
     for (int64_t a = 0; a < assignments; ++a) {
+        if (expert[a] < 0) continue;
         slot[a] += begins[expert[a]];
         source[slot[a]] = int32_t(a);
     }
+}
+
+void Cpu::arrival_experts(Exec& exec, Tensor experts, Tensor counts, const ArrivingRows& arriving) {
+    const int64_t ranks = counts.rows(), number = arriving.experts;
+    require(counts.dense() && experts.dense() && arriving.first_expert + number <= counts.cols(),
+            "arrival_experts: operands do not fit");
+    const Scope scope(exec.workspace);
+    int32_t* const rows_of = exec.workspace.alloc(Dtype::i32, {ranks * number}).as<int32_t>();
+    for (int64_t e = 0, first = 0; e < number; ++e)
+        for (int64_t rank = 0; rank < ranks; ++rank) {
+            const int64_t count = counts.row<const int32_t>(rank)[arriving.first_expert + e];
+            rows_of[rank * number + e] = int32_t(arriving.arriving(first, count));
+            first += count;
+        }
+    int32_t *to = experts.as<int32_t>(), *const end = to + experts.count();
+    require(std::accumulate(rows_of, rows_of + ranks * number, int64_t(0)) <= experts.count(),
+            "arrival_experts: more rows arrive");
+    for (int64_t i = 0; i < ranks * number; ++i) to = std::fill_n(to, rows_of[i], int32_t(i % number));
+    std::fill(to, end, -1);
 }
 
 void Cpu::gather_rows(Exec& exec, Tensor out, Tensor in, Tensor sources, int64_t per) {

@@ -18,10 +18,10 @@ struct PlaceInGroup {
 /// Groups in the form that kernels take.
 struct DeviceGroups {
     const int32_t *begins, *counts;
-    int64_t number;
+    int64_t number, multiple;
 
     __device__ int64_t padded(int64_t group) const {
-        return (counts[group] + group_rows - 1) / group_rows * group_rows;
+        return (counts[group] + multiple - 1) / multiple * multiple;
     }
     __device__ PlaceInGroup place(int64_t group, int64_t first) const {
         return {group, begins[group] + first, counts[group] - first, padded(group) - first};
@@ -62,7 +62,8 @@ struct DeviceGroups {
 
 inline DeviceGroups device_groups(const Groups& groups) {
     require(groups.begins.count() == groups.number(), "groups have as many begins as counts");
-    return {groups.begins.as<const int32_t>(), groups.counts.as<const int32_t>(), groups.number()};
+    return {groups.begins.as<const int32_t>(), groups.counts.as<const int32_t>(), groups.number(),
+            groups.multiple};
 }
 
 /// The most tiles that groups in so many rows may have. The last tile of a group lacks at most tile_rows -

@@ -46,8 +46,8 @@ __global__ void count_kernel(Count* counts, const int32_t* experts, int64_t assi
 }
 
 /// One warp.
-__global__ void begins_kernel(int32_t* begins, const int32_t* counts, int64_t groups) {
-    const DeviceGroups all = {begins, counts, groups};
+__global__ void begins_kernel(int32_t* begins, DeviceGroups all) {
+    const int64_t groups = all.number;
     int32_t total = 0;
     for (int64_t first = 0; first < groups; first += warp_size) {
         const int64_t group = first + threadIdx.x;
@@ -76,6 +76,7 @@ __global__ void place_kernel(int32_t* slots, int32_t* sources, DeviceGroups grou
     for (int other = 0; other < warp; ++other) row += found[other];
     for (int64_t a = first + lane; a - lane < end; a += warp_size) {
         const bool is_own = a < end && experts[a] == own;
+        if (group == 0 && a < end && experts[a] < 0) slots[a] = -1;
         const unsigned votes = __ballot_sync(whole_warp, is_own);
         if (is_own) {
             const int64_t slot = row + __popc(votes & ((1u << lane) - 1));
@@ -90,6 +91,36 @@ __global__ void place_kernel(int32_t* slots, int32_t* sources, DeviceGroups grou
         sources[i] = -1;
     for (int64_t i = after + group * blockDim.x + threadIdx.x; i < rows; i += groups.number * blockDim.x)
         sources[i] = -1;
+}
+
+/// One block. A thread finds out how many rows arrive from a rank for an expert; a warp writes them.
+__global__ void arrival_experts_kernel(int32_t* experts, int64_t rows, Rows<const int32_t> counts,
+                                       int64_t ranks, ArrivingRows arriving) {
+    const int64_t number = arriving.experts, pairs = ranks * number;
+    int32_t* const rows_of = reinterpret_cast<int32_t*>(shared_memory());
+    const auto count_of = [&](int64_t i) {
+        return int64_t(counts[i % ranks][arriving.first_expert + i / ranks]);
+    };
+    for (int64_t i = threadIdx.x; i < pairs; i += blockDim.x) {
+        int64_t first = 0;
+        for (int64_t other = 0; other < i; ++other) first += count_of(other);
+        rows_of[i % ranks * number + i / ranks] = int32_t(arriving.arriving(first, count_of(i)));
+    }
+    __syncthreads();
+    const int64_t warp = threadIdx.x / warp_size, lane = threadIdx.x % warp_size,
+                  warps = blockDim.x / warp_size;
+    const auto begin_of = [&](int64_t i) {
+        int32_t begin = 0;
+        for (int64_t other = lane; other < i; other += warp_size) begin += rows_of[other];
+        return warp_sum(begin);
+    };
+    for (int64_t i = warp; i < pairs; i += warps) {
+        const int64_t begin = begin_of(i);
+        for (int64_t row = lane; row < rows_of[i]; row += warp_size)
+            experts[begin + row] = int32_t(i % number);
+    }
+    const int64_t end = begin_of(pairs);
+    for (int64_t row = end + threadIdx.x; row < rows; row += blockDim.x) experts[row] = -1;
 }
 
 /// A block for each row.
@@ -214,18 +245,26 @@ void Cuda::route_backward(Exec& exec, Tensor dlogits, Tensor dweights, Tensor lo
 
 void Cuda::group_by_expert(Exec& exec, Tensor slots, Tensor sources, const Groups& groups, Tensor experts) {
     const int64_t assignments = experts.count(), number = groups.number(), rows = sources.count();
-    require(slots.count() == assignments && rows >= grouped_rows(assignments, number) && slots.dense() &&
-                experts.dense(),
+    require(slots.count() == assignments && rows >= grouped_rows(assignments, number, groups.multiple) &&
+                slots.dense() && experts.dense(),
             "group_by_expert: operands do not fit");
     const DeviceGroups all = device_groups(groups);
     launch(exec, "count_experts", {blocks_for(number), scan_threads, BlockTeam::shared_bytes},
            count_kernel<int32_t>, groups.counts.as<int32_t>(), experts.as<const int32_t>(), assignments,
            false);
-    launch(exec, "group_begins", {1, warp_size}, begins_kernel, groups.begins.as<int32_t>(), all.counts,
-           number);
+    launch(exec, "group_begins", {1, warp_size}, begins_kernel, groups.begins.as<int32_t>(), all);
     launch(exec, "group_by_expert", {blocks_for(number), scan_threads, scan_warps * sizeof(int32_t)},
            place_kernel, slots.as<int32_t>(), sources.as<int32_t>(), all, experts.as<const int32_t>(),
            assignments, rows);
+}
+
+void Cuda::arrival_experts(Exec& exec, Tensor experts, Tensor counts, const ArrivingRows& arriving) {
+    require(experts.dense() && arriving.first_expert + arriving.experts <= counts.cols(),
+            "arrival_experts: operands do not fit");
+    launch(exec, "arrival_experts",
+           {1, scan_threads, size_t(counts.rows() * arriving.experts) * sizeof(int32_t)},
+           arrival_experts_kernel, experts.as<int32_t>(), experts.count(), rows_of<const int32_t>(counts),
+           counts.rows(), arriving);
 }
 
 void Cuda::gather_rows(Exec& exec, Tensor out, Tensor in, Tensor sources, int64_t per) {

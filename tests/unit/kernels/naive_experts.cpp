@@ -89,6 +89,7 @@ void route_backward(Exec&, Tensor dlogits, Tensor dweights, Tensor logits, Tenso
 
 void group_by_expert(Exec&, Tensor slots, Tensor sources, const Groups& groups, Tensor experts) {
     for (int64_t i = 0; i < sources.count(); ++i) set_element(sources, i, -1);
+    for (int64_t a = 0; a < experts.count(); ++a) set_element(slots, a, -1);
     int64_t row = 0;
     for (int64_t g = 0; g < groups.number(); ++g) {
         set_element(groups.begins, g, double(row));
@@ -99,8 +100,26 @@ void group_by_expert(Exec&, Tensor slots, Tensor sources, const Groups& groups, 
                 set_element(sources, row + count++, double(a));
             }
         set_element(groups.counts, g, double(count));
-        row += round_up(count, group_rows);
+        row += round_up(count, groups.multiple);
     }
+}
+
+// Lists all rows that come to the receiver, in their order, and sorts those of the round.
+void arrival_experts(Exec&, Tensor experts, Tensor counts, const ArrivingRows& arriving) {
+    struct Row {
+        int64_t rank, expert;
+        auto operator<=>(const Row&) const = default;
+    };
+    std::vector<Row> all;
+    for (int64_t e = 0; e < arriving.experts; ++e)
+        for (int64_t rank = 0; rank < counts.rows(); ++rank)
+            all.insert(all.end(), size_t(index_at(counts, rank * counts.cols() + arriving.first_expert + e)),
+                       {rank, e});
+    const auto at = [&](int64_t number) { return all.begin() + std::min(number, int64_t(all.size())); };
+    std::vector<Row> now(at(arriving.begin), at(arriving.end));
+    std::sort(now.begin(), now.end());
+    for (int64_t i = 0; i < experts.count(); ++i)
+        set_element(experts, i, i < int64_t(now.size()) ? double(now[size_t(i)].expert) : -1.0);
 }
 
 void gather_rows(Exec&, Tensor out, Tensor in, Tensor sources, int64_t per) {
@@ -280,6 +299,7 @@ Kernels with_experts(Kernels table) {
     table.route = route;
     table.route_backward = route_backward;
     table.group_by_expert = group_by_expert;
+    table.arrival_experts = arrival_experts;
     table.gather_rows = gather_rows;
     table.sum_rows = sum_rows;
     table.grouped_gemm = grouped_gemm;
