@@ -99,6 +99,21 @@ void reduce_by_mpi(Tensor inout, MPI_Op op, MPI_Comm comm) {
 
 }  // namespace
 
+int64_t larger_bytes(Tensor t, std::span<const RowRange> to, std::span<const RowRange> from) {
+    const auto rows = [](std::span<const RowRange> ranges) {
+        int64_t sum = 0;
+        for (const RowRange& range : ranges) sum += range.count;
+        return sum;
+    };
+    return std::max(rows(to), rows(from)) * t.cols() * size_of(t.dtype);
+}
+
+std::span<std::byte> piece_of(Tensor t, int64_t first, int64_t most) {
+    const std::span all(static_cast<std::byte*>(t.data), size_t(t.bytes()));
+    const std::span rest = all.subspan(std::min(size_t(first), all.size()));
+    return rest.first(std::min(rest.size(), size_t(most)));
+}
+
 Communicator::Communicator(std::unique_ptr<Handle> handle, std::string name)
     : handle_(std::move(handle)), name_(std::move(name)) {
     if (handle_->comm == MPI_COMM_NULL) return;
@@ -315,28 +330,57 @@ void Communicator::all_to_all(Tensor out, Tensor in, Where where) const {
                 out.dense(),
             "all_to_all: counts or types do not match, or rows are apart");
     if (planned_) return;
-    perform("all_to_all", in.bytes(), where, [&] { exchange_parts(out, in); });
+    perform("all_to_all", in.bytes(), where, [&] {
+        const int64_t each = in.count() / size_;
+        exchange_parts([&](int peer) { return part(out, peer * each, each); },
+                       [&](int peer) { return part(in, peer * each, each); });
+    });
 }
 
-void Communicator::exchange_parts(Tensor out, Tensor in) const {
-    const int64_t each = in.count() / size_;
-    const auto of = [&](Tensor t, int peer) { return part(t, peer * each, each); };
-    std::memcpy(of(out, rank_).data, of(in, rank_).data, size_t(of(in, rank_).bytes()));
-    const int64_t piece = max_message_bytes / size_of(in.dtype);
-    for (int64_t first = 0; first < each && size_ > 1; first += piece) {
-        const int64_t n = std::min(piece, each - first);
+void Communicator::all_to_all(Tensor out, std::span<const RowRange> to, Tensor in,
+                              std::span<const RowRange> from, Where where) const {
+    if (planned_) return;
+    check_ranges(out, to, in, from);
+    perform("all_to_all", larger_bytes(in, to, from), where, [&] {
+        exchange_parts([&](int peer) { return rows_of(out, to[size_t(peer)]); },
+                       [&](int peer) { return rows_of(in, from[size_t(peer)]); });
+    });
+}
+
+void Communicator::check_ranges(Tensor out, std::span<const RowRange> to, Tensor in,
+                                std::span<const RowRange> from) const {
+    require(in.dtype == out.dtype && in.cols() == out.cols() && in.dense() && out.dense(),
+            "all_to_all: columns or types do not match, or rows are apart");
+    require(int(to.size()) == size_ && int(from.size()) == size_, "all_to_all: each rank has two ranges");
+    for (const RowRange& range : to) rows_of(out, range);  // throws if there are no such rows
+    for (const RowRange& range : from) rows_of(in, range);
+    require(to[size_t(rank_)].count == from[size_t(rank_)].count,
+            "all_to_all: a rank keeps as many rows as it has for itself");
+}
+
+// Exchanges with each rank a dense part of two tensors. Its size is the same at both ends.
+void Communicator::exchange_parts(PartOf out, PartOf in) const {
+    const Tensor kept = in(rank_);
+    if (kept.bytes() > 0) std::memcpy(out(rank_).data, kept.data, size_t(kept.bytes()));
+    int64_t most = 0;
+    for (int step = 1; step < size_; ++step) {
+        const int peer = (rank_ + step) % size_;
+        most = std::max({most, out(peer).bytes(), in(peer).bytes()});
+    }
+    for (int64_t first = 0; first < most; first += max_message_bytes) {
         auto& requests = handle_->requests;
         requests.clear();
         for (int step = 1; step < size_; ++step) {
-            const Tensor from = part(of(out, (rank_ + size_ - step) % size_), first, n);
-            COEUS_CHECK_MPI(MPI_Irecv(from.data, as_count(from.bytes()), MPI_BYTE,
-                                      (rank_ + size_ - step) % size_, 2, handle_->comm,
-                                      &requests.emplace_back()));
+            const int peer = (rank_ + size_ - step) % size_;
+            if (const auto piece = piece_of(out(peer), first, max_message_bytes); !piece.empty())
+                COEUS_CHECK_MPI(MPI_Irecv(piece.data(), int(piece.size()), MPI_BYTE, peer, 2, handle_->comm,
+                                          &requests.emplace_back()));
         }
         for (int step = 1; step < size_; ++step) {
-            const Tensor to = part(of(in, (rank_ + step) % size_), first, n);
-            COEUS_CHECK_MPI(MPI_Isend(to.data, as_count(to.bytes()), MPI_BYTE, (rank_ + step) % size_, 2,
-                                      handle_->comm, &requests.emplace_back()));
+            const int peer = (rank_ + step) % size_;
+            if (const auto piece = piece_of(in(peer), first, max_message_bytes); !piece.empty())
+                COEUS_CHECK_MPI(MPI_Isend(piece.data(), int(piece.size()), MPI_BYTE, peer, 2, handle_->comm,
+                                          &requests.emplace_back()));
         }
         wait_all(requests);
     }
@@ -345,18 +389,16 @@ void Communicator::exchange_parts(Tensor out, Tensor in) const {
 void Communicator::send_receive(Tensor sent, int to, Tensor received, int from, Where where) const {
     require(sent.dense() && received.dense(), "messages need dense rows");
     if (planned_) return;
-    const auto at = [](Tensor t, int64_t first) { return static_cast<std::byte*>(t.data) + first; };
-    const auto piece = [](Tensor t, int64_t first) {
-        return as_count(std::clamp<int64_t>(t.bytes() - first, 0, max_message_bytes));
-    };
     perform("send_receive", sent.bytes(), where, [&] {
         for (int64_t first = 0; first < std::max(sent.bytes(), received.bytes());
              first += max_message_bytes) {
+            const auto coming = piece_of(received, first, max_message_bytes),
+                       going = piece_of(sent, first, max_message_bytes);
             std::array<MPI_Request, 2> requests;
-            COEUS_CHECK_MPI(MPI_Irecv(at(received, first), piece(received, first), MPI_BYTE, from, 3,
-                                      handle_->comm, &requests[0]));
             COEUS_CHECK_MPI(
-                MPI_Isend(at(sent, first), piece(sent, first), MPI_BYTE, to, 3, handle_->comm, &requests[1]));
+                MPI_Irecv(coming.data(), int(coming.size()), MPI_BYTE, from, 3, handle_->comm, &requests[0]));
+            COEUS_CHECK_MPI(
+                MPI_Isend(going.data(), int(going.size()), MPI_BYTE, to, 3, handle_->comm, &requests[1]));
             wait_all(requests);
         }
     });
@@ -413,6 +455,16 @@ void Communicator::all_to_all(Exec& exec, Tensor out, Tensor in, Where where) co
     require(in.count() == out.count() && in.count() % size_ == 0 && in.dtype == out.dtype,
             "all_to_all: counts or types do not match");
     carry(exec, &Transport::all_to_all, out, in, where);
+}
+
+void Communicator::all_to_all(Exec& exec, Tensor out, std::span<const RowRange> to, Tensor in,
+                              std::span<const RowRange> from, Where where) const {
+    if (exec.is_synchronous()) return all_to_all(out, to, in, from, where);
+    if (planned_) return;
+    check_ranges(out, to, in, from);
+    if (size_ > 1) return transport(exec).all_to_all(*exec.queue, out, to, in, from, where);
+    const Tensor kept = rows_of(in, from[0]);
+    exec.queue->copy(rows_of(out, to[0]).data, kept.data, kept.bytes());
 }
 
 void Communicator::send_receive(Exec& exec, Tensor sent, int to, Tensor received, int from,

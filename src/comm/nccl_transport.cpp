@@ -33,21 +33,21 @@ public:
         : ranks_(ranks), connection_(std::move(connection)), nccl_(connection_->nccl) {}
 
     void all_reduce(Queue& queue, Tensor inout, Where where) override {
-        give("all_reduce", queue, inout, where, [&] {
+        give("all_reduce", queue, inout.bytes(), where, [&] {
             return nccl_.all_reduce(inout.data, inout.data, size_t(inout.count()), type_of(inout.dtype),
                                     nccl::RedOp::sum, connection_->comm, queue.native());
         });
     }
 
     void all_gather(Queue& queue, Tensor out, Tensor in, Where where) override {
-        give("all_gather", queue, out, where, [&] {
+        give("all_gather", queue, out.bytes(), where, [&] {
             return nccl_.all_gather(in.data, out.data, size_t(in.count()), type_of(in.dtype),
                                     connection_->comm, queue.native());
         });
     }
 
     void reduce_scatter(Queue& queue, Tensor out, Tensor in, Where where) override {
-        give("reduce_scatter", queue, in, where, [&] {
+        give("reduce_scatter", queue, in.bytes(), where, [&] {
             return nccl_.reduce_scatter(in.data, out.data, size_t(out.count()), type_of(out.dtype),
                                         nccl::RedOp::sum, connection_->comm, queue.native());
         });
@@ -55,7 +55,7 @@ public:
 
     void all_to_all(Queue& queue, Tensor out, Tensor in, Where where) override {
         const int64_t each = in.bytes() / ranks_.size();
-        give("all_to_all", queue, in, where, [&] {
+        give("all_to_all", queue, in.bytes(), where, [&] {
             return all_of([&](const auto& call) {
                 for (int peer = 0; peer < ranks_.size(); ++peer) {
                     call(send(queue, part(in, peer * each), each, peer));
@@ -65,8 +65,23 @@ public:
         });
     }
 
+    // NCCL has the addresses and sizes of all messages when this returns.
+    void all_to_all(Queue& queue, Tensor out, std::span<const RowRange> to, Tensor in,
+                    std::span<const RowRange> from, Where where) override {
+        give("all_to_all", queue, larger_bytes(in, to, from), where, [&] {
+            return all_of([&](const auto& call) {
+                for (int peer = 0; peer < ranks_.size(); ++peer) {
+                    const Tensor going = rows_of(in, from[size_t(peer)]),
+                                 coming = rows_of(out, to[size_t(peer)]);
+                    if (going.bytes() > 0) call(send(queue, going.data, going.bytes(), peer));
+                    if (coming.bytes() > 0) call(receive(queue, coming.data, coming.bytes(), peer));
+                }
+            });
+        });
+    }
+
     void send_receive(Queue& queue, Tensor sent, int to, Tensor received, int from, Where where) override {
-        give("send_receive", queue, sent, where, [&] {
+        give("send_receive", queue, sent.bytes(), where, [&] {
             return all_of([&](const auto& call) {
                 call(send(queue, sent.data, sent.bytes(), to));
                 call(receive(queue, received.data, received.bytes(), from));
@@ -90,8 +105,8 @@ public:
     };
     // Begins the messages together. Observers see the waits for them instead (PointToPoint).
     void exchange(Queue& queue, std::span<const Message> messages) {
-        give_unobserved(messages[0].sent ? "send" : "receive", queue, messages[0].tensor, Where::current(),
-                        [&] {
+        give_unobserved(messages[0].sent ? "send" : "receive", queue, messages[0].tensor.bytes(),
+                        Where::current(), [&] {
                             return all_of([&](const auto& call) {
                                 for (const auto& [sent, tensor, peer, number] : messages)
                                     call(sent ? send(queue, tensor.data, tensor.bytes(), peer)
@@ -162,12 +177,11 @@ private:
 
     // For an observer, the time of a group is that of its first call.
     template <class Call>
-    void give(const char* operation, const Queue& queue, const Tensor& largest, const Where& where,
+    void give(const char* operation, const Queue& queue, int64_t bytes, const Where& where,
               const Call& call) {
         CommunicationObserver* observer = ranks_.observer();
-        const int64_t event =
-            observer ? observer->begin(ranks_.name(), operation, largest.bytes(), where, &queue) : 0;
-        give_unobserved(operation, queue, largest, where, call);
+        const int64_t event = observer ? observer->begin(ranks_.name(), operation, bytes, where, &queue) : 0;
+        give_unobserved(operation, queue, bytes, where, call);
         if (!observer) return;
         if (in_group_ && !event_of_group_)
             event_of_group_ = event;
@@ -177,13 +191,13 @@ private:
 
     // Submitted work returns at once, so errors of earlier work are found here at the latest.
     template <class Call>
-    void give_unobserved(const char* operation, const Queue& queue, const Tensor& largest, const Where& where,
+    void give_unobserved(const char* operation, const Queue& queue, int64_t bytes, const Where& where,
                          const Call& call) {
         Result earlier = Result::success;
         require(connection_->comm != nullptr, "a communicator is used after its world has ended");
         connection_->check(nccl_.comm_get_async_error(connection_->comm, &earlier), operation, where);
         connection_->check(earlier, operation, where);
-        begin_watch(operation, queue, largest.bytes());
+        begin_watch(operation, queue, bytes);
         connection_->check(call(), operation, where);
         if (connection_->line && !in_group_) connection_->line->end(&queue);
     }

@@ -9,6 +9,15 @@ namespace coeus {
 class MessageCarrier;
 struct NcclConnection;
 
+/// The rows of a range; LogicError if the tensor does not have them.
+inline Tensor rows_of(Tensor t, RowRange range) {
+    return t.slice_rows(range.first, range.count);
+}
+/// Bytes of the rows of `t` in all ranges of one list, whichever has more.
+int64_t larger_bytes(Tensor t, std::span<const RowRange> to, std::span<const RowRange> from);
+/// Those bytes of a dense tensor from `first` on, at most `most`. None, if it has no more.
+std::span<std::byte> piece_of(Tensor t, int64_t first, int64_t most);
+
 /// Operands are as in Communicator, which has checked them, and dense. A call returns when its work was
 /// submitted to the queue, or is done. It reports itself to the communicator's observer.
 class Transport {
@@ -19,6 +28,9 @@ public:
     virtual void all_gather(Queue& queue, Tensor out, Tensor in, Where where) = 0;
     virtual void reduce_scatter(Queue& queue, Tensor out, Tensor in, Where where) = 0;
     virtual void all_to_all(Queue& queue, Tensor out, Tensor in, Where where) = 0;
+    /// Reads the ranges before it returns.
+    virtual void all_to_all(Queue& queue, Tensor out, std::span<const RowRange> to, Tensor in,
+                            std::span<const RowRange> from, Where where) = 0;
     virtual void send_receive(Queue& queue, Tensor sent, int to, Tensor received, int from, Where where) = 0;
     /// Groups calls, which may begin together when the last one is submitted.
     virtual void grouped(FunctionRef<void()> calls) { calls(); }

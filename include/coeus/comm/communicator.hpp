@@ -5,6 +5,7 @@
 //   reduce_scatter    rank 0 [a0 a1]  rank 1 [b0 b1]   ->  0: [a0+b0]   1: [a1+b1]
 //   all_gather        rank 0 [a]      rank 1 [b]       ->  both [a b]
 //   all_to_all        rank 0 [a0 a1]  rank 1 [b0 b1]   ->  0: [a0 b0]   1: [a1 b1]
+//                     (the parts may be ranges of rows, of any length)
 //
 // Sums are taken in rank order, whatever arrives first, in the tensor's type (bf16 is summed in f32), so that
 // a run is repeatable bit by bit. Every call is collective: all ranks must make the same calls in the same
@@ -21,11 +22,17 @@
 
 #include <memory>
 #include <source_location>
+#include <span>
 #include <string>
 
 namespace coeus {
 
 enum class Reduce : uint8_t { sum, max };
+
+/// Rows [first, first + count) of a matrix.
+struct RowRange {
+    int64_t first = 0, count = 0;
+};
 
 /// Called for every collective and message, on the thread that makes it; on a GPU, when it is submitted to a
 /// queue.
@@ -86,6 +93,12 @@ public:
     /// Part p of `in` goes to rank p, and part p of `out` comes from rank p. Both are dense and have equal
     /// counts.
     void all_to_all(Tensor out, Tensor in, Where where = Where::current()) const;
+    /// Rows from[p] of `in` go to rank p, and rows to[p] of `out` come from rank p. Both tensors are dense
+    /// and have equal columns. from[p].count here equals to[q].count on rank p, if this is rank q; where it
+    /// is 0, no message is sent. A range of `out` overlaps no other range of `out` or `in`. A planned
+    /// communicator does not look at the ranges.
+    void all_to_all(Tensor out, std::span<const RowRange> to, Tensor in, std::span<const RowRange> from,
+                    Where where = Where::current()) const;
     /// Sends `sent` to one rank while `received` arrives from another; all ranks call it with matching
     /// partners. Both are dense.
     void send_receive(Tensor sent, int to, Tensor received, int from, Where where = Where::current()) const;
@@ -101,6 +114,9 @@ public:
     void all_gather(Exec& exec, Tensor out, Tensor in, Where where = Where::current()) const;
     void reduce_scatter(Exec& exec, Tensor out, Tensor in, Where where = Where::current()) const;
     void all_to_all(Exec& exec, Tensor out, Tensor in, Where where = Where::current()) const;
+    /// The ranges are read before it returns; a recorded graph repeats them.
+    void all_to_all(Exec& exec, Tensor out, std::span<const RowRange> to, Tensor in,
+                    std::span<const RowRange> from, Where where = Where::current()) const;
     /// `sent` and `received` have the same size in bytes.
     void send_receive(Exec& exec, Tensor sent, int to, Tensor received, int from,
                       Where where = Where::current()) const;
@@ -126,7 +142,10 @@ private:
     void perform(const char* operation, int64_t bytes, const Where& where, const Work& work) const;
     void gather(Tensor out, Tensor in) const;
     void gather_by_doubling(std::byte* all, int64_t bytes) const;
-    void exchange_parts(Tensor out, Tensor in) const;
+    using PartOf = FunctionRef<Tensor(int)>;
+    void exchange_parts(PartOf out, PartOf in) const;
+    void check_ranges(Tensor out, std::span<const RowRange> to, Tensor in,
+                      std::span<const RowRange> from) const;
     void reduce_piece(Tensor out, Tensor in, int64_t first, int64_t stride) const;
     void sum_by_pieces(Tensor inout) const;
     void largest(Tensor inout) const;

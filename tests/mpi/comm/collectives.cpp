@@ -1,13 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "coeus/base/error.hpp"
 #include "coeus/comm/point_to_point.hpp"
 #include "coeus/device/memory.hpp"
 #include "support/catch.hpp"
+#include "support/row_exchange.hpp"
+
+#include <fmt/format.h>
 
 #include <cmath>
+#include <vector>
 
 using namespace coeus;
+using namespace coeus::test;
 
 namespace {
+
+struct SmallMessages {
+    explicit SmallMessages(int64_t bytes) { Communicator::set_largest_message(bytes); }
+    ~SmallMessages() { Communicator::set_largest_message(int64_t(1) << 30); }
+    SmallMessages(const SmallMessages&) = delete;
+    SmallMessages& operator=(const SmallMessages&) = delete;
+};
 
 // A value that is different for every element and rank, and whose sums need rounding.
 float value(int rank, int64_t i) {
@@ -107,6 +120,82 @@ TEST_CASE("all_to_all is a transposition") {
     }
 }
 
+TEST_CASE("all_to_all of rows: any counts, in any places") {
+    const Communicator world = Communicator::world("world");
+    Exec exec;
+    for (const Dtype dtype : exchanged_types)
+        for (const int64_t scale : {1, 5}) CHECK(wrong_row_exchanges(world, exec, dtype, scale) == "");
+    CHECK(wrong_row_exchanges(world, exec, Dtype::f32, 30011) == "");  // more than what MPI buffers
+    CHECK(wrong_row_exchanges(alone(), exec, Dtype::f32) == "");
+}
+
+TEST_CASE("all_to_all of rows: in messages that end within rows") {
+    const Communicator world = Communicator::world("world");
+    const SmallMessages small(40);
+    Exec exec;
+    for (const Dtype dtype : exchanged_types) CHECK(wrong_row_exchanges(world, exec, dtype, 7) == "");
+}
+
+TEST_CASE("all_to_all of rows: as work of a stream") {
+    const Communicator world = Communicator::world("world");
+    Exec exec;
+    for (const auto mode : {Stream::Mode::eager, Stream::Mode::threaded, Stream::Mode::deferred}) {
+        Stream beside(mode, exec);
+        CHECK(wrong_row_exchanges(world, exec, Dtype::f32, 3, &beside) == "");
+    }
+}
+
+TEST_CASE("all_to_all of rows: the observer sees the larger side of the rank") {
+    struct Seen : CommunicationObserver {
+        std::string text;
+        int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
+                      const std::source_location&, const Queue*) override {
+            text += fmt::format("{}: {} {}; ", communicator, operation, bytes);
+            return 0;
+        }
+        void end(int64_t) override {}
+    } seen;
+    Communicator world = Communicator::world("world");
+    world.observe(&seen);
+    const size_t size = size_t(world.size());
+    const bool is_first = world.rank() == 0;
+    // all ranks send two rows to rank 0
+    const OwnedTensor in(Dtype::f32, {2, 3}), out(Dtype::f32, {2 * world.size(), 3});
+    std::vector<RowRange> to(size), from(size);
+    from[0] = {0, 2};
+    for (size_t peer = 0; is_first && peer < size; ++peer) to[peer] = {2 * int64_t(peer), 2};
+    world.all_to_all(out, to, in, from);
+    const std::string expected = fmt::format("world: all_to_all {}; ", 24 * (is_first ? size : 1));
+    CHECK(seen.text == (size == 1 ? "" : expected));
+}
+
+TEST_CASE("all_to_all of rows: arguments are checked; planned ranks exchange nothing") {
+    const Communicator world = Communicator::world("world");
+    const size_t size = size_t(world.size()), rank = size_t(world.rank());
+    const OwnedTensor in(Dtype::f32, {4, 3}), out(Dtype::f32, {4, 3}), narrow(Dtype::f32, {4, 2}),
+        whole(Dtype::i32, {4, 3});
+    const std::vector<RowRange> none(size), fewer(size - 1);
+    std::vector<RowRange> outside(size), one(size);
+    outside[size - 1] = {2, 3};
+    one[rank] = {0, 1};
+    const auto call = [&](Tensor received, std::span<const RowRange> to, Tensor sent,
+                          std::span<const RowRange> from) { world.all_to_all(received, to, sent, from); };
+    CHECK_THROWS_AS(call(narrow, none, in, none), LogicError);
+    CHECK_THROWS_AS(call(whole, none, in, none), LogicError);
+    CHECK_THROWS_AS(call(narrow, none, in.view.slice_cols(0, 2), none), LogicError);
+    CHECK_THROWS_AS(call(out, fewer, in, none), LogicError);
+    CHECK_THROWS_AS(call(out, none, in, fewer), LogicError);
+    CHECK_THROWS_AS(call(out, outside, in, none), LogicError);
+    CHECK_THROWS_AS(call(out, none, in, outside), LogicError);
+    CHECK_THROWS_AS(call(out, one, in, none), LogicError);
+    call(out, none, in, none);
+
+    Exec exec;
+    const Communicator planned = Communicator::planned(1, 8, "planned");
+    planned.all_to_all(out, outside, in, {});
+    planned.all_to_all(exec, out, outside, in, {});
+}
+
 TEST_CASE("send_receive passes rows to any distance, with lengths that differ") {
     const Communicator world = Communicator::world("world");
     const int size = world.size(), rank = world.rank();
@@ -152,10 +241,7 @@ TEST_CASE("messages around a ring do not wait for each other's buffers") {
 
 TEST_CASE("tensors larger than one message arrive whole") {
     const Communicator world = Communicator::world("world");
-    struct SmallMessages {
-        SmallMessages() { Communicator::set_largest_message(8192); }
-        ~SmallMessages() { Communicator::set_largest_message(int64_t(1) << 30); }
-    } const small;
+    const SmallMessages small(8192);
     const int ranks = world.size(), rank = world.rank();
     const int64_t n = 7001;  // leaves a remainder after whole pieces
     OwnedTensor own(Dtype::f32, {n}), all(Dtype::f32, {n * ranks}), exchanged(Dtype::f32, {n * ranks}),

@@ -8,11 +8,13 @@
 #include "stand_ins/nccl/nccl.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
+#include "support/row_exchange.hpp"
 #include "support/support.hpp"
 
 #include <cmath>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -98,7 +100,7 @@ TEST_CASE_METHOD(Fixture, "NCCL: sums equal those of the host, for every type th
 }
 
 TEST_CASE_METHOD(Fixture, "NCCL: gathers, exchanges and passing on give the host's results") {
-    for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16, Dtype::i32, Dtype::i64, Dtype::u8})
+    for (const Dtype dtype : exchanged_types)
         for (const int64_t n : {1, 7, 3000}) {
             INFO(name_of(dtype) << " " << n);
             Twin all(dtype, n * size, rank), other(dtype, n * size, rank + 10), part(dtype, n, rank),
@@ -118,6 +120,45 @@ TEST_CASE_METHOD(Fixture, "NCCL: gathers, exchanges and passing on give the host
             CHECK(turned.same());
             CHECK(passed.same());
         }
+}
+
+TEST_CASE_METHOD(Fixture, "NCCL: rows of any counts arrive, also as work of a stream") {
+    for (const Dtype dtype : exchanged_types)
+        for (const int64_t scale : {1, 500}) CHECK(wrong_row_exchanges(world, exec, dtype, scale) == "");
+    for (const auto mode : {Stream::Mode::eager, Stream::Mode::threaded, Stream::Mode::deferred}) {
+        Stream beside(mode, exec);
+        CHECK(wrong_row_exchanges(world, exec, Dtype::f32, 3, &beside) == "");
+    }
+}
+
+TEST_CASE_METHOD(Fixture, "NCCL: an exchange of rows is one group, without empty messages") {
+    // rank r sends r rows to each rank
+    const int64_t all = size * (size - 1) / 2;
+    const Twin in(Dtype::f32, rank, rank), out(Dtype::f32, all, 0), also(Dtype::f32, all, 0);
+    const std::vector<RowRange> from(size_t(size), {0, rank});
+    std::vector<RowRange> to;
+    for (int peer = 0; peer < size; ++peer) to.push_back({peer * (peer - 1) / 2, peer});
+    world.all_to_all(out.host, to, in.host, from);
+    world.all_to_all(also.host, to, in.host, from);
+    const int launches = nccl_launches(), messages = nccl_messages();
+    world.all_to_all(exec, out.gpu, to, in.gpu, from);
+    CHECK(nccl_launches() == launches + 1);
+    const int each = size - 1 + (rank == 0 ? 0 : size);
+    CHECK(nccl_messages() == messages + each);
+    world.grouped(exec, [&] {
+        world.all_to_all(exec, out.gpu, to, in.gpu, from);
+        world.all_to_all(exec, also.gpu, to, in.gpu, from);
+        CHECK(nccl_launches() == launches + 1);
+    });
+    CHECK(nccl_launches() == launches + 2);
+    CHECK(nccl_messages() == messages + 3 * each);
+    exec.queue->finish();
+    CHECK(out.same());
+    CHECK(also.same());
+
+    const std::vector<RowRange> none(size_t(size), {0, 0});
+    world.all_to_all(exec, out.gpu, none, in.gpu, none);
+    CHECK(nccl_launches() == launches + 2);
 }
 
 TEST_CASE_METHOD(Fixture, "NCCL: calls that are grouped begin together") {
@@ -172,9 +213,15 @@ TEST_CASE("NCCL: the observer sees each call once") {
     Twin all(Dtype::f32, 4 * f.size, f.rank);
     f.world.all_gather(f.exec, all.gpu, f.own(all.gpu));
     f.world.all_reduce(f.exec, all.gpu);
+    const Twin two(Dtype::f32, 2, f.rank);
+    std::vector<RowRange> to(size_t(f.size), {0, 0}), from = to;
+    from[0] = {0, 2};  // all ranks send two rows to rank 0
+    for (int peer = 0; f.rank == 0 && peer < f.size; ++peer) to[size_t(peer)] = {2 * peer, 2};
+    f.world.all_to_all(f.exec, all.gpu, to, two.gpu, from);
     f.exec.queue->finish();
-    CHECK(seen.text == fmt::format("world: all_gather {0}; world: all_reduce {0}; ", 16 * f.size));
-    CHECK(seen.ended == 2);
+    CHECK(seen.text == fmt::format("world: all_gather {0}; world: all_reduce {0}; world: all_to_all {1}; ",
+                                   16 * f.size, 8 * (f.rank == 0 ? f.size : 1)));
+    CHECK(seen.ended == 3);
 }
 
 TEST_CASE_METHOD(Fixture,
@@ -249,6 +296,9 @@ TEST_CASE_METHOD(Fixture, "NCCL: the stand-in detects ranks that disagree, and o
     CHECK_THAT(
         error_of([&] { world.all_gather(exec, b.gpu, b.gpu.view.slice_rows((rank + 1) % size * 8, 8)); }),
         Contains("operands overlap"));
+    const std::vector<RowRange> each(size_t(size), {0, 2});  // all arrive in the same place
+    CHECK_THAT(error_of([&] { world.all_to_all(exec, b.gpu, each, a.gpu, each); }),
+               Contains("messages of a group overlap"));
 }
 
 TEST_CASE("NCCL: communicators are destroyed, or aborted if an exception is being thrown") {

@@ -15,12 +15,13 @@ using namespace coeus::test;
 
 namespace {
 
-std::atomic<int64_t> bytes_sent = 0;  // by this rank, on all threads
+std::atomic<int64_t> bytes_sent = 0, messages_sent = 0;  // by this rank, on all threads
 
 void count(int64_t count, MPI_Datatype type, int64_t receivers = 1) {
     int size = 0;
     MPI_Type_size(type, &size);
     bytes_sent += count * size * receivers;
+    messages_sent += receivers;
 }
 
 int others(MPI_Comm comm) {
@@ -304,6 +305,21 @@ TEST_CASE("traffic: a step sends the bytes of the formulas") {
                 c.exchanges.context.exchange = ContextExchange(number++ % 3);
                 check_traffic(c, world);
             }
+}
+
+TEST_CASE("traffic: an all-to-all of rows sends the rows for other ranks, and no empty message") {
+    const Communicator world = Communicator::world("world");
+    const int size = world.size(), rank = world.rank();
+    // rank r sends r rows to each rank
+    const int64_t all = size * (size - 1) / 2;
+    const OwnedTensor in(Dtype::f64, {rank, 5}), out(Dtype::f64, {all, 5});
+    std::vector<RowRange> to, from(size_t(size), {0, rank});
+    for (int peer = 0; peer < size; ++peer) to.push_back({peer * (peer - 1) / 2, peer});
+    world.barrier();
+    bytes_sent = messages_sent = 0;
+    world.all_to_all(out, to, in, from);
+    CHECK(bytes_sent == (size - 1) * rank * 5 * 8);
+    CHECK(messages_sent == (rank == 0 ? 0 : size - 1));
 }
 
 TEST_CASE("traffic: uneven shards, tied tables, recomputed blocks, whole losses, on any mesh") {

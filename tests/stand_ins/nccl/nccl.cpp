@@ -87,7 +87,7 @@ MPI_Comm world = MPI_COMM_NULL;
 std::recursive_mutex mutex;
 std::vector<std::shared_ptr<Launch>> under_way;
 std::set<Comm> live;
-int made = 0, aborted = 0, launches = 0, splits = 0;
+int made = 0, aborted = 0, launches = 0, messages = 0, splits = 0;
 Result next_failure = Result::success, state = Result::success;
 std::string last_error;
 thread_local int depth = 0;
@@ -96,6 +96,7 @@ thread_local Result group_failure = Result::success;  // its first failure: then
 
 Result misuse(const std::string& why) {
     last_error = why;
+    if (depth > 0 && group_failure == Result::success) group_failure = Result::invalid_usage;
     return Result::invalid_usage;
 }
 
@@ -278,6 +279,14 @@ Result launch(const Launch& calls) {
     return Result::success;
 }
 
+// Whether one of two messages is received where the other one's data are.
+bool overlap(const Call& a, const Call& b) {
+    if (a.header.kind != Kind::message || b.header.kind != Kind::message || (a.sends && b.sends))
+        return false;
+    const auto data = [](const Call& call) { return call.sends ? call.from : call.to; };
+    return data(a) < data(b) + sent_bytes(b) && data(b) < data(a) + sent_bytes(a);
+}
+
 // Gives a call that is legal on its own: alone, or within the thread's group.
 Result give(Comm comm, Stream stream, Call call) {
     if (!live.contains(comm)) return misuse("the communicator is not one");
@@ -295,6 +304,9 @@ Result give(Comm comm, Stream stream, Call call) {
     if (!target) target = std::make_shared<Launch>();
     if (target->comm && (target->comm != comm || target->stream != stream))
         return misuse("a group has calls of several communicators or streams");
+    if (std::ranges::any_of(target->calls, [&](const Call& other) { return overlap(call, other); }))
+        return misuse("messages of a group overlap");
+    if (call.header.kind == Kind::message) ++messages;
     target->comm = comm;
     target->stream = static_cast<coeus_emulated_stream*>(stream);
     target->calls.push_back(std::move(call));
@@ -555,6 +567,10 @@ void nccl_abort_all() {
 
 int nccl_launches() {
     return launches;
+}
+
+int nccl_messages() {
+    return messages;
 }
 
 void nccl_fail_next(Result result) {

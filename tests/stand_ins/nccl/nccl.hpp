@@ -2,7 +2,7 @@
 // NCCL's functions for the emulated GPU, over MPI, for tests. They are strict:
 // - Calls of the ranks must agree in order, operation, count and type.
 // - Operands are in place, or do not overlap.
-// - Messages come in groups.
+// - Messages come in groups, and none is received where another one's data are.
 // The call that breaks a rule returns an error. If detection needs other ranks, waiting for the stream throws
 // an exception instead; a dead-lock of the ranks does so too. Calls of a communicator begin in the order in
 // which they are given, on any streams. The host computes the sums, in the order of the ranks.
@@ -24,6 +24,8 @@ int nccl_live();
 int nccl_aborted();
 /// The number of groups, and of calls outside of a group, until now.
 int nccl_launches();
+/// The number of sends and receives until now.
+int nccl_messages();
 /// Aborts all live communicators; may be called by any thread.
 void nccl_abort_all();
 /// The next call on this rank that gives work fails with `result`; the other calls of its group are dropped.
