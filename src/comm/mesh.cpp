@@ -4,6 +4,7 @@
 #include "coeus/base/text.hpp"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 namespace coeus {
@@ -17,6 +18,9 @@ const char* axis_name(Axis axis) {
         case axis::dp_shard: return "dp_shard";
         case axis::cp: return "cp";
         case axis::tp: return "tp";
+        case axis::efsdp: return "efsdp";
+        case axis::ep: return "ep";
+        case axis::etp: return "etp";
     }
     return "?";
 }
@@ -28,6 +32,7 @@ const char* option_name(Axis axis) {
         case axis::dp_shard: return "parallelism.data_parallel_shard_degree";
         case axis::cp: return "parallelism.context_parallel_degree";
         case axis::tp: return "parallelism.tensor_parallel_degree";
+        default: return "?";
     }
     return "?";
 }
@@ -36,10 +41,27 @@ const char* option_name(Axis axis) {
 
 std::string axes_name(unsigned axes) {
     std::vector<std::string> names;
-    for (Axis axis : all_axes)
+    const auto add = [&](Axis axis) {
         if (axes & axis) names.push_back(axis_name(axis));
+    };
+    for (Axis axis : all_axes) add(axis);
+    for (Axis axis : expert_axes) add(axis);
     return join(names, " x ");
 }
+
+namespace {
+
+// The axes of one view of the mesh, the outermost one first.
+using View = std::span<const Axis>;
+constexpr std::array<Axis, 5> experts_view = {axis::pp, axis::dp_replicate, axis::efsdp, axis::ep, axis::etp};
+
+View view_of(unsigned axes) {
+    if ((axes & axis::experts) == 0) return all_axes;
+    require((axes & (axis::fsdp | axis::tp)) == 0, "axes of two views of the mesh");
+    return experts_view;
+}
+
+}  // namespace
 
 int MeshShape::degree(Axis axis) const {
     switch (axis) {
@@ -48,19 +70,23 @@ int MeshShape::degree(Axis axis) const {
         case Axis::dp_shard: return dp_shard;
         case Axis::cp: return cp;
         case Axis::tp: return tp;
+        case Axis::efsdp: return dp_shard * cp * tp / (ep * degree(Axis::etp));
+        case Axis::ep: return ep;
+        case Axis::etp: return ep > 1 ? etp : tp;
     }
     throw LogicError("unknown mesh axis");
 }
 
 int MeshShape::size(unsigned axes) const {
     int n = 1;
-    for (Axis axis : all_axes)
+    for (Axis axis : view_of(axes))
         if (axes & axis) n *= degree(axis);
     return n;
 }
 
 int MeshShape::coordinate(int rank, Axis axis) const {
-    for (auto it = all_axes.rbegin(); it != all_axes.rend(); ++it) {
+    const View view = view_of(axis);
+    for (auto it = view.rbegin(); it != view.rend(); ++it) {
         if (*it == axis) return rank % degree(axis);
         rank /= degree(*it);
     }
@@ -69,23 +95,27 @@ int MeshShape::coordinate(int rank, Axis axis) const {
 
 int MeshShape::rank_in(int rank, unsigned axes) const {
     int r = 0;
-    for (Axis axis : all_axes)
+    for (Axis axis : view_of(axes))
         if (axes & axis) r = r * degree(axis) + coordinate(rank, axis);
     return r;
 }
 
 int MeshShape::group_of(int rank, unsigned axes) const {
     int group = 0;
-    for (Axis axis : all_axes)
+    for (Axis axis : view_of(axes))
         if (!(axes & axis)) group = group * degree(axis) + coordinate(rank, axis);
     return group;
 }
 
 std::string MeshShape::text() const {
-    std::vector<std::string> parts;
-    for (Axis axis : all_axes)
-        if (degree(axis) > 1) parts.push_back(fmt::format("{} {}", axis_name(axis), degree(axis)));
-    return parts.empty() ? "one rank" : join(parts, " x ");
+    const auto text_of = [&](View axes) {
+        std::vector<std::string> parts;
+        for (Axis axis : axes)
+            if (degree(axis) > 1) parts.push_back(fmt::format("{} {}", axis_name(axis), degree(axis)));
+        return join(parts, " x ");
+    };
+    if (ranks() == 1) return "one rank";
+    return text_of(all_axes) + (ep > 1 ? fmt::format(" (experts: {})", text_of(expert_axes)) : "");
 }
 
 std::vector<std::vector<int>> MeshShape::groups(unsigned axes) const {
@@ -114,8 +144,8 @@ std::string group_text(const std::vector<int>& ranks) {
 std::string MeshShape::groups_text() const {
     constexpr size_t most = 3;
     std::string text;
-    for (const Axis axis : all_axes) {
-        if (degree(axis) == 1) continue;
+    const auto add = [&](Axis axis) {
+        if (degree(axis) == 1) return;
         const auto all = groups(axis);
         std::vector<std::string> parts;
         for (size_t i = 0; i < std::min(most, all.size()); ++i) parts.push_back(group_text(all[i]));
@@ -124,7 +154,10 @@ std::string MeshShape::groups_text() const {
         text +=
             fmt::format("{}{:<12} {:>5} ranks, {:>5} {}: {}", text.empty() ? "" : "\n", axis_name(axis),
                         degree(axis), all.size(), all.size() == 1 ? "group " : "groups", join(parts, " | "));
-    }
+    };
+    for (const Axis axis : all_axes) add(axis);
+    if (ep > 1)
+        for (const Axis axis : expert_axes) add(axis);
     return text;
 }
 
@@ -173,12 +206,17 @@ namespace {
 // the list.
 constexpr unsigned carrying_axes[] = {axis::pp, axis::fsdp, axis::dp_replicate, axis::cp,
                                       axis::tp, loss_axes,  owner_axes};
+// Besides expert_gradient_reduction(), if ep > 1: weights of experts, and the rows that go to experts.
+constexpr unsigned carrying_expert_axes[] = {axis::efsdp, axis::ep};
 
 }  // namespace
 
 int carrying_communicators(const MeshShape& shape) {
-    return int(std::ranges::count_if(carrying_axes, [&](unsigned axes) { return shape.size(axes) > 1; })) +
-           (shape.size(axis::fsdp) > 1 ? 1 : 0);
+    const auto carries = [&](unsigned axes) { return shape.size(axes) > 1; };
+    const auto usual = std::ranges::count_if(carrying_axes, carries) + carries(axis::fsdp);
+    return int(shape.ep == 1
+                   ? usual
+                   : usual + std::ranges::count_if(carrying_expert_axes, carries) + carries(axis::efsdp));
 }
 
 Mesh::Mesh(Communicator world, const MeshShape& shape) : shape_(shape), world_(std::move(world)) {
@@ -195,8 +233,13 @@ Mesh::Mesh(Communicator world, const MeshShape& shape) : shape_(shape), world_(s
         if (shape_.degree(axis) > 1) present |= axis;
     const auto name_of = [&](unsigned axes) { return axes_name(axes & present ? axes & present : axes); };
     for (unsigned axes : wanted) groups_.emplace(axes, group(axes, name_of(axes)));
-    gradient_reduction_ =
-        std::make_unique<Communicator>(group(axis::fsdp, name_of(axis::fsdp) + ", gradients"));
+    const auto make_reduction = [&](unsigned axes, const std::string& name) {
+        return std::make_unique<Communicator>(group(axes, name + ", gradients"));
+    };
+    gradient_reduction_ = make_reduction(axis::fsdp, name_of(axis::fsdp));
+    if (shape_.ep == 1) return;
+    for (const unsigned axes : carrying_expert_axes) groups_.emplace(axes, group(axes, axes_name(axes)));
+    expert_gradient_reduction_ = make_reduction(axis::efsdp, axes_name(axis::efsdp));
 }
 
 Mesh Mesh::planned(const MeshShape& shape, int rank) {
@@ -204,6 +247,10 @@ Mesh Mesh::planned(const MeshShape& shape, int rank) {
 }
 
 const Communicator& Mesh::operator[](unsigned axes) const {
+    // axes of the experts that are the same ranks as others, or one rank
+    if (axes == axis::efsdp && shape_.ep == 1) axes = axis::fsdp;
+    if (axes == axis::etp && size(axis::etp) == size(axis::tp)) axes = axis::tp;
+    if ((axes == axis::etp || axes == axis::ep) && size(axes) == 1) return alone();
     const auto it = groups_.find(axes);
     if (it == groups_.end()) throw LogicError("the mesh has no communicator for " + axes_name(axes));
     return it->second;
@@ -214,6 +261,10 @@ void Mesh::connect(NcclWorld& nccl) {
     for (const unsigned axes : carrying_axes)
         if (size(axes) > 1) groups_.at(axes).connect(nccl);
     if (size(axis::fsdp) > 1) gradient_reduction_->connect(nccl);
+    if (!expert_gradient_reduction_) return;
+    for (const unsigned axes : carrying_expert_axes)
+        if (size(axes) > 1) groups_.at(axes).connect(nccl);
+    if (size(axis::efsdp) > 1) expert_gradient_reduction_->connect(nccl);
 }
 
 void Mesh::connect(Communicator& part) const {
@@ -223,6 +274,7 @@ void Mesh::connect(Communicator& part) const {
 void Mesh::observe(CommunicationObserver* observer) {
     for (auto& [axes, communicator] : groups_) communicator.observe(observer);
     gradient_reduction_->observe(observer);
+    if (expert_gradient_reduction_) expert_gradient_reduction_->observe(observer);
 }
 
 const Mesh& mesh_of_one() {

@@ -11,7 +11,7 @@
 namespace coeus {
 
 Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions,
-                 const ShardPlace& place, const std::vector<DecoderPart>& parts,
+                 const ModelPlace& place, const std::vector<DecoderPart>& parts,
                  const std::vector<Recompute>& recompute)
     : Model(types, place),
       config_(config),

@@ -111,6 +111,11 @@ size_t Parameters::whole_sharding() {
     return *whole_;
 }
 
+size_t Parameters::expert_sharding() {
+    if (!experts_) experts_ = experts_place_ == place() ? dense_sharding : add_sharding(experts_place_);
+    return *experts_;
+}
+
 void Parameters::for_each_in_memory(FunctionRef<void(const Storage&)> each) const {
     in_order_of_memory(storages_, places_.size(), each);
 }

@@ -30,7 +30,7 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
                 "parameters of one storage must be divided alike");
         require(param.groups == first.groups && param.groups > 0 && param.shape.rows() % param.groups == 0,
                 "parameters of one storage must have equally many groups, each of equal rows");
-        param.local = param.part(place.tp, place.tp_rank);
+        param.local = param.part(place);
         param.first_row = rows_per_group_;
         rows_per_group_ += param.local.rows;
     }
@@ -44,7 +44,7 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
 
 void Storage::lay_out() {
     const Param& first = params_.front();
-    const int64_t rows = first.groups * rows_per_group_;
+    const int64_t rows = first.local.groups * rows_per_group_;
     const bool whole =
         params_.size() == 1 && rows == first.shape.rows() && first.local.cols == first.shape.cols();
     shape_ = whole ? first.shape : first.shape.rank == 1 ? Shape{rows} : Shape{rows, first.local.cols};
@@ -56,18 +56,18 @@ void Storage::lay_out() {
 
 void Storage::list_runs() {
     const int64_t last_owned = shard_first_row_ + shard_shape_.rows();
-    for (int64_t group = 0; group < params_.front().groups; ++group)
+    for (int64_t group = 0; group < params_.front().local.groups; ++group)
         for (const Param& param : params_) {
             const int64_t first = group * rows_per_group_ + param.first_row;
             const int64_t begin = std::max(first, shard_first_row_),
                           end = std::min(first + param.local.rows, last_owned);
             if (begin >= end) continue;
-            const OwnedRun run = {
-                .param = &param,
-                .first = begin - shard_first_row_,
-                .rows = end - begin,
-                .first_row = group * param.rows_per_group() + param.local.first_row + (begin - first),
-                .first_col = param.local.first_col};
+            const OwnedRun run = {.param = &param,
+                                  .first = begin - shard_first_row_,
+                                  .rows = end - begin,
+                                  .first_row = (param.local.first_group + group) * param.rows_per_group() +
+                                               param.local.first_row + (begin - first),
+                                  .first_col = param.local.first_col};
             OwnedRun* last = runs_.empty() ? nullptr : &runs_.back();
             if (last && last->param == &param && last->first_row + last->rows == run.first_row)
                 last->rows += run.rows;
@@ -86,7 +86,7 @@ void Storage::keep(std::vector<Moment> kept, FunctionRef<size_t(const Param&)> g
 Tensor Storage::rows_of(const Param& param, Tensor of) const {
     require(param.groups == 1 || params_.size() == 1,
             "the rows of a parameter that is stacked group by group with others are not adjacent");
-    const Tensor rows = of.slice_rows(param.first_row, param.groups * param.local.rows);
+    const Tensor rows = of.slice_rows(param.first_row, param.local.groups * param.local.rows);
     return rows.count() == param.shape.count() ? rows.reshape(param.shape) : rows;
 }
 

@@ -18,11 +18,11 @@ public:
     /// `positions`: the maximum number of positions of a sequence (rows of the RoPE table). `place`: the
     /// part of each parameter on this rank. `parts`: the parts of its pipeline stages, in their order.
     /// `recompute`: what each block of the whole model recomputes; empty: nothing.
-    Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions, const ShardPlace& place,
+    Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions, const ModelPlace& place,
             const std::vector<DecoderPart>& parts, const std::vector<Recompute>& recompute);
     /// The whole decoder.
     Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions,
-            const ShardPlace& place = {}, const std::vector<Recompute>& recompute = {})
+            const ModelPlace& place = {}, const std::vector<Recompute>& recompute = {})
         : Decoder(config, types, positions, place, {DecoderPart::whole(config)}, recompute) {}
     const DecoderConfig& config() const { return config_; }
     /// The biases that balance the loads of this rank's layers with experts, and the layer's row of

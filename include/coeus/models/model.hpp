@@ -59,7 +59,7 @@ public:
     virtual Flow flow_into(size_t segment, int64_t rows) const = 0;
 
 protected:
-    Model(const StateTypes& types, const ShardPlace& place) : parameters_(types, place) {}
+    Model(const StateTypes& types, const ModelPlace& place) : parameters_(types, place) {}
     /// Moves tables, which are not parameters.
     virtual void move_to(const Device& device) = 0;
 

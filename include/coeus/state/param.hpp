@@ -54,12 +54,26 @@ struct Init {
 struct ShardPlace {
     int tp = 1, tp_rank = 0;        ///< tensor parallelism: blocks of rows or columns, used as they are
     int fsdp = 1, fsdp_rank = 0;    ///< rows of the tensor-parallel part, gathered for use
+    int ep = 1, ep_rank = 0;        ///< expert parallelism: equal numbers of groups, used as they are
     int replicas = 1, replica = 0;  ///< data-parallel groups of such ranks, each of which has all parameters
+    bool operator==(const ShardPlace&) const = default;
 };
 
-/// A block of a matrix. For a parameter with several groups, the same block of each group.
+/// This rank's places in the shardings of a model.
+struct ModelPlace {
+    ShardPlace dense;    ///< of all parameters but the next
+    ShardPlace experts;  ///< of the matrices of experts
+
+    /// The experts' matrices are divided like all others.
+    ModelPlace(const ShardPlace& all = {}) : dense(all), experts(all) {}  // NOLINT: implicit
+    ModelPlace(const ShardPlace& of_most, const ShardPlace& of_experts)
+        : dense(of_most), experts(of_experts) {}
+};
+
+/// A block of a matrix. For a parameter with several groups, the same block of some adjacent groups.
 struct Extent {
     int64_t first_row = 0, rows = 0, first_col = 0, cols = 0;
+    int64_t first_group = 0, groups = 1;
 };
 
 struct Param {
@@ -85,6 +99,9 @@ struct Param {
     /// The part of each group that a tensor-parallel rank has. The parts are equal blocks; if the rows or
     /// columns do not divide evenly, the last ones are shorter or empty.
     Extent part(int tp, int tp_rank) const;
+    /// The part that layers use on a rank. LogicError if the expert-parallel ranks cannot have equally many
+    /// groups.
+    Extent part(const ShardPlace& place) const;
 };
 
 }  // namespace coeus

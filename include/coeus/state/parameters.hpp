@@ -39,9 +39,8 @@ using EachRows = FunctionRef<void(const OwnedRows&)>;
 
 class Parameters {
 public:
-    /// `place` is this rank's place in the dense sharding.
-    explicit Parameters(const StateTypes& types, const ShardPlace& place = {})
-        : types_(types), places_{place} {}
+    explicit Parameters(const StateTypes& types, const ModelPlace& place = {})
+        : types_(types), places_{place.dense}, experts_place_(place.experts) {}
     Parameters(const Parameters&) = delete;
     Parameters& operator=(const Parameters&) = delete;
 
@@ -68,6 +67,13 @@ public:
     Storage& add(std::vector<Param> params);
     /// The number of a sharding that gives every rank all of a parameter.
     size_t whole_sharding();
+    /// The number of the sharding of experts' matrices: the dense one if this rank's place is the same in
+    /// both.
+    size_t expert_sharding();
+    /// The same if a parameter refers to it; else nothing.
+    std::optional<size_t> expert_sharding_in_use() const { return experts_; }
+    /// This rank's place in it.
+    const ShardPlace& expert_place() const { return experts_place_; }
 
     /// The storages of all ranks, in the order in which the model was built, which is the same on all ranks.
     /// Those of other ranks have no memory.
@@ -146,7 +152,8 @@ private:
 
     StateTypes types_;
     std::vector<ShardPlace> places_;
-    std::optional<size_t> whole_;
+    ShardPlace experts_place_;
+    std::optional<size_t> whole_, experts_;
     std::deque<Storage> storages_, elsewhere_;
     std::vector<const Storage*> model_;
     bool here_ = true;
