@@ -10,13 +10,18 @@ namespace coeus {
 
 namespace {
 
-ShardPlace place_in(const MeshShape& mesh, int rank) {
-    return {.tp = mesh.tp,
-            .tp_rank = mesh.coordinate(rank, axis::tp),
-            .fsdp = mesh.size(axis::fsdp),
-            .fsdp_rank = mesh.rank_in(rank, axis::fsdp),
-            .replicas = mesh.dp_replicate,
-            .replica = mesh.coordinate(rank, axis::dp_replicate)};
+ModelPlace place_in(const MeshShape& mesh, int rank) {
+    const auto place = [&](unsigned tp, unsigned fsdp, unsigned ep) -> ShardPlace {
+        return {.tp = mesh.size(tp),
+                .tp_rank = mesh.rank_in(rank, tp),
+                .fsdp = mesh.size(fsdp),
+                .fsdp_rank = mesh.rank_in(rank, fsdp),
+                .ep = mesh.size(ep),
+                .ep_rank = mesh.rank_in(rank, ep),
+                .replicas = mesh.dp_replicate,
+                .replica = mesh.coordinate(rank, axis::dp_replicate)};
+    };
+    return {place(axis::tp, axis::fsdp, 0), place(axis::etp, axis::efsdp, axis::ep)};
 }
 
 BatchShape micro_batch_of(const EngineOptions& options) {
@@ -107,7 +112,8 @@ void Engine::measure_update() {
     Exec exec;
     exec.threads = options_.threads;
     Arena scratch;
-    const WholeMatrices matrices(mesh[axis::fsdp], mesh[axis::tp], scratch);
+    const std::vector<MatrixRanks> ranks = matrix_ranks(mesh);
+    const WholeMatrices matrices(ranks, scratch);
     optimizer_.transform(exec, dry_kernels_of(options_.backend), decoder_.parameters(), matrices);
     layers_.temporaries = std::max(layers_.temporaries, scratch.peak());
     layers_.workspace = std::max(layers_.workspace, exec.workspace.peak());
@@ -124,11 +130,8 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     decoder_.allocate(true, device);
     step_.emplace(device);
     validation_.emplace(device);
-    std::vector<GatherRanks> ranks = {
-        {mesh[axis::fsdp], mesh.gradient_reduction(), mesh[axis::dp_replicate]}};
-    // what every rank has whole is not trained by gradients
-    while (ranks.size() < decoder_.parameters().places().size()) ranks.push_back({alone(), alone(), alone()});
-    gathered_.allocate(ranks, options_.streams, exec_, *kernels_);
+    gathered_.allocate(gather_ranks(mesh), options_.streams, exec_, *kernels_);
+    for (const MatrixRanks& ranks : matrix_ranks(mesh)) matrix_ranks_.push_back(ranks);
     if (const int64_t rows = decoder_.config().moe_rows(); rows > 0)
         loads_ = OwnedTensor(Dtype::i64, {rows, decoder_.config().moe.experts}, "expert loads", memory);
     exec_.workspace = Arena(layers_.workspace, "kernel workspace", memory);
@@ -154,6 +157,32 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     if (table_ranks_) mesh.connect(*table_ranks_);
     for (const Communicator* sum : summing(mesh, options_.exchanges)) sum->prepare_sums();
     if (decoder_.shared_storage()) table_ranks_->prepare_sums();
+}
+
+// Those of each sharding.
+std::vector<MatrixRanks> Engine::matrix_ranks(const Mesh& mesh) const {
+    std::vector<MatrixRanks> ranks;
+    for (size_t sharding = 0; sharding < decoder_.parameters().places().size(); ++sharding)
+        if (sharding != dense_sharding && sharding == decoder_.parameters().expert_sharding_in_use())
+            ranks.push_back({mesh[axis::efsdp], mesh[axis::etp]});
+        else
+            ranks.push_back({mesh[axis::fsdp], mesh[axis::tp]});
+    return ranks;
+}
+
+// The communicators of each sharding.
+std::vector<GatherRanks> Engine::gather_ranks(const Mesh& mesh) const {
+    const Parameters& parameters = decoder_.parameters();
+    const Communicator& replicas = mesh[axis::dp_replicate];
+    std::vector<GatherRanks> ranks;
+    for (size_t sharding = 0; sharding < parameters.places().size(); ++sharding)
+        if (sharding == dense_sharding)
+            ranks.push_back({mesh[axis::fsdp], mesh.gradient_reduction(), replicas});
+        else if (sharding == parameters.expert_sharding_in_use())
+            ranks.push_back({mesh[axis::efsdp], mesh.expert_gradient_reduction(), replicas});
+        else  // what every rank has whole is not trained by gradients
+            ranks.push_back({alone(), alone(), alone()});
+    return ranks;
 }
 
 LayerMemory Engine::used() const {
@@ -191,6 +220,7 @@ Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars, cons
             .cp = exchanges_->cp,
             .tokens = *exchanges_->tokens,
             .loss = exchanges_->loss,
+            .experts = exchanges_->experts,
             .inputs = inputs};
 }
 
@@ -230,7 +260,7 @@ bool Engine::update() {
         measure_norm(exec_, *kernels_, decoder_.parameters(), step_->scalars(), options_.max_norm,
                      (*mesh_)[owner_axes]);
         if (options_.limits) agree_on_refusal();
-        const WholeMatrices matrices((*mesh_)[axis::fsdp], (*mesh_)[axis::tp], temp_);
+        const WholeMatrices matrices(matrix_ranks_, temp_);
         optimizer_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars(), &matrices,
                           offloaded_ ? &*offloaded_ : nullptr);
         balance_experts();

@@ -216,12 +216,19 @@ ExpertWeights expert_weights(const Declare& declare, const MoeConfig& m) {
     const auto matrices = [&](const char* name, int64_t rows, int64_t cols, WeightRole role, Split split) {
         Param param = declare.named(name, {m.experts, rows, cols}, role, split);
         param.groups = m.experts;
+        param.shard.sharding = parameters.expert_sharding();
         return param;
     };
+    // Biases are in the dense sharding, so each rank has those of all experts. If the ranks that divide the
+    // others' matrices do not divide an expert, each of them has its own rows, and adds to the same biases.
+    const bool divided = parameters.place().tp == 1 || parameters.expert_place().tp > 1;
+    const Split of_first = divided ? Split::cols : Split::partial;
     const auto vectors = [&](const char* name, int64_t cols, Split split) {
         return declare.named(name, {m.experts, cols}, WeightRole::expert_bias, split);
     };
-    ExpertWeights weights;
+    ExpertWeights weights = {
+        .first = parameters.expert_place().ep_rank * (m.experts / parameters.expert_place().ep),
+        .count = m.experts / parameters.expert_place().ep};
     if (m.gate.interleaved) {
         const auto in_turn = [](Param param) {
             param.together = 2;
@@ -230,8 +237,7 @@ ExpertWeights expert_weights(const Declare& declare, const MoeConfig& m) {
         weights.w13 = &parameters.add(
             in_turn(matrices("moe.experts.mlp1_weight", 2 * m.hidden, dim, WeightRole::gate, Split::rows)));
         if (m.biases)
-            weights.b13 =
-                &parameters.add(in_turn(vectors("moe.experts.mlp1_bias", 2 * m.hidden, Split::cols)));
+            weights.b13 = &parameters.add(in_turn(vectors("moe.experts.mlp1_bias", 2 * m.hidden, of_first)));
         weights.w2 = &parameters.add(
             matrices("moe.experts.mlp2_weight", dim, m.hidden, WeightRole::down, Split::cols));
         if (m.biases) weights.b2 = &parameters.add(vectors("moe.experts.mlp2_bias", dim, Split::partial));
@@ -266,7 +272,7 @@ std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& con
                                                                      WeightRole::router_bias, Split::partial))
                                      : nullptr;
     const Storage* balance = balance_biases(declare, m);
-    const ExpertWeights weights = expert_weights(declare, m);
+    const ExpertProducts products(expert_weights(declare, m), m.gate);
     std::unique_ptr<Sublayer> shared;
     if (m.shared_hidden > 0)
         shared =
@@ -278,9 +284,11 @@ std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& con
                                 .normalise = m.normalise,
                                 .scale = m.scale,
                                 .round_robin = m.round_robin};
-    return std::make_unique<Moe>(Router(TokenLinear(router, input, router_bias), balance, route,
-                                        declare.model().moe_row(declare.layer()), m.sequence_balance),
-                                 Experts(weights, m.experts, m.gate), std::move(shared));
+    return std::make_unique<Moe>(
+        Router(TokenLinear(router, input, router_bias), balance, route,
+               declare.model().moe_row(declare.layer()), m.sequence_balance),
+        parameters.expert_place().ep > 1 ? divided_experts(products) : local_experts(products),
+        std::move(shared));
 }
 
 namespace {

@@ -24,7 +24,7 @@ public:
             rows += largest.rows;
             cols = largest.cols;
         }
-        rows *= storage.params().front().groups;
+        rows *= storage.params().front().local.groups;
         size_ = place.fsdp * div_ceil(rows, place.fsdp) * cols;
     }
 
@@ -54,8 +54,14 @@ private:
 
 }  // namespace
 
+WholeMatrices::WholeMatrices(Arena& scratch) : scratch_(scratch) {
+    static const MatrixRanks one[] = {{alone(), alone()}};
+    ranks_ = one;
+}
+
 void WholeMatrices::replace(Exec& exec, const Kernels& kernels, const Storage& storage, Each each) const {
-    require(storage.sharding() == dense_sharding, "whole matrices need the dense sharding");
+    require(storage.sharding() < ranks_.size(), "whole matrices need the ranks of each sharding");
+    const MatrixRanks& ranks = ranks_[storage.sharding()];
     const Scope scope(scratch_);
     const Parts parts(storage);
     const ShardPlace& place = storage.place();
@@ -67,14 +73,14 @@ void WholeMatrices::replace(Exec& exec, const Kernels& kernels, const Storage& s
     if (count > 0) kernels.cast(exec, owned.slice_rows(0, count), storage.gradient.reshape({count}));
     {
         const ObservedExchange noted(exec, Exchange::gather_matrix_rows, own);
-        fsdp_.all_gather(exec, own, owned);
+        ranks.fsdp.all_gather(exec, own, owned);
     }
     if (parts.count() > 1) {
         const ObservedExchange noted(exec, Exchange::gather_matrix_parts, all);
-        tp_.all_gather(exec, all, parts.own(all));
+        ranks.tp.all_gather(exec, all, parts.own(all));
     }
     for (const Param& param : storage.params())
-        for (int64_t group = 0; group < param.groups; ++group) {
+        for (int64_t group = 0; group < param.local.groups; ++group) {
             const Scope of_matrix(scratch_);
             const int64_t rows = param.rows_per_group();
             Tensor whole = parts.of(all, param, group, 0);
@@ -91,13 +97,14 @@ void WholeMatrices::replace(Exec& exec, const Kernels& kernels, const Storage& s
             each(param, whole);
             for (const OwnedRun& run : storage.runs()) {
                 if (run.param != &param) continue;
-                // its rows within the group
-                const int64_t begin = std::max(run.first_row, group * rows),
-                              end = std::min(run.first_row + run.rows, (group + 1) * rows);
+                // its rows within the group, which is one of this rank's
+                const int64_t first = (param.local.first_group + group) * rows,
+                              begin = std::max(run.first_row, first),
+                              end = std::min(run.first_row + run.rows, first + rows);
                 if (begin < end)
                     kernels.cast(exec,
                                  storage.gradient.slice_rows(run.first + begin - run.first_row, end - begin),
-                                 whole.slice_rows(begin - group * rows, end - begin)
+                                 whole.slice_rows(begin - first, end - begin)
                                      .slice_cols(run.first_col, param.local.cols));
             }
         }

@@ -104,6 +104,7 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
                     .cp = through.cp,
                     .tokens = *through.tokens,
                     .loss = through.loss,
+                    .experts = through.experts,
                     .inputs = inputs};
         };
         const Measured m = measure(threads, context, run);

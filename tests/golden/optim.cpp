@@ -59,7 +59,7 @@ public:
           parameters_(types),
           storage_(parameters_.add({.name = "test", .shape = shape, .init = Init()})),
           scratch_(1 << 20, "scratch"),
-          matrices_(alone(), alone(), scratch_) {
+          matrices_(scratch_) {
         exec_.workspace = Arena(1 << 20, "workspace");
         optimizer_.attach(parameters_);
         parameters_.allocate(true);

@@ -47,6 +47,10 @@ void set_grouped(MeshCase& c, int grouped) {
     if (grouped) c.model.attention.kv_heads = 4;
 }
 
+bool can_divide_experts(const MeshShape& mesh) {
+    return mesh.size(axis::fsdp | axis::tp) > 1;
+}
+
 void set_recompute(MeshCase& c, int choice) {
     c.recompute = {.mode = RecomputeOptions::Mode(choice), .every = 2, .budget = 0.3};
 }
@@ -58,6 +62,14 @@ void set_schedule(MeshCase& c, const Schedule& schedule) {
     c.model.layers = std::max(c.model.layers, int64_t(ranks * virtual_stages - 1));
     c.pipeline = pipeline_of(schedule.name, ranks, 2 * ranks, virtual_stages, c.model);
     c.sequences = 2 * ranks;
+}
+
+void set_expert_ranks(MeshCase& c, int choice) {
+    const int block = c.mesh.size(axis::fsdp | axis::tp), smallest = block % 2 == 0 ? 2 : block;
+    if (choice == 0 || block == 1 || c.model.moe.experts == 0) return;
+    c.mesh.ep = choice == 1 ? block : choice == 2 ? smallest : c.mesh.size(axis::fsdp);
+    c.mesh.etp = choice == 3 && c.mesh.ep > 1 ? c.mesh.tp : 1;
+    c.model.moe.experts = round_up(c.model.moe.experts, c.mesh.ep * c.model.moe.groups);
 }
 
 const std::vector<MeshFactor>& mesh_factors() {
@@ -88,6 +100,13 @@ const std::vector<MeshFactor>& mesh_factors() {
          },
          true},
         {expert_kinds, always, [](MeshCase& c, int n) { set_experts(c.model, n); }, true},
+        {4, can_divide_experts, [](MeshCase& c, int n) { set_expert_ranks(c, n); }, true},
+        {3, can_divide_experts,
+         [](MeshCase& c, int n) {
+             constexpr double factors[] = {2, 0.3, 1};
+             c.exchanges.expert_capacity = factors[n];
+         },
+         true},
     };
     return all;
 }

@@ -17,6 +17,9 @@ struct MeshFactor {
 };
 const std::vector<MeshFactor>& mesh_factors();
 
+/// Divides the experts of a case that has any, over all ranks that can (1), as few as possible (2), or those
+/// that do not divide each expert (3); 0: over none. Adds experts until each rank has equally many.
+void set_expert_ranks(MeshCase& c, int choice);
 /// Uses twice as many micro-batches as the mesh has pipeline ranks, a number that all schedules accept.
 void set_schedule(MeshCase& c, const Schedule& schedule);
 

@@ -28,6 +28,9 @@ enum class Exchange : uint8_t {
     heads_to_tokens,
     sum_token_choices,    ///< how often each sequence chose each expert, over ranks that divide its tokens
     sum_part_choices,     ///< likewise, over ranks that divide sequences
+    count_rows,           ///< how many rows each rank sends to each expert, if ranks divide the experts
+    rows_to_experts,      ///< rows of tokens to the ranks of their experts; gradients of results likewise
+    rows_from_experts,    ///< the way back
     gather_weights,       ///< from their shards
     gather_matrix_rows,   ///< from their shards, for an optimizer that needs whole matrices
     gather_matrix_parts,  ///< likewise, from the ranks that divide the matrices
@@ -40,7 +43,7 @@ enum class Exchange : uint8_t {
 inline constexpr size_t num_exchanges = size_t(Exchange::agree_to_stop) + 1;
 
 /// The mesh axis along which the ranks of an exchange lie. `dp`: shards and replicas; `world`: all ranks.
-enum class ExchangeAxis : uint8_t { pp, tp, cp, dp, world };
+enum class ExchangeAxis : uint8_t { pp, tp, cp, ep, dp, world };
 
 /// Its name in traces and reports: "gather_tokens".
 const char* name_of(Exchange exchange);

@@ -130,6 +130,8 @@ public:
 
 private:
     void measure_update();
+    std::vector<GatherRanks> gather_ranks(const Mesh& mesh) const;
+    std::vector<MatrixRanks> matrix_ranks(const Mesh& mesh) const;
     void give(StepGraph& work, FunctionRef<void()> call);
     void forward_backward(int64_t local_batch);
     void sum_over_ranks();
@@ -144,6 +146,7 @@ private:
     RecomputePlan recompute_;
     Decoder decoder_;
     Gathered gathered_;
+    std::vector<MatrixRanks> matrix_ranks_;  // by sharding
     Executor executor_;
     std::optional<Communicator> table_ranks_;  // the two ranks with the table of a tied decoder
     ParamGroups optimizer_;

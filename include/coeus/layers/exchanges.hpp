@@ -5,6 +5,7 @@
 
 #include "coeus/comm/mesh.hpp"
 #include "coeus/layers/context_parallel.hpp"
+#include "coeus/layers/expert_rounds.hpp"
 #include "coeus/layers/loss_exchange.hpp"
 #include "coeus/layers/sequence_parallel.hpp"
 
@@ -14,6 +15,7 @@ struct ExchangeOptions {
     ContextParallel context;      ///< attention over divided sequences
     bool split_loss = true;       ///< see loss_exchange.hpp
     bool overlap_tokens = false;  ///< see sequence_parallel.hpp
+    double expert_capacity = 2;   ///< see ExpertCapacity
 };
 
 struct Exchanges {
@@ -24,6 +26,7 @@ struct Exchanges {
     std::unique_ptr<KvExchange> kv;
     std::unique_ptr<TokenExchange> tokens;
     const LossExchange& loss;
+    ExpertRanks experts;
 };
 
 }  // namespace coeus

@@ -3,22 +3,16 @@
 // and adds their results by its weights. Some layers have shared experts as well: a feed-forward layer that
 // processes every token (DeepSeek-AI 2024, DeepSeekMoE).
 //
-// P tensor-parallel ranks route their own T/P tokens. Each has F/P of the width F of every expert, and so
-// processes all T tokens.
+// P tensor-parallel ranks route their own T/P tokens.
 #pragma once
 
+#include "coeus/layers/experts.hpp"
 #include "coeus/layers/linear.hpp"
 #include "coeus/layers/sublayer.hpp"
 
 #include <memory>
 
 namespace coeus {
-
-/// The experts that a router has chosen for n tokens, and their weights, both [n, k]. Experts are in
-/// ascending order: i32. The weights are acc.
-struct Routed {
-    Tensor experts, weights;
-};
 
 class Router {
 public:
@@ -48,41 +42,12 @@ private:
     double sequence_balance_;
 };
 
-/// The weights of E experts: w13 is [w1; w3] of each expert, or their rows in turn (Gate::interleaved),
-/// E x [2F/P, D]; w2 is E x [D, F/P]. The biases b13 [E, 2F/P] and b2 [E, D] are null, or of all experts.
-struct ExpertWeights {
-    const Storage *w13 = nullptr, *w2 = nullptr, *b13 = nullptr, *b2 = nullptr;
-};
-
-class Experts {
-public:
-    Experts(const ExpertWeights& weights, int64_t experts, const Gate& gate)
-        : weights_(weights), experts_(experts), gate_(gate) {}
-
-    /// Adds the experts' results for x [T/P, D] to y [T/P, D].
-    void forward(Ctx& c, Tensor x, const Routed& routed, Tensor y) const;
-    /// Keeps what forward keeps for the backward, without computing the results.
-    void rebuild(Ctx& c, Tensor x, const Routed& routed) const;
-    /// dy [T/P, D] -> gradients of x [T/P, D] and of the weights [T/P, k] (acc), in temp.
-    struct Gradients {
-        Tensor dx, dweights;
-    };
-    Gradients backward(Ctx& c, Tensor dy) const;
-
-private:
-    struct Rows;
-    Rows first_product(Ctx& c, Tensor x, const Routed& routed) const;
-    ExpertWeights weights_;
-    int64_t experts_;
-    Gate gate_;
-};
-
 class Moe : public Sublayer {
 public:
     /// `shared` may be null. The router, and the shared experts if there are any, take their input from the
     /// same LinearInput.
-    Moe(const Router& router, const Experts& experts, std::unique_ptr<Sublayer> shared)
-        : router_(router), experts_(experts), shared_(std::move(shared)) {}
+    Moe(const Router& router, std::unique_ptr<Experts> experts, std::unique_ptr<Sublayer> shared)
+        : router_(router), experts_(std::move(experts)), shared_(std::move(shared)) {}
 
     Tensor forward(Ctx& c, Tensor x, Tensor residual) const override;
     void rebuild(Ctx& c, Tensor x) const override;
@@ -90,7 +55,7 @@ public:
 
 private:
     Router router_;
-    Experts experts_;
+    std::unique_ptr<Experts> experts_;
     std::unique_ptr<Sublayer> shared_;
 };
 

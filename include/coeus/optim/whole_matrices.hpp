@@ -10,25 +10,34 @@
 #include "coeus/comm/communicator.hpp"
 #include "coeus/state/parameters.hpp"
 
+#include <span>
+
 namespace coeus {
+
+/// The ranks that divide the matrices of a sharding: the owned rows (FSDP), and blocks of rows or columns
+/// (tensor parallelism).
+struct MatrixRanks {
+    const Communicator &fsdp, &tp;
+};
 
 class WholeMatrices {
 public:
-    /// The communicators are those of the dense sharding. `scratch` must have room for the matrices of the
-    /// largest storage, and for what `each` below allocates in it.
-    WholeMatrices(const Communicator& fsdp_ranks, const Communicator& tp_ranks, Arena& scratch)
-        : fsdp_(fsdp_ranks), tp_(tp_ranks), scratch_(scratch) {}
+    /// `ranks` has those of each sharding, by its number, and must outlive it. `scratch` must have room for
+    /// the matrices of the largest storage, and for what `each` below allocates in it.
+    WholeMatrices(std::span<const MatrixRanks> ranks, Arena& scratch) : ranks_(ranks), scratch_(scratch) {}
+    /// Every matrix is here.
+    explicit WholeMatrices(Arena& scratch);
 
-    /// Calls each(param, matrix) for every parameter of a storage, and every group of it. `matrix` is the
-    /// whole gradient, [rows per group, cols] of the global shape, in the compute type; what `each` leaves
-    /// there replaces the gradient. Collective. If the communicators are planned, only the scratch memory is
-    /// used. LogicError for a storage of another sharding.
+    /// Calls each(param, matrix) for every parameter of a storage, and every group of it that is on this
+    /// rank. `matrix` is the whole gradient, [rows per group, cols] of the global shape, in the compute type;
+    /// what `each` leaves there replaces the gradient. Collective. If the communicators are planned, only the
+    /// scratch memory is used.
     using Each = FunctionRef<void(const Param&, Tensor matrix)>;
     void replace(Exec& exec, const Kernels& kernels, const Storage& storage, Each each) const;
     Arena& scratch() const { return scratch_; }
 
 private:
-    const Communicator &fsdp_, &tp_;
+    std::span<const MatrixRanks> ranks_;
     Arena& scratch_;
 };
 

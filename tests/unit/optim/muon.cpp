@@ -24,7 +24,7 @@ struct Stacked {
     Parameters parameters;
     Exec exec;
     Arena scratch{1 << 20, "scratch"};
-    WholeMatrices matrices{alone(), alone(), scratch};
+    WholeMatrices matrices{scratch};
 
     Stacked(const ParamGroups& groups, const std::vector<std::vector<Param>>& storages,
             const StateTypes& types = {Dtype::f64, Dtype::f64})
@@ -311,7 +311,7 @@ TEST_CASE("whole matrices must belong to the dense sharding") {
     parameters.allocate(true);
     Exec exec;
     Arena scratch(1 << 20, "scratch");
-    const WholeMatrices matrices(alone(), alone(), scratch);
+    const WholeMatrices matrices(scratch);
     for (const Storage& storage : parameters.storages())
         CHECK_THROWS_WITH(matrices.replace(exec, cpu_kernels(), storage, [](const Param&, Tensor) {}),
                           Contains("whole matrices need the dense sharding"));

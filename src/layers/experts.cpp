@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/layers/experts.hpp"
+
+#include "coeus/layers/sequence_parallel.hpp"
+
+namespace coeus {
+
+namespace {
+
+// The rows of this rank's experts in a tensor of all experts; an absent tensor stays absent.
+Tensor rows_of(const ExpertWeights& weights, Tensor of_all) {
+    return of_all ? of_all.slice_rows(weights.first, weights.count) : of_all;
+}
+
+}  // namespace
+
+void ExpertProducts::first(Ctx& c, Tensor gate_up, Tensor rows, const Groups& groups) const {
+    c.k.grouped_gemm(c.exec, gate_up, rows, transposed(weights_.w13->w), groups);
+    if (weights_.b13) c.k.add_group_bias(c.exec, gate_up, rows_of(weights_, weights_.b13->w), {}, groups);
+}
+
+Tensor ExpertProducts::second(Ctx& c, Tensor gate_up, Tensor weights, const Groups& groups,
+                              bool adds_bias) const {
+    const Tensor out = c.temp.alloc(gate_up.dtype, {gate_up.rows(), weights_.w2->w.rows() / weights_.count});
+    const Scope activation(c.temp);
+    const Tensor act = c.temp.alloc(gate_up.dtype, {gate_up.rows(), gate_up.cols() / 2});
+    c.k.gate(c.exec, act, gate_up, weights, groups, gate_);
+    c.k.grouped_gemm(c.exec, out, act, transposed(weights_.w2->w), groups);
+    if (weights_.b2 && adds_bias)
+        c.k.add_group_bias(c.exec, out, rows_of(weights_, weights_.b2->w), weights, groups);
+    return out;
+}
+
+void ExpertProducts::add(Ctx& c, const WeightGradient& gradient, WeightGradients when) const {
+    if (when == WeightGradients::later) return c.frame.later(c, gradient);
+    if (gradient.storage->trainable())
+        c.k.grouped_gemm_weights(c.exec, gradient.storage->g, gradient.dy, gradient.x, gradient.groups);
+}
+
+Tensor ExpertProducts::backward(Ctx& c, const Kept& kept, Tensor dweights, FunctionRef<Tensor()> drows,
+                                bool adds_bias, WeightGradients when) const {
+    const Groups& groups = kept.groups;
+    const Dtype type = kept.rows.dtype;
+    {
+        const Scope second(c.temp);
+        const Tensor dresults = drows();
+        const Tensor act = c.temp.alloc(type, {kept.rows.rows(), kept.gate_up.cols() / 2}),
+                     dact = c.temp.alloc(type, act.shape);
+        c.k.grouped_gemm(c.exec, dact, dresults, weights_.w2->w, groups);
+        c.k.gate_backward(c.exec, kept.gate_up, dweights, act, dact, kept.gate_up, kept.weights, groups,
+                          gate_);
+        add(c,
+            {.storage = weights_.w2,
+             .x = act,
+             .dy = dresults,
+             .groups = groups,
+             .x_is_lent = true,
+             .dy_is_lent = true},
+            when);
+        if (weights_.b2 && adds_bias) {
+            const Tensor more = c.temp.alloc(dweights.dtype, dweights.shape);
+            const Tensor gradient = weights_.b2->trainable() ? rows_of(weights_, weights_.b2->g) : Tensor{};
+            c.k.add_group_bias_backward(c.exec, gradient, more, dresults, rows_of(weights_, weights_.b2->w),
+                                        kept.weights, groups);
+            c.k.add(c.exec, dweights, more);
+        }
+    }
+    const Tensor dx = c.temp.alloc(type, kept.rows.shape);
+    c.k.grouped_gemm(c.exec, dx, kept.gate_up, weights_.w13->w, groups);
+    add(c, {.storage = weights_.w13, .x = kept.rows, .dy = kept.gate_up, .groups = groups}, when);
+    if (weights_.b13 && weights_.b13->trainable())
+        c.k.add_group_bias_backward(c.exec, rows_of(weights_, weights_.b13->g), {}, kept.gate_up,
+                                    rows_of(weights_, weights_.b13->w), {}, groups);
+    return dx;
+}
+
+namespace {
+
+class LocalExperts : public Experts {
+public:
+    explicit LocalExperts(const ExpertProducts& products) : products_(products) {}
+
+    void forward(Ctx& c, Tensor x, const Routed& routed, Tensor y) const override {
+        const Rows r = first_product(c, x, routed);
+        const Scope temps(c.temp);
+        const Tensor out = products_.second(c, r.gate_up, r.weights, r.groups, c.tp.rank() == 0);
+        if (c.tp.size() == 1) return c.k.sum_rows(c.exec, y, y, out, r.slots);
+        const Tensor parts = c.temp.alloc(x.dtype, {r.slots.rows(), x.cols()}),
+                     own = c.temp.alloc(x.dtype, y.shape);
+        c.k.sum_rows(c.exec, parts, {}, out, r.slots);
+        scatter_tokens(c, own, parts);
+        c.k.add(c.exec, y, own);
+    }
+    void rebuild(Ctx& c, Tensor x, const Routed& routed) const override { first_product(c, x, routed); }
+    Gradients backward(Ctx& c, Tensor dy) const override;
+
+private:
+    // The rows of a micro-batch by expert, all kept: slots i32[n, k], sources i32[rows], rows [rows, D],
+    // weights acc [rows], gate_up [rows, 2F/P].
+    struct Rows : ExpertProducts::Kept {
+        Tensor slots, sources;
+    };
+    Rows first_product(Ctx& c, Tensor x, const Routed& routed) const;
+    ExpertProducts products_;
+};
+
+LocalExperts::Rows LocalExperts::first_product(Ctx& c, Tensor x, const Routed& routed) const {
+    const int64_t tokens = x.rows() * c.tp.size(), k = routed.experts.cols(), assignments = tokens * k,
+                  experts = products_.experts(), count = grouped_rows(assignments, experts);
+    Rows r;
+    r.groups = {.begins = c.frame.keep(Dtype::i32, {experts}),
+                .counts = c.frame.keep(Dtype::i32, {experts}),
+                .assignments = assignments};
+    r.slots = c.frame.keep(Dtype::i32, {tokens, k});
+    r.sources = c.frame.keep(Dtype::i32, {count});
+    r.rows = c.frame.keep(x.dtype, {count, x.cols()});
+    r.weights = c.frame.keep(routed.weights.dtype, {count});
+    r.gate_up = c.frame.keep(x.dtype, {count, products_.width()});
+    const Scope temps(c.temp);
+    const Tensor chosen = gather_tokens(c, routed.experts), weights = gather_tokens(c, routed.weights);
+    c.k.group_by_expert(c.exec, r.slots, r.sources, r.groups, chosen);
+    c.k.gather_rows(c.exec, column(r.weights), column(weights), r.sources, 1);
+    c.k.gather_rows(c.exec, r.rows, gather_tokens(c, x), r.sources, k);
+    products_.first(c, r.gate_up, r.rows, r.groups);
+    for (const Tensor& tensor :
+         {r.groups.begins, r.groups.counts, r.slots, r.sources, r.rows, r.weights, r.gate_up})
+        c.frame.push(this, tensor);
+    return r;
+}
+
+Experts::Gradients LocalExperts::backward(Ctx& c, Tensor dy) const {
+    Rows r;
+    for (Tensor* tensor :
+         {&r.gate_up, &r.weights, &r.rows, &r.sources, &r.slots, &r.groups.counts, &r.groups.begins})
+        *tensor = c.frame.pop(this);
+    r.groups.assignments = r.slots.count();
+    const Dtype type = dy.dtype, acc = r.weights.dtype;
+    const int64_t k = r.slots.cols();
+    const Gradients gradients = {c.temp.alloc(type, dy.shape), c.temp.alloc(acc, {dy.rows(), k})};
+    const Scope temps(c.temp);
+    const Tensor dweights = c.temp.alloc(acc, {r.weights.count()});
+    const auto bring = [&] {
+        const Tensor drows = c.temp.alloc(type, r.rows.shape);
+        c.k.gather_rows(c.exec, drows, gather_tokens(c, dy), r.sources, k);
+        return drows;
+    };
+    const Tensor drows =
+        products_.backward(c, r, dweights, bring, c.tp.rank() == 0, ExpertProducts::WeightGradients::later);
+    const Tensor dx = parts_of(c, gradients.dx), dchosen = parts_of(c, gradients.dweights);
+    c.k.sum_rows(c.exec, dx, {}, drows, r.slots);
+    scatter_tokens(c, gradients.dx, dx);
+    c.k.gather_rows(c.exec, column(dchosen), column(dweights), r.slots.reshape({r.slots.count()}), 1);
+    scatter_tokens(c, gradients.dweights, dchosen);
+    return gradients;
+}
+
+}  // namespace
+
+std::unique_ptr<Experts> local_experts(const ExpertProducts& products) {
+    return std::make_unique<LocalExperts>(products);
+}
+
+}  // namespace coeus

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Experts that are divided over ranks take the steps of one rank: loss, gradients, loads, biases, weights.
+#include "support/catch.hpp"
+#include "support/mesh_factors.hpp"
+
+#include <algorithm>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+// Every way to divide experts over the ranks of a mesh.
+std::vector<MeshShape> views_of(const MeshShape& mesh) {
+    std::vector<MeshShape> all;
+    const int block = mesh.size(axis::fsdp | axis::tp);
+    for (int ep = 2; ep <= block; ++ep)
+        for (int etp = 1; etp <= mesh.tp; etp += std::max(1, mesh.tp - 1))
+            if (block % (ep * etp) == 0) {
+                all.push_back(mesh);
+                all.back().ep = ep;
+                all.back().etp = etp;
+            }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("experts: every division over ranks, with any capacity, equals one rank") {
+    const Communicator world = Communicator::world("world");
+    constexpr double capacities[] = {0.3, 1, 1e9};
+    int number = 0;
+    for (const MeshShape& mesh :
+         meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp}))
+        for (const MeshShape& view : views_of(mesh))
+            for (const double capacity : capacities) {
+                ++number;
+                MeshCase c = {.mesh = view, .model = tiny_config()};
+                c.model.attention.heads = c.model.attention.kv_heads = 8;
+                c.model.attention.head_dim = 4;
+                set_experts(c.model, 1 + number % (expert_kinds - 1));
+                c.model.moe.experts = round_up(c.model.moe.experts, view.ep * c.model.moe.groups);
+                c.seq_len = 4 * mesh.cp * mesh.tp;
+                c.sequences = 1 + number % 2;
+                c.local_batches = 1 + number / 2 % 2;
+                c.exchanges.expert_capacity = capacity;
+                c.recompute = {.mode = RecomputeOptions::Mode(number % 4), .every = 1, .budget = 0.3};
+                c.optimizer.name = number % 3 == 0 ? "Muon" : "AdamW";
+                CHECK(differs_from_one_rank(c, world, 2) == "");
+            }
+}
