@@ -207,20 +207,17 @@ bool is_refused(const Option& option, const TomlValue& given) {
 }
 
 // Whether a given value has no effect. A value that equals the default does not count.
-bool is_idle(const Option& option, const TomlValue& given, Config& config) {
-    Config plain;
-    if (option.status == Status::dormant && option.slot != nullptr)
-        return value_of(option, config) != value_of(option, plain);
+bool is_idle(const Option& option, const TomlValue& given) {
     const bool does_nothing = option.status == Status::dormant || option.status == Status::no_effect;
     return does_nothing && !is_refused(option, given) && asks(option, given);
 }
 
 // Adds one notice per reason, which names all options concerned.
-void add_no_effect_notices(const Settings& settings, Config& config, Words& notices) {
+void add_no_effect_notices(const Settings& settings, Words& notices) {
     std::vector<std::pair<std::string, Words>> reasons;
     for (const Option& option : options()) {
         const auto setting = settings.find(option.name);
-        if (setting == settings.end() || !is_idle(option, setting->second.value, config)) continue;
+        if (setting == settings.end() || !is_idle(option, setting->second.value)) continue;
         const std::string why =
             option.status == Status::dormant
                 ? fmt::format("it needs {}, which is not implemented yet or not used", option.why)
@@ -384,7 +381,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments, int ra
     if (ranks > 0) errors.collect([&] { mesh_shape(config, ranks); }, "parallel_degree");
     Words missing;
     find_datasets(settings, config, result.notices, missing);
-    add_no_effect_notices(settings, config, result.notices);
+    add_no_effect_notices(settings, result.notices);
     check(config, errors);
     if (!errors.any())
         for (const std::string& notice : unread_optimizer_options(config)) result.notices.push_back(notice);

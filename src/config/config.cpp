@@ -70,16 +70,22 @@ MeshShape mesh_shape(const Config& config, int ranks) {
                                           .dp_replicate = int(p.data_parallel_replicate_degree),
                                           .dp_shard = int(p.data_parallel_shard_degree),
                                           .cp = int(p.context_parallel_degree),
-                                          .tp = int(p.tensor_parallel_degree)},
+                                          .tp = int(p.tensor_parallel_degree),
+                                          .ep = int(p.expert_parallel_degree),
+                                          .etp = int(p.expert_tensor_parallel_degree)},
                                          ranks);
-    const int64_t exchange = shape.size(axis::dp_shard | axis::cp | axis::tp);
-    if (exchange % p.expert_parallel_degree != 0) {
+    const bool each_is_divided = shape.etp > 1;
+    const int64_t exchange = shape.size(axis::dp_shard | axis::cp | axis::tp) / shape.etp;
+    if (shape.ep > 1 && exchange % shape.ep != 0) {
         int64_t nearest = std::min(p.expert_parallel_degree, exchange);
         while (exchange % nearest != 0) --nearest;
         throw ConfigError(
             "parallelism.expert_parallel_degree = {}: must divide data_parallel_shard_degree x "
-            "context_parallel_degree x tensor_parallel_degree = {}; the nearest valid value is {}",
-            p.expert_parallel_degree, exchange, nearest);
+            "context_parallel_degree{} = {}; the nearest valid value is {}",
+            p.expert_parallel_degree,
+            each_is_divided ? " (expert_tensor_parallel_degree is tensor_parallel_degree)"
+                            : " x tensor_parallel_degree",
+            exchange, nearest);
     }
     return shape;
 }

@@ -133,10 +133,6 @@ Option works(Field field, Matter matters, std::string meaning) {
     return option_of(field, matters, std::move(meaning), Status::works, "");
 }
 
-Option dormant(Field field, Matter matters, std::string with, std::string meaning) {
-    return option_of(field, matters, std::move(meaning), Status::dormant, std::move(with));
-}
-
 Option not_built(Field field, Matter matters, std::string what, std::string meaning) {
     return option_of(field, matters, std::move(meaning), Status::not_built, std::move(what));
 }

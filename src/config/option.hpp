@@ -86,7 +86,6 @@ struct Option {
 };
 
 Option works(Field field, Matter matters, std::string meaning);
-Option dormant(Field field, Matter matters, std::string with, std::string meaning);
 Option not_built(Field field, Matter matters, std::string what, std::string meaning);
 // options without a field: a change of them affects nothing
 Option dormant(std::string name, Type type, std::string with, std::string meaning);

@@ -142,9 +142,6 @@ std::vector<Option> ignored_options() {
             .idle_at({std::string("default")}),
         no_effect("model.moe_comm_backend", Type::text, "there is one way", "How tokens travel to experts")
             .one_of({"standard", "deepep", "hybridep", "minimal_async_ep"}),
-        no_effect("model.non_blocking_capacity_factor", Type::real,
-                  "expert parallelism is not implemented yet",
-                  "Room for tokens of other ranks, as a multiple of an even share"),
         no_effect("optimizer.fused", Type::boolean, one_optimizer, "Use PyTorch's fused optimizer"),
         no_effect("optimizer.foreach", Type::boolean, one_optimizer, "Use PyTorch's foreach optimizer"),
         no_effect("loss.num_chunks", Type::integer, own_loss,
@@ -217,15 +214,15 @@ std::vector<Option> ignored_options() {
                   "tensor parallelism always splits norms and residuals along the sequence",
                   "With tensor parallelism: split norms and residuals too")
             .idle_at({true}),
-        dormant("parallelism.pipeline_parallel_expert_parallel_overlap", Type::boolean,
-                "parallelism.expert_parallel_degree",
-                "With DualPipeV: overlap the exchange of tokens between experts")
-            .idle_at({true}),
+        no_effect("parallelism.pipeline_parallel_expert_parallel_overlap", Type::boolean,
+                  "the two computations of a pair do not overlap their exchanges yet",
+                  "With DualPipeV: overlap the exchange of tokens between experts")
+            .idle_at({false}),
         no_effect("parallelism.context_parallel_ptrr_mask_key", Type::text,
                   "the document mask, by which ptrr would balance, has no name in Coeus",
                   "Mask by which ptrr balances"),
-        dormant("parallelism.expert_parallel_comm_backend", Type::text, "parallelism.expert_parallel_degree",
-                "How tokens travel to experts")
+        no_effect("parallelism.expert_parallel_comm_backend", Type::text, "there is one way",
+                  "How tokens travel to experts")
             .one_of({"standard", "deepep", "hybridep"})
             .idle_at({std::string("standard")}),
         no_effect("activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns", Type::words,

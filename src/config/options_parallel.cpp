@@ -67,12 +67,14 @@ std::vector<Option> parallel_options() {
               "name): in a ring, from neighbour to neighbour. `heads` (Coeus only): an all-to-all that "
               "changes from a division by tokens to one by heads")
             .one_of({"allgather", "alltoall", "heads"}),
-        not_built(COEUS_FIELD(parallelism.expert_parallel_degree), to_nothing, "expert parallelism",
-                  "Number of ranks that split the experts")
+        works(COEUS_FIELD(parallelism.expert_parallel_degree), to_nothing,
+              "Number of ranks that divide the experts. It must divide data_parallel_shard_degree x "
+              "context_parallel_degree x tensor_parallel_degree / expert_tensor_parallel_degree, and the "
+              "number of experts")
             .obeys(degree),
-        dormant(COEUS_FIELD(parallelism.expert_tensor_parallel_degree), to_nothing,
-                "parallelism.expert_parallel_degree",
-                "Number of ranks that split each expert: 1, or `parallelism.tensor_parallel_degree`")
+        works(COEUS_FIELD(parallelism.expert_tensor_parallel_degree), to_nothing,
+              "With `parallelism.expert_parallel_degree` above 1: number of ranks that divide each expert, 1 "
+              "or `parallelism.tensor_parallel_degree`. Otherwise the tensor-parallel ranks do")
             .obeys(degree),
 
         works(COEUS_FIELD(activation_checkpoint.mode), to_nothing,

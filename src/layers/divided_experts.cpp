@@ -86,8 +86,7 @@ ExpertCapacity DividedExperts::capacity(Ctx& c, const Sent& sent) const {
 int64_t DividedExperts::begin_rounds(Ctx& c, const Sent& sent) const {
     const ExpertCapacity most = capacity(c, sent);
     if (c.experts.ranks.is_planned()) return most.later > 0 ? 2 : 1;
-    c.experts.rounds.set({sent.counts.as<const int32_t>(), size_t(sent.counts.count())},
-                         c.experts.ranks.rank(), most);
+    c.experts.set_rounds(c.exec, sent.counts, most);
     return c.experts.rounds.count();
 }
 

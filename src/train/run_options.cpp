@@ -52,9 +52,10 @@ void require_mesh_fits(const DecoderConfig& model, const Config& config, const M
                 "the heads (context_parallel_rotate_method = \"heads\"), model.n_kv_heads / "
                 "tensor_parallel_degree",
                 model.attention.kv_heads / mesh.tp);
-    if (config.parallelism.expert_parallel_degree > 1 && model.moe.experts == 0)
+    if (mesh.ep > 1 && model.moe.experts == 0)
         throw ConfigError("parallelism.expert_parallel_degree = {}: {} {} has no experts; set it to 1",
-                          config.parallelism.expert_parallel_degree, model.family, model.flavor);
+                          mesh.ep, model.family, model.flavor);
+    divides("expert_parallel_degree", mesh.ep, "model.moe.num_experts", model.moe.experts);
 }
 
 }  // namespace
@@ -70,7 +71,8 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.rank = rank;
     options.exchanges = {.context = context_from_deck(config.parallelism),
                          .split_loss = !config.parallelism.disable_loss_parallel,
-                         .overlap_tokens = config.parallelism.enable_async_tensor_parallel};
+                         .overlap_tokens = config.parallelism.enable_async_tensor_parallel,
+                         .expert_capacity = config.model.non_blocking_capacity_factor};
     options.pipeline = pipeline_from_deck(config, model, mesh);
     if (config.validation.enable)
         options.validation = {.sequences = config.validation.local_batch_size,
@@ -88,7 +90,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.streams = transport.nccl ? Stream::Mode::eager : Stream::Mode::threaded;
     options.backend = backend_from_deck(config);
     options.graphs = options.backend == Backend::cuda && !config.training.disable_cuda_graphs &&
-                     (mesh.ranks() == 1 || transport.nccl);
+                     (mesh.ranks() == 1 || transport.nccl) && mesh.ep == 1;
     options.nccl = transport.nccl.has_value();
     options.types.offload = config.training.enable_cpu_offload && options.backend == Backend::cuda;
     options.copies_state = saves_async(config);

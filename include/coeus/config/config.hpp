@@ -114,6 +114,7 @@ struct Config {
             std::optional<std::string> score_func;  ///< softmax, sigmoid
         } moe;
         std::optional<int64_t> n_dense_layers;
+        double non_blocking_capacity_factor = 2;
     } model;
 
     struct Optimizer : OptimizerOptions {

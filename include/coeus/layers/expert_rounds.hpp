@@ -68,9 +68,14 @@ struct ExpertRanks {
     ExpertRanks(const Communicator& across, const Communicator& within, double factor)
         : ranks(across), each(within), capacity_factor(factor), rounds(across.size()) {}
 
+    /// Sets `rounds` from counts i32[R,E], which must stay as they are. On a GPU, waits for them.
+    void set_rounds(const Exec& exec, Tensor counts, const ExpertCapacity& capacity) const;
+
     const Communicator &ranks, &each;
     double capacity_factor;
-    mutable ExpertRounds rounds;  ///< scratch memory
+    // scratch memory
+    mutable ExpertRounds rounds;
+    mutable std::vector<int32_t> counts_on_host;
 };
 
 }  // namespace coeus
