@@ -13,14 +13,15 @@ constexpr size_t usual_waits = 4096;  // per step
 }  // namespace
 
 const char* name_of(StepPhase phase) {
-    static constexpr const char* names[num_step_phases] = {"data", "compute", "saving", "pp",
-                                                           "tp",   "cp",      "dp",     "world"};
+    static constexpr const char* names[num_step_phases] = {"data", "compute", "saving", "pp",   "tp",
+                                                           "cp",   "ep",      "dp",     "world"};
     return names[size_t(phase)];
 }
 
 StepPhase phase_of(Exchange exchange) {
     using enum StepPhase;
-    static constexpr StepPhase phases[] = {along_pp, along_tp, along_cp, along_dp, world};  // by axis
+    static constexpr StepPhase phases[] = {along_pp, along_tp, along_cp,
+                                           along_ep, along_dp, world};  // by axis
     return phases[size_t(axis_of(exchange))];
 }
 

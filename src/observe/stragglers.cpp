@@ -46,6 +46,7 @@ unsigned axes_of(StepPhase phase) {
         case StepPhase::along_pp: return Axis::pp;
         case StepPhase::along_tp: return Axis::tp;
         case StepPhase::along_cp: return Axis::cp;
+        case StepPhase::along_ep: return Axis::ep;
         case StepPhase::along_dp: return axis::dp | Axis::cp;
         default: return 0;
     }

@@ -77,6 +77,20 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                         mesh.cp, options.training.seq_len / mesh.cp, options.training.seq_len,
                         config.parallelism.context_parallel_load_balancer,
                         config.parallelism.context_parallel_rotate_method));
+    if (mesh.ep > 1) {
+        const int64_t tokens = options.training.count() / options.pipeline.timetable.microbatches /
+                               (mesh.size(axis::cp | axis::tp) / mesh.size(axis::etp)),
+                      own = m.moe.experts / mesh.ep;
+        const ExpertCapacity rows =
+            ExpertCapacity::of(mesh.ep, tokens, m.moe.top_k, own, options.exchanges.expert_capacity);
+        lines.push_back(fmt::format(
+            "Experts: each of {} ranks has {} of {}, and room for {} rows of tokens at a time{} "
+            "(model.non_blocking_capacity_factor = {})",
+            mesh.ep, own, m.moe.experts, with_commas(rows.first),
+            rows.later == 0 ? ", as many as can come"
+                            : fmt::format("; more of them come in rounds of {}", with_commas(rows.later)),
+            options.exchanges.expert_capacity));
+    }
     if (const std::string recomputed = engine.recompute().text(engine.decoder().layers_here());
         !recomputed.empty())
         lines.push_back(recomputed);

@@ -31,7 +31,7 @@ int ranks_for(const fs::path& deck) {
 std::vector<fs::path> all_decks() {
     std::vector<fs::path> decks;
     for (const auto& entry : fs::directory_iterator(fs::path(COEUS_SOURCE_DIR) / "tests/decks"))
-        if (entry.path().extension() == ".toml" && entry.path().stem() != "base")
+        if (entry.path().extension() == ".toml" && !entry.path().stem().string().starts_with("base"))
             decks.push_back(entry.path());
     std::sort(decks.begin(), decks.end());
     return decks;
@@ -53,6 +53,8 @@ MetricLines run_deck(const fs::path& deck, const fs::path& out, const fs::path& 
 Arguments on_one_rank() {
     Arguments arguments;
     for (const std::string& degree : degrees) arguments.push_back("--" + degree + "=1");
+    for (const char* of_experts : {"expert_parallel_degree", "expert_tensor_parallel_degree"})
+        arguments.push_back(fmt::format("--parallelism.{}=1", of_experts));
     return arguments;
 }
 
@@ -111,11 +113,16 @@ bool has(const std::string& name, const char* part) {
 TEST_CASE("Every deck of tests/decks trains as one rank does: pipelines") {
     compare_decks([](const std::string& name) { return has(name, "pp"); }, 13);
 }
+TEST_CASE("Every deck of tests/decks trains as one rank does: experts on several ranks") {
+    compare_decks([](const std::string& name) { return has(name, "experts"); }, 4);
+}
 TEST_CASE("Every deck of tests/decks trains as one rank does: context parallel") {
     compare_decks([](const std::string& name) { return has(name, "cp") && !has(name, "pp"); }, 6);
 }
 TEST_CASE("Every deck of tests/decks trains as one rank does: data and tensor parallel") {
-    compare_decks([](const std::string& name) { return !has(name, "cp") && !has(name, "pp"); }, 13);
+    compare_decks(
+        [](const std::string& name) { return !has(name, "cp") && !has(name, "pp") && !has(name, "experts"); },
+        13);
 }
 
 TEST_CASE("A mesh resumes where it stopped, and another mesh continues from there") {
@@ -137,5 +144,39 @@ TEST_CASE("A mesh resumes where it stopped, and another mesh continues from ther
                                   "--parallelism.data_parallel_shard_degree=2",
                                   "--parallelism.tensor_parallel_degree=2", "--training.local_batch_size=1"},
         8);
+    compare(moved, whole, in_float64);
+}
+
+TEST_CASE("Experts on several ranks resume on any other mesh, with the same losses and biases") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(200 * 33)});
+    const fs::path deck = fs::path(COEUS_SOURCE_DIR) / "tests/decks/experts_fsdp.toml";
+    const auto run = [&](const std::string& name, int64_t last, const Arguments& more, int ranks) {
+        return run_deck(deck, folder / name, folder / "tokens.h5",
+                        Arguments{"--training.steps=" + std::to_string(last), "--lr_scheduler.total_steps=10",
+                                  "--checkpoint.enable", "--checkpoint.interval=2"} +
+                            on_one_rank() + more,
+                        ranks);
+    };
+    const auto degree = [](const char* name, int value) {
+        return fmt::format("--parallelism.{}={}", name, value);
+    };
+    const Arguments shards_2 = {degree("data_parallel_shard_degree", 2)},
+                    tp_2 = {degree("tensor_parallel_degree", 2)};
+    const MetricLines whole = run("whole", 10, {}, 0);
+    run("moved", 2, {degree("data_parallel_shard_degree", 4), degree("expert_parallel_degree", 4)}, 4);
+    run("moved", 4, shards_2 + Arguments{"--checkpoint.async_mode=async"}, 2);
+    run("moved", 6,
+        shards_2 + tp_2 +
+            Arguments{degree("expert_parallel_degree", 2), degree("expert_tensor_parallel_degree", 2)},
+        4);
+    run("moved", 8,
+        shards_2 + Arguments{degree("pipeline_parallel_degree", 2), degree("expert_parallel_degree", 2)}, 4);
+    const MetricLines moved =
+        run("moved", 10,
+            shards_2 + tp_2 +
+                Arguments{degree("data_parallel_replicate_degree", 2), degree("expert_parallel_degree", 4),
+                          "--training.local_batch_size=1"},
+            8);
     compare(moved, whole, in_float64);
 }

@@ -14,8 +14,18 @@ namespace coeus {
 /// `along_pp` to `world`: exchanges with the ranks along an axis for which the computation waited.
 /// `along_dp`: exchanges of weights and gradients among shards and replicas; `world`: the few numbers that
 /// all ranks exchange in a step.
-enum class StepPhase : uint8_t { data, compute, saving, along_pp, along_tp, along_cp, along_dp, world };
-constexpr size_t num_step_phases = 8;
+enum class StepPhase : uint8_t {
+    data,
+    compute,
+    saving,
+    along_pp,
+    along_tp,
+    along_cp,
+    along_ep,
+    along_dp,
+    world
+};
+constexpr size_t num_step_phases = 9;
 const char* name_of(StepPhase phase);
 
 /// Seconds by StepPhase.

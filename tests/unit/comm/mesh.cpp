@@ -102,3 +102,41 @@ TEST_CASE("mpi: ranks started by the mpirun of another MPI do not see each other
               "another MPI than the program, which was built with MPICH 4.0.2. Start it with the mpirun of "
               "that MPI");
 }
+
+TEST_CASE("Experts see the ranks of a block as efsdp x ep x etp, with etp varying fastest") {
+    // the coordinates by definition: b = (efsdp, ep, etp) for the rank b within dp_shard x cp x tp
+    for (const MeshShape& shape :
+         {MeshShape{.pp = 2, .dp_replicate = 2, .dp_shard = 2, .cp = 3, .tp = 2, .ep = 4, .etp = 1},
+          MeshShape{.pp = 2, .dp_replicate = 2, .dp_shard = 2, .cp = 3, .tp = 2, .ep = 3, .etp = 2},
+          MeshShape{.dp_shard = 4, .cp = 2, .tp = 2, .ep = 16}, MeshShape{.dp_shard = 2, .cp = 3, .tp = 2}}) {
+        CAPTURE(shape.text());
+        const int etp = shape.ep > 1 ? shape.etp : shape.tp, block = shape.dp_shard * shape.cp * shape.tp;
+        CHECK(shape.size(axis::etp) == etp);
+        CHECK(shape.size(axis::experts) == block);
+        for (int rank = 0; rank < shape.ranks(); ++rank) {
+            const int b = rank % block;
+            CHECK(shape.coordinate(rank, axis::etp) == b % etp);
+            CHECK(shape.rank_in(rank, axis::ep) == b / etp % shape.ep);
+            CHECK(shape.rank_in(rank, axis::efsdp) == b / (etp * shape.ep));
+            CHECK(shape.rank_in(rank, axis::experts) == b);
+            CHECK(shape.group_of(rank, axis::experts) == rank / block);
+        }
+        for (const unsigned axes : {unsigned(axis::ep), unsigned(axis::efsdp), unsigned(axis::etp)}) {
+            std::set<int> seen;
+            for (const std::vector<int>& group : shape.groups(axes)) {
+                CHECK(int(group.size()) == shape.size(axes));
+                for (size_t i = 0; i < group.size(); ++i) CHECK(shape.rank_in(group[i], axes) == int(i));
+                seen.insert(group.begin(), group.end());
+            }
+            CHECK(int(seen.size()) == shape.ranks());
+        }
+    }
+    CHECK(MeshShape{.dp_shard = 4, .tp = 2, .ep = 2, .etp = 2}.text() ==
+          "dp_shard 4 x tp 2 (experts: efsdp 2 x ep 2 x etp 2)");
+    CHECK(MeshShape{.dp_shard = 4, .ep = 4}.groups_text() ==
+          "dp_shard         4 ranks,     1 group : 0 - 3\n"
+          "ep               4 ranks,     1 group : 0 - 3");
+    CHECK(carrying_communicators({.dp_shard = 8}) + 3 == carrying_communicators({.dp_shard = 8, .ep = 2}));
+    CHECK(carrying_communicators({.dp_shard = 8}) + 1 == carrying_communicators({.dp_shard = 8, .ep = 8}));
+    CHECK_THROWS_AS((MeshShape{.dp_shard = 4, .ep = 2}.size(axis::ep | axis::cp)), LogicError);
+}

@@ -78,6 +78,16 @@ TEST_CASE("stragglers: a slow network is found as a group whose ranks all wait")
     CHECK(find_stragglers({.tp = 8}, ranks, 5).empty());
 }
 
+TEST_CASE("stragglers: ranks that divide experts are a group") {
+    std::vector<RankTimes> ranks = even_ranks();
+    for (const size_t rank : {1, 3}) ranks[rank].phases[StepPhase::along_ep] = 0.02;
+    const std::vector<Straggler> found =
+        find_stragglers({.dp_shard = 4, .tp = 2, .ep = 2, .etp = 2}, ranks, 5);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].phase == StepPhase::along_ep);
+    CHECK(found[0].group == std::vector{1, 3});
+}
+
 TEST_CASE("stragglers: stages of a pipeline are not compared with each other") {
     std::vector<RankTimes> ranks = even_ranks();
     for (const size_t rank : {4, 5, 6, 7}) ranks[rank].phases[StepPhase::compute] = 0.09;
