@@ -10,6 +10,11 @@ void cast_flow(Ctx& c, const Flow& to, const Flow& from) {
     for (size_t i = 0; i < from.all().size(); ++i) c.k.cast(c.exec, to.all()[i], from.all()[i]);
 }
 
+void add_flow(Ctx& c, const Flow& to, const Flow& from) {
+    require(to.count() == from.count(), "flows have different numbers of tensors");
+    for (size_t i = 0; i < from.all().size(); ++i) c.k.add(c.exec, to.all()[i], from.all()[i]);
+}
+
 Flow keep_like(Ctx& c, const Flow& like) {
     Flow kept;
     for (const Tensor& tensor : like.all()) kept.add(c.frame.keep(tensor.dtype, tensor.shape));

@@ -18,10 +18,6 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
       tables_{{positions, config.attention.rotated_dim(), config.rope.theta, config.rope.scaling,
                types.accumulate()},
               {positions, config.attention.temperature, types.accumulate()}} {
-    for (const DecoderPart& part : parts)
-        parts_.push_back({.first = part.embedding ? 0 : size_t(part.first_layer) + 1,
-                          .last = size_t(part.last_layer) + 1,
-                          .objective = part.head});
     const auto has = [&](const auto& what) { return std::ranges::any_of(parts, what); };
     const bool embeds = has(&DecoderPart::embedding), heads = has(&DecoderPart::head);
     const Declare declare(parameters_, config_);
@@ -40,14 +36,13 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
     const Storage& table = parameters_.add(std::move(embedded));
     if (shared) shared_storage_ = &table;
     segments_.push_back({.name = "tok_embeddings",
-                         .is_layer = false,
+                         .kind = Segment::Kind::block,
                          .unit = table_unit,
                          .block = embeds ? std::make_unique<Embedding>(table) : nullptr});
+    std::unique_ptr<Norm> norm;
     if (config.tied) {
         parameters_.set_here(heads);
-        auto norm = declare.norm("norm", Output::recomputed);
-        objective_unit_ = table_unit;
-        if (heads) objective_ = std::make_unique<DecoderHead>(std::move(norm), table);
+        norm = declare.norm("norm", Output::recomputed);
     }
     for (int64_t layer = 0; layer < config.layers; ++layer) {
         const bool here = has(
@@ -60,14 +55,29 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
                              .unit = unit,
                              .block = here ? std::move(block) : nullptr});
     }
-    if (const size_t units = parameters_.units().size(); tied_head && units > 2)
-        parameters_.use_after(table_unit, units - 1);
-    if (config.tied) return;
-    objective_unit_ = begin_unit(heads);
-    auto norm = declare.norm("norm", Output::recomputed);
-    const Storage& output =
-        parameters_.add(declare.weight("output", table_shape, WeightRole::output, Split::rows));
-    if (heads) objective_ = std::make_unique<DecoderHead>(std::move(norm), output);
+    size_t head_unit = table_unit;
+    const Storage* output = &table;
+    if (!config.tied) {
+        head_unit = begin_unit(heads);
+        norm = declare.norm("norm", Output::recomputed);
+        output = &parameters_.add(declare.weight("output", table_shape, WeightRole::output, Split::rows));
+    }
+    segments_.push_back({.name = "output", .kind = Segment::Kind::objective, .unit = head_unit});
+    if (heads) segments_.back().objective = std::make_unique<DecoderHead>(std::move(norm), *output);
+    for (const DecoderPart& part : parts)
+        parts_.push_back({.first = part.embedding ? 0 : size_t(part.first_layer) + 1,
+                          .last = part.head ? segments_.size() : size_t(part.last_layer) + 1});
+    declare_neighbours();
+}
+
+// Units with adjacent numbers are neighbours anyway.
+void Decoder::declare_neighbours() {
+    const auto is_here = [](const Segment& segment) { return segment.block || segment.objective; };
+    for (size_t s = 0; s + 1 < segments_.size(); ++s) {
+        const Segment &one = segments_[s], &next = segments_[s + 1];
+        const auto [low, high] = std::minmax(one.unit, next.unit);
+        if (is_here(one) && is_here(next) && high > low + 1) parameters_.use_after(low, high);
+    }
 }
 
 std::vector<Decoder::BalanceBias> Decoder::balance_biases() const {

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/models/model.hpp"
 
+#include <algorithm>
+
 namespace coeus {
 
 std::vector<size_t> Model::layers_here() const {
     std::vector<size_t> here;
     size_t layer = 0;
     for (const Segment& segment : segments_) {
-        if (segment.is_layer && segment.block) here.push_back(layer);
-        if (segment.is_layer) ++layer;
+        if (segment.kind != Segment::Kind::layer) continue;
+        if (segment.block) here.push_back(layer);
+        ++layer;
     }
     return here;
+}
+
+size_t Model::first_objective() const {
+    return size_t(std::ranges::find(segments_, Segment::Kind::objective, &Segment::kind) - segments_.begin());
 }
 
 void Model::allocate(bool with_optimizer, const Device& device) {

@@ -4,25 +4,44 @@
 #include "coeus/device/named_range.hpp"
 #include "coeus/layers/block_inputs.hpp"
 
+#include <algorithm>
+
 namespace coeus {
 
 using WeightLease = Gathered::WeightLease;
 using GradientLease = Gathered::GradientLease;
 
-// Prefetches the unit of a segment of this part, or of the objective if the segment is after the last.
 void Stage::prefetch_forward(size_t segment) const {
-    if (!gathered_) return;
-    if (segment < part_.last)
-        gathered_->prefetch(model_->segments()[segment].unit);
-    else if (part_.objective)
-        gathered_->prefetch(model_->objective_unit());
+    if (gathered_ && segment < part_.last) gathered_->prefetch(model_->segments()[segment].unit);
 }
 
-// Prefetches the unit of the segment before this one, if its backward reads weights.
+// Prefetches the unit of the last segment before this one whose backward reads weights.
 void Stage::prefetch_backward(size_t segment) const {
-    if (!gathered_ || segment == part_.first) return;
-    const Segment& before = model_->segments()[segment - 1];
-    if (!before.block->is_lookup()) gathered_->prefetch(before.unit);
+    if (!gathered_) return;
+    for (size_t s = segment; s-- > part_.first;) {
+        const Segment& before = model_->segments()[s];
+        if (before.block && !before.block->is_lookup()) return gathered_->prefetch(before.unit);
+    }
+}
+
+// The gradients of an objective are complete at once; that of its input waits in the frame.
+void Stage::train_objective(Ctx& c, const Segment& segment, const Flow& flow) const {
+    GradientLease gradients(gathered_, segment.unit);
+    segment.objective->forward(c, flow);
+    push_flow(c, this, segment.objective->backward(c));
+    gradients.release();
+}
+
+// The gradient of an objective's input: that of its loss, added to that of the segments after it.
+Flow Stage::objective_gradient(Ctx& c, size_t segment, const Flow& of_rest) const {
+    const Flow own = pop_flow(c, this, model_->flow_into(segment, 0).count());
+    if (segment + 1 < part_.last) {
+        add_flow(c, of_rest, own);
+        return of_rest;
+    }
+    if (of_rest.count() == 0) return own;
+    cast_flow(c, of_rest, own);
+    return of_rest;
 }
 
 Flow Stage::forward(Ctx& c, Flow in) const {
@@ -34,31 +53,25 @@ Flow Stage::forward(Ctx& c, Flow in) const {
     for (size_t s = part_.first; s < part_.last; ++s) {
         const Segment& segment = model_->segments()[s];
         const NamedRange range("{} forward", segment.name);
+        if (s + 1 == model_->segments().size()) c.inputs.expect_recall(c);
         const WeightLease weights(gathered_, segment.unit);
         prefetch_forward(s + 1);
-        flow = segment.block->forward(c, flow);
+        if (segment.block)
+            flow = segment.block->forward(c, flow);
+        else
+            train_objective(c, segment, flow);
     }
-    if (!part_.objective) return flow;
-    c.inputs.expect_recall(c);
-    const WeightLease weights(gathered_, model_->objective_unit());
-    GradientLease gradients(gathered_, model_->objective_unit());
-    model_->objective()->forward(c, flow);
-    push_flow(c, this, model_->objective()->backward(c));
-    gradients.release();
-    return {};
+    return is_last() ? Flow{} : flow;
 }
 
 Flow Stage::backward(Ctx& c, Flow gradient) const {
-    if (part_.objective) {
-        const Flow of_objective = pop_flow(c, this, model_->flow_into(part_.last, 0).count());
-        if (gradient.count() > 0)
-            cast_flow(c, gradient, of_objective);
-        else
-            gradient = of_objective;
-    }
     for (size_t s = part_.last; s-- > part_.first;) {
         const Segment& segment = model_->segments()[s];
         const NamedRange range("{} backward", segment.name);
+        if (segment.objective) {
+            gradient = objective_gradient(c, s, gradient);
+            continue;
+        }
         const WeightLease weights(segment.block->is_lookup() ? nullptr : gathered_, segment.unit);
         prefetch_backward(s);
         GradientLease gradients(gathered_, segment.unit);
@@ -83,7 +96,7 @@ void Stage::backward_weight(Ctx& c) const {
     if (!gathered_) return;
     // complete since I, but only the last W knows that no further I follows
     for (size_t s = part_.first; s < part_.last; ++s)
-        if (const Segment& segment = model_->segments()[s]; segment.block->is_lookup())
+        if (const Segment& segment = model_->segments()[s]; segment.block && segment.block->is_lookup())
             gathered_->end_use(segment.unit);
 }
 
@@ -92,7 +105,8 @@ Flow Stage::without_backward(Ctx& c, Flow in) const {
     const bool reads_batch = part_.first == 0;
     Flow flow = keep_like(c, reads_batch ? model_->flow_into(1, c.batch.count() / c.tp.size()) : in);
     if (!reads_batch) cast_flow(c, flow, in);
-    for (size_t s = part_.first; s < part_.last; ++s) {
+    const size_t end = std::min(part_.last, model_->first_objective());
+    for (size_t s = part_.first; s < end; ++s) {
         const Segment& segment = model_->segments()[s];
         const FrameScope kept(c.frame);
         const WeightLease weights(gathered_, segment.unit);
@@ -104,18 +118,17 @@ Flow Stage::without_backward(Ctx& c, Flow in) const {
 
 Flow Stage::evaluate(Ctx& c, Flow in) const {
     const Flow flow = without_backward(c, in);
-    if (!part_.objective) return flow;
+    if (!is_last()) return flow;
     const FrameScope kept(c.frame);
-    const WeightLease weights(gathered_, model_->objective_unit());
-    model_->objective()->evaluate(c, flow);
+    const Segment& first = model_->segments()[model_->first_objective()];
+    const WeightLease weights(gathered_, first.unit);
+    first.objective->evaluate(c, flow);
     return {};
 }
 
 void Stage::logits(Ctx& c, Tensor out) const {
     const FrameScope kept(c.frame);
-    const Flow flow = without_backward(c, {});
-    const WeightLease weights(gathered_, model_->objective_unit());
-    model_->objective()->predict(c, out, flow);
+    predict(c, out, without_backward(c, {}));
 }
 
 void Stage::last_logits(Ctx& c, Tensor out) const {
@@ -124,8 +137,13 @@ void Stage::last_logits(Ctx& c, Tensor out) const {
     const Tensor last = c.frame.keep(hidden.dtype, {c.batch.sequences, hidden.cols()});
     for (int64_t i = 0; i < c.batch.sequences; ++i)
         c.k.cast(c.exec, last.slice_rows(i, 1), hidden.slice_rows((i + 1) * c.batch.seq_len - 1, 1));
-    const WeightLease weights(gathered_, model_->objective_unit());
-    model_->objective()->predict(c, out, last);
+    predict(c, out, last);
+}
+
+void Stage::predict(Ctx& c, Tensor out, const Flow& flow) const {
+    const Segment& first = model_->segments()[model_->first_objective()];
+    const WeightLease weights(gathered_, first.unit);
+    first.objective->predict(c, out, flow);
 }
 
 }  // namespace coeus

@@ -115,7 +115,7 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
         const ModelPart& part = model.parts()[i];
         const Stage stage(model, part);  // no unit is gathered
         const Flow in = flow_into(part.first, training);
-        const Flow gradient = stage.is_whole() ? Flow{} : flow_into(part.last, training);
+        const Flow gradient = stage.is_whole() ? Flow{} : flow_into(1, training);
         double flops = 0;
         if (executor.training().runs_whole[i])
             flops = pass(training, trained, layers.executor.frame, [&](Ctx& c) {

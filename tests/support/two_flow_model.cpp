@@ -86,7 +86,7 @@ private:
 TwoFlowModel::TwoFlowModel(size_t blocks, int64_t dim, int64_t vocab, const StateTypes& types, bool recompute,
                            const std::vector<ModelPart>& parts, const ShardPlace& place)
     : Model(types, place), dim_(dim) {
-    parts_ = parts.empty() ? std::vector<ModelPart>{{0, blocks + 1, true}} : parts;
+    parts_ = parts.empty() ? std::vector<ModelPart>{{0, blocks + 2}} : parts;
     const auto begin = [&](bool here) {
         parameters_.set_here(here);
         return here ? parameters_.begin_unit() : 0;
@@ -101,7 +101,7 @@ TwoFlowModel::TwoFlowModel(size_t blocks, int64_t dim, int64_t vocab, const Stat
     const size_t tables = begin(has(0));
     const Storage& first = matrix("first", vocab);
     const Storage& second = matrix("second", vocab);
-    segments_.push_back({.name = "tables", .is_layer = false, .unit = tables});
+    segments_.push_back({.name = "tables", .kind = Segment::Kind::block, .unit = tables});
     if (has(0)) segments_.back().block = std::make_unique<TwoTables>(first, second);
     for (size_t i = 0; i < blocks; ++i) {
         const size_t unit = begin(has(i + 1));
@@ -112,10 +112,11 @@ TwoFlowModel::TwoFlowModel(size_t blocks, int64_t dim, int64_t vocab, const Stat
         if (has(i + 1)) block = std::make_unique<Crossed>(v, w);
         if (block && recompute) block = std::make_unique<RecomputeBlock>(std::move(block));
     }
-    const bool ends = std::ranges::any_of(parts_, &ModelPart::objective);
-    objective_unit_ = begin(ends);
+    const bool ends = has(blocks + 1);
+    const size_t unit = begin(ends);
     const Storage& output = matrix("output", vocab);
-    if (ends) objective_ = std::make_unique<SummedLoss>(output);
+    segments_.push_back({.name = "output", .kind = Segment::Kind::objective, .unit = unit});
+    if (ends) segments_.back().objective = std::make_unique<SummedLoss>(output);
 }
 
 Flow TwoFlowModel::flow_into(size_t segment, int64_t rows) const {

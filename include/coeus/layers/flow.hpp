@@ -58,6 +58,8 @@ private:
 struct Ctx;
 /// to = from, converted, tensor by tensor. The flows must have equal shapes.
 void cast_flow(Ctx& c, const Flow& to, const Flow& from);
+/// to += from, likewise.
+void add_flow(Ctx& c, const Flow& to, const Flow& from);
 /// Allocates a flow with the same types and shapes on the frame.
 Flow keep_like(Ctx& c, const Flow& like);
 /// Pushes the tensors to the frame. pop_flow() returns `count` of them in the same order.

@@ -39,6 +39,7 @@ public:
 
 private:
     void move_to(const Device& device) override { tables_.move_to(device); }
+    void declare_neighbours();
 
     DecoderConfig config_;
     PositionTables tables_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model: a sequence of segments, each with a block, an objective after the last one, and the parameters of
-// all. A pipeline rank knows all segments, but has blocks only for its own parts.
+// Model: a line of segments, each with a block or an objective, and the parameters of all. A pipeline rank
+// knows all segments, but has blocks and objectives only for its own parts.
 #pragma once
 
 #include "coeus/layers/block.hpp"
@@ -13,18 +13,25 @@
 
 namespace coeus {
 
-/// One block of a model, with its description.
+/// One block or one objective of a model, with its description. An objective passes its input on to the next
+/// segment. The first objective is what a model is validated by and what it predicts; segments after it are
+/// only trained. All objectives are in the last stage, and the last segment is one.
 struct Segment {
-    std::string name;              ///< torchtitan's name: "tok_embeddings", "layers.0"
-    bool is_layer = true;          ///< counts when a model is split, and can be recomputed
-    size_t unit = 0;               ///< unit of Parameters; meaningless without a block
-    std::unique_ptr<Block> block;  ///< null: another rank has it
+    enum class Kind : uint8_t {
+        block,
+        layer,     ///< a block that counts when a model is split, and can be recomputed
+        objective  ///< see above
+    };
+    std::string name;  ///< torchtitan's name: "tok_embeddings", "layers.0"
+    Kind kind = Kind::layer;
+    size_t unit = 0;               ///< unit of Parameters; meaningless if another rank has the segment
+    std::unique_ptr<Block> block;  ///< null: another rank has it, or it is an objective
+    std::unique_ptr<Objective> objective;  ///< likewise
 };
 
-/// The part of one pipeline stage: segments [first, last), and perhaps the objective.
+/// The part of one pipeline stage: segments [first, last).
 struct ModelPart {
     size_t first = 0, last = 0;
-    bool objective = false;
     bool operator==(const ModelPart&) const = default;
 };
 
@@ -40,13 +47,11 @@ public:
     const Parameters& parameters() const { return parameters_; }
     /// All segments of the whole model.
     const std::vector<Segment>& segments() const { return segments_; }
-    /// Null: another rank has it.
-    const Objective* objective() const { return objective_.get(); }
-    /// Unit of Parameters. With tied embeddings, it is also the unit of the first segment.
-    size_t objective_unit() const { return objective_unit_; }
+    /// Number of the first objective.
+    size_t first_objective() const;
     /// The parts of this rank, in the order of its stages.
     const std::vector<ModelPart>& parts() const { return parts_; }
-    /// Numbers of the layers that this rank has.
+    /// Numbers, among the layers, of those that this rank has.
     std::vector<size_t> layers_here() const;
     /// A parameter that another pipeline rank has too, so that their gradients must be summed; else null.
     const Storage* shared_storage() const { return shared_storage_; }
@@ -54,8 +59,8 @@ public:
     /// `with_optimizer`: see Parameters.
     void allocate(bool with_optimizer, const Device& device = host_device());
 
-    /// Shapes of the tensors that enter a segment (one past the last: the objective), without data.
-    /// `rows`: tokens of a micro-batch on this rank.
+    /// Shapes of the tensors that enter a segment, without data. Those between stages are alike. `rows`:
+    /// tokens of a micro-batch on this rank.
     virtual Flow flow_into(size_t segment, int64_t rows) const = 0;
 
 protected:
@@ -65,8 +70,6 @@ protected:
 
     Parameters parameters_;
     std::vector<Segment> segments_;
-    std::unique_ptr<Objective> objective_;
-    size_t objective_unit_ = 0;
     std::vector<ModelPart> parts_;
     const Storage* shared_storage_ = nullptr;
 };

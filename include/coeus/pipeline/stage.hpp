@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stage: runs one part of a model over one micro-batch: its segments, then the objective if it has it. FSDP
-// is handled here and only here: weights and gradients of each unit are leased while its layers run, and the
-// next unit is gathered meanwhile.
+// Stage: runs one part of a model over one micro-batch: its segments one after the other. FSDP is handled
+// here and only here: weights and gradients of each unit are leased while its layers run, and the next unit
+// is gathered meanwhile.
 //
-//   F   forward          flow of the stage before (or the tokens) -> flow for the next; the last stage
-//                        computes the loss, and already the gradients of the head, whose logits are
-//                        not kept
+//   F   forward          flow of the stage before (or the tokens) -> flow for the next; objectives
+//                        compute their losses, and already the gradients of the head, whose logits
+//                        are not kept
 //   B   backward         gradient of its output -> gradient of its input, and those of its weights
 //   I   backward_input   the same, but the gradients of its matrices are postponed: the frame owes them
 //   W   backward_weight  computes what the frame owes
@@ -28,7 +28,7 @@ public:
 
     const ModelPart& part() const { return part_; }
     /// True if it has the whole model, so that it sends nothing.
-    bool is_whole() const { return part_.first == 0 && part_.objective; }
+    bool is_whole() const { return part_.first == 0 && is_last(); }
 
     /// Copies `in`. The result is in the frame. The last stage returns an empty flow and adds the scaled loss
     /// to scalars.loss.
@@ -46,7 +46,7 @@ public:
         if (gathered_) gathered_->expect_last_uses(last);
     }
 
-    /// Like forward, without a backward: the frame holds only one block at a time.
+    /// Like forward up to the first objective, without a backward: the frame holds only one block at a time.
     Flow evaluate(Ctx& c, Flow in) const;
     /// For a whole language model: the logits (acc) of every token, out [T, V], for generation and tests.
     void logits(Ctx& c, Tensor out) const;
@@ -54,7 +54,11 @@ public:
     void last_logits(Ctx& c, Tensor out) const;
 
 private:
+    bool is_last() const { return part_.last == model_->segments().size(); }
     Flow without_backward(Ctx& c, Flow in) const;
+    void predict(Ctx& c, Tensor out, const Flow& flow) const;
+    void train_objective(Ctx& c, const Segment& segment, const Flow& flow) const;
+    Flow objective_gradient(Ctx& c, size_t segment, const Flow& of_rest) const;
     void prefetch_forward(size_t segment) const;
     void prefetch_backward(size_t segment) const;
     const Model* model_;

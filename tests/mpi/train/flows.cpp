@@ -23,7 +23,8 @@ std::vector<ModelPart> parts_of_stages(const Timetable& table, int rank) {
     std::vector<ModelPart> parts;
     for (const int stage : table.placement.stages_of(rank)) {
         const size_t first = stage == 0 ? 0 : size_t(stage) + 1;
-        parts.push_back({first, size_t(stage) + 2, stage + 1 == table.stages()});
+        const size_t last = size_t(stage) + (stage + 1 == table.stages() ? 3 : 2);
+        parts.push_back({first, last});
     }
     return parts;
 }

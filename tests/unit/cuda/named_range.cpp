@@ -28,6 +28,6 @@ TEST_CASE("named ranges: blocks, forward and backward") {
     emulation::take_ranges();
     model.forward_backward(batch);
     CHECK(emulation::take_ranges() == Ranges{"tok_embeddings forward", "layers.0 forward", "layers.1 forward",
-                                             "layers.1 backward", "layers.0 backward",
-                                             "tok_embeddings backward"});
+                                             "output forward", "output backward", "layers.1 backward",
+                                             "layers.0 backward", "tok_embeddings backward"});
 }
