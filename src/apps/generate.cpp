@@ -200,7 +200,7 @@ int generate(const Arguments& arguments) {
     Generator generator(source.model(), Dtype::f32, context, std::min(batch, int64_t(prompts.size())),
                         cpu.threads, device);
     TextWriter writer(generator, tokenizer, options);
-    source.load(generator.decoder().parameters());
+    source.load(generator.decoder());
     generator.weights_changed();
 
     const Timer timer;

@@ -147,9 +147,6 @@ std::vector<Option> ignored_options() {
         no_effect("loss.num_chunks", Type::integer, own_loss,
                   "Number of chunks in which the loss is computed")
             .idle_at({int64_t(8)}),
-        no_effect("loss.loss_fn", Type::text, own_loss, "Kind of loss")
-            .one_of({"CrossEntropyLoss", "ChunkedLossWrapper", "MSELoss", "MTPLoss"})
-            .refuses({"MSELoss", "MTPLoss"}, "losses other than the cross entropy are not implemented yet"),
         no_effect("loss.global_vocab_size", Type::integer, own_loss,
                   "Number of columns of the logits over all ranks"),
         dormant("encoder.t5_encoder", Type::text, flux, "T5 text encoder")

@@ -44,8 +44,6 @@ std::vector<Option> model_options() {
                   "Low-precision formats for parts of the model")
             .one_of({"quantize.linear.float8", "quantize.grouped_mm.float8", "quantize.linear.mx",
                      "quantize.grouped_mm.mx", "float8", "mx"}),
-        not_built("model.num_mtp_layers", Type::integer, "multi-token prediction",
-                  "Number of layers that predict further tokens"),
         override_of(COEUS_FIELD(model.dim), "Width of the residual stream", at_least_1),
         override_of(COEUS_FIELD(model.n_layers), "Number of blocks", at_least_1),
         override_of(COEUS_FIELD(model.n_heads), "Number of query heads", at_least_1),
@@ -62,6 +60,9 @@ std::vector<Option> model_options() {
                     positive),
         override_of(COEUS_FIELD(model.multiple_of), "The hidden width is rounded up to a multiple of this",
                     at_least_1),
+        override_of(COEUS_FIELD(model.num_mtp_layers),
+                    "Multi-token prediction: number of depths, layers that predict further tokens",
+                    at_least_0),
         override_of(COEUS_FIELD(model.sliding_window),
                     "Number of tokens that a token attends to, with itself, in the layers with a window. 0: "
                     "all tokens before it",
@@ -197,8 +198,16 @@ std::vector<Option> model_options() {
               "The learning rate decays to this fraction of `optimizer.lr`")
             .obeys(fraction),
 
-        not_built("loss.mtp_scale", Type::real, "multi-token prediction",
-                  "Weight of the losses of further tokens"),
+        works(COEUS_FIELD(loss.loss_fn), to_run,
+              "Kind of loss. `MTPLoss` is that of multi-token prediction (`model.num_mtp_layers`), the "
+              "others that of "
+              "the next token")
+            .one_of({"CrossEntropyLoss", "ChunkedLossWrapper", "MSELoss", "MTPLoss"},
+                    {"CrossEntropyLoss", "ChunkedLossWrapper", "MTPLoss"})
+            .defaults_to("as the model needs"),
+        works(COEUS_FIELD(loss.mtp_scale), to_run,
+              "Multi-token prediction: weight of the mean loss of all depths")
+            .obeys(not_negative),
     };
 }
 

@@ -17,6 +17,15 @@ OwnedTensor positions_of(const SequencePart& part, int64_t sequences, const Devi
     return there;
 }
 
+// The id `depth` places after place `index` of a sequence; `none` if that place is not in the same sequence
+// and document.
+int32_t id_ahead(std::span<const int32_t> ids, std::span<const int32_t> documents, int64_t seq_len,
+                 int64_t sequence, int64_t index, int64_t depth, int32_t none) {
+    const int64_t ahead = index + depth, at = sequence * seq_len + ahead;
+    if (ahead >= seq_len || (!documents.empty() && documents[size_t(at)] > index)) return none;
+    return ids[size_t(at)];
+}
+
 // A tensor of token ids that kernels only read.
 Tensor read_only(std::span<const int32_t> ids) {
     return Tensor(const_cast<int32_t*>(ids.data()), Dtype::i32, {int64_t(ids.size())});
@@ -24,10 +33,10 @@ Tensor read_only(std::span<const int32_t> ids) {
 
 }  // namespace
 
-BatchPart::BatchPart(const BatchShape& shape, int64_t local_batches, const SequencePart& part,
+BatchPart::BatchPart(const BatchShape& shape, int64_t local_batches, const SequencePart& part, int64_t depths,
                      const Device& device)
-    : seq_len_(shape.seq_len), part_(part), staged_(size_t(local_batches)) {
-    const int64_t own = shape.sequences * part.count;
+    : seq_len_(shape.seq_len), depths_(depths), part_(part), staged_(size_t(local_batches)) {
+    const int64_t own = (1 + depths) * shape.sequences * part.count;
     tokens_ = StagedIds(device, own, "token ids of this rank", local_batches);
     labels_ = StagedIds(device, own, "labels of this rank", local_batches);
     if (!device.is_host())
@@ -37,17 +46,18 @@ BatchPart::BatchPart(const BatchShape& shape, int64_t local_batches, const Seque
 
 void BatchPart::stage(int64_t place, const SampleRows& local_batch) {
     require(local_batch.seq_len == seq_len_ && local_batch.tokens.size() == size_t(local_batch.count()) &&
-                local_batch.sequences * part_.count <= tokens_.count(),
+                (1 + depths_) * local_batch.sequences * part_.count <= tokens_.count(),
             "a local batch does not have the planned shape");
-    const auto cut = [&](const StagedIds& own, std::span<const int32_t> whole) {
-        const int32_t* from = whole.data();
-        auto* to = own.host(place);
-        for (int64_t sequence = 0; sequence < local_batch.sequences; ++sequence)
-            for (int64_t i = 0; i < part_.count; ++i) *to++ = from[sequence * seq_len_ + part_.index(i)];
-    };
-    cut(tokens_, local_batch.tokens);
-    cut(labels_, local_batch.labels);
     const std::span<const int32_t> documents = local_batch.document_start;
+    const auto cut = [&](const StagedIds& own, std::span<const int32_t> whole, int32_t none) {
+        auto* to = own.host(place);
+        for (int64_t depth = 0; depth <= depths_; ++depth)
+            for (int64_t sequence = 0; sequence < local_batch.sequences; ++sequence)
+                for (int64_t i = 0; i < part_.count; ++i)
+                    *to++ = id_ahead(whole, documents, seq_len_, sequence, part_.index(i), depth, none);
+    };
+    cut(tokens_, local_batch.tokens, 0);
+    cut(labels_, local_batch.labels, -100);
     if (document_start_.count() > 0) std::ranges::copy(documents, document_start_.host(place));
     staged_[size_t(place)] = {local_batch.sequences, documents.empty() ? Tensor{} : read_only(documents)};
 }
@@ -55,15 +65,23 @@ void BatchPart::stage(int64_t place, const SampleRows& local_batch) {
 Batch BatchPart::bring(Exec& exec, int64_t place) const {
     const Staged& staged = staged_[size_t(place)];
     const int64_t count = staged.sequences * part_.count;
+    const Shape by_depth = {1 + depths_, count};
+    const Tensor tokens = tokens_.brought(exec, by_depth.count(), place).reshape(by_depth),
+                 labels = labels_.brought(exec, by_depth.count(), place).reshape(by_depth);
+    const auto further = [&](const Tensor& ids) {
+        return depths_ > 0 ? ids.slice_rows(1, depths_) : Tensor{};
+    };
     const Tensor documents = staged.document_start;
     return {.sequences = staged.sequences,
             .seq_len = part_.count,
-            .tokens = tokens_.brought(exec, count, place),
-            .labels = labels_.brought(exec, count, place),
+            .tokens = tokens.slice_rows(0, 1).reshape({count}),
+            .labels = labels.slice_rows(0, 1).reshape({count}),
             .positions = positions_.view.slice_rows(0, count),
             .document_start = documents && document_start_.count() > 0
                                   ? document_start_.brought(exec, documents.count(), place)
-                                  : documents};
+                                  : documents,
+            .further_tokens = further(tokens),
+            .further_labels = further(labels)};
 }
 
 }  // namespace coeus

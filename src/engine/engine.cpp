@@ -67,7 +67,7 @@ RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& op
     Exec exec;
     const Decoder any(config, options.types, 1, place_in(options.mesh, first), parts, {});
     const Executor executor(options.pipeline.timetable, rank, stages_of(any, nullptr), exec);
-    return plan_recompute(options.recompute, config.layers, [&](const std::vector<Recompute>& choices) {
+    return plan_recompute(options.recompute, config.all_layers(), [&](const std::vector<Recompute>& choices) {
         const Decoder decoder(config, options.types, 1, place_in(options.mesh, first), parts, choices);
         return measure_training(decoder, executor, micro_batch_of(options), {}, options.threads, mesh,
                                 options.exchanges, options.backend);
@@ -142,18 +142,20 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
         offloaded_inputs_.emplace(flow_of(micro_batch_of(options_).count() / mesh.size(axis::cp)), exec_);
     layer_stream_.emplace(options_.streams, exec_);
     exchanges_.emplace(options_.exchanges, mesh, exec_, *layer_stream_);
-    const auto part_of = [&](const BatchShape& shape, int64_t local_batches) {
+    const auto part_of = [&](const BatchShape& shape, int64_t local_batches, int64_t depths) {
         return BatchPart(shape, local_batches,
                          part_of_sequence(shape.seq_len, mesh.size(axis::cp), mesh.rank(axis::cp),
                                           options_.exchanges.context.balancing),
-                         device);
+                         depths, device);
     };
-    training_part_ = part_of(options_.training, options_.accumulation);
-    if (options_.validation.sequences > 0) validation_part_ = part_of(options_.validation, 1);
+    training_part_ = part_of(options_.training, options_.accumulation, decoder_.depths());
+    if (options_.validation.sequences > 0) validation_part_ = part_of(options_.validation, 1, 0);
     micro_batches_.resize(size_t(options_.pipeline.timetable.microbatches));
     const Placement& placement = options_.pipeline.timetable.placement;
-    if (decoder_.config().tied && placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
-        table_ranks_ = mesh[axis::pp].split(decoder_.shared_storage() ? 0 : 1, "ranks with the tied table");
+    if (decoder_.config().embeds_at_end() &&
+        placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
+        table_ranks_ =
+            mesh[axis::pp].split(decoder_.shared_storage() ? 0 : 1, "ranks with the embedding table");
     if (table_ranks_) mesh.connect(*table_ranks_);
     for (const Communicator* sum : summing(mesh, options_.exchanges)) sum->prepare_sums();
     if (decoder_.shared_storage()) table_ranks_->prepare_sums();
@@ -317,6 +319,8 @@ void Engine::sum_over_ranks() {
     add_balance_loss();
     exec_.queue->copy(&scalars.own_loss, &scalars.loss, sizeof scalars.loss);
     (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.loss, Dtype::f64, {1}));
+    if (decoder_.depths() > 0)
+        (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.mtp_loss, Dtype::f64, {1}));
     if (!loads_.view) return;
     // Integers: the sum does not depend on the order. Pipeline ranks have counted other layers.
     for (const unsigned axes : {loss_axes, unsigned(axis::tp)}) (*mesh_)[axes].all_reduce(exec_, loads_);

@@ -31,8 +31,9 @@ MemoryPlan plan_training(const EngineOptions& options, const Decoder& decoder, c
     const bool gpu = options.backend == Backend::cuda, shared_table = decoder.shared_storage() != nullptr;
     const MemoryPlace host = gpu ? MemoryPlace::host : MemoryPlace::device;
     const Parameters::Bytes state = parameters.bytes(true), offloaded = parameters.offloaded_bytes();
-    const TokenIdBytes ids = token_id_bytes(options.training, options.accumulation, options.validation,
-                                            mesh.size(axis::cp), options.backend);
+    const TokenIdBytes ids =
+        token_id_bytes(options.training, options.accumulation, options.validation, mesh.size(axis::cp),
+                       options.backend, decoder.config().mtp_layers);
     const int64_t reduction = reduction_bytes(options, mesh, shared_table);
 
     MemoryPlan plan;

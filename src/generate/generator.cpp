@@ -60,6 +60,12 @@ Tensor finite(const Tensor& logits) {
     return logits;
 }
 
+// Only training predicts further tokens.
+DecoderConfig without_mtp(DecoderConfig config) {
+    config.mtp_layers = 0;
+    return config;
+}
+
 }  // namespace
 
 int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint64_t index, uint64_t text) {
@@ -81,7 +87,8 @@ Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, 
                      int threads, const Device& device)
     : cache_(config.layers, sequences, context, config.attention.key_width(), config.attention.value_width(),
              dtype),
-      decoder_(config, {.master = dtype == Dtype::bf16 ? Dtype::f32 : dtype, .compute = dtype}, context),
+      decoder_(without_mtp(config), {.master = dtype == Dtype::bf16 ? Dtype::f32 : dtype, .compute = dtype},
+               context),
       stage_(decoder_),
       layers_(measure_generation(decoder_, cache_, threads, device.backend())),
       plan_(plan_generation(decoder_, cache_, layers_)),

@@ -190,7 +190,7 @@ inline Cost add_log_sum_exp(Tensor lse, Tensor parts) {
     return {3 * double(parts.count()), bytes(lse, parts)};
 }
 inline Cost cross_entropy(Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
-                          Tensor at_label, VocabularyPart, const StepScalars&) {
+                          Tensor at_label, VocabularyPart, double, const StepScalars&) {
     return {dlogits ? 3 * double(logits.count()) : 0,
             bytes(losses, labels, lse, at_label) + (dlogits ? bytes(dlogits, logits) : 0)};
 }

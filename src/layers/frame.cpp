@@ -78,7 +78,8 @@ void Frame::add(Ctx& c, const WeightGradient& gradient) {
     if (gradient.groups) return c.k.grouped_gemm_weights(c.exec, g, gradient.dy, gradient.x, gradient.groups);
     const Scope temps(c.temp);
     const auto add = [&](Tensor x, int64_t first) {
-        c.k.gemm(c.exec, g, transposed(gradient.dy.slice_rows(first, x.rows())), x, g);
+        const Tensor of_x = g.slice_cols(gradient.first_col, x.cols());
+        c.k.gemm(c.exec, of_x, transposed(gradient.dy.slice_rows(first, x.rows())), x, of_x);
     };
     if (gradient.x_is_scattered)
         c.tokens.gather(c, gradient.x, add);

@@ -45,9 +45,9 @@ Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
     return dx;
 }
 
-Tensor TokenLinear::forward(Ctx& c, Tensor x, Dtype type) const {
-    const Tensor y = c.frame.keep(type, {x.rows(), weight_->w.rows()});
-    c.k.gemm(c.exec, y, x, transposed(weight_->w), {});
+Tensor TokenLinear::forward(Ctx& c, Tensor x, Dtype type, Tensor plus) const {
+    const Tensor y = plus ? plus : c.frame.keep(type, {x.rows(), w().rows()});
+    c.k.gemm(c.exec, y, x, transposed(w()), plus);
     add_bias(c, y, bias_);
     input_.keep(c, x);
     return y;
@@ -55,12 +55,13 @@ Tensor TokenLinear::forward(Ctx& c, Tensor x, Dtype type) const {
 
 Tensor TokenLinear::backward(Ctx& c, Tensor dy) const {
     add_bias_backward(c, dy, bias_);
-    const Tensor dx = c.temp.alloc(dy.dtype, {dy.rows(), weight_->w.cols()});
-    c.k.gemm(c.exec, dx, dy, weight_->w, {});
+    const Tensor dx = c.temp.alloc(dy.dtype, {dy.rows(), cols_});
+    c.k.gemm(c.exec, dx, dy, w(), {});
     const Scope temps(c.temp);
     c.frame.later(c, {.storage = weight_,
                       .x = input_.recall(c),
                       .dy = dy,
+                      .first_col = first_col_,
                       .x_is_lent = input_.is_recomputed(),
                       .dy_is_lent = true});
     return dx;

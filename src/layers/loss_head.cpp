@@ -35,6 +35,7 @@ void LossHead::for_each_chunk(Ctx& c, Tensor all, const Each& each) const {
         each(first, chunk, losses.slice_rows(first, n));
     }
     c.k.sum(c.exec, &c.scalars.loss, losses);
+    if (part_) c.k.sum(c.exec, &(c.scalars.*part_), losses);
 }
 
 void LossHead::losses_of(Ctx& c, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels) const {
@@ -45,7 +46,7 @@ void LossHead::losses_of(Ctx& c, Tensor losses, Tensor dlogits, Tensor logits, T
     c.loss.statistics(c, parts, at_label, logits, labels, output_->params().front());
     c.k.add_log_sum_exp(c.exec, lse, parts);
     c.k.cross_entropy(c.exec, losses, dlogits, logits, labels, lse, at_label, vocabulary_part(*output_),
-                      c.scalars);
+                      weight_, c.scalars);
 }
 
 void LossHead::forward(Ctx& c, Tensor x, Tensor labels) const {

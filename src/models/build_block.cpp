@@ -5,8 +5,10 @@
 #include "coeus/layers/feed_forward.hpp"
 #include "coeus/layers/latent_attention.hpp"
 #include "coeus/layers/moe.hpp"
+#include "coeus/layers/mtp_layer.hpp"
 #include "coeus/layers/recompute_block.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace coeus {
@@ -37,7 +39,7 @@ Param Declare::weight(const std::string& name, const Shape& shape, WeightRole ro
 Param Declare::named(const std::string& name, const Shape& shape, WeightRole role, Split split) const {
     return {.name = prefix_ + name,
             .shape = shape,
-            .init = find_family(model_.family).init(role, layer_, model_),
+            .init = find_family(model_.family).init(role, std::min(layer_, model_.layers - 1), model_),
             .shard = {.tp = split},
             .role = role_of(role)};
 }
@@ -306,16 +308,43 @@ std::unique_ptr<Block> usual_block(const Declare& declare, const PositionTables&
     return std::make_unique<PreNormBlock>(std::move(parts));
 }
 
+Output output_of(Recompute recompute) {
+    return recompute == Recompute::operations ? Output::recomputed : Output::kept;
+}
+
+std::unique_ptr<Block> build(const Declare& declare, const PositionTables& tables, Recompute recompute) {
+    const auto own = find_family(declare.model().family).own_block;
+    std::unique_ptr<Block> block = (own ? own : usual_block)(declare, tables, output_of(recompute));
+    if (recompute == Recompute::block) return std::make_unique<RecomputeBlock>(std::move(block));
+    return block;
+}
+
 }  // namespace
 
 std::unique_ptr<Block> build_block(Parameters& parameters, const DecoderConfig& model, int64_t number,
                                    const PositionTables& tables, Recompute recompute) {
-    const Declare declare(parameters, model, fmt::format("layers.{}.", number), number);
-    const Output output = recompute == Recompute::operations ? Output::recomputed : Output::kept;
-    const auto own = find_family(model.family).own_block;
-    std::unique_ptr<Block> block = (own ? own : usual_block)(declare, tables, output);
-    if (recompute == Recompute::block) return std::make_unique<RecomputeBlock>(std::move(block));
-    return block;
+    return build({parameters, model, fmt::format("layers.{}.", number), number}, tables, recompute);
+}
+
+std::unique_ptr<Block> build_mtp_layer(Parameters& parameters, const DecoderConfig& model, int64_t depth,
+                                       const PositionTables& tables, Recompute recompute) {
+    const Declare declare(parameters, model, fmt::format("mtp_layers.{}.", depth), model.layers + depth);
+    const Output output = output_of(recompute);
+    std::unique_ptr<Norm> enorm = declare.norm("enorm", output), hnorm = declare.norm("hnorm", output);
+    const Storage& joint = parameters.add(
+        declare.weight("eh_proj", {model.dim, 2 * model.dim}, WeightRole::joint, Split::partial));
+    const auto columns = [&](int64_t first, const Norm& norm) {
+        return TokenLinear(joint, first, model.dim,
+                           LinearInput(output == Output::recomputed ? &norm : nullptr));
+    };
+    const TokenLinear of_embedding = columns(0, *enorm), of_hidden = columns(model.dim, *hnorm);
+    std::unique_ptr<Block> block = build(declare, tables, recompute);
+    return std::make_unique<MtpLayer>(MtpLayer::Parts{.enorm = std::move(enorm),
+                                                      .hnorm = std::move(hnorm),
+                                                      .of_embedding = of_embedding,
+                                                      .of_hidden = of_hidden,
+                                                      .block = std::move(block),
+                                                      .norm = declare.norm("mtp_norm", Output::kept)});
 }
 
 }  // namespace coeus

@@ -27,9 +27,13 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
         return here ? parameters_.begin_unit(uses) : 0;
     };
 
-    const bool tied_head = config.tied && heads;
-    const size_t table_unit = begin_unit(embeds || tied_head, embeds && tied_head ? 2 : 1);
-    const bool shared = config.tied && embeds != heads;
+    const int depths = int(config.mtp_layers);
+    depths_ = depths;
+    const bool embeds_at_end = config.embeds_at_end() && heads,
+               shared = config.embeds_at_end() && embeds != heads;
+    const int uses_as_head = 1 + depths,
+              table_uses = (embeds ? 1 : 0) + (heads ? depths + (config.tied ? uses_as_head : 0) : 0);
+    const size_t table_unit = begin_unit(embeds || embeds_at_end, table_uses);
     Param embedded = declare.weight("tok_embeddings", table_shape, WeightRole::embedding, Split::rows);
     embedded.copies = shared ? 2 : 1;
     embedded.copy = shared && heads ? 1 : 0;
@@ -58,35 +62,66 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
     size_t head_unit = table_unit;
     const Storage* output = &table;
     if (!config.tied) {
-        head_unit = begin_unit(heads);
+        head_unit = begin_unit(heads, uses_as_head);
         norm = declare.norm("norm", Output::recomputed);
         output = &parameters_.add(declare.weight("output", table_shape, WeightRole::output, Split::rows));
     }
     segments_.push_back({.name = "output", .kind = Segment::Kind::objective, .unit = head_unit});
     if (heads) segments_.back().objective = std::make_unique<DecoderHead>(std::move(norm), *output);
+    for (int depth = 0; depth < depths; ++depth) {
+        const size_t unit = begin_unit(heads);
+        std::unique_ptr<Block> layer = build_mtp_layer(
+            parameters_, config_, depth, tables_,
+            recompute.empty() ? Recompute::nothing : recompute[size_t(config.layers + depth)]);
+        segments_.push_back({.name = fmt::format("mtp_embeddings.{}", depth),
+                             .kind = Segment::Kind::block,
+                             .unit = table_unit,
+                             .block = heads ? std::make_unique<Embedding>(table, depth + 1) : nullptr});
+        segments_.push_back({.name = fmt::format("mtp_layers.{}", depth),
+                             .unit = unit,
+                             .block = heads ? std::move(layer) : nullptr});
+        segments_.push_back({.name = fmt::format("mtp_output.{}", depth),
+                             .kind = Segment::Kind::objective,
+                             .unit = head_unit});
+        if (heads)
+            segments_.back().objective =
+                std::make_unique<MtpHead>(*output, depth + 1, config.mtp_scale / depths);
+    }
     for (const DecoderPart& part : parts)
         parts_.push_back({.first = part.embedding ? 0 : size_t(part.first_layer) + 1,
                           .last = part.head ? segments_.size() : size_t(part.last_layer) + 1});
     declare_neighbours();
 }
 
-// Units with adjacent numbers are neighbours anyway.
+// Units that are used one after the other in the forward, and those of layers in the backward. Units with
+// adjacent numbers are neighbours anyway.
 void Decoder::declare_neighbours() {
-    const auto is_here = [](const Segment& segment) { return segment.block || segment.objective; };
-    for (size_t s = 0; s + 1 < segments_.size(); ++s) {
-        const Segment &one = segments_[s], &next = segments_[s + 1];
+    const auto declare = [&](const Segment& one, const Segment& next) {
         const auto [low, high] = std::minmax(one.unit, next.unit);
-        if (is_here(one) && is_here(next) && high > low + 1) parameters_.use_after(low, high);
+        if (high > low + 1) parameters_.use_after(low, high);
+    };
+    const Segment *before = nullptr, *layer_before = nullptr;
+    for (const Segment& segment : segments_) {
+        const bool is_layer = segment.kind == Segment::Kind::layer,
+                   is_here = segment.block || segment.objective;
+        if (is_here && before) declare(*before, segment);
+        if (is_here && is_layer && layer_before) declare(*layer_before, segment);
+        before = is_here ? &segment : nullptr;
+        if (is_layer) layer_before = before;
     }
 }
 
 std::vector<Decoder::BalanceBias> Decoder::balance_biases() const {
     std::vector<BalanceBias> all;
-    for (const size_t layer : layers_here()) {
-        const Unit& unit = parameters_.units()[segments_[layer + 1].unit];
+    int64_t layer = -1;
+    for (const Segment& segment : segments_) {
+        if (segment.kind != Segment::Kind::layer) continue;
+        ++layer;
+        if (!segment.block) continue;
+        const Unit& unit = parameters_.units()[segment.unit];
         for (size_t i = unit.first; i < unit.first + unit.count; ++i)
             if (parameters_.storages()[i].is_exact())
-                all.push_back({&parameters_.storages()[i], config_.moe_row(int64_t(layer))});
+                all.push_back({&parameters_.storages()[i], config_.moe_row(layer)});
     }
     return all;
 }
@@ -103,7 +138,9 @@ std::vector<std::vector<int64_t>> equal_layers(const DecoderConfig& config) {
 
 Flow Decoder::flow_into(size_t segment, int64_t rows) const {
     if (segment == 0) return {};
-    return Tensor(nullptr, parameters_.types().compute, {rows, config_.dim});
+    const Tensor hidden(nullptr, parameters_.types().compute, {rows, config_.dim});
+    const bool is_mtp_layer = segment > 1 && segments_[segment - 1].kind == Segment::Kind::block;
+    return is_mtp_layer ? Flow({hidden, hidden}) : Flow(hidden);
 }
 
 }  // namespace coeus

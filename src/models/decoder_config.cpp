@@ -42,7 +42,8 @@ std::string divisors_near(int64_t n, int64_t value) {
 }  // namespace
 
 LayerConfig DecoderConfig::layer(int64_t number) const {
-    require(number >= 0 && number < layers, "the model has no such layer");
+    require(number >= 0 && number < all_layers(), "the model has no such layer");
+    number = std::min(number, layers - 1);
     LayerConfig config = {attention, feed_forward, {}};
     AttentionConfig& a = config.attention;
     if (!windowed.has(number)) a.window = 0;
@@ -67,7 +68,7 @@ int64_t DecoderConfig::moe_row(int64_t number) const {
 
 std::vector<int64_t> DecoderConfig::layers_with_experts() const {
     std::vector<int64_t> numbers;
-    for (int64_t i = 0; i < layers; ++i)
+    for (int64_t i = 0; i < all_layers(); ++i)
         if (!layer(i).is_dense()) numbers.push_back(i);
     return numbers;
 }
@@ -225,8 +226,8 @@ int64_t DecoderConfig::parameters() const {
     if (known != model_families().end() && known->own_block)  // what it declares
         return Decoder(*this, {}, 1).parameters().count();
     const int64_t norm = norm_type == NormType::np_layer_norm ? 0 : dim;
-    int64_t all = vocab * dim * (tied ? 1 : 2) + norm;
-    for (int64_t i = 0; i < layers; ++i) {
+    int64_t all = vocab * dim * (tied ? 1 : 2) + norm + mtp_layers * (2 * dim * dim + 3 * norm);
+    for (int64_t i = 0; i < all_layers(); ++i) {
         const LayerConfig config = layer(i);
         all += matrix_elements<int64_t>(config, dim) + vector_elements(config, dim) + 2 * norm;
     }
@@ -235,7 +236,7 @@ int64_t DecoderConfig::parameters() const {
 
 int64_t DecoderConfig::active_parameters() const {
     int64_t all = parameters();
-    for (int64_t i = 0; i < layers; ++i) {
+    for (int64_t i = 0; i < all_layers(); ++i) {
         const MoeConfig m = layer(i).moe;
         if (m.experts == 0) continue;
         const int64_t of_experts = expert_elements<int64_t>(m, dim);
@@ -246,7 +247,7 @@ int64_t DecoderConfig::active_parameters() const {
 
 double DecoderConfig::score_flops_per_token(int64_t seq_len) const {
     int64_t widths = 0;
-    for (int64_t i = 0; i < layers; ++i) {
+    for (int64_t i = 0; i < all_layers(); ++i) {
         const AttentionConfig a = layer(i).attention;
         widths += a.heads * (a.head_dim + a.value_head_dim());
     }
@@ -254,7 +255,7 @@ double DecoderConfig::score_flops_per_token(int64_t seq_len) const {
 }
 
 double DecoderConfig::flops_per_token(int64_t seq_len) const {
-    const int64_t multiplied = active_parameters() - (tied ? 0 : vocab * dim);
+    const int64_t multiplied = active_parameters() + (mtp_layers - (tied ? 0 : 1)) * vocab * dim;
     return 6.0 * double(multiplied) + score_flops_per_token(seq_len);
 }
 

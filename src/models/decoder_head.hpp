@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DecoderHead: the objective of a language model, with the last norm and the loss of the next token.
+// DecoderHead: the objective of a language model, with the last norm and the loss of the next token. MtpHead:
+// the loss of a token further ahead.
 #pragma once
 
 #include "coeus/layers/loss_head.hpp"
@@ -23,6 +24,28 @@ public:
 private:
     std::unique_ptr<Norm> norm_;
     LossHead loss_;
+};
+
+class MtpHead : public Objective {
+public:
+    /// The labels are `depth` places further ahead than those of the batch. `output`, `weight`: see LossHead.
+    /// The loss is also added to scalars.mtp_loss.
+    MtpHead(const Storage& output, int64_t depth, double weight)
+        : loss_(output, weight, &StepScalars::mtp_loss), depth_(depth) {}
+
+    /// `in`: x [T/P, D].
+    void forward(Ctx& c, Flow in) const override {
+        loss_.forward(c, in.hidden(), c.batch.labels_ahead(depth_));
+    }
+    Flow backward(Ctx& c) const override { return loss_.backward(c); }
+    void evaluate(Ctx& c, Flow in) const override {
+        loss_.evaluate(c, in.hidden(), c.batch.labels_ahead(depth_));
+    }
+    void predict(Ctx& c, Tensor out, Flow in) const override { loss_.logits(c, out, in.hidden()); }
+
+private:
+    LossHead loss_;
+    int64_t depth_;
 };
 
 }  // namespace coeus

@@ -58,6 +58,8 @@ std::vector<std::string> module_names(const DecoderConfig& config) {
     std::vector<std::string> names = {"tok_embeddings"};
     for (int64_t layer = 0; layer < config.layers; ++layer) names.push_back(fmt::format("layers.{}", layer));
     names.insert(names.end(), {"norm", "output"});
+    for (int64_t depth = 0; depth < config.mtp_layers; ++depth)
+        names.push_back(fmt::format("mtp_layers.{}", depth));
     return names;
 }
 
@@ -77,9 +79,12 @@ std::vector<DecoderPart> split_by_names(const DecoderConfig& config,
                 const std::string near = nearest_name(name, names);
                 throw ConfigError(
                     "{}: stage {}: \"{}\" is not a module{}; the modules are tok_embeddings, layers.0 to "
-                    "layers.{}, norm, output",
+                    "layers.{}, norm, output{}",
                     option, stage, name, near.empty() ? "" : "; did you mean \"" + near + "\"?",
-                    config.layers - 1);
+                    config.layers - 1,
+                    config.mtp_layers == 0
+                        ? ""
+                        : fmt::format(", mtp_layers.0 to mtp_layers.{}", config.mtp_layers - 1));
             }
             if (next == names.size() || name != names[next])
                 throw ConfigError(
@@ -92,6 +97,10 @@ std::vector<DecoderPart> split_by_names(const DecoderConfig& config,
                 throw ConfigError(
                     "{}: stage {}: \"output\" is not in the stage of \"norm\"; put both into one stage",
                     option, stage);
+            if (name.starts_with("mtp_layers.") && !part.head)
+                throw ConfigError(
+                    "{}: stage {}: \"{}\" is not in the stage of \"output\"; put both into one stage", option,
+                    stage, name);
             if (name.starts_with("layers.")) ++layer;
             ++next;
         }

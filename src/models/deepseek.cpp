@@ -110,9 +110,9 @@ DecoderConfig from_hub(const JsonView& json) {
     a.value_dim = at_least(1, json, "v_head_dim", 128);
     config.moe = read_experts(json, is_v2);
     config.moe_layers = {.first = at_least(0, json, "first_k_dense_replace", is_v2 ? 0 : 3)};
-    // layers that predict further tokens are left out
+    config.mtp_layers = at_least(0, json, "num_nextn_predict_layers", 0);
     for (const char* idle : {"qk_head_dim", "output_router_logits", "router_aux_loss_coef", "aux_loss_alpha",
-                             "seq_aux", "ep_size", "num_nextn_predict_layers"})
+                             "seq_aux", "ep_size"})
         json.find(idle);
     return config;
 }
@@ -133,7 +133,7 @@ void to_hub(Json& json, const DecoderConfig& config) {
     if (!is_v2)
         json.set("rope_interleave", config.rope.layout == RopeLayout::interleaved)
             .set("norm_topk_prob", m.normalise)
-            .set("num_nextn_predict_layers", 0);
+            .set("num_nextn_predict_layers", config.mtp_layers);
     json.set("kv_lora_rank", a.kv_rank)
         .set("q_lora_rank", a.q_rank > 0 ? Json(a.q_rank) : Json())
         .set("qk_rope_head_dim", a.rope_dim)
@@ -157,23 +157,42 @@ constexpr std::array names = {HubName{"attention.wq_a.weight", "self_attn.q_a_pr
                               HubName{"attention.wkv_a.weight", "self_attn.kv_a_proj_with_mqa.weight"},
                               HubName{"attention.kv_norm.weight", "self_attn.kv_a_layernorm.weight"},
                               HubName{"attention.wkv_b.weight", "self_attn.kv_b_proj.weight"},
-                              HubName{"moe.expert_bias", "mlp.gate.e_score_correction_bias"}};
+                              HubName{"moe.expert_bias", "mlp.gate.e_score_correction_bias"},
+                              HubName{"enorm.weight", "enorm.weight"},
+                              HubName{"hnorm.weight", "hnorm.weight"},
+                              HubName{"eh_proj.weight", "eh_proj.weight"},
+                              HubName{"mtp_norm.weight", "shared_head.norm.weight"}};
 
-std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,
-                                 const DecoderConfig& config) {
-    if (config.moe.score == ScoreFunction::softmax && parameter.ends_with(".moe.expert_bias")) return {};
-    if (const std::string name = hub_name_in(names, parameter); !name.empty())
-        return {HubPlace::whole(name, shape)};
+// Layers of multi-token prediction are after the last layer there.
+std::string layer_name(const std::string& parameter, const DecoderConfig& config) {
+    const std::string mtp_layers = "mtp_layers.";
+    if (!parameter.starts_with(mtp_layers)) return parameter;
+    const size_t dot = parameter.find('.', mtp_layers.size());
+    const int64_t depth = std::stoll(parameter.substr(mtp_layers.size(), dot - mtp_layers.size()));
+    return fmt::format("layers.{}{}", config.layers + depth, parameter.substr(dot));
+}
+
+std::vector<HubPlace> hub_places(const std::string& name, const Shape& shape, const DecoderConfig& config) {
+    const std::string parameter = layer_name(name, config);
+    if (config.moe.score == ScoreFunction::softmax && !config.moe.keeps_bias &&
+        parameter.ends_with(".moe.expert_bias"))
+        return {};
+    if (const std::string found = hub_name_in(names, parameter); !found.empty())
+        return {HubPlace::whole(found, shape)};
     return usual_hub_places(parameter, shape, config);
 }
 
-// Layers after the last one predict further tokens.
+// Layers of multi-token prediction that the model does not have, and their copies of the table and the output
+// projection.
 bool hub_ignores(const std::string& tensor, const DecoderConfig& config) {
     const std::string layers = "model.layers.";
     int64_t layer = -1;
     if (tensor.starts_with(layers))
         std::from_chars(tensor.data() + layers.size(), tensor.data() + tensor.size(), layer);
-    if (layer >= config.layers) return true;
+    if (layer >= config.all_layers()) return true;
+    if (layer >= config.layers &&
+        (tensor.ends_with(".embed_tokens.weight") || tensor.ends_with(".shared_head.head.weight")))
+        return true;
     return usually_ignored_in_hub(tensor, config);
 }
 

@@ -111,6 +111,7 @@ Json hub_config_of(const DecoderConfig& model) {
     back.initial_values = model.initial_values;
     back.moe.balance_rate = model.moe.balance_rate;
     back.moe.sequence_balance = model.moe.sequence_balance;
+    back.mtp_scale = model.mtp_scale;
     if (back.attention.latent_norm_eps != model.attention.latent_norm_eps) {
         log::warn("the norms of latents have epsilon {}, which config.json cannot express: readers use {}",
                   model.attention.latent_norm_eps, back.attention.latent_norm_eps);

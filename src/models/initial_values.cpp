@@ -25,7 +25,10 @@ Init usual_init(WeightRole role, int64_t layer, const DecoderConfig& config) {
         case WeightRole::expert_bias:
         case WeightRole::attention_out:
         case WeightRole::up:
-        case WeightRole::down: return Init::normal(0.02 / std::sqrt(2.0 * double(layer + 1)));
+        case WeightRole::down:
+            return Init::normal(0.02 / std::sqrt(2.0 * double(layer + 1)));
+            // PyTorch's default for linear layers, which torchtitan keeps
+        case WeightRole::joint: return Init::uniform(1 / std::sqrt(2.0 * double(config.dim)));
     }
     throw LogicError("a role without initial values");
 }

@@ -28,14 +28,17 @@ private:
 };
 
 // A batch for planning; `ranks` ranks divide each sequence of `shape`.
-Batch planned_batch(const BatchShape& shape, int ranks) {
-    const Tensor ids(nullptr, Dtype::i32, {shape.count() / ranks});
+Batch planned_batch(const BatchShape& shape, int ranks, int64_t depths = 0) {
+    const int64_t count = shape.count() / ranks;
+    const Tensor ids(nullptr, Dtype::i32, {count}), further(nullptr, Dtype::i32, {depths, count});
     return {.sequences = shape.sequences,
             .seq_len = shape.seq_len / ranks,
             .tokens = ids,
             .labels = ids,
             .positions = ids,
-            .document_start = Tensor(nullptr, Dtype::i32, {shape.count()})};
+            .document_start = Tensor(nullptr, Dtype::i32, {shape.count()}),
+            .further_tokens = further,
+            .further_labels = further};
 }
 
 // Runs `pass` with a Ctx that `context` makes for the dry run, and returns the peaks.
@@ -69,7 +72,7 @@ void require_countable(const DecoderConfig& m, const BatchShape& shape) {
     const AttentionConfig& a = m.attention;
     const double widths = 8 * double(m.dim) + 4 * double((a.heads + a.kv_heads) * a.head_dim) +
                           4 * double(m.feed_forward.hidden) + double(a.heads);
-    const double bytes = 8 * double(shape.count()) * double(m.layers) * widths;
+    const double bytes = 8 * double(shape.count()) * double(m.all_layers()) * widths;
     if (bytes > 1e18)
         throw ConfigError(
             "training.local_batch_size x seq_len = {} x {}: the activations would take {:.1e} bytes; "
@@ -91,7 +94,7 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
     const BlockInputs& trained = model.parameters().types().offload ? on_host : inputs_in_frame();
     const auto pass = [&](const BatchShape& shape, const BlockInputs& inputs, int64_t& most,
                           const auto& run) {
-        const Batch batch = planned_batch(shape, mesh.size(axis::cp));
+        const Batch batch = planned_batch(shape, mesh.size(axis::cp), model.depths());
         const auto context = [&](Exec& exec, Frame& frame, Arena& temp, StepScalars& scalars) -> Ctx {
             return {.exec = exec,
                     .k = dry_kernels_of(backend),

@@ -74,14 +74,15 @@ MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, const L
 }
 
 TokenIdBytes token_id_bytes(const BatchShape& training, int64_t local_batches, const BatchShape& validation,
-                            int context_ranks, Backend backend) {
+                            int context_ranks, Backend backend, int64_t depths) {
     const int64_t step = local_batches * training.count(), one = training.count() + validation.count();
     const int64_t read = 3 * (2 * step + validation.count());
-    const int64_t parts = 2 * (step + validation.count()) / context_ranks, positions = one / context_ranks;
+    const int64_t parts = 2 * ((1 + depths) * step + validation.count()) / context_ranks,
+                  positions = one / context_ranks;
     const int64_t id = size_of(Dtype::i32);
     if (backend == Backend::cpu) return {.host = (read + parts + positions) * id};
     return {.host = (read + parts + step + validation.count()) * id,
-            .device = (3 * one / context_ranks + one) * id};
+            .device = ((3 * one + 2 * depths * training.count()) / context_ranks + one) * id};
 }
 
 int64_t library_bytes(Dtype compute, int ranks) {

@@ -86,7 +86,7 @@ std::string load_initial_weights(const Config& config, Decoder& decoder, const M
             "{} was trained with other constants ({}); model.flavor = \"hf\" uses the constants of a Hugging "
             "Face folder",
             source.path(), join(differ, ", "));
-    source.load(decoder.parameters(), mesh.world());
+    source.load(decoder, mesh.world());
     return source.path();
 }
 

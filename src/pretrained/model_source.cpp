@@ -8,6 +8,23 @@
 
 namespace coeus {
 
+namespace {
+
+void require_loss_fits(const Config::Loss& loss, const DecoderConfig& model) {
+    if (!loss.loss_fn || (*loss.loss_fn == "MTPLoss") == (model.mtp_layers > 0)) return;
+    if (model.mtp_layers == 0)
+        throw ConfigError(
+            "loss.loss_fn = \"MTPLoss\": needs layers that predict further tokens, but model.num_mtp_layers "
+            "= 0; "
+            "set it to 1, or loss.loss_fn = \"CrossEntropyLoss\"");
+    throw ConfigError(
+        "loss.loss_fn = \"{}\": does not train the layers of model.num_mtp_layers = {}; set loss.loss_fn = "
+        "\"MTPLoss\", or model.num_mtp_layers = 0",
+        *loss.loss_fn, model.mtp_layers);
+}
+
+}  // namespace
+
 DecoderConfig model_from_deck(const Config& config) {
     const ModelFamily& family = find_family(config.model.name);
     DecoderConfig model = config.model.flavor == "hf"
@@ -15,7 +32,9 @@ DecoderConfig model_from_deck(const Config& config) {
                               : find_flavor(family, config.model.flavor);
     override_fields(model, [&](const std::string& field) { return option_value(config, "model." + field); });
     model.moe.round_robin = config.debug.moe_force_load_balance;
+    if (model.mtp_layers > 0) model.mtp_scale = config.loss.mtp_scale;
     model.validate();
+    require_loss_fits(config.loss, model);
     if (model.moe.sequence_balance > 0 && model.layers_with_experts().empty())
         throw ConfigError(
             "model.moe.sequence_balance_coeff = {}: {} {} has no layer with experts, whose loads it would "

@@ -144,12 +144,15 @@ Pretrained::Pretrained(const fs::path& path, const Communicator& ranks) {
     trained_seq_len_ = std::stoll(texts[4]);
 }
 
-void Pretrained::load(const Parameters& parameters, const Communicator& ranks) const {
-    if (is_hub_)
-        together(ranks,
-                 [&] { load_hub_weights(path_, hub_tensors(parameters, model_), hub_ignores(model_)); });
-    else
-        load_checkpoint(path_, checkpoint_tensors(parameters, false), ranks);
+void Pretrained::load(const Decoder& decoder, const Communicator& ranks) const {
+    if (!is_hub_) {
+        load_checkpoint(path_, checkpoint_tensors(decoder.parameters(), false), ranks);
+        return;
+    }
+    DecoderConfig model = model_;
+    model.mtp_layers = decoder.config().mtp_layers;
+    together(ranks,
+             [&] { load_hub_weights(path_, hub_tensors(decoder.parameters(), model), hub_ignores(model)); });
 }
 
 }  // namespace coeus

@@ -132,6 +132,7 @@ std::string console_line(const StepMetrics& m, bool color) {
         parts.push_back(fmt::format("expert load: {:.2f} to {:.2f}", m.experts->min, m.experts->max));
     if (m.sequence_balance_loss)
         parts.push_back(fmt::format("sequence balance loss: {:.5f}", *m.sequence_balance_loss));
+    if (m.mtp_loss) parts.push_back(fmt::format("mtp loss: {:.5f}", *m.mtp_loss));
     if (const std::string gpu = gpu_text(m); !gpu.empty()) parts.push_back("gpu: " + gpu);
     return join(parts, "  ");
 }
@@ -160,6 +161,7 @@ std::string json_line(const StepMetrics& m) {
             .set("moe_load_min", m.experts->min)
             .set("moe_idle_experts", m.experts->idle);
     if (m.sequence_balance_loss) line.set("moe_sequence_balance_loss", *m.sequence_balance_loss);
+    if (m.mtp_loss) line.set("mtp_loss", *m.mtp_loss);
     if (m.gpu_memory_gib) line.set("gpu_memory_gib", *m.gpu_memory_gib);
     if (m.gpu_power_w) line.set("gpu_power_w", *m.gpu_power_w);
     if (m.gpu_clock_mhz) line.set("gpu_clock_mhz", *m.gpu_clock_mhz);

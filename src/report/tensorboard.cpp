@@ -100,6 +100,7 @@ std::vector<Scalar> tensorboard_scalars(const StepMetrics& m) {
         scalars.push_back({"moe/idle_experts", double(m.experts->idle)});
     }
     if (m.sequence_balance_loss) scalars.push_back({"moe/sequence_balance_loss", *m.sequence_balance_loss});
+    if (m.mtp_loss) scalars.push_back({"loss_metrics/mtp_loss", *m.mtp_loss});
     if (m.mfu) scalars.push_back({"mfu(%)", *m.mfu});
     if (m.gpu_memory_gib) scalars.push_back({"gpu/memory(GiB)", *m.gpu_memory_gib});
     if (m.gpu_power_w) scalars.push_back({"gpu/power(W)", *m.gpu_power_w});

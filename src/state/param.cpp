@@ -6,8 +6,9 @@
 namespace coeus {
 
 double Init::value(const RandomStream& stream, uint64_t index) const {
-    if (std == 0) return constant;
+    if (std == 0 && bound == 0) return constant;
     double u = stream.uniform(index);
+    if (std == 0) return bound * (2 * u - 1);
     if (bound > 0) {
         // uniform over the probability mass between the bounds
         const double below = normal_cdf(-bound / std);

@@ -54,10 +54,12 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
         mesh.ranks() == 1 ? std::string("Mesh: 1 rank")
                           : fmt::format("Mesh: {} ranks: {}", mesh.ranks(), mesh.text()),
         fmt::format(
-            "Model: {} {}, {} (dim {}, {} layers, {} heads, {} kv heads, {}, vocabulary {}{}), {:.4g} "
+            "Model: {} {}, {} (dim {}, {} layers{}, {} heads, {} kv heads, {}, vocabulary {}{}), {:.4g} "
             "FLOPs per token",
-            m.family, m.flavor, parameters_text(m), m.dim, m.layers, m.attention.heads, m.attention.kv_heads,
-            widths_text(m), m.vocab, m.tied ? ", tied" : "", m.flops_per_token(options.training.seq_len)),
+            m.family, m.flavor, parameters_text(m), m.dim, m.layers,
+            m.mtp_layers > 0 ? fmt::format(" and {} for further tokens", m.mtp_layers) : "",
+            m.attention.heads, m.attention.kv_heads, widths_text(m), m.vocab, m.tied ? ", tied" : "",
+            m.flops_per_token(options.training.seq_len)),
         fmt::format("Types: weights {}, compute {}, gradients {}", name_of(options.types.master),
                     name_of(options.types.compute), name_of(options.types.accumulate())),
         fmt::format("Batch: {} sequences of {} tokens per step ({} local x {} data {} x {} accumulation), {} "

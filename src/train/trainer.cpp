@@ -293,6 +293,7 @@ void Trainer::report() {
     metrics.lr = scalars.learning_rate;
     const MoeConfig& experts = engine_.decoder().config().moe;
     if (experts.sequence_balance > 0) metrics.sequence_balance_loss = scalars.balance_loss;
+    if (engine_.decoder().depths() > 0) metrics.mtp_loss = scalars.mtp_loss;
     const std::vector<int64_t> loads = engine_.loads();
     metrics.experts = expert_loads(loads, experts.experts);
     reporting_.step(std::move(metrics), config_.training.steps - progress_.step);

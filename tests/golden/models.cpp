@@ -13,6 +13,7 @@
 #include "coeus/optim/param_groups.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/pretrained/pretrained.hpp"
+#include "hub_weights.hpp"
 #include "support/catch.hpp"
 #include "support/copy_converting.hpp"
 #include "support/golden.hpp"
@@ -51,36 +52,15 @@ public:
           batches_(Safetensors::open((folder / "batch.safetensors").string())),
           shape_{expected()["batch"].integer("sequences"), expected()["batch"].integer("length")},
           model_(config(), types, shape_, 1) {
-        std::vector<HubTensor> tensors;
-        for (const auto& [name, places] : places_of_all())
-            tensors.push_back({.shape = model_.copy(name, &Storage::master).view.shape,
-                               .places = places,
-                               .blocks = model_.blocks(name, &Storage::master)});
-        load_hub_weights(folder.string(), tensors, hub_ignores(model_.decoder.config()));
-        model_.parameters().refresh_compute(model_.exec, cpu_kernels());
+        load_golden_weights(model_, folder.string());
     }
 
     JsonView expected() const { return document_.root(); }
     TestModel& model() { return model_; }
     const fs::path& folder() const { return folder_; }
 
-    /// All parameters in the layout of the files, under the names used there: the elements of each tensor in
-    /// order.
     std::map<std::string, std::vector<double>> stored(Tensor Storage::*kind) const {
-        std::map<std::string, std::vector<double>> tensors;
-        for (const auto& [name, places] : places_of_all()) {
-            if (!model_.storage_of(name).trainable()) continue;
-            const OwnedTensor copy = model_.copy(name, kind);
-            const Tensor ours = copy;
-            for (const HubPlace& place : places) {
-                std::vector<double>& theirs = tensors[place.name];
-                theirs.resize(size_t(place.shape.count()), NAN);  // an element that no place covers stays NaN
-                for (int64_t row = place.first_row; row < place.first_row + place.rows; ++row)
-                    for (int64_t col = 0; col < ours.cols(); ++col)
-                        theirs.at(size_t(place.index(row, col))) = element(ours, row * ours.cols() + col);
-            }
-        }
-        return tensors;
+        return in_golden_layout(model_, kind);
     }
 
     /// The batch of step `step` (from 0).
@@ -118,16 +98,6 @@ private:
         if (as_stored_ && std::ranges::any_of(hub_tensors(c), is_rotated))
             c.rope.layout = RopeLayout::half_split;
         return c;
-    }
-    // keyed by our names
-    std::map<std::string, std::vector<HubPlace>> places_of_all() const {
-        const DecoderConfig& c = model_.decoder.config();
-        std::map<std::string, std::vector<HubPlace>> places;
-        for (const Storage& storage : model_.decoder.parameters().storages())
-            for (const Param& param : storage.params())
-                if (auto list = find_family(c.family).hub_places(param.name, param.shape, c); !list.empty())
-                    places[param.name] = std::move(list);
-        return places;
     }
 
     fs::path folder_;
@@ -276,17 +246,7 @@ void check_first_batch(Case& c, const Tolerances& tolerance) {
         CHECK(fs::exists(c.folder() / "model.safetensors.index.json"));
         return;
     }
-    const Safetensors gradients = Safetensors::open(gradient_file.string());
-    CHECK(gradients.names().size() == ours.size());
-    std::vector<double> all, all_golden;
-    for (const auto& [name, g] : ours) {
-        INFO(name);
-        const std::vector<double> g_golden = gradients.read_all<double>(name);
-        CHECK(normalised_error(g, g_golden) <= tolerance.each_gradient);
-        all.insert(all.end(), g.begin(), g.end());
-        all_golden.insert(all_golden.end(), g_golden.begin(), g_golden.end());
-    }
-    CHECK(normalised_error(all, all_golden) <= tolerance.all_gradients);
+    check_golden_gradients(model, c.folder().string(), tolerance.each_gradient, tolerance.all_gradients);
 }
 
 void check_training(Case& c, const Tolerances& tolerance) {

@@ -147,7 +147,7 @@ TEST_CASE("A trace has the actions of the table around their kernels") {
             CHECK(to <= end + 0.002);
             ++enclosed;
         } else if (event.string("cat") == "communication") {
-            sums_of_table += event["args"].string("axis") == "ranks with the tied table";
+            sums_of_table += event["args"].string("axis") == "ranks with the embedding table";
         }
     }
     CHECK(sums_of_table == 1);

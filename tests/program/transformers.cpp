@@ -85,7 +85,7 @@ void convert_for_transformers(const fs::path& source, const fs::path& target, co
 std::vector<double> our_logits(const Question& question, Dtype dtype) {
     const int64_t length = int64_t(question.tokens.size()) / question.sequences;
     TestModel model(model_from_hub(question.folder.string()), {dtype, dtype}, {question.sequences, length});
-    Pretrained(question.folder).load(model.parameters());
+    Pretrained(question.folder).load(model.decoder);
     model.parameters().refresh_compute(model.exec, cpu_kernels());
     TestBatch batch(question.sequences, length, 1);
     std::copy(question.tokens.begin(), question.tokens.end(), batch.tokens.begin());

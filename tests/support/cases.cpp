@@ -333,7 +333,7 @@ KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, b
                         !gradient  ? Tensor()
                         : in_place ? o[1]
                                    : o[5],
-                        o[1], o[2], o[3], o[4], part, ScalarsForTests(e).get());
+                        o[1], o[2], o[3], o[4], part, 0.75, ScalarsForTests(e).get());
     };
     c.bound_bf16 = 4e-3;
     return c;

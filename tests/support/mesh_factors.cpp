@@ -107,6 +107,7 @@ const std::vector<MeshFactor>& mesh_factors() {
              c.exchanges.expert_capacity = factors[n];
          },
          true},
+        {3, always, [](MeshCase& c, int depths) { c.model.mtp_layers = depths; }, true},
     };
     return all;
 }

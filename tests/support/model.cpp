@@ -33,6 +33,20 @@ TestBatch& TestBatch::ignore_every(int64_t n) {
     return *this;
 }
 
+TestBatch& TestBatch::look_ahead(int64_t depths) {
+    further_tokens.clear();
+    further_labels.clear();
+    for (int64_t depth = 1; depth <= depths; ++depth)
+        for (int64_t t = 0; t < sequences * seq_len; ++t) {
+            const int64_t ahead = t + depth;
+            const bool inside = t % seq_len + depth < seq_len &&
+                                (document_start.empty() || document_start[size_t(ahead)] <= t % seq_len);
+            further_tokens.push_back(inside ? tokens[size_t(ahead)] : 0);
+            further_labels.push_back(inside ? labels[size_t(ahead)] : -100);
+        }
+    return *this;
+}
+
 int64_t TestBatch::valid_labels() const {
     return std::count_if(labels.begin(), labels.end(), [](int32_t label) { return label != -100; });
 }
@@ -41,12 +55,18 @@ Batch TestBatch::view() {
     const auto tensor = [](std::vector<int32_t>& ids) {
         return ids.empty() ? Tensor{} : Tensor(ids.data(), Dtype::i32, {int64_t(ids.size())});
     };
+    const auto further = [&](std::vector<int32_t>& ids) {
+        const int64_t count = sequences * seq_len;
+        return ids.empty() ? Tensor{} : Tensor(ids.data(), Dtype::i32, {int64_t(ids.size()) / count, count});
+    };
     return {.sequences = sequences,
             .seq_len = seq_len,
             .tokens = tensor(tokens),
             .labels = tensor(labels),
             .positions = tensor(positions),
-            .document_start = tensor(document_start)};
+            .document_start = tensor(document_start),
+            .further_tokens = further(further_tokens),
+            .further_labels = further(further_labels)};
 }
 
 SampleRows TestBatch::local_batch(int64_t first, int64_t count) const {
@@ -158,6 +178,7 @@ void TestModel::run(TestBatch& batch, const Pass& pass) {
     poison(frame, layers.activations);
     poison(temp, layers.temporaries);
     poison(exec.workspace, layers.workspace);
+    if (decoder.depths() > 0) batch.look_ahead(decoder.depths());
     const Batch view = batch.view();
     Ctx c{exec, kernels, frame, temp, view, scalars};
     pass(c);

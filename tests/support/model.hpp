@@ -17,7 +17,8 @@ namespace coeus::test {
 struct TestBatch {
     int64_t sequences = 0, seq_len = 0;
     std::vector<int32_t> tokens, labels, positions;
-    std::vector<int32_t> document_start;  ///< if empty, there is no document mask
+    std::vector<int32_t> document_start;                  ///< if empty, there is no document mask
+    std::vector<int32_t> further_tokens, further_labels;  ///< set by look_ahead()
 
     /// Random tokens and labels below `vocab`, positions 0, 1, ... in each sequence, no documents.
     TestBatch(int64_t sequences, int64_t seq_len, int64_t vocab, uint64_t seed = 1);
@@ -26,6 +27,9 @@ struct TestBatch {
     TestBatch& split_documents(int64_t length, bool restart_positions);
     /// Sets every `n`th label to -100, beginning with the first.
     TestBatch& ignore_every(int64_t n);
+
+    /// Sets the tokens and labels of `depths` further places ahead, from those that are set now.
+    TestBatch& look_ahead(int64_t depths);
 
     int64_t valid_labels() const;
     /// Points into this object.

@@ -100,7 +100,7 @@ struct Config {
         // Coeus only: each overrides one field of the flavour
         std::optional<int64_t> dim, n_layers, n_heads, n_kv_heads, head_dim, vocab_size;
         std::optional<int64_t> ffn_hidden, multiple_of, sliding_window, attention_chunk;
-        std::optional<int64_t> kv_lora_rank, q_lora_rank, qk_rope_head_dim, v_head_dim;
+        std::optional<int64_t> kv_lora_rank, q_lora_rank, qk_rope_head_dim, v_head_dim, num_mtp_layers;
         std::optional<double> ffn_dim_multiplier, rope_theta, partial_rotary_factor;
         std::optional<double> rope_scaling_factor;  ///< Llama 3.1's scaling; 1: plain RoPE
         std::optional<double> norm_eps;
@@ -128,6 +128,11 @@ struct Config {
         std::string decay_type = "linear";   ///< linear, sqrt, cosine
         double min_lr_factor = 0;
     } lr_scheduler;
+
+    struct Loss {
+        std::optional<std::string> loss_fn;  ///< not set: as the model needs
+        double mtp_scale = 0.3;
+    } loss;
 
     struct Training {
         std::string dataset = "c4_test";

@@ -14,8 +14,9 @@ namespace coeus {
 class BatchPart {
 public:
     BatchPart() = default;
-    /// For `local_batches` local batches of up to this shape (whole sequences). Allocates the memory.
-    BatchPart(const BatchShape& shape, int64_t local_batches, const SequencePart& part,
+    /// For `local_batches` local batches of up to this shape (whole sequences), with the tokens and labels of
+    /// `depths` further places ahead (Batch::further_tokens). Allocates the memory.
+    BatchPart(const BatchShape& shape, int64_t local_batches, const SequencePart& part, int64_t depths = 0,
               const Device& device = host_device());
 
     /// Takes this rank's part of a local batch and stores it as number `place`. All ranks of a
@@ -32,9 +33,10 @@ private:
         Tensor document_start;  // on the host
     };
     int64_t seq_len_ = 0;  // of a whole sequence
+    int64_t depths_ = 0;
     SequencePart part_;
-    StagedIds tokens_, labels_, document_start_;
-    OwnedTensor positions_;  // the same for all local batches
+    StagedIds tokens_, labels_, document_start_;  // the first two: [1 + depths, tokens]
+    OwnedTensor positions_;                       // the same for all local batches
     std::vector<Staged> staged_;
 };
 

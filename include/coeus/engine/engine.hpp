@@ -148,7 +148,7 @@ private:
     Gathered gathered_;
     std::vector<MatrixRanks> matrix_ranks_;  // by sharding
     Executor executor_;
-    std::optional<Communicator> table_ranks_;  // the two ranks with the table of a tied decoder
+    std::optional<Communicator> table_ranks_;  // the two ranks with the embedding table, if the last needs it
     ParamGroups optimizer_;
     LayerMemory layers_;
     MemoryPlan plan_;

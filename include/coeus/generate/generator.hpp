@@ -35,8 +35,8 @@ public:
     static int64_t most_sequences(const Device& device) { return kernels_of(device.backend()).thin_rows; }
 
     /// Plans and allocates all memory for `sequences` texts of up to `context` tokens. The caller loads
-    /// weights into decoder().parameters(). The device must outlive the generator. ConfigError if the
-    /// device has too little memory.
+    /// weights into decoder(), which has no layers of multi-token prediction. The device must outlive the
+    /// generator. ConfigError if the device has too little memory.
     Generator(const DecoderConfig& config, Dtype dtype, int64_t context, int64_t sequences, int threads,
               const Device& device = host_device());
 

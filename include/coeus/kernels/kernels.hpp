@@ -290,9 +290,9 @@ struct Kernels {
     /// lse[T] = log sum over p of exp parts[p,T] (acc): combines the results of the vocabulary's parts.
     void (*add_log_sum_exp)(Exec&, Tensor lse, Tensor parts);
     /// losses[T] (acc) = scale * (lse - at_label), or 0 if the label is -100. dlogits (optional, may be
-    /// logits) gets the gradient for the columns of the part. scale is `scalars.loss_scale`.
+    /// logits) gets the gradient for the columns of the part. scale is weight * scalars.loss_scale.
     void (*cross_entropy)(Exec&, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
-                          Tensor at_label, VocabularyPart part, const StepScalars& scalars);
+                          Tensor at_label, VocabularyPart part, double weight, const StepScalars& scalars);
 
     /// out = a, converted to the type of out.
     void (*cast)(Exec&, Tensor out, Tensor a);

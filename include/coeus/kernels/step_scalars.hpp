@@ -24,6 +24,7 @@ struct StepScalars {
     double loss_scale = 1;     ///< 1 / (labels of the step that count, over all data-parallel ranks)
     double loss = 0;           ///< sum of the step's scaled token losses: this rank's, later all ranks'
     double own_loss = 0;       ///< this rank's sum, which stays
+    double mtp_loss = 0;       ///< the part of the loss of tokens further ahead, summed likewise
     double balance_loss = 0;   ///< the part of the loss that balances sequences' experts, summed likewise
     double squared_norm = 0;   ///< of the gradient before clipping: this rank's shards, later all ranks'
     double grad_norm = 0;      ///< L2 norm of the whole model's gradient before clipping

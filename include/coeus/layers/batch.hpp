@@ -25,7 +25,13 @@ struct Batch {
     /// For every token of the whole sequences, the first index in its sequence that the token attends to:
     /// i32[sequences, whole length]. Absent: every token attends to all tokens before it.
     Tensor document_start;
+    /// Token ids and labels further ahead, i32[depths, T]: row k - 1 has those k places ahead of each token,
+    /// or 0 and -100 if that place is not in the token's sequence or document. Absent: nobody reads them.
+    Tensor further_tokens, further_labels;
 
+    /// The token ids and the labels `depth` places ahead, i32[T]. Depth 0: tokens and labels.
+    Tensor tokens_ahead(int64_t depth) const;
+    Tensor labels_ahead(int64_t depth) const;
     int64_t count() const { return sequences * seq_len; }
     /// The sequences [first, first + number).
     Batch slice(int64_t first, int64_t number) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embedding: the first block of a language model, which looks up rows of a table by token. Tensor-parallel
-// ranks divide the vocabulary.
+// Embedding: a block that looks up rows of a table by token, the first one of a language model.
+// Tensor-parallel ranks divide the vocabulary.
 #pragma once
 
 #include "coeus/layers/block.hpp"
@@ -15,16 +15,18 @@ inline VocabularyPart vocabulary_part(const Storage& table) {
 
 class Embedding : public Block {
 public:
-    explicit Embedding(const Storage& table) : table_(&table) {}  // [V/P, D]
+    /// `table`: [V/P, D]. `depth`: looks up the tokens so many places ahead.
+    explicit Embedding(const Storage& table, int64_t depth = 0) : table_(&table), depth_(depth) {}
 
-    /// The batch's T tokens -> [T/P, D], kept. `in` is empty.
+    /// Appends the rows of the batch's T tokens, [T/P, D], kept, to the flow.
     Flow forward(Ctx& c, Flow in) const override;
-    /// Adds to the table's gradient and returns an empty flow.
+    /// Adds to the table's gradient and returns the gradients of the other tensors.
     Flow backward(Ctx& c, Flow dout) const override;
     bool is_lookup() const override { return true; }
 
 private:
     const Storage* table_;
+    int64_t depth_;
 };
 
 }  // namespace coeus

@@ -20,6 +20,7 @@ struct WeightGradient {
     const Storage* storage;
     Tensor x;                     ///< [T, I], or this rank's rows of it; kept in the frame
     Tensor dy;                    ///< [T, O]
+    int64_t first_col = 0;        ///< of the columns of dW that belong to x
     Groups groups = {};           ///< of the rows of x and dy; absent: they are one group
     bool x_is_scattered = false;  ///< the rows of x must be gathered from the tensor-parallel ranks
     bool x_is_lent = false;   ///< x was recomputed, and is valid only until the end of the layer's backward

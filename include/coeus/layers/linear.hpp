@@ -51,16 +51,23 @@ class TokenLinear {
 public:
     /// `bias`: [O], or null.
     explicit TokenLinear(const Storage& weight, LinearInput input = {}, const Storage* bias = nullptr)
-        : weight_(&weight), bias_(bias), input_(input) {}
+        : TokenLinear(weight, 0, weight.shape().cols(), input, bias) {}
+    /// The same with the columns [first_col, first_col + cols) of a weight.
+    TokenLinear(const Storage& weight, int64_t first_col, int64_t cols, LinearInput input = {},
+                const Storage* bias = nullptr)
+        : weight_(&weight), bias_(bias), input_(input), first_col_(first_col), cols_(cols) {}
 
-    /// [T/P, I] -> [T/P, O] in `type`, which is that of x or acc; kept.
-    Tensor forward(Ctx& c, Tensor x, Dtype type) const;
+    /// [T/P, I] -> plus + y, [T/P, O] in `type`, which is that of x or acc; kept. `plus` is absent, or has
+    /// the shape and type of y, which is then written there.
+    Tensor forward(Ctx& c, Tensor x, Dtype type, Tensor plus = {}) const;
     /// dy [T/P, O] in the type of x -> dx [T/P, I] in temp. The weight gradient goes through frame.later.
     Tensor backward(Ctx& c, Tensor dy) const;
 
 private:
+    Tensor w() const { return weight_->w.slice_cols(first_col_, cols_); }
     const Storage *weight_, *bias_;
     LinearInput input_;
+    int64_t first_col_, cols_;
 };
 
 }  // namespace coeus

@@ -13,8 +13,10 @@ namespace coeus {
 
 class LossHead {
 public:
-    /// `output`: [V/P, D]; the table of the embedding if the two are tied.
-    explicit LossHead(const Storage& output) : output_(&output) {}
+    /// `output`: [V/P, D]; the table of the embedding if the two are tied. The losses are multiplied by
+    /// `weight`. `part`: a scalar that gets their sum too, or null.
+    explicit LossHead(const Storage& output, double weight = 1, double StepScalars::*part = nullptr)
+        : output_(&output), weight_(weight), part_(part) {}
 
     /// Adds the scaled loss of x [T/P, D] (after the final norm) for labels i32[T] to scalars.loss. The
     /// gradients of the logits are used at once, since they are not kept: the weight gradient is added, and
@@ -32,6 +34,8 @@ private:
     void for_each_chunk(Ctx& c, Tensor all, const Each& each) const;
     void losses_of(Ctx& c, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels) const;
     const Storage* output_;
+    double weight_;
+    double StepScalars::*part_;
 };
 
 }  // namespace coeus

@@ -15,6 +15,7 @@ namespace coeus {
 class Declare {
 public:
     /// `prefix`: beginning of the parameters' names: "layers.3.", or "".
+    /// `layer`: its number, from model.layers on for multi-token prediction.
     Declare(Parameters& parameters, const DecoderConfig& model, std::string prefix = "", int64_t layer = 0)
         : parameters_(parameters), model_(model), prefix_(std::move(prefix)), layer_(layer) {}
 
@@ -53,5 +54,8 @@ std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& con
 /// Builds the block of layer `number`, as its family does (ModelFamily::own_block). `tables` must outlive it.
 std::unique_ptr<Block> build_block(Parameters& parameters, const DecoderConfig& model, int64_t number,
                                    const PositionTables& tables, Recompute recompute);
+/// Builds the layer of a depth of multi-token prediction, from 0 on.
+std::unique_ptr<Block> build_mtp_layer(Parameters& parameters, const DecoderConfig& model, int64_t depth,
+                                       const PositionTables& tables, Recompute recompute);
 
 }  // namespace coeus

@@ -139,6 +139,11 @@ void for_each_field(Config& c,
     visit(ConfigField{.name = "moe.layer_period", .is_later = true}, c.moe_layers.period);
     visit(ConfigField{.name = "n_dense_layers", .is_later = true, .least = 0}, c.moe_layers.first);
     visit(ConfigField{.name = "initial_values", .kind = limit, .is_later = true}, c.initial_values);
+    visit(ConfigField{.name = "num_mtp_layers", .is_later = true, .least = 0, .most = 64}, c.mtp_layers);
+    visit(
+        ConfigField{
+            .name = "mtp_scale", .kind = limit, .is_later = true, .may_be_zero = true, .usual = "0.3"},
+        c.mtp_scale);
 }
 
 /// The same for a scaling of RoPE; `hub`: keys in rope_parameters and rope_scaling. Values are double and

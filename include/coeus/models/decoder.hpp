@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoder: a decoder-only language model, with an embedding, a stack of layers, and the loss of the next
-// token.
+// Decoder: a decoder-only language model, with an embedding, a stack of layers, the loss of the next token,
+// and perhaps multi-token prediction: for each depth a lookup in the embedding, a layer, and the loss of a
+// token further ahead.
 #pragma once
 
 #include "coeus/models/decoder_part.hpp"
@@ -10,7 +11,8 @@
 
 namespace coeus {
 
-/// Groups of equal layers, each with the numbers of its layers; sorted by their first layer.
+/// Groups of equal layers, each with the numbers of its layers; sorted by their first layer. Without those of
+/// multi-token prediction.
 std::vector<std::vector<int64_t>> equal_layers(const DecoderConfig& config);
 
 class Decoder : public Model {
@@ -34,7 +36,8 @@ public:
     std::vector<BalanceBias> balance_biases() const;
     const PositionTables& tables() const { return tables_; }
     int64_t positions() const { return tables_.positions(); }
-    /// The hidden state, one tensor [rows, D].
+    /// The hidden state, one tensor [rows, D]; and what enters a layer of multi-token prediction, two of
+    /// them.
     Flow flow_into(size_t segment, int64_t rows) const override;
 
 private:

@@ -54,15 +54,24 @@ struct DecoderConfig {
     NormType norm_type = NormType::rms_norm;
     bool tied = false;  ///< the output projection is the embedding table
     int64_t max_seq_len = 131072;
+    /// Depths of multi-token prediction: layers after the last one, like it, for further tokens
+    /// (DeepSeek-V3).
+    int64_t mtp_layers = 0;
+    double mtp_scale = 0.3;  ///< weight of the mean of their losses
     InitialValues initial_values = InitialValues::of_2026;
 
+    /// The configuration of a layer. The numbers from `layers` on are those of multi-token prediction.
     LayerConfig layer(int64_t number) const;
+    /// All layers, with those of multi-token prediction.
+    int64_t all_layers() const { return layers + mtp_layers; }
+    /// True if the last pipeline stage needs the embedding table too.
+    bool embeds_at_end() const { return tied || mtp_layers > 0; }
     /// The number of a layer among those with experts.
     int64_t moe_row(int64_t number) const;
     /// The numbers of the layers with experts.
     std::vector<int64_t> layers_with_experts() const;
     /// How many there are.
-    int64_t moe_rows() const { return moe_row(layers); }
+    int64_t moe_rows() const { return moe_row(all_layers()); }
     /// ConfigError naming the field, the rule and the nearest valid value.
     void validate() const;
     /// Elements of all parameters; a tied matrix counts once.
@@ -72,7 +81,8 @@ struct DecoderConfig {
     /// FLOPs of forward and backward: 6 (N - N_embedding) + 6 S sum of H (d + e) over the layers, where N are
     /// the active parameters. A tied
     /// table is also the output projection, so N_embedding is not subtracted. Causality and recomputation
-    /// are not taken into account (torchtitan's rule).
+    /// are not taken into account (torchtitan's rule). The output projection counts once for each token that
+    /// is predicted.
     double flops_per_token(int64_t seq_len) const;
     /// The part of these FLOPs for the attention scores of `seq_len` tokens.
     double score_flops_per_token(int64_t seq_len) const;

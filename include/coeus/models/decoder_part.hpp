@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DecoderPart: the part of a decoder in one pipeline stage, and how a decoder is split into stages. Its
-// modules are, in order: tok_embeddings, layers.0, layers.1, ..., norm, output. norm and output are always in
-// the same stage.
+// modules are, in order: tok_embeddings, layers.0, layers.1, ..., norm, output, mtp_layers.0, ... Those from
+// norm on are always in the same stage.
 #pragma once
 
 #include "coeus/models/decoder_config.hpp"
@@ -14,7 +14,7 @@ namespace coeus {
 struct DecoderPart {
     bool embedding = false;
     int64_t first_layer = 0, last_layer = 0;  ///< [first_layer, last_layer)
-    bool head = false;                        ///< norm and output
+    bool head = false;                        ///< norm, output, and multi-token prediction
 
     static DecoderPart whole(const DecoderConfig& config) { return {true, 0, config.layers, true}; }
     int64_t layers() const { return last_layer - first_layer; }

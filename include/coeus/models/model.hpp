@@ -55,6 +55,9 @@ public:
     std::vector<size_t> layers_here() const;
     /// A parameter that another pipeline rank has too, so that their gradients must be summed; else null.
     const Storage* shared_storage() const { return shared_storage_; }
+    /// How many places further ahead than the next token its blocks and objectives read
+    /// (Batch::tokens_ahead).
+    int64_t depths() const { return depths_; }
     /// Allocates the parameters on a device, and moves the tables that blocks read there.
     /// `with_optimizer`: see Parameters.
     void allocate(bool with_optimizer, const Device& device = host_device());
@@ -72,6 +75,7 @@ protected:
     std::vector<Segment> segments_;
     std::vector<ModelPart> parts_;
     const Storage* shared_storage_ = nullptr;
+    int64_t depths_ = 0;
 };
 
 }  // namespace coeus

@@ -31,7 +31,8 @@ enum class WeightRole : uint8_t {
     balance,      ///< the biases that balance the loads of experts
     gate,         ///< and the next two: also of experts
     up,
-    down
+    down,
+    joint  ///< multi-token prediction: of the embedding and the hidden state together
 };
 
 class Declare;

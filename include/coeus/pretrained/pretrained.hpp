@@ -5,8 +5,8 @@
 #include "coeus/comm/communicator.hpp"
 #include "coeus/io/hub.hpp"
 #include "coeus/io/hub_writer.hpp"
+#include "coeus/models/decoder.hpp"
 #include "coeus/models/registry.hpp"
-#include "coeus/state/parameters.hpp"
 
 #include <filesystem>
 #include <string>
@@ -47,8 +47,9 @@ public:
     /// Sequence length with which the model was trained. If this is unknown: 2048, or the model's maximum
     /// sequence length if that is less.
     int64_t trained_seq_len() const { return trained_seq_len_; }
-    /// Loads the master weights that this rank owns. Collective over `ranks`.
-    void load(const Parameters& parameters, const Communicator& ranks = alone()) const;
+    /// Loads the master weights that this rank owns. The decoder may have fewer layers of multi-token
+    /// prediction. Collective over `ranks`.
+    void load(const Decoder& decoder, const Communicator& ranks = alone()) const;
 
 private:
     Pretrained() = default;

@@ -46,6 +46,8 @@ struct StepMetrics {
     std::optional<ExpertLoads> experts;  ///< none for a model without experts
     /// The part of the loss that balances the experts within sequences; none if the model has no such loss.
     std::optional<double> sequence_balance_loss;
+    /// The part of the loss of tokens further ahead; none without multi-token prediction.
+    std::optional<double> mtp_loss;
     // state of this rank's GPU now; none without a GPU, or if its driver does not report it
     std::optional<double> gpu_memory_gib;  ///< in use by all processes
     std::optional<double> gpu_power_w;

@@ -41,11 +41,12 @@ struct Moment {
 struct Init {
     double constant = 0;  ///< value of every element if std is 0
     double std = 0;       ///< of a normal distribution with mean 0
-    double bound = 0;     ///< the distribution is truncated to +-bound; 0: no bound
+    double bound = 0;     ///< the distribution is truncated to +-bound; 0: no bound. Uniform if std is 0
 
     static Init ones() { return {.constant = 1}; }
     static Init normal(double std) { return {.std = std}; }
     static Init truncated_normal(double std, double bound) { return {.std = std, .bound = bound}; }
+    static Init uniform(double bound) { return {.bound = bound}; }
     /// The value of element `index`; `stream` is the random stream of the parameter's name.
     double value(const RandomStream& stream, uint64_t index) const;
 };

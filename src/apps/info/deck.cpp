@@ -66,9 +66,11 @@ void list_parameters(const Decoder& decoder, int64_t seq_len) {
         for (const Param& param : storage->params()) {
             const std::string in_layers = "layers.";
             if (!param.name.starts_with(in_layers)) {
-                const bool looked_up = param.name == "tok_embeddings.weight" && !m.tied;
+                const bool is_table = param.name == "tok_embeddings.weight",
+                           is_head = param.name == "output.weight" || (is_table && m.tied);
+                const int64_t products = is_head ? 1 + m.mtp_layers : is_table ? 0 : 1;
                 add(param.name, param.shape.text(), param.shape.count(),
-                    looked_up ? 0 : 6.0 * double(param.shape.count()));
+                    6.0 * double(products * param.shape.count()));
                 continue;
             }
             const size_t dot = param.name.find('.', in_layers.size());

@@ -42,7 +42,7 @@ void Cpu::add_log_sum_exp(Exec& exec, Tensor lse, Tensor parts) {
 }
 
 void Cpu::cross_entropy(Exec& exec, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
-                        Tensor at_label, VocabularyPart part, const StepScalars& scalars) {
+                        Tensor at_label, VocabularyPart part, double weight, const StepScalars& scalars) {
     require(losses.count() == logits.rows() && labels.count() == logits.rows() &&
                 lse.count() == logits.rows() && at_label.count() == logits.rows(),
             "cross entropy: needs one label and one loss for each row");
@@ -50,7 +50,8 @@ void Cpu::cross_entropy(Exec& exec, Tensor losses, Tensor dlogits, Tensor logits
     dispatch(logits.dtype, [&]<class T>(T) {
         using A = Acc<T>;
         A* loss = losses.as<A>();
-        const A *sum = lse.as<const A>(), *value = at_label.as<const A>(), scale = A(scalars.loss_scale);
+        const A *sum = lse.as<const A>(), *value = at_label.as<const A>(),
+                scale = A(weight * scalars.loss_scale);
         parallel_rows(exec, logits.rows(), logits.cols(), [&](int64_t t) {
             const bool inside = label[t] >= 0 && label[t] < part.total;
             loss[t] = token_loss(label[t], part.total, scale, sum[t], value[t]);

@@ -32,12 +32,13 @@ __global__ void add_log_sum_exp_kernel(A* lse, Rows<const A> parts, int64_t coun
 template <class T>
 __global__ void cross_entropy_kernel(Acc<T>* losses, Rows<T> dlogits, Rows<const T> logits,
                                      const int32_t* labels, const Acc<T>* lse, const Acc<T>* at_label,
-                                     int64_t width, VocabularyPart part, const StepScalars* scalars) {
+                                     int64_t width, VocabularyPart part, double weight,
+                                     const StepScalars* scalars) {
     using A = Acc<T>;
     const BlockTeam team(shared_memory());
     const int64_t t = blockIdx.x;
     const int32_t label = labels[t];
-    const A scale = A(scalars->loss_scale);
+    const A scale = A(weight * scalars->loss_scale);
     if (team.first()) losses[t] = token_loss(label, part.total, scale, lse[t], at_label[t]);
     if (dlogits.data)
         cross_entropy_gradient_row(team, dlogits[t], logits[t], label - part.first, width, lse[t],
@@ -66,7 +67,7 @@ void Cuda::add_log_sum_exp(Exec& exec, Tensor lse, Tensor parts) {
 }
 
 void Cuda::cross_entropy(Exec& exec, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
-                         Tensor at_label, VocabularyPart part, const StepScalars& scalars) {
+                         Tensor at_label, VocabularyPart part, double weight, const StepScalars& scalars) {
     require(losses.count() == logits.rows() && labels.count() == logits.rows() &&
                 lse.count() == logits.rows() && at_label.count() == logits.rows(),
             "cross entropy: needs one label and one loss for each row");
@@ -75,7 +76,7 @@ void Cuda::cross_entropy(Exec& exec, Tensor losses, Tensor dlogits, Tensor logit
         launch(exec, "cross_entropy", {blocks_for(logits.rows()), 512, BlockTeam::shared_bytes},
                cross_entropy_kernel<T>, losses.as<A>(), rows_of<T>(dlogits), rows_of<const T>(logits),
                labels.as<const int32_t>(), lse.as<const A>(), at_label.as<const A>(), logits.cols(), part,
-               &scalars);
+               weight, &scalars);
     });
 }
 

@@ -406,9 +406,6 @@ TEST_CASE("Options without a meaning here: one notice for each reason, only if t
     CHECK(parsed({"--fault_tolerance.replica_id=0"}).notices.empty());
     CHECK(parsed({"--fault_tolerance.fragment_update_alpha=0"}).notices.empty());
     CHECK(parsed({"--fault_tolerance.fragment_update_alpha=0.0"}).notices.empty());
-    CHECK(parsed({"--model.num_mtp_layers=0", "--loss.mtp_scale=0"}).notices.empty());
-    CHECK_THAT(error_of({"--model.num_mtp_layers=1"}),
-               Contains("multi-token prediction is not implemented yet"));
     CHECK(parsed({"--optimizer.fused"}).notices.size() == 1);
     CHECK(parsed({"--compile.enable=false", "--metrics.no_enable_wandb"}).notices.empty());
     CHECK(error_of({"--training.gc_freq=often"}) ==

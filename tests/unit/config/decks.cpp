@@ -215,6 +215,7 @@ TEST_CASE("The effective deck reads back as the same config, for every option") 
                           "\"foreach\"",
                           "\"match_rms_adamw\"",
                           "\"op\"",
+                          "\"MTPLoss\"",
                           "\"sigmoid\""};
         INFO(option.name);
         bool changed = false;

@@ -366,15 +366,16 @@ void add_log_sum_exp(Exec&, Tensor lse, Tensor parts) {
 }
 
 void cross_entropy(Exec&, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
-                   Tensor at_label, VocabularyPart part, const StepScalars& s) {
+                   Tensor at_label, VocabularyPart part, double weight, const StepScalars& s) {
+    const double scale = weight * s.loss_scale;
     for (int64_t t = 0; t < logits.rows(); ++t) {
         const bool ignored = index_at(labels, t) == -100;
-        set_element(losses, t, ignored ? 0 : s.loss_scale * (element(lse, t) - element(at_label, t)));
+        set_element(losses, t, ignored ? 0 : scale * (element(lse, t) - element(at_label, t)));
         if (!dlogits) continue;
         for (int64_t j = 0; j < logits.cols(); ++j) {
             const double p = std::exp(at(logits, t, j) - element(lse, t));
             const bool is_label = part.first + j == index_at(labels, t);
-            set(dlogits, t, j, ignored ? 0 : s.loss_scale * (p - is_label));
+            set(dlogits, t, j, ignored ? 0 : scale * (p - is_label));
         }
     }
 }
