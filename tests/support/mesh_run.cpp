@@ -197,6 +197,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
         if (!many.step(step, batch) || !one.step(step, batch)) lines += "a step was not finite\n";
         compare("loss", many.engine.scalars().loss, one.engine.scalars().loss, step);
         compare("balance loss", many.engine.scalars().balance_loss, one.engine.scalars().balance_loss, step);
+        compare("mtp loss", many.engine.scalars().mtp_loss, one.engine.scalars().mtp_loss, step);
         compare("norm", many.engine.scalars().grad_norm, one.engine.scalars().grad_norm, step);
         compare_all("gradient", &Storage::gradient, step);
         // validation comes before a graph is captured, but not before the graph is replayed
@@ -236,6 +237,7 @@ std::string differs_when_offloaded(MeshCase c, const Communicator& world, int64_
         const StepScalars is = there.engine.scalars(), should = here.engine.scalars();
         compare("loss", is.loss, should.loss, step);
         compare("balance loss", is.balance_loss, should.balance_loss, step);
+        compare("mtp loss", is.mtp_loss, should.mtp_loss, step);
         compare("norm", is.grad_norm, should.grad_norm, step);
     };
     for (int64_t step = 1; step <= steps; ++step) {

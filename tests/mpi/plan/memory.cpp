@@ -66,6 +66,7 @@ TEST_CASE("memory: a process of any mesh takes the planned memory") {
         set_attention(c.model, number % attention_kinds);
         if (number % 2 == 1) set_rope_part(c.model);
         set_experts(c.model, number % expert_kinds);
+        c.model.mtp_layers = number / 2 % 2;
         check_taken(c, world);
     }
 }
@@ -85,6 +86,7 @@ TEST_CASE("memory: a process of a pipeline takes the planned memory") {
         c.model.layers = 2 * shape.pp;
         c.model.vocab = 4096;
         c.types = {Dtype::f32, world.size() == 2 ? Dtype::bf16 : Dtype::f32};
+        c.model.mtp_layers = shape.dp_shard > 1 ? 1 : 0;
         c.pipeline = pipeline_of("1F1B", shape.pp, 2 * shape.pp, 1, c.model);
         c.sequences = 2 * shape.pp;
         c.seq_len = 64;

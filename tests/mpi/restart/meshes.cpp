@@ -55,9 +55,10 @@ struct Kind {
     bool tied;
     const char* optimizer;
     int attention, experts;  // see set_attention, set_experts
+    int64_t depths;          // of multi-token prediction
 };
-constexpr std::array kinds = {Kind{false, "AdamW", 1, 2}, Kind{true, "Muon", 2, 1}, Kind{false, "Muon", 3, 3},
-                              Kind{true, "AdamW", 5, 4}};
+constexpr std::array kinds = {Kind{false, "AdamW", 1, 2, 0}, Kind{true, "Muon", 2, 1, 1},
+                              Kind{false, "Muon", 3, 3, 1}, Kind{true, "AdamW", 5, 4, 0}};
 
 MeshCase case_of(const Layout& layout, size_t number, const StateTypes& types) {
     const Kind& kind = kinds[number];
@@ -72,6 +73,7 @@ MeshCase case_of(const Layout& layout, size_t number, const StateTypes& types) {
     c.optimizer.name = kind.optimizer;
     set_attention(c.model, kind.attention);
     set_experts(c.model, kind.experts);
+    c.model.mtp_layers = kind.depths;
     c.sequences = layout.schedule ? micro_batches : 1;
     c.local_batches = global_batch / layout.mesh.size(axis::dp) / c.sequences;
     c.exchanges.context = {layout.exchange, layout.balancing};

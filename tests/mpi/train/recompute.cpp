@@ -53,6 +53,7 @@ TEST_CASE("recomputation: the same bits as without it, on every mesh") {
             set_attention(c.model, int(number + t) % attention_kinds);
             if (number % 2 == 1) set_rope_part(c.model);
             set_experts(c.model, int(number + t) % expert_kinds);
+            c.model.mtp_layers = int64_t(number / 2 + t) % 2;
             c.seq_len = 16;
             c.exchanges.context.exchange = ContextExchange(number % 3);
             const Result kept = two_steps(c, mesh);
