@@ -8,6 +8,38 @@
 using namespace coeus;
 using namespace coeus::test;
 
+TEST_CASE("batch part: tokens further ahead are those of the same sequence and document, on any part") {
+    for (const bool documents : {false, true}) {
+        CAPTURE(documents);
+        TestBatch batch(2, 8, 50);
+        if (documents) batch.split_documents(3, false);
+        batch.ignore_every(4).look_ahead(2);
+        Exec exec;
+        for (const SequencePart& own : {SequencePart{.count = 8}, SequencePart{.count = 4, .first = 2},
+                                        SequencePart{.count = 4, .first = 1, .gap = 2}}) {
+            BatchPart part({.sequences = 3, .seq_len = 8}, 1, own, 2);
+            part.stage(0, batch.local_batch(0, 2));
+            const Batch brought = part.bring(exec, 0);
+            for (int64_t depth = 0; depth <= 2; ++depth)
+                for (int64_t first = 0; first < 2; ++first) {
+                    const Batch slice = brought.slice(first, 1);
+                    for (int64_t i = 0; i < own.count; ++i) {
+                        const int64_t t = first * 8 + own.index(i);
+                        const auto there = [&](const std::vector<int32_t>& ids,
+                                               const std::vector<int32_t>& further) {
+                            return double(depth == 0 ? ids[size_t(t)]
+                                                     : further[size_t((depth - 1) * 16 + t)]);
+                        };
+                        CHECK(element(slice.tokens_ahead(depth), i) ==
+                              there(batch.tokens, batch.further_tokens));
+                        CHECK(element(slice.labels_ahead(depth), i) ==
+                              there(batch.labels, batch.further_labels));
+                    }
+                }
+        }
+    }
+}
+
 TEST_CASE("batch part: a local batch of another shape than planned is refused, a shorter one is accepted") {
     const TestBatch batch(3, 4, 7);
     const SequencePart whole = {.count = 4};

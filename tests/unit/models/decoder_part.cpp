@@ -75,9 +75,32 @@ TEST_CASE("stages are listed by the names of their modules") {
                Contains("\"output\" is listed where the end is expected"));
 }
 
+TEST_CASE("stages by names: layers of multi-token prediction are in the stage of the output projection") {
+    DecoderConfig model = tiny_config();
+    model.mtp_layers = 2;
+    const auto error_of = [&](std::vector<std::vector<std::string>> lists) {
+        try {
+            split_by_names(model, lists);
+        } catch (const ConfigError& error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    CHECK(error_of({{"tok_embeddings", "layers.0"},
+                    {"layers.1", "norm", "output", "mtp_layers.0", "mtp_layers.1"}}) == "");
+    CHECK_THAT(error_of({{"tok_embeddings", "layers.0"}, {"layers.1", "norm", "output", "mtp_layers.0"}}),
+               Contains("\"mtp_layers.1\" is in no stage"));
+    CHECK_THAT(
+        error_of({{"tok_embeddings", "layers.0", "layers.1", "norm", "output"}, {"mtp_layers.0"}}),
+        Contains("stage 1: \"mtp_layers.0\" is not in the stage of \"output\"; put both into one stage"));
+    CHECK_THAT(error_of({{"tok_embeddings"}, {"head"}}),
+               Contains("norm, output, mtp_layers.0 to mtp_layers.1"));
+}
+
 TEST_CASE("the parts of a decoder make up the whole, each parameter once except for a tied table") {
-    for (const bool tied : {false, true}) {
-        const DecoderConfig model = tiny_config(4, tied);
+    for (const auto& [tied, depths] : {std::pair(false, 0), std::pair(true, 0), std::pair(false, 2)}) {
+        DecoderConfig model = tiny_config(4, tied);
+        model.mtp_layers = depths;
         const Decoder whole(model, {}, 4);
         const auto parts = split_evenly(model, 3, {});
         int64_t elements = 0;
@@ -93,7 +116,8 @@ TEST_CASE("the parts of a decoder make up the whole, each parameter once except 
             for (const Storage& storage : decoder.parameters().storages())
                 for (const Param& param : storage.params())
                     if (param.copy == 0) elements += param.shape.count();
-            CHECK((decoder.shared_storage() != nullptr) == (tied && (part.embedding || part.head)));
+            CHECK((decoder.shared_storage() != nullptr) ==
+                  ((tied || depths > 0) && (part.embedding || part.head)));
         }
         CHECK(elements == model.parameters());
         // both ends are on one rank: no copy

@@ -80,6 +80,56 @@ TEST_CASE("decoder: every gradient against finite differences") {
     }
 }
 
+TEST_CASE("multi-token prediction: every gradient against finite differences") {
+    for (const bool tied : {false, true})
+        for (const Recompute recompute : {Recompute::nothing, Recompute::operations, Recompute::block}) {
+            CAPTURE(tied, int(recompute));
+            DecoderConfig config = tiny_config(1, tied);
+            config.mtp_layers = 2;
+            config.mtp_scale = 0.7;
+            config.norm_eps = 0.01;
+            Decoder decoder(config, f64, 7, {}, std::vector<Recompute>(3, recompute));
+            const Stage stage(decoder);
+            const CheckedLayer whole = {[&](Ctx& c, Tensor) {
+                                            forward_backward(stage, c);
+                                            return Tensor{};
+                                        },
+                                        [](Ctx&, Tensor) { return Tensor{}; }};
+            TestBatch batch(3, 7, config.vocab);
+            batch.split_documents(4, true).ignore_every(5).look_ahead(2);
+            CHECK(gradcheck(decoder.parameters(), whole, batch, {.entries = 6, .spread = 0.3}) == "");
+        }
+}
+
+TEST_CASE(
+    "multi-token prediction: the loss has a part for each depth, and a weight of 0 gives the plain model") {
+    DecoderConfig config = tiny_config();
+    config.mtp_layers = 2;
+    TestBatch batch(2, 9, config.vocab);
+    batch.ignore_every(4);
+    TestModel model(config, f64, {2, 9});
+    const Result with = run(model, batch);
+    const double part = std::exchange(model.scalars.mtp_loss, 0);
+    model.scalars.loss = 0;
+    model.evaluate(batch);
+    CHECK(relatively_close(with.loss, model.scalars.loss + part, 1e-13));
+    CHECK(model.scalars.mtp_loss == 0);
+    CHECK(part > 0);
+
+    config.mtp_scale = 0;
+    TestModel unweighted(config, f64, {2, 9});
+    CHECK(relatively_close(run(unweighted, batch).loss, model.scalars.loss, 1e-13));
+    config.mtp_layers = 0;
+    TestModel plain(config, f64, {2, 9});
+    run(plain, batch);
+    for (const Storage& storage : plain.parameters().storages())
+        for (const Param& param : storage.params()) {
+            INFO(param.name);
+            CHECK(normalised_error(values(unweighted.copy(param.name, &Storage::g)),
+                                   values(plain.copy(param.name, &Storage::g))) <= 1e-13);
+        }
+}
+
 TEST_CASE("decoder: the smallest model runs: one layer, one head, one token") {
     DecoderConfig config = tiny_config();
     config.dim = config.layers = config.attention.heads = config.attention.kv_heads =

@@ -50,6 +50,7 @@ TEST_CASE("a training step and a validation use exactly the planned memory") {
                         DecoderConfig config = tiny_config();
                         config.tied = tied;
                         config.norm_type = norm;
+                        config.mtp_layers = int64_t(norm);
                         TestModel model(config, types, shape, threads);
                         TestBatch batch(shape.sequences, shape.seq_len, config.vocab);
                         if (shape.seq_len > 1) batch.split_documents(3, true);
@@ -122,10 +123,15 @@ TEST_CASE("state and tables of a plan") {
     // tokens, labels, document starts: two steps of 3 micro-batches and a validation batch; tokens, labels
     // and positions of this rank's part of a micro-batch
     CHECK(token_id_bytes({2, 5}, 3, {1, 7}).host == 4 * (3 * (2 * 3 * 10 + 7) + 2 * (3 * 10 + 7) + (10 + 7)));
+    CHECK(token_id_bytes({2, 5}, 3, {1, 7}, 1, Backend::cpu, 2).host ==
+          token_id_bytes({2, 5}, 3, {1, 7}).host + 4 * 2 * 2 * 3 * 10);
     CHECK(token_id_bytes({2, 8}, 1, {1, 8}, 4).host == 4 * (3 * (2 * 16 + 8) + 3 * (4 + 2)));
     const TokenIdBytes of_gpu = token_id_bytes({2, 8}, 3, {1, 8}, 4, Backend::cuda);
     CHECK(of_gpu.host == 4 * (3 * (2 * 3 * 16 + 8) + 2 * (3 * 4 + 2) + 3 * 16 + 8));
     CHECK(of_gpu.device == 4 * (3 * (4 + 2) + 16 + 8));
+    const TokenIdBytes further = token_id_bytes({2, 8}, 3, {1, 8}, 4, Backend::cuda, 2);
+    CHECK(further.host == of_gpu.host + 4 * 2 * 2 * 3 * 4);
+    CHECK(further.device == of_gpu.device + 4 * 2 * 2 * 4);
 }
 
 TEST_CASE("generation plans no gradients, and uses exactly the planned memory") {

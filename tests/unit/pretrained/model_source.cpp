@@ -136,6 +136,28 @@ TEST_CASE("model set-up: the shapes of a Hugging Face folder can be overridden")
     CHECK_THROWS_WITH(model_from_deck(config), Contains("validation.seq_len = 65") && Contains("at most 64"));
 }
 
+TEST_CASE("model set-up: layers of multi-token prediction and their loss belong together") {
+    Config config = deck("deepseek_v3", "debugmodel");
+    CHECK(model_from_deck(config).mtp_layers == 0);
+    config.loss.loss_fn = "MTPLoss";
+    config.loss.mtp_scale = 0.1;
+    CHECK_THROWS_WITH(model_from_deck(config),
+                      "loss.loss_fn = \"MTPLoss\": needs layers that predict further tokens, but "
+                      "model.num_mtp_layers = 0; set it to 1, or loss.loss_fn = \"CrossEntropyLoss\"");
+    config.model.num_mtp_layers = 1;
+    CHECK(model_from_deck(config).mtp_layers == 1);
+    CHECK(model_from_deck(config).mtp_scale == 0.1);
+    config.loss.loss_fn.reset();
+    CHECK(model_from_deck(config).mtp_layers == 1);
+    config.loss.loss_fn = "ChunkedLossWrapper";
+    CHECK_THROWS_WITH(
+        model_from_deck(config),
+        "loss.loss_fn = \"ChunkedLossWrapper\": does not train the layers of "
+        "model.num_mtp_layers = 1; set loss.loss_fn = \"MTPLoss\", or model.num_mtp_layers = 0");
+    config.model.num_mtp_layers = 65;
+    CHECK_THROWS_WITH(model_from_deck(config), "model.num_mtp_layers = 65: must be at most 64");
+}
+
 TEST_CASE("model set-up: a loss that balances sequences needs layers with experts") {
     Config config = deck("llama3", "debugmodel");
     config.model.moe.sequence_balance_coeff = 0.01;

@@ -146,6 +146,19 @@ TEST_CASE("metrics: the loss that balances sequences is written only if there is
     CHECK(std::ranges::count(all, std::string("moe/sequence_balance_loss"), &Scalar::key) == 1);
 }
 
+TEST_CASE("metrics: the loss of multi-token prediction is written only if there is one") {
+    StepMetrics m = some_step();
+    const std::string without = console_line(m, false);
+    CHECK(json_line(m).find("mtp") == std::string::npos);
+    const size_t scalars = tensorboard_scalars(m).size();
+    m.mtp_loss = 2.0 / 3;
+    CHECK(console_line(m, false) == without + "  mtp loss: 0.66667");
+    CHECK(JsonDocument::parse(json_line(m), "line").root().number("mtp_loss") == 2.0 / 3);
+    const std::vector<Scalar> all = tensorboard_scalars(m);
+    CHECK(all.size() == scalars + 1);
+    CHECK(std::ranges::count(all, std::string("loss_metrics/mtp_loss"), &Scalar::key) == 1);
+}
+
 TEST_CASE("metrics: a resumed run's file has each step once") {
     const TemporaryFolder folder;
     const auto path = folder / "metrics.jsonl";
