@@ -97,7 +97,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
 // adjacent numbers are neighbours anyway.
 void Decoder::declare_neighbours() {
     const auto declare = [&](const Segment& one, const Segment& next) {
-        const auto [low, high] = std::minmax(one.unit, next.unit);
+        const size_t low = std::min(one.unit, next.unit), high = std::max(one.unit, next.unit);
         if (high > low + 1) parameters_.use_after(low, high);
     };
     const Segment *before = nullptr, *layer_before = nullptr;

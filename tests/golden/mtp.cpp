@@ -132,7 +132,7 @@ void check_logits(const MtpCase& c, const std::vector<std::vector<double>>& ours
         std::vector<int32_t> valid(golden.size() / size_t(c.model.decoder.config().vocab), 1);
         for (int64_t before = 1; before <= depth; ++before) {
             const std::vector<int32_t> there = c.shifted("valid", before);
-            std::ranges::transform(valid, there, valid.begin(), std::multiplies());
+            for (size_t t = 0; t < valid.size(); ++t) valid[t] *= there[t];
         }
         double worst = 0;
         for (size_t i = 0; i < golden.size(); ++i)

@@ -111,18 +111,18 @@ bool has(const std::string& name, const char* part) {
 }  // namespace
 
 TEST_CASE("Every deck of tests/decks trains as one rank does: pipelines") {
-    compare_decks([](const std::string& name) { return has(name, "pp"); }, 13);
+    compare_decks([](const std::string& name) { return has(name, "pp"); }, 14);
 }
 TEST_CASE("Every deck of tests/decks trains as one rank does: experts on several ranks") {
     compare_decks([](const std::string& name) { return has(name, "experts"); }, 4);
 }
 TEST_CASE("Every deck of tests/decks trains as one rank does: context parallel") {
-    compare_decks([](const std::string& name) { return has(name, "cp") && !has(name, "pp"); }, 6);
+    compare_decks([](const std::string& name) { return has(name, "cp") && !has(name, "pp"); }, 7);
 }
 TEST_CASE("Every deck of tests/decks trains as one rank does: data and tensor parallel") {
     compare_decks(
         [](const std::string& name) { return !has(name, "cp") && !has(name, "pp") && !has(name, "experts"); },
-        13);
+        14);
 }
 
 TEST_CASE("A mesh resumes where it stopped, and another mesh continues from there") {

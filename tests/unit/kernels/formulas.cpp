@@ -355,7 +355,7 @@ TEST_CASE("cross entropy ignores -100 and flags labels outside the vocabulary wi
     const double values[] = {2, -100, 3, -1};
     for (int64_t t = 0; t < 4; ++t) set_element(labels, t, values[t]);
     cpu_kernels().log_sum_exp(exec, lse, at_label, logits, labels, {0, 3});
-    cpu_kernels().cross_entropy(exec, losses, gradient, logits, labels, lse, at_label, {0, 3}, {});
+    cpu_kernels().cross_entropy(exec, losses, gradient, logits, labels, lse, at_label, {0, 3}, 1, {});
     CHECK(close(element(losses, 0), std::log(3.0), 1e-6));
     CHECK(element(losses, 1) == 0);
     CHECK(std::isnan(element(losses, 2)));

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Multi-token prediction in a model's numbers and in Hugging Face folders.
+#include "coeus/models/decoder.hpp"
+#include "coeus/models/hub_model.hpp"
+#include "coeus/models/registry.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+TEST_CASE(
+    "DeepSeek V3: multi-token prediction adds the parameters and FLOPs of a layer and of the projections") {
+    DecoderConfig m = find_flavor(find_family("deepseek_v3"), "671B");
+    const int64_t without = m.parameters();
+    const double flops = m.flops_per_token(4096);
+    m.mtp_layers = 1;
+    DecoderConfig shorter = find_flavor(find_family("deepseek_v3"), "671B");
+    shorter.layers = 60;
+    CHECK(m.parameters() - without == without - shorter.parameters() + 2 * 7168 * 7168 + 3 * 7168);
+    CHECK(m.layers_with_experts().size() == 59);
+    CHECK(m.moe_rows() == 59);
+    CHECK(m.layer(61) == m.layer(60));
+    // the layer with its scores, and the two projections
+    const double of_layer = flops - shorter.flops_per_token(4096);
+    const double projections = 6.0 * (2.0 * 7168 * 7168 + 3.0 * 7168 + 129280.0 * 7168);
+    CHECK(close(m.flops_per_token(4096) / flops, 1 + (of_layer + projections) / flops, 1e-12));
+
+    for (const char* family : {"deepseek_v3", "qwen3", "gpt_oss", "llama3"}) {
+        CAPTURE(family);
+        DecoderConfig small = find_flavor(find_family(family), "debugmodel");
+        small.mtp_layers = 2;
+        int64_t exact = 0;
+        const Decoder decoder(small, {}, 8);
+        for (const Storage& storage : decoder.parameters().storages())
+            if (storage.is_exact()) exact += storage.shape().count();
+        CHECK(decoder.parameters().count() == small.parameters() + exact);
+    }
+}
+
+TEST_CASE("DeepSeek V3: layers of multi-token prediction are after the last layer in a folder") {
+    DecoderConfig m = find_flavor(find_family("deepseek_v3"), "671B");
+    m.mtp_layers = 1;
+    const ModelFamily& family = find_family("deepseek_v3");
+    const auto place = [&](const std::string& name) { return family.hub_places(name, {4, 4}, m).at(0).name; };
+    CHECK(place("mtp_layers.0.enorm.weight") == "model.layers.61.enorm.weight");
+    CHECK(place("mtp_layers.0.hnorm.weight") == "model.layers.61.hnorm.weight");
+    CHECK(place("mtp_layers.0.eh_proj.weight") == "model.layers.61.eh_proj.weight");
+    CHECK(place("mtp_layers.0.mtp_norm.weight") == "model.layers.61.shared_head.norm.weight");
+    CHECK(place("mtp_layers.0.attention.wo.weight") == "model.layers.61.self_attn.o_proj.weight");
+    CHECK(place("mtp_layers.0.moe.expert_bias") == "model.layers.61.mlp.gate.e_score_correction_bias");
+    // copies of the table and of the output projection
+    CHECK(family.hub_ignores("model.layers.61.embed_tokens.weight", m));
+    CHECK(family.hub_ignores("model.layers.61.shared_head.head.weight", m));
+    CHECK_FALSE(family.hub_ignores("model.layers.61.shared_head.norm.weight", m));
+    CHECK(family.hub_ignores("model.layers.62.enorm.weight", m));
+    m.mtp_layers = 0;
+    CHECK(family.hub_ignores("model.layers.61.shared_head.norm.weight", m));
+    m.mtp_layers = 1;
+    CHECK(family.from_hub(JsonView(hub_config_of(m), "config.json")).mtp_layers == 1);
+    DecoderConfig llama = find_flavor(find_family("llama3"), "8B");
+    llama.mtp_layers = 1;
+    CHECK_THROWS_WITH(hub_config_of(llama), Contains("a model with num_mtp_layers = 1 cannot be written"));
+}
