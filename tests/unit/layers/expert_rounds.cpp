@@ -44,7 +44,7 @@ TEST_CASE("experts' rounds: the rows of all rounds are all rows, in the order of
                     for (int32_t& count : counts)
                         count = most == 0 ? 0 : int32_t(random.u64(drawn++) % uint64_t(most + 1));
                     const ExpertCapacity capacity = ExpertCapacity::of(ranks, tokens, k, own, factor);
-                    std::vector<ExpertRounds> all(size_t(ranks), ExpertRounds(int(ranks)));
+                    std::vector<ExpertRounds> all(size_t(ranks), ExpertRounds{int(ranks)});
                     for (int64_t r = 0; r < ranks; ++r) all[size_t(r)].set(counts, int(r), capacity);
                     std::vector<std::vector<Row>> arrived(static_cast<size_t>(ranks));
                     for (int64_t round = 0; round < all[0].count(); ++round) {

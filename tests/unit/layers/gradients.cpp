@@ -4,6 +4,7 @@
 #include "coeus/layers/attention.hpp"
 #include "coeus/layers/block.hpp"
 #include "coeus/layers/embedding.hpp"
+#include "coeus/layers/expert_rounds.hpp"
 #include "coeus/layers/feed_forward.hpp"
 #include "coeus/layers/latent_attention.hpp"
 #include "coeus/layers/linear.hpp"
@@ -352,6 +353,7 @@ struct MoeCase {
     int64_t shared = 0;   ///< width of the shared experts; 0: none
     double sequence_balance = 0;
     Output norm_output = Output::kept;
+    double capacity = 0;  ///< rows come to the experts in rounds, as from other ranks; 0: all at once
 };
 
 // h + moe(norm(h)); the norm's output is kept or recomputed.
@@ -367,7 +369,7 @@ std::string check_moe(const MoeCase& m, int64_t width, const TestBatch& batch) {
         const Storage& gate = parameters.add(weight("gate", m.experts, width, 1.5));
         const Storage& w13 = parameters.add(of_experts("w13", 2 * m.hidden, width));
         const Storage& w2 = parameters.add(of_experts("w2", width, m.hidden));
-        ExpertWeights weights = {&w13, &w2};
+        ExpertWeights weights = {.w13 = &w13, .w2 = &w2, .count = m.experts};
         const Storage *gate_bias = nullptr, *choice_bias = nullptr;
         if (m.biased) {
             gate_bias = &parameters.add(norm_weight("gate bias", m.experts));
@@ -385,13 +387,33 @@ std::string check_moe(const MoeCase& m, int64_t width, const TestBatch& batch) {
             shared = std::make_unique<FeedForward>(s13, s2, input, m.norm_output);
         }
         std::vector<PreNormBlock::Part> parts(1);
-        parts[0] = {std::move(norm),
-                    std::make_unique<Moe>(Router(TokenLinear(gate, input, gate_bias), choice_bias, m.route, 0,
-                                                 m.sequence_balance),
-                                          Experts(weights, m.experts, m.gate), std::move(shared))};
+        parts[0] = {
+            std::move(norm),
+            std::make_unique<Moe>(
+                Router(TokenLinear(gate, input, gate_bias), choice_bias, m.route, 0, m.sequence_balance),
+                m.capacity > 0 ? divided_experts({weights, m.gate}) : local_experts({weights, m.gate}),
+                std::move(shared))};
         const std::shared_ptr<Block> block = std::make_shared<PreNormBlock>(std::move(parts));
-        return CheckedLayer{[=](Ctx& c, Tensor x) { return block->forward(c, x).hidden(); },
-                            [=](Ctx& c, Tensor dy) { return block->backward(c, dy).hidden(); }};
+        static const Communicator planned = Communicator::planned(0, 1, "experts");
+        const auto ranks = std::make_shared<ExpertRanks>(alone(), alone(), m.capacity),
+                   in_plan = std::make_shared<ExpertRanks>(planned, alone(), m.capacity);
+        const auto with_rounds = [=](Ctx& c) {
+            return Ctx{.exec = c.exec,
+                       .k = c.k,
+                       .frame = c.frame,
+                       .temp = c.temp,
+                       .batch = c.batch,
+                       .scalars = c.scalars,
+                       .experts = &c.k == &dry_kernels() ? *in_plan : *ranks};
+        };
+        return CheckedLayer{[=](Ctx& c, Tensor x) {
+                                Ctx in_rounds = with_rounds(c);
+                                return block->forward(in_rounds, x).hidden();
+                            },
+                            [=](Ctx& c, Tensor dy) {
+                                Ctx in_rounds = with_rounds(c);
+                                return block->backward(in_rounds, dy).hidden();
+                            }};
     };
     return gradcheck(build, batch,
                      {.x = {batch.sequences * batch.seq_len, width},
@@ -456,6 +478,22 @@ TEST_CASE("moe: gradients of the loss that balances the experts within each sequ
                                  .sequence_balance = coefficient,
                                  .norm_output = output},
                                 4, TestBatch(3, 5, no_vocab)) == "");
+            }
+}
+
+TEST_CASE("moe: gradients of experts whose rows come in one round, in two and in many") {
+    for (const double capacity : {0.001, 0.2, 0.9, 1.0, 10.0})
+        for (const bool biased : {false, true})
+            for (const Output output : {Output::kept, Output::recomputed}) {
+                CAPTURE(capacity, biased, int(output));
+                CHECK(check_moe({.experts = 5,
+                                 .hidden = 3,
+                                 .route = {.top_k = 2, .normalise = true},
+                                 .biased = biased,
+                                 .shared = biased ? 0 : 4,
+                                 .norm_output = output,
+                                 .capacity = capacity},
+                                6, TestBatch(2, 7, no_vocab)) == "");
             }
 }
 

@@ -74,25 +74,26 @@ DecoderConfig with_experts(ScoreFunction score, double coefficient) {
     return config;
 }
 
-constexpr BatchShape shape = {.sequences = 3, .seq_len = 8};
+constexpr BatchShape three_sequences = {.sequences = 3, .seq_len = 8};
 
 }  // namespace
 
 TEST_CASE("sequence balance: the loss of every sequence and layer is that of the paper") {
     for (const ScoreFunction score : {ScoreFunction::softmax, ScoreFunction::sigmoid}) {
         const DecoderConfig config = with_experts(score, 0.3);
-        TestModel model(config, {Dtype::f64, Dtype::f64}, shape);
-        TestBatch batch(shape.sequences, shape.seq_len, config.vocab);
-        model.scalars.loss_scale = 1.0 / double(shape.count());
+        TestModel model(config, {Dtype::f64, Dtype::f64}, three_sequences);
+        TestBatch batch(three_sequences.sequences, three_sequences.seq_len, config.vocab);
+        model.scalars.loss_scale = 1.0 / double(three_sequences.count());
         const RouterWatch routers(model);
         model.forward_backward(batch);
         REQUIRE(routers.layers().size() == 2);
         double expected = 0;
         for (const RouterWatch::Seen& layer : routers.layers())
-            for (int64_t s = 0; s < shape.sequences; ++s)
-                expected += paper_loss(config.moe, layer, s * shape.seq_len, shape.seq_len);
+            for (int64_t s = 0; s < three_sequences.sequences; ++s)
+                expected +=
+                    paper_loss(config.moe, layer, s * three_sequences.seq_len, three_sequences.seq_len);
         // every token is a label, so the losses of sequences have their mean
-        CHECK(close(model.scalars.balance_loss, expected / double(shape.sequences), 1e-14));
+        CHECK(close(model.scalars.balance_loss, expected / double(three_sequences.sequences), 1e-14));
         CHECK(model.scalars.balance_loss > 2 * 0.3 * 0.9);  // an even load has alpha in each layer
     }
 }
@@ -101,8 +102,8 @@ TEST_CASE(
     "sequence balance: all recomputation modes have the same loss, and the cross entropy stays as it is") {
     const auto train = [](double coefficient, const std::vector<Recompute>& recompute) {
         const DecoderConfig config = with_experts(ScoreFunction::sigmoid, coefficient);
-        TestModel model(config, {Dtype::f64, Dtype::f64}, shape, 1, 1, recompute);
-        TestBatch batch(shape.sequences, shape.seq_len, config.vocab);
+        TestModel model(config, {Dtype::f64, Dtype::f64}, three_sequences, 1, 1, recompute);
+        TestBatch batch(three_sequences.sequences, three_sequences.seq_len, config.vocab);
         batch.ignore_every(5);
         model.scalars.loss_scale = 1.0 / double(batch.valid_labels());
         model.zero_gradients();
@@ -123,8 +124,8 @@ TEST_CASE(
 
 TEST_CASE("sequence balance: validation has the cross entropy alone") {
     const DecoderConfig config = with_experts(ScoreFunction::sigmoid, 0.3);
-    TestModel model(config, {Dtype::f64, Dtype::f64}, shape);
-    TestBatch batch(shape.sequences, shape.seq_len, config.vocab);
+    TestModel model(config, {Dtype::f64, Dtype::f64}, three_sequences);
+    TestBatch batch(three_sequences.sequences, three_sequences.seq_len, config.vocab);
     model.evaluate(batch);
     CHECK(model.scalars.balance_loss == 0);
     CHECK(model.scalars.loss > 0);
