@@ -44,8 +44,8 @@ struct Attempt {
 };
 
 Attempt attempt_load(const std::string& path, const std::vector<CheckpointTensor>& tensors,
-                     const Communicator& ranks) {
-    const CheckpointContents contents = find_arrays(path, tensors, ranks);
+                     const Communicator& ranks, const LeftOut& left_out) {
+    const CheckpointContents contents = find_arrays(path, tensors, ranks, left_out);
     if (!contents.damage.empty()) return {contents.damage, {}};
     std::vector<uint64_t> sums;
     std::string unreadable;
@@ -71,8 +71,8 @@ Attempt attempt_load(const std::string& path, const std::vector<CheckpointTensor
 }  // namespace
 
 TrainRecord load_checkpoint(const std::string& path, const std::vector<CheckpointTensor>& tensors,
-                            const Communicator& ranks) {
-    const Attempt attempt = attempt_load(path, tensors, ranks);
+                            const Communicator& ranks, const LeftOut& left_out) {
+    const Attempt attempt = attempt_load(path, tensors, ranks, left_out);
     if (!attempt.damage.empty()) throw ConfigError("{}", attempt.damage);
     return attempt.train;
 }
@@ -96,7 +96,7 @@ std::optional<CheckpointStore::Loaded> CheckpointStore::load_newest(
     std::string damage;
     for (const std::string& path : listed) {
         on_first_rank(ranks_, [&] { require_readable(path); });
-        const Attempt attempt = attempt_load(path, tensors, ranks_);
+        const Attempt attempt = attempt_load(path, tensors, ranks_, {});
         if (attempt.damage.empty()) return Loaded{path, attempt.train};
         if (ranks_.rank() == 0) log::warn("checkpoint skipped: {}", attempt.damage);
         damage = attempt.damage;

@@ -31,7 +31,7 @@ void require_shape(const std::string& path, const CheckpointTensor& tensor, cons
 /// ConfigError unless the file has exactly the weights that are asked for, and all other arrays that are
 /// asked for.
 void check_model(const std::string& path, const CheckpointHeader& header,
-                 const std::vector<CheckpointTensor>& tensors) {
+                 const std::vector<CheckpointTensor>& tensors, const LeftOut& left_out) {
     std::map<std::string, const CheckpointHeader::Array*> there;
     for (const auto& array : header.arrays) there[array.path] = &array;
     for (const CheckpointTensor& tensor : tensors) {
@@ -53,7 +53,7 @@ void check_model(const std::string& path, const CheckpointHeader& header,
         there.erase(found);
     }
     for (const auto& [name, array] : there)
-        if (name.starts_with("model/"))
+        if (name.starts_with("model/") && !(left_out && left_out(name)))
             throw ConfigError("{} is of another model: it has {}, which this model does not have", path,
                               parameter_of(name));
 }
@@ -116,12 +116,13 @@ std::string damage_found_by(const Look& look) {
     }
 }
 
-CheckpointContents look_into(const std::string& path, const std::vector<CheckpointTensor>& tensors) {
+CheckpointContents look_into(const std::string& path, const std::vector<CheckpointTensor>& tensors,
+                             const LeftOut& left_out) {
     CheckpointContents contents;
     CheckpointHeader header;
     contents.damage = damage_found_by([&] { header = read_checkpoint_header(path); });
     if (!contents.damage.empty()) return contents;
-    check_model(path, header, tensors);
+    check_model(path, header, tensors, left_out);
     const hdf5::File file = open_with_parts(path, header.parts.size());
     require_contiguous(file, tensors);
     contents.train = header.train;
@@ -291,11 +292,11 @@ std::string may_be_good(const std::string& why) {
 }
 
 CheckpointContents find_arrays(const std::string& path, const std::vector<CheckpointTensor>& tensors,
-                               const Communicator& ranks) {
+                               const Communicator& ranks, const LeftOut& left_out) {
     CheckpointContents contents;
     on_first_rank(ranks, [&] {
         try {
-            contents = look_into(path, tensors);
+            contents = look_into(path, tensors, left_out);
         } catch (const ReadError& error) {
             throw SystemError(may_be_good(error.what()));
         }

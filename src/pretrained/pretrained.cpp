@@ -146,7 +146,12 @@ Pretrained::Pretrained(const fs::path& path, const Communicator& ranks) {
 
 void Pretrained::load(const Decoder& decoder, const Communicator& ranks) const {
     if (!is_hub_) {
-        load_checkpoint(path_, checkpoint_tensors(decoder.parameters(), false), ranks);
+        const auto left_out = [&](const std::string& path) {
+            for (int64_t depth = decoder.depths(); depth < model_.mtp_layers; ++depth)
+                if (path.starts_with(fmt::format("model/mtp_layers.{}.", depth))) return true;
+            return false;
+        };
+        load_checkpoint(path_, checkpoint_tensors(decoder.parameters(), false), ranks, left_out);
         return;
     }
     DecoderConfig model = model_;

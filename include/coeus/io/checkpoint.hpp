@@ -109,11 +109,15 @@ private:
     const Communicator& ranks_;
 };
 
+/// True for an array of a file that is not loaded, although it is a parameter: "model/...".
+using LeftOut = std::function<bool(const std::string& path)>;
+
 /// Loads exactly these arrays from a file, a full checkpoint or only a model. Converts between
 /// floating-point types. ConfigError: not a checkpoint, truncated, a checksum that does not match (with array
-/// and rows), another model (with the parameter and both shapes). Collective.
+/// and rows), another model (with the parameter and both shapes); it may have parameters that are left out.
+/// Collective.
 TrainRecord load_checkpoint(const std::string& path, const std::vector<CheckpointTensor>& tensors,
-                            const Communicator& ranks);
+                            const Communicator& ranks, const LeftOut& left_out = {});
 
 /// The description of a checkpoint, without its elements.
 struct CheckpointHeader {
