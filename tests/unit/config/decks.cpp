@@ -445,7 +445,8 @@ TEST_CASE("The decks under inputs pass a dry run on the number of ranks that the
         {"base/qwen2_7b.toml", 64},       {"base/mistral_7b.toml", 64},      {"qwen3_moe_debug.toml", 1},
         {"base/qwen3_30b_a3b.toml", 64},  {"gpt_oss_debug.toml", 1},         {"base/gpt_oss_20b.toml", 64},
         {"deepseek_v3_debug.toml", 1},    {"base/deepseek_v3_16b.toml", 64}, {"llama4_debug.toml", 1},
-        {"base/llama4_17bx16e.toml", 64},
+        {"base/llama4_17bx16e.toml", 64}, {"deepseek_v3_16b.toml", 8},       {"deepseek_v3_671b.toml", 2048},
+        {"qwen3_30b_a3b.toml", 16},       {"gpt_oss_120b.toml", 64},
     };
     for (const fs::path& deck : decks_under(inputs)) {
         INFO(deck);

@@ -18,7 +18,7 @@ using Catch::Contains;
 
 namespace {
 
-const std::string base_decks = COEUS_SOURCE_DIR "/inputs/base";
+const std::string decks = COEUS_SOURCE_DIR "/inputs", base_decks = decks + "/base";
 
 // The only line with this text, or "" if there is none.
 std::string line_with(const std::vector<std::string>& lines, const std::string& text) {
@@ -90,6 +90,27 @@ TEST_CASE("dry run: every advice for 1 to 128 H100 is followed, and the run fits
         }
     CHECK(advised >= 10);
     CHECK(hints >= 5);
+}
+
+TEST_CASE("dry run: decks with experts on several ranks fit the H100s that they name") {
+    struct Planned {
+        const char* deck;
+        int ranks;
+        const char *mesh, *memory;
+    };
+    for (const auto& [deck, ranks, mesh, memory] :
+         {Planned{"deepseek_v3_16b", 8, "dp_shard 8 (experts: ep 8)", "70.2 GiB of 79.6 GiB"},
+          Planned{"qwen3_30b_a3b", 16, "dp_shard 16 (experts: efsdp 2 x ep 8)", "60.4 GiB of 79.6 GiB"},
+          Planned{"gpt_oss_120b", 64, "dp_shard 64 (experts: ep 64)", "60.4 GiB of 79.6 GiB"},
+          Planned{"deepseek_v3_671b", 2048, "pp 16 x dp_shard 32 x cp 4 (experts: efsdp 2 x ep 64)",
+                  "pipeline ranks: 28.5 GiB, 65.8 GiB, 66.4 GiB, 66.4 GiB"}}) {
+        CAPTURE(deck);
+        const std::vector<std::string> lines =
+            lines_of({fmt::format("{}/{}.toml", decks, deck), "--dry_run", "--gpu=h100"}, ranks);
+        CHECK(line_with(lines, fmt::format("Mesh: {} ranks: {}", ranks, mesh)) != "");
+        CHECK(line_with(lines, memory) != "");
+        CHECK(line_with(lines, "does not fit") == "");
+    }
 }
 
 TEST_CASE("dry run: devices are given by name or size, and wrong ones are refused") {
