@@ -162,6 +162,7 @@ TEST_CASE("step phases: every exchange has the phase of its axis") {
         {"gather_weights", along_dp},      {"gather_matrix_rows", along_dp}, {"reduce_gradients", along_dp},
         {"gather_matrix_parts", along_tp}, {"count_labels", world},          {"sum_squared_norm", world},
         {"sum_token_choices", along_tp},   {"sum_part_choices", along_cp},   {"compare_losses", world},
+        {"count_rows", along_ep},          {"rows_to_experts", along_ep},    {"rows_from_experts", along_ep},
         {"agree_to_stop", world},
     };
     std::set<std::string> seen;
