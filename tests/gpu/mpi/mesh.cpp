@@ -46,6 +46,25 @@ TEST_CASE("GPU: every exchange of keys and values, with and without overlap") {
     }
 }
 
+TEST_CASE("GPU: experts on several ranks, in one round and in many") {
+    const Communicator world = Communicator::world("world");
+    int number = 0;
+    for (const MeshShape& view :
+         {MeshShape{.dp_shard = world.size(), .ep = world.size()},
+          MeshShape{.dp_shard = world.size() / 2, .tp = 2, .ep = world.size()},
+          MeshShape{.dp_shard = world.size() / 2, .tp = 2, .ep = world.size() / 2, .etp = 2}})
+        for (const double capacity : {0.3, 1e9}) {
+            if (view.ep == 1) continue;
+            MeshCase c = {.mesh = view, .model = tiny_config(), .types = {Dtype::f32, Dtype::f32}};
+            set_experts(c.model, 1 + number++ % 3);
+            c.model.moe.experts = round_up(c.model.moe.experts, view.ep * c.model.moe.groups);
+            c.exchanges.expert_capacity = capacity;
+            c.optimizer.eps = float32_eps;
+            c.device = &the_gpu();
+            CHECK(differs_from_one_rank(c, world, 2, 1e-5, 2e-4) == "");
+        }
+}
+
 TEST_CASE("GPU: all ranks refuse a step together, and differing replicas are found") {
     const Communicator world = Communicator::world("world");
     const std::vector<std::string> hosts(size_t(world.size()), "here");

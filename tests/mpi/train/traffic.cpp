@@ -134,12 +134,14 @@ public:
     std::vector<Matrix> block() const {
         const int64_t hidden = part(m_.feed_forward.hidden), heads = m_.attention.heads / tp_,
                       kv_heads = m_.attention.kv_heads / tp_, d = m_.attention.head_dim;
-        return {norm(),
-                {(heads + 2 * kv_heads) * d, m_.dim},
-                {m_.dim, heads * d},
-                norm(),
-                {2 * hidden, m_.dim},
-                {m_.dim, hidden}};
+        std::vector<Matrix> all = {norm(), {(heads + 2 * kv_heads) * d, m_.dim}, {m_.dim, heads * d}, norm()};
+        if (m_.moe.experts > 0) {  // the router; each rank of efsdp = 1 owns its experts
+            all.push_back({m_.moe.experts, m_.dim, true});
+        } else {
+            all.push_back({2 * hidden, m_.dim});
+            all.push_back({m_.dim, hidden});
+        }
+        return all;
     }
     // The pieces of these stages. A pipeline keeps each gathered from its first use to its last.
     std::vector<Piece> pieces(const std::vector<DecoderPart>& parts, int64_t batches) const {
@@ -199,6 +201,18 @@ int64_t owned_of(const std::vector<Matrix>& matrices, bool norms, int64_t ranks,
     return elements;
 }
 
+// What the experts' exchange of a layer sends in a micro-batch, if each expert gets as many rows from each
+// rank.
+int64_t sent_to_experts(const MeshCase& c, int64_t tokens, bool again) {
+    const MoeConfig& moe = c.model.moe;
+    if (moe.experts == 0) return 0;
+    const int64_t ranks = c.mesh.ep, rows = tokens * moe.top_k / ranks * (ranks - 1), e = 8,
+                  counts = (ranks - 1) * moe.experts * int64_t(sizeof(int32_t));
+    // rows to the experts and back, their gradients likewise; weights, and their gradients back
+    const int64_t once = counts + rows * (c.model.dim + 1) * e;
+    return once + rows * (3 * c.model.dim + 1) * e + (again ? once : 0);
+}
+
 // The formulas of doc/parallelism.md for a float64 run (e = a = 8).
 int64_t expected_bytes(const MeshCase& c, const Engine& engine) {
     const int world_rank = engine.options().rank, rank = c.mesh.coordinate(world_rank, axis::pp),
@@ -231,7 +245,8 @@ int64_t expected_bytes(const MeshCase& c, const Engine& engine) {
                                    : (tp_ranks - 1) * tokens * columns * e);
         for (int64_t layer = part.first_layer; layer < part.last_layer; ++layer) {
             const bool again = !recomputed.empty() && recomputed[size_t(layer)] == Recompute::block;
-            sent += batches * ((again ? 13 : 10) * stream + exchanged(c, tokens, again));
+            sent += batches * ((again ? 13 : 10) * stream + exchanged(c, tokens, again) +
+                               sent_to_experts(c, tokens, again));
         }
     }
     sent += all_reduce(norms, tp_ranks, e);
@@ -244,6 +259,8 @@ int64_t expected_bytes(const MeshCase& c, const Engine& engine) {
     const int last = table.placement.rank_of(table.stages() - 1);
     if (c.model.tied && last != 0 && (rank == 0 || rank == last))
         sent += all_reduce(sizes.table().owned(ranks, shard), 2, e);
+    if (c.model.moe.experts > 0)  // their loads
+        sent += all_reduce(c.model.moe_rows() * c.model.moe.experts, c.mesh.size(loss_axes), 8);
     // loss and norm, one number each
     return sent + (c.mesh.size(loss_axes) - 1 + c.mesh.size(owner_axes) - 1) * e;
 }
@@ -305,6 +322,23 @@ TEST_CASE("traffic: a step sends the bytes of the formulas") {
                 c.exchanges.context.exchange = ContextExchange(number++ % 3);
                 check_traffic(c, world);
             }
+}
+
+TEST_CASE("traffic: experts on several ranks send the rows of the formulas") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() == 1 || world.size() > 4) return;
+    for (const auto recomputed : {RecomputeOptions::Mode::nothing, RecomputeOptions::Mode::blocks})
+        for (const int64_t local_batches : {1, 2}) {
+            MeshCase c = {.mesh = {.dp_shard = world.size(), .ep = world.size()},
+                          .model = even_model(),
+                          .local_batches = local_batches,
+                          .seq_len = 16};
+            set_experts(c.model, 1);
+            c.model.moe.round_robin = true;
+            c.recompute = {.mode = recomputed, .every = 1};
+            c.gather = {.weights = Keep::all, .gradients = Keep::all};
+            check_traffic(c, world);
+        }
 }
 
 TEST_CASE("traffic: an all-to-all of rows sends the rows for other ranks, and no empty message") {
