@@ -44,7 +44,7 @@ void ExpertRounds::select(int64_t round) {
     std::ranges::fill(to_, RowRange{});
     int64_t slot = 0;  // of this rank's rows, in the order of experts
     for (int64_t receiver = 0; receiver < ranks(); ++receiver) {
-        int64_t number = 0;  // of the rows that come to the receiver
+        int64_t number = 0;  // of the rows that reach the receiver
         RowRange& sent = to_[size_t(receiver)];
         for (int64_t e = receiver * own; e < (receiver + 1) * own; ++e)
             for (int64_t sender = 0; sender < ranks(); ++sender) {

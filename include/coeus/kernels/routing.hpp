@@ -64,7 +64,7 @@ constexpr int64_t grouped_rows(int64_t assignments, int64_t groups, int64_t mult
     return assignments + groups * (multiple - 1);
 }
 
-/// The rows that arrive at a rank in one round, if R ranks divide E experts. All rows that come to the rank's
+/// The rows that arrive at a rank in one round, if R ranks divide E experts. All rows that reach the rank's
 /// experts are numbered by expert, then by the rank that sends them, then by assignment. A round brings those
 /// with numbers [begin, end), in the order of rank, expert and assignment.
 struct ArrivingRows {

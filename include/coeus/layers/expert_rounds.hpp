@@ -2,7 +2,7 @@
 // ExpertRounds: which rows go from each rank to each other one, and when, if R ranks divide the experts.
 //
 // Memory is planned before the router chooses, so a rank receives its rows in rounds of limited size: the
-// first is as large as the mean times a factor, and the later ones are smaller. All rows that come to a rank
+// first is as large as the mean times a factor, and the later ones are smaller. All rows that reach a rank
 // are numbered by expert, then by sender, then by assignment; a round has the next numbers. A sender has its
 // rows in the order of the experts, so those of one round for one receiver are adjacent. Everyone computes
 // all rounds from the counts of all ranks, so that all ranks make the same exchanges.

@@ -506,7 +506,7 @@ TEST_CASE("The mesh of a deck's degrees") {
         "the nearest valid value is 2");
     config.parallelism.expert_parallel_degree = 2;
     CHECK(mesh_shape(config, 12).size(axis::etp) == 3);
-    // without expert parallelism, the tensor-parallel ranks divide each expert, whatever is said
+    // without expert parallelism, the tensor-parallel ranks divide each expert in any case
     config.parallelism.expert_parallel_degree = config.parallelism.expert_tensor_parallel_degree = 1;
     CHECK(mesh_shape(config, 12).size(axis::etp) == 3);
     config.parallelism.data_parallel_replicate_degree = 65536;

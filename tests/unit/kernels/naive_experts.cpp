@@ -104,7 +104,7 @@ void group_by_expert(Exec&, Tensor slots, Tensor sources, const Groups& groups, 
     }
 }
 
-// Lists all rows that come to the receiver, in their order, and sorts those of the round.
+// Lists all rows that reach the receiver, in their order, and sorts those of the round.
 void arrival_experts(Exec&, Tensor experts, Tensor counts, const ArrivingRows& arriving) {
     struct Row {
         int64_t rank, expert;

@@ -17,7 +17,7 @@ struct Row {
     bool operator==(const Row&) const = default;
 };
 
-// All rows that come to a receiver, by expert, then by sender, then by slot.
+// All rows that reach a receiver, by expert, then by sender, then by slot.
 std::vector<Row> rows_to(int64_t receiver, const std::vector<int32_t>& counts, int64_t ranks) {
     const int64_t experts = int64_t(counts.size()) / ranks, own = experts / ranks;
     std::vector<Row> rows;

@@ -4,41 +4,19 @@
 #include "coeus/layers/attention.hpp"
 #include "coeus/layers/block.hpp"
 #include "coeus/layers/embedding.hpp"
-#include "coeus/layers/expert_rounds.hpp"
 #include "coeus/layers/feed_forward.hpp"
 #include "coeus/layers/latent_attention.hpp"
 #include "coeus/layers/linear.hpp"
-#include "coeus/layers/moe.hpp"
 #include "coeus/layers/norm.hpp"
 #include "coeus/layers/recompute_block.hpp"
 #include "support/catch.hpp"
 #include "support/gradcheck.hpp"
+#include "unit/layers/checked_layers.hpp"
 
 using namespace coeus;
 using namespace coeus::test;
 
 namespace {
-
-constexpr int64_t no_vocab = 1;
-
-Param weight(const std::string& name, int64_t rows, int64_t cols, double std = 0.5) {
-    return {.name = name, .shape = {rows, cols}, .init = Init::normal(std)};
-}
-// Norm weights are random here, so that a missing factor is detected.
-Param norm_weight(const std::string& name, int64_t width) {
-    return {.name = name, .shape = {width}, .init = Init::normal(1)};
-}
-
-enum class NormKind { rms, layer, layer_without_weight };
-
-std::unique_ptr<Norm> make_norm(Parameters& parameters, const std::string& name, int64_t width, NormKind kind,
-                                Output output = Output::kept) {
-    constexpr double eps = 0.05;  // large, so that a wrong eps is detected
-    if (kind == NormKind::layer_without_weight) return std::make_unique<LayerNorm>(nullptr, eps, output);
-    const Storage& w = parameters.add(norm_weight(name, width));
-    if (kind == NormKind::layer) return std::make_unique<LayerNorm>(&w, eps, output);
-    return std::make_unique<RmsNorm>(w, eps, output);
-}
 
 /// Norms of heads: none, before RoPE with weights, after RoPE without, or without RoPE.
 enum class HeadNorm { none, first, last, only };
@@ -343,86 +321,6 @@ TEST_CASE("attention: gradients with values narrower and wider than keys") {
         }
 }
 
-namespace {
-
-struct MoeCase {
-    int64_t experts, hidden;
-    RouteOptions route;
-    Gate gate = {};
-    bool biased = false;  ///< biases of router and experts, and a bias of the choice
-    int64_t shared = 0;   ///< width of the shared experts; 0: none
-    double sequence_balance = 0;
-    Output norm_output = Output::kept;
-    double capacity = 0;  ///< rows come to the experts in rounds, as from other ranks; 0: all at once
-};
-
-// h + moe(norm(h)); the norm's output is kept or recomputed.
-std::string check_moe(const MoeCase& m, int64_t width, const TestBatch& batch) {
-    const auto build = [&](Parameters& parameters) {
-        auto norm = make_norm(parameters, "norm", width, NormKind::rms, m.norm_output);
-        const LinearInput input(m.norm_output == Output::recomputed ? norm.get() : nullptr);
-        const auto of_experts = [&](const std::string& name, int64_t rows, int64_t cols) {
-            Param param = weight(name, m.experts * rows, cols);
-            param.groups = m.experts;
-            return param;
-        };
-        const Storage& gate = parameters.add(weight("gate", m.experts, width, 1.5));
-        const Storage& w13 = parameters.add(of_experts("w13", 2 * m.hidden, width));
-        const Storage& w2 = parameters.add(of_experts("w2", width, m.hidden));
-        ExpertWeights weights = {.w13 = &w13, .w2 = &w2, .count = m.experts};
-        const Storage *gate_bias = nullptr, *choice_bias = nullptr;
-        if (m.biased) {
-            gate_bias = &parameters.add(norm_weight("gate bias", m.experts));
-            weights.b13 = &parameters.add(weight("b13", m.experts, 2 * m.hidden));
-            weights.b2 = &parameters.add(weight("b2", m.experts, width));
-            Param choice = norm_weight("choice bias", m.experts);
-            choice.trainable = false;
-            choice_bias = &parameters.add(choice);
-        }
-        std::unique_ptr<Sublayer> shared;
-        if (m.shared > 0) {
-            const Storage& s13 =
-                parameters.add({weight("s1", m.shared, width), weight("s3", m.shared, width)});
-            const Storage& s2 = parameters.add(weight("s2", width, m.shared));
-            shared = std::make_unique<FeedForward>(s13, s2, input, m.norm_output);
-        }
-        std::vector<PreNormBlock::Part> parts(1);
-        parts[0] = {
-            std::move(norm),
-            std::make_unique<Moe>(
-                Router(TokenLinear(gate, input, gate_bias), choice_bias, m.route, 0, m.sequence_balance),
-                m.capacity > 0 ? divided_experts({weights, m.gate}) : local_experts({weights, m.gate}),
-                std::move(shared))};
-        const std::shared_ptr<Block> block = std::make_shared<PreNormBlock>(std::move(parts));
-        static const Communicator planned = Communicator::planned(0, 1, "experts");
-        const auto ranks = std::make_shared<ExpertRanks>(alone(), alone(), m.capacity),
-                   in_plan = std::make_shared<ExpertRanks>(planned, alone(), m.capacity);
-        const auto with_rounds = [=](Ctx& c) {
-            return Ctx{.exec = c.exec,
-                       .k = c.k,
-                       .frame = c.frame,
-                       .temp = c.temp,
-                       .batch = c.batch,
-                       .scalars = c.scalars,
-                       .experts = &c.k == &dry_kernels() ? *in_plan : *ranks};
-        };
-        return CheckedLayer{[=](Ctx& c, Tensor x) {
-                                Ctx in_rounds = with_rounds(c);
-                                return block->forward(in_rounds, x).hidden();
-                            },
-                            [=](Ctx& c, Tensor dy) {
-                                Ctx in_rounds = with_rounds(c);
-                                return block->backward(in_rounds, dy).hidden();
-                            }};
-    };
-    return gradcheck(build, batch,
-                     {.x = {batch.sequences * batch.seq_len, width},
-                      .entries = 12,
-                      .balance_loss = m.sequence_balance > 0});
-}
-
-}  // namespace
-
 TEST_CASE("attention: gradients with a temperature, with and without norms of heads") {
     for (const HeadNorm norm : {HeadNorm::none, HeadNorm::first, HeadNorm::last, HeadNorm::only})
         for (const bool documents : {false, true}) {
@@ -432,77 +330,6 @@ TEST_CASE("attention: gradients with a temperature, with and without norms of he
             CHECK(check_attention({.heads = 4, .kv_heads = 2, .head_dim = 6}, 5, batch, 12,
                                   {.norm = norm, .temperature = {.scale = 0.6, .floor = 3}}) == "");
         }
-}
-
-TEST_CASE("moe: gradients with every kind of router, shared experts, biases, clamped and weighted gates") {
-    const TestBatch batch(3, 5, no_vocab);
-    const Gate clamped = {.limit = 0.9, .alpha = 1.702, .shift = 1, .interleaved = true},
-               weighted = {.scales_input = true};
-    for (const RouteOptions& route :
-         {RouteOptions{.top_k = 2}, RouteOptions{.top_k = 2, .normalise = true},
-          RouteOptions{.top_k = 1, .sigmoid = true},
-          RouteOptions{.top_k = 6, .sigmoid = true, .normalise = true},
-          RouteOptions{
-              .top_k = 3, .groups = 3, .kept_groups = 2, .sigmoid = true, .normalise = true, .scale = 2.5},
-          RouteOptions{.top_k = 2, .round_robin = true}})
-        for (const Gate& gate : {Gate{}, clamped, weighted})
-            for (const int64_t shared : {0, 5})
-                for (const Output output : {Output::kept, Output::recomputed}) {
-                    const bool biased = gate.interleaved;
-                    CAPTURE(route.top_k, route.sigmoid, route.normalise, route.groups, biased,
-                            gate.scales_input, shared, int(output));
-                    CHECK(check_moe({.experts = 6,
-                                     .hidden = 3,
-                                     .route = route,
-                                     .gate = gate,
-                                     .biased = biased,
-                                     .shared = shared,
-                                     .norm_output = output},
-                                    4, batch) == "");
-                }
-}
-
-TEST_CASE("moe: gradients of the loss that balances the experts within each sequence") {
-    for (const RouteOptions& route :
-         {RouteOptions{.top_k = 2}, RouteOptions{.top_k = 1, .sigmoid = true},
-          RouteOptions{
-              .top_k = 3, .groups = 3, .kept_groups = 2, .sigmoid = true, .normalise = true, .scale = 2.5}})
-        for (const double coefficient : {0.1, 1000.0})  // with the other gradients, and almost alone
-            for (const Output output : {Output::kept, Output::recomputed}) {
-                CAPTURE(route.top_k, route.sigmoid, coefficient, int(output));
-                CHECK(check_moe({.experts = 6,
-                                 .hidden = 3,
-                                 .route = route,
-                                 .biased = true,
-                                 .shared = 5,
-                                 .sequence_balance = coefficient,
-                                 .norm_output = output},
-                                4, TestBatch(3, 5, no_vocab)) == "");
-            }
-}
-
-TEST_CASE("moe: gradients of experts whose rows come in one round, in two and in many") {
-    for (const double capacity : {0.001, 0.2, 0.9, 1.0, 10.0})
-        for (const bool biased : {false, true})
-            for (const Output output : {Output::kept, Output::recomputed}) {
-                CAPTURE(capacity, biased, int(output));
-                CHECK(check_moe({.experts = 5,
-                                 .hidden = 3,
-                                 .route = {.top_k = 2, .normalise = true},
-                                 .biased = biased,
-                                 .shared = biased ? 0 : 4,
-                                 .norm_output = output,
-                                 .capacity = capacity},
-                                6, TestBatch(2, 7, no_vocab)) == "");
-            }
-}
-
-TEST_CASE("moe: gradients of one expert, of one token, and of more experts than tokens") {
-    CHECK(check_moe({.experts = 1, .hidden = 1, .route = {.top_k = 1}}, 3, TestBatch(1, 1, no_vocab)) == "");
-    CHECK(check_moe({.experts = 1, .hidden = 4, .route = {.top_k = 1, .sigmoid = true}}, 3,
-                    TestBatch(2, 3, no_vocab)) == "");
-    CHECK(check_moe({.experts = 9, .hidden = 2, .route = {.top_k = 2, .normalise = true}}, 5,
-                    TestBatch(1, 3, no_vocab)) == "");
 }
 
 TEST_CASE("attention: gradients of one token, of one head of two, and of sequences longer than a tile") {
