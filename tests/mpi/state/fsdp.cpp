@@ -60,7 +60,7 @@ public:
           far_replicas_(world.split(rank_ / far_replicas(), "far replicas")),
           self_(Communicator::self()),
           all_(world.split(0, "all")),
-          parameters(c.types, {.fsdp = fsdp_, .fsdp_rank = rank_ % fsdp_}),
+          parameters(c.types, ShardPlace{.fsdp = fsdp_, .fsdp_rank = rank_ % fsdp_}),
           far(parameters.add_sharding(
               {.fsdp = ranks_ / far_replicas(), .fsdp_rank = rank_ / far_replicas()})),
           own(parameters.add_sharding({})) {

@@ -41,7 +41,7 @@ struct Rig {
 
     Rig(const std::vector<int64_t>& rows, const Options& options)
         : ranks(Communicator::planned(options.rank, options.ranks, "ranks")),
-          parameters(options.types, {.fsdp = options.ranks, .fsdp_rank = options.rank}) {
+          parameters(options.types, ShardPlace{.fsdp = options.ranks, .fsdp_rank = options.rank}) {
         calls = {};
         exec.device = &host;
         for (const int64_t r : rows) {

@@ -102,7 +102,7 @@ TEST_CASE("storages refuse parameters that are not divided alike, and unknown sh
 }
 
 TEST_CASE("gradients are ordered by sharding, and those summed over tensor-parallel ranks come first") {
-    Parameters parameters({Dtype::f64, Dtype::f64}, {.tp = 2});
+    Parameters parameters({Dtype::f64, Dtype::f64}, ShardPlace{.tp = 2});
     const size_t other = parameters.add_sharding({});
     const auto add = [&](const Shard& shard) -> Storage& {
         return parameters.add(

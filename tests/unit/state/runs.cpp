@@ -55,6 +55,11 @@ TEST_CASE("runs: groups are stored one after the other, and adjacent runs are jo
     // one parameter: its groups are adjacent, except for the rows that other tensor-parallel ranks have of
     // each
     CHECK(lines(of({grouped("w2", 12, 4)}, {.fsdp = 2, .fsdp_rank = 1})) == Lines{{"w2", 0, 6, 6}});
+    // expert parallelism: the second half of the groups, and of these the second half of the rows
+    CHECK(lines(of({grouped("w2", 12, 4)}, {.ep = 2, .ep_rank = 1})) == Lines{{"w2", 0, 6, 6}});
+    CHECK(lines(of({grouped("w2", 12, 4)}, {.fsdp = 2, .fsdp_rank = 1, .ep = 2, .ep_rank = 1})) ==
+          Lines{{"w2", 0, 3, 9}});
+    CHECK_THROWS_AS(of({grouped("w2", 12, 4)}, {.ep = 3}), LogicError);
     const std::vector<Param> divided = {grouped("w2", 12, 4, Split::rows)};
     CHECK(lines(of(divided, {.tp = 2, .tp_rank = 0})) ==
           Lines{{"w2", 0, 2, 0}, {"w2", 2, 2, 3}, {"w2", 4, 2, 6}, {"w2", 6, 2, 9}});
@@ -96,7 +101,7 @@ TEST_CASE("runs: groups change neither initial values nor the index of an elemen
         std::map<std::string, std::vector<double>> values_of = {{"a", std::vector<double>(24)},
                                                                 {"b", std::vector<double>(12)}};
         for (int rank = 0; rank < ranks; ++rank) {
-            Parameters parameters({Dtype::f64, Dtype::f64}, {.fsdp = ranks, .fsdp_rank = rank});
+            Parameters parameters({Dtype::f64, Dtype::f64}, ShardPlace{.fsdp = ranks, .fsdp_rank = rank});
             parameters.add({grouped("a", 12, groups), grouped("b", 6, groups)});
             parameters.allocate(true);
             parameters.initialise(7, 2);

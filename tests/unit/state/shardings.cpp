@@ -25,7 +25,7 @@ struct Mixed {
     std::unique_ptr<Gathered> gathered;
 
     explicit Mixed(const StateTypes& types)
-        : parameters(types, {.fsdp = 2, .fsdp_rank = 1}), own(parameters.add_sharding({})) {
+        : parameters(types, ShardPlace{.fsdp = 2, .fsdp_rank = 1}), own(parameters.add_sharding({})) {
         calls = {};
         exec.device = &host;
         const auto add = [&](size_t sharding, bool trainable = true) {
