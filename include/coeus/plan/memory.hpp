@@ -65,9 +65,9 @@ inline constexpr int64_t cuda_library_bytes = int64_t(768) << 20;
 /// Bytes of token ids. The host has: tokens, labels and document starts of two steps of `local_batches` local
 /// batches (one in use, one being read) and of a validation batch; and, for each local batch of a step, the
 /// tokens, labels and positions of this rank's part, of `context_ranks` parts, in training also the tokens
-/// and labels of `depths` places further ahead. A GPU has this rank's part of
-/// one local batch and the document starts of its whole sequences; the host then also has copies of the
-/// document starts for the transfers.
+/// and labels of `depths` places further ahead. A GPU has this rank's part of one local batch and the
+/// document starts of its whole sequences; the host then also has copies of the document starts for the
+/// transfers.
 struct TokenIdBytes {
     int64_t host = 0, device = 0;
 };
