@@ -13,7 +13,7 @@ struct NcclConnection;
 inline Tensor rows_of(Tensor t, RowRange range) {
     return t.slice_rows(range.first, range.count);
 }
-/// Bytes of the rows of `t` in all ranges of one list, whichever has more.
+/// The bytes of the rows in `to`, or of those in `from`, whichever are more.
 int64_t larger_bytes(Tensor t, std::span<const RowRange> to, std::span<const RowRange> from);
 /// Those bytes of a dense tensor from `first` on, at most `most`. None, if it has no more.
 std::span<std::byte> piece_of(Tensor t, int64_t first, int64_t most);

@@ -77,6 +77,8 @@ const Rule degree = {"from 1 to 65536", [](double v) { return v >= 1 && v <= max
 const Rule degree_or_rest = {"from 1 to 65536, or -1 for the ranks that are left",
                              [](double v) { return (v >= 1 && v <= max_degree) || v == -1; },
                              [](double v) { return v > max_degree ? max_degree : -1.0; }};
+const Rule capacity = {"at least 0.05", [](double v) { return v >= 0.05 && v < infinity; },
+                       [](double) { return 0.05; }};
 const Rule positive = {"greater than 0", [](double v) { return v > 0 && v < infinity; }};
 const Rule positive_or_infinite = {"greater than 0 (inf: no limit)", [](double v) { return v > 0; }};
 const Rule not_negative = {"at least 0", [](double v) { return v >= 0 && v < infinity; },

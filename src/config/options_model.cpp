@@ -135,9 +135,8 @@ std::vector<Option> model_options() {
         works(COEUS_FIELD(model.non_blocking_capacity_factor), to_nothing,
               "With `parallelism.expert_parallel_degree` above 1: room for the tokens that a rank's experts "
               "get at once, as a multiple of the mean. If more are sent, they come in further rounds, which "
-              "are "
-              "computed again in the backward pass. Less room takes less memory and more time")
-            .obeys(positive),
+              "are computed again in the backward pass. Less room takes less memory and more time")
+            .obeys(capacity),
 
         works(COEUS_FIELD(optimizer.name), to_run,
               "Kind of optimizer. `AdamW`: decoupled weight decay. `Adam`: the decay is added to the "

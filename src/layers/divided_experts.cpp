@@ -232,6 +232,7 @@ Experts::Gradients DividedExperts::backward(Ctx& c, Tensor dy) const {
             const Tensor dweights_here = c.temp.alloc(acc, {round.weights.count()});
             const auto drows = [&] {
                 const Tensor rows = c.temp.alloc(type, round.rows.shape);
+                const Scope arrived(c.temp);
                 c.k.gather_rows(c.exec, rows, bring_rows(c, round, dresults), round.sources, 1);
                 return rows;
             };

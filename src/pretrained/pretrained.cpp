@@ -7,6 +7,7 @@
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/file/toml.hpp"
 #include "coeus/io/checkpoint.hpp"
+#include "coeus/io/hub_weights.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/decoder.hpp"
 #include "coeus/models/hub_model.hpp"
@@ -107,10 +108,39 @@ HubTokenizer hub_tokenizer(const std::string& place) {
     return known;
 }
 
+namespace {
+
+// The layers of multi-token prediction of which a folder has a tensor. transformers leaves out the tensors,
+// but not the number in config.json.
+int64_t depths_in(const std::string& folder, const DecoderConfig& model) {
+    const HubWeights weights = HubWeights::open(folder);
+    const std::vector<std::string> paths = checkpoint_paths(model);
+    const std::vector<HubTensor> tensors = hub_tensors(model);
+    int64_t depth = 0;
+    for (bool found = true; found && depth < model.mtp_layers; depth += found) {
+        found = false;
+        for (size_t i = 0; i < paths.size(); ++i)
+            if (paths[i].starts_with(fmt::format("model/mtp_layers.{}.", depth)))
+                found |= std::ranges::any_of(tensors[i].places,
+                                             [&](const HubPlace& place) { return weights.has(place.name); });
+    }
+    return depth;
+}
+
+}  // namespace
+
 Pretrained::Pretrained(const fs::path& path) : is_hub_(is_hub_folder(path.string())) {
     if (is_hub_) {
         path_ = tokenizer_folder_ = path.string();
         model_ = model_from_hub(path_);
+        if (const int64_t depths = model_.mtp_layers > 0 ? depths_in(path_, model_) : 0;
+            depths < model_.mtp_layers) {
+            log::info(
+                "Notice: {}/config.json has {} layers of multi-token prediction, and the files have {}: the "
+                "others are left out",
+                path_, model_.mtp_layers, depths);
+            model_.mtp_layers = depths;
+        }
         if (!text_prefix(path_).empty())
             log::info("Notice: {} tensors of {} do not belong to the text model and are ignored",
                       HubWeights::open(path_).count_others(), path_);
@@ -145,6 +175,11 @@ Pretrained::Pretrained(const fs::path& path, const Communicator& ranks) {
 }
 
 void Pretrained::load(const Decoder& decoder, const Communicator& ranks) const {
+    if (decoder.config().mtp_layers > model_.mtp_layers)
+        throw ConfigError(
+            "{}: has {} layers of multi-token prediction, but the model has {}; set model.num_mtp_layers = "
+            "{}",
+            path_, model_.mtp_layers, decoder.config().mtp_layers, model_.mtp_layers);
     if (!is_hub_) {
         const auto left_out = [&](const std::string& path) {
             for (int64_t depth = decoder.depths(); depth < model_.mtp_layers; ++depth)

@@ -86,6 +86,35 @@ TEST_CASE("convert: from a Hugging Face folder to a checkpoint and back, the bit
     }
 }
 
+TEST_CASE("convert: layers of multi-token prediction that only config.json names are left out") {
+    const fs::path model = golden("models/deepseek_v3_full");
+    if (model.empty()) return;
+    const TemporaryFolder folder;
+    fs::copy(model, folder / "hf");
+    std::string config = read_file(folder / "hf/config.json");
+    const std::string key = "\"num_nextn_predict_layers\": ";
+    const size_t at = config.find(key + "0");
+    REQUIRE(at != std::string::npos);
+    config.replace(at, key.size() + 1, key + "1");
+    write_file(folder / "hf/config.json", config);
+    const Outcome converted = convert_folder(folder / "hf", folder / "weights.h5");
+    CHECK(converted.exit_code == 0);
+    CHECK_THAT(converted.output,
+               Contains("config.json has 1 layers of multi-token prediction, and the files have "
+                        "0: the others are left out"));
+    CHECK_THAT(run_coeus({"info", (folder / "hf").string()}).output, !Contains("missing"));
+    // a run asks for what config.json says
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(200)});
+    const Outcome run = run_coeus(run_from_folder(folder / "out", folder / "tokens.h5", folder / "hf",
+                                                  "deepseek_v3", {"--training.steps=1"}));
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output, Contains("has 0 layers of multi-token prediction, but the model has 1; set "
+                                    "model.num_mtp_layers = 0"));
+    CHECK(run_coeus(run_from_folder(folder / "out", folder / "tokens.h5", folder / "hf", "deepseek_v3",
+                                    {"--training.steps=1", "--model.num_mtp_layers=0"}))
+              .exit_code == 0);
+}
+
 TEST_CASE("convert: weights of several types are written to a folder without loss") {
     const fs::path model = golden("models/llama3_gqa");
     if (model.empty()) return;

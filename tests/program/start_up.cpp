@@ -30,7 +30,7 @@ Counts read_counts(const fs::path& file) {
 
 // as in doc/scale.md
 constexpr int64_t most_communicators = 24, most_collectives = 64;
-constexpr int64_t communicator_bytes = 24, communicators_of_all = 9, name_bytes = 32, times_bytes = 88;
+constexpr int64_t communicator_bytes = 24, communicators_of_all = 9, name_bytes = 32, times_bytes = 96;
 
 // The counts of each rank, in a run that is already at its last step: it starts, loads, and ends.
 std::vector<Counts> counts_of_start(const fs::path& folder, const Arguments& arguments, int ranks) {

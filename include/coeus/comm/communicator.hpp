@@ -94,7 +94,7 @@ public:
     /// counts.
     void all_to_all(Tensor out, Tensor in, Where where = Where::current()) const;
     /// Rows from[p] of `in` go to rank p, and rows to[p] of `out` come from rank p. Both tensors are dense
-    /// and have equal columns. from[p].count here equals to[q].count on rank p, if this is rank q; where it
+    /// and have equal columns. from[p].count here equals to[q].count on rank p, if this is rank q; if it
     /// is 0, no message is sent. A range of `out` overlaps no other range of `out` or `in`. A planned
     /// communicator does not look at the ranges.
     void all_to_all(Tensor out, std::span<const RowRange> to, Tensor in, std::span<const RowRange> from,

@@ -62,7 +62,7 @@ struct ShardPlace {
 
 /// This rank's places in the shardings of a model.
 struct ModelPlace {
-    ShardPlace dense;    ///< of all parameters but the next
+    ShardPlace dense;    ///< of all parameters but the matrices of experts
     ShardPlace experts;  ///< of the matrices of experts
 
     /// The experts' matrices are divided like all others.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Experts that are divided over ranks take the steps of one rank: loss, gradients, loads, biases, weights.
+#include "coeus/base/random.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
 
@@ -28,24 +29,39 @@ std::vector<MeshShape> views_of(const MeshShape& mesh) {
 
 TEST_CASE("experts: every division over ranks, with any capacity, equals one rank") {
     const Communicator world = Communicator::world("world");
-    constexpr double capacities[] = {0.3, 1, 1e9};
-    int number = 0;
+    // each factor is drawn by itself, so that all pairs of choices occur
+    const RandomStream random(11, "experts on several ranks");
+    uint64_t drawn = 0;
+    const auto draw = [&](int choices) { return int(random.u64(drawn++) % uint64_t(choices)); };
     for (const MeshShape& mesh :
          meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp}))
         for (const MeshShape& view : views_of(mesh))
-            for (const double capacity : capacities) {
-                ++number;
+            for (const double capacity : {0.3, 1.0, 1e9}) {
                 MeshCase c = {.mesh = view, .model = tiny_config()};
                 c.model.attention.heads = c.model.attention.kv_heads = 8;
                 c.model.attention.head_dim = 4;
-                set_experts(c.model, 1 + number % (expert_kinds - 1));
+                set_experts(c.model, 1 + draw(expert_kinds - 1));
                 c.model.moe.experts = round_up(c.model.moe.experts, view.ep * c.model.moe.groups);
                 c.seq_len = 4 * mesh.cp * mesh.tp;
-                c.sequences = 1 + number % 2;
-                c.local_batches = 1 + number / 2 % 2;
+                c.sequences = 1 + draw(2);
+                c.local_batches = 1 + draw(2);
                 c.exchanges.expert_capacity = capacity;
-                c.recompute = {.mode = RecomputeOptions::Mode(number % 4), .every = 1, .budget = 0.3};
-                c.optimizer.name = number % 3 == 0 ? "Muon" : "AdamW";
+                c.recompute = {.mode = RecomputeOptions::Mode(draw(4)), .every = 1, .budget = 0.3};
+                c.optimizer.name = draw(3) == 0 ? "Muon" : "AdamW";
                 CHECK(differs_from_one_rank(c, world, 2) == "");
             }
+}
+
+TEST_CASE("experts: every schedule, also with gradients of weights that are computed later") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() != 4) return;
+    for (const Schedule& schedule : schedules())
+        for (const double capacity : {0.3, 1e9}) {
+            MeshCase c = {.mesh = {.pp = 2, .dp_shard = 2, .ep = 2}, .model = tiny_config()};
+            c.seq_len = 4;
+            set_experts(c.model, 3);  // with biases
+            set_schedule(c, schedule);
+            c.exchanges.expert_capacity = capacity;
+            CHECK(differs_from_one_rank(c, world, 2) == "");
+        }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recomputed activations have the same bits, in every type and on every mesh.
 #include "support/catch.hpp"
-#include "support/mesh_run.hpp"
+#include "support/mesh_factors.hpp"
 
 using namespace coeus;
 using namespace coeus::test;
@@ -41,7 +41,6 @@ TEST_CASE("recomputation: the same bits as without it, on every mesh") {
     size_t number = 0;
     for (const MeshShape& shape :
          meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
-        const Mesh mesh(world.split(0, "world"), shape);
         ++number;
         for (size_t t = 0; t < all_types.size(); ++t) {
             if (world.size() > 4 && t != number % all_types.size()) continue;
@@ -53,9 +52,12 @@ TEST_CASE("recomputation: the same bits as without it, on every mesh") {
             set_attention(c.model, int(number + t) % attention_kinds);
             if (number % 2 == 1) set_rope_part(c.model);
             set_experts(c.model, int(number + t) % expert_kinds);
+            set_expert_ranks(c, int(number / 2 + t) % 4);
+            c.exchanges.expert_capacity = number % 2 == 0 ? 0.3 : 2;
             c.model.mtp_layers = int64_t(number / 2 + t) % 2;
             c.seq_len = 16;
             c.exchanges.context.exchange = ContextExchange(number % 3);
+            const Mesh mesh(world.split(0, "world"), c.mesh);
             const Result kept = two_steps(c, mesh);
             for (const RecomputeOptions& mode : modes) {
                 c.recompute = mode;

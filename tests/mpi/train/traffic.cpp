@@ -259,8 +259,8 @@ int64_t expected_bytes(const MeshCase& c, const Engine& engine) {
     const int last = table.placement.rank_of(table.stages() - 1);
     if (c.model.tied && last != 0 && (rank == 0 || rank == last))
         sent += all_reduce(sizes.table().owned(ranks, shard), 2, e);
-    if (c.model.moe.experts > 0)  // their loads
-        sent += all_reduce(c.model.moe_rows() * c.model.moe.experts, c.mesh.size(loss_axes), 8);
+    if (c.model.moe.experts > 0)  // their loads: MPI sums integers
+        sent += c.model.moe_rows() * c.model.moe.experts * (c.mesh.size(loss_axes) - 1) * 8;
     // loss and norm, one number each
     return sent + (c.mesh.size(loss_axes) - 1 + c.mesh.size(owner_axes) - 1) * e;
 }
