@@ -303,7 +303,7 @@ TEST_CASE("the factors of Muon's learning rate") {
     CHECK(muon_factor("spectral_unclamped", 2, 8) == 0.5);
 }
 
-TEST_CASE("whole matrices must belong to the dense sharding") {
+TEST_CASE("whole matrices need the ranks of their sharding") {
     Parameters parameters({Dtype::f64, Dtype::f64});
     Param of_others = matrix("elsewhere", {3, 4});
     of_others.shard.sharding = parameters.add_sharding({});
@@ -314,5 +314,5 @@ TEST_CASE("whole matrices must belong to the dense sharding") {
     const WholeMatrices matrices(scratch);
     for (const Storage& storage : parameters.storages())
         CHECK_THROWS_WITH(matrices.replace(exec, cpu_kernels(), storage, [](const Param&, Tensor) {}),
-                          Contains("whole matrices need the dense sharding"));
+                          Contains("whole matrices need the ranks of each sharding"));
 }
