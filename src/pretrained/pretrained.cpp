@@ -108,10 +108,6 @@ HubTokenizer hub_tokenizer(const std::string& place) {
     return known;
 }
 
-namespace {
-
-// The layers of multi-token prediction of which a folder has a tensor. transformers leaves out the tensors,
-// but not the number in config.json.
 int64_t depths_in(const std::string& folder, const DecoderConfig& model) {
     const HubWeights weights = HubWeights::open(folder);
     const std::vector<std::string> paths = checkpoint_paths(model);
@@ -126,8 +122,6 @@ int64_t depths_in(const std::string& folder, const DecoderConfig& model) {
     }
     return depth;
 }
-
-}  // namespace
 
 Pretrained::Pretrained(const fs::path& path) : is_hub_(is_hub_folder(path.string())) {
     if (is_hub_) {

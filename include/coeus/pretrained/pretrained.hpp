@@ -27,6 +27,10 @@ std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const s
 /// The paths in a checkpoint of the tensors of hub_tensors(model), in the same order.
 std::vector<std::string> checkpoint_paths(const DecoderConfig& model);
 
+/// The number of the model's layers of multi-token prediction of which a Hugging Face folder has tensors.
+/// transformers leaves out the tensors, but not the number in config.json.
+int64_t depths_in(const std::string& folder, const DecoderConfig& model);
+
 /// The folder and the special ids of the tokenizer at `place`, for writing a Hugging Face folder. If the
 /// tokenizer is missing or of an unknown kind, logs a warning.
 HubTokenizer hub_tokenizer(const std::string& place);

@@ -96,7 +96,15 @@ void show_hub_folder(const std::string& folder, const InfoOptions& options) {
         const Safetensors weights = Safetensors::open(folder);
         list_tensors(weights);
         std::fflush(stdout);
-        if (model) check_complete(*model, HubWeights::open(folder));
+        if (model) {
+            const int64_t depths = depths_in(folder, *model);
+            if (depths < model->mtp_layers)
+                info_line("left out",
+                          fmt::format("{} of {} layers of multi-token prediction, which have no tensors",
+                                      model->mtp_layers - depths, model->mtp_layers));
+            model->mtp_layers = depths;
+            check_complete(*model, HubWeights::open(folder));
+        }
         if (options.verify) verify_tensors(folder, weights);
     }
     if (Tokenizer::is_at(folder)) show_tokenizer(folder, options);
