@@ -123,6 +123,8 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     require(device.backend() == options_.backend, "the engine was planned for another backend");
     require(!options_.types.offload || !device.is_host(),
             "state that is on the host already cannot be offloaded");
+    require(!options_.graphs || options_.mesh.ep == 1,
+            "a graph cannot exchange numbers of experts' rows that the host must read");
     mesh_ = &mesh;
     exec_.run_on(device);
     kernels_ = &kernels_of(options_.backend);
