@@ -27,8 +27,8 @@ struct CheckpointContents {
 };
 
 /// Finds these arrays in a file. The result is the same on all ranks, except for the sums. ConfigError if an
-/// intact file is of another model, apart from what is left out, or is stored in a way that Coeus cannot read.
-/// Collective.
+/// intact file is of another model, apart from what is left out, or is stored in a way that Coeus cannot
+/// read. Collective.
 CheckpointContents find_arrays(const std::string& path, const std::vector<CheckpointTensor>& tensors,
                                const Communicator& ranks, const LeftOut& left_out);
 
