@@ -48,6 +48,17 @@ double loss_of(const Tensor& logits, const TestBatch& batch) {
     return sum / double(batch.valid_labels());
 }
 
+// Compares all gradients of a whole decoder with finite differences.
+std::string check_all_gradients(Decoder& decoder, const TestBatch& batch) {
+    const Stage stage(decoder);
+    const CheckedLayer whole = {[&](Ctx& c, Tensor) {
+                                    forward_backward(stage, c);
+                                    return Tensor{};
+                                },
+                                [](Ctx&, Tensor) { return Tensor{}; }};
+    return gradcheck(decoder.parameters(), whole, batch, {.entries = 6, .spread = 0.3});
+}
+
 }  // namespace
 
 TEST_CASE("decoder: every gradient against finite differences") {
@@ -68,15 +79,9 @@ TEST_CASE("decoder: every gradient against finite differences") {
         config.attention.kv_heads = v.kv_heads;
         config.norm_eps = 0.01;
         Decoder decoder(config, f64, 7);
-        const Stage stage(decoder);
-        const CheckedLayer whole = {[&](Ctx& c, Tensor) {
-                                        forward_backward(stage, c);
-                                        return Tensor{};
-                                    },
-                                    [](Ctx&, Tensor) { return Tensor{}; }};
         TestBatch batch(3, 7, config.vocab);
         batch.split_documents(4, true).ignore_every(5);
-        CHECK(gradcheck(decoder.parameters(), whole, batch, {.entries = 6, .spread = 0.3}) == "");
+        CHECK(check_all_gradients(decoder, batch) == "");
     }
 }
 
@@ -89,15 +94,9 @@ TEST_CASE("multi-token prediction: every gradient against finite differences") {
             config.mtp_scale = 0.7;
             config.norm_eps = 0.01;
             Decoder decoder(config, f64, 7, {}, std::vector<Recompute>(3, recompute));
-            const Stage stage(decoder);
-            const CheckedLayer whole = {[&](Ctx& c, Tensor) {
-                                            forward_backward(stage, c);
-                                            return Tensor{};
-                                        },
-                                        [](Ctx&, Tensor) { return Tensor{}; }};
             TestBatch batch(3, 7, config.vocab);
             batch.split_documents(4, true).ignore_every(5).look_ahead(2);
-            CHECK(gradcheck(decoder.parameters(), whole, batch, {.entries = 6, .spread = 0.3}) == "");
+            CHECK(check_all_gradients(decoder, batch) == "");
         }
 }
 
