@@ -216,6 +216,8 @@ public:
     void copy(void* to, const void* from, int64_t bytes) const override {
         COEUS_CHECK_CUDA(cudaDeviceSynchronize());
         COEUS_CHECK_CUDA(cudaMemcpy(to, from, size_t(bytes), cudaMemcpyDefault));
+        // from pageable memory it may return before the copy is done, and queues do not wait for it
+        COEUS_CHECK_CUDA(cudaDeviceSynchronize());
     }
     int64_t memory_bytes() const override { return free_bytes_; }
     int64_t peak_bytes() const override { return memory_.peak_bytes(); }

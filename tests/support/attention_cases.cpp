@@ -149,8 +149,9 @@ KernelCase attention_cached_case(const AttentionShape& s, int64_t kept, int64_t 
         {"lse", output, acc, {s.heads, s.batch}},
     };
     c.prepare = [=](const Kernels&, Exec&, const Operands& o) {
-        for (int64_t b = 0; b < s.batch; ++b) Tensor(o[6]).as<int32_t>()[b] = int32_t((b * 2 + 1) % kept);
-        Tensor(o[7]).as<int32_t>()[0] = int32_t(s.sequence - 1);  // a full sequence
+        for (int64_t b = 0; b < s.batch; ++b)
+            Tensor(o[6]).as<int32_t>()[b] = int32_t(kept - 1 - b);  // all different
+        Tensor(o[7]).as<int32_t>()[0] = int32_t(s.sequence - 1);    // a full sequence
     };
     c.call = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
         kernels.attention_cached(exec, o[0], o[8], o[1], o[2], o[3], o[4], o[5], o[6], o[7], s);

@@ -205,6 +205,27 @@ void give(coeus_emulated_stream* stream, std::function<void()> work) {
     }
 }
 
+namespace {
+
+// Where the device does what is asked of no stream. The calls may return before it is done, and other streams
+// do not wait for it.
+coeus_emulated_stream& default_stream() {
+    static coeus_emulated_stream stream;
+    const std::lock_guard lock(mutex);
+    streams.insert(&stream);
+    return stream;
+}
+
+bool is_on_device(const void* address) {
+    const std::lock_guard lock(mutex);
+    return std::ranges::any_of(device_memory, [&](const auto& entry) {
+        const auto* const first = static_cast<const std::byte*>(entry.first);
+        return address >= first && address < first + entry.second.bytes;
+    });
+}
+
+}  // namespace
+
 void give_when(coeus_emulated_stream* stream, std::function<bool()> ready, std::function<void()> work) {
     const std::lock_guard lock(mutex);
     stream->items.push_back({.work = std::move(work), .ready = std::move(ready), .microseconds = 1});
@@ -331,7 +352,7 @@ cudaError_t cudaFreeHost(void* memory) {
 
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
     if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
-    give(nullptr, [=] { std::memset(to, value, bytes); });
+    give(&default_stream(), [=] { std::memset(to, value, bytes); });
     return cudaSuccess;
 }
 
@@ -342,7 +363,18 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind /*kind*/) {
     if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
-    give(nullptr, [=] { std::memcpy(to, from, bytes); });
+    if (!is_on_device(to)) {
+        const auto& stream = default_stream();
+        run_until([&] { return stream.items.empty(); });
+        give(nullptr, [=] { std::memcpy(to, from, bytes); });
+    } else if (is_on_device(from)) {
+        give(&default_stream(), [=] { std::memcpy(to, from, bytes); });
+    } else {  // the memory may change as soon as this returns
+        const auto* const first = static_cast<const std::byte*>(from);
+        give(&default_stream(), [to, read = std::vector<std::byte>(first, first + bytes)] {
+            std::memcpy(to, read.data(), read.size());
+        });
+    }
     return cudaSuccess;
 }
 
