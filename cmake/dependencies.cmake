@@ -54,9 +54,10 @@ add_library(coeus_hdf5 INTERFACE)
 target_include_directories(coeus_hdf5 SYSTEM INTERFACE ${HDF5_INCLUDE_DIRS})
 target_link_libraries(coeus_hdf5 INTERFACE ${HDF5_LIBRARIES} MPI::MPI_CXX)
 
-find_package(Boost QUIET COMPONENTS program_options)
+find_package(Boost QUIET COMPONENTS program_options context)
 if(NOT Boost_FOUND)
-    coeus_missing("Boost" "libboost-program-options-dev" "boost+program_options" boost)
+    coeus_missing("Boost (program_options and context)" "libboost-program-options-dev libboost-context-dev"
+        "boost+program_options+context" boost)
 endif()
 
 # for libraries that have no CMake package on Debian 12: finds the header and the library

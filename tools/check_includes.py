@@ -20,7 +20,7 @@ HOME = {
     "xxhash": ("file",),
     "zlib": ("file",),
     "zstd": ("file",),
-    "boost/": ("config", "report"),
+    "boost/": ("base", "config", "report"),
     "oneapi/dnnl": ("kernels",),
     "dnnl": ("kernels",),
     "cblas": ("kernels",),

@@ -211,10 +211,6 @@ std::vector<Option> ignored_options() {
                   "tensor parallelism always splits norms and residuals along the sequence",
                   "With tensor parallelism: split norms and residuals too")
             .idle_at({true}),
-        no_effect("parallelism.pipeline_parallel_expert_parallel_overlap", Type::boolean,
-                  "the two computations of a pair do not overlap their exchanges yet",
-                  "With DualPipeV: overlap the exchange of tokens between experts")
-            .idle_at({false}),
         no_effect("parallelism.context_parallel_ptrr_mask_key", Type::text,
                   "the document mask, by which ptrr would balance, has no name in Coeus",
                   "Mask by which ptrr balances"),

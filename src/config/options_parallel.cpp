@@ -76,6 +76,11 @@ std::vector<Option> parallel_options() {
               "With `parallelism.expert_parallel_degree` above 1: number of ranks that divide each expert, 1 "
               "or `parallelism.tensor_parallel_degree`. Otherwise the tensor-parallel ranks do")
             .obeys(degree),
+        works(
+            COEUS_FIELD(parallelism.pipeline_parallel_expert_parallel_overlap), to_nothing,
+            "If a schedule has pairs (`DualPipeV`) and several ranks divide the experts: the forward and the "
+            "backward of a pair take turns, so that one computes while the other exchanges tokens. No effect "
+            "with `fsdp_reshard_after_forward = \"always\"` or `training.enable_cpu_offload`"),
 
         works(COEUS_FIELD(activation_checkpoint.mode), to_nothing,
               "Which activations the backward pass recomputes, instead of keeping them. `none`: none. "

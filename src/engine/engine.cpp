@@ -38,6 +38,9 @@ EngineOptions complete(const DecoderConfig& config, EngineOptions options) {
             "a pipeline needs the ranks of the mesh and a part of the model for each stage");
     require(options.training.sequences % pipeline.timetable.microbatches == 0,
             "a local batch must divide evenly into micro-batches");
+    options.overlap_pairs = options.overlap_pairs && options.mesh.ep > 1 && pipeline.timetable.has_pairs() &&
+                            options.gather.weights == Keep::all && options.gather.gradients == Keep::all &&
+                            !options.types.offload;
     require_countable(config, micro_batch_of(options));
     require_countable(config, options.validation);
     return options;
@@ -99,9 +102,9 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
       optimizer_(options.optimizer, options.seed, options.param_groups) {
     optimizer_.attach(decoder_.parameters());
     exec_.threads = options.threads;
-    layers_ =
-        measure_training(decoder_, executor_, micro_batch_of(options_), options.validation, options.threads,
-                         Mesh::planned(options.mesh, options.rank), options.exchanges, options.backend);
+    layers_ = measure_training(decoder_, executor_, micro_batch_of(options_), options.validation,
+                               options.threads, Mesh::planned(options.mesh, options.rank), options.exchanges,
+                               options.backend, options.overlap_pairs);
     measure_update();
     plan_ = plan_training(options_, decoder_, gathered_, layers_);
 }
@@ -139,11 +142,16 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     exec_.workspace = Arena(layers_.workspace, "kernel workspace", memory);
     executor_.allocate(layers_.executor, mesh[axis::pp], options_.pipeline.sends);
     temp_ = Arena(layers_.temporaries, "temporaries", memory);
+    paired_temp_ = Arena(layers_.paired_temporaries, "temporaries of pairs", memory);
     if (options_.types.offload) offloaded_.emplace(decoder_.parameters(), options_.offload_chunk, exec_);
     if (layers_.activations_on_host > 0)
         offloaded_inputs_.emplace(flow_of(micro_batch_of(options_).count() / mesh.size(axis::cp)), exec_);
-    layer_stream_.emplace(options_.streams, exec_);
-    exchanges_.emplace(options_.exchanges, mesh, exec_, *layer_stream_);
+    exchanges_.emplace(options_.exchanges, mesh, exec_, options_.streams);
+    if (options_.overlap_pairs) {
+        executor_.take_turns_in_pairs();
+        for (ExpertRanks* experts : {&exchanges_->experts, &exchanges_->paired_experts})
+            experts->meanwhile = [this] { executor_.other_of_pair(); };
+    }
     const auto part_of = [&](const BatchShape& shape, int64_t local_batches, int64_t depths) {
         return BatchPart(shape, local_batches,
                          part_of_sequence(shape.seq_len, mesh.size(axis::cp), mesh.rank(axis::cp),
@@ -208,15 +216,17 @@ LayerMemory Engine::used() const {
     used.activations = executor_.frame_bytes(executor);
     used.activations_on_host = executor_.frame_bytes_on_host(executor);
     used.temporaries = temp_.peak();
+    used.paired_temporaries = paired_temp_.peak();
     used.workspace = exec_.workspace.peak();
     return used;
 }
 
-Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs) {
+Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs,
+                    bool paired) {
     return {.exec = exec_,
             .k = *kernels_,
             .frame = frame,
-            .temp = temp_,
+            .temp = paired ? paired_temp_ : temp_,
             .batch = batch,
             .scalars = scalars,
             .kv = *exchanges_->kv,
@@ -224,7 +234,7 @@ Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars, cons
             .cp = exchanges_->cp,
             .tokens = *exchanges_->tokens,
             .loss = exchanges_->loss,
-            .experts = exchanges_->experts,
+            .experts = paired ? exchanges_->paired_experts : exchanges_->experts,
             .inputs = inputs};
 }
 
@@ -305,11 +315,12 @@ void Engine::forward_backward(int64_t local_batch) {
         micro_batches_[m] = part.slice(int64_t(m) * shape.sequences, shape.sequences);
     const bool last = local_batch == options_.accumulation - 1;
     const BlockInputs& inputs = offloaded_inputs_ ? *offloaded_inputs_ : inputs_in_frame();
-    executor_.forward_backward(flow_of(micro_batches_[0].count()), last, [&](int m, Frame& frame) {
-        Ctx c = context(micro_batches_[size_t(m)], frame, step_->scalars(), inputs);
-        c.loads = loads_;
-        return c;
-    });
+    executor_.forward_backward(
+        flow_of(micro_batches_[0].count()), last, [&](int m, Frame& frame, bool paired) {
+            Ctx c = context(micro_batches_[size_t(m)], frame, step_->scalars(), inputs, paired);
+            c.loads = loads_;
+            return c;
+        });
 }
 
 void Engine::sum_over_ranks() {
@@ -356,6 +367,7 @@ std::vector<int64_t> Engine::loads() const {
 void Engine::observe_arenas(ArenaObserver* arenas) {
     exec_.workspace.observe(arenas);
     temp_.observe(arenas);
+    paired_temp_.observe(arenas);
     executor_.observe(arenas);
 }
 
@@ -372,6 +384,8 @@ std::vector<std::pair<std::string, const Arena*>> Engine::arenas() const {
             frames.size() == 1 ? term::activations : fmt::format("{}, frame {}", term::activations, i),
             &frames[i].memory());
     all.emplace_back(term::temporaries, &temp_);
+    if (layers_.paired_temporaries > 0)
+        all.emplace_back(fmt::format("{} of pairs", term::temporaries), &paired_temp_);
     all.emplace_back(term::workspace, &exec_.workspace);
     return all;
 }
@@ -400,7 +414,7 @@ double Engine::evaluate(const SampleRows& local) {
     micro_batches_[0] = validation_part_.bring(exec_, 0);
     validation_->stage({});
     validation_->bring(exec_);
-    executor_.evaluate(flow_of(micro_batches_[0].count()), [this](int, Frame& frame) {
+    executor_.evaluate(flow_of(micro_batches_[0].count()), [this](int, Frame& frame, bool) {
         return context(micro_batches_[0], frame, validation_->scalars(), inputs_in_frame());
     });
     return validation_->read(exec_).loss;

@@ -44,7 +44,7 @@ MemoryPlan plan_training(const EngineOptions& options, const Decoder& decoder, c
     plan.add(term::activations, layers.activations);
     plan.add(term::activations, layers.activations_on_host, MemoryPlace::host);
     plan.add(term::flows, layers.executor.slots);
-    plan.add(term::temporaries, layers.temporaries);
+    plan.add(term::temporaries, layers.temporaries + layers.paired_temporaries);
     plan.add(term::workspace, layers.workspace);
     plan.add(term::token_ids, gpu ? ids.device : ids.host);
     if (!gpu) plan.add(term::reduction, reduction);

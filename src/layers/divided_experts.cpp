@@ -35,45 +35,92 @@ struct Arrived : ExpertProducts::Kept {
     Tensor slots, sources;
 };
 
+// What travels for each assignment: a row, and one number if `numbers` is present.
+struct Rows {
+    Tensor rows, numbers;
+};
+
+// An exchange on the stream of the experts' ranks, beside the computation. `work` gets the stream's Exec.
+template <class Work>
+class Underway {
+public:
+    Underway(Ctx& c, Exchange kind, Tensor moved, Work work) : c_(c), kind_(kind), work_(std::move(work)) {
+        const ObservedExchange noted(c.exec, kind, moved);  // all of it, if the stream is eager
+        pending_ = c.experts.stream.run([this] { work_(c_.experts.stream.exec()); });
+    }
+    Underway(const Underway&) = delete;
+    Underway& operator=(const Underway&) = delete;
+
+    void wait() {
+        if (c_.experts.meanwhile) c_.experts.meanwhile();
+        const ObservedExchange noted(c_.exec, kind_);
+        pending_.join();
+    }
+
+private:
+    Ctx& c_;
+    Exchange kind_;
+    Work work_;
+    Pending pending_;  // last, since it waits for the others' use
+};
+
+void exchange(Ctx& c, Exec& exec, const Rows& to, std::span<const RowRange> places, const Rows& from,
+              std::span<const RowRange> sent) {
+    const Communicator& ranks = c.experts.ranks;
+    ranks.grouped(exec, [&] {
+        ranks.all_to_all(exec, to.rows, places, from.rows, sent);
+        if (from.numbers) ranks.all_to_all(exec, to.numbers, places, from.numbers, sent);
+    });
+}
+
+constexpr auto nothing = [] {};
+
 class DividedExperts : public Experts {
 public:
     explicit DividedExperts(const ExpertProducts& products) : products_(products) {}
 
-    void forward(Ctx& c, Tensor x, const Routed& routed, Tensor y) const override;
-    void rebuild(Ctx& c, Tensor x, const Routed& routed) const override {
+    Tensor forward(Ctx& c, Tensor x, const Routed& routed, FunctionRef<Tensor()> beside) const override;
+    void rebuild(Ctx& c, Tensor x, const Routed& routed, FunctionRef<void()> beside) const override {
         const Scope temps(c.temp);
         const Sent sent = send(c, x, routed);
-        begin_rounds(c, sent);
-        first_round(c, sent, sorted(c, sent, x));
+        first_round(c, sent, sorted_inputs(c, sent, x), beside);
     }
-    Gradients backward(Ctx& c, Tensor dy) const override;
+    Tensor backward(Ctx& c, Tensor dy, Tensor dx, FunctionRef<Tensor()> beside) const override;
 
 private:
     using Allocate = FunctionRef<Tensor(Dtype, const Shape&)>;
 
     Sent send(Ctx& c, Tensor x, const Routed& routed) const;
     Tensor sorted(Ctx& c, const Sent& sent, Tensor tokens) const;
-    Arrived first_round(Ctx& c, const Sent& sent, Tensor inputs) const;
+    Tensor sorted_inputs(Ctx& c, const Sent& sent, Tensor x) const;
+    Arrived first_round(Ctx& c, const Sent& sent, Tensor inputs, FunctionRef<void()> beside) const;
     Arrived later_round(Ctx& c, const Sent& sent, int64_t round, Tensor inputs) const;
-    Arrived bring(Ctx& c, const Sent& sent, int64_t round, Tensor inputs, Allocate alloc) const;
-    Tensor bring_rows(Ctx& c, const Arrived& arrived, Tensor sorted) const;
-    void return_rows(Ctx& c, const Arrived& arrived, Tensor rows, Tensor sorted) const;
+    Arrived bring(Ctx& c, const Sent& sent, int64_t round, Tensor inputs, Allocate alloc,
+                  FunctionRef<void()> beside) const;
+    void return_rows(Ctx& c, const Arrived& arrived, const Rows& grouped, const Rows& sorted,
+                     FunctionRef<void()> beside) const;
     ExpertCapacity capacity(Ctx& c, const Sent& sent) const;
-    int64_t begin_rounds(Ctx& c, const Sent& sent) const;
+    int64_t rounds(Ctx& c, const Sent& sent) const;
     bool adds_bias(Ctx& c) const { return c.experts.each.rank() == 0; }
     ExpertProducts products_;
+
+    // Sorted rows of the selected round to their experts, where they arrive in the order of the ranks.
+    auto to_experts(Ctx& c, Rows sorted, Rows arrived) const {
+        return Underway(c, Exchange::rows_to_experts, arrived.rows, [&c, sorted, arrived](Exec& exec) {
+            exchange(c, exec, arrived, c.experts.rounds.received(), sorted, c.experts.rounds.sent());
+        });
+    }
+    // The other way: back to their places among the sorted rows.
+    auto from_experts(Ctx& c, Rows by_rank, Rows sorted) const {
+        return Underway(c, Exchange::rows_from_experts, by_rank.rows, [&c, by_rank, sorted](Exec& exec) {
+            exchange(c, exec, sorted, c.experts.rounds.sent(), by_rank, c.experts.rounds.received());
+        });
+    }
 };
 
 // The tokens that this rank sends: its own, or those of all ranks that divide each expert.
 Tensor tokens_of(Ctx& c, Tensor own) {
     return c.experts.each.size() == 1 ? own : gather_tokens(c, own);
-}
-// Memory for parts of y, a sum over the ranks that divide each expert.
-Tensor parts_for(Ctx& c, Tensor y) {
-    return c.experts.each.size() == 1 ? y : parts_of(c, y);
-}
-void sum_parts(Ctx& c, Tensor y, Tensor parts) {
-    if (c.experts.each.size() > 1) scatter_tokens(c, y, parts);
 }
 
 ExpertCapacity DividedExperts::capacity(Ctx& c, const Sent& sent) const {
@@ -81,39 +128,32 @@ ExpertCapacity DividedExperts::capacity(Ctx& c, const Sent& sent) const {
                               c.experts.capacity_factor);
 }
 
-// Reads the counts and returns the number of rounds. A planning run has no counts; it takes two rounds, if
-// there may be more than one.
-int64_t DividedExperts::begin_rounds(Ctx& c, const Sent& sent) const {
-    const ExpertCapacity most = capacity(c, sent);
-    if (c.experts.ranks.is_planned()) return most.later > 0 ? 2 : 1;
-    c.experts.set_rounds(c.exec, sent.counts, most);
+// Number of rounds. A planning run has no counts; it takes two, if there may be more than one.
+int64_t DividedExperts::rounds(Ctx& c, const Sent& sent) const {
+    if (c.experts.ranks.is_planned()) return capacity(c, sent).later > 0 ? 2 : 1;
     return c.experts.rounds.count();
 }
 
 Sent DividedExperts::send(Ctx& c, Tensor x, const Routed& routed) const {
-    const Communicator& ranks = c.experts.ranks;
     const int64_t tokens = x.rows() * c.experts.each.size(), k = routed.experts.cols(),
-                  experts = products_.experts() * ranks.size();
+                  ranks = c.experts.ranks.size(), experts = products_.experts() * ranks;
     Sent sent;
     sent.slots = c.frame.keep(Dtype::i32, {tokens, k});
     sent.sources = c.frame.keep(Dtype::i32, {tokens * k});
-    sent.counts = c.frame.keep(Dtype::i32, {ranks.size(), experts});
+    sent.counts = c.frame.keep(Dtype::i32, {ranks, experts});
     sent.weights = c.frame.keep(routed.weights.dtype, {tokens * k});
     if (capacity(c, sent).later > 0) {
         sent.x = c.frame.keep(x.dtype, x.shape);
         c.k.cast(c.exec, sent.x, x);
     }
     const Scope temps(c.temp);
-    const Tensor own = sent.counts.slice_rows(ranks.rank(), 1).reshape({experts});
     c.k.group_by_expert(c.exec, sent.slots, sent.sources,
                         {.begins = c.temp.alloc(Dtype::i32, {experts}),
-                         .counts = own,
+                         .counts = sent.counts.slice_rows(c.experts.ranks.rank(), 1).reshape({experts}),
                          .assignments = tokens * k,
                          .multiple = 1},
                         tokens_of(c, routed.experts));
     c.k.gather_rows(c.exec, column(sent.weights), column(tokens_of(c, routed.weights)), sent.sources, 1);
-    const ObservedExchange noted(c.exec, Exchange::count_rows, sent.counts);
-    ranks.all_gather(c.exec, sent.counts, own);
     return sent;
 }
 
@@ -125,8 +165,21 @@ Tensor DividedExperts::sorted(Ctx& c, const Sent& sent, Tensor tokens) const {
     return rows;
 }
 
+// The same of x, while the ranks exchange their counts, which determine the rounds.
+Tensor DividedExperts::sorted_inputs(Ctx& c, const Sent& sent, Tensor x) const {
+    const Communicator& ranks = c.experts.ranks;
+    Underway counts(c, Exchange::count_rows, sent.counts, [&](Exec& exec) {
+        ranks.all_gather(exec, sent.counts, sent.counts.slice_rows(ranks.rank(), 1));
+    });
+    const Tensor inputs = sorted(c, sent, x);
+    counts.wait();
+    if (!ranks.is_planned()) c.experts.set_rounds(c.exec, sent.counts, capacity(c, sent));
+    return inputs;
+}
+
 // Brings the rows of a round and their weights; `alloc` decides where they are.
-Arrived DividedExperts::bring(Ctx& c, const Sent& sent, int64_t round, Tensor inputs, Allocate alloc) const {
+Arrived DividedExperts::bring(Ctx& c, const Sent& sent, int64_t round, Tensor inputs, Allocate alloc,
+                              FunctionRef<void()> beside) const {
     const int64_t most = capacity(c, sent).of_round(round), experts = products_.experts(),
                   grouped = grouped_rows(most, experts);
     Arrived a;
@@ -139,40 +192,45 @@ Arrived DividedExperts::bring(Ctx& c, const Sent& sent, int64_t round, Tensor in
     a.weights = alloc(sent.weights.dtype, {grouped});
     a.gate_up = alloc(inputs.dtype, {grouped, products_.width()});
     const Scope temps(c.temp);
+    const Rows arrived = {c.temp.alloc(inputs.dtype, {most, inputs.cols()}),
+                          c.temp.alloc(sent.weights.dtype, {most, 1})};
     c.experts.rounds.select(round);
-    const Tensor chosen = c.temp.alloc(Dtype::i32, {most});
-    c.k.arrival_experts(c.exec, chosen, sent.counts, c.experts.rounds.arriving());
-    c.k.group_by_expert(c.exec, a.slots, a.sources, a.groups, chosen);
-    const auto place = [&](Tensor to, Tensor from) {
-        const Scope arrived(c.temp);
-        c.k.gather_rows(c.exec, to, bring_rows(c, a, from), a.sources, 1);
-    };
-    place(a.rows, inputs);
-    place(column(a.weights), column(sent.weights));
+    auto underway = to_experts(c, {inputs, column(sent.weights)}, arrived);
+    {
+        const Scope choice(c.temp);
+        const Tensor chosen = c.temp.alloc(Dtype::i32, {most});
+        c.k.arrival_experts(c.exec, chosen, sent.counts, c.experts.rounds.arriving());
+        c.k.group_by_expert(c.exec, a.slots, a.sources, a.groups, chosen);
+    }
+    beside();
+    underway.wait();
+    c.k.gather_rows(c.exec, a.rows, arrived.rows, a.sources, 1);
+    c.k.gather_rows(c.exec, column(a.weights), arrived.numbers, a.sources, 1);
     products_.first(c, a.gate_up, a.rows, a.groups);
     return a;
 }
 
-// The rows that arrive, [c, cols], in temp, in the order of the ranks.
-Tensor DividedExperts::bring_rows(Ctx& c, const Arrived& a, Tensor sorted) const {
-    const Tensor arrived = c.temp.alloc(sorted.dtype, {a.slots.count(), sorted.cols()});
-    const ObservedExchange noted(c.exec, Exchange::rows_to_experts, arrived);
-    c.experts.ranks.all_to_all(c.exec, arrived, c.experts.rounds.received(), sorted, c.experts.rounds.sent());
-    return arrived;
-}
-
-// The other way: grouped rows of the selected round back to their places among the sorted ones.
-void DividedExperts::return_rows(Ctx& c, const Arrived& a, Tensor rows, Tensor sorted) const {
+// Grouped rows of the selected round back to their places among the sorted ones.
+void DividedExperts::return_rows(Ctx& c, const Arrived& a, const Rows& grouped, const Rows& sorted,
+                                 FunctionRef<void()> beside) const {
     const Scope temps(c.temp);
-    const Tensor by_rank = c.temp.alloc(rows.dtype, {a.slots.count(), rows.cols()});
-    c.k.gather_rows(c.exec, by_rank, rows, a.slots, 1);
-    const ObservedExchange noted(c.exec, Exchange::rows_from_experts, by_rank);
-    c.experts.ranks.all_to_all(c.exec, sorted, c.experts.rounds.sent(), by_rank, c.experts.rounds.received());
+    const auto by_rank_of = [&](Tensor rows) {
+        if (!rows) return rows;
+        const Tensor by_rank = c.temp.alloc(rows.dtype, {a.slots.count(), rows.cols()});
+        c.k.gather_rows(c.exec, by_rank, rows, a.slots, 1);
+        return by_rank;
+    };
+    const Rows by_rank = {by_rank_of(grouped.rows), by_rank_of(grouped.numbers)};
+    auto underway = from_experts(c, by_rank, sorted);
+    beside();
+    underway.wait();
 }
 
-Arrived DividedExperts::first_round(Ctx& c, const Sent& sent, Tensor inputs) const {
-    const Arrived a =
-        bring(c, sent, 0, inputs, [&](Dtype type, const Shape& shape) { return c.frame.keep(type, shape); });
+Arrived DividedExperts::first_round(Ctx& c, const Sent& sent, Tensor inputs,
+                                    FunctionRef<void()> beside) const {
+    const Arrived a = bring(
+        c, sent, 0, inputs, [&](Dtype type, const Shape& shape) { return c.frame.keep(type, shape); },
+        beside);
     for (const Tensor& tensor : {sent.slots, sent.sources, sent.counts, sent.weights, sent.x, a.groups.begins,
                                  a.groups.counts, a.slots, a.sources, a.rows, a.weights, a.gate_up})
         c.frame.push(this, tensor);
@@ -180,37 +238,35 @@ Arrived DividedExperts::first_round(Ctx& c, const Sent& sent, Tensor inputs) con
 }
 
 Arrived DividedExperts::later_round(Ctx& c, const Sent& sent, int64_t round, Tensor inputs) const {
-    return bring(c, sent, round, inputs,
-                 [&](Dtype type, const Shape& shape) { return c.temp.alloc(type, shape); });
+    return bring(
+        c, sent, round, inputs, [&](Dtype type, const Shape& shape) { return c.temp.alloc(type, shape); },
+        nothing);
 }
 
-void DividedExperts::forward(Ctx& c, Tensor x, const Routed& routed, Tensor y) const {
+Tensor DividedExperts::forward(Ctx& c, Tensor x, const Routed& routed, FunctionRef<Tensor()> beside) const {
     const Scope temps(c.temp);
     const Sent sent = send(c, x, routed);
     const Tensor results = c.temp.alloc(x.dtype, {sent.rows(), x.cols()});
+    Tensor y;
     {
         const Scope of_rounds(c.temp);
-        const Tensor inputs = sorted(c, sent, x);
+        const Tensor inputs = sorted_inputs(c, sent, x);
         const auto finish = [&](const Arrived& a) {
             const Scope of_round(c.temp);
-            return_rows(c, a, products_.second(c, a.gate_up, a.weights, a.groups, adds_bias(c)), results);
+            return_rows(c, a, {products_.second(c, a.gate_up, a.weights, a.groups, adds_bias(c))}, {results},
+                        nothing);
         };
-        const int64_t rounds = begin_rounds(c, sent);
-        finish(first_round(c, sent, inputs));
-        for (int64_t round = 1; round < rounds; ++round) {
+        finish(first_round(c, sent, inputs, [&] { y = beside(); }));
+        for (int64_t round = 1; round < rounds(c, sent); ++round) {
             const Scope of_round(c.temp);
             finish(later_round(c, sent, round, inputs));
         }
     }
-    if (c.experts.each.size() == 1) return c.k.sum_rows(c.exec, y, y, results, sent.slots);
-    const Tensor parts = c.temp.alloc(x.dtype, {sent.slots.rows(), x.cols()}),
-                 own = c.temp.alloc(x.dtype, y.shape);
-    c.k.sum_rows(c.exec, parts, {}, results, sent.slots);
-    scatter_tokens(c, own, parts);
-    c.k.add(c.exec, y, own);
+    sum_of_experts(c, c.experts.each, y, y, results, sent.slots);
+    return y;
 }
 
-Experts::Gradients DividedExperts::backward(Ctx& c, Tensor dy) const {
+Tensor DividedExperts::backward(Ctx& c, Tensor dy, Tensor dx, FunctionRef<Tensor()> beside) const {
     Sent sent;
     Arrived a;
     for (Tensor* tensor :
@@ -218,45 +274,46 @@ Experts::Gradients DividedExperts::backward(Ctx& c, Tensor dy) const {
           &sent.weights, &sent.counts, &sent.sources, &sent.slots})
         *tensor = c.frame.pop(this);
     a.groups.assignments = sent.rows();
+    if (!c.experts.ranks.is_planned()) c.experts.set_rounds(c.exec, sent.counts, capacity(c, sent));
     const Dtype type = dy.dtype, acc = a.weights.dtype;
-    const Gradients gradients = {c.temp.alloc(type, dy.shape), c.temp.alloc(acc, {dy.rows(), sent.top_k()})};
+    const Tensor dchosen = c.temp.alloc(acc, {dy.rows(), sent.top_k()});
     const Scope temps(c.temp);
     // of the sorted rows
-    const Tensor dinputs = c.temp.alloc(type, {sent.rows(), dy.cols()}),
-                 dweights = c.temp.alloc(acc, {sent.rows()});
+    const Rows gradients = {c.temp.alloc(type, {sent.rows(), dy.cols()}),
+                            c.temp.alloc(acc, {sent.rows(), 1})};
+    Tensor base;
     {
         const Scope of_rounds(c.temp);
         const Tensor dresults = sorted(c, sent, dy);
-        const auto backward_of = [&](const Arrived& round, ExpertProducts::WeightGradients when) {
+        const auto backward_of = [&](const Arrived& round, ExpertProducts::WeightGradients when,
+                                     FunctionRef<void()> meanwhile) {
             const Scope of_round(c.temp);
-            const Tensor dweights_here = c.temp.alloc(acc, {round.weights.count()});
+            const Tensor dweights = c.temp.alloc(acc, {round.weights.count()});
             const auto drows = [&] {
                 const Tensor rows = c.temp.alloc(type, round.rows.shape);
-                const Scope arrived(c.temp);
-                c.k.gather_rows(c.exec, rows, bring_rows(c, round, dresults), round.sources, 1);
+                const Scope transfer(c.temp);
+                const Rows arrived = {c.temp.alloc(type, {round.slots.count(), rows.cols()})};
+                to_experts(c, {dresults}, arrived).wait();
+                c.k.gather_rows(c.exec, rows, arrived.rows, round.sources, 1);
                 return rows;
             };
-            const Tensor dx = products_.backward(c, round, dweights_here, drows, adds_bias(c), when);
-            return_rows(c, round, dx, dinputs);
-            return_rows(c, round, column(dweights_here), column(dweights));
+            const Tensor drounds = products_.backward(c, round, dweights, drows, adds_bias(c), when);
+            return_rows(c, round, {drounds, column(dweights)}, gradients, meanwhile);
         };
-        const int64_t rounds = begin_rounds(c, sent);
         c.experts.rounds.select(0);
-        backward_of(a, ExpertProducts::WeightGradients::later);
-        if (rounds > 1) {
+        backward_of(a, ExpertProducts::WeightGradients::later, [&] { base = beside(); });
+        if (const int64_t count = rounds(c, sent); count > 1) {
             const Tensor inputs = sorted(c, sent, sent.x);
-            for (int64_t round = 1; round < rounds; ++round) {
+            for (int64_t round = 1; round < count; ++round) {
                 const Scope of_round(c.temp);
-                backward_of(later_round(c, sent, round, inputs), ExpertProducts::WeightGradients::now);
+                backward_of(later_round(c, sent, round, inputs), ExpertProducts::WeightGradients::now,
+                            nothing);
             }
         }
     }
-    const Tensor dx = parts_for(c, gradients.dx), dchosen = parts_for(c, gradients.dweights);
-    c.k.sum_rows(c.exec, dx, {}, dinputs, sent.slots);
-    sum_parts(c, gradients.dx, dx);
-    c.k.gather_rows(c.exec, column(dchosen), column(dweights), sent.slots.reshape({sent.rows()}), 1);
-    sum_parts(c, gradients.dweights, dchosen);
-    return gradients;
+    sum_of_experts(c, c.experts.each, dx, base, gradients.rows, sent.slots);
+    numbers_of_tokens(c, c.experts.each, dchosen, gradients.numbers, sent.slots);
+    return dchosen;
 }
 
 }  // namespace

@@ -3,12 +3,15 @@
 
 namespace coeus {
 
-Exchanges::Exchanges(const ExchangeOptions& options, const Mesh& mesh, Exec& exec, Stream& stream)
-    : tp(mesh[axis::tp]),
+Exchanges::Exchanges(const ExchangeOptions& options, const Mesh& mesh, Exec& exec, Stream::Mode streams)
+    : token_stream(mesh[axis::tp].size() > 1 ? streams : Stream::Mode::eager, exec),
+      expert_stream(mesh[axis::ep].size() > 1 ? streams : Stream::Mode::eager, exec),
+      tp(mesh[axis::tp]),
       cp(mesh[axis::cp]),
       kv(make_kv_exchange(options.context, mesh[axis::cp], exec)),
-      tokens(make_token_exchange(options.overlap_tokens, mesh[axis::tp], stream)),
+      tokens(make_token_exchange(options.overlap_tokens, mesh[axis::tp], token_stream)),
       loss(options.split_loss || mesh.shape().tp == 1 ? split_loss() : whole_loss()),
-      experts(mesh[axis::ep], mesh[axis::etp], options.expert_capacity) {}
+      experts(mesh[axis::ep], mesh[axis::etp], options.expert_capacity, expert_stream),
+      paired_experts(mesh[axis::ep], mesh[axis::etp], options.expert_capacity, expert_stream) {}
 
 }  // namespace coeus

@@ -77,7 +77,8 @@ void ExpertRanks::set_rounds(const Exec& exec, Tensor counts, const ExpertCapaci
 }
 
 const ExpertRanks& all_experts() {
-    static const ExpertRanks all(alone(), alone(), 1);
+    static Stream none(Stream::Mode::eager);
+    static const ExpertRanks all(alone(), alone(), 1, none);
     return all;
 }
 

@@ -74,25 +74,41 @@ Tensor ExpertProducts::backward(Ctx& c, const Kept& kept, Tensor dweights, Funct
     return dx;
 }
 
+void sum_of_experts(Ctx& c, const Communicator& ranks, Tensor out, Tensor base, Tensor rows, Tensor slots) {
+    if (ranks.size() == 1) return c.k.sum_rows(c.exec, out, base, rows, slots);
+    const Scope temps(c.temp);
+    const Tensor parts = parts_of(c, out), own = base ? c.temp.alloc(out.dtype, out.shape) : out;
+    c.k.sum_rows(c.exec, parts, {}, rows, slots);
+    scatter_tokens(c, own, parts);
+    if (base) c.k.add(c.exec, out, own);
+}
+
+void numbers_of_tokens(Ctx& c, const Communicator& ranks, Tensor out, Tensor numbers, Tensor slots) {
+    const Scope temps(c.temp);
+    const Tensor parts = ranks.size() == 1 ? out : parts_of(c, out);
+    c.k.gather_rows(c.exec, column(parts), column(numbers), slots.reshape({slots.count()}), 1);
+    if (ranks.size() > 1) scatter_tokens(c, out, parts);
+}
+
 namespace {
 
 class LocalExperts : public Experts {
 public:
     explicit LocalExperts(const ExpertProducts& products) : products_(products) {}
 
-    void forward(Ctx& c, Tensor x, const Routed& routed, Tensor y) const override {
+    Tensor forward(Ctx& c, Tensor x, const Routed& routed, FunctionRef<Tensor()> beside) const override {
+        const Tensor y = beside();
         const Rows r = first_product(c, x, routed);
         const Scope temps(c.temp);
         const Tensor out = products_.second(c, r.gate_up, r.weights, r.groups, c.tp.rank() == 0);
-        if (c.tp.size() == 1) return c.k.sum_rows(c.exec, y, y, out, r.slots);
-        const Tensor parts = c.temp.alloc(x.dtype, {r.slots.rows(), x.cols()}),
-                     own = c.temp.alloc(x.dtype, y.shape);
-        c.k.sum_rows(c.exec, parts, {}, out, r.slots);
-        scatter_tokens(c, own, parts);
-        c.k.add(c.exec, y, own);
+        sum_of_experts(c, c.tp, y, y, out, r.slots);
+        return y;
     }
-    void rebuild(Ctx& c, Tensor x, const Routed& routed) const override { first_product(c, x, routed); }
-    Gradients backward(Ctx& c, Tensor dy) const override;
+    void rebuild(Ctx& c, Tensor x, const Routed& routed, FunctionRef<void()> beside) const override {
+        beside();
+        first_product(c, x, routed);
+    }
+    Tensor backward(Ctx& c, Tensor dy, Tensor dx, FunctionRef<Tensor()> beside) const override;
 
 private:
     // The rows of a micro-batch by expert, all kept: slots i32[n, k], sources i32[rows], rows [rows, D],
@@ -128,7 +144,7 @@ LocalExperts::Rows LocalExperts::first_product(Ctx& c, Tensor x, const Routed& r
     return r;
 }
 
-Experts::Gradients LocalExperts::backward(Ctx& c, Tensor dy) const {
+Tensor LocalExperts::backward(Ctx& c, Tensor dy, Tensor dx, FunctionRef<Tensor()> beside) const {
     Rows r;
     for (Tensor* tensor :
          {&r.gate_up, &r.weights, &r.rows, &r.sources, &r.slots, &r.groups.counts, &r.groups.begins})
@@ -136,7 +152,7 @@ Experts::Gradients LocalExperts::backward(Ctx& c, Tensor dy) const {
     r.groups.assignments = r.slots.count();
     const Dtype type = dy.dtype, acc = r.weights.dtype;
     const int64_t k = r.slots.cols();
-    const Gradients gradients = {c.temp.alloc(type, dy.shape), c.temp.alloc(acc, {dy.rows(), k})};
+    const Tensor base = beside(), dchosen = c.temp.alloc(acc, {dy.rows(), k});
     const Scope temps(c.temp);
     const Tensor dweights = c.temp.alloc(acc, {r.weights.count()});
     const auto bring = [&] {
@@ -146,12 +162,9 @@ Experts::Gradients LocalExperts::backward(Ctx& c, Tensor dy) const {
     };
     const Tensor drows =
         products_.backward(c, r, dweights, bring, c.tp.rank() == 0, ExpertProducts::WeightGradients::later);
-    const Tensor dx = parts_of(c, gradients.dx), dchosen = parts_of(c, gradients.dweights);
-    c.k.sum_rows(c.exec, dx, {}, drows, r.slots);
-    scatter_tokens(c, gradients.dx, dx);
-    c.k.gather_rows(c.exec, column(dchosen), column(dweights), r.slots.reshape({r.slots.count()}), 1);
-    scatter_tokens(c, gradients.dweights, dchosen);
-    return gradients;
+    sum_of_experts(c, c.tp, dx, base, drows, r.slots);
+    numbers_of_tokens(c, c.tp, dchosen, dweights, r.slots);
+    return dchosen;
 }
 
 }  // namespace

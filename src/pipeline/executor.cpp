@@ -90,27 +90,63 @@ void Executor::receive(const ProgramStep& step, const Flow& flow) {
         messages_->receive(number++, tensor, step.action.peer, step.action.channel());
 }
 
+// The computation of a step has its turn.
+void Executor::begin(const ProgramStep& step) {
+    running_ = &step;
+    stages_[size_t(step.stage)].expect_last_uses(last_ && step.last_use);
+}
+
+void Executor::other_of_pair() {
+    if (!turns_ || !turns_->are_taken()) return;
+    const ProgramStep& step = *running_;
+    if (action_observer_) action_observer_->end_action();
+    turns_->change();
+    begin(step);  // after the other one's turn
+    if (action_observer_) action_observer_->begin_action(step.action);
+}
+
+template <class Compute>
+void Executor::run_step(const ProgramStep& step, const Flow& flow, const ContextOf& context,
+                        const Compute& compute, bool paired) {
+    const Action& action = step.action;
+    begin(step);
+    const ObservedAction noted(action_observer_, action);
+    const NamedRange range("{} stage {} micro_batch {}", name_of(action.kind), action.stage,
+                           action.microbatch);
+    Ctx c = context(action.microbatch, frames_[size_t(step.frame)], paired);
+    const Flow in = step.input_frame >= 0 ? outputs_[size_t(step.input_frame)]
+                    : step.slot >= 0      ? slot(step.slot, flow)
+                                          : Flow{};
+    const Flow out = compute(step, c, in);
+    if (action.kind == ActionKind::forward) outputs_[size_t(step.frame)] = out;
+    running_ = nullptr;
+}
+
+void Executor::end_frame(const ProgramStep& step) {
+    if (!step.ends_frame) return;
+    wait(step.sent);
+    frames_[size_t(step.frame)].rewind({0, 0});
+}
+
 template <class Compute>
 void Executor::run(const Program& program, const Flow& flow, const ContextOf& context,
                    const Compute& compute) {
-    for (const ProgramStep& step : program.steps) {
+    for (size_t i = 0; i < program.steps.size(); ++i) {
+        const ProgramStep& step = program.steps[i];
         const Action& action = step.action;
         wait(step.after);
-        if (action.computes()) {
-            const ObservedAction noted(action_observer_, action);
-            const NamedRange range("{} stage {} micro_batch {}", name_of(action.kind), action.stage,
-                                   action.microbatch);
-            Frame& frame = frames_[size_t(step.frame)];
-            Ctx c = context(action.microbatch, frame);
-            const Flow in = step.input_frame >= 0 ? outputs_[size_t(step.input_frame)]
-                            : step.slot >= 0      ? slot(step.slot, flow)
-                                                  : Flow{};
-            const Flow out = compute(step, c, in);
-            if (action.kind == ActionKind::forward) outputs_[size_t(step.frame)] = out;
-            if (step.ends_frame) {
-                wait(step.sent);
-                frame.rewind({0, 0});
-            }
+        if (turns_ && step.pairs_with_next) {
+            const ProgramStep& backward = program.steps[++i];
+            wait(backward.after);
+            const NamedRange::Silence names_overlap;
+            // the forward begins, since it reads its input before the backward may write into the same slot
+            turns_->run([&] { run_step(step, flow, context, compute, true); },
+                        [&] { run_step(backward, flow, context, compute, false); });
+            end_frame(backward);
+            messages_->progress();
+        } else if (action.computes()) {
+            run_step(step, flow, context, compute, false);
+            end_frame(step);
             messages_->progress();
         } else if (action.sends()) {
             send(step, action.kind == ActionKind::send_forward ? outputs_[size_t(step.frame)]
@@ -124,9 +160,9 @@ void Executor::run(const Program& program, const Flow& flow, const ContextOf& co
 }
 
 void Executor::forward_backward(const Flow& flow, bool last, const ContextOf& context) {
-    run(training_, flow, context, [this, last](const ProgramStep& step, Ctx& c, Flow in) {
+    last_ = last;
+    run(training_, flow, context, [this](const ProgramStep& step, Ctx& c, Flow in) {
         const Stage& stage = stages_[size_t(step.stage)];
-        stage.expect_last_uses(last && step.last_use);
         Flow out;
         switch (step.action.kind) {
             case ActionKind::forward: out = stage.forward(c, in); break;
@@ -139,6 +175,7 @@ void Executor::forward_backward(const Flow& flow, bool last, const ContextOf& co
 }
 
 void Executor::evaluate(const Flow& flow, const ContextOf& context) {
+    last_ = false;
     run(validation_, flow, context, [this](const ProgramStep& step, Ctx& c, Flow in) {
         return stages_[size_t(step.stage)].evaluate(c, in);
     });

@@ -26,15 +26,18 @@ public:
         program_.slots = slots;
         program_.runs_whole.resize(program_.stages.size());
         program_.runs_halves.resize(program_.stages.size());
+        program_.runs_paired.resize(program_.stages.size());
         for (int slot = 0; slot < slots; ++slot) free_slots_.push_back({slot, -1});
         flows_.resize(size_t(placement.stages()) * size_t(microbatches));
     }
 
-    void add(const Action& action, bool with_next) {
+    void add(const Action& action, bool with_next, bool pairs_with_next) {
         ProgramStep step = {
             .action = action,
             .stage = int(std::ranges::find(program_.stages, action.stage) - program_.stages.begin()),
-            .with_next = with_next};
+            .with_next = with_next,
+            .pairs_with_next = pairs_with_next};
+        if (pairs_with_next) program_.runs_paired[size_t(step.stage)] = true;
         switch (action.kind) {
             case ActionKind::forward: forward(step); break;
             case ActionKind::backward:
@@ -199,7 +202,8 @@ Program written(const Placement& placement, int microbatches, int rank, const Ro
     const auto write = [&](int slots) {
         Writer writer(placement, microbatches, rank, slots);
         for (size_t i = 0; i < row.size(); ++i)
-            for (const Action& action : row[i]) writer.add(action, together[i]);
+            for (const Action& action : row[i])
+                writer.add(action, together[i], row[i].is_pair() && &action == row[i].begin());
         return writer.program();
     };
     const Program counted = write(0);

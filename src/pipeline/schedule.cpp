@@ -17,6 +17,10 @@ Placement::Placement(std::vector<int> ranks) : rank_of_(std::move(ranks)) {
     for (const auto& stages : stages_of_) require(!stages.empty(), "every rank must have a stage");
 }
 
+bool Timetable::has_pairs() const {
+    return std::ranges::any_of(rows, [](const Row& row) { return std::ranges::any_of(row, &Cell::is_pair); });
+}
+
 Placement Placement::loop(const PipelineShape& shape) {
     std::vector<int> ranks(size_t(shape.stages()));
     for (int s = 0; s < shape.stages(); ++s) ranks[size_t(s)] = s % shape.ranks;

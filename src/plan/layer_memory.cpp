@@ -82,14 +82,13 @@ void require_countable(const DecoderConfig& m, const BatchShape& shape) {
 
 LayerMemory measure_training(const Model& model, const Executor& executor, const BatchShape& training,
                              const BatchShape& validation, int threads, const Mesh& mesh,
-                             const ExchangeOptions& exchanges, Backend backend) {
+                             const ExchangeOptions& exchanges, Backend backend, bool overlap_pairs) {
     LayerMemory layers;
     const auto flow_into = [&](size_t segment, const BatchShape& shape) {
         return model.flow_into(segment, shape.count() / mesh.size(axis::cp | axis::tp));
     };
     Exec computation;
-    Stream stream(Stream::Mode::eager);
-    const Exchanges through(exchanges, mesh, computation, stream);
+    const Exchanges through(exchanges, mesh, computation, Stream::Mode::eager);
     const OffloadedInputs on_host;
     const BlockInputs& trained = model.parameters().types().offload ? on_host : inputs_in_frame();
     const auto pass = [&](const BatchShape& shape, const BlockInputs& inputs, int64_t& most,
@@ -112,7 +111,7 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
         };
         const Measured m = measure(threads, context, run);
         take_larger(layers, m, most);
-        return m.flops;
+        return m;
     };
     for (size_t i = 0; i < model.parts().size(); ++i) {
         const ModelPart& part = model.parts()[i];
@@ -122,24 +121,29 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
         double flops = 0;
         if (executor.training().runs_whole[i])
             flops = pass(training, trained, layers.executor.frame, [&](Ctx& c) {
-                stage.forward(c, in);
-                stage.backward(c, gradient);
-            });
+                        stage.forward(c, in);
+                        stage.backward(c, gradient);
+                    }).flops;
         if (executor.training().runs_halves[i])
             flops = pass(training, trained, layers.executor.frame, [&](Ctx& c) {
-                stage.forward(c, in);
-                stage.backward_input(c, gradient);
-                stage.backward_weight(c);
-            });
+                        stage.forward(c, in);
+                        stage.backward_input(c, gradient);
+                        stage.backward_weight(c);
+                    }).flops;
         layers.flops += flops;
+        if (overlap_pairs && executor.training().runs_paired[i])
+            layers.paired_temporaries = std::max(layers.paired_temporaries,
+                                                 pass(training, trained, layers.executor.frame, [&](Ctx& c) {
+                                                     stage.forward(c, in);
+                                                 }).temporaries);
         if (validation.sequences > 0)
             pass(validation, inputs_in_frame(), layers.executor.validation_frame,
                  [&](Ctx& c) { stage.evaluate(c, flow_into(part.first, validation)); });
     }
     layers.flops += pass(training, trained, layers.executor.frame, [&](Ctx& c) {
-        for (const Storage& storage : model.parameters().storages())
-            c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
-    });
+                        for (const Storage& storage : model.parameters().storages())
+                            c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
+                    }).flops;
     layers.activations = executor.frame_bytes(layers.executor);
     layers.activations_on_host = executor.frame_bytes_on_host(layers.executor);
     const Flow flow = flow_into(1, training);

@@ -106,6 +106,8 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                         join(totals, ", "));
     }
     for (const std::string& line : describe_pipeline(options.pipeline)) lines.push_back(line);
+    if (engine.options().overlap_pairs)
+        lines.push_back("Pairs: forward and backward take turns while experts exchange rows");
     return lines;
 }
 

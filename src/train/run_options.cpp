@@ -93,6 +93,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
                      (mesh.ranks() == 1 || transport.nccl) && mesh.ep == 1;
     options.nccl = transport.nccl.has_value();
     options.types.offload = config.training.enable_cpu_offload && options.backend == Backend::cuda;
+    options.overlap_pairs = config.parallelism.pipeline_parallel_expert_parallel_overlap;
     options.copies_state = saves_async(config);
     options.limits = watches_loss(config.guards);
     options.snapshot = rewinds(config.guards);

@@ -65,6 +65,7 @@ MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
                        .exchanges = c.exchanges,
                        .streams = c.streams,
                        .recompute = c.recompute,
+                       .overlap_pairs = c.overlap_pairs,
                        .limits = c.guarded,
                        .snapshot = c.guarded,
                        .pipeline = c.pipeline,
@@ -145,8 +146,11 @@ std::string use_differs_from_plan(const MeshCase& c, const Engine& engine) {
         c.mesh.ep > 1 && c.model.moe.experts > 0 && c.exchanges.expert_capacity < c.mesh.ep;
     compare("activations", used.activations, planned.activations);
     compare("offloaded activations", used.activations_on_host, planned.activations_on_host);
-    compare("temporaries", used.temporaries,
-            may_use_less ? std::min(used.temporaries, planned.temporaries) : planned.temporaries);
+    const auto compare_temporaries = [&](const char* what, int64_t is, int64_t should) {
+        compare(what, is, may_use_less ? std::min(is, should) : should);
+    };
+    compare_temporaries("temporaries", used.temporaries, planned.temporaries);
+    compare_temporaries("temporaries of pairs", used.paired_temporaries, planned.paired_temporaries);
     compare("workspace", used.workspace, planned.workspace);
     return lines;
 }

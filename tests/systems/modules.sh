@@ -11,7 +11,7 @@ if [ "$(id -u)" = 0 ]; then
     sed 's/^deb /deb-src /' /etc/apt/sources.list >/etc/apt/sources.list.d/source.list
     apt-get -qq update
     apt-get -qq install -y --no-install-recommends g++-11 cmake ninja-build libopenmpi-dev openmpi-bin libhdf5-openmpi-dev \
-        libboost-program-options-dev libopenblas-openmp-dev dpkg-dev xz-utils bzip2 >/dev/null
+        libboost-program-options-dev libboost-context-dev libopenblas-openmp-dev dpkg-dev xz-utils bzip2 >/dev/null
     id someone >/dev/null 2>&1 || useradd --create-home someone
     mkdir -p /home/someone/sources
     cd /home/someone/sources

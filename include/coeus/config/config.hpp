@@ -179,6 +179,7 @@ struct Config {
         std::string context_parallel_rotate_method = "allgather";
         int64_t expert_parallel_degree = 1;
         int64_t expert_tensor_parallel_degree = 1;
+        bool pipeline_parallel_expert_parallel_overlap = true;
     } parallelism;
 
     struct Checkpoint {

@@ -16,18 +16,31 @@ class NamedRange {
 public:
     /// The name has up to 63 characters; longer ones are cut.
     template <class... Args>
-    explicit NamedRange(fmt::format_string<Args...> format, Args&&... args) {
+    explicit NamedRange(fmt::format_string<Args...> format, Args&&... args) : silent_(silences_ > 0) {
+        if (silent_) return;
         std::array<char, 64> name = {};
         fmt::format_to_n(name.data(), name.size() - 1, format, std::forward<Args>(args)...);
         begin(name.data());
     }
-    ~NamedRange() { end(); }
+    ~NamedRange() {
+        if (!silent_) end();
+    }
+    /// While it lives, this thread's new ranges do nothing: for ranges that would not be nested.
+    class [[nodiscard]] Silence {
+    public:
+        Silence() { ++silences_; }
+        ~Silence() { --silences_; }
+        Silence(const Silence&) = delete;
+        Silence& operator=(const Silence&) = delete;
+    };
     NamedRange(const NamedRange&) = delete;
     NamedRange& operator=(const NamedRange&) = delete;
 
 private:
     static void begin(const char* name);
     static void end();
+    static inline thread_local int silences_ = 0;
+    bool silent_;
 };
 
 }  // namespace coeus

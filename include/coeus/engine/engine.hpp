@@ -50,8 +50,12 @@ struct EngineOptions {
     Stream::Mode streams = Stream::Mode::eager;  ///< how communication overlaps with the computation
     RecomputeOptions recompute;
     bool copies_state = false;  ///< checkpoints are written from copies, whose memory is planned
-    bool limits = false;        ///< steps have limits, so that ranks must agree on which steps they refuse
-    bool snapshot = false;      ///< a StateSnapshot is used, whose memory is planned
+    /// If several ranks divide the experts and the schedule has pairs: the forward and the backward of a pair
+    /// take turns when they wait for an exchange between experts. The engine sets it to false if units do
+    /// not have places of their own (`gather`), or if inputs of blocks are offloaded.
+    bool overlap_pairs = false;
+    bool limits = false;    ///< steps have limits, so that ranks must agree on which steps they refuse
+    bool snapshot = false;  ///< a StateSnapshot is used, whose memory is planned
     PipelineOptions pipeline;
     Backend backend = Backend::cpu;
     bool graphs = false;  ///< submit a GPU's steps as CUDA graphs, unless something observes them
@@ -138,7 +142,8 @@ private:
     void add_balance_loss();
     void balance_experts();
     void agree_on_refusal();
-    Ctx context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs);
+    Ctx context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs,
+                bool paired = false);
     Flow flow_of(int64_t tokens) const;
 
     EngineOptions options_;
@@ -154,9 +159,8 @@ private:
     MemoryPlan plan_;
     const Kernels* kernels_ = nullptr;
     Exec exec_;
-    Arena temp_;
-    std::optional<Stream> layer_stream_;  // for the exchanges of layers; must end before temp_
-    std::optional<Exchanges> exchanges_;
+    Arena temp_, paired_temp_;            // of computations, and of the forward of a pair
+    std::optional<Exchanges> exchanges_;  // its streams must end before the arenas
     std::optional<Offloaded> offloaded_;
     std::optional<OffloadedInputs> offloaded_inputs_;
     BatchPart training_part_, validation_part_;

@@ -19,14 +19,17 @@ struct ExchangeOptions {
 };
 
 struct Exchanges {
-    /// The mesh, the computation's Exec and the stream must outlive them.
-    Exchanges(const ExchangeOptions& options, const Mesh& mesh, Exec& exec, Stream& stream);
+    /// The mesh and the computation's Exec must outlive them. `streams`: how the exchanges of tokens and of
+    /// experts' rows overlap with the computation.
+    Exchanges(const ExchangeOptions& options, const Mesh& mesh, Exec& exec, Stream::Mode streams);
 
+    Stream token_stream, expert_stream;  // end after what their work refers to
     const Communicator &tp, &cp;
     std::unique_ptr<KvExchange> kv;
     std::unique_ptr<TokenExchange> tokens;
     const LossExchange& loss;
-    ExpertRanks experts;
+    /// Those of a computation, and of one that takes turns with it: each has rounds of its own.
+    ExpertRanks experts, paired_experts;
 };
 
 }  // namespace coeus

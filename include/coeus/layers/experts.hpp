@@ -70,15 +70,15 @@ private:
 class Experts {
 public:
     virtual ~Experts() = default;
-    /// Adds the experts' results for x [T/P, D] to y [T/P, D].
-    virtual void forward(Ctx& c, Tensor x, const Routed& routed, Tensor y) const = 0;
+    /// Adds the experts' results for x [T/P, D] to y [T/P, D], which `beside` computes and returns. Each
+    /// function calls `beside` once: if there is an exchange, while it is under way. What `beside` pushes is
+    /// popped after the experts' own tensors.
+    virtual Tensor forward(Ctx& c, Tensor x, const Routed& routed, FunctionRef<Tensor()> beside) const = 0;
     /// Keeps what forward keeps for the backward, without computing the results.
-    virtual void rebuild(Ctx& c, Tensor x, const Routed& routed) const = 0;
-    /// dy [T/P, D] -> gradients of x [T/P, D] and of the weights [T/P, k] (acc), in temp.
-    struct Gradients {
-        Tensor dx, dweights;
-    };
-    virtual Gradients backward(Ctx& c, Tensor dy) const = 0;
+    virtual void rebuild(Ctx& c, Tensor x, const Routed& routed, FunctionRef<void()> beside) const = 0;
+    /// dy [T/P, D] -> the gradient of the weights [T/P, k] (acc), in temp. Writes the gradient of x into dx
+    /// [T/P, D], plus what `beside` returns: dx itself, or an absent tensor, to which nothing is added.
+    virtual Tensor backward(Ctx& c, Tensor dy, Tensor dx, FunctionRef<Tensor()> beside) const = 0;
 };
 
 /// All experts are here. P tensor-parallel ranks have F/P of the width of every expert, and so process all T
@@ -91,5 +91,13 @@ std::unique_ptr<Experts> divided_experts(const ExpertProducts& products);
 inline Tensor column(Tensor t) {
     return t.reshape({t.count(), 1});
 }
+
+// Rows of assignments back to their tokens. slots i32[T, k] are the rows of each token; `ranks` are the P
+// ranks that divide each expert, which have parts of every sum.
+
+/// out [T/P, D] = the sum of the rows [., D] of each token, plus `base`: `out` itself, or absent.
+void sum_of_experts(Ctx& c, const Communicator& ranks, Tensor out, Tensor base, Tensor rows, Tensor slots);
+/// out [T/P, k] = the numbers [.] of each token, summed over the ranks.
+void numbers_of_tokens(Ctx& c, const Communicator& ranks, Tensor out, Tensor numbers, Tensor slots);
 
 }  // namespace coeus

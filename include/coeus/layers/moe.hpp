@@ -25,16 +25,22 @@ public:
 
     /// Computes the logits of x [T/P, D], kept.
     Tensor logits(Ctx& c, Tensor x) const;
-    /// Chooses experts. The result is kept; what the backward needs is pushed.
-    Routed choose(Ctx& c, Tensor logits) const;
+    /// What is chosen for each token, kept, and the logits.
+    struct Choice : Routed {
+        Tensor logits;
+    };
+    Choice choose(Ctx& c, Tensor logits) const;
+    /// Pushes and pops what the backward needs.
+    void push(Ctx& c, const Choice& choice) const;
+    Choice pop(Ctx& c) const;
     /// dweights (acc) -> gradient of the logits, in `type`, in temp. If there is a loss that balances
     /// sequences, adds its gradient, and the loss itself to scalars.balance_loss.
-    Tensor choose_backward(Ctx& c, Tensor dweights, Dtype type) const;
+    Tensor choose_backward(Ctx& c, const Choice& choice, Tensor dweights, Dtype type) const;
     /// The gradient of x, [T/P, D], in temp.
     Tensor logits_backward(Ctx& c, Tensor dlogits) const { return gate_.backward(c, dlogits); }
 
 private:
-    void balance_sequences(Ctx& c, Tensor dlogits, Tensor logits, Tensor experts) const;
+    void balance_sequences(Ctx& c, Tensor dlogits, const Choice& choice) const;
     TokenLinear gate_;
     const Storage* bias_;
     RouteOptions options_;

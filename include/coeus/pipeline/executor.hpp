@@ -3,6 +3,7 @@
 // the slots of flows; all other memory is the engine's.
 #pragma once
 
+#include "coeus/base/turns.hpp"
 #include "coeus/comm/point_to_point.hpp"
 #include "coeus/pipeline/program.hpp"
 #include "coeus/pipeline/stage.hpp"
@@ -32,8 +33,9 @@ public:
 
 class Executor {
 public:
-    /// Returns what layers may use for a micro-batch, with this frame.
-    using ContextOf = std::function<Ctx(int microbatch, Frame& frame)>;
+    /// Returns what layers may use for a micro-batch, with this frame. `paired`: for the forward of a pair
+    /// that takes turns with its backward, so that they must not share temporaries.
+    using ContextOf = std::function<Ctx(int microbatch, Frame& frame, bool paired)>;
 
     /// `exec` is that of the computation; its observers see the waits. It must outlive the executor.
     Executor(const Timetable& table, int rank, std::vector<Stage> stages, Exec& exec);
@@ -59,6 +61,13 @@ public:
     /// executor.
     void allocate(const ExecutorMemory& memory, const Communicator& pipeline, Sends sends);
 
+    /// From now on the forward and the backward of a pair take turns (DualPipeV; Qi et al. 2024,
+    /// DeepSeek-AI 2024): one computes while the other waits for an exchange between experts.
+    void take_turns_in_pairs() { turns_ = std::make_unique<Turns>(); }
+    /// Called before an exchange is waited for: the other computation of the pair, if there is one,
+    /// continues.
+    void other_of_pair();
+
     /// Adds the losses and gradients of all micro-batches of a local batch. `flow` has the shapes and types
     /// of what stages send each other, with as many tensors as were planned. `last`: this is the step's last
     /// local batch, so that each stage's gradients can be reduced after its last B or W.
@@ -67,8 +76,13 @@ public:
     void evaluate(const Flow& flow, const ContextOf& context);
 
 private:
-    template <class Compute>
+    template <class Compute>  // compute(step, Ctx&, input) returns the output
     void run(const Program& program, const Flow& flow, const ContextOf& context, const Compute& compute);
+    template <class Compute>
+    void run_step(const ProgramStep& step, const Flow& flow, const ContextOf& context, const Compute& compute,
+                  bool paired);
+    void end_frame(const ProgramStep& step);
+    void begin(const ProgramStep& step);
     void wait(int message);
     Flow slot(int number, const Flow& flow) const;
     void send(const ProgramStep& step, const Flow& flow);
@@ -84,6 +98,9 @@ private:
     int flow_tensors_ = 1;
     std::unique_ptr<PointToPoint> messages_;
     ActionObserver* action_observer_ = nullptr;
+    std::unique_ptr<Turns> turns_;
+    const ProgramStep* running_ = nullptr;  // the computation that has its turn
+    bool last_ = false;                     // the local batch is the step's last
 };
 
 }  // namespace coeus

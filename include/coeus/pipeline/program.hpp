@@ -23,6 +23,8 @@ struct ProgramStep {
     int after = -1;          ///< number of the message that must be complete before this step; -1: none
     int sent = -1;           ///< B, W: the message that must be complete before the frame is free; -1: none
     bool with_next = false;  ///< a message that begins together with that of the next step, at both ends
+    /// A forward that may overlap with the next step, the backward of its pair.
+    bool pairs_with_next = false;
     bool ends_frame = false;
     bool last_use = false;  ///< the stage's last F (for the head), or last B or W (for all else)
 };
@@ -33,6 +35,8 @@ struct Program {
     int frames = 0, slots = 0, messages = 0;
     /// By stage of this rank: whether some of its backwards are B, and whether some are I and W.
     std::vector<bool> runs_whole, runs_halves;
+    /// By stage of this rank: whether some of its forwards are in a pair.
+    std::vector<bool> runs_paired;
     std::vector<ProgramStep> steps;
 };
 

@@ -51,6 +51,8 @@ struct Timetable {
 
     int ranks() const { return int(rows.size()); }
     int stages() const { return placement.stages(); }
+    /// True if a rank has a forward and a backward that may overlap.
+    bool has_pairs() const;
 };
 
 /// Why a schedule does not support a shape.

@@ -18,7 +18,8 @@ struct LayerMemory {
     int64_t activations_on_host = 0;  ///< inputs of blocks that a GPU offloads to its host
     int64_t input_places = 0;         ///< memory of the GPU through which these inputs pass
     int64_t temporaries = 0;
-    int64_t workspace = 0;  ///< scratch memory of kernels
+    int64_t paired_temporaries = 0;  ///< of the forward of a pair that takes turns with its backward
+    int64_t workspace = 0;           ///< scratch memory of kernels
     /// FLOPs of a micro-batch's forward and backward, including recomputation.
     double flops = 0;
 };
@@ -27,10 +28,11 @@ struct LayerMemory {
 /// check uses an upper bound in floating point.
 void require_countable(const DecoderConfig& model, const BatchShape& shape);
 /// The larger of what training (a micro-batch) and validation need, for the stages of the mesh's rank. The
-/// shapes are those of whole sequences and must be countable.
+/// shapes are those of whole sequences and must be countable. `overlap_pairs`: see EngineOptions.
 LayerMemory measure_training(const Model& model, const Executor& executor, const BatchShape& training,
                              const BatchShape& validation, int threads, const Mesh& mesh,
-                             const ExchangeOptions& exchanges = {}, Backend backend = Backend::cpu);
+                             const ExchangeOptions& exchanges = {}, Backend backend = Backend::cpu,
+                             bool overlap_pairs = false);
 /// The same for a whole model on one rank, one micro-batch after the other.
 LayerMemory measure_training(const Model& model, const BatchShape& training, const BatchShape& validation,
                              int threads, const Mesh& mesh = mesh_of_one(),

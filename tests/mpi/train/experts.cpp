@@ -52,6 +52,49 @@ TEST_CASE("experts: every division over ranks, with any capacity, equals one ran
             }
 }
 
+TEST_CASE("experts: a pair that takes turns computes the bits of one after the other") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() != 4) return;
+    const RandomStream random(12, "experts of pairs");
+    uint64_t drawn = 0;
+    const auto draw = [&](int choices) { return int(random.u64(drawn++) % uint64_t(choices)); };
+    for (const Schedule& schedule : schedules())
+        for (const MeshShape& view :
+             {MeshShape{.pp = 2, .dp_shard = 2, .ep = 2}, MeshShape{.pp = 2, .tp = 2, .ep = 2},
+              MeshShape{.pp = 2, .cp = 2, .ep = 2}})
+            for (const auto mode : {Stream::Mode::eager, Stream::Mode::threaded, Stream::Mode::deferred}) {
+                MeshCase c = {.mesh = view, .model = tiny_config()};
+                c.seq_len = 8;
+                set_experts(c.model, 1 + draw(expert_kinds - 1));
+                c.model.moe.experts = round_up(c.model.moe.experts, 2 * c.model.moe.groups);
+                set_schedule(c, schedule);
+                if (!c.pipeline.timetable.has_pairs()) continue;
+                c.local_batches = 2;
+                c.model.mtp_layers = draw(2);
+                c.streams = mode;
+                c.gather = {.weights = Keep::all, .gradients = Keep::all};
+                c.recompute = {.mode = RecomputeOptions::Mode(draw(4)), .every = 1, .budget = 0.3};
+                constexpr double capacities[] = {0.3, 1, 1e9};
+                c.exchanges.expert_capacity = capacities[draw(3)];
+                CAPTURE(c.name());
+                MeshCase in_turn = c;
+                in_turn.overlap_pairs = false;
+                const Mesh mesh(world.split(0, "world"), c.mesh);
+                MeshRun a(c, mesh), b(in_turn, mesh);
+                REQUIRE(a.engine.options().overlap_pairs);
+                for (const int64_t step : {1, 2}) {
+                    TestBatch batch = batch_of_step(c, uint64_t(step));
+                    CHECK(a.step(step, batch));
+                    CHECK(b.step(step, batch));
+                    CHECK(a.engine.scalars().loss == b.engine.scalars().loss);
+                    CHECK(a.engine.loads() == b.engine.loads());
+                    CHECK(a.whole(&Storage::gradient) == b.whole(&Storage::gradient));
+                }
+                CHECK(a.whole(&Storage::master) == b.whole(&Storage::master));
+                CHECK(differs_from_one_rank(c, world, 1) == "");
+            }
+}
+
 TEST_CASE("experts: every schedule, also with gradients of weights that are computed later") {
     const Communicator world = Communicator::world("world");
     if (world.size() != 4) return;
@@ -61,6 +104,7 @@ TEST_CASE("experts: every schedule, also with gradients of weights that are comp
             c.seq_len = 4;
             set_experts(c.model, 3);  // with biases
             set_schedule(c, schedule);
+            if (capacity > 1) c.gather = {.weights = Keep::all, .gradients = Keep::all};
             c.exchanges.expert_capacity = capacity;
             CHECK(differs_from_one_rank(c, world, 2) == "");
         }

@@ -63,8 +63,9 @@ std::string check_moe(const MoeCase& m, int64_t width, const TestBatch& batch) {
                 std::move(shared))};
         const std::shared_ptr<Block> block = std::make_shared<PreNormBlock>(std::move(parts));
         static const Communicator planned = Communicator::planned(0, 1, "experts");
-        const auto ranks = std::make_shared<ExpertRanks>(alone(), alone(), m.capacity),
-                   in_plan = std::make_shared<ExpertRanks>(planned, alone(), m.capacity);
+        static Stream stream(Stream::Mode::deferred);
+        const auto ranks = std::make_shared<ExpertRanks>(alone(), alone(), m.capacity, stream),
+                   in_plan = std::make_shared<ExpertRanks>(planned, alone(), m.capacity, stream);
         const auto with_rounds = [=](Ctx& c) {
             return Ctx{.exec = c.exec,
                        .k = c.k,
