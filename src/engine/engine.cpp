@@ -104,7 +104,7 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     exec_.threads = options.threads;
     layers_ = measure_training(decoder_, executor_, micro_batch_of(options_), options.validation,
                                options.threads, Mesh::planned(options.mesh, options.rank), options.exchanges,
-                               options.backend, options.overlap_pairs);
+                               options.backend, options_.overlap_pairs);
     measure_update();
     plan_ = plan_training(options_, decoder_, gathered_, layers_);
 }
