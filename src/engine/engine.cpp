@@ -253,6 +253,7 @@ bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t valid
     scalars.norm_limit = limits.norm;
     step_->stage(scalars);
     for (int64_t i = 0; i < options_.accumulation; ++i) training_part_.stage(i, local_batch(i));
+    exchanges_->experts.extra_rounds = exchanges_->paired_experts.extra_rounds = 0;
     bool whole = true;
     give(gradients_, [&] {
         step_->bring(exec_);

@@ -257,6 +257,7 @@ Tensor DividedExperts::forward(Ctx& c, Tensor x, const Routed& routed, FunctionR
                         nothing);
         };
         finish(first_round(c, sent, inputs, [&] { y = beside(); }));
+        if (c.loads) c.experts.extra_rounds += rounds(c, sent) - 1;
         for (int64_t round = 1; round < rounds(c, sent); ++round) {
             const Scope of_round(c.temp);
             finish(later_round(c, sent, round, inputs));

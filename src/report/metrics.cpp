@@ -101,7 +101,7 @@ void add_gpu_sample(StepMetrics& m, const GpuSample& gpu) {
     if (gpu.throttle_reasons) m.gpu_throttle = throttle_text(*gpu.throttle_reasons);
 }
 
-std::optional<ExpertLoads> expert_loads(std::span<const int64_t> loads, int64_t experts) {
+std::optional<ExpertLoads> expert_loads(std::span<const int64_t> loads, int64_t experts, int ranks) {
     if (loads.empty()) return std::nullopt;
     ExpertLoads result = {.max = 0, .min = std::numeric_limits<double>::infinity()};
     for (size_t first = 0; first < loads.size(); first += size_t(experts)) {
@@ -112,6 +112,12 @@ std::optional<ExpertLoads> expert_loads(std::span<const int64_t> loads, int64_t 
             result.min = std::min(result.min, double(*std::ranges::min_element(layer)) / mean);
         }
         result.idle += std::ranges::count(layer, 0);
+    }
+    if (ranks > 1) {
+        std::vector<int64_t> rows;
+        for (auto first = loads.begin(); first != loads.end(); first += experts / ranks)
+            rows.push_back(std::accumulate(first, first + experts / ranks, int64_t(0)));
+        result.rank_max = expert_loads(rows, ranks, 1)->max;
     }
     result.min = std::min(result.min, result.max);
     return result;
@@ -130,6 +136,7 @@ std::string console_line(const StepMetrics& m, bool color) {
     };
     if (m.experts)
         parts.push_back(fmt::format("expert load: {:.2f} to {:.2f}", m.experts->min, m.experts->max));
+    if (m.extra_rounds.value_or(0) > 0) parts.push_back(fmt::format("extra rounds: {}", *m.extra_rounds));
     if (m.sequence_balance_loss)
         parts.push_back(fmt::format("sequence balance loss: {:.5f}", *m.sequence_balance_loss));
     if (m.mtp_loss) parts.push_back(fmt::format("mtp loss: {:.5f}", *m.mtp_loss));
@@ -160,6 +167,8 @@ std::string json_line(const StepMetrics& m) {
         line.set("moe_load_max", m.experts->max)
             .set("moe_load_min", m.experts->min)
             .set("moe_idle_experts", m.experts->idle);
+    if (m.experts && m.experts->rank_max) line.set("moe_rank_load_max", *m.experts->rank_max);
+    if (m.extra_rounds) line.set("moe_extra_rounds", *m.extra_rounds);
     if (m.sequence_balance_loss) line.set("moe_sequence_balance_loss", *m.sequence_balance_loss);
     if (m.mtp_loss) line.set("mtp_loss", *m.mtp_loss);
     if (m.gpu_memory_gib) line.set("gpu_memory_gib", *m.gpu_memory_gib);

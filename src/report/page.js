@@ -81,7 +81,7 @@
   const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy", even = 30;
   const loadOf = digit => digit < even ? digit / even : 4 ** (digit / even - 1);
   document.querySelectorAll(".map").forEach((map, index) => {
-    const {box: [left, top, width, height], edges, records, experts, layers} = data.maps[index];
+    const {box: [left, top, width, height], edges, records, rows, row: name, layers} = data.maps[index];
     const columns = edges.length - 1, first = edges[0], last = edges[columns];
     const card = map.closest(".card"), choice = card.querySelector("select"), cells = map.querySelector("g");
     let tip = null, mark = null;
@@ -90,15 +90,15 @@
       if (tip) tip.remove();
       mark = tip = null;
     };
-    const digitOf = (expert, column) => digits.indexOf(layers[choice.selectedIndex][expert * columns + column]);
+    const digitOf = (row, column) => digits.indexOf(layers[choice.selectedIndex][row * columns + column]);
     const draw = () => {
       const paths = new Map();
-      for (let expert = 0; expert < experts; ++expert)
+      for (let row = 0; row < rows; ++row)
         for (let start = 0, end = 0; start < columns; start = end) {
-          const digit = digitOf(expert, start);
-          while (end < columns && digitOf(expert, end) === digit) ++end;
+          const digit = digitOf(row, start);
+          while (end < columns && digitOf(row, end) === digit) ++end;
           const wide = edges[end] - edges[start];
-          paths.set(digit, (paths.get(digit) || "") + `M${edges[start] - first} ${experts - 1 - expert}h${wide}v1h-${wide}z`);
+          paths.set(digit, (paths.get(digit) || "") + `M${edges[start] - first} ${rows - 1 - row}h${wide}v1h-${wide}z`);
         }
       paths.delete(-1);
       cells.replaceChildren(...Array.from(paths, ([digit, d]) => {
@@ -110,19 +110,19 @@
       const frame = map.getBoundingClientRect(), zoom = map.viewBox.baseVal.width / frame.width;
       const step = first + ((event.clientX - frame.left) * zoom - left) / width * (last - first);
       const column = edges.findIndex(edge => edge >= step) - 1;
-      const row = Math.floor(((event.clientY - frame.top) * zoom - top) / height * experts);
+      const below = Math.floor(((event.clientY - frame.top) * zoom - top) / height * rows);
       leave();
-      if (column < 0 || row < 0 || row >= experts) return;
-      const expert = experts - 1 - row, digit = digitOf(expert, column), from = edges[column] + 1, to = edges[column + 1];
+      if (column < 0 || below < 0 || below >= rows) return;
+      const row = rows - 1 - below, digit = digitOf(row, column), from = edges[column] + 1, to = edges[column + 1];
       const toX = edge => left + width * (edge - first) / (last - first);
-      mark = element("rect", {x: toX(edges[column]), y: top + row * height / experts, class: "pointer",
-                              width: toX(to) - toX(edges[column]), height: height / experts});
+      mark = element("rect", {x: toX(edges[column]), y: top + below * height / rows, class: "pointer",
+                              width: toX(to) - toX(edges[column]), height: height / rows});
       map.append(mark);
       tip = document.createElement("div");
       tip.className = "tip";
       const line = document.createElement("div"), value = document.createElement("b");
       value.textContent = digit < 0 ? "not recorded" : digit === 2 * even ? "4 or more" : loadOf(digit).toFixed(2);
-      line.append("expert " + expert, value);
+      line.append(name + " " + row, value);
       tip.append(records === 1 || from === to ? "step " + number(to) : "steps " + number(from) + " to " + number(to), line);
       place(tip, card, event);
     };

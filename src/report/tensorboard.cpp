@@ -98,7 +98,9 @@ std::vector<Scalar> tensorboard_scalars(const StepMetrics& m) {
         scalars.push_back({"moe/load_max", m.experts->max});
         scalars.push_back({"moe/load_min", m.experts->min});
         scalars.push_back({"moe/idle_experts", double(m.experts->idle)});
+        if (m.experts->rank_max) scalars.push_back({"moe/rank_load_max", *m.experts->rank_max});
     }
+    if (m.extra_rounds) scalars.push_back({"moe/extra_rounds", double(*m.extra_rounds)});
     if (m.sequence_balance_loss) scalars.push_back({"moe/sequence_balance_loss", *m.sequence_balance_loss});
     if (m.mtp_loss) scalars.push_back({"loss_metrics/mtp_loss", *m.mtp_loss});
     if (m.mfu) scalars.push_back({"mfu(%)", *m.mfu});

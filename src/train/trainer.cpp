@@ -295,7 +295,9 @@ void Trainer::report() {
     if (experts.sequence_balance > 0) metrics.sequence_balance_loss = scalars.balance_loss;
     if (engine_.decoder().depths() > 0) metrics.mtp_loss = scalars.mtp_loss;
     const std::vector<int64_t> loads = engine_.loads();
-    metrics.experts = expert_loads(loads, experts.experts);
+    metrics.experts = expert_loads(loads, experts.experts, mesh_.shape().ep);
+    if (mesh_.shape().ep > 1)
+        metrics.extra_rounds = mesh_.world().all_reduce(engine_.extra_rounds(), Reduce::max);
     reporting_.step(std::move(metrics), config_.training.steps - progress_.step);
     if (records_loads(progress_.step, config_.metrics.log_freq, config_.training.steps))
         reporting_.expert_loads(progress_.step, loads);

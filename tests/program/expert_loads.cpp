@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // expert_loads.jsonl and the heat map of a run: equal on all meshes, with each step once after a resume, and
 // kept when another run begins in the folder.
+#include "coeus/file/json.hpp"
 #include "coeus/report/load_history.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+
+#include <sstream>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -54,6 +57,42 @@ TEST_CASE("The loads of experts are recorded in all layers, equally on every mes
     CHECK(loads_of(folder / "shards") == loads_of(folder / "one"));
     CHECK_THAT(read_file(folder / "one/report.html"),
                Contains("<option>layer 1</option><option>layer 2</option>"));
+}
+
+TEST_CASE("Ranks that divide the experts log their loads and extra rounds, whatever is computed again") {
+    const TemporaryFolder folder;
+    const fs::path data = write_60_windows(folder);
+    const Arguments divided = tiny_experts + Arguments{"--parallelism.expert_parallel_degree=2", steps(2),
+                                                       "--training.dtype=float64"};
+    const auto logged = [&](const std::string& name, const char* factor, const Arguments& more) {
+        const Outcome run = train_tiny(
+            folder / name, data,
+            divided + more + Arguments{fmt::format("--model.non_blocking_capacity_factor={}", factor)}, 2);
+        std::vector<int64_t> rounds;
+        std::istringstream lines(read_file(folder / name / "metrics.jsonl"));
+        for (std::string text; std::getline(lines, text);) {
+            const JsonDocument line = JsonDocument::parse(text, "metrics.jsonl");
+            if (!line.root().contains("loss")) continue;
+            const double most = line.root().number("moe_rank_load_max");
+            CHECK((most >= 1 && most < 2));
+            rounds.push_back(line.root().integer("moe_extra_rounds"));
+            CHECK(count_of(fmt::format("extra rounds: {}", rounds.back()), run.output) ==
+                  (rounds.back() > 0 ? 1 : 0));
+        }
+        return rounds;
+    };
+    CHECK(logged("worst", "1e9", {}) == std::vector<int64_t>{0, 0});
+    // A step has 2 sequences of 16 tokens on a rank, so 64 rows in each of two layers. The first round has
+    // room for 16 and each later one for 4.
+    const std::vector<int64_t> rounds = logged("small", "0.25", {});
+    for (const int64_t count : rounds) CHECK((count >= 2 * 12 && count < 2 * 28));
+    CHECK(logged("recomputed", "0.25", {"--activation_checkpoint.mode=full"}) == rounds);
+    CHECK(logged("validated", "0.25", {"--validation.enable", "--validation.freq=1"}) == rounds);
+    const std::string page = read_file(folder / "small/report.html");
+    CHECK_THAT(page, Contains("Loads of ranks with experts<small>"));
+    CHECK_THAT(page, Contains("Extra rounds of experts"));
+    CHECK_THAT(run_coeus({"report", (folder / "small").string()}).output,
+               Contains("Load of ranks with experts") && Contains("Extra rounds of experts"));
 }
 
 TEST_CASE(

@@ -94,6 +94,11 @@ public:
     /// How often the experts of each layer were chosen in the last step, on all ranks together: [layers with
     /// experts, experts]. Empty if there are no experts.
     std::vector<int64_t> loads() const;
+    /// How many rounds of experts' rows the last step took on this rank, less one for each layer and
+    /// micro-batch.
+    int64_t extra_rounds() const {
+        return exchanges_->experts.extra_rounds + exchanges_->paired_experts.extra_rounds;
+    }
     /// The scalars of the last update().
     const StepScalars& scalars() const { return step_->last_read(); }
 

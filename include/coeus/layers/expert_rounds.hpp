@@ -81,6 +81,8 @@ struct ExpertRanks {
     // scratch memory
     mutable ExpertRounds rounds;
     mutable std::vector<int32_t> counts_on_host;
+    /// Rounds after the first one, of all forwards that count loads. The engine sets it to 0 before a step.
+    mutable int64_t extra_rounds = 0;
 };
 
 }  // namespace coeus

@@ -21,9 +21,11 @@ struct ExpertLoads {
     double max = 0;    ///< tokens of the busiest expert of a layer / mean of the layer; of the worst layer
     double min = 0;    ///< the same of the least busy expert
     int64_t idle = 0;  ///< experts without a token, in all layers
+    /// Expert parallelism only: rows of the busiest rank of a layer / mean of the ranks; of the worst layer.
+    std::optional<double> rank_max;
 };
-/// From the tokens of each expert, [layers, experts]; none if there are none.
-std::optional<ExpertLoads> expert_loads(std::span<const int64_t> loads, int64_t experts);
+/// From the tokens of each expert, [layers, experts]; none if there are none. `ranks` divide the experts.
+std::optional<ExpertLoads> expert_loads(std::span<const int64_t> loads, int64_t experts, int ranks);
 
 /// One logged step. Times and rates are averages since the previous logged step.
 struct StepMetrics {
@@ -44,6 +46,8 @@ struct StepMetrics {
     double data_s = 0;          ///< the part of step_s spent waiting for data
     double eta_s = 0;           ///< seconds until the last step
     std::optional<ExpertLoads> experts;  ///< none for a model without experts
+    /// Rounds of experts' rows after the first ones, of the rank with most; none without expert parallelism.
+    std::optional<int64_t> extra_rounds;
     /// The part of the loss that balances the experts within sequences; none if the model has no such loss.
     std::optional<double> sequence_balance_loss;
     /// The part of the loss of tokens further ahead; none without multi-token prediction.

@@ -52,7 +52,7 @@ TEST_CASE("heat map: a column for each record, over the steps since the one befo
     CHECK(map.edges == std::vector<int64_t>{0, 1, 10, 20});
     CHECK(map.columns() == 3);
     CHECK(map.records == 1);
-    CHECK(map.experts == 2);
+    CHECK(map.rows == 2);
     REQUIRE(map.layers.size() == 1);
     CHECK(map.layers[0].number == 3);
     CHECK(map.layers[0].cells == "U0jUj0");
@@ -106,7 +106,7 @@ TEST_CASE("heat map: the card draws the first layer without the script, and offe
 TEST_CASE("heat map: the script gets the cells of every layer") {
     const HeatMap map = map_of({{2, {{1, {1, 1}}, {4, {0, 2}}}}, {5, {{4, {1, 1}}}}});
     CHECK_THAT(heat_map_data(map).text(),
-               Contains(R"("edges":[0,1,4],"records":1,"experts":2,"layers":["U0Uj"," U U"]})"));
+               Contains(R"("edges":[0,1,4],"records":1,"rows":2,"row":"expert","layers":["U0Uj"," U U"]})"));
 }
 
 TEST_CASE("heat map: only runs with loads have a map, which has a name if there are several runs") {
@@ -117,6 +117,32 @@ TEST_CASE("heat map: only runs with loads have a map, which has a name if there 
     const std::vector<HeatMap> maps = heat_maps_of(runs);
     REQUIRE(maps.size() == 1);
     CHECK_THAT(heat_map_card(maps[0]), Contains("Loads of experts in a&lt;b<"));
+}
+
+TEST_CASE("heat map: ranks that divide the experts have a map of their own") {
+    RunData run = run_with({{2, {{1, {0, 2, 1, 1}}, {4, {4, 0, 0, 0}}}}});
+    const auto deck = [](const char* degree) {
+        return parse_toml("[parallelism]\nexpert_parallel_degree = " + std::string(degree), "deck");
+    };
+    run.deck = deck("1");
+    CHECK(heat_maps_of({run}).size() == 1);
+    run.deck = deck("3");  // of an earlier start
+    CHECK(heat_maps_of({run}).size() == 1);
+    run.deck = deck("2");
+    const std::vector<HeatMap> maps = heat_maps_of({run, run});
+    REQUIRE(maps.size() == 4);
+    CHECK(maps[0].rows == 4);
+    CHECK_FALSE(maps[0].of_ranks);
+    CHECK(maps[1].of_ranks);
+    CHECK(maps[1].rows == 2);
+    CHECK(maps[1].run == "run");
+    CHECK(maps[1].edges == maps[0].edges);
+    CHECK(maps[1].layers.at(0).number == 2);
+    CHECK(maps[1].layers.at(0).cells == "UjU0");
+    CHECK_THAT(
+        heat_map_card(maps[1]),
+        Contains("Loads of ranks with experts in run<small>rows of a rank / mean") && Contains(">rank<"));
+    CHECK_THAT(heat_map_data(maps[1]).text(), Contains(R"("rows":2,"row":"rank")"));
 }
 
 TEST_CASE("heat map: as many experts as a model may have fit on a screen") {

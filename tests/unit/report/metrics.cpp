@@ -132,6 +132,40 @@ TEST_CASE("metrics: a GPU's values are written only if they are known") {
     CHECK(json_line(m).find("gpu_power_w") == std::string::npos);
 }
 
+TEST_CASE("metrics: loads of experts, and of the ranks that divide them") {
+    CHECK_FALSE(expert_loads({}, 4, 2).has_value());
+    // two layers with the means 6 and 2
+    const std::vector<int64_t> loads = {0, 9, 12, 3, 4, 2, 2, 0};
+    const ExpertLoads whole = expert_loads(loads, 4, 1).value();
+    CHECK(whole.max == 2);
+    CHECK(whole.min == 0);
+    CHECK(whole.idle == 2);
+    CHECK_FALSE(whole.rank_max.has_value());
+    // 9 and 15 rows, 6 and 2
+    CHECK(expert_loads(loads, 4, 2)->rank_max == 1.5);
+    CHECK(expert_loads(loads, 4, 4)->rank_max == 2);
+
+    StepMetrics m = some_step();
+    const std::string without = console_line(m, false);
+    CHECK(json_line(m).find("moe") == std::string::npos);
+    const size_t scalars = tensorboard_scalars(m).size();
+    m.experts = whole;
+    CHECK(console_line(m, false) == without + "  expert load: 0.00 to 2.00");
+    CHECK(json_line(m).find("rank_load") == std::string::npos);
+    CHECK(tensorboard_scalars(m).size() == scalars + 3);
+    m.experts->rank_max = 1.5;
+    m.extra_rounds = 0;
+    CHECK(console_line(m, false) == without + "  expert load: 0.00 to 2.00");
+    m.extra_rounds = 7;
+    CHECK(console_line(m, false) == without + "  expert load: 0.00 to 2.00  extra rounds: 7");
+    const JsonDocument line = JsonDocument::parse(json_line(m), "line");
+    CHECK(line.root().number("moe_rank_load_max") == 1.5);
+    CHECK(line.root().integer("moe_extra_rounds") == 7);
+    const std::vector<Scalar> all = tensorboard_scalars(m);
+    CHECK(all.size() == scalars + 5);
+    CHECK(std::ranges::count(all, std::string("moe/extra_rounds"), &Scalar::key) == 1);
+}
+
 TEST_CASE("metrics: the loss that balances sequences is written only if there is one") {
     StepMetrics m = some_step();
     const std::string without = console_line(m, false);
