@@ -4,8 +4,6 @@
 #include "coeus/base/random.hpp"
 
 #include <algorithm>
-#include <set>
-#include <tuple>
 
 namespace coeus::test {
 
@@ -52,9 +50,13 @@ bool can_divide_experts(const MeshShape& mesh) {
 }
 
 // In documents of three tokens, only the first one has a label two places ahead. It attends to itself alone,
-// so that the gradients of queries would be nothing but rounding errors.
+// so that the gradients of queries would be nothing but rounding errors. Two depths therefore have longer
+// documents, and longer sequences for several of them.
 void set_depths(MeshCase& c, int depths) {
-    c.model.mtp_layers = c.document_mask ? std::min(depths, 1) : depths;
+    c.model.mtp_layers = depths;
+    if (depths < 2 || !c.document_mask) return;
+    c.document_length = 5;
+    c.seq_len *= 2;
 }
 
 void set_recompute(MeshCase& c, int choice) {
@@ -73,8 +75,10 @@ void set_schedule(MeshCase& c, const Schedule& schedule) {
 void set_expert_ranks(MeshCase& c, int choice) {
     const int block = c.mesh.size(axis::fsdp | axis::tp), smallest = block % 2 == 0 ? 2 : block;
     if (choice == 0 || block == 1 || c.model.moe.experts == 0) return;
-    c.mesh.ep = choice == 1 ? block : choice == 2 ? smallest : c.mesh.size(axis::fsdp);
-    c.mesh.etp = choice == 3 && c.mesh.ep > 1 ? c.mesh.tp : 1;
+    const int fsdp = c.mesh.size(axis::fsdp);
+    const bool divides_each = choice == 3 && fsdp > 1;
+    c.mesh.ep = divides_each ? fsdp : choice == 1 ? block : smallest;
+    c.mesh.etp = divides_each ? c.mesh.tp : 1;
     c.model.moe.experts = round_up(c.model.moe.experts, c.mesh.ep * c.model.moe.groups);
 }
 
@@ -106,13 +110,13 @@ const std::vector<MeshFactor>& mesh_factors() {
          },
          true},
         {expert_kinds, always, [](MeshCase& c, int n) { set_experts(c.model, n); }, true},
-        {4, can_divide_experts, [](MeshCase& c, int n) { set_expert_ranks(c, n); }, true},
+        {4, can_divide_experts, [](MeshCase& c, int n) { set_expert_ranks(c, n); }, true, 1},
         {3, can_divide_experts,
          [](MeshCase& c, int n) {
              constexpr double factors[] = {2, 0.3, 1};
              c.exchanges.expert_capacity = factors[n];
          },
-         true},
+         true, 2},
         {3, always, set_depths, true},
     };
     return all;
@@ -165,44 +169,47 @@ namespace {
 
 constexpr int candidates = 60;  // drawn for each variant; the one with the most new pairs is taken
 
-using Pair = std::tuple<size_t, int, size_t, int>;  // factor and choice of both
-
-// The pairs of choices that have an effect on a variant's mesh.
-std::vector<Pair> pairs_of(const MeshVariant& variant) {
-    const std::vector<MeshFactor>& factors = mesh_factors();
-    std::vector<Pair> pairs;
-    for (size_t a = 0; a < factors.size(); ++a)
-        for (size_t b = 0; b < a; ++b)
-            if (factors[a].matters(variant.mesh) && factors[b].matters(variant.mesh))
-                pairs.emplace_back(b, variant.choices[b], a, variant.choices[a]);
-    return pairs;
-}
-
 // All pairs that any of the meshes allows.
-std::set<Pair> pairs_of(const std::vector<MeshShape>& meshes) {
+std::set<ChoicePair> pairs_of(const std::vector<MeshShape>& meshes) {
     const std::vector<MeshFactor>& factors = mesh_factors();
-    std::set<Pair> pairs;
+    std::set<ChoicePair> pairs;
     for (const MeshShape& mesh : meshes)
         for (size_t a = 0; a < factors.size(); ++a)
             for (size_t b = 0; b < a; ++b)
                 if (factors[a].matters(mesh) && factors[b].matters(mesh))
-                    for (int i = 0; i < factors[b].choices; ++i)
+                    for (int i = int(a - b) <= factors[a].needs ? 1 : 0; i < factors[b].choices; ++i)
                         for (int j = 0; j < factors[a].choices; ++j) pairs.emplace(b, i, a, j);
     return pairs;
 }
 
 }  // namespace
 
+std::vector<ChoicePair> pairs_of(const MeshVariant& variant) {
+    const std::vector<MeshFactor>& factors = mesh_factors();
+    const auto has_effect = [&](size_t f) {
+        const auto& choices = variant.choices;
+        return factors[f].matters(variant.mesh) && std::count(choices.begin() + int64_t(f) - factors[f].needs,
+                                                              choices.begin() + int64_t(f), 0) == 0;
+    };
+    std::vector<ChoicePair> pairs;
+    for (size_t a = 0; a < factors.size(); ++a)
+        for (size_t b = 0; b < a; ++b)
+            if (has_effect(a) && has_effect(b))
+                pairs.emplace_back(b, variant.choices[b], a, variant.choices[a]);
+    return pairs;
+}
+
 std::vector<MeshVariant> pairwise_complete(const std::vector<MeshShape>& meshes) {
     const std::vector<MeshFactor>& factors = mesh_factors();
     Draw draw;
-    std::set<Pair> missing = pairs_of(meshes);
+    std::set<ChoicePair> missing = pairs_of(meshes);
     const auto new_pairs = [&](const MeshVariant& variant) {
-        return std::ranges::count_if(pairs_of(variant), [&](const Pair& p) { return missing.contains(p); });
+        return std::ranges::count_if(pairs_of(variant),
+                                     [&](const ChoicePair& p) { return missing.contains(p); });
     };
     std::vector<MeshVariant> all;
     const auto take = [&](const MeshVariant& variant) {
-        for (const Pair& pair : pairs_of(variant)) missing.erase(pair);
+        for (const ChoicePair& pair : pairs_of(variant)) missing.erase(pair);
         all.push_back(variant);
     };
     for (const MeshShape& mesh : meshes) take({mesh, MeshChoices(factors.size(), 0)});

@@ -6,6 +6,9 @@
 
 #include "support/mesh_run.hpp"
 
+#include <set>
+#include <tuple>
+
 namespace coeus::test {
 
 /// One property in which cases differ.
@@ -14,11 +17,13 @@ struct MeshFactor {
     bool (*matters)(const MeshShape& mesh);  ///< if false, only the first choice is used
     void (*set)(MeshCase& c, int choice);    ///< called in the order of the factors
     bool drawn = false;                      ///< the full product takes one random choice, not all
+    int needs = 0;  ///< has an effect only if the choices of so many factors before it are not 0
 };
 const std::vector<MeshFactor>& mesh_factors();
 
 /// Divides the experts of a case that has any, over all ranks that can (1), as few as possible (2), or those
-/// that do not divide each expert (3); 0: over none. Adds experts until each rank has equally many.
+/// that do not divide each expert (3; if there is only one of these, as 2); 0: over none. Adds experts until
+/// each rank has equally many.
 void set_expert_ranks(MeshCase& c, int choice);
 /// Uses twice as many micro-batches as the mesh has pipeline ranks, a number that all schedules accept.
 void set_schedule(MeshCase& c, const Schedule& schedule);
@@ -30,6 +35,11 @@ struct MeshVariant {
     MeshChoices choices;
     MeshCase mesh_case() const;
 };
+
+/// Factor and choice of each of a pair.
+using ChoicePair = std::tuple<size_t, int, size_t, int>;
+/// The pairs of choices that have an effect in this case.
+std::vector<ChoicePair> pairs_of(const MeshVariant& variant);
 
 /// Every mesh with every combination of the factors that matter on it and are not drawn.
 std::vector<MeshVariant> full_product(const std::vector<MeshShape>& meshes);

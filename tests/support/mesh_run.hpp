@@ -24,6 +24,7 @@ struct MeshCase {
     int64_t validated = 0;      ///< sequences of a validation batch; 0: as many as in a micro-batch
     int64_t seq_len = 8;
     bool document_mask = false;
+    int64_t document_length = 3;
     GatherOptions gather = {};
     ExchangeOptions exchanges = {};
     Stream::Mode streams = Stream::Mode::eager;

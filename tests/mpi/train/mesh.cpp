@@ -73,14 +73,19 @@ TEST_CASE("mesh: every pair of choices occurs in some case, and the full product
         CHECK(all.size() == product);
         CHECK(part.size() < 130);
         // each pair of choices of the full product occurs in the part
-        const auto pairs_of = [](const std::vector<MeshVariant>& variants) {
-            std::set<std::tuple<size_t, int, size_t, int>> pairs;
+        const auto all_pairs_of = [](const std::vector<MeshVariant>& variants) {
+            std::set<ChoicePair> pairs;
             for (const MeshVariant& v : variants)
-                for (size_t a = 0; a < v.choices.size(); ++a)
-                    for (size_t b = 0; b < a; ++b) pairs.emplace(a, v.choices[a], b, v.choices[b]);
+                for (const ChoicePair& pair : pairs_of(v)) pairs.insert(pair);
             return pairs;
         };
-        CHECK(std::ranges::includes(pairs_of(part), pairs_of(all)));
+        CHECK(std::ranges::includes(all_pairs_of(part), all_pairs_of(all)));
+        // each schedule with each capacity, on ranks that divide experts
+        std::set<std::pair<std::string, double>> divided;
+        for (const MeshVariant& v : part)
+            if (const MeshCase c = v.mesh_case(); c.mesh.pp > 1 && c.mesh.ep > 1 && c.model.moe.experts > 0)
+                divided.emplace(c.pipeline.timetable.name, c.exchanges.expert_capacity);
+        CHECK(divided.size() == (ranks == 4 ? 3 * schedules().size() : 0));
         // latent attention has no grouped heads: that choice has no effect there
         std::set<std::string> names;
         size_t named = 0;
