@@ -13,6 +13,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <tuple>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -258,6 +259,46 @@ TEST_CASE("a run on any mesh exports the same bytes") {
                    ranks);
         CHECK(differing_files(folder / "0/checkpoint/hf-00000001",
                               folder / (name + "/checkpoint/hf-00000001")) == nothing);
+    }
+}
+
+TEST_CASE("convert: ranks that divide the experts write the folder of one rank") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17)});
+    // one step, in which only the experts' biases change: they follow from integers
+    const Arguments model = {"--model.name=deepseek_v3",
+                             "--model.flavor=671B",
+                             "--model.n_heads=2",
+                             "--model.n_kv_heads=2",
+                             "--model.head_dim=12",
+                             "--model.v_head_dim=8",
+                             "--model.qk_rope_head_dim=4",
+                             "--model.kv_lora_rank=8",
+                             "--model.q_lora_rank=8",
+                             "--model.n_dense_layers=1",
+                             "--model.moe.num_experts=16",
+                             "--model.moe.top_k=2",
+                             "--model.moe.hidden=8",
+                             "--training.dtype=float64",
+                             "--checkpoint.enable",
+                             "--checkpoint.last_save_in_hf",
+                             "--optimizer.lr=0",
+                             "--training.global_batch_size=4",
+                             "--training.local_batch_size=1",
+                             steps(1)};
+    const auto written = [&](const std::string& name) { return folder / (name + "/checkpoint/hf-00000001"); };
+    train_tiny(folder / "one", folder / "tokens.h5", model);
+    for (const auto& [name, ranks, tp, ep, etp] :
+         {std::tuple("two", 2, 1, 2, 1), {"four", 4, 2, 4, 1}, {"divided", 4, 2, 2, 2}}) {
+        CAPTURE(name);
+        train_tiny(folder / name, folder / "tokens.h5",
+                   model + Arguments{fmt::format("--parallelism.tensor_parallel_degree={}", tp),
+                                     fmt::format("--parallelism.expert_parallel_degree={}", ep),
+                                     fmt::format("--parallelism.expert_tensor_parallel_degree={}", etp)},
+                   ranks);
+        CHECK(differing_files(written("one"), written(name)) == nothing);
+        convert_well(folder / name, folder / (std::string(name) + " converted"), {"--dtype", "float32"});
+        CHECK(differing_files(written(name), folder / (std::string(name) + " converted")) == nothing);
     }
 }
 

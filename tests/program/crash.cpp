@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that save every step are killed at random moments: a single process, one of two ranks or both, or
-// mpirun. The same command then resumes from an intact checkpoint that is not older than the last one
-// reported, and ends with the results of an undisturbed run.
+// Runs that save every step are killed at random moments: a single process, one of two ranks or both (also
+// if they divide the experts), or mpirun. The same command then resumes from an intact checkpoint that is not
+// older than the last one reported, and ends with the results of an undisturbed run.
 #include "coeus/base/clock.hpp"
 #include "coeus/base/random.hpp"
 #include "coeus/io/checkpoint.hpp"
@@ -84,29 +84,32 @@ int64_t last_saved(const std::string& output) {
     return last;
 }
 
-void campaign(int rounds, uint64_t seed) {
+// `more`: options of all runs. Victims are the `first` one and those after it.
+void campaign(int rounds, uint64_t seed, const Arguments& more = {}, Victim first = Victim::process) {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5",
                      {.tokens = learnable_tokens(80 * 17), .documents = {0, 600, 80 * 17}});
     const Arguments saving = {
         "--checkpoint.enable",           "--checkpoint.interval=1",  "--training.global_batch_size=4",
         "--training.local_batch_size=2", "--training.dtype=float64", steps(40)};
+    const int kinds = victims - int(first);
     const Timer timer;
-    const Outcome undisturbed = train_tiny(folder / "undisturbed", folder / "tokens.h5", saving, 2);
+    const Outcome undisturbed = train_tiny(folder / "undisturbed", folder / "tokens.h5", saving + more, 2);
     const auto lines = double(lines_of(undisturbed.output).size());
     const double seconds_of_line = timer.seconds() / lines;
     const std::vector<double> losses = read_metrics(folder / "undisturbed").losses();
     const RandomStream random(seed, "moments of a crash");
     int stopped = 0;
     for (int round = 0; round < rounds; ++round) {
-        const auto victim = Victim(round % victims);
-        const char* mode = round / victims % 2 ? "async" : "disabled";
-        const int files = (round + round / (2 * victims)) % 2 ? 3 : 1;
+        const auto victim = Victim(int(first) + round % kinds);
+        const char* mode = round / kinds % 2 ? "async" : "disabled";
+        const int files = (round + round / (2 * kinds)) % 2 ? 3 : 1;
         const fs::path run = folder / std::to_string(round);
-        const Arguments arguments =
-            tiny_run(run, folder / "tokens.h5",
-                     saving + Arguments{std::string("--checkpoint.async_mode=") + mode,
-                                        fmt::format("--checkpoint.files={}", files)});
+        const Arguments arguments = tiny_run(run, folder / "tokens.h5",
+                                             saving +
+                                                 Arguments{std::string("--checkpoint.async_mode=") + mode,
+                                                           fmt::format("--checkpoint.files={}", files)} +
+                                                 more);
         const double place = lines * random.uniform(uint64_t(round));
         const Moment moment = {int(place), place - std::floor(place)};
         const Outcome killed = run_killed(victim, moment, seconds_of_line, arguments);
@@ -134,10 +137,22 @@ void campaign(int rounds, uint64_t seed) {
     CHECK(stopped > rounds / 4);  // some moments are after the end
 }
 
+Arguments experts_on_two_ranks() {
+    return tiny_experts + Arguments{"--parallelism.expert_parallel_degree=2"};
+}
+
 }  // namespace
 
 TEST_CASE("A run that is killed at any moment resumes from the last checkpoint that it reported") {
     campaign(2 * victims, 1);
+}
+
+TEST_CASE("A run with experts on two ranks that is killed at any moment resumes") {
+    campaign(3, 3, experts_on_two_ranks() + Arguments{"--checkpoint.async_mode=async"}, Victim::rank_0);
+}
+
+TEST_CASE("soak: runs with experts on two ranks killed at 20 moments resume", "[.soak]") {
+    campaign(20, 4, experts_on_two_ranks(), Victim::rank_0);
 }
 
 TEST_CASE("soak: runs killed at 200 moments resume", "[.soak]") {

@@ -38,3 +38,18 @@ TEST_CASE("GPU: offloading works with every schedule") {
         CHECK(differs_when_offloaded(c, world) == "");
     }
 }
+
+TEST_CASE("GPU: offloading works with experts on several ranks") {
+    const Communicator world = Communicator::world("world");
+    std::vector<MeshShape> meshes = {{.dp_shard = 2, .tp = 2, .ep = 4}, {.pp = 2, .dp_shard = 2, .ep = 2}};
+    if (world.size() == 2) meshes = {{.dp_shard = 2, .ep = 2}};
+    for (const MeshShape& mesh : meshes) {
+        MeshCase c = {.mesh = mesh, .model = tiny_config(2), .types = {Dtype::f32, Dtype::f32}};
+        set_experts(c.model, 3);
+        if (mesh.pp > 1) set_schedule(c, *find_schedule("1F1B"));
+        c.exchanges.expert_capacity = mesh.tp > 1 ? 1e9 : 0.3;
+        c.recompute = {.mode = RecomputeOptions::Mode::blocks};
+        c.device = &the_gpu();
+        CHECK(differs_when_offloaded(c, world) == "");
+    }
+}

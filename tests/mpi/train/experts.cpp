@@ -5,6 +5,7 @@
 #include "support/mesh_factors.hpp"
 
 #include <algorithm>
+#include <array>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -93,6 +94,36 @@ TEST_CASE("experts: a pair that takes turns computes the bits of one after the o
                 CHECK(a.whole(&Storage::master) == b.whole(&Storage::master));
                 CHECK(differs_from_one_rank(c, world, 1) == "");
             }
+}
+
+TEST_CASE("experts: deferred streams take the steps of one rank, with 20 seeds") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() != 2 && world.size() != 4) return;
+    const std::vector<MeshShape> meshes =
+        meshes_of(world.size(), {axis::pp, axis::dp_shard, axis::cp, axis::tp});
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        const RandomStream random(seed, "experts with deferred streams");
+        uint64_t drawn = 0;
+        const auto draw = [&](size_t choices) { return size_t(random.u64(drawn++) % choices); };
+        std::vector<MeshShape> views;
+        while (views.empty()) views = views_of(meshes[draw(meshes.size())]);
+        MeshCase c = {.mesh = views[draw(views.size())], .model = tiny_config()};
+        c.model.attention.heads = c.model.attention.kv_heads = 8;
+        c.model.attention.head_dim = 4;
+        set_experts(c.model, 1 + int(draw(expert_kinds - 1)));
+        c.model.moe.experts = round_up(c.model.moe.experts, c.mesh.ep * c.model.moe.groups);
+        c.model.mtp_layers = int64_t(draw(2));
+        c.seq_len = 4 * c.mesh.cp * c.mesh.tp;
+        c.local_batches = 1 + int64_t(draw(2));
+        c.exchanges.expert_capacity = std::array{0.3, 1.0, 1e9}[draw(3)];
+        c.exchanges.overlap_tokens = draw(2) == 1;
+        c.gather = {.weights = Keep(draw(2)), .gradients = Keep(draw(2))};
+        c.recompute = {.mode = RecomputeOptions::Mode(draw(4)), .every = 1, .budget = 0.3};
+        if (c.mesh.pp > 1) set_schedule(c, schedules()[draw(schedules().size())]);
+        c.streams = Stream::Mode::deferred;
+        CAPTURE(seed);
+        CHECK(differs_from_one_rank(c, world, 2) == "");
+    }
 }
 
 TEST_CASE("experts: every schedule, also with gradients of weights that are computed later") {

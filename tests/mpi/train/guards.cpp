@@ -4,7 +4,7 @@
 #include "coeus/guards/guards.hpp"
 
 #include "support/catch.hpp"
-#include "support/mesh_run.hpp"
+#include "support/mesh_factors.hpp"
 #include "support/support.hpp"
 
 #include <cmath>
@@ -28,9 +28,20 @@ std::vector<MeshCase> cases(int ranks) {
             c.sequences = shape.pp;
             c.gather.gradients = Keep::all;
         }
-        c.guarded = true;
         all.push_back(c);
     }
+    // experts on several ranks
+    for (const MeshShape& shape : {MeshShape{.dp_shard = 2, .ep = 2},
+                                   {.dp_replicate = 2, .dp_shard = 2, .ep = 2},
+                                   {.dp_shard = 2, .tp = 2, .ep = 4},
+                                   {.pp = 2, .dp_shard = 2, .ep = 2},
+                                   {.dp_replicate = 2, .dp_shard = 2, .tp = 2, .ep = 2, .etp = 2}}) {
+        if (shape.ranks() != ranks) continue;
+        all.push_back({.mesh = shape, .model = tiny_config(2)});
+        set_experts(all.back().model, 3);
+        if (shape.pp > 1) set_schedule(all.back(), *find_schedule("DualPipeV"));
+    }
+    for (MeshCase& c : all) c.guarded = true;
     return all;
 }
 
@@ -46,6 +57,20 @@ void flip(MeshRun& run, const std::string& name, const StorageTensor& kind) {
         for (const OwnedRun& run_of : storage.runs())
             if (run_of.param->name == name)
                 *static_cast<unsigned char*>(Storage::rows_of(run_of, kind(storage)).data) ^= 1;
+}
+
+const char* weight_of_layer(const MeshCase& c) {
+    return c.model.moe.experts > 0 ? "layers.1.moe.experts.mlp2_weight" : "layers.1.attention.wq.weight";
+}
+
+// Makes an element of this rank's gradients not a number, of an expert if there are any. The rank counts this
+// element in the norm.
+void spoil(MeshRun& run) {
+    const char* part_of_name = run.engine.decoder().config().moe.experts > 0 ? ".experts." : ".wo.";
+    for (const Storage& storage : run.engine.decoder().parameters().storages())
+        for (const OwnedRun& part : storage.runs())
+            if (storage.gradient && part.param->name.find(part_of_name) != std::string::npos)
+                return set_element(Storage::rows_of(part, storage.gradient), 0, NAN);
 }
 
 // World ranks that own the same elements of a parameter as the last rank, itself included.
@@ -87,6 +112,12 @@ TEST_CASE("guards: all ranks refuse a step beyond its limits, and nothing change
         CHECK_FALSE(run.step(2, second, {.loss = last ? 1e-3 : loss}));
         CHECK(run.engine.scalars().refusals == 1);
         CHECK(state(run) == before);
+        // one gradient of one rank is not a number
+        run.compute_gradients(2, second);
+        if (last) spoil(run);
+        CHECK_FALSE(run.engine.update());
+        CHECK(run.engine.scalars().refusals > 0);
+        CHECK(state(run) == before);
         CHECK(run.step(2, second, {.loss = loss, .norm = norm}));
         CHECK(run.engine.scalars().refusals == 0);
         CHECK(state(run) != before);
@@ -112,8 +143,8 @@ TEST_CASE("guards: replicas that differ in one bit are named, and the run goes b
         TestBatch batch = batch_of_step(c, 1);
         CHECK(run.step(1, batch));
         CHECK(replicas.compare() == "");
-        for (const char* name : {"layers.0.attention.wq.weight", "layers.1.attention.wq.weight",
-                                 "norm.weight", "tok_embeddings.weight"})
+        for (const char* name :
+             {"layers.0.attention.wq.weight", weight_of_layer(c), "norm.weight", "tok_embeddings.weight"})
             for (const auto& [what, kind] : {std::pair("weights", StorageTensor(&Storage::master)),
                                              std::pair("moments exp_avg_sq", StorageTensor(exp_avg_sq)),
                                              std::pair("gradients", StorageTensor(&Storage::gradient))}) {
@@ -136,7 +167,7 @@ TEST_CASE("guards: replicas that differ in one bit are named, and the run goes b
         Guards guards(options, run.engine, hosts);
         guards.begin({.step = 1, .sample = 8, .tokens_seen = 64});
         const auto before = state(run);
-        const char* victim = c.mesh.dp_replicate > 1 ? "layers.1.attention.wq.weight" : "norm.weight";
+        const char* victim = c.mesh.dp_replicate > 1 ? weight_of_layer(c) : "norm.weight";
         const bool is_found = holders_beside_last(world, run, victim).size() > 1;
         for (const bool again : {false, true}) {
             CHECK(run.step(2, batch));
