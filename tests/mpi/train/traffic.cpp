@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -135,7 +136,7 @@ public:
         const int64_t hidden = part(m_.feed_forward.hidden), heads = m_.attention.heads / tp_,
                       kv_heads = m_.attention.kv_heads / tp_, d = m_.attention.head_dim;
         std::vector<Matrix> all = {norm(), {(heads + 2 * kv_heads) * d, m_.dim}, {m_.dim, heads * d}, norm()};
-        if (m_.moe.experts > 0) {  // the router; each rank of efsdp = 1 owns its experts
+        if (m_.moe.experts > 0) {  // the router; for the others see sent_for_shards_of_experts
             all.push_back({m_.moe.experts, m_.dim, true});
         } else {
             all.push_back({2 * hidden, m_.dim});
@@ -201,20 +202,62 @@ int64_t owned_of(const std::vector<Matrix>& matrices, bool norms, int64_t ranks,
     return elements;
 }
 
-// What the experts' exchange of a layer sends in a micro-batch, if each expert gets as many rows from each
-// rank.
-int64_t sent_to_experts(const MeshCase& c, int64_t tokens, bool again) {
+// The rows of a rank in the experts' exchange of a layer and micro-batch, if each expert gets as many rows
+// from each rank or, `uneven`, if every token chooses the first experts.
+struct ExpertRows {
+    int64_t sent = 0, sent_first = 0, received = 0;  // by other ranks and from them; in the first round
+    bool later_rounds = false;
+
+    ExpertRows(const MeshCase& c, int64_t tokens, int rank, bool uneven) {
+        const int64_t ranks = c.mesh.ep, own = c.model.moe.experts / ranks, k = c.model.moe.top_k,
+                      room = int64_t(std::ceil(c.exchanges.expert_capacity * double(tokens * k)));
+        const auto count = [&](int64_t expert) {
+            return uneven ? (expert < k ? tokens : 0) : tokens * k / c.model.moe.experts;
+        };
+        for (int64_t receiver = 0; receiver < ranks; ++receiver) {
+            int64_t number = 0;
+            for (int64_t expert = receiver * own; expert < (receiver + 1) * own; ++expert)
+                for (int64_t sender = 0; sender < ranks; ++sender)
+                    for (int64_t row = 0; row < count(expert); ++row, ++number) {
+                        later_rounds |= number >= room;
+                        if (sender == receiver) continue;
+                        sent += sender == rank;
+                        sent_first += sender == rank && number < room;
+                        received += receiver == rank;
+                    }
+        }
+    }
+};
+
+// What the experts of a layer send in a micro-batch with these tokens of all tensor-parallel ranks. `again`:
+// the block is recomputed.
+int64_t sent_by_experts(const MeshCase& c, int64_t tokens, int rank, bool again, bool uneven) {
     const MoeConfig& moe = c.model.moe;
-    if (moe.experts == 0) return 0;
-    const int64_t ranks = c.mesh.ep, rows = tokens * moe.top_k / ranks * (ranks - 1), e = 8,
-                  counts = (ranks - 1) * moe.experts * int64_t(sizeof(int32_t));
-    // rows to the experts and back, their gradients likewise; weights, and their gradients back
-    const int64_t once = counts + rows * (c.model.dim + 1) * e;
-    return once + rows * (3 * c.model.dim + 1) * e + (again ? once : 0);
+    const int64_t ranks = c.mesh.ep, tp = c.mesh.tp, e = 8, a = 8, row = c.model.dim * e, weight = a;
+    const ExpertRows rows(c, c.mesh.etp == tp ? tokens : tokens / tp, c.mesh.rank_in(rank, axis::ep), uneven);
+    const int64_t counts = (ranks - 1) * moe.experts * int64_t(sizeof(int32_t));
+    int64_t sent = counts + rows.sent * (row + weight) + rows.received * row;
+    sent += rows.sent * row + rows.received * (row + weight) + (rows.sent - rows.sent_first) * (row + weight);
+    if (again) sent += counts + rows.sent_first * (row + weight);
+    if (c.mesh.etp == 1) return sent;
+    // tokens to the ranks that divide each expert, and results back; choices and weights
+    const int64_t stream = tokens / tp * (tp - 1) * row,
+                  chosen = tokens / tp * (tp - 1) * moe.top_k * int64_t(sizeof(int32_t)),
+                  weights = tokens / tp * (tp - 1) * moe.top_k * a;
+    sent += 4 * stream + chosen + 2 * weights + (rows.later_rounds ? stream : 0);
+    return sent + (again ? stream + chosen + weights : 0);
+}
+
+// Weights and gradients of the experts of a layer, which efsdp shards. Its ranks divide all sizes.
+int64_t sent_for_shards_of_experts(const MeshCase& c) {
+    const int64_t ranks = c.mesh.degree(axis::efsdp), e = 8,
+                  elements =
+                      c.model.moe.experts / c.mesh.ep * 3 * c.model.moe.hidden / c.mesh.etp * c.model.dim;
+    return 2 * elements / ranks * (ranks - 1) * e;
 }
 
 // The formulas of doc/parallelism.md for a float64 run (e = a = 8).
-int64_t expected_bytes(const MeshCase& c, const Engine& engine) {
+int64_t expected_bytes(const MeshCase& c, const Engine& engine, bool uneven) {
     const int world_rank = engine.options().rank, rank = c.mesh.coordinate(world_rank, axis::pp),
               shard = c.mesh.rank_in(world_rank, axis::fsdp);
     const Timetable& table = c.pipeline.timetable;
@@ -245,8 +288,12 @@ int64_t expected_bytes(const MeshCase& c, const Engine& engine) {
                                    : (tp_ranks - 1) * tokens * columns * e);
         for (int64_t layer = part.first_layer; layer < part.last_layer; ++layer) {
             const bool again = !recomputed.empty() && recomputed[size_t(layer)] == Recompute::block;
-            sent += batches * ((again ? 13 : 10) * stream + exchanged(c, tokens, again) +
-                               sent_to_experts(c, tokens, again));
+            sent += batches * ((again ? 7 : 5) * stream + exchanged(c, tokens, again));
+            if (c.model.moe.experts > 0)
+                sent += batches * sent_by_experts(c, tokens, world_rank, again, uneven) +
+                        sent_for_shards_of_experts(c);
+            else
+                sent += batches * (again ? 6 : 5) * stream;
         }
     }
     sent += all_reduce(norms, tp_ranks, e);
@@ -260,21 +307,32 @@ int64_t expected_bytes(const MeshCase& c, const Engine& engine) {
     if (c.model.tied && last != 0 && (rank == 0 || rank == last))
         sent += all_reduce(sizes.table().owned(ranks, shard), 2, e);
     if (c.model.moe.experts > 0)  // their loads: MPI sums integers
-        sent += c.model.moe_rows() * c.model.moe.experts * (c.mesh.size(loss_axes) - 1) * 8;
+        sent += c.model.moe_rows() * c.model.moe.experts * (c.mesh.size(loss_axes) + c.mesh.tp - 2) * 8;
     // loss and norm, one number each
     return sent + (c.mesh.size(loss_axes) - 1 + c.mesh.size(owner_axes) - 1) * e;
 }
 
-void check_traffic(const MeshCase& c, const Communicator& world) {
+// Sets the routers' weights to 0: all experts have the same score, and every token chooses the first ones.
+void choose_first_experts(Engine& engine) {
+    for (const Storage& storage : engine.decoder().parameters().storages())
+        for (const OwnedRun& run : storage.runs())
+            if (run.param->name.ends_with(".router.gate.weight"))
+                cpu_kernels().zero(engine.exec(), Storage::rows_of(run, storage.master));
+    engine.renew_weights();
+}
+
+void check_traffic(const MeshCase& c, const Communicator& world, bool uneven = false) {
     INFO(c.name());
     const Mesh mesh(world.split(0, "world"), c.mesh);
     MeshRun run(c, mesh);
     for (const int64_t step : {1, 2}) {
         TestBatch batch = batch_of_step(c, uint64_t(step));
+        if (uneven) choose_first_experts(run.engine);
         world.barrier();
         bytes_sent = 0;
         CHECK(run.step(step, batch));
-        CHECK(bytes_sent == expected_bytes(c, run.engine));
+        CHECK(bytes_sent == expected_bytes(c, run.engine, uneven));
+        CHECK((run.engine.extra_rounds() > 0) == uneven);
     }
 }
 
@@ -324,21 +382,29 @@ TEST_CASE("traffic: a step sends the bytes of the formulas") {
             }
 }
 
-TEST_CASE("traffic: experts on several ranks send the rows of the formulas") {
+TEST_CASE("traffic: experts on several ranks send the rows of the formulas, with even and uneven loads") {
     const Communicator world = Communicator::world("world");
-    if (world.size() == 1 || world.size() > 4) return;
-    for (const auto recomputed : {RecomputeOptions::Mode::nothing, RecomputeOptions::Mode::blocks})
-        for (const int64_t local_batches : {1, 2}) {
-            MeshCase c = {.mesh = {.dp_shard = world.size(), .ep = world.size()},
-                          .model = even_model(),
-                          .local_batches = local_batches,
-                          .seq_len = 16};
-            set_experts(c.model, 1);
-            c.model.moe.round_robin = true;
-            c.recompute = {.mode = recomputed, .every = 1};
-            c.gather = {.weights = Keep::all, .gradients = Keep::all};
-            check_traffic(c, world);
-        }
+    for (const MeshShape& mesh : {MeshShape{.dp_shard = 2, .ep = 2},
+                                  {.tp = 2, .ep = 2},
+                                  {.dp_shard = 4, .ep = 4},
+                                  {.dp_shard = 4, .ep = 2},
+                                  {.dp_shard = 2, .tp = 2, .ep = 4},
+                                  {.dp_shard = 2, .tp = 2, .ep = 2},
+                                  {.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2},
+                                  {.cp = 2, .tp = 2, .ep = 2, .etp = 2}}) {
+        if (mesh.ranks() != world.size()) continue;
+        for (const auto recomputed : {RecomputeOptions::Mode::nothing, RecomputeOptions::Mode::blocks})
+            for (const bool uneven : {false, true}) {
+                MeshCase c = {.mesh = mesh, .model = even_model(), .local_batches = 2, .seq_len = 32};
+                set_experts(c.model, 1);
+                c.model.moe.experts = c.model.moe.hidden = 8;
+                c.model.moe.round_robin = !uneven;
+                c.exchanges.expert_capacity = 1.25;
+                c.recompute = {.mode = recomputed, .every = 1};
+                c.gather = {.weights = Keep::all, .gradients = Keep::all};
+                check_traffic(c, world, uneven);
+            }
+    }
 }
 
 TEST_CASE("traffic: an all-to-all of rows sends the rows for other ranks, and no empty message") {
