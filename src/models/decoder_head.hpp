@@ -38,10 +38,6 @@ public:
         loss_.forward(c, in.hidden(), c.batch.labels_ahead(depth_));
     }
     Flow backward(Ctx& c) const override { return loss_.backward(c); }
-    void evaluate(Ctx& c, Flow in) const override {
-        loss_.evaluate(c, in.hidden(), c.batch.labels_ahead(depth_));
-    }
-    void predict(Ctx& c, Tensor out, Flow in) const override { loss_.logits(c, out, in.hidden()); }
 
 private:
     LossHead loss_;

@@ -168,12 +168,16 @@ Pretrained::Pretrained(const fs::path& path, const Communicator& ranks) {
     trained_seq_len_ = std::stoll(texts[4]);
 }
 
-void Pretrained::load(const Decoder& decoder, const Communicator& ranks) const {
-    if (decoder.config().mtp_layers > model_.mtp_layers)
+void Pretrained::require_depths_of(const DecoderConfig& model) const {
+    if (model.mtp_layers > model_.mtp_layers)
         throw ConfigError(
             "{}: has {} layers of multi-token prediction, but the model has {}; set model.num_mtp_layers = "
             "{}",
-            path_, model_.mtp_layers, decoder.config().mtp_layers, model_.mtp_layers);
+            path_, model_.mtp_layers, model.mtp_layers, model_.mtp_layers);
+}
+
+void Pretrained::load(const Decoder& decoder, const Communicator& ranks) const {
+    require_depths_of(decoder.config());
     if (!is_hub_) {
         const auto left_out = [&](const std::string& path) {
             for (int64_t depth = decoder.depths(); depth < model_.mtp_layers; ++depth)

@@ -105,7 +105,7 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
         lines.push_back("The plan above is for pipeline rank 0. Totals of all pipeline ranks: " +
                         join(totals, ", "));
     }
-    for (const std::string& line : describe_pipeline(options.pipeline)) lines.push_back(line);
+    for (const std::string& line : describe_pipeline(config, m, options.pipeline)) lines.push_back(line);
     if (engine.options().overlap_pairs)
         lines.push_back("Pairs: forward and backward take turns while experts exchange rows");
     return lines;

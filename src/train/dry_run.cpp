@@ -11,6 +11,7 @@
 #include "coeus/plan/gpu_models.hpp"
 #include "coeus/pretrained/initial_weights.hpp"
 #include "coeus/pretrained/model_source.hpp"
+#include "coeus/pretrained/pretrained.hpp"
 #include "coeus/train/describe_run.hpp"
 #include "coeus/train/run_options.hpp"
 #include "coeus/train/training_data.hpp"
@@ -54,6 +55,18 @@ std::string weights_at_start(const Config& config) {
     const auto folder = std::filesystem::path(config.job.dump_folder) / config.checkpoint.folder;
     const bool resumes = config.checkpoint.enable && !list_checkpoints(folder.string(), absent).empty();
     return resumes ? "" : initial_weights_path(config);
+}
+
+// Why these weights, if they are here, lack layers of multi-token prediction; "" if they have all.
+std::string lacking_depths(const std::string& weights, const DecoderConfig& model) {
+    std::error_code unseen;
+    if (model.mtp_layers == 0 || !std::filesystem::exists(weights, unseen)) return "";
+    try {
+        Pretrained(weights).require_depths_of(model);
+        return "";
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
 }
 
 }  // namespace
@@ -139,8 +152,11 @@ std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) 
                                            config.checkpoint.keep_latest_k))});
     add(notices);
     add(absent_files(config), refused_here);
-    const DataCheck data = check_data(config, model.vocab, weights_at_start(config));
+    const std::string weights = weights_at_start(config);
+    const DataCheck data = check_data(config, model.vocab, weights);
     for (const std::string& error : data.errors) add({error + real_run_refuses}, refused);
+    if (const std::string error = lacking_depths(weights, model); !error.empty())
+        add({error + real_run_refuses}, refused);
     // if the deck names the folder, absent_files() has reported it
     if (config.model.tokenizer() == Config().model.tokenizer() || !config.model.tokenizer_path.empty())
         add(data.absent, refused_here);

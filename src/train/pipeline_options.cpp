@@ -126,13 +126,46 @@ PipelineOptions pipeline_from_deck(const Config& config, const DecoderConfig& mo
     return pipeline;
 }
 
-std::vector<std::string> describe_pipeline(const PipelineOptions& pipeline) {
+namespace {
+
+// True if layers of multi-token prediction make the last stage longer than all others.
+bool has_long_end(const std::vector<DecoderPart>& parts, const DecoderConfig& model) {
+    int64_t most = 0;
+    for (const DecoderPart& part : parts)
+        if (!part.head) most = std::max(most, part.layers());
+    return model.mtp_layers > 0 && parts.back().layers() + model.mtp_layers > most;
+}
+
+// "; ...", or "" if no larger cost of the last stage makes it short enough.
+std::string remedy_of_long_end(Config config, const DecoderConfig& model, int ranks) {
+    if (!config.parallelism.module_fqns_per_model_part.empty())
+        return "; move layers to earlier stages in parallelism.module_fqns_per_model_part";
+    int64_t& cost = config.parallelism.pipeline_parallel_last_stage_less_layers;
+    try {
+        for (int64_t more = 0; more <= model.mtp_layers; ++more) {
+            ++cost;
+            if (!has_long_end(pipeline_from_deck(config, model, {.pp = ranks}).parts, model))
+                return fmt::format("; set parallelism.pipeline_parallel_last_stage_less_layers = {}", cost);
+        }
+    } catch (const ConfigError&) {  // the cost is too large
+    }
+    return "";
+}
+
+}  // namespace
+
+std::vector<std::string> describe_pipeline(const Config& config, const DecoderConfig& model,
+                                           const PipelineOptions& pipeline) {
     const Timetable& table = pipeline.timetable;
     if (table.stages() == 1) return {};
+    const std::string depths =
+        model.mtp_layers == 0 ? "" : fmt::format(", {} for further tokens", model.mtp_layers);
     std::vector<std::string> stages;
-    for (int stage = 0; stage < table.stages(); ++stage)
-        stages.push_back(fmt::format("{} (rank {})", pipeline.parts[size_t(stage)].text(),
+    for (int stage = 0; stage < table.stages(); ++stage) {
+        const DecoderPart& part = pipeline.parts[size_t(stage)];
+        stages.push_back(fmt::format("{}{} (rank {})", part.text(), part.head ? depths : "",
                                      table.placement.rank_of(stage)));
+    }
     std::vector<std::string> lines = {
         fmt::format("Pipeline: {}, {} ranks, {} stages, {} micro-batches per local batch, bubble {:.1f} %",
                     table.name, table.ranks(), table.stages(), table.microbatches,
@@ -144,6 +177,11 @@ std::vector<std::string> describe_pipeline(const PipelineOptions& pipeline) {
             "the number of micro-batches is training.local_batch_size / "
             "parallelism.pipeline_parallel_microbatch_size",
             table.microbatches, table.stages()));
+    if (has_long_end(pipeline.parts, model))
+        lines.push_back(
+            fmt::format("Notice: the layers of multi-token prediction make the last stage longer than all "
+                        "others, so their ranks will wait for it{}",
+                        remedy_of_long_end(config, model, table.ranks())));
     return lines;
 }
 

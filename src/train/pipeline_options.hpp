@@ -14,8 +14,9 @@ namespace coeus {
 /// first action that breaks a rule.
 PipelineOptions pipeline_from_deck(const Config& config, const DecoderConfig& model, const MeshShape& mesh);
 
-/// Lines that a run logs about its pipeline at the start: schedule and bubble; stages; a notice if there are
-/// fewer micro-batches than stages.
-std::vector<std::string> describe_pipeline(const PipelineOptions& pipeline);
+/// Lines that a run logs about the pipeline of its deck at the start: schedule and bubble; stages; notices if
+/// there are fewer micro-batches than stages, and if multi-token prediction makes the last stage the longest.
+std::vector<std::string> describe_pipeline(const Config& config, const DecoderConfig& model,
+                                           const PipelineOptions& pipeline);
 
 }  // namespace coeus

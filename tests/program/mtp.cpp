@@ -98,9 +98,71 @@ TEST_CASE(
     CHECK(relatively_close(shorter.at(0), from_file[0] - mtp_losses(folder / "from_file").at(0), 1e-12));
     CHECK(mtp_losses(folder / "shorter").empty());
 
-    const Outcome longer = run_coeus(tiny_run(
-        folder / "longer", data, small_v3 + next + from(back) + Arguments{"--model.num_mtp_layers=2"}));
-    CHECK(longer.exit_code != 0);
-    CHECK_THAT(longer.output, Contains("has 1 layers of multi-token prediction, but the model has 2; set "
-                                       "model.num_mtp_layers = 1"));
+    // a run that asks for more layers is refused, and its dry run says so
+    const auto refuses = [&](const Arguments& start, const std::string& message) {
+        for (const bool dry : {false, true}) {
+            Arguments arguments = tiny_run(folder / "longer", data, small_v3 + next + start);
+            if (dry) arguments.insert(arguments.end(), {"--dry_run", "--strict"});
+            const Outcome outcome = run_coeus(arguments);
+            CAPTURE(dry, outcome.output);
+            CHECK(outcome.exit_code == 2);
+            CHECK_THAT(outcome.output, Contains(message));
+        }
+    };
+    const std::string more =
+        "has 1 layers of multi-token prediction, but the model has 2; set "
+        "model.num_mtp_layers = 1";
+    refuses(from(back) + Arguments{"--model.num_mtp_layers=2"}, more);
+    const Arguments from_folder = from(hub) + Arguments{"--checkpoint.initial_load_in_hf"};
+    refuses(from_folder + Arguments{"--model.num_mtp_layers=2"}, more);
+    const Outcome planned =
+        run_coeus(tiny_run(folder / "longer", data, small_v3 + next + from_folder + one_depth) +
+                  Arguments{"--dry_run", "--strict"});
+    INFO(planned.output);
+    CHECK(planned.exit_code == 0);
+    // as transformers writes a folder: its config.json has layers that its files lack
+    REQUIRE(
+        convert_folder(folder / "shorter" / "checkpoint" / "model-00000001.h5", folder / "cut").exit_code ==
+        0);
+    std::string config = read_file(folder / "cut/config.json");
+    const std::string none = "\"num_nextn_predict_layers\": 0";
+    REQUIRE(config.find(none) != std::string::npos);
+    config.replace(config.find(none) + none.size() - 1, 1, "1");
+    write_file(folder / "cut/config.json", config);
+    refuses({"--model.flavor=hf", "--checkpoint.initial_load_in_hf",
+             "--model.hf_assets_path=" + (folder / "cut").string()},
+            "has 0 layers of multi-token prediction, but the model has 1; set model.num_mtp_layers = 0");
+}
+
+TEST_CASE("multi-token prediction: a notice says that it makes the last stage of a pipeline the longest") {
+    const TemporaryFolder folder;
+    const fs::path data = folder / "tokens.h5";
+    write_token_file(data, {.tokens = learnable_tokens(3000)});
+    const auto plan = [&](const Arguments& more) {
+        const Outcome outcome = run_coeus(
+            tiny_run(folder / "run", data,
+                     Arguments{"--model.n_layers=4", "--training.local_batch_size=4",
+                               "--parallelism.pipeline_parallel_degree=2",
+                               "--parallelism.pipeline_parallel_schedule=1F1B", "--dry_run", "--ranks=2"} +
+                         more));
+        INFO(outcome.output);
+        CHECK(outcome.exit_code == 0);
+        return outcome.output;
+    };
+    const char* const notice = "make the last stage longer than all others, so their ranks will wait for it";
+    CHECK_THAT(plan({}), !Contains(notice) && Contains("layers 2 to 3, norm, output (rank 1)"));
+    CHECK_THAT(plan(one_depth),
+               Contains("layers 2 to 3, norm, output, 1 for further tokens (rank 1)") &&
+                   Contains(std::string(notice) +
+                            "; set parallelism.pipeline_parallel_last_stage_less_layers = 2\n"));
+    CHECK_THAT(plan(one_depth + Arguments{"--parallelism.pipeline_parallel_last_stage_less_layers=2"}),
+               !Contains(notice) && Contains("layer 3, norm, output, 1 for further tokens"));
+    const std::string by_names =
+        "tok_embeddings,layers.0,layers.1;layers.2,layers.3,norm,output,mtp_layers.0";
+    CHECK_THAT(plan(one_depth + Arguments{"--parallelism.module_fqns_per_model_part=" + by_names}),
+               Contains(std::string(notice) +
+                        "; move layers to earlier stages in parallelism.module_fqns_per_model_part\n"));
+    // no cost of the last stage helps if it has too few layers to give away
+    CHECK_THAT(plan(one_depth + Arguments{"--model.n_layers=2", "--model.num_mtp_layers=3"}),
+               Contains(std::string(notice) + "\n"));
 }

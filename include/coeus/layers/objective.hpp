@@ -2,6 +2,7 @@
 // Objective: what a model is trained for, after its last block: a loss, and what the model predicts.
 #pragma once
 
+#include "coeus/base/error.hpp"
 #include "coeus/layers/context.hpp"
 
 namespace coeus {
@@ -14,11 +15,13 @@ public:
     virtual void forward(Ctx& c, Flow in) const = 0;
     /// Returns the gradient of `in`, in the frame.
     virtual Flow backward(Ctx& c) const = 0;
-    /// Only adds the scaled loss.
-    virtual void evaluate(Ctx& c, Flow in) const = 0;
+    /// Only adds the scaled loss. This and predict() are called only for the first objective of a model.
+    virtual void evaluate(Ctx&, Flow) const { throw LogicError("a further objective is only trained"); }
     /// Computes the model's predictions for each row of `in`, for generation and tests: the logits (acc) of a
     /// language model, [rows, V].
-    virtual void predict(Ctx& c, Tensor out, Flow in) const = 0;
+    virtual void predict(Ctx&, Tensor, Flow) const {
+        throw LogicError("a further objective is only trained");
+    }
 };
 
 }  // namespace coeus

@@ -12,8 +12,9 @@
 namespace coeus {
 
 /// `along_pp` to `world`: exchanges with the ranks along an axis for which the computation waited.
-/// `along_dp`: exchanges of weights and gradients among shards and replicas; `world`: the few numbers that
-/// all ranks exchange in a step.
+/// `along_dp`: exchanges of weights and gradients among shards and replicas, those of experts over efsdp too,
+/// since a layer waits for all its weights at once; `world`: the few numbers that all ranks exchange in a
+/// step.
 enum class StepPhase : uint8_t {
     data,
     compute,

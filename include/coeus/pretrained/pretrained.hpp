@@ -51,6 +51,8 @@ public:
     /// Sequence length with which the model was trained. If this is unknown: 2048, or the model's maximum
     /// sequence length if that is less.
     int64_t trained_seq_len() const { return trained_seq_len_; }
+    /// ConfigError if the model has more layers of multi-token prediction than there are here.
+    void require_depths_of(const DecoderConfig& model) const;
     /// Loads the master weights that this rank owns. The decoder may have fewer layers of multi-token
     /// prediction. Collective over `ranks`.
     void load(const Decoder& decoder, const Communicator& ranks = alone()) const;
