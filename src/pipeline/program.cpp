@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 
 namespace coeus {
 
@@ -185,12 +186,15 @@ bool is_message(const Cell& cell) {
 std::vector<bool> with_next(const Timetable& lowered, int rank) {
     const Row& row = lowered.rows[size_t(rank)];
     std::vector<bool> together(row.size());
+    std::vector<ptrdiff_t> last(lowered.rows.size());  // by rank: where its other end of a message was found
     for (size_t i = 0; i + 1 < row.size(); ++i) {
         if ((i > 0 && together[i - 1]) || !is_message(row[i]) || !is_message(row[i + 1])) continue;
         const Action first = row[i][0], second = row[i + 1][0];
         if (first.peer != second.peer || first.sends() == second.sends()) continue;
         const Row& theirs = lowered.rows[size_t(first.peer)];
-        const auto found = std::ranges::find(theirs, Cell(other_end(first, rank)));
+        ptrdiff_t& seen = last[size_t(first.peer)];
+        const auto found = std::find(theirs.begin() + seen, theirs.end(), Cell(other_end(first, rank)));
+        seen = found - theirs.begin();
         together[i] = found != theirs.end() && found + 1 != theirs.end() &&
                       *(found + 1) == Cell(other_end(second, rank));
     }
@@ -210,10 +214,21 @@ Program written(const Placement& placement, int microbatches, int rank, const Ro
     return counted.slots == 0 ? counted : write(counted.slots + 1);
 }
 
+// A plan asks for the programs of every rank of one timetable, for many choices of other options.
+const Timetable& lowered_once(const Timetable& table) {
+    thread_local std::optional<std::vector<Row>> last;
+    thread_local Timetable lowered;
+    if (last != table.rows) {
+        lowered = lower(table);
+        last = table.rows;
+    }
+    return lowered;
+}
+
 }  // namespace
 
 Program program_of(const Timetable& table, int rank) {
-    const Timetable lowered = lower(table);
+    const Timetable& lowered = lowered_once(table);
     return written(table.placement, table.microbatches, rank, lowered.rows[size_t(rank)],
                    with_next(lowered, rank));
 }
