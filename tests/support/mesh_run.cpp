@@ -183,10 +183,14 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     whole.types.offload = false;
     whole.validated = c.validation_batch();
     whole.local_batches = c.local_batches * c.mesh.size(axis::dp);
-    MeshRun &many = with_queues.emplace(c, mesh), one(whole, mesh_of_one());
+    MeshRun& many = with_queues.emplace(c, mesh);
+    std::optional<MeshRun> one;  // on rank 0, which tells the other ranks its scalars
+    if (world.rank() == 0) one.emplace(whole, mesh_of_one());
     std::string lines;
     const auto compare_all = [&](const char* what, const StorageTensor& kind, int64_t step) {
-        const auto is = many.whole(kind), should = one.whole(kind);
+        const auto is = many.whole(kind);
+        if (!one) return;
+        const auto should = one->whole(kind);
         if (is.size() != should.size()) lines += "the mesh has other parameters than one rank\n";
         for (const auto& [name, values] : should) {
             const auto found = is.find(name);
@@ -195,28 +199,40 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
                 lines += fmt::format("step {}: {} of {} differs by {:.2e}\n", step, what, name, error);
         }
     };
-    const auto compare = [&](const char* what, double is, double should, int64_t step) {
+    const auto compare = [&](const char* what, const auto& scalar, int64_t step) {
+        const double is = scalar(many);
+        double should = one ? scalar(*one) : 0;
+        world.broadcast(Tensor(&should, Dtype::f64, {1}), 0);
         if (!relatively_close(is, should, loss_tolerance))
             lines += fmt::format("step {}: {} is {:.15g}, on one rank {:.15g}\n", step, what, is, should);
     };
     for (int64_t step = 1; step <= steps; ++step) {
         TestBatch batch = batch_of_step(c, uint64_t(step));
-        if (!many.step(step, batch) || !one.step(step, batch)) lines += "a step was not finite\n";
-        compare("loss", many.engine.scalars().loss, one.engine.scalars().loss, step);
-        compare("balance loss", many.engine.scalars().balance_loss, one.engine.scalars().balance_loss, step);
-        compare("mtp loss", many.engine.scalars().mtp_loss, one.engine.scalars().mtp_loss, step);
-        compare("norm", many.engine.scalars().grad_norm, one.engine.scalars().grad_norm, step);
+        if (!many.step(step, batch) || (one && !one->step(step, batch))) lines += "a step was not finite\n";
+        const auto scalar = [](double StepScalars::*member) {
+            return [member](const MeshRun& run) { return run.engine.scalars().*member; };
+        };
+        compare("loss", scalar(&StepScalars::loss), step);
+        compare("balance loss", scalar(&StepScalars::balance_loss), step);
+        compare("mtp loss", scalar(&StepScalars::mtp_loss), step);
+        compare("norm", scalar(&StepScalars::grad_norm), step);
         compare_all("gradient", &Storage::gradient, step);
         // validation comes before a graph is captured, but not before the graph is replayed
         if (step < steps && !(c.graphs && step == 1)) continue;
         TestBatch validated = batch_of_step(c, 1);
-        compare("validation loss", many.evaluate(validated), one.evaluate(validated), step);
+        compare(
+            "validation loss", [&](MeshRun& run) { return run.evaluate(validated); }, step);
     }
     compare_all("weight", &Storage::master, steps);
     // integers, and biases that follow from them
-    if (many.engine.loads() != one.engine.loads()) lines += "the loads of experts differ\n";
-    const auto is = many.whole(&Storage::master), should = one.whole(&Storage::master);
-    for (const auto& [name, values] : should)
+    std::vector<int64_t> loads = one ? one->engine.loads() : many.engine.loads();
+    if (one && loads.size() != many.engine.loads().size()) lines += "there are loads of other experts\n";
+    loads.resize(many.engine.loads().size());
+    if (!loads.empty()) world.broadcast(Tensor(loads.data(), Dtype::i64, {int64_t(loads.size())}), 0);
+    if (many.engine.loads() != loads) lines += "the loads of experts differ\n";
+    const auto is = many.whole(&Storage::master);
+    for (const auto& [name, values] :
+         one ? one->whole(&Storage::master) : std::map<std::string, std::vector<double>>())
         if (name.ends_with(".expert_bias") && is.at(name) != values) lines += name + " has other bits\n";
     lines += use_differs_from_plan(c, many.engine);
     many.engine.forget_graphs();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trains a model on a mesh and the same model on one rank, for tests that every layout gives the results of
-// one rank. Every rank of the world trains its part of the mesh's model, and the whole model on its own.
+// one rank. Every rank of the world trains its part of the mesh's model, and rank 0 also the whole model.
 #pragma once
 
 #include "coeus/comm/nccl.hpp"
