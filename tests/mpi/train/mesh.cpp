@@ -63,6 +63,7 @@ TEST_CASE("mesh: a mesh too wide for grouped heads has no case twice") {
 }
 
 TEST_CASE("mesh: every pair of choices occurs in some case, and the full product has each case once") {
+    if (Communicator::world("world").size() > 1) return;
     for (const int ranks : {1, 2, 4}) {
         const std::vector<MeshShape> meshes = all_meshes(ranks);
         const std::vector<MeshVariant> part = pairwise_complete(meshes), all = full_product(meshes);
