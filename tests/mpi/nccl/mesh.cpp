@@ -21,7 +21,7 @@ void check(MeshCase c, const Communicator& world, uint64_t order) {
     c.graphs = c.mesh.ep == 1;   // the host reads how many rows go to each expert
     c.guarded = order % 2 == 0;  // ranks agree on refusals; here nothing is refused
     set_order(order + uint64_t(world.rank()));
-    CHECK(differs_from_one_rank(c, world, 3, 1e-5, 2e-4) == "");
+    CHECK(differs_from_one_rank(c, world, 2, 1e-5, 2e-4) == "");
     CHECK(nccl_live() == 0);
 }
 
