@@ -56,33 +56,59 @@ void preempt(const Cluster& cluster, const TrainingJob& job) {
     cluster.ask("srun --partition=high --nodelist=" + job.nodes() + " --mpi=none true");
 }
 
-// Runs on as many nodes as two jobs need. `says`: the log's message about the disturbance.
-void check_goes_on(const Disturb& disturb, const std::string& says, const TrainingJob::How& how = {},
-                   int rounds = 1) {
+// `says`: the log's message about it.
+struct Disturbance {
+    Disturb disturb;
+    const char* says;
+    TrainingJob::How how = {};
+};
+
+// A job that is disturbed after `step`, and ends as `undisturbed` does.
+struct DisturbedJob {
+    Disturbance what;
+    TrainingJob job;
+
+    DisturbedJob(const Cluster& cluster, const std::string& name, const Disturbance& disturbance, int step)
+        : what(disturbance), job(cluster, name, slowly(cluster, disturbance.how, step)) {
+        job.wait_for_step(step);
+        what.disturb(cluster, job);
+    }
+    void check(const TrainingJob& undisturbed) const {
+        job.wait_for_end();
+        const std::string log = job.log();
+        CAPTURE(what.says, log);
+        // if a start takes long, the time of the next start is nearly over as well; if the slow first start
+        // was lost in MPI_Init, there may be no such stop
+        const bool is_timed = what.how.sbatch.find("--time=") != std::string::npos;
+        const int least = job.starts_lost_in_mpi() > 0 ? 0 : 1;
+        const int stops = is_timed ? std::max(least, count_of(what.says, log)) : 1;
+        const auto* known = what.disturb.target<void (*)(const Cluster&, const TrainingJob&)>();
+        job.finish(1 + stops, known && *known == preempt);
+        const int lost = what.says == crashed ? job.starts_lost_in_mpi() : 0;
+        CHECK(count_of(what.says, job.log()) == stops + lost);
+        check_same_end(job, undisturbed);
+    }
+
+private:
+    static TrainingJob::How slowly(const Cluster& cluster, TrainingJob::How how, int step) {
+        how.environment += " " + slow_first_start(cluster, step);
+        return how;
+    }
+};
+
+// Each disturbs a job of its own. While the jobs wait to be started again, the next ones are disturbed.
+void check_go_on(const std::vector<Disturbance>& disturbances, int rounds = 1) {
     if (!slurm_is_here()) return;
-    const Cluster cluster(4);
+    const Cluster cluster(2 * (int(disturbances.size()) + 1));
     const TrainingJob undisturbed(cluster, "undisturbed");
     for (int round = 0; round < rounds; ++round) {
         CAPTURE(round);
-        const int step = 10 + 15 * round;
-        TrainingJob::How slowly = how;
-        slowly.environment += " " + slow_first_start(cluster, step);
-        const TrainingJob job(cluster, fmt::format("disturbed_{}", round), slowly);
-        job.wait_for_step(step);
-        disturb(cluster, job);
-        job.wait_for_end();
-        // if a start takes long, the time of the next start is nearly over as well; if the slow first start
-        // was lost in MPI_Init, there may be no such stop
-        const bool is_timed = how.sbatch.find("--time=") != std::string::npos;
-        const int least = job.starts_lost_in_mpi() > 0 ? 0 : 1;
-        const int stops = is_timed ? std::max(least, count_of(says, job.log())) : 1;
-        const auto* known = disturb.target<void (*)(const Cluster&, const TrainingJob&)>();
-        job.finish(1 + stops, known && *known == preempt);
-        INFO(job.log());
-        const int lost = says == crashed ? job.starts_lost_in_mpi() : 0;
-        CHECK(count_of(says, job.log()) == stops + lost);
+        std::vector<DisturbedJob> jobs;
+        for (const Disturbance& disturbance : disturbances)
+            jobs.emplace_back(cluster, fmt::format("disturbed_{}_{}", round, jobs.size()), disturbance,
+                              10 + 15 * round);
         if (round == 0) undisturbed.finish(1);
-        check_same_end(job, undisturbed);
+        for (const DisturbedJob& job : jobs) job.check(undisturbed);
     }
 }
 
@@ -128,6 +154,22 @@ void wait_for_its_time(const Cluster&, const TrainingJob& job) {
                [&] { return count_of("; requeued", job.log()) == 1; });
 }
 
+std::vector<Disturbance> disturbances_of_srun() {
+    return {{queue_again, by_slurm},  {take_node_down, by_slurm},
+            {kill_one_rank, crashed}, {preempt, in_order},
+            {tell_to_stop, in_order}, {wait_for_its_time, in_order, time_nearly_over}};
+}
+
+std::vector<Disturbance> disturbances_of_mpirun() {
+    // the signal ends the daemons of Open MPI 5, and with them the ranks
+    const bool daemons_end = MpiRuntime::library_version().starts_with("Open MPI v5");
+    return {{tell_the_script_to_stop, in_order, by_mpirun},
+            {tell_to_stop, daemons_end ? told_to_end : in_order, by_mpirun},
+            {kill_one_rank, crashed, by_mpirun},
+            // its daemons end with the nodes, so there may be no time to save; that is not a crash
+            {preempt, told_to_end, by_mpirun}};
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -143,39 +185,13 @@ TEST_CASE(
     CHECK_THAT(by_srun.log(), Contains("Mesh: 2 ranks"));
 }
 
-TEST_CASE("a job that is requeued by hand resumes to the same bits") {
-    check_goes_on(queue_again, by_slurm);
+TEST_CASE(
+    "jobs that are requeued, preempted or told to stop, or lose a node or a rank, resume to the same bits") {
+    check_go_on(disturbances_of_srun());
 }
 
-TEST_CASE("a job whose node goes down resumes to the same bits") {
-    check_goes_on(take_node_down, by_slurm);
-}
-
-TEST_CASE("a job with a killed rank resumes to the same bits") {
-    check_goes_on(kill_one_rank, crashed);
-}
-
-TEST_CASE("a job that is preempted resumes to the same bits") {
-    check_goes_on(preempt, in_order);
-}
-
-TEST_CASE("a job that scancel tells to stop resumes to the same bits") {
-    check_goes_on(tell_to_stop, in_order);
-}
-
-TEST_CASE("a job of mpirun that is told to stop, loses a rank or is preempted resumes to the same bits") {
-    if (!mpirun_can_be_called_back()) return;
-    check_goes_on(tell_the_script_to_stop, in_order, by_mpirun);
-    // the signal ends the daemons of Open MPI 5, and with them the ranks
-    const bool daemons_end = MpiRuntime::library_version().starts_with("Open MPI v5");
-    check_goes_on(tell_to_stop, daemons_end ? told_to_end : in_order, by_mpirun);
-    check_goes_on(kill_one_rank, crashed, by_mpirun);
-    // its daemons end with the nodes, so there may be no time to save; that is not a crash
-    check_goes_on(preempt, told_to_end, by_mpirun);
-}
-
-TEST_CASE("a job whose time is nearly over resumes to the same bits") {
-    check_goes_on(wait_for_its_time, in_order, time_nearly_over);
+TEST_CASE("jobs of mpirun that are told to stop, lose a rank or are preempted resume to the same bits") {
+    if (mpirun_can_be_called_back()) check_go_on(disturbances_of_mpirun());
 }
 
 TEST_CASE("a job that crashes again and again stops, and says where and how") {
@@ -261,13 +277,6 @@ TEST_CASE("a task of an array that is told to stop resumes, and the other tasks 
 }
 
 TEST_CASE("ten of each disturbance", "[.][soak]") {
-    const int rounds = 10;
-    check_goes_on(queue_again, by_slurm, {}, rounds);
-    check_goes_on(take_node_down, by_slurm, {}, rounds);
-    check_goes_on(kill_one_rank, crashed, {}, rounds);
-    check_goes_on(preempt, in_order, {}, rounds);
-    check_goes_on(tell_to_stop, in_order, {}, rounds);
-    check_goes_on(wait_for_its_time, in_order, time_nearly_over, rounds);
-    check_goes_on(tell_to_stop, in_order, by_mpirun, rounds);
-    check_goes_on(kill_one_rank, crashed, by_mpirun, rounds);
+    check_go_on(disturbances_of_srun(), 10);
+    check_go_on(disturbances_of_mpirun(), 10);
 }
