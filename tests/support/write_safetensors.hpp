@@ -28,11 +28,10 @@ inline void write_safetensors(const std::string& path, const std::vector<NamedTe
     const std::string header = safetensors_header(entries, metadata), part = path + ".part";
     RawFile file = RawFile::create(part);
     file.write(header.data(), int64_t(header.size()), 0);
-    auto position = int64_t(header.size());
-    for (const auto& [name, tensor] : tensors) {
-        file.write(tensor.data, tensor.bytes(), position);
-        position += tensor.bytes();
-    }
+    std::string bytes;  // of all tensors: one call for each of many tensors would take long
+    for (const auto& [name, tensor] : tensors)
+        bytes.append(static_cast<const char*>(tensor.data), size_t(tensor.bytes()));
+    file.write(bytes.data(), int64_t(bytes.size()), int64_t(header.size()));
     file.sync();
     publish_file(part, path);
 }

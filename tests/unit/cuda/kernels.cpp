@@ -11,20 +11,11 @@
 using namespace coeus;
 using namespace coeus::test;
 
-namespace {
-
-Operands run_emulated(const KernelCase& c, Dtype type, uint64_t order) {
-    emulation::set_seed(order);
-    return run_case(c, cuda_kernels(), type, type, 1, 1, dry_cuda_kernels());
-}
-
-}  // namespace
-
 TEST_CASE("kernels use exactly the workspace planned for a GPU") {
     for (const KernelCase& c : test_cases())
         for (Dtype type : {Dtype::f32, Dtype::bf16}) {
             INFO(c.name << " in " << name_of(type));
-            const Operands operands = run_emulated(c, type, 1);
+            const Operands operands = prepared_operands(c, type, type);
             PlannedExec exec(c, operands, 1, dry_cuda_kernels());
             c.call(cuda_kernels(), exec, operands);
             CHECK(exec.workspace.peak() == planned_bytes(c, operands, 1, dry_cuda_kernels()));

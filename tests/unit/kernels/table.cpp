@@ -65,10 +65,10 @@ bool onednn_is_used(Dtype type) {
 
 TEST_CASE("kernels use exactly the workspace that dry kernels plan") {
     for (const KernelCase& c : test_cases())
-        for (Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16})
+        for (Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+            const Operands operands = prepared_operands(c, type, type);
             for (int threads : {1, 2, 5}) {
                 INFO(c.name << " in " << name_of(type) << ", " << threads << " threads");
-                const Operands operands = run_case(c, cpu_kernels(), type, type, threads);
                 PlannedExec exec(c, operands, threads);
                 c.call(cpu_kernels(), exec, operands);
                 // if oneDNN computes a product on this CPU, the workspace planned for our own product is not
@@ -78,6 +78,7 @@ TEST_CASE("kernels use exactly the workspace that dry kernels plan") {
                 CHECK((by_library ? used <= planned : used == planned));
                 CHECK(exec.workspace.mark() == 0);
             }
+        }
 }
 
 TEST_CASE("an observer sees each call with its cost") {
