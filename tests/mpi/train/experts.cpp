@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -26,18 +27,22 @@ std::vector<MeshShape> views_of(const MeshShape& mesh) {
     return all;
 }
 
-}  // namespace
+constexpr double capacities[] = {0.3, 1.0, 1e9};
 
-TEST_CASE("experts: every division over ranks, with any capacity, equals one rank") {
+// Each division with every capacity, or with one of them.
+void check_divisions(bool every_capacity) {
     const Communicator world = Communicator::world("world");
     // each factor is drawn by itself, so that all pairs of choices occur
     const RandomStream random(11, "experts on several ranks");
     uint64_t drawn = 0;
+    size_t number = 0;
     const auto draw = [&](int choices) { return int(random.u64(drawn++) % uint64_t(choices)); };
     for (const MeshShape& mesh :
          meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp}))
-        for (const MeshShape& view : views_of(mesh))
-            for (const double capacity : {0.3, 1.0, 1e9}) {
+        for (const MeshShape& view : views_of(mesh)) {
+            const double one = capacities[number++ % std::size(capacities)];
+            for (const double capacity : capacities) {
+                if (!every_capacity && capacity != one) continue;
                 MeshCase c = {.mesh = view, .model = tiny_config()};
                 c.model.attention.heads = c.model.attention.kv_heads = 8;
                 c.model.attention.head_dim = 4;
@@ -51,6 +56,17 @@ TEST_CASE("experts: every division over ranks, with any capacity, equals one ran
                 c.optimizer.name = draw(3) == 0 ? "Muon" : "AdamW";
                 CHECK(differs_from_one_rank(c, world, 2) == "");
             }
+        }
+}
+
+}  // namespace
+
+TEST_CASE("experts: every division over ranks, with any capacity, equals one rank") {
+    check_divisions(Communicator::world("world").size() <= 4);
+}
+
+TEST_CASE("soak: every division of experts with every capacity equals one rank", "[.soak]") {
+    check_divisions(true);
 }
 
 TEST_CASE("experts: a pair that takes turns computes the bits of one after the other") {

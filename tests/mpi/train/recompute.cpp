@@ -28,9 +28,8 @@ Result two_steps(const MeshCase& c, const Mesh& mesh) {
     return result;
 }
 
-}  // namespace
-
-TEST_CASE("recomputation: the same bits as without it, on every mesh") {
+// Each mesh in every type, or in one of them.
+void check_bits(bool every_type) {
     const Communicator world = Communicator::world("world");
     const std::vector<StateTypes> all_types = {
         {Dtype::f64, Dtype::f64}, {Dtype::f32, Dtype::f32}, {Dtype::f32, Dtype::bf16}};
@@ -43,7 +42,7 @@ TEST_CASE("recomputation: the same bits as without it, on every mesh") {
          meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         ++number;
         for (size_t t = 0; t < all_types.size(); ++t) {
-            if (world.size() > 4 && t != number % all_types.size()) continue;
+            if (!every_type && t != number % all_types.size()) continue;
             const StateTypes& types = all_types[t];
             MeshCase c = {
                 .mesh = shape, .model = tiny_config(), .types = types, .document_mask = shape.tp > 1};
@@ -66,4 +65,14 @@ TEST_CASE("recomputation: the same bits as without it, on every mesh") {
             }
         }
     }
+}
+
+}  // namespace
+
+TEST_CASE("recomputation: the same bits as without it, on every mesh") {
+    check_bits(Communicator::world("world").size() <= 2);
+}
+
+TEST_CASE("soak: recomputation on every mesh in every type", "[.soak]") {
+    check_bits(true);
 }
