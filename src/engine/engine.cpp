@@ -41,6 +41,7 @@ EngineOptions complete(const DecoderConfig& config, EngineOptions options) {
     options.overlap_pairs = options.overlap_pairs && options.mesh.ep > 1 && pipeline.timetable.has_pairs() &&
                             options.gather.weights == Keep::all && options.gather.gradients == Keep::all &&
                             !options.types.offload;
+    options.exchanges.expert_blocks = options.graphs && options.mesh.ep > 1;
     require_countable(config, micro_batch_of(options));
     require_countable(config, options.validation);
     return options;
@@ -103,7 +104,7 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     optimizer_.attach(decoder_.parameters());
     exec_.threads = options.threads;
     layers_ = measure_training(decoder_, executor_, micro_batch_of(options_), options.validation,
-                               options.threads, Mesh::planned(options.mesh, options.rank), options.exchanges,
+                               options.threads, Mesh::planned(options.mesh, options.rank), options_.exchanges,
                                options.backend, options_.overlap_pairs);
     measure_update();
     plan_ = plan_training(options_, decoder_, gathered_, layers_);
@@ -126,8 +127,6 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     require(device.backend() == options_.backend, "the engine was planned for another backend");
     require(!options_.types.offload || !device.is_host(),
             "state that is on the host already cannot be offloaded");
-    require(!options_.graphs || options_.mesh.ep == 1,
-            "a graph cannot exchange numbers of experts' rows that the host must read");
     mesh_ = &mesh;
     exec_.run_on(device);
     kernels_ = &kernels_of(options_.backend);
@@ -149,8 +148,7 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     exchanges_.emplace(options_.exchanges, mesh, exec_, options_.streams);
     if (options_.overlap_pairs) {
         executor_.take_turns_in_pairs();
-        for (ExpertRanks* experts : {&exchanges_->experts, &exchanges_->paired_experts})
-            experts->meanwhile = [this] { executor_.other_of_pair(); };
+        exchanges_->set_meanwhile([this] { executor_.other_of_pair(); });
     }
     const auto part_of = [&](const BatchShape& shape, int64_t local_batches, int64_t depths) {
         return BatchPart(shape, local_batches,
@@ -222,11 +220,11 @@ LayerMemory Engine::used() const {
 }
 
 Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs,
-                    bool paired) {
+                    Arena& temp, const ExpertExchange& experts) {
     return {.exec = exec_,
             .k = *kernels_,
             .frame = frame,
-            .temp = paired ? paired_temp_ : temp_,
+            .temp = temp,
             .batch = batch,
             .scalars = scalars,
             .kv = *exchanges_->kv,
@@ -234,7 +232,7 @@ Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars, cons
             .cp = exchanges_->cp,
             .tokens = *exchanges_->tokens,
             .loss = exchanges_->loss,
-            .experts = paired ? exchanges_->paired_experts : exchanges_->experts,
+            .experts = experts,
             .inputs = inputs};
 }
 
@@ -251,37 +249,57 @@ bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t valid
     StepScalars scalars = optimizer_.begin_step(uint64_t(step), learning_rate, valid_tokens);
     scalars.loss_limit = limits.loss;
     scalars.norm_limit = limits.norm;
+    staged_ = scalars;
     step_->stage(scalars);
     for (int64_t i = 0; i < options_.accumulation; ++i) training_part_.stage(i, local_batch(i));
-    exchanges_->experts.extra_rounds = exchanges_->paired_experts.extra_rounds = 0;
+    exchanges_->forget_extra_rounds();
     bool whole = true;
-    give(gradients_, [&] {
-        step_->bring(exec_);
-        kernels_->zero(exec_, decoder_.parameters().gradients());
-        if (loads_.view) kernels_->zero(exec_, loads_);
-        for (int64_t i = 0; i < options_.accumulation && whole; ++i) {
-            if (i > 0 && !options_.graphs && !goes_on())
-                whole = false;
-            else
-                forward_backward(i);
-        }
-        sum_over_ranks();
-    });
+    give(gradients_, [&] { whole = submit_gradients(goes_on); });
+    return whole;
+}
+
+bool Engine::submit_gradients(FunctionRef<bool()> goes_on) {
+    step_->bring(exec_);
+    kernels_->zero(exec_, decoder_.parameters().gradients());
+    if (loads_.view) kernels_->zero(exec_, loads_);
+    bool whole = true;
+    for (int64_t i = 0; i < options_.accumulation && whole; ++i) {
+        if (i > 0 && !options_.graphs && !goes_on())
+            whole = false;
+        else
+            forward_backward(i);
+    }
+    sum_over_ranks();
     return whole;
 }
 
 bool Engine::update() {
-    give(update_, [this] {
-        measure_norm(exec_, *kernels_, decoder_.parameters(), step_->scalars(), options_.max_norm,
-                     (*mesh_)[owner_axes]);
-        if (options_.limits) agree_on_refusal();
-        const WholeMatrices matrices(matrix_ranks_, temp_);
-        optimizer_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars(), &matrices,
-                          offloaded_ ? &*offloaded_ : nullptr);
-        balance_experts();
-    });
+    give(update_, [this] { submit_update(); });
     gathered_.forget_weights();
-    return step_->read(exec_).refusals == 0;
+    if (step_->read(exec_).overflow > 0) repeat_with_rounds();
+    return step_->last_read().refusals == 0;
+}
+
+void Engine::submit_update() {
+    measure_norm(exec_, *kernels_, decoder_.parameters(), step_->scalars(), options_.max_norm,
+                 (*mesh_)[owner_axes]);
+    if (options_.limits) agree_on_refusal();
+    const WholeMatrices matrices(matrix_ranks_, temp_);
+    optimizer_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars(), &matrices,
+                      offloaded_ ? &*offloaded_ : nullptr);
+    balance_experts();
+}
+
+// Nothing was updated, and the local batches are still staged.
+void Engine::repeat_with_rounds() {
+    ++repeated_steps_;
+    exchanges_->use_blocks(false);
+    step_->stage(staged_);
+    submit_gradients([] { return true; });
+    submit_update();
+    gathered_.forget_weights();
+    exchanges_->use_blocks(true);
+    step_->read(exec_);
 }
 
 // Groups of ranks that have summed the same loss and norm in different orders may find a limit between their
@@ -318,7 +336,8 @@ void Engine::forward_backward(int64_t local_batch) {
     const BlockInputs& inputs = offloaded_inputs_ ? *offloaded_inputs_ : inputs_in_frame();
     executor_.forward_backward(
         flow_of(micro_batches_[0].count()), last, [&](int m, Frame& frame, bool paired) {
-            Ctx c = context(micro_batches_[size_t(m)], frame, step_->scalars(), inputs, paired);
+            Ctx c = context(micro_batches_[size_t(m)], frame, step_->scalars(), inputs,
+                            paired ? paired_temp_ : temp_, exchanges_->trained_experts(paired));
             c.loads = loads_;
             return c;
         });
@@ -335,9 +354,12 @@ void Engine::sum_over_ranks() {
     (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.loss, Dtype::f64, {1}));
     if (decoder_.depths() > 0)
         (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.mtp_loss, Dtype::f64, {1}));
-    if (!loads_.view) return;
     // Integers: the sum does not depend on the order. Pipeline ranks have counted other layers.
-    for (const unsigned axes : {loss_axes, unsigned(axis::tp)}) (*mesh_)[axes].all_reduce(exec_, loads_);
+    const auto sum_over_all = [&](Tensor counts) {
+        for (const unsigned axes : {loss_axes, unsigned(axis::tp)}) (*mesh_)[axes].all_reduce(exec_, counts);
+    };
+    if (options_.exchanges.expert_blocks) sum_over_all(Tensor(&scalars.overflow, Dtype::i64, {1}));
+    if (loads_.view) sum_over_all(loads_);
 }
 
 // A tensor-parallel rank has this loss of its own tokens only, but the cross entropy of all tokens.
@@ -416,7 +438,8 @@ double Engine::evaluate(const SampleRows& local) {
     validation_->stage({});
     validation_->bring(exec_);
     executor_.evaluate(flow_of(micro_batches_[0].count()), [this](int, Frame& frame, bool) {
-        return context(micro_batches_[0], frame, validation_->scalars(), inputs_in_frame());
+        return context(micro_batches_[0], frame, validation_->scalars(), inputs_in_frame(), temp_,
+                       exchanges_->experts[0]);
     });
     return validation_->read(exec_).loss;
 }

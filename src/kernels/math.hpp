@@ -159,7 +159,7 @@ COEUS_HD inline bf16 round_stochastically(float x, uint32_t bits) {
 COEUS_HD inline void finish_norm(StepScalars& s, double max_norm) {
     s.grad_norm = std::sqrt(s.squared_norm);
     const bool accepted = std::isfinite(s.grad_norm) && std::isfinite(s.loss) && s.loss <= s.loss_limit &&
-                          s.grad_norm <= s.norm_limit;
+                          s.grad_norm <= s.norm_limit && s.overflow == 0;
     s.refusals = accepted ? 0 : 1;
     const double wanted = max_norm / (s.grad_norm + 1e-6);
     s.clip = max_norm > 0 && wanted < 1 ? wanted : 1.0;

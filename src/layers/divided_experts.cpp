@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Expert parallelism (Lepikhin et al. 2020, GShard): each of R ranks has E/R experts. A rank sorts its tokens
-// by expert and sends them to the ranks of their experts, in rounds (expert_rounds.hpp). The results come
-// back on the same way.
+// by expert and sends them to the ranks of their experts, as Ctx::experts does it (expert_exchange.hpp). The
+// results come back on the same way.
 //
-//   sender      x [n, D] -> sorted by expert [n k, D] -> all-to-all
+//   sender      x [n, D] -> sorted by expert [s, D] -> all-to-all            s = n k, or more in blocks
 //   receiver    arrived [c, D], by rank -> grouped by expert -> products -> by rank again -> all-to-all
-//   sender      results [n k, D] -> y
+//   sender      results [s, D] -> y
 //
 // Only the rows of the first round are kept. The backward brings those of later rounds again, and computes
 // their first product again.
 //
 // If P ranks divide each expert, they all send and receive the same rows, and their results are parts of
 // sums.
-#include "coeus/layers/expert_rounds.hpp"
+#include "coeus/layers/expert_exchange.hpp"
 #include "coeus/layers/experts.hpp"
 #include "coeus/layers/sequence_parallel.hpp"
 
@@ -20,13 +20,13 @@ namespace coeus {
 
 namespace {
 
-// What a rank sends, all kept: slots i32[n, k], the place of each assignment among the sorted rows; sources
-// i32[n k], its inverse; counts i32[R, E]; weights acc [n k], sorted; and the input x [T/P, D], if there are
-// later rounds.
+// What a rank sends, all kept: slots i32[n, k], the place of each assignment among the rows that are sent;
+// sources i32[rows], its inverse; counts i32[R, E]; weights acc [rows]; and the input x [T/P, D], if there
+// are later rounds.
 struct Sent {
     Tensor slots, sources, counts, weights, x;
     int64_t top_k() const { return slots.cols(); }
-    int64_t rows() const { return slots.count(); }
+    int64_t rows() const { return sources.count(); }
 };
 
 // The rows of a round: slots i32[c], the place of each arriving row among the grouped ones; sources, its
@@ -64,15 +64,6 @@ private:
     Pending pending_;  // last, since it waits for the others' use
 };
 
-void exchange(Ctx& c, Exec& exec, const Rows& to, std::span<const RowRange> places, const Rows& from,
-              std::span<const RowRange> sent) {
-    const Communicator& ranks = c.experts.ranks;
-    ranks.grouped(exec, [&] {
-        ranks.all_to_all(exec, to.rows, places, from.rows, sent);
-        if (from.numbers) ranks.all_to_all(exec, to.numbers, places, from.numbers, sent);
-    });
-}
-
 constexpr auto nothing = [] {};
 
 class DividedExperts : public Experts {
@@ -99,21 +90,28 @@ private:
                   FunctionRef<void()> beside) const;
     void return_rows(Ctx& c, const Arrived& arrived, const Rows& grouped, const Rows& sorted,
                      FunctionRef<void()> beside) const;
-    ExpertCapacity capacity(Ctx& c, const Sent& sent) const;
-    int64_t rounds(Ctx& c, const Sent& sent) const;
+    ExpertRows rows_of(Ctx& c, const Sent& sent) const {
+        return c.experts.rows_of(sent.slots.rows(), sent.top_k(), products_.experts());
+    }
     bool adds_bias(Ctx& c) const { return c.experts.each.rank() == 0; }
     ExpertProducts products_;
 
     // Sorted rows of the selected round to their experts, where they arrive in the order of the ranks.
     auto to_experts(Ctx& c, Rows sorted, Rows arrived) const {
         return Underway(c, Exchange::rows_to_experts, arrived.rows, [&c, sorted, arrived](Exec& exec) {
-            exchange(c, exec, arrived, c.experts.rounds.received(), sorted, c.experts.rounds.sent());
+            c.experts.ranks.grouped(exec, [&] {
+                c.experts.send(exec, arrived.rows, sorted.rows);
+                if (sorted.numbers) c.experts.send(exec, arrived.numbers, sorted.numbers);
+            });
         });
     }
     // The other way: back to their places among the sorted rows.
     auto from_experts(Ctx& c, Rows by_rank, Rows sorted) const {
         return Underway(c, Exchange::rows_from_experts, by_rank.rows, [&c, by_rank, sorted](Exec& exec) {
-            exchange(c, exec, sorted, c.experts.rounds.sent(), by_rank, c.experts.rounds.received());
+            c.experts.ranks.grouped(exec, [&] {
+                c.experts.send_back(exec, sorted.rows, by_rank.rows);
+                if (by_rank.numbers) c.experts.send_back(exec, sorted.numbers, by_rank.numbers);
+            });
         });
     }
 };
@@ -123,41 +121,28 @@ Tensor tokens_of(Ctx& c, Tensor own) {
     return c.experts.each.size() == 1 ? own : gather_tokens(c, own);
 }
 
-ExpertCapacity DividedExperts::capacity(Ctx& c, const Sent& sent) const {
-    return ExpertCapacity::of(c.experts.ranks.size(), sent.slots.rows(), sent.top_k(), products_.experts(),
-                              c.experts.capacity_factor);
-}
-
-// Number of rounds. A planning run has no counts; it takes two, if there may be more than one.
-int64_t DividedExperts::rounds(Ctx& c, const Sent& sent) const {
-    if (c.experts.ranks.is_planned()) return capacity(c, sent).later > 0 ? 2 : 1;
-    return c.experts.rounds.count();
-}
-
 Sent DividedExperts::send(Ctx& c, Tensor x, const Routed& routed) const {
     const int64_t tokens = x.rows() * c.experts.each.size(), k = routed.experts.cols(),
                   ranks = c.experts.ranks.size(), experts = products_.experts() * ranks;
+    const ExpertRows all = c.experts.rows_of(tokens, k, products_.experts());
     Sent sent;
     sent.slots = c.frame.keep(Dtype::i32, {tokens, k});
-    sent.sources = c.frame.keep(Dtype::i32, {tokens * k});
+    sent.sources = c.frame.keep(Dtype::i32, {c.experts.sent(all)});
     sent.counts = c.frame.keep(Dtype::i32, {ranks, experts});
-    sent.weights = c.frame.keep(routed.weights.dtype, {tokens * k});
-    if (capacity(c, sent).later > 0) {
+    sent.weights = c.frame.keep(routed.weights.dtype, {sent.rows()});
+    if (c.experts.capacity(all).later > 0) {
         sent.x = c.frame.keep(x.dtype, x.shape);
         c.k.cast(c.exec, sent.x, x);
     }
     const Scope temps(c.temp);
-    c.k.group_by_expert(c.exec, sent.slots, sent.sources,
-                        {.begins = c.temp.alloc(Dtype::i32, {experts}),
-                         .counts = sent.counts.slice_rows(c.experts.ranks.rank(), 1).reshape({experts}),
-                         .assignments = tokens * k,
-                         .multiple = 1},
-                        tokens_of(c, routed.experts));
+    c.experts.place(c, sent.slots, sent.sources,
+                    sent.counts.slice_rows(c.experts.ranks.rank(), 1).reshape({experts}),
+                    tokens_of(c, routed.experts));
     c.k.gather_rows(c.exec, column(sent.weights), column(tokens_of(c, routed.weights)), sent.sources, 1);
     return sent;
 }
 
-// The rows of tokens [T/P, D] in the order of experts, [n k, D], in temp.
+// The rows that are sent of tokens [T/P, D], in temp.
 Tensor DividedExperts::sorted(Ctx& c, const Sent& sent, Tensor tokens) const {
     const Tensor rows = c.temp.alloc(tokens.dtype, {sent.rows(), tokens.cols()});
     const Scope temps(c.temp);
@@ -173,19 +158,19 @@ Tensor DividedExperts::sorted_inputs(Ctx& c, const Sent& sent, Tensor x) const {
     });
     const Tensor inputs = sorted(c, sent, x);
     counts.wait();
-    if (!ranks.is_planned()) c.experts.set_rounds(c.exec, sent.counts, capacity(c, sent));
+    c.experts.prepare(c.exec, sent.counts, rows_of(c, sent));
     return inputs;
 }
 
 // Brings the rows of a round and their weights; `alloc` decides where they are.
 Arrived DividedExperts::bring(Ctx& c, const Sent& sent, int64_t round, Tensor inputs, Allocate alloc,
                               FunctionRef<void()> beside) const {
-    const int64_t most = capacity(c, sent).of_round(round), experts = products_.experts(),
+    const int64_t most = c.experts.capacity(rows_of(c, sent)).of_round(round), experts = products_.experts(),
                   grouped = grouped_rows(most, experts);
     Arrived a;
     a.groups = {.begins = alloc(Dtype::i32, {experts}),
                 .counts = alloc(Dtype::i32, {experts}),
-                .assignments = round == 0 ? sent.rows() : 0};
+                .assignments = round == 0 ? sent.slots.count() : 0};
     a.slots = alloc(Dtype::i32, {most});
     a.sources = alloc(Dtype::i32, {grouped});
     a.rows = alloc(inputs.dtype, {grouped, inputs.cols()});
@@ -194,12 +179,12 @@ Arrived DividedExperts::bring(Ctx& c, const Sent& sent, int64_t round, Tensor in
     const Scope temps(c.temp);
     const Rows arrived = {c.temp.alloc(inputs.dtype, {most, inputs.cols()}),
                           c.temp.alloc(sent.weights.dtype, {most, 1})};
-    c.experts.rounds.select(round);
+    const ArrivingRows arriving = c.experts.select(round, rows_of(c, sent));
     auto underway = to_experts(c, {inputs, column(sent.weights)}, arrived);
     {
         const Scope choice(c.temp);
         const Tensor chosen = c.temp.alloc(Dtype::i32, {most});
-        c.k.arrival_experts(c.exec, chosen, sent.counts, c.experts.rounds.arriving());
+        c.k.arrival_experts(c.exec, chosen, sent.counts, arriving);
         c.k.group_by_expert(c.exec, a.slots, a.sources, a.groups, chosen);
     }
     beside();
@@ -257,8 +242,9 @@ Tensor DividedExperts::forward(Ctx& c, Tensor x, const Routed& routed, FunctionR
                         nothing);
         };
         finish(first_round(c, sent, inputs, [&] { y = beside(); }));
-        if (c.loads) c.experts.extra_rounds += rounds(c, sent) - 1;
-        for (int64_t round = 1; round < rounds(c, sent); ++round) {
+        const int64_t rounds = c.experts.rounds(rows_of(c, sent));
+        if (c.loads) c.experts.extra_rounds += rounds - 1;
+        for (int64_t round = 1; round < rounds; ++round) {
             const Scope of_round(c.temp);
             finish(later_round(c, sent, round, inputs));
         }
@@ -274,8 +260,9 @@ Tensor DividedExperts::backward(Ctx& c, Tensor dy, Tensor dx, FunctionRef<Tensor
          {&a.gate_up, &a.weights, &a.rows, &a.sources, &a.slots, &a.groups.counts, &a.groups.begins, &sent.x,
           &sent.weights, &sent.counts, &sent.sources, &sent.slots})
         *tensor = c.frame.pop(this);
-    a.groups.assignments = sent.rows();
-    if (!c.experts.ranks.is_planned()) c.experts.set_rounds(c.exec, sent.counts, capacity(c, sent));
+    a.groups.assignments = sent.slots.count();
+    const ExpertRows all = rows_of(c, sent);
+    c.experts.prepare(c.exec, sent.counts, all);
     const Dtype type = dy.dtype, acc = a.weights.dtype;
     const Tensor dchosen = c.temp.alloc(acc, {dy.rows(), sent.top_k()});
     const Scope temps(c.temp);
@@ -301,9 +288,9 @@ Tensor DividedExperts::backward(Ctx& c, Tensor dy, Tensor dx, FunctionRef<Tensor
             const Tensor drounds = products_.backward(c, round, dweights, drows, adds_bias(c), when);
             return_rows(c, round, {drounds, column(dweights)}, gradients, meanwhile);
         };
-        c.experts.rounds.select(0);
+        c.experts.select(0, all);
         backward_of(a, ExpertProducts::WeightGradients::later, [&] { base = beside(); });
-        if (const int64_t count = rounds(c, sent); count > 1) {
+        if (const int64_t count = c.experts.rounds(all); count > 1) {
             const Tensor inputs = sorted(c, sent, sent.x);
             for (int64_t round = 1; round < count; ++round) {
                 const Scope of_round(c.temp);

@@ -11,7 +11,15 @@ Exchanges::Exchanges(const ExchangeOptions& options, const Mesh& mesh, Exec& exe
       kv(make_kv_exchange(options.context, mesh[axis::cp], exec)),
       tokens(make_token_exchange(options.overlap_tokens, mesh[axis::tp], token_stream)),
       loss(options.split_loss || mesh.shape().tp == 1 ? split_loss() : whole_loss()),
-      experts(mesh[axis::ep], mesh[axis::etp], options.expert_capacity, expert_stream),
-      paired_experts(mesh[axis::ep], mesh[axis::etp], options.expert_capacity, expert_stream) {}
+      experts{RoundsExchange(mesh[axis::ep], mesh[axis::etp], options.expert_capacity, expert_stream),
+              RoundsExchange(mesh[axis::ep], mesh[axis::etp], options.expert_capacity, expert_stream)},
+      expert_blocks{BlocksExchange(mesh[axis::ep], mesh[axis::etp], options.expert_capacity, expert_stream),
+                    BlocksExchange(mesh[axis::ep], mesh[axis::etp], options.expert_capacity, expert_stream)},
+      blocks_(options.expert_blocks) {}
+
+void Exchanges::set_meanwhile(const std::function<void()>& meanwhile) {
+    for (const int paired : {0, 1})
+        experts[size_t(paired)].meanwhile = expert_blocks[size_t(paired)].meanwhile = meanwhile;
+}
 
 }  // namespace coeus

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/layers/expert_rounds.hpp"
 
-#include "coeus/layers/context.hpp"
-
 #include <algorithm>
 #include <cmath>
 
@@ -63,23 +61,6 @@ void ExpertRounds::select(int64_t round) {
         range.first = rows_;
         rows_ += range.count;
     }
-}
-
-void ExpertRanks::set_rounds(const Exec& exec, Tensor counts, const ExpertCapacity& capacity) const {
-    std::span<const int32_t> here = {counts.as<const int32_t>(), size_t(counts.count())};
-    if (!exec.device->is_host()) {
-        counts_on_host.resize(here.size());
-        exec.queue->copy(counts_on_host.data(), counts.data, counts.bytes());
-        exec.queue->finish();
-        here = counts_on_host;
-    }
-    rounds.set(here, ranks.rank(), capacity);
-}
-
-const ExpertRanks& all_experts() {
-    static Stream none(Stream::Mode::eager);
-    static const ExpertRanks all(alone(), alone(), 1, none);
-    return all;
 }
 
 }  // namespace coeus

@@ -91,6 +91,7 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
     const Exchanges through(exchanges, mesh, computation, Stream::Mode::eager);
     const OffloadedInputs on_host;
     const BlockInputs& trained = model.parameters().types().offload ? on_host : inputs_in_frame();
+    const ExpertExchange* experts = &through.experts[0];
     const auto pass = [&](const BatchShape& shape, const BlockInputs& inputs, int64_t& most,
                           const auto& run) {
         const Batch batch = planned_batch(shape, mesh.size(axis::cp), model.depths());
@@ -106,7 +107,7 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
                     .cp = through.cp,
                     .tokens = *through.tokens,
                     .loss = through.loss,
-                    .experts = through.experts,
+                    .experts = *experts,
                     .inputs = inputs};
         };
         const Measured m = measure(threads, context, run);
@@ -118,24 +119,32 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
         const Stage stage(model, part);  // no unit is gathered
         const Flow in = flow_into(part.first, training);
         const Flow gradient = stage.is_whole() ? Flow{} : flow_into(1, training);
-        double flops = 0;
-        if (executor.training().runs_whole[i])
-            flops = pass(training, trained, layers.executor.frame, [&](Ctx& c) {
-                        stage.forward(c, in);
-                        stage.backward(c, gradient);
-                    }).flops;
-        if (executor.training().runs_halves[i])
-            flops = pass(training, trained, layers.executor.frame, [&](Ctx& c) {
-                        stage.forward(c, in);
-                        stage.backward_input(c, gradient);
-                        stage.backward_weight(c);
-                    }).flops;
-        layers.flops += flops;
-        if (overlap_pairs && executor.training().runs_paired[i])
-            layers.paired_temporaries = std::max(layers.paired_temporaries,
-                                                 pass(training, trained, layers.executor.frame, [&](Ctx& c) {
-                                                     stage.forward(c, in);
-                                                 }).temporaries);
+        const auto train = [&] {
+            double flops = 0;
+            if (executor.training().runs_whole[i])
+                flops = pass(training, trained, layers.executor.frame, [&](Ctx& c) {
+                            stage.forward(c, in);
+                            stage.backward(c, gradient);
+                        }).flops;
+            if (executor.training().runs_halves[i])
+                flops = pass(training, trained, layers.executor.frame, [&](Ctx& c) {
+                            stage.forward(c, in);
+                            stage.backward_input(c, gradient);
+                            stage.backward_weight(c);
+                        }).flops;
+            if (overlap_pairs && executor.training().runs_paired[i])
+                layers.paired_temporaries = std::max(
+                    layers.paired_temporaries, pass(training, trained, layers.executor.frame, [&](Ctx& c) {
+                                                   stage.forward(c, in);
+                                               }).temporaries);
+            return flops;
+        };
+        layers.flops += train();
+        if (exchanges.expert_blocks) {  // a step may be repeated with rounds
+            experts = &through.expert_blocks[0];
+            train();
+            experts = &through.experts[0];
+        }
         if (validation.sequences > 0)
             pass(validation, inputs_in_frame(), layers.executor.validation_frame,
                  [&](Ctx& c) { stage.evaluate(c, flow_into(part.first, validation)); });

@@ -90,7 +90,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.streams = transport.nccl ? Stream::Mode::eager : Stream::Mode::threaded;
     options.backend = backend_from_deck(config);
     options.graphs = options.backend == Backend::cuda && !config.training.disable_cuda_graphs &&
-                     (mesh.ranks() == 1 || transport.nccl) && mesh.ep == 1;
+                     (mesh.ranks() == 1 || transport.nccl);
     options.nccl = transport.nccl.has_value();
     options.types.offload = config.training.enable_cpu_offload && options.backend == Backend::cuda;
     options.overlap_pairs = config.parallelism.pipeline_parallel_expert_parallel_overlap;

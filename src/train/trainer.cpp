@@ -150,8 +150,16 @@ bool Trainer::train_step(const StepBatch& batch) {
         [this] { return !must_stop(); });
     if (!whole) return false;
     saving_.wait_for_copies();
+    const int64_t repeated = engine_.repeated_steps();
     const bool taken = engine_.update();
     given.reset();
+    if (engine_.repeated_steps() > repeated && first_rank())
+        log::info(
+            "Step {} was computed twice, the second time not as a CUDA graph: more rows went from one rank "
+            "to "
+            "the experts of another than model.non_blocking_capacity_factor = {} has room for ({} such steps "
+            "since the start)",
+            progress_.step + 1, config_.model.non_blocking_capacity_factor, engine_.repeated_steps());
     if (!taken) {
         pass_over();
         return true;

@@ -58,8 +58,6 @@ std::vector<std::string> describe(const RankDevice& device, bool graphs, const C
     const char* const how = graphs ? "as CUDA graphs"
                             : config.training.disable_cuda_graphs
                                 ? "kernel by kernel: training.disable_cuda_graphs"
-                            : config.parallelism.expert_parallel_degree > 1
-                                ? "kernel by kernel: the host sends rows to experts, so it reads their number"
                                 : "kernel by kernel: CUDA graphs need NCCL between the ranks";
     lines.push_back(fmt::format("The GPU runs steps {}", how));
     return lines;

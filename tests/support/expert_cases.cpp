@@ -141,6 +141,36 @@ KernelCase group_without_padding_case(const Assignments& s, bool none) {
     return c;
 }
 
+/// `room`: rows of a block.
+KernelCase rows_in_blocks_case(const Assignments& s, int64_t ranks, int64_t room) {
+    KernelCase c;
+    c.name = fmt::format("rows_in_blocks of {} for {} ranks, {}", room, ranks, s.text());
+    c.arguments = grouping_arguments(s, input);
+    c.arguments[1].role = update;
+    c.arguments.push_back({"blocks", output, index_kind, {ranks * room}, 1});
+    c.arguments.push_back({"overflow", update, Kind::count, {1}, 1});
+    c.prepare = [=](const Kernels& k, Exec& e, const Operands& o) {
+        spread(s, o);
+        Groups groups = groups_of(s, o);
+        groups.multiple = 1;
+        k.group_by_expert(e, o[1], o[2].slice_rows(0, s.count()), groups, o[0]);
+    };
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.rows_in_blocks(e, o[1], o[grouping], o[4], ranks, o[grouping + 1].as<int64_t>());
+    };
+    return c;
+}
+
+/// Rows in blocks, from all ranks.
+KernelCase arrival_in_blocks_case(int64_t ranks, int64_t experts, int64_t first, int64_t room) {
+    const ArrivingRows arriving = {.first_expert = first, .experts = experts / ranks, .room = room};
+    return {
+        fmt::format("arrival_experts {} ranks, {} experts, blocks of {}", ranks, experts, room),
+        {{"experts", output, index_kind, {ranks * room}, 1},
+         {"counts", input, index_kind, {ranks, experts}, 5}},
+        [=](const Kernels& k, Exec& e, const Operands& v) { k.arrival_experts(e, v[0], v[1], arriving); }};
+}
+
 /// Rows that arrive at a rank whose experts are [first, first + experts / ranks): those of a round that
 /// begins in the middle and ends before the last row, or of all rows.
 KernelCase arrival_experts_case(int64_t ranks, int64_t experts, int64_t first, bool all) {
@@ -306,6 +336,14 @@ std::vector<KernelCase> expert_cases() {
         list.push_back(arrival_experts_case(3, 12, 4, all));
         list.push_back(arrival_experts_case(64, 64, 63, all));
         list.push_back(arrival_experts_case(2, 80, 0, all));
+    }
+    for (const int64_t room : {1, 7, 40, 2000}) {
+        list.push_back(rows_in_blocks_case({40, 6, 2}, 1, room));
+        list.push_back(rows_in_blocks_case({40, 6, 2}, 3, room));
+        list.push_back(rows_in_blocks_case({700, 64, 3}, 64, room));
+        list.push_back(arrival_in_blocks_case(1, 5, 0, room));
+        list.push_back(arrival_in_blocks_case(3, 12, 4, room));
+        list.push_back(arrival_in_blocks_case(64, 64, 63, room));
     }
     return list;
 }

@@ -96,9 +96,7 @@ public:
     std::vector<int64_t> loads() const;
     /// How many rounds of experts' rows the last step took on this rank, less one for each layer and
     /// micro-batch.
-    int64_t extra_rounds() const {
-        return exchanges_->experts.extra_rounds + exchanges_->paired_experts.extra_rounds;
-    }
+    int64_t extra_rounds() const { return exchanges_->extra_rounds(); }
     /// The scalars of the last update().
     const StepScalars& scalars() const { return step_->last_read(); }
 
@@ -112,8 +110,12 @@ public:
         FunctionRef<SampleRows(int64_t)> local_batch, const StepLimits& limits = {},
         FunctionRef<bool()> goes_on = [] { return true; });
     /// Clips by the global norm and updates the weights. Returns false, without an update, if the loss or the
-    /// norm is not finite or exceeds its limit on any rank.
+    /// norm is not finite or exceeds its limit on any rank. If blocks of experts' rows had no room for all
+    /// rows of the step (ExchangeOptions::expert_blocks), first computes the gradients again, with rounds and
+    /// kernel by kernel.
     bool update();
+    /// How many steps computed their gradients again.
+    int64_t repeated_steps() const { return repeated_steps_; }
     /// Must be called after the owned weights were changed other than by update().
     void renew_weights();
     /// Destroys the graphs; called before the communicators that they refer to are destroyed.
@@ -142,13 +144,16 @@ private:
     std::vector<GatherRanks> gather_ranks(const Mesh& mesh) const;
     std::vector<MatrixRanks> matrix_ranks(const Mesh& mesh) const;
     void give(StepGraph& work, FunctionRef<void()> call);
+    bool submit_gradients(FunctionRef<bool()> goes_on);
+    void submit_update();
+    void repeat_with_rounds();
     void forward_backward(int64_t local_batch);
     void sum_over_ranks();
     void add_balance_loss();
     void balance_experts();
     void agree_on_refusal();
     Ctx context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs,
-                bool paired = false);
+                Arena& temp, const ExpertExchange& experts);
     Flow flow_of(int64_t tokens) const;
 
     EngineOptions options_;
@@ -173,6 +178,8 @@ private:
     std::optional<StepState> step_, validation_;
     OwnedTensor loads_;  // Ctx::loads of a step
     StepGraph gradients_, update_;
+    StepScalars staged_;  // of the step
+    int64_t repeated_steps_ = 0;
 };
 
 }  // namespace coeus

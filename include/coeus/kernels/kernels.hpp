@@ -243,8 +243,17 @@ struct Kernels {
     /// each assignment, sources i32[rows] the assignment of each row, -1 if it has none. Writes `groups`. An
     /// assignment to expert -1 has no row; its slot is -1.
     void (*group_by_expert)(Exec&, Tensor slots, Tensor sources, const Groups& groups, Tensor experts);
-    /// experts i32[rows] = the expert of each row that arrives in a round, counted from the receiver's first
-    /// one; -1 after the last row. counts i32[R,E]: how many rows each rank sends to each expert.
+    /// Divides rows that are sorted by expert into R blocks of equal size: block r has the first rows of rank
+    /// r's experts, of which each rank has equally many. slots i32[n,k]: the place of each assignment among
+    /// the sorted rows, counted without padding, becomes its place in the blocks. sources i32[rows], rows a
+    /// multiple of R: the assignment of each row of the blocks, -1 if there is none. counts i32[E]: rows of
+    /// each expert. If a block has no room for all of its rows, *overflow becomes 1, and the slots of the
+    /// others are that of its last row.
+    void (*rows_in_blocks)(Exec&, Tensor slots, Tensor sources, Tensor counts, int64_t ranks,
+                           int64_t* overflow);
+    /// experts i32[rows] = the expert of each row that arrives in a round, or in a block, counted from the
+    /// receiver's first one; -1 if there is no row. counts i32[R,E]: how many rows each rank sends to each
+    /// expert.
     void (*arrival_experts)(Exec&, Tensor experts, Tensor counts, const ArrivingRows& arriving);
     /// out[i] = in[sources[i] / per]; zero where sources[i] is -1. sources i32[rows of out].
     void (*gather_rows)(Exec&, Tensor out, Tensor in, Tensor sources, int64_t per);
@@ -340,7 +349,7 @@ struct Kernels {
     DO(head_norm) DO(head_norm_backward) DO(rope) DO(scale_rows) DO(add_bias) DO(add_bias_backward) \
     DO(latent_keys) DO(latent_keys_backward) DO(attention) DO(merge_attention) DO(attention_backward) DO(attention_sink) DO(attention_sink_backward) \
     DO(attention_cached) DO(swiglu) DO(swiglu_backward) \
-    DO(route) DO(route_backward) DO(group_by_expert) DO(arrival_experts) DO(gather_rows) DO(sum_rows) DO(grouped_gemm) \
+    DO(route) DO(route_backward) DO(group_by_expert) DO(rows_in_blocks) DO(arrival_experts) DO(gather_rows) DO(sum_rows) DO(grouped_gemm) \
     DO(grouped_gemm_weights) DO(add_group_bias) DO(add_group_bias_backward) DO(gate) DO(gate_backward) \
     DO(count_by_sequence) DO(balance_sequences) DO(balance_experts) \
     DO(log_sum_exp) DO(add_log_sum_exp) DO(cross_entropy) \

@@ -67,9 +67,12 @@ constexpr int64_t grouped_rows(int64_t assignments, int64_t groups, int64_t mult
 /// The rows that arrive at a rank in one round, if R ranks divide E experts. All rows that reach the rank's
 /// experts are numbered by expert, then by the rank that sends them, then by assignment. A round brings those
 /// with numbers [begin, end), in the order of rank, expert and assignment.
+/// If rows come in blocks of `room` rows from each rank, they are the first ones of each rank, in the same
+/// order, and the rest of each block is empty.
 struct ArrivingRows {
     int64_t first_expert = 0, experts = 0;  ///< those of the receiving rank
     int64_t begin = 0, end = 0;
+    int64_t room = 0;  ///< 0: there are no blocks
 
     /// How many of `count` rows with numbers from `first` on arrive in this round, ...
     constexpr int64_t arriving(int64_t first, int64_t count) const {

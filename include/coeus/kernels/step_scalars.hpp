@@ -33,7 +33,8 @@ struct StepScalars {
     /// A step with a larger loss or norm is refused, as is one whose loss or norm is not finite.
     double loss_limit = std::numeric_limits<double>::infinity();
     double norm_limit = std::numeric_limits<double>::infinity();
-    double refusals = 0;  ///< ranks that refuse the step; unless it is 0, the optimizer writes nothing
+    int64_t overflow = 0;  ///< above 0: experts' rows did not fit, so that the step is refused
+    double refusals = 0;   ///< ranks that refuse the step; unless it is 0, the optimizer writes nothing
     std::array<GroupScalars, most_groups> groups = {};
 };
 

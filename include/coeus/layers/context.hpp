@@ -22,9 +22,9 @@ class TokenExchange;
 /// Tokens are exchanged all at once; see sequence_parallel.hpp.
 const TokenExchange& whole_tokens();
 
-struct ExpertRanks;
-/// This rank has all experts; see expert_rounds.hpp.
-const ExpertRanks& all_experts();
+class ExpertExchange;
+/// This rank has all experts; see expert_exchange.hpp.
+const ExpertExchange& all_experts();
 
 class BlockInputs;
 /// The inputs of recomputed blocks stay in the frame; see block_inputs.hpp.
@@ -42,7 +42,7 @@ struct Ctx {
     const Communicator& cp = alone();  ///< the context-parallel ranks, which divide each sequence
     const TokenExchange& tokens = whole_tokens();   ///< how these exchange tokens around products
     const LossExchange& loss = split_loss();        ///< how these combine their parts of the loss
-    const ExpertRanks& experts = all_experts();     ///< the ranks that divide the experts
+    const ExpertExchange& experts = all_experts();  ///< the ranks that divide the experts
     const BlockInputs& inputs = inputs_in_frame();  ///< where inputs of recomputed blocks are kept
     /// i64 [layers with experts, experts]: each router adds how often it has chosen each expert. Absent:
     /// nobody counts, in validation, generation and recomputation.

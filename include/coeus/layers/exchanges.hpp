@@ -5,9 +5,13 @@
 
 #include "coeus/comm/mesh.hpp"
 #include "coeus/layers/context_parallel.hpp"
-#include "coeus/layers/expert_rounds.hpp"
+#include "coeus/layers/expert_exchange.hpp"
 #include "coeus/layers/loss_exchange.hpp"
 #include "coeus/layers/sequence_parallel.hpp"
+
+#include <array>
+#include <functional>
+#include <memory>
 
 namespace coeus {
 
@@ -16,9 +20,11 @@ struct ExchangeOptions {
     bool split_loss = true;       ///< see loss_exchange.hpp
     bool overlap_tokens = false;  ///< see sequence_parallel.hpp
     double expert_capacity = 2;   ///< see ExpertCapacity
+    bool expert_blocks = false;   ///< see BlocksExchange
 };
 
-struct Exchanges {
+class Exchanges {
+public:
     /// The mesh and the computation's Exec must outlive them. `streams`: how the exchanges of tokens and of
     /// experts' rows overlap with the computation.
     Exchanges(const ExchangeOptions& options, const Mesh& mesh, Exec& exec, Stream::Mode streams);
@@ -28,8 +34,26 @@ struct Exchanges {
     std::unique_ptr<KvExchange> kv;
     std::unique_ptr<TokenExchange> tokens;
     const LossExchange& loss;
-    /// Those of a computation, and of one that takes turns with it: each has rounds of its own.
-    ExpertRanks experts, paired_experts;
+    /// The first one is for a computation, the second one for one that takes turns with it.
+    std::array<RoundsExchange, 2> experts;
+    std::array<BlocksExchange, 2> expert_blocks;
+    /// Those of training.
+    const ExpertExchange& trained_experts(bool paired) const {
+        if (blocks_) return expert_blocks[size_t(paired)];
+        return experts[size_t(paired)];
+    }
+    /// With `expert_blocks`: trains with rounds all the same, to repeat a step.
+    void use_blocks(bool use) { blocks_ = use; }
+    /// Sets ExpertExchange::meanwhile of all.
+    void set_meanwhile(const std::function<void()>& meanwhile);
+    /// The sum of those of all.
+    int64_t extra_rounds() const { return experts[0].extra_rounds + experts[1].extra_rounds; }
+    void forget_extra_rounds() {
+        for (RoundsExchange& exchange : experts) exchange.extra_rounds = 0;
+    }
+
+private:
+    bool blocks_;
 };
 
 }  // namespace coeus

@@ -9,10 +9,8 @@
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
-#include "coeus/device/stream.hpp"
 #include "coeus/kernels/routing.hpp"
 
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -61,28 +59,6 @@ private:
     ExpertCapacity capacity_;
     ArrivingRows arriving_;
     std::vector<RowRange> to_, from_;
-};
-
-/// The ranks that divide the experts of each layer, as a context refers to them.
-struct ExpertRanks {
-    /// `across` has different experts on each rank; the ranks of `within` divide each expert: the
-    /// tensor-parallel ranks, or only this one. The exchanges run on `beside`. All must outlive it.
-    ExpertRanks(const Communicator& across, const Communicator& within, double factor, Stream& beside)
-        : ranks(across), each(within), stream(beside), capacity_factor(factor), rounds(across.size()) {}
-
-    /// Sets `rounds` from counts i32[R,E], which must stay as they are. On a GPU, waits for them.
-    void set_rounds(const Exec& exec, Tensor counts, const ExpertCapacity& capacity) const;
-
-    const Communicator &ranks, &each;
-    Stream& stream;
-    double capacity_factor;
-    /// Called before the computation waits for an exchange: it may do other work until then. Absent: nothing.
-    std::function<void()> meanwhile;
-    // scratch memory
-    mutable ExpertRounds rounds;
-    mutable std::vector<int32_t> counts_on_host;
-    /// Rounds after the first one, of all forwards that count loads. The engine sets it to 0 before a step.
-    mutable int64_t extra_rounds = 0;
 };
 
 }  // namespace coeus

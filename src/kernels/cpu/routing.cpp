@@ -102,10 +102,42 @@ void Cpu::group_by_expert(Exec&, Tensor slots, Tensor sources, const Groups& gro
     }
 }
 
+void Cpu::rows_in_blocks(Exec&, Tensor slots, Tensor sources, Tensor counts, int64_t ranks,
+                         int64_t* overflow) {
+    require(slots.dense() && sources.count() % ranks == 0 && counts.count() % ranks == 0,
+            "rows_in_blocks: operands do not fit");
+    const int64_t room = sources.count() / ranks, own = counts.count() / ranks;
+    int32_t *slot = slots.as<int32_t>(), *source = sources.as<int32_t>();
+    const int32_t* count = counts.as<const int32_t>();
+    std::fill_n(source, sources.count(), -1);
+    for (int64_t a = 0; a < slots.count(); ++a) {
+        int64_t rank = 0, place = slot[a];
+        for (; rank < ranks; ++rank) {
+            const int64_t rows = std::accumulate(count + rank * own, count + (rank + 1) * own, int64_t(0));
+            if (place < rows) break;
+            place -= rows;
+        }
+        if (place >= room) *overflow = 1;
+        slot[a] = int32_t(rank * room + std::min(place, room - 1));
+        if (place < room) source[slot[a]] = int32_t(a);
+    }
+}
+
 void Cpu::arrival_experts(Exec& exec, Tensor experts, Tensor counts, const ArrivingRows& arriving) {
     const int64_t ranks = counts.rows(), number = arriving.experts;
     require(counts.dense() && experts.dense() && arriving.first_expert + number <= counts.cols(),
             "arrival_experts: operands do not fit");
+    if (arriving.room > 0) {
+        require(experts.count() == ranks * arriving.room, "arrival_experts: the blocks have other rows");
+        for (int64_t rank = 0; rank < ranks; ++rank) {
+            int32_t *to = experts.as<int32_t>() + rank * arriving.room, *const end = to + arriving.room;
+            const int32_t* count = counts.row<const int32_t>(rank) + arriving.first_expert;
+            for (int64_t e = 0; e < number; ++e)
+                to = std::fill_n(to, std::min<int64_t>(count[e], end - to), int32_t(e));
+            std::fill(to, end, -1);
+        }
+        return;
+    }
     const Scope scope(exec.workspace);
     int32_t* const rows_of = exec.workspace.alloc(Dtype::i32, {ranks * number}).as<int32_t>();
     for (int64_t e = 0, first = 0; e < number; ++e)

@@ -93,6 +93,41 @@ __global__ void place_kernel(int32_t* slots, int32_t* sources, DeviceGroups grou
         sources[i] = -1;
 }
 
+/// A thread for each assignment and each row of the blocks.
+__global__ void rows_in_blocks_kernel(int32_t* slots, int32_t* sources, const int32_t* counts,
+                                      int64_t assignments, int64_t ranks, int64_t own, int64_t room,
+                                      int64_t* overflow) {
+    int32_t* const rows_of = reinterpret_cast<int32_t*>(shared_memory());  // of each rank
+    for (int64_t rank = threadIdx.x; rank < ranks; rank += blockDim.x) {
+        int32_t rows = 0;
+        for (int64_t e = rank * own; e < (rank + 1) * own; ++e) rows += counts[e];
+        rows_of[rank] = rows;
+    }
+    __syncthreads();
+    const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < ranks * room && i % room >= rows_of[i / room]) sources[i] = -1;
+    if (i >= assignments) return;
+    int64_t rank = 0, place = slots[i];
+    for (; place >= rows_of[rank]; ++rank) place -= rows_of[rank];
+    if (place < room)
+        sources[rank * room + place] = int32_t(i);
+    else
+        *overflow = 1;
+    slots[i] = int32_t(rank * room + (place < room ? place : room - 1));
+}
+
+/// A block for each rank that sends.
+__global__ void arrival_experts_of_blocks_kernel(int32_t* experts, Rows<const int32_t> counts,
+                                                 ArrivingRows arriving) {
+    const int64_t room = arriving.room;
+    const int32_t* const count = counts[blockIdx.x] + arriving.first_expert;
+    for (int64_t row = threadIdx.x; row < room; row += blockDim.x) {
+        int64_t e = 0, place = row;
+        for (; e < arriving.experts && place >= count[e]; ++e) place -= count[e];
+        experts[blockIdx.x * room + row] = e < arriving.experts ? int32_t(e) : -1;
+    }
+}
+
 /// One block. A thread finds out how many rows arrive from a rank for an expert; a warp writes them.
 __global__ void arrival_experts_kernel(int32_t* experts, int64_t rows, Rows<const int32_t> counts,
                                        int64_t ranks, ArrivingRows arriving) {
@@ -258,9 +293,27 @@ void Cuda::group_by_expert(Exec& exec, Tensor slots, Tensor sources, const Group
            assignments, rows);
 }
 
+void Cuda::rows_in_blocks(Exec& exec, Tensor slots, Tensor sources, Tensor counts, int64_t ranks,
+                          int64_t* overflow) {
+    require(slots.dense() && sources.count() % ranks == 0 && counts.count() % ranks == 0,
+            "rows_in_blocks: operands do not fit");
+    launch(exec, "rows_in_blocks",
+           {blocks_for(div_ceil(std::max(slots.count(), sources.count()), scan_threads)), scan_threads,
+            size_t(ranks) * sizeof(int32_t)},
+           rows_in_blocks_kernel, slots.as<int32_t>(), sources.as<int32_t>(), counts.as<const int32_t>(),
+           slots.count(), ranks, counts.count() / ranks, sources.count() / ranks, overflow);
+}
+
 void Cuda::arrival_experts(Exec& exec, Tensor experts, Tensor counts, const ArrivingRows& arriving) {
     require(experts.dense() && arriving.first_expert + arriving.experts <= counts.cols(),
             "arrival_experts: operands do not fit");
+    if (arriving.room > 0) {
+        require(experts.count() == counts.rows() * arriving.room,
+                "arrival_experts: the blocks have other rows");
+        return launch(exec, "arrival_experts", {blocks_for(counts.rows()), scan_threads},
+                      arrival_experts_of_blocks_kernel, experts.as<int32_t>(), rows_of<const int32_t>(counts),
+                      arriving);
+    }
     launch(exec, "arrival_experts",
            {1, scan_threads, size_t(counts.rows() * arriving.experts) * sizeof(int32_t)},
            arrival_experts_kernel, experts.as<int32_t>(), experts.count(), rows_of<const int32_t>(counts),

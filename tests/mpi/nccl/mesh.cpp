@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks whose tensors NCCL carries train as one rank on the CPU does.
+#include "coeus/comm/nccl_world.hpp"
+#include "coeus/comm/queue_watch.hpp"
 #include "gpu/gpu.hpp"
 #include "stand_ins/nccl/nccl.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -18,7 +22,7 @@ void check(MeshCase c, const Communicator& world, uint64_t order) {
     c.device = &the_gpu();
     c.nccl = &nccl_stand_in();
     c.streams = Stream::Mode::eager;
-    c.graphs = c.mesh.ep == 1;   // the host reads how many rows go to each expert
+    c.graphs = true;
     c.guarded = order % 2 == 0;  // ranks agree on refusals; here nothing is refused
     set_order(order + uint64_t(world.rank()));
     CHECK(differs_from_one_rank(c, world, 2, 1e-5, 2e-4) == "");
@@ -52,6 +56,62 @@ TEST_CASE("NCCL: experts on several ranks, in one round and in many") {
         c.exchanges.expert_capacity = capacity;
         check(c, world, 3);
     }
+}
+
+TEST_CASE("NCCL: a step in which experts' rows do not fit into their blocks is repeated exactly") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() == 1) return;
+    struct Case {
+        MeshShape mesh;
+        double capacity;
+        enum { never, sometimes, always } repeats;
+    };
+    const MeshShape shards = {.dp_shard = 2, .ep = 2};
+    const std::vector<Case> two = {
+        {shards, 0.3, Case::always}, {shards, 1.2, Case::sometimes}, {shards, 1e9, Case::never}};
+    const std::vector<Case> four = {{{.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2}, 0.3, Case::always},
+                                    {{.pp = 2, .dp_shard = 2, .ep = 2}, 1e9, Case::never}};
+    int64_t repeated = 0, steps = 0;
+    for (const Case& of : world.size() == 2 ? two : four) {
+        MeshCase c = {.mesh = of.mesh,
+                      .model = tiny_config(),
+                      .types = {Dtype::f32, Dtype::f32},
+                      .device = &the_gpu(),
+                      .nccl = &nccl_stand_in()};
+        set_experts(c.model, 1);
+        if (c.mesh.pp > 1) {
+            set_schedule(c, *find_schedule("DualPipeV"));
+            c.gather = {.weights = Keep::all, .gradients = Keep::all};
+        }
+        c.exchanges.expert_capacity = of.capacity;
+        CAPTURE(c.name());
+        set_order(7 + uint64_t(world.rank()));
+        Mesh mesh(world.split(0, "world"), c.mesh);
+        QueueWatch watch({.who = "this rank", .fail = [](const std::string& why) { FAIL(why); }});
+        watch.allow(1e9, "no time-out");
+        NcclWorld nccl(*c.nccl, mesh.world(), *c.device, &watch);
+        mesh.connect(nccl);
+        MeshCase in_graphs = c;
+        in_graphs.graphs = true;
+        MeshRun blocks(in_graphs, mesh), rounds(c, mesh);
+        for (const int64_t step : {1, 2}) {  // the second one is a graph
+            TestBatch batch = batch_of_step(c, uint64_t(step));
+            CHECK(blocks.step(step, batch));
+            CHECK(rounds.step(step, batch));
+            CHECK(blocks.engine.scalars().loss == rounds.engine.scalars().loss);
+            CHECK(blocks.engine.loads() == rounds.engine.loads());
+            CHECK(blocks.whole(&Storage::gradient) == rounds.whole(&Storage::gradient));
+            ++steps;
+        }
+        CHECK(blocks.whole(&Storage::master) == rounds.whole(&Storage::master));
+        const int64_t here = blocks.engine.repeated_steps();
+        CHECK(world.all_reduce(here, Reduce::max) == here);
+        if (of.repeats != Case::sometimes) CHECK(here == (of.repeats == Case::always ? 2 : 0));
+        repeated += here;
+        blocks.engine.forget_graphs();
+    }
+    CHECK(repeated > 0);
+    CHECK(repeated < steps);
 }
 
 TEST_CASE("NCCL: every exchange of keys and values, tokens that overlap, kept weights, the tied table") {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 namespace coeus::test {
@@ -104,8 +105,40 @@ void group_by_expert(Exec&, Tensor slots, Tensor sources, const Groups& groups, 
     }
 }
 
+// Lists the assignments of each rank's block in the order of the sorted rows.
+void rows_in_blocks(Exec&, Tensor slots, Tensor sources, Tensor counts, int64_t ranks, int64_t* overflow) {
+    const int64_t room = sources.count() / ranks, own = counts.count() / ranks;
+    std::vector<std::pair<int64_t, int64_t>> sorted;  // place and assignment
+    for (int64_t a = 0; a < slots.count(); ++a) sorted.emplace_back(index_at(slots, a), a);
+    std::sort(sorted.begin(), sorted.end());
+    for (int64_t i = 0; i < sources.count(); ++i) set_element(sources, i, -1);
+    auto next = sorted.begin();
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+        int64_t rows = 0;
+        for (int64_t e = 0; e < own; ++e) rows += index_at(counts, rank * own + e);
+        for (int64_t i = 0; i < rows; ++i, ++next) {
+            const bool fits = i < room;
+            set_element(slots, next->second, double(rank * room + (fits ? i : room - 1)));
+            if (fits) set_element(sources, rank * room + i, double(next->second));
+            if (!fits) *overflow = 1;
+        }
+    }
+}
+
 // Lists all rows that reach the receiver, in their order, and sorts those of the round.
 void arrival_experts(Exec&, Tensor experts, Tensor counts, const ArrivingRows& arriving) {
+    if (arriving.room > 0) {
+        for (int64_t rank = 0; rank < counts.rows(); ++rank) {
+            std::vector<int64_t> block;
+            for (int64_t e = 0; e < arriving.experts; ++e)
+                block.insert(block.end(),
+                             size_t(index_at(counts, rank * counts.cols() + arriving.first_expert + e)), e);
+            block.resize(size_t(arriving.room), -1);
+            for (int64_t i = 0; i < arriving.room; ++i)
+                set_element(experts, rank * arriving.room + i, double(block[size_t(i)]));
+        }
+        return;
+    }
     struct Row {
         int64_t rank, expert;
         auto operator<=>(const Row&) const = default;
@@ -299,6 +332,7 @@ Kernels with_experts(Kernels table) {
     table.route = route;
     table.route_backward = route_backward;
     table.group_by_expert = group_by_expert;
+    table.rows_in_blocks = rows_in_blocks;
     table.arrival_experts = arrival_experts;
     table.gather_rows = gather_rows;
     table.sum_rows = sum_rows;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backward of mixtures of experts against finite differences, in double.
 #include "coeus/layers/block.hpp"
-#include "coeus/layers/expert_rounds.hpp"
+#include "coeus/layers/expert_exchange.hpp"
 #include "coeus/layers/feed_forward.hpp"
 #include "coeus/layers/moe.hpp"
 #include "support/catch.hpp"
@@ -64,8 +64,8 @@ std::string check_moe(const MoeCase& m, int64_t width, const TestBatch& batch) {
         const std::shared_ptr<Block> block = std::make_shared<PreNormBlock>(std::move(parts));
         static const Communicator planned = Communicator::planned(0, 1, "experts");
         static Stream stream(Stream::Mode::deferred);
-        const auto ranks = std::make_shared<ExpertRanks>(alone(), alone(), m.capacity, stream),
-                   in_plan = std::make_shared<ExpertRanks>(planned, alone(), m.capacity, stream);
+        const auto ranks = std::make_shared<RoundsExchange>(alone(), alone(), m.capacity, stream),
+                   in_plan = std::make_shared<RoundsExchange>(planned, alone(), m.capacity, stream);
         const auto with_rounds = [=](Ctx& c) {
             return Ctx{.exec = c.exec,
                        .k = c.k,

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// ExpertExchange: how rows travel between the ranks that divide the experts of each layer.
+//
+//   RoundsExchange    exactly the rows that there are, in as many rounds as they need (expert_rounds.hpp).
+//                     The host must know how many.
+//   BlocksExchange    a block of equal size from each rank to each other one, so that nothing depends on the
+//                     choice, as CUDA graphs need it. If a block has no room for all rows, the step is
+//                     refused (StepScalars::overflow), and must be repeated with rounds.
+#pragma once
+
+#include "coeus/device/stream.hpp"
+#include "coeus/layers/context.hpp"
+#include "coeus/layers/expert_rounds.hpp"
+
+#include <functional>
+#include <vector>
+
+namespace coeus {
+
+/// Rows of the tokens of each of R ranks: `tokens` tokens choose top_k of E experts, of which a rank has
+/// `experts`.
+struct ExpertRows {
+    int64_t ranks = 1, tokens = 0, top_k = 0, experts = 0;
+
+    int64_t count() const { return tokens * top_k; }
+};
+
+class ExpertExchange {
+public:
+    /// `across` has different experts on each rank; the ranks of `within` divide each expert: the
+    /// tensor-parallel ranks, or only this one. `factor`: model.non_blocking_capacity_factor. The exchanges
+    /// run on `beside`. All must outlive it.
+    ExpertExchange(const Communicator& across, const Communicator& within, double factor, Stream& beside)
+        : ranks(across), each(within), stream(beside), capacity_factor(factor) {}
+    virtual ~ExpertExchange() = default;
+
+    ExpertRows rows_of(int64_t tokens, int64_t top_k, int64_t experts) const {
+        return {ranks.size(), tokens, top_k, experts};
+    }
+    /// The most rows that arrive in each round.
+    virtual ExpertCapacity capacity(const ExpertRows& rows) const = 0;
+    /// Rows that this rank has room for when it sends.
+    virtual int64_t sent(const ExpertRows& rows) const = 0;
+    /// Finds a place for each assignment among the rows that are sent. experts i32[n,k]: those chosen.
+    /// slots i32[n,k] and sources i32[sent(rows)] are as for group_by_expert; counts i32[E]: rows of each
+    /// expert.
+    virtual void place(Ctx& c, Tensor slots, Tensor sources, Tensor counts, Tensor experts) const = 0;
+    /// Called with the counts i32[R,E] of all ranks, which must stay as they are until the last round.
+    virtual void prepare(const Exec& exec, Tensor counts, const ExpertRows& rows) const = 0;
+    /// Number of rounds, at least 1, the same on all ranks.
+    virtual int64_t rounds(const ExpertRows& rows) const = 0;
+    /// Selects a round; returns which rows arrive.
+    virtual ArrivingRows select(int64_t round, const ExpertRows& rows) const = 0;
+    /// Rows of the selected round to their experts, in the order of the ranks, and back to their places.
+    virtual void send(Exec& exec, Tensor arrived, Tensor sent) const = 0;
+    virtual void send_back(Exec& exec, Tensor sent, Tensor arrived) const = 0;
+
+    const Communicator &ranks, &each;
+    Stream& stream;
+    double capacity_factor;
+    /// Called before the computation waits for an exchange: it may do other work until then. Absent: nothing.
+    std::function<void()> meanwhile;
+    /// Rounds after the first one, of all forwards that count loads. The engine sets it to 0 before a step.
+    mutable int64_t extra_rounds = 0;
+};
+
+class RoundsExchange : public ExpertExchange {
+public:
+    RoundsExchange(const Communicator& across, const Communicator& within, double factor, Stream& beside)
+        : ExpertExchange(across, within, factor, beside), rounds_(across.size()) {}
+
+    ExpertCapacity capacity(const ExpertRows& rows) const override {
+        return ExpertCapacity::of(rows.ranks, rows.tokens, rows.top_k, rows.experts, capacity_factor);
+    }
+    int64_t sent(const ExpertRows& rows) const override { return rows.count(); }
+    void place(Ctx& c, Tensor slots, Tensor sources, Tensor counts, Tensor experts) const override;
+    /// On a GPU, waits for the counts.
+    void prepare(const Exec& exec, Tensor counts, const ExpertRows& rows) const override;
+    /// A planning run has no counts; it takes two, if there may be more than one.
+    int64_t rounds(const ExpertRows& rows) const override;
+    ArrivingRows select(int64_t round, const ExpertRows& rows) const override;
+    void send(Exec& exec, Tensor arrived, Tensor sent) const override;
+    void send_back(Exec& exec, Tensor sent, Tensor arrived) const override;
+
+private:
+    // scratch memory
+    mutable ExpertRounds rounds_;
+    mutable std::vector<int32_t> counts_on_host_;
+};
+
+class BlocksExchange : public ExpertExchange {
+public:
+    using ExpertExchange::ExpertExchange;
+
+    /// Rows of a block: the mean number times the factor.
+    int64_t room(const ExpertRows& rows) const;
+    ExpertCapacity capacity(const ExpertRows& rows) const override {
+        return {.first = rows.ranks * room(rows)};
+    }
+    int64_t sent(const ExpertRows& rows) const override { return rows.ranks * room(rows); }
+    void place(Ctx& c, Tensor slots, Tensor sources, Tensor counts, Tensor experts) const override;
+    void prepare(const Exec& exec, Tensor counts, const ExpertRows& rows) const override;
+    int64_t rounds(const ExpertRows& rows) const override;
+    ArrivingRows select(int64_t round, const ExpertRows& rows) const override;
+    void send(Exec& exec, Tensor arrived, Tensor sent) const override;
+    void send_back(Exec& exec, Tensor sent, Tensor arrived) const override;
+};
+
+}  // namespace coeus
