@@ -17,6 +17,8 @@ export OMPI_MCA_reachable=weighted # otherwise Open MPI 5 asks for a route to it
 start="$(tools/mpirun_command.sh build) -n"
 echo "== build/bench/mpi_overlap on 2 ranks"
 $start 2 build/bench/mpi_overlap
+echo "== build/bench/mpi_experts on 2 ranks"
+$start 2 build/bench/mpi_experts
 echo "== build/bench/mpi_collectives on 2 ranks"
 $start 2 build/bench/mpi_collectives
 for ranks in 1 2 4; do

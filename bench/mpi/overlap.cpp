@@ -9,7 +9,7 @@
 #include "coeus/comm/mpi.hpp"
 #include "coeus/engine/engine.hpp"
 #include "coeus/models/registry.hpp"
-#include "coeus/observe/tracer.hpp"
+#include "slow_network.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -23,23 +23,6 @@ namespace {
 constexpr auto latency = std::chrono::milliseconds(5);
 constexpr int64_t seq_len = 512, sequences = 4;
 constexpr double wanted = 0.8;
-
-// Forwards everything to a tracer; collectives of threads other than its own take 5 ms longer.
-class SlowNetwork : public CommunicationObserver {
-public:
-    explicit SlowNetwork(Tracer& tracer) : tracer_(tracer) {}
-    int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
-                  const std::source_location& where, const Queue* queue) override {
-        const int64_t event = tracer_.begin(communicator, operation, bytes, where, queue);
-        if (std::this_thread::get_id() != computing_) std::this_thread::sleep_for(latency);
-        return event;
-    }
-    void end(int64_t event) override { tracer_.end(event); }
-
-private:
-    Tracer& tracer_;
-    std::thread::id computing_ = std::this_thread::get_id();
-};
 
 // Prints the figures on rank 0; returns the fraction of the communication time that was hidden on this rank.
 double measure(const char* what, const MeshShape& shape, const ExchangeOptions& exchanges = {}) {
@@ -58,7 +41,10 @@ double measure(const char* what, const MeshShape& shape, const ExchangeOptions& 
     for (size_t t = 0; t < ids.size(); ++t) ids[t] = int32_t(random.u64(t) % uint64_t(model.vocab));
 
     Tracer tracer(mesh.world().rank());
-    SlowNetwork network(tracer);
+    // communication of other threads than this one
+    SlowNetwork network(tracer, latency, [computing = std::this_thread::get_id()](const std::string&) {
+        return std::this_thread::get_id() != computing;
+    });
     Observation tracing;
     for (int64_t step = 1; step <= 5; ++step) {
         if (step == 3) {  // the first two steps are the warm-up
