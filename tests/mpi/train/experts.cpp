@@ -91,7 +91,6 @@ TEST_CASE("experts: a pair that takes turns computes the bits of one after the o
                 c.streams = mode;
                 c.gather = {.weights = Keep::all, .gradients = Keep::all};
                 c.recompute = {.mode = RecomputeOptions::Mode(draw(4)), .every = 1, .budget = 0.3};
-                constexpr double capacities[] = {0.3, 1, 1e9};
                 c.exchanges.expert_capacity = capacities[draw(3)];
                 CAPTURE(c.name());
                 MeshCase in_turn = c;
