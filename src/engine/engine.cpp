@@ -60,10 +60,10 @@ std::vector<Stage> stages_of(const Model& model, Gathered* gathered) {
     return stages;
 }
 
-// The choices for this rank's stages, as planned by the first of the ranks with these stages. All of them
-// must choose alike: recomputation repeats communication, and if parts are not even, ranks that plan for
-// themselves could choose differently.
-RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& options) {
+// The choices for this rank's stages, or their plan, by `choose`: as planned by the first of the ranks with
+// these stages. All of them must choose alike: recomputation repeats communication, and if parts are not
+// even, ranks that plan for themselves could choose differently.
+auto recompute_for(const DecoderConfig& config, const EngineOptions& options, const auto& choose) {
     const int rank = options.mesh.coordinate(options.rank, axis::pp);
     const int first = rank * (options.mesh.ranks() / options.mesh.pp);
     const Mesh mesh = Mesh::planned(options.mesh, first);
@@ -71,7 +71,7 @@ RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& op
     Exec exec;
     const Decoder any(config, options.types, 1, place_in(options.mesh, first), parts, {});
     const Executor executor(options.pipeline.timetable, rank, stages_of(any, nullptr), exec);
-    return plan_recompute(options.recompute, config.all_layers(), [&](const std::vector<Recompute>& choices) {
+    return choose(options.recompute, config.all_layers(), [&](const std::vector<Recompute>& choices) {
         const Decoder decoder(config, options.types, 1, place_in(options.mesh, first), parts, choices);
         return measure_training(decoder, executor, micro_batch_of(options), {}, options.threads, mesh,
                                 options.exchanges, options.backend);
@@ -90,13 +90,16 @@ std::vector<MemoryPlan> plans_of_stages(const DecoderConfig& config, const Engin
     return plans;
 }
 
+RecomputePlan Engine::recompute() const {
+    return recompute_for(decoder_.config(), options_, plan_recompute);
+}
+
 Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     : options_(complete(config, options)),
-      recompute_(recompute_for(config, options_)),
+      recomputed_(recompute_for(config, options_, choose_recompute)),
       decoder_(config, options.types, std::max(options.training.seq_len, options.validation.seq_len),
                place_in(options.mesh, options.rank),
-               parts_of(options_.pipeline, options.mesh.coordinate(options.rank, axis::pp)),
-               recompute_.blocks),
+               parts_of(options_.pipeline, options.mesh.coordinate(options.rank, axis::pp)), recomputed_),
       gathered_(decoder_.parameters(), options.gather),
       executor_(options_.pipeline.timetable, options.mesh.coordinate(options.rank, axis::pp),
                 stages_of(decoder_, &gathered_), exec_),

@@ -65,7 +65,9 @@ Choices cheapest_within(double limit, int64_t layers, const PlanOfChoices& plan_
     return best;
 }
 
-Choices choose(const RecomputeOptions& options, int64_t layers, const PlanOfChoices& plan_of) {
+}  // namespace
+
+Choices choose_recompute(const RecomputeOptions& options, int64_t layers, const PlanOfChoices& plan_of) {
     Choices choices;
     switch (options.mode) {
         case RecomputeOptions::Mode::nothing: break;
@@ -85,11 +87,9 @@ Choices choose(const RecomputeOptions& options, int64_t layers, const PlanOfChoi
     return nothing ? Choices{} : choices;
 }
 
-}  // namespace
-
 RecomputePlan plan_recompute(const RecomputeOptions& options, int64_t layers, const PlanOfChoices& plan_of) {
     RecomputePlan plan;
-    plan.blocks = choose(options, layers, plan_of);
+    plan.blocks = choose_recompute(options, layers, plan_of);
     if (plan.blocks.empty()) return plan;
     const LayerMemory with = plan_of(plan.blocks), without = plan_of({});
     plan.frame = with.executor.frame;

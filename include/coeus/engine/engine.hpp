@@ -76,7 +76,8 @@ public:
     /// The sizes of the arenas as planned; used() returns their peaks so far.
     const LayerMemory& layer_memory() const { return layers_; }
     LayerMemory used() const;
-    const RecomputePlan& recompute() const { return recompute_; }
+    /// Plans the activations of this rank with and without its choices.
+    RecomputePlan recompute() const;
     const Mesh& mesh() const { return *mesh_; }
     const ParamGroups& optimizer() const { return optimizer_; }
     /// Allocates all memory that the engine will ever use, on a device of options().backend. Mesh and device
@@ -158,7 +159,7 @@ private:
 
     EngineOptions options_;
     const Mesh* mesh_ = nullptr;
-    RecomputePlan recompute_;
+    std::vector<Recompute> recomputed_;
     Decoder decoder_;
     Gathered gathered_;
     std::vector<MatrixRanks> matrix_ranks_;  // by sharding

@@ -38,6 +38,9 @@ struct RecomputePlan {
 /// Plans the training of a micro-batch with these choices for the blocks.
 using PlanOfChoices = std::function<LayerMemory(const std::vector<Recompute>&)>;
 
+/// The choices alone. Only a budget needs plans, so this is much faster.
+std::vector<Recompute> choose_recompute(const RecomputeOptions& options, int64_t layers,
+                                        const PlanOfChoices& plan_of);
 RecomputePlan plan_recompute(const RecomputeOptions& options, int64_t layers, const PlanOfChoices& plan_of);
 
 }  // namespace coeus
