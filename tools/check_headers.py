@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that each public header compiles alone, with one -fsyntax-only run of the compiler per header, on all cores.
-The headers of other libraries would take nine tenths of the time: they are precompiled and included first.
+"""Checks that each public header compiles alone, with -fsyntax-only, on all cores. The headers of other libraries would
+take nine tenths of the time: they are precompiled and included first. One run checks a chain of headers, each of which
+includes the ones before it, so that these add nothing that it does not include itself.
 tools/check_uses.py reports which of them a file lacks."""
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import sources
 
+QUOTED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 ANGLED = re.compile(r"^\s*#\s*include\s*(<[^>]+>)", re.MULTILINE)
 COMPILER = [os.environ.get("CXX", "g++"), "-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror", "-fopenmp",
             "-Iinclude", "-x"]
@@ -32,11 +34,36 @@ def precompiled(texts, folder):
     return header
 
 
-def compile_alone(path, before):
-    """Findings of one header: the first error of the compiler."""
-    done = run("c++", "-fsyntax-only", "-include", before, "-include", path, os.devnull)
+def chains(texts):
+    """All headers, by path, in lists in which each header includes the ones before it, directly or not."""
+    def add_included(path, seen):
+        for name in QUOTED.findall(texts[path]):
+            other = Path("include") / name
+            if other in texts and other not in seen:
+                seen.add(other)
+                add_included(other, seen)
+        return seen
+    included = {path: add_included(path, set()) for path in texts}
+    left, found = sorted(texts, key=lambda path: (-len(included[path]), path)), []
+    while left:
+        chain = []
+        for path in left:
+            if not chain or path in included[chain[-1]]:
+                chain.append(path)
+        left = [path for path in left if path not in chain]
+        found.append(chain[::-1])
+    return found
+
+
+def compile_chain(paths, before):
+    """Findings of the headers of a chain: the first error of the compiler."""
+    done = run("c++", "-fsyntax-only", "-include", before, *(word for path in paths for word in ("-include", path)),
+               os.devnull)
     if done.returncode == 0:
         return []
+    if len(paths) > 1 and (found := [finding for path in paths for finding in compile_chain([path], before)]):
+        return found
+    path = paths[-1]
     errors = [line for line in done.stderr.splitlines() if "error:" in line] or done.stderr.splitlines()
     return [f"{path}: does not compile alone: {errors[0] if errors else 'no message'}"]
 
@@ -44,8 +71,9 @@ def compile_alone(path, before):
 def main():
     headers = [path for path in sources.code() if path.parts[0] == "include"]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
-        before = precompiled([(sources.ROOT / path).read_text() for path in headers], folder)
-        found = [finding for findings in pool.map(lambda path: compile_alone(path, before), headers)
+        texts = {path: (sources.ROOT / path).read_text() for path in headers}
+        before = precompiled(texts.values(), folder)
+        found = [finding for findings in pool.map(lambda chain: compile_chain(chain, before), chains(texts))
                  for finding in findings]
     return sources.report(found, f"{len(headers)} headers compile alone")
 

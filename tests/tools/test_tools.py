@@ -173,9 +173,14 @@ class Headers(unittest.TestCase):
             header = Path(folder) / "lacks.hpp"
             header.write_text("#pragma once\nstd::vector<Mesh> a;\n")
             before = check_headers.precompiled(["#include <vector>\n"], folder)
-            self.assertIn("does not compile alone: ", check_headers.compile_alone(header, before)[0])
+            self.assertIn("does not compile alone: ", check_headers.compile_chain([header], before)[0])
             header.write_text("#pragma once\nstd::vector<int> a;\n")
-            self.assertEqual(check_headers.compile_alone(header, before), [])
+            self.assertEqual(check_headers.compile_chain([header], before), [])
+
+    def test_headers_of_a_chain_include_the_ones_before(self):
+        a, b, c, d = (Path("include") / name for name in "abcd")
+        texts = {a: "", b: '#include "a"\n', c: '#include "b"\n', d: '#include "a"\n'}
+        self.assertEqual(check_headers.chains(texts), [[a, b, c], [d]])
 
 
 class Tidy(unittest.TestCase):
