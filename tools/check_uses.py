@@ -14,6 +14,7 @@ from pathlib import Path
 import sources
 
 STANDARD = {
+    "bitset": "bitset",
     "algorithm": "min max sort find clamp count fill all_of any_of find_if min_element max_element stable_sort equal"
                  " copy copy_n none_of adjacent_find count_if minmax_element rotate pop_heap push_heap make_heap fill_n"
                  " reverse transform copy_if lower_bound upper_bound shuffle replace_if mismatch unique"

@@ -71,7 +71,7 @@ struct KeptStack {
 struct Turns::Fibers {
     std::byte* memory = nullptr;  // a guard that must not be touched, and the second stack
     fiber other;                  // the one that does not have its turn; empty if it has ended
-    bool second_runs = false, given_up = false;
+    bool second_runs = false, given_up = false, first_has_ended = false;
     std::exception_ptr failure;  // of the second function
     Side first, second;
 
@@ -126,7 +126,7 @@ Turns::Turns() : fibers_(std::make_unique<Fibers>()) {}
 Turns::~Turns() = default;
 
 bool Turns::are_taken() const {
-    return bool(fibers_->other);
+    return fibers_->other && !fibers_->first_has_ended;
 }
 
 void Turns::change() {
@@ -135,7 +135,7 @@ void Turns::change() {
 
 void Turns::run(FunctionRef<void()> first, FunctionRef<void()> second) {
     Fibers& fibers = *fibers_;
-    fibers.given_up = false;
+    fibers.given_up = fibers.first_has_ended = false;
     fibers.failure = nullptr;
 #ifdef __SANITIZE_THREAD__
     fibers.first.of_threads = __tsan_get_current_fiber();
@@ -145,12 +145,16 @@ void Turns::run(FunctionRef<void()> first, FunctionRef<void()> second) {
     std::exception_ptr failure;
     try {
         first();
-        while (fibers.other) fibers.change();
     } catch (...) {
         failure = std::current_exception();
     }
     fibers.given_up = bool(failure);
-    while (fibers.other) fibers.change();
+    fibers.first_has_ended = true;
+    try {
+        while (fibers.other) fibers.change();
+    } catch (...) {
+        if (!failure) failure = std::current_exception();
+    }
 #ifdef __SANITIZE_THREAD__
     __tsan_destroy_fiber(fibers.second.of_threads);
 #endif

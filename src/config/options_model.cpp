@@ -135,7 +135,8 @@ std::vector<Option> model_options() {
         works(COEUS_FIELD(model.non_blocking_capacity_factor), to_nothing,
               "With `parallelism.expert_parallel_degree` above 1: room for the tokens that a rank's experts "
               "get at once, as a multiple of the mean. If more are sent, they come in further rounds, which "
-              "are computed again in the backward pass. Less room takes less memory and more time")
+              "are computed again in the backward pass. Steps that run as CUDA graphs have no rounds: a step "
+              "with more tokens is computed twice. Less room takes less memory and more time")
             .obeys(capacity),
 
         works(COEUS_FIELD(optimizer.name), to_run,

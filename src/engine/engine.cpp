@@ -39,8 +39,9 @@ EngineOptions complete(const DecoderConfig& config, EngineOptions options) {
     require(options.training.sequences % pipeline.timetable.microbatches == 0,
             "a local batch must divide evenly into micro-batches");
     options.overlap_pairs = options.overlap_pairs && options.mesh.ep > 1 && pipeline.timetable.has_pairs() &&
-                            options.gather.weights == Keep::all && options.gather.gradients == Keep::all &&
-                            !options.types.offload;
+                            !options.types.offload &&
+                            (options.mesh.size(axis::fsdp) == 1 ||
+                             (options.gather.weights == Keep::all && options.gather.gradients == Keep::all));
     options.exchanges.expert_blocks = options.graphs && options.mesh.ep > 1;
     require_countable(config, micro_batch_of(options));
     require_countable(config, options.validation);
@@ -279,7 +280,13 @@ bool Engine::submit_gradients(FunctionRef<bool()> goes_on) {
 bool Engine::update() {
     give(update_, [this] { submit_update(); });
     gathered_.forget_weights();
-    if (step_->read(exec_).overflow > 0) repeat_with_rounds();
+    const bool overflows = step_->read(exec_).overflow > 0;
+    if (overflows) repeat_with_rounds();
+    twice_of_late_ = twice_of_late_ << 1 | std::bitset<10>(overflows);
+    if (uses_expert_blocks() && twice_of_late_.count() >= 3) {
+        options_.exchanges.expert_blocks = options_.graphs = false;
+        exchanges_->use_blocks(false);
+    }
     return step_->last_read().refusals == 0;
 }
 
@@ -295,7 +302,7 @@ void Engine::submit_update() {
 
 // Nothing was updated, and the local batches are still staged.
 void Engine::repeat_with_rounds() {
-    ++repeated_steps_;
+    ++computed_twice_;
     exchanges_->use_blocks(false);
     step_->stage(staged_);
     submit_gradients([] { return true; });

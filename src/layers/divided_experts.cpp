@@ -51,10 +51,16 @@ public:
     Underway(const Underway&) = delete;
     Underway& operator=(const Underway&) = delete;
 
-    void wait() {
-        if (c_.experts.meanwhile) c_.experts.meanwhile();
+    void join() {
         const ObservedExchange noted(c_.exec, kind_);
         pending_.join();
+    }
+    // The same, but in the first round other work comes first, if there is any. Not in later rounds: other
+    // ranks, with which this one makes other exchanges, may have another number of them, and all must change
+    // between their computations at the same places.
+    void join_in(int64_t round) {
+        if (round == 0 && c_.experts.meanwhile) c_.experts.meanwhile();
+        join();
     }
 
 private:
@@ -66,6 +72,15 @@ private:
 
 constexpr auto nothing = [] {};
 
+// What is computed beside the exchange of counts, and beside that of the first rows: `work` beside the rows,
+// which take longer, unless another computation continues while they are waited for.
+struct Beside {
+    Beside(Ctx& c, FunctionRef<void()> work)
+        : counts(c.experts.meanwhile ? work : FunctionRef<void()>(nothing)),
+          rows(c.experts.meanwhile ? FunctionRef<void()>(nothing) : work) {}
+    FunctionRef<void()> counts, rows;
+};
+
 class DividedExperts : public Experts {
 public:
     explicit DividedExperts(const ExpertProducts& products) : products_(products) {}
@@ -74,7 +89,8 @@ public:
     void rebuild(Ctx& c, Tensor x, const Routed& routed, FunctionRef<void()> beside) const override {
         const Scope temps(c.temp);
         const Sent sent = send(c, x, routed);
-        first_round(c, sent, sorted_inputs(c, sent, x), beside);
+        const Beside during(c, beside);
+        first_round(c, sent, sorted_inputs(c, sent, x, during.counts), during.rows);
     }
     Tensor backward(Ctx& c, Tensor dy, Tensor dx, FunctionRef<Tensor()> beside) const override;
 
@@ -83,12 +99,12 @@ private:
 
     Sent send(Ctx& c, Tensor x, const Routed& routed) const;
     Tensor sorted(Ctx& c, const Sent& sent, Tensor tokens) const;
-    Tensor sorted_inputs(Ctx& c, const Sent& sent, Tensor x) const;
+    Tensor sorted_inputs(Ctx& c, const Sent& sent, Tensor x, FunctionRef<void()> beside) const;
     Arrived first_round(Ctx& c, const Sent& sent, Tensor inputs, FunctionRef<void()> beside) const;
     Arrived later_round(Ctx& c, const Sent& sent, int64_t round, Tensor inputs) const;
     Arrived bring(Ctx& c, const Sent& sent, int64_t round, Tensor inputs, Allocate alloc,
                   FunctionRef<void()> beside) const;
-    void return_rows(Ctx& c, const Arrived& arrived, const Rows& grouped, const Rows& sorted,
+    void return_rows(Ctx& c, int64_t round, const Arrived& arrived, const Rows& grouped, const Rows& sorted,
                      FunctionRef<void()> beside) const;
     ExpertRows rows_of(Ctx& c, const Sent& sent) const {
         return c.experts.rows_of(sent.slots.rows(), sent.top_k(), products_.experts());
@@ -151,13 +167,14 @@ Tensor DividedExperts::sorted(Ctx& c, const Sent& sent, Tensor tokens) const {
 }
 
 // The same of x, while the ranks exchange their counts, which determine the rounds.
-Tensor DividedExperts::sorted_inputs(Ctx& c, const Sent& sent, Tensor x) const {
+Tensor DividedExperts::sorted_inputs(Ctx& c, const Sent& sent, Tensor x, FunctionRef<void()> beside) const {
     const Communicator& ranks = c.experts.ranks;
     Underway counts(c, Exchange::count_rows, sent.counts, [&](Exec& exec) {
         ranks.all_gather(exec, sent.counts, sent.counts.slice_rows(ranks.rank(), 1));
     });
     const Tensor inputs = sorted(c, sent, x);
-    counts.wait();
+    beside();
+    counts.join();
     c.experts.prepare(c.exec, sent.counts, rows_of(c, sent));
     return inputs;
 }
@@ -188,7 +205,7 @@ Arrived DividedExperts::bring(Ctx& c, const Sent& sent, int64_t round, Tensor in
         c.k.group_by_expert(c.exec, a.slots, a.sources, a.groups, chosen);
     }
     beside();
-    underway.wait();
+    underway.join_in(round);
     c.k.gather_rows(c.exec, a.rows, arrived.rows, a.sources, 1);
     c.k.gather_rows(c.exec, column(a.weights), arrived.numbers, a.sources, 1);
     products_.first(c, a.gate_up, a.rows, a.groups);
@@ -196,8 +213,8 @@ Arrived DividedExperts::bring(Ctx& c, const Sent& sent, int64_t round, Tensor in
 }
 
 // Grouped rows of the selected round back to their places among the sorted ones.
-void DividedExperts::return_rows(Ctx& c, const Arrived& a, const Rows& grouped, const Rows& sorted,
-                                 FunctionRef<void()> beside) const {
+void DividedExperts::return_rows(Ctx& c, int64_t round, const Arrived& a, const Rows& grouped,
+                                 const Rows& sorted, FunctionRef<void()> beside) const {
     const Scope temps(c.temp);
     const auto by_rank_of = [&](Tensor rows) {
         if (!rows) return rows;
@@ -208,7 +225,7 @@ void DividedExperts::return_rows(Ctx& c, const Arrived& a, const Rows& grouped, 
     const Rows by_rank = {by_rank_of(grouped.rows), by_rank_of(grouped.numbers)};
     auto underway = from_experts(c, by_rank, sorted);
     beside();
-    underway.wait();
+    underway.join_in(round);
 }
 
 Arrived DividedExperts::first_round(Ctx& c, const Sent& sent, Tensor inputs,
@@ -235,18 +252,20 @@ Tensor DividedExperts::forward(Ctx& c, Tensor x, const Routed& routed, FunctionR
     Tensor y;
     {
         const Scope of_rounds(c.temp);
-        const Tensor inputs = sorted_inputs(c, sent, x);
-        const auto finish = [&](const Arrived& a) {
+        const auto compute_y = [&] { y = beside(); };
+        const Beside during(c, compute_y);
+        const Tensor inputs = sorted_inputs(c, sent, x, during.counts);
+        const auto finish = [&](int64_t round, const Arrived& a) {
             const Scope of_round(c.temp);
-            return_rows(c, a, {products_.second(c, a.gate_up, a.weights, a.groups, adds_bias(c))}, {results},
-                        nothing);
+            return_rows(c, round, a, {products_.second(c, a.gate_up, a.weights, a.groups, adds_bias(c))},
+                        {results}, nothing);
         };
-        finish(first_round(c, sent, inputs, [&] { y = beside(); }));
+        finish(0, first_round(c, sent, inputs, during.rows));
         const int64_t rounds = c.experts.rounds(rows_of(c, sent));
         if (c.loads) c.experts.extra_rounds += rounds - 1;
         for (int64_t round = 1; round < rounds; ++round) {
             const Scope of_round(c.temp);
-            finish(later_round(c, sent, round, inputs));
+            finish(round, later_round(c, sent, round, inputs));
         }
     }
     sum_of_experts(c, c.experts.each, y, y, results, sent.slots);
@@ -273,28 +292,28 @@ Tensor DividedExperts::backward(Ctx& c, Tensor dy, Tensor dx, FunctionRef<Tensor
     {
         const Scope of_rounds(c.temp);
         const Tensor dresults = sorted(c, sent, dy);
-        const auto backward_of = [&](const Arrived& round, ExpertProducts::WeightGradients when,
-                                     FunctionRef<void()> meanwhile) {
+        const auto backward_of = [&](int64_t round, const Arrived& of, ExpertProducts::WeightGradients when,
+                                     FunctionRef<void()> during_return) {
             const Scope of_round(c.temp);
-            const Tensor dweights = c.temp.alloc(acc, {round.weights.count()});
+            const Tensor dweights = c.temp.alloc(acc, {of.weights.count()});
             const auto drows = [&] {
-                const Tensor rows = c.temp.alloc(type, round.rows.shape);
+                const Tensor rows = c.temp.alloc(type, of.rows.shape);
                 const Scope transfer(c.temp);
-                const Rows arrived = {c.temp.alloc(type, {round.slots.count(), rows.cols()})};
-                to_experts(c, {dresults}, arrived).wait();
-                c.k.gather_rows(c.exec, rows, arrived.rows, round.sources, 1);
+                const Rows arrived = {c.temp.alloc(type, {of.slots.count(), rows.cols()})};
+                to_experts(c, {dresults}, arrived).join_in(round);
+                c.k.gather_rows(c.exec, rows, arrived.rows, of.sources, 1);
                 return rows;
             };
-            const Tensor drounds = products_.backward(c, round, dweights, drows, adds_bias(c), when);
-            return_rows(c, round, {drounds, column(dweights)}, gradients, meanwhile);
+            const Tensor dinputs = products_.backward(c, of, dweights, drows, adds_bias(c), when);
+            return_rows(c, round, of, {dinputs, column(dweights)}, gradients, during_return);
         };
         c.experts.select(0, all);
-        backward_of(a, ExpertProducts::WeightGradients::later, [&] { base = beside(); });
+        backward_of(0, a, ExpertProducts::WeightGradients::later, [&] { base = beside(); });
         if (const int64_t count = c.experts.rounds(all); count > 1) {
             const Tensor inputs = sorted(c, sent, sent.x);
             for (int64_t round = 1; round < count; ++round) {
                 const Scope of_round(c.temp);
-                backward_of(later_round(c, sent, round, inputs), ExpertProducts::WeightGradients::now,
+                backward_of(round, later_round(c, sent, round, inputs), ExpertProducts::WeightGradients::now,
                             nothing);
             }
         }

@@ -99,6 +99,7 @@ void Executor::begin(const ProgramStep& step) {
 void Executor::other_of_pair() {
     if (!turns_ || !turns_->are_taken()) return;
     const ProgramStep& step = *running_;
+    messages_->progress();
     if (action_observer_) action_observer_->end_action();
     turns_->change();
     begin(step);  // after the other one's turn
@@ -139,9 +140,9 @@ void Executor::run(const Program& program, const Flow& flow, const ContextOf& co
             const ProgramStep& backward = program.steps[++i];
             wait(backward.after);
             const NamedRange::Silence names_overlap;
-            // the forward begins, since it reads its input before the backward may write into the same slot
-            turns_->run([&] { run_step(step, flow, context, compute, true); },
-                        [&] { run_step(backward, flow, context, compute, false); });
+            // the backward begins: its first exchange is under way while the forward computes attention
+            turns_->run([&] { run_step(backward, flow, context, compute, false); },
+                        [&] { run_step(step, flow, context, compute, true); });
             end_frame(backward);
             messages_->progress();
         } else if (action.computes()) {

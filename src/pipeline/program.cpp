@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
+#include <utility>
 
 namespace coeus {
 
@@ -48,6 +49,7 @@ public:
         }
         if (action.computes()) step.frame = flow(action).frame;
         if (action.ends_frame()) end_frame(step);
+        if (!pairs_with_next && paired_input_ >= 0) give_back(std::exchange(paired_input_, -1), -1);
         program_.steps.push_back(step);
     }
 
@@ -90,7 +92,10 @@ private:
         }
         step.slot = f.input;
         step.after = f.input_message;
-        give_back(f.input, -1);
+        if (step.pairs_with_next)  // the backward of the pair may write before the input is read
+            paired_input_ = f.input;
+        else
+            give_back(f.input, -1);
     }
 
     void backward(ProgramStep& step) {
@@ -161,6 +166,7 @@ private:
     Program program_;
     std::vector<Flow> flows_;  // [stage, micro-batch]
     std::vector<int> free_frames_;
+    int paired_input_ = -1;  // slot of the forward of the pair whose backward comes next
     std::deque<Free> free_slots_;
 };
 

@@ -88,7 +88,8 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
         return model.flow_into(segment, shape.count() / mesh.size(axis::cp | axis::tp));
     };
     Exec computation;
-    const Exchanges through(exchanges, mesh, computation, Stream::Mode::eager);
+    Exchanges through(exchanges, mesh, computation, Stream::Mode::eager);
+    if (overlap_pairs) through.set_meanwhile([] {});
     const OffloadedInputs on_host;
     const BlockInputs& trained = model.parameters().types().offload ? on_host : inputs_in_frame();
     const ExpertExchange* experts = &through.experts[0];

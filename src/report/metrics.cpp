@@ -169,6 +169,7 @@ std::string json_line(const StepMetrics& m) {
             .set("moe_idle_experts", m.experts->idle);
     if (m.experts && m.experts->rank_max) line.set("moe_rank_load_max", *m.experts->rank_max);
     if (m.extra_rounds) line.set("moe_extra_rounds", *m.extra_rounds);
+    if (m.steps_computed_twice) line.set("moe_steps_computed_twice", *m.steps_computed_twice);
     if (m.sequence_balance_loss) line.set("moe_sequence_balance_loss", *m.sequence_balance_loss);
     if (m.mtp_loss) line.set("mtp_loss", *m.mtp_loss);
     if (m.gpu_memory_gib) line.set("gpu_memory_gib", *m.gpu_memory_gib);

@@ -101,6 +101,8 @@ std::vector<Scalar> tensorboard_scalars(const StepMetrics& m) {
         if (m.experts->rank_max) scalars.push_back({"moe/rank_load_max", *m.experts->rank_max});
     }
     if (m.extra_rounds) scalars.push_back({"moe/extra_rounds", double(*m.extra_rounds)});
+    if (m.steps_computed_twice)
+        scalars.push_back({"moe/steps_computed_twice", double(*m.steps_computed_twice)});
     if (m.sequence_balance_loss) scalars.push_back({"moe/sequence_balance_loss", *m.sequence_balance_loss});
     if (m.mtp_loss) scalars.push_back({"loss_metrics/mtp_loss", *m.mtp_loss});
     if (m.mfu) scalars.push_back({"mfu(%)", *m.mfu});

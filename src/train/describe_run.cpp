@@ -85,13 +85,15 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                       own = m.moe.experts / mesh.ep;
         const ExpertCapacity rows =
             ExpertCapacity::of(mesh.ep, tokens, m.moe.top_k, own, options.exchanges.expert_capacity);
+        const std::string more =
+            rows.later == 0 ? ", as many as can come"
+            : engine.uses_expert_blocks()
+                ? ", an equal part from each rank; a step with more from one of them is computed twice"
+                : fmt::format("; more of them come in rounds of {}", with_commas(rows.later));
         lines.push_back(fmt::format(
             "Experts: each of {} ranks has {} of {}, and room for {} rows of tokens at a time{} "
             "(model.non_blocking_capacity_factor = {})",
-            mesh.ep, own, m.moe.experts, with_commas(rows.first),
-            rows.later == 0 ? ", as many as can come"
-                            : fmt::format("; more of them come in rounds of {}", with_commas(rows.later)),
-            options.exchanges.expert_capacity));
+            mesh.ep, own, m.moe.experts, with_commas(rows.first), more, options.exchanges.expert_capacity));
     }
     if (const std::string recomputed = engine.recompute().text(engine.decoder().layers_here());
         !recomputed.empty())

@@ -150,16 +150,21 @@ bool Trainer::train_step(const StepBatch& batch) {
         [this] { return !must_stop(); });
     if (!whole) return false;
     saving_.wait_for_copies();
-    const int64_t repeated = engine_.repeated_steps();
+    const int64_t twice = engine_.steps_computed_twice();
+    const bool in_blocks = engine_.uses_expert_blocks();
     const bool taken = engine_.update();
     given.reset();
-    if (engine_.repeated_steps() > repeated && first_rank())
+    if (engine_.steps_computed_twice() > twice && first_rank())
         log::info(
             "Step {} was computed twice, the second time not as a CUDA graph: more rows went from one rank "
             "to "
             "the experts of another than model.non_blocking_capacity_factor = {} has room for ({} such steps "
             "since the start)",
-            progress_.step + 1, config_.model.non_blocking_capacity_factor, engine_.repeated_steps());
+            progress_.step + 1, config_.model.non_blocking_capacity_factor, engine_.steps_computed_twice());
+    if (in_blocks && !engine_.uses_expert_blocks() && first_rank())
+        log::warn(
+            "Three of ten steps were computed twice. From now on, steps do not run as CUDA graphs; a larger "
+            "model.non_blocking_capacity_factor would avoid this");
     if (!taken) {
         pass_over();
         return true;
@@ -306,6 +311,7 @@ void Trainer::report() {
     metrics.experts = expert_loads(loads, experts.experts, mesh_.shape().ep);
     if (mesh_.shape().ep > 1)
         metrics.extra_rounds = mesh_.world().all_reduce(engine_.extra_rounds(), Reduce::max);
+    if (const int64_t twice = engine_.steps_computed_twice(); twice > 0) metrics.steps_computed_twice = twice;
     reporting_.step(std::move(metrics), config_.training.steps - progress_.step);
     if (records_loads(progress_.step, config_.metrics.log_freq, config_.training.steps))
         reporting_.expert_loads(progress_.step, loads);

@@ -146,7 +146,8 @@ std::string use_differs_from_plan(const MeshCase& c, const Engine& engine) {
     const double capacity = c.exchanges.expert_capacity;
     const bool has_rounds = c.mesh.ep > 1 && c.model.moe.experts > 0,
                may_have_none = has_rounds && capacity >= 1 && capacity < c.mesh.ep,
-               has_blocks = has_rounds && c.graphs;  // the plan has room for rounds too
+               // the plan has room for rounds too, which a step needs only if it is computed again
+        has_blocks = has_rounds && c.graphs && engine.steps_computed_twice() == 0;
     const auto compare_most = [&](const char* what, int64_t is, int64_t should, bool may_be_less) {
         compare(what, is, may_be_less ? std::min(is, should) : should);
     };

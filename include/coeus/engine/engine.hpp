@@ -15,6 +15,7 @@
 #include "coeus/state/fsdp.hpp"
 #include "coeus/state/step_state.hpp"
 
+#include <bitset>
 #include <limits>
 #include <optional>
 
@@ -95,8 +96,8 @@ public:
     /// How often the experts of each layer were chosen in the last step, on all ranks together: [layers with
     /// experts, experts]. Empty if there are no experts.
     std::vector<int64_t> loads() const;
-    /// How many rounds of experts' rows the last step took on this rank, less one for each layer and
-    /// micro-batch.
+    /// Rounds of experts' rows after the first ones, summed over the layers and micro-batches of the last
+    /// step on this rank.
     int64_t extra_rounds() const { return exchanges_->extra_rounds(); }
     /// The scalars of the last update().
     const StepScalars& scalars() const { return step_->last_read(); }
@@ -113,10 +114,12 @@ public:
     /// Clips by the global norm and updates the weights. Returns false, without an update, if the loss or the
     /// norm is not finite or exceeds its limit on any rank. If blocks of experts' rows had no room for all
     /// rows of the step (ExchangeOptions::expert_blocks), first computes the gradients again, with rounds and
-    /// kernel by kernel.
+    /// kernel by kernel. After three such steps within ten, all later steps run so from the start.
     bool update();
-    /// How many steps computed their gradients again.
-    int64_t repeated_steps() const { return repeated_steps_; }
+    /// How many steps were computed twice.
+    int64_t steps_computed_twice() const { return computed_twice_; }
+    /// False: blocks of experts' rows were given up, see update().
+    bool uses_expert_blocks() const { return options_.exchanges.expert_blocks; }
     /// Must be called after the owned weights were changed other than by update().
     void renew_weights();
     /// Destroys the graphs; called before the communicators that they refer to are destroyed.
@@ -180,7 +183,8 @@ private:
     OwnedTensor loads_;  // Ctx::loads of a step
     StepGraph gradients_, update_;
     StepScalars staged_;  // of the step
-    int64_t repeated_steps_ = 0;
+    int64_t computed_twice_ = 0;
+    std::bitset<10> twice_of_late_;  // which of the last steps were computed twice
 };
 
 }  // namespace coeus

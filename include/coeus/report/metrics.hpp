@@ -48,6 +48,7 @@ struct StepMetrics {
     std::optional<ExpertLoads> experts;  ///< none for a model without experts
     /// Rounds of experts' rows after the first ones, of the rank with most; none without expert parallelism.
     std::optional<int64_t> extra_rounds;
+    std::optional<int64_t> steps_computed_twice;  ///< since the start; see Engine::update(); none if 0
     /// The part of the loss that balances the experts within sequences; none if the model has no such loss.
     std::optional<double> sequence_balance_loss;
     /// The part of the loss of tokens further ahead; none without multi-token prediction.

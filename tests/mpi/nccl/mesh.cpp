@@ -58,24 +58,30 @@ TEST_CASE("NCCL: experts on several ranks, in one round and in many") {
     }
 }
 
-TEST_CASE("NCCL: a step in which experts' rows do not fit into their blocks is repeated exactly") {
+TEST_CASE("NCCL: a step in which experts' rows do not fit into their blocks is computed again exactly") {
     const Communicator world = Communicator::world("world");
     if (world.size() == 1) return;
     struct Case {
         MeshShape mesh;
         double capacity;
-        enum { never, sometimes, always } repeats;
+        RecomputeOptions::Mode recompute;
+        Dtype type;
+        bool is_twice;  // computed twice
     };
+    using enum RecomputeOptions::Mode;
     const MeshShape shards = {.dp_shard = 2, .ep = 2};
-    const std::vector<Case> two = {
-        {shards, 0.3, Case::always}, {shards, 1.2, Case::sometimes}, {shards, 1e9, Case::never}};
-    const std::vector<Case> four = {{{.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2}, 0.3, Case::always},
-                                    {{.pp = 2, .dp_shard = 2, .ep = 2}, 1e9, Case::never}};
-    int64_t repeated = 0, steps = 0;
+    const std::vector<Case> two = {{shards, 0.3, nothing, Dtype::f32, true},
+                                   {shards, 0.3, blocks, Dtype::bf16, true},
+                                   {shards, 1e9, nothing, Dtype::f32, false}};
+    const std::vector<Case> four = {
+        {{.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2}, 1e9, nothing, Dtype::f32, false},
+        {{.pp = 2, .dp_shard = 2, .ep = 2}, 0.3, nothing, Dtype::f32, true}};
     for (const Case& of : world.size() == 2 ? two : four) {
         MeshCase c = {.mesh = of.mesh,
                       .model = tiny_config(),
-                      .types = {Dtype::f32, Dtype::f32},
+                      .types = {of.type, of.type},
+                      .local_batches = 2,
+                      .recompute = {.mode = of.recompute, .every = 1},
                       .device = &the_gpu(),
                       .nccl = &nccl_stand_in()};
         set_experts(c.model, 1);
@@ -84,6 +90,7 @@ TEST_CASE("NCCL: a step in which experts' rows do not fit into their blocks is r
             c.gather = {.weights = Keep::all, .gradients = Keep::all};
         }
         c.exchanges.expert_capacity = of.capacity;
+        c.guarded = true;
         CAPTURE(c.name());
         set_order(7 + uint64_t(world.rank()));
         Mesh mesh(world.split(0, "world"), c.mesh);
@@ -93,25 +100,61 @@ TEST_CASE("NCCL: a step in which experts' rows do not fit into their blocks is r
         mesh.connect(nccl);
         MeshCase in_graphs = c;
         in_graphs.graphs = true;
-        MeshRun blocks(in_graphs, mesh), rounds(c, mesh);
-        for (const int64_t step : {1, 2}) {  // the second one is a graph
+        MeshRun in_blocks(in_graphs, mesh), in_rounds(c, mesh);
+        const auto compare = [&](int64_t step, const StepLimits& limits, bool accepted) {
             TestBatch batch = batch_of_step(c, uint64_t(step));
-            CHECK(blocks.step(step, batch));
-            CHECK(rounds.step(step, batch));
-            CHECK(blocks.engine.scalars().loss == rounds.engine.scalars().loss);
-            CHECK(blocks.engine.loads() == rounds.engine.loads());
-            CHECK(blocks.whole(&Storage::gradient) == rounds.whole(&Storage::gradient));
+            CHECK(in_blocks.step(step, batch, limits) == accepted);
+            CHECK(in_rounds.step(step, batch, limits) == accepted);
+            CHECK(in_blocks.engine.scalars().loss == in_rounds.engine.scalars().loss);
+            CHECK(in_blocks.engine.loads() == in_rounds.engine.loads());
+            CHECK(in_blocks.whole(&Storage::gradient) == in_rounds.whole(&Storage::gradient));
+            CHECK(in_blocks.whole(&Storage::master) == in_rounds.whole(&Storage::master));
+        };
+        compare(1, {}, true);
+        compare(2, {}, true);            // a graph
+        compare(3, {.loss = 0}, false);  // refused, also after it was computed again
+        CHECK(in_blocks.engine.steps_computed_twice() == (of.is_twice ? 3 : 0));
+        // then the engine gives up blocks
+        CHECK(in_blocks.engine.uses_expert_blocks() != of.is_twice);
+        compare(4, {}, true);
+        CHECK(in_blocks.engine.steps_computed_twice() == (of.is_twice ? 3 : 0));
+        CHECK(in_blocks.engine.gives_graphs() != of.is_twice);
+        CHECK(in_rounds.engine.steps_computed_twice() == 0);
+        in_blocks.engine.forget_graphs();
+    }
+}
+
+TEST_CASE("NCCL: one rank whose rows do not fit makes all ranks compute the step again") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() != 2) return;
+    MeshCase c = {.mesh = {.dp_shard = 2, .ep = 2},
+                  .model = tiny_config(),
+                  .types = {Dtype::f32, Dtype::f32},
+                  .device = &the_gpu(),
+                  .nccl = &nccl_stand_in()};
+    set_experts(c.model, 1);
+    c.graphs = true;
+    int64_t twice = 0, steps = 0;
+    for (const double capacity : {1.1, 1.3, 1.5, 1.7}) {
+        c.exchanges.expert_capacity = capacity;
+        Mesh mesh(world.split(0, "world"), c.mesh);
+        QueueWatch watch({.who = "this rank", .fail = [](const std::string& why) { FAIL(why); }});
+        watch.allow(1e9, "no time-out");
+        NcclWorld nccl(*c.nccl, mesh.world(), *c.device, &watch);
+        mesh.connect(nccl);
+        MeshRun run(c, mesh);
+        for (const int64_t step : {1, 2}) {
+            TestBatch batch = batch_of_step(c, uint64_t(step));
+            CHECK(run.step(step, batch));
             ++steps;
         }
-        CHECK(blocks.whole(&Storage::master) == rounds.whole(&Storage::master));
-        const int64_t here = blocks.engine.repeated_steps();
+        const int64_t here = run.engine.steps_computed_twice();
         CHECK(world.all_reduce(here, Reduce::max) == here);
-        if (of.repeats != Case::sometimes) CHECK(here == (of.repeats == Case::always ? 2 : 0));
-        repeated += here;
-        blocks.engine.forget_graphs();
+        twice += here;
+        run.engine.forget_graphs();
     }
-    CHECK(repeated > 0);
-    CHECK(repeated < steps);
+    CHECK(twice > 0);
+    CHECK(twice < steps);
 }
 
 TEST_CASE("NCCL: every exchange of keys and values, tokens that overlap, kept weights, the tied table") {

@@ -41,6 +41,22 @@ TEST_CASE("turns: two functions alternate, and the longer one continues by itsel
     }
 }
 
+TEST_CASE("turns: nobody else has a turn after one of them has ended") {
+    Turns turns;
+    bool first_sees = false, second_sees = false;
+    turns.run([&] { first_sees = turns.are_taken(); }, [&] { second_sees = turns.are_taken(); });
+    CHECK(first_sees);
+    CHECK_FALSE(second_sees);
+    turns.run(
+        [&] {
+            turns.change();
+            first_sees = turns.are_taken();
+        },
+        [&] { second_sees = turns.are_taken(); });
+    CHECK_FALSE(first_sees);
+    CHECK(second_sees);
+}
+
 TEST_CASE("turns: a change outside of them has no effect") {
     Turns turns;
     turns.change();

@@ -157,13 +157,16 @@ TEST_CASE("metrics: loads of experts, and of the ranks that divide them") {
     m.extra_rounds = 0;
     CHECK(console_line(m, false) == without + "  expert load: 0.00 to 2.00");
     m.extra_rounds = 7;
+    m.steps_computed_twice = 2;
     CHECK(console_line(m, false) == without + "  expert load: 0.00 to 2.00  extra rounds: 7");
     const JsonDocument line = JsonDocument::parse(json_line(m), "line");
     CHECK(line.root().number("moe_rank_load_max") == 1.5);
     CHECK(line.root().integer("moe_extra_rounds") == 7);
+    CHECK(line.root().integer("moe_steps_computed_twice") == 2);
     const std::vector<Scalar> all = tensorboard_scalars(m);
-    CHECK(all.size() == scalars + 5);
+    CHECK(all.size() == scalars + 6);
     CHECK(std::ranges::count(all, std::string("moe/extra_rounds"), &Scalar::key) == 1);
+    CHECK(std::ranges::count(all, std::string("moe/steps_computed_twice"), &Scalar::key) == 1);
 }
 
 TEST_CASE("metrics: the loss that balances sequences is written only if there is one") {
