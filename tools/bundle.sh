@@ -92,6 +92,8 @@ export OPAL_PREFIX="$here" OPAL_BINDIR="$here/bin" OPAL_LIBDIR="$here/lib" OPAL_
 export OPAL_PKGDATADIR="$here/share/openmpi" OPAL_SYSCONFDIR="$here/etc"
 # PMIx would warn that its plugins for compressed messages are missing; only runs on many hosts need them
 export PMIX_MCA_pcompress_base_silence_warning=1
+# the system's PMIx may have a plugin for compression that does not fit this one
+export PMIX_MCA_pcompress='^zlib'
 # the scripts of `coeus sbatch` start this program
 [ "$program" != coeus ] || export COEUS="${COEUS:-$here/coeus}"
 # without ssh Open MPI would not start, even on one machine
