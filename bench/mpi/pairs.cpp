@@ -21,7 +21,7 @@ using namespace coeus;
 namespace {
 
 constexpr auto latency = std::chrono::milliseconds(5);
-constexpr int64_t seq_len = 128, micro_batches = 24;
+constexpr int64_t seq_len = 128, micro_batches = 16;
 constexpr int rounds = 3;
 constexpr double wanted = 0.6;
 
