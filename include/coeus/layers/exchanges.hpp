@@ -34,19 +34,19 @@ public:
     std::unique_ptr<KvExchange> kv;
     std::unique_ptr<TokenExchange> tokens;
     const LossExchange& loss;
-    /// The first one is for a computation, the second one for one that takes turns with it.
+    /// The first exchange is for a computation. The second is for another one, which takes turns with it.
     std::array<RoundsExchange, 2> experts;
     std::array<BlocksExchange, 2> expert_blocks;
-    /// Those of training.
+    /// The exchange that training uses now, for the one computation or (`paired`) the other.
     const ExpertExchange& trained_experts(bool paired) const {
         if (blocks_) return expert_blocks[size_t(paired)];
         return experts[size_t(paired)];
     }
-    /// With `expert_blocks`: trains with rounds all the same, to repeat a step.
+    /// Selects blocks or rounds for training.
     void use_blocks(bool use) { blocks_ = use; }
-    /// Sets ExpertExchange::meanwhile of all.
+    /// Sets ExpertExchange::meanwhile of every exchange.
     void set_meanwhile(const std::function<void()>& meanwhile);
-    /// The sum of those of all.
+    /// ExpertExchange::extra_rounds of both computations together.
     int64_t extra_rounds() const { return experts[0].extra_rounds + experts[1].extra_rounds; }
     void forget_extra_rounds() {
         for (RoundsExchange& exchange : experts) exchange.extra_rounds = 0;
