@@ -135,8 +135,8 @@ inline Cost route_backward(Tensor dlogits, Tensor dweights, Tensor logits, Tenso
 inline Cost group_by_expert(Tensor slots, Tensor sources, const Groups&, Tensor experts) {
     return {0, bytes(slots, sources, experts)};
 }
-inline Cost rows_in_blocks(Tensor slots, Tensor sources, Tensor counts, int64_t, int64_t*) {
-    return {0, 2 * bytes(slots) + bytes(sources, counts)};
+inline Cost rows_in_blocks(Tensor slots, Tensor sources, Tensor sorted, Tensor counts, int64_t, int64_t*) {
+    return {0, bytes(slots, sources, sorted) + bytes(counts)};
 }
 inline Cost arrival_experts(Tensor experts, Tensor counts, const ArrivingRows&) {
     return {0, bytes(experts, counts)};

@@ -69,8 +69,9 @@ int64_t BlocksExchange::room(const ExpertRows& rows) const {
 
 void BlocksExchange::place(Ctx& c, Tensor slots, Tensor sources, Tensor counts, Tensor experts) const {
     const Scope temps(c.temp);
-    sort_by_expert(c, slots, c.temp.alloc(Dtype::i32, {experts.count()}), counts, experts);
-    c.k.rows_in_blocks(c.exec, slots, sources, counts, ranks.size(), &c.scalars.overflow);
+    const Tensor sorted = c.temp.alloc(Dtype::i32, slots.shape);
+    sort_by_expert(c, sorted, c.temp.alloc(Dtype::i32, {experts.count()}), counts, experts);
+    c.k.rows_in_blocks(c.exec, slots, sources, sorted, counts, ranks.size(), &c.scalars.overflow);
 }
 
 void BlocksExchange::prepare(const Exec& /*exec*/, Tensor /*counts*/, const ExpertRows& /*rows*/) const {}

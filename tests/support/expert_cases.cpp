@@ -146,7 +146,7 @@ KernelCase rows_in_blocks_case(const Assignments& s, int64_t ranks, int64_t room
     KernelCase c;
     c.name = fmt::format("rows_in_blocks of {} for {} ranks, {}", room, ranks, s.text());
     c.arguments = grouping_arguments(s, input);
-    c.arguments[1].role = update;
+    c.arguments.push_back({"places", output, index_kind, {s.tokens, s.top_k}, 1});
     c.arguments.push_back({"blocks", output, index_kind, {ranks * room}, 1});
     c.arguments.push_back({"overflow", update, Kind::count, {1}, 1});
     c.prepare = [=](const Kernels& k, Exec& e, const Operands& o) {
@@ -156,7 +156,7 @@ KernelCase rows_in_blocks_case(const Assignments& s, int64_t ranks, int64_t room
         k.group_by_expert(e, o[1], o[2].slice_rows(0, s.count()), groups, o[0]);
     };
     c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
-        k.rows_in_blocks(e, o[1], o[grouping], o[4], ranks, o[grouping + 1].as<int64_t>());
+        k.rows_in_blocks(e, o[grouping], o[grouping + 1], o[1], o[4], ranks, o[grouping + 2].as<int64_t>());
     };
     return c;
 }

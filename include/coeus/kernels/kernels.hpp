@@ -244,12 +244,12 @@ struct Kernels {
     /// assignment to expert -1 has no row; its slot is -1.
     void (*group_by_expert)(Exec&, Tensor slots, Tensor sources, const Groups& groups, Tensor experts);
     /// Divides rows that are sorted by expert into R blocks of equal size: block r has the first rows of rank
-    /// r's experts, of which each rank has equally many. slots i32[n,k]: the place of each assignment among
-    /// the sorted rows, counted without padding, becomes its place in the blocks. sources i32[rows], rows a
-    /// multiple of R: the assignment of each row of the blocks, -1 if there is none. counts i32[E]: rows of
-    /// each expert. If a block has no room for all of its rows, *overflow becomes 1, and the slots of the
-    /// others are that of its last row.
-    void (*rows_in_blocks)(Exec&, Tensor slots, Tensor sources, Tensor counts, int64_t ranks,
+    /// r's experts, of which each rank has equally many. sorted i32[n,k]: the place of each assignment among
+    /// the sorted rows, counted without padding. slots i32[n,k]: its place in the blocks. sources i32[rows],
+    /// rows a multiple of R: the assignment of each row of the blocks, -1 if there is none. counts i32[E]:
+    /// rows of each expert. If a block has no room for all of its rows, *overflow becomes 1, and the slots of
+    /// the others are that of its last row.
+    void (*rows_in_blocks)(Exec&, Tensor slots, Tensor sources, Tensor sorted, Tensor counts, int64_t ranks,
                            int64_t* overflow);
     /// experts i32[rows] = the expert of each row that arrives in a round, or in a block, counted from the
     /// receiver's first one; -1 if there is no row. counts i32[R,E]: how many rows each rank sends to each

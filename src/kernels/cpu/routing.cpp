@@ -102,21 +102,23 @@ void Cpu::group_by_expert(Exec&, Tensor slots, Tensor sources, const Groups& gro
     }
 }
 
-void Cpu::rows_in_blocks(Exec&, Tensor slots, Tensor sources, Tensor counts, int64_t ranks,
+void Cpu::rows_in_blocks(Exec&, Tensor slots, Tensor sources, Tensor sorted, Tensor counts, int64_t ranks,
                          int64_t* overflow) {
-    require(slots.dense() && sources.count() % ranks == 0 && counts.count() % ranks == 0,
+    require(slots.dense() && sorted.dense() && slots.count() == sorted.count() &&
+                sources.count() % ranks == 0 && counts.count() % ranks == 0,
             "rows_in_blocks: operands do not fit");
     const int64_t room = sources.count() / ranks, own = counts.count() / ranks;
     int32_t *slot = slots.as<int32_t>(), *source = sources.as<int32_t>();
-    const int32_t* count = counts.as<const int32_t>();
+    const int32_t *from = sorted.as<const int32_t>(), *count = counts.as<const int32_t>();
     std::fill_n(source, sources.count(), -1);
     for (int64_t a = 0; a < slots.count(); ++a) {
-        int64_t rank = 0, place = slot[a];
+        int64_t rank = 0, place = from[a];
         for (; rank < ranks; ++rank) {
             const int64_t rows = std::accumulate(count + rank * own, count + (rank + 1) * own, int64_t(0));
             if (place < rows) break;
             place -= rows;
         }
+        require(rank < ranks, "rows_in_blocks: a place is beyond the rows");
         if (place >= room) *overflow = 1;
         slot[a] = int32_t(rank * room + std::min(place, room - 1));
         if (place < room) source[slot[a]] = int32_t(a);

@@ -94,9 +94,9 @@ __global__ void place_kernel(int32_t* slots, int32_t* sources, DeviceGroups grou
 }
 
 /// A thread for each assignment and each row of the blocks.
-__global__ void rows_in_blocks_kernel(int32_t* slots, int32_t* sources, const int32_t* counts,
-                                      int64_t assignments, int64_t ranks, int64_t own, int64_t room,
-                                      int64_t* overflow) {
+__global__ void rows_in_blocks_kernel(int32_t* slots, int32_t* sources, const int32_t* sorted,
+                                      const int32_t* counts, int64_t assignments, int64_t ranks, int64_t own,
+                                      int64_t room, int64_t* overflow) {
     int32_t* const rows_of = reinterpret_cast<int32_t*>(shared_memory());  // of each rank
     for (int64_t rank = threadIdx.x; rank < ranks; rank += blockDim.x) {
         int32_t rows = 0;
@@ -107,7 +107,7 @@ __global__ void rows_in_blocks_kernel(int32_t* slots, int32_t* sources, const in
     const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < ranks * room && i % room >= rows_of[i / room]) sources[i] = -1;
     if (i >= assignments) return;
-    int64_t rank = 0, place = slots[i];
+    int64_t rank = 0, place = sorted[i];
     for (; place >= rows_of[rank]; ++rank) place -= rows_of[rank];
     if (place < room)
         sources[rank * room + place] = int32_t(i);
@@ -293,15 +293,17 @@ void Cuda::group_by_expert(Exec& exec, Tensor slots, Tensor sources, const Group
            assignments, rows);
 }
 
-void Cuda::rows_in_blocks(Exec& exec, Tensor slots, Tensor sources, Tensor counts, int64_t ranks,
-                          int64_t* overflow) {
-    require(slots.dense() && sources.count() % ranks == 0 && counts.count() % ranks == 0,
+void Cuda::rows_in_blocks(Exec& exec, Tensor slots, Tensor sources, Tensor sorted, Tensor counts,
+                          int64_t ranks, int64_t* overflow) {
+    require(slots.dense() && sorted.dense() && slots.count() == sorted.count() &&
+                sources.count() % ranks == 0 && counts.count() % ranks == 0,
             "rows_in_blocks: operands do not fit");
     launch(exec, "rows_in_blocks",
            {blocks_for(div_ceil(std::max(slots.count(), sources.count()), scan_threads)), scan_threads,
             size_t(ranks) * sizeof(int32_t)},
-           rows_in_blocks_kernel, slots.as<int32_t>(), sources.as<int32_t>(), counts.as<const int32_t>(),
-           slots.count(), ranks, counts.count() / ranks, sources.count() / ranks, overflow);
+           rows_in_blocks_kernel, slots.as<int32_t>(), sources.as<int32_t>(), sorted.as<const int32_t>(),
+           counts.as<const int32_t>(), slots.count(), ranks, counts.count() / ranks, sources.count() / ranks,
+           overflow);
 }
 
 void Cuda::arrival_experts(Exec& exec, Tensor experts, Tensor counts, const ArrivingRows& arriving) {

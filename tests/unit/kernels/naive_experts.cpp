@@ -106,10 +106,11 @@ void group_by_expert(Exec&, Tensor slots, Tensor sources, const Groups& groups, 
 }
 
 // Lists the assignments of each rank's block in the order of the sorted rows.
-void rows_in_blocks(Exec&, Tensor slots, Tensor sources, Tensor counts, int64_t ranks, int64_t* overflow) {
+void rows_in_blocks(Exec&, Tensor slots, Tensor sources, Tensor sorted_slots, Tensor counts, int64_t ranks,
+                    int64_t* overflow) {
     const int64_t room = sources.count() / ranks, own = counts.count() / ranks;
     std::vector<std::pair<int64_t, int64_t>> sorted;  // place and assignment
-    for (int64_t a = 0; a < slots.count(); ++a) sorted.emplace_back(index_at(slots, a), a);
+    for (int64_t a = 0; a < slots.count(); ++a) sorted.emplace_back(index_at(sorted_slots, a), a);
     std::sort(sorted.begin(), sorted.end());
     for (int64_t i = 0; i < sources.count(); ++i) set_element(sources, i, -1);
     auto next = sorted.begin();
