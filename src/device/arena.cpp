@@ -28,6 +28,14 @@ Tensor Arena::alloc(Dtype dtype, const Shape& shape) {
     return tensor;
 }
 
+Tensor Arena::alloc(Dtype dtype, const Shape& shape, ScaleGroups groups, int64_t matrices) {
+    Tensor tensor = alloc(dtype, shape);
+    tensor.groups = groups;
+    if (groups != ScaleGroups::none)
+        tensor.scale = alloc(scale_type(groups), scale_shape(groups, shape, matrices)).data;
+    return tensor;
+}
+
 void Arena::touch(int64_t bytes) {
     peak_ = std::max(peak_, used_ + padded_bytes(bytes));
 }

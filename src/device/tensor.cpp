@@ -14,12 +14,35 @@ void* offset(void* data, int64_t elements, Dtype dtype) {
     return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(data) + uintptr_t(elements * size_of(dtype)));
 }
 
+// The scales from a row or a column on.
+void* scale_of_row(const Tensor& t, int64_t row) {
+    switch (t.groups) {
+        case ScaleGroups::rows: return offset(t.scale, row, Dtype::f32);
+        case ScaleGroups::rows32: return offset(t.scale, row * (t.ld / scale_block), Dtype::u8);
+        case ScaleGroups::cols32:
+            require(row % scale_block == 0, "a slice begins within a block of rows with one scale");
+            return offset(t.scale, row / scale_block * t.ld, Dtype::u8);
+        default: return t.scale;
+    }
+}
+void* scale_of_column(const Tensor& t, int64_t col) {
+    switch (t.groups) {
+        case ScaleGroups::cols: return offset(t.scale, col, Dtype::f32);
+        case ScaleGroups::rows32:
+            require(col % scale_block == 0, "a slice begins within a block of columns with one scale");
+            return offset(t.scale, col / scale_block, Dtype::u8);
+        case ScaleGroups::cols32: return offset(t.scale, col, Dtype::u8);
+        default: return t.scale;
+    }
+}
+
 }  // namespace
 
 Tensor Tensor::slice_rows(int64_t first, int64_t count) const {
     require(first >= 0 && count >= 0 && first + count <= rows(), "row range outside the tensor");
     Tensor t = *this;
     t.data = offset(data, first * ld, dtype);
+    t.scale = scale_of_row(*this, first);
     t.shape = shape.rank < 2 ? Shape{count} : Shape{count, cols()};
     return t;
 }
@@ -29,6 +52,7 @@ Tensor Tensor::slice_cols(int64_t first, int64_t count) const {
             "column range outside the tensor");
     Tensor t = *this;
     t.data = offset(data, first, dtype);
+    t.scale = scale_of_column(*this, first);
     t.shape = {rows(), count};
     return t;
 }
@@ -84,6 +108,27 @@ int64_t place(const Tensor& t, int64_t i) {
 }
 
 }  // namespace
+
+Dtype scale_type(ScaleGroups groups) {
+    return groups == ScaleGroups::rows32 || groups == ScaleGroups::cols32 ? Dtype::u8 : Dtype::f32;
+}
+
+Shape scale_shape(ScaleGroups groups, const Shape& shape, int64_t matrices) {
+    switch (groups) {
+        case ScaleGroups::none: return {0};
+        case ScaleGroups::one: return {1};
+        case ScaleGroups::rows: return {shape.rows()};
+        case ScaleGroups::cols: return {matrices, shape.cols()};
+        case ScaleGroups::rows32: return {shape.rows(), shape.cols() / scale_block};
+        case ScaleGroups::cols32: return {shape.rows() / scale_block, shape.cols()};
+    }
+    return {};
+}
+
+Tensor scales_of(const Tensor& t, int64_t matrices) {
+    require(t.dense(), "the scales of a tensor with gaps between its rows are not one tensor");
+    return {t.scale, scale_type(t.groups), scale_shape(t.groups, t.shape, matrices)};
+}
 
 double element(const Tensor& t, int64_t i) {
     return with_type(t.dtype, "element", [&]<class T>(T) { return to_double(t.as<const T>()[place(t, i)]); });

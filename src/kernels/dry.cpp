@@ -12,6 +12,18 @@ struct DryCpu {
     static void gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor) {
         exec.workspace.touch(workspace::gemm(d, a, b, exec.threads));
     }
+    static void quantize(Exec& exec, Tensor q, Tensor, Tensor, ScaleRule, const Groups&) {
+        exec.workspace.touch(workspace::quantize(q));
+    }
+    static void scaled_gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor, bool) {
+        exec.workspace.touch(workspace::scaled_gemm(d, a, b, exec.threads));
+    }
+    static void scaled_grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups&, bool) {
+        exec.workspace.touch(workspace::scaled_grouped_gemm(d, a, b.tensor, exec.threads));
+    }
+    static void scaled_grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, const Groups&) {
+        exec.workspace.touch(workspace::scaled_grouped_gemm(d, a, b, exec.threads));
+    }
     static void rms_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                   Tensor) {
         exec.workspace.touch(workspace::column_sums(dweight, x.rows()));

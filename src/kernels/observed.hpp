@@ -44,6 +44,18 @@ inline Cost gemm(Tensor d, Operand a, Operand b, Tensor c) {
     const double depth = double(a.is_transposed ? a.tensor.rows() : a.tensor.cols());
     return {2 * double(d.count()) * depth, bytes(d, a.tensor, b.tensor) + (c ? bytes(c) : 0)};
 }
+inline Cost largest_magnitudes(Tensor bits, Tensor x, ScaleGroups, const Groups&) {
+    return {double(x.count()), bytes(bits, x)};
+}
+inline Cost quantize(Tensor, Tensor x, Tensor, ScaleRule, const Groups&) {
+    return {2 * double(x.count()), double(x.count()) * (1 + size_of(x.dtype))};
+}
+inline Cost dequantize(Tensor y, Tensor q) {
+    return {double(y.count()), bytes(y, q)};
+}
+inline Cost scaled_gemm(Tensor d, Operand a, Operand b, Tensor c, bool) {
+    return gemm(d, a, b, c);
+}
 inline Cost embedding(Tensor y, Tensor tokens, Tensor, VocabularyPart) {
     return {0, 2 * bytes(y) + bytes(tokens)};
 }
@@ -157,6 +169,12 @@ inline Cost grouped_gemm_weights(Tensor d, Tensor a, Tensor b, const Groups& gro
     const double rows = double(groups.assignments);
     return {2 * rows * double(a.cols()) * double(b.cols()),
             rows * double((a.cols() + b.cols()) * size_of(a.dtype)) + 2 * bytes(d)};
+}
+inline Cost scaled_grouped_gemm(Tensor d, Tensor a, Operand b, const Groups& groups, bool) {
+    return grouped_gemm(d, a, b, groups);
+}
+inline Cost scaled_grouped_gemm_weights(Tensor d, Tensor a, Tensor b, const Groups& groups) {
+    return grouped_gemm_weights(d, a, b, groups);
 }
 inline Cost add_group_bias(Tensor y, Tensor bias, Tensor, const Groups& groups) {
     const double elements = double(groups.assignments * y.cols());

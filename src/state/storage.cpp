@@ -28,6 +28,7 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
                 "parameters of one storage must be trained together or not at all, and of one type");
         require(param.shard.tp == first.shard.tp && param.shard.sharding == first.shard.sharding,
                 "parameters of one storage must be divided alike");
+        require(param.recipe == first.recipe, "parameters of one storage must be quantized alike");
         require(param.groups == first.groups && param.groups > 0 && param.shape.rows() % param.groups == 0,
                 "parameters of one storage must have equally many groups, each of equal rows");
         param.local = param.part(place);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of the number formats of 8 and 4 bits in which weights are stored, and of the scales of their
-// blocks. Source: OCP Microscaling Formats (MX) Specification 1.0, section 5.3; OCP 8-bit Floating Point
-// Specification 1.0. Every value is exact in float32.
+// The number formats of 8 and 4 bits in which weights are stored and matrices are multiplied, and the scales
+// of their blocks. Source: OCP Microscaling Formats (MX) Specification 1.0, section 5.3; OCP 8-bit Floating
+// Point Specification 1.0. Every value is exact in float32.
 #pragma once
 
 #include <array>
@@ -19,15 +19,62 @@ constexpr float e2m1_value(uint8_t code) {
     return values[code & 15];
 }
 
-/// FP8 E4M3 (e4m3fn): sign, 4 bits of exponent (bias 7), 3 bits of fraction. 0x7f and 0xff are NaN; there is
-/// no infinity.
-constexpr float e4m3_value(uint8_t code) {
+/// FP8 E4M3 (e4m3fn): sign, 4 bits of exponent, 3 bits of fraction. 0x7f and 0xff are NaN; there is no
+/// infinity.
+struct E4m3 {
+    static constexpr int fraction = 3, bias = 7;
+    static constexpr float largest = 448;
+    static constexpr uint8_t largest_code = 0x7e, first_not_finite = 0x7f, infinity = 0x80;  // 0x80: none
+    static constexpr float rounding = 0x1p14F;  ///< its last place is the least subnormal number
+};
+/// FP8 E5M2: sign, 5 bits of exponent, 2 bits of fraction, with infinity and NaN as in IEEE 754.
+struct E5m2 {
+    static constexpr int fraction = 2, bias = 15;
+    static constexpr float largest = 57344;
+    static constexpr uint8_t largest_code = 0x7b, first_not_finite = 0x7c, infinity = 0x7c;
+    static constexpr float rounding = 0x1p7F;
+};
+
+/// The value of a code. Compilers vectorize it.
+template <class Format>
+constexpr float decode(uint8_t code) {
+    constexpr int shift = 23 - Format::fraction;
     const uint32_t magnitude = code & 127U;
-    if (magnitude == 127) return std::numeric_limits<float>::quiet_NaN();
-    // subnormal numbers are multiples of 2^-9
-    const float value =
-        magnitude < 8 ? float(magnitude) * 0x1p-9F : std::bit_cast<float>((magnitude << 20) + (120U << 23));
-    return code < 128 ? value : -value;
+    // The code as a float32 has a bias of 127, and the code a smaller one.
+    float value =
+        std::bit_cast<float>(magnitude << shift) * std::bit_cast<float>(uint32_t(254 - Format::bias) << 23);
+    value = magnitude >= Format::first_not_finite ? magnitude == Format::infinity
+                                                        ? std::numeric_limits<float>::infinity()
+                                                        : std::numeric_limits<float>::quiet_NaN()
+                                                  : value;
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | (code & 128U) << 24);
+}
+constexpr float e4m3_value(uint8_t code) {
+    return decode<E4m3>(code);
+}
+constexpr float e5m2_value(uint8_t code) {
+    return decode<E5m2>(code);
+}
+
+/// The code of a number: numbers outside the range become the largest one, others are rounded to the nearest
+/// code, ties to even. NaN and -0 keep their signs. Compilers vectorize it.
+template <class Format>
+constexpr uint8_t encode(float x) {
+    constexpr int dropped = 23 - Format::fraction;
+    constexpr uint32_t least_normal = uint32_t(128 - Format::bias) << 23,
+                       largest = std::bit_cast<uint32_t>(Format::largest),
+                       rounding = std::bit_cast<uint32_t>(Format::rounding);
+    const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & 0x7fffffffU;
+    const float size = std::bit_cast<float>(magnitude < least_normal ? magnitude : 0U);
+    // the addition rounds
+    const uint32_t subnormal = std::bit_cast<uint32_t>(size + Format::rounding) - rounding;
+    const uint32_t normal =
+        ((magnitude + ((1U << (dropped - 1)) - 1) + ((magnitude >> dropped) & 1U)) >> dropped) -
+        (uint32_t(127 - Format::bias) << Format::fraction);
+    uint32_t code = magnitude < least_normal ? subnormal : normal;
+    code = magnitude >= largest ? uint32_t(Format::largest_code) : code;
+    code = magnitude > 0x7f800000U ? 0x7fU : code;
+    return uint8_t(code | (bits >> 24 & 128U));
 }
 
 /// E8M0, the scale of a block: 2^(code - 127); 255 is NaN.

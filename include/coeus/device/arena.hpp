@@ -29,6 +29,8 @@ public:
     /// Returns a tensor aligned to 64 bytes, with undefined contents. LogicError if the arena is full: then
     /// the plan was wrong.
     Tensor alloc(Dtype dtype, const Shape& shape);
+    /// The same for a tensor of 8-bit floats with its scales; see scale_shape().
+    Tensor alloc(Dtype dtype, const Shape& shape, ScaleGroups groups, int64_t matrices = 1);
     /// Counts `bytes` more in peak() without allocating them (planning of workspaces).
     void touch(int64_t bytes);
     int64_t mark() const { return used_; }

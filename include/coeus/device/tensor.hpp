@@ -8,6 +8,17 @@
 
 namespace coeus {
 
+/// The groups of elements that have one scale in a tensor of 8-bit floats [R, C]. Blocks are 32 elements of a
+/// row (rows32), or of a column (cols32). Blocks have scales of type u8 (E8M0), others f32.
+///                scales
+///   one          [1]
+///   rows         [R]
+///   cols         [C]; [G, C] if the rows are those of G matrices or groups
+///   rows32       [R, C/32]
+///   cols32       [R/32, C]
+enum class ScaleGroups : uint8_t { none, one, rows, cols, rows32, cols32 };
+inline constexpr int64_t scale_block = 32;
+
 /// A view of up to four extents, seen as a matrix of shape.rows() x shape.cols() with rows `ld` elements
 /// apart and the elements of a row adjacent. It never owns memory. In a planning run `data` must not be
 /// dereferenced.
@@ -16,7 +27,10 @@ struct Tensor {
     Dtype dtype = Dtype::f32;
     Shape shape;
     int64_t ld = 0;  ///< distance between rows in elements; equals cols() if the rows are adjacent
-    const float* scale = nullptr;  ///< fp8 only: value = element / *scale
+    /// 8-bit floats only: value = element * the scale of its group. Scales are as far apart as the elements'
+    /// `ld` says.
+    void* scale = nullptr;
+    ScaleGroups groups = ScaleGroups::none;
 
     Tensor() = default;
     Tensor(void* d, Dtype t, const Shape& s) : data(d), dtype(t), shape(s), ld(s.cols()) {}
@@ -41,7 +55,8 @@ struct Tensor {
         return as<T>() + i * ld;
     }
 
-    /// Rows [first, first + count) as a matrix (as a vector if this is a vector).
+    /// Rows [first, first + count) as a matrix (as a vector if this is a vector). If blocks of rows have
+    /// scales, `first` is a multiple of 32; likewise for columns.
     Tensor slice_rows(int64_t first, int64_t count) const;
     /// Columns [first, first + count) as a matrix; keeps ld.
     Tensor slice_cols(int64_t first, int64_t count) const;
@@ -49,7 +64,19 @@ struct Tensor {
     Tensor reshape(const Shape& s) const;
 };
 
-/// Element i (counted in dense order) as a double, to read and to write; for tests, files and messages.
+/// True for the types of 8-bit floats.
+constexpr bool is_8_bit_float(Dtype type) {
+    return type == Dtype::fp8_e4m3 || type == Dtype::fp8_e5m2;
+}
+/// Type and shape of the scales of a dense tensor of 8-bit floats. `matrices`: the number G of matrices or
+/// groups of rows.
+Dtype scale_type(ScaleGroups groups);
+Shape scale_shape(ScaleGroups groups, const Shape& shape, int64_t matrices = 1);
+/// The scales of a dense tensor.
+Tensor scales_of(const Tensor& t, int64_t matrices = 1);
+
+/// Element i (counted in dense order) as a double, to read and to write; for tests, files and messages. 8-bit
+/// floats have no such element: LogicError.
 double element(const Tensor& t, int64_t i);
 void set_element(const Tensor& t, int64_t i, double value);
 

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "coeus/device/exec.hpp"
+#include "coeus/kernels/quantization.hpp"
 #include "coeus/kernels/routing.hpp"
 #include "coeus/kernels/sequence_part.hpp"
 #include "coeus/kernels/step_scalars.hpp"
@@ -148,6 +149,24 @@ struct Kernels {
     /// shape and type (residual).
     void (*gemm)(Exec&, Tensor d, Operand a, Operand b, Tensor c);
 
+    // Matrices in 8 bits (quantization.hpp). A maximum is the bits of a float32 without its sign, i32: they
+    // are ordered like the numbers, with NaN above all. So a maximum does not depend on an order.
+
+    /// bits = the larger of bits and the largest |float(x)| of each group (one, rows, cols; shapes as in
+    /// ScaleGroups). x: type or acc. `experts` (optional): the groups of rows of x that have columns of their
+    /// own. Without them, the matrices of x[G,R,C] have columns of their own.
+    void (*largest_magnitudes)(Exec&, Tensor bits, Tensor x, ScaleGroups groups, const Groups& experts);
+    /// q = x / scale, clamped and rounded to nearest even, and its scales by `rule`: s = largest number / the
+    /// group's largest magnitude, q = float(x) s, scale = 1 / s. bits: the largest magnitudes; absent for
+    /// blocks, and for rows if their largest magnitudes are those of x. x may have no rows: then only the
+    /// scales are written. `experts` as before; the padding of groups is zero in q.
+    void (*quantize)(Exec&, Tensor q, Tensor x, Tensor bits, ScaleRule rule, const Groups& experts);
+    /// y = the values of q. y: type or acc.
+    void (*dequantize)(Exec&, Tensor y, Tensor q);
+    /// Like gemm, for a and b of 8-bit floats. Their groups are one, those along what is not summed, or
+    /// blocks along what is summed. `fast`: the sums may be as short as a GPU's fast accumulation makes them.
+    void (*scaled_gemm)(Exec&, Tensor d, Operand a, Operand b, Tensor c, bool fast);
+
     /// y[T,D] = table[tokens[T], D]; zero for tokens outside the part.
     void (*embedding)(Exec&, Tensor y, Tensor tokens, Tensor table, VocabularyPart part);
     /// dtable[V,D] (acc) += dy[T,D], added by token; tokens outside the part are skipped.
@@ -265,6 +284,10 @@ struct Kernels {
     void (*grouped_gemm)(Exec&, Tensor d, Tensor a, Operand b, const Groups& groups);
     /// For each group g of rows: d[g] += a^T b. a[rows, O], b[rows, I], d: G matrices [O, I] (acc).
     void (*grouped_gemm_weights)(Exec&, Tensor d, Tensor a, Tensor b, const Groups& groups);
+    /// The two products for 8-bit floats, with groups of scales as in scaled_gemm. Columns of rows in groups,
+    /// and of matrices, have scales [G,C].
+    void (*scaled_grouped_gemm)(Exec&, Tensor d, Tensor a, Operand b, const Groups& groups, bool fast);
+    void (*scaled_grouped_gemm_weights)(Exec&, Tensor d, Tensor a, Tensor b, const Groups& groups);
     /// y[i] += scale[i] bias[g] for each row i of group g; bias[G,N]: type, scale[rows] (acc): optional.
     void (*add_group_bias)(Exec&, Tensor y, Tensor bias, Tensor scale, const Groups& groups);
     /// dbias[G,N] (acc) += the sum over each group of scale[i] dy[i]. dscale[rows] (acc, optional) = dy[i] .
@@ -344,13 +367,13 @@ struct Kernels {
 /// no-op functions of planning runs.
 // clang-format off
 #define COEUS_EACH_KERNEL(DO) \
-    DO(gemm) DO(embedding) DO(embedding_backward) \
+    DO(gemm) DO(largest_magnitudes) DO(quantize) DO(dequantize) DO(scaled_gemm) DO(embedding) DO(embedding_backward) \
     DO(rms_norm) DO(rms_norm_backward) DO(layer_norm) DO(layer_norm_backward) \
     DO(head_norm) DO(head_norm_backward) DO(rope) DO(scale_rows) DO(add_bias) DO(add_bias_backward) \
     DO(latent_keys) DO(latent_keys_backward) DO(attention) DO(merge_attention) DO(attention_backward) DO(attention_sink) DO(attention_sink_backward) \
     DO(attention_cached) DO(swiglu) DO(swiglu_backward) \
     DO(route) DO(route_backward) DO(group_by_expert) DO(rows_in_blocks) DO(arrival_experts) DO(gather_rows) DO(sum_rows) DO(grouped_gemm) \
-    DO(grouped_gemm_weights) DO(add_group_bias) DO(add_group_bias_backward) DO(gate) DO(gate_backward) \
+    DO(grouped_gemm_weights) DO(scaled_grouped_gemm) DO(scaled_grouped_gemm_weights) DO(add_group_bias) DO(add_group_bias_backward) DO(gate) DO(gate_backward) \
     DO(count_by_sequence) DO(balance_sequences) DO(balance_experts) \
     DO(log_sum_exp) DO(add_log_sum_exp) DO(cross_entropy) \
     DO(cast) DO(add) DO(sum_parts) DO(zero) DO(sum) DO(sum_of_squares) DO(finish_norm) DO(adam) \

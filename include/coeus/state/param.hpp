@@ -4,6 +4,7 @@
 
 #include "coeus/base/random.hpp"
 #include "coeus/device/tensor.hpp"
+#include "coeus/kernels/quantization.hpp"
 
 #include <string>
 
@@ -83,7 +84,8 @@ struct Param {
     Init init;
     Shard shard = {};
     ParamRole role = ParamRole::matrix;
-    bool trainable = true;  ///< the optimizer updates it
+    bool trainable = true;         ///< the optimizer updates it
+    Recipe recipe = Recipe::none;  ///< how the layer that uses it computes; equal within a Storage
     /// Its weights are in the accumulation type, whatever the types of the run: small numbers that are
     /// updated by small amounts. Not gathered and not offloaded.
     bool is_exact = false;

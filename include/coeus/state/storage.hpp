@@ -11,6 +11,7 @@
 
 #include "coeus/base/function_ref.hpp"
 #include "coeus/state/param.hpp"
+#include "coeus/state/quantize.hpp"
 
 #include <vector>
 
@@ -23,6 +24,7 @@ struct StateTypes {
     /// On a GPU: the moments, and the masters if offloads_master(), are in host memory (offloaded.hpp), as
     /// are the inputs of recomputed blocks (block_inputs.hpp).
     bool offload = false;
+    Quantize quantize = {};  ///< what the layers compute in 8 bits
     /// True if the masters are offloaded: no layer reads them, since the compute type differs.
     bool offloads_master() const { return offload && compute != master; }
     /// Type of gradients and statistics: f64 if the compute type is f64, otherwise f32.

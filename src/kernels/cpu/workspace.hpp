@@ -132,6 +132,42 @@ inline int64_t gemm(const Tensor& d, const Operand& a, const Operand& b, int thr
            bytes(Dtype::f32, threads * blocks.sums);
 }
 
+/// The type to which operands of 8-bit floats are decoded.
+constexpr Dtype decoded_type(Dtype result) {
+    return result == Dtype::f64 ? Dtype::f64 : Dtype::bf16;
+}
+/// The rows and columns of d whose operands scaled_gemm decodes at a time: columns whose operand, and rows
+/// whose operand and sums, stay in the cache.
+struct ScaledChunk {
+    int64_t rows, columns;
+};
+constexpr ScaledChunk scaled_chunk(int64_t rows, int64_t columns, int64_t depth) {
+    constexpr int64_t most_of_b = int64_t(32) << 20, most_of_a = int64_t(4) << 20, unit = 64;
+    const int64_t n =
+        std::min(columns, std::max(unit, most_of_b / std::max<int64_t>(1, 2 * depth) / unit * unit));
+    const int64_t m = std::min(rows, std::max(unit, most_of_a / (2 * depth + 4 * n) / unit * unit));
+    return {m, n};
+}
+inline int64_t scaled_gemm(const Tensor& d, const Operand& a, const Operand& b, int threads) {
+    const int64_t depth = a.is_transposed ? a.tensor.rows() : a.tensor.cols();
+    if (d.dtype == Dtype::f64)
+        return bytes(Dtype::f64, a.tensor.count()) + bytes(Dtype::f64, b.tensor.count());
+    const ScaledChunk chunk = scaled_chunk(d.rows(), d.cols(), depth);
+    const auto values = [](int64_t rows, int64_t cols, bool is_transposed) {
+        return is_transposed ? transposed(Tensor(nullptr, Dtype::bf16, {cols, rows}))
+                             : Operand(Tensor(nullptr, Dtype::bf16, {rows, cols}));
+    };
+    const Operand of_a = values(chunk.rows, depth, a.is_transposed),
+                  of_b = values(depth, chunk.columns, b.is_transposed);
+    return bytes(Dtype::bf16, of_a.tensor.count()) + bytes(Dtype::bf16, of_b.tensor.count()) +
+           bytes(Dtype::f32, chunk.rows * chunk.columns) +
+           gemm(Tensor(nullptr, d.dtype, {chunk.rows, chunk.columns}), of_a, of_b, threads);
+}
+/// Factors of columns.
+inline int64_t quantize(const Tensor& q) {
+    return q.groups == ScaleGroups::cols ? bytes(Dtype::f32, q.cols()) : 0;
+}
+
 /// The most rows and columns of d that a job of grouped products computes.
 inline constexpr int64_t grouped_rows_of_job = 288, grouped_columns = 256;
 /// The words of the depth that it sums at a time.
@@ -143,6 +179,11 @@ constexpr int64_t grouped_words() {
 /// Both products of grouped rows.
 inline int64_t grouped_gemm(const Tensor& a, int threads) {
     return a.dtype == Dtype::f64 ? 0 : bytes(Dtype::f32, threads * grouped_words());
+}
+inline int64_t scaled_grouped_gemm(const Tensor& d, const Tensor& a, const Tensor& b, int threads) {
+    const Dtype type = decoded_type(d.dtype);
+    return bytes(type, a.count()) + bytes(type, b.count()) +
+           grouped_gemm(Tensor(nullptr, type, a.shape), threads);
 }
 inline int64_t group_bias_backward(const Tensor& dbias, const Tensor& dy) {
     return column_sums(dbias ? dbias.slice_rows(0, 1) : dbias, dy.rows());

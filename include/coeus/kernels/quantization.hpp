@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantization: matrices in 8-bit floats with scales (Micikevicius et al. 2022, FP8 Formats for Deep
+// Learning; OCP Microscaling Formats (MX) Specification 1.0), and the recipes that say what is quantized how.
+// The numbers are those of torchao.
+//
+// A linear layer y = x W^T has three products, each of which takes its operands in the form that its recipe
+// says:
+//
+//   forward     y = x W^T           tokens are summed over I
+//   input       dx = dy W           over O
+//   weight      dW += dy^T x        over T
+#pragma once
+
+#include "coeus/device/tensor.hpp"
+
+namespace coeus {
+
+/// How the scale of a group follows from its largest magnitude.
+enum class ScaleRule : uint8_t {
+    exact,         ///< the largest element becomes the largest number of the format
+    power_of_two,  ///< the same scale, rounded down to a power of two
+    mx_floor,      ///< a power of two by the exponent of the largest element, which may be clamped
+    mx_rceil,      ///< a power of two by the quotient of both largest numbers, rounded up
+};
+
+/// A form of a matrix: 8-bit floats with scales, or (without groups) the compute type.
+struct Form {
+    Dtype type = Dtype::f32;
+    ScaleGroups groups = ScaleGroups::none;
+    ScaleRule rule = ScaleRule::exact;
+
+    bool is_8_bit() const { return groups != ScaleGroups::none; }
+    bool operator==(const Form&) const = default;
+};
+
+/// Which products of a layer are computed in 8 bits, and how.
+enum class Recipe : uint8_t { none, tensorwise, rowwise, rowwise_with_gw_hp, mx_floor, mx_rceil };
+
+/// The forms of the operands of the three products.
+struct RecipeForms {
+    Form x, w;            ///< forward
+    Form dy, w_of_input;  ///< gradient of the input
+    Form dy_of_weight, x_of_weight;
+};
+
+constexpr RecipeForms forms_of(Recipe recipe) {
+    const auto e4m3 = [](ScaleGroups groups, ScaleRule rule) { return Form{Dtype::fp8_e4m3, groups, rule}; };
+    switch (recipe) {
+        case Recipe::none: return {};
+        case Recipe::tensorwise: {
+            const Form one = e4m3(ScaleGroups::one, ScaleRule::exact);
+            const Form gradient = {Dtype::fp8_e5m2, ScaleGroups::one, ScaleRule::exact};
+            return {one, one, gradient, one, gradient, one};
+        }
+        case Recipe::rowwise:
+        case Recipe::rowwise_with_gw_hp: {
+            const Form rows = e4m3(ScaleGroups::rows, ScaleRule::power_of_two);
+            const Form cols = e4m3(ScaleGroups::cols, ScaleRule::power_of_two);
+            const Form one = e4m3(ScaleGroups::one, ScaleRule::power_of_two);
+            if (recipe == Recipe::rowwise) return {rows, rows, rows, cols, cols, cols};
+            return {rows, rows, rows, one, {}, {}};
+        }
+        case Recipe::mx_floor:
+        case Recipe::mx_rceil: {
+            const ScaleRule rule = recipe == Recipe::mx_floor ? ScaleRule::mx_floor : ScaleRule::mx_rceil;
+            const Form rows = e4m3(ScaleGroups::rows32, rule), cols = e4m3(ScaleGroups::cols32, rule);
+            return {rows, rows, rows, cols, cols, cols};
+        }
+    }
+    return {};
+}
+
+}  // namespace coeus

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrices in 8-bit floats: scales, conversion, and back.
+#include "quantization.hpp"
+
+#include "../rows/team.hpp"
+#include "../scales.hpp"
+#include "cpu.hpp"
+#include "group_rows.hpp"
+
+namespace coeus::cpu {
+
+namespace {
+
+/// Calls f with the format of a type.
+template <class F>
+void with_format(Dtype type, F&& f) {
+    if (type == Dtype::fp8_e4m3) return f(E4m3());
+    require(type == Dtype::fp8_e5m2, "a kernel for 8-bit floats got another type");
+    f(E5m2());
+}
+
+/// The largest magnitude of a row.
+template <class T>
+int32_t largest_of(int64_t n, const T* x) {
+    int32_t largest = 0;
+#pragma omp simd reduction(max : largest)
+    for (int64_t j = 0; j < n; ++j) largest = std::max(largest, magnitude_bits(float(load(x[j]))));
+    return largest;
+}
+
+/// A range of rows whose columns share scales, and the number of their group.
+struct RowRange {
+    int64_t first, count, group;
+};
+
+/// Calls f(range) for the groups of rows: those of experts with their padding, or the matrices of x[G,R,C].
+template <class F>
+void for_row_groups(const Tensor& x, const Groups& experts, F&& f) {
+    if (experts) {
+        for (int64_t g = 0; g < experts.number(); ++g) {
+            const GroupRows rows = rows_of_group(experts, g);
+            f(RowRange{rows.begin, rows.padded, g});
+        }
+        return;
+    }
+    const int64_t matrices = x.shape.rank == 3 ? x.shape[0] : 1, rows = matrices ? x.rows() / matrices : 0;
+    for (int64_t g = 0; g < matrices; ++g) f(RowRange{g * rows, rows, g});
+}
+
+constexpr int64_t columns_at_a_time = 256;
+
+template <class T>
+void largest_of_columns(Exec& exec, Tensor bits, Tensor x, const Groups& experts) {
+    auto* const all = bits.as<int32_t>();
+    const int64_t columns = x.cols();
+    for_row_groups(x, experts, [&](const RowRange& range) {
+        parallel_blocks(exec, columns, columns_at_a_time, [&](int64_t, int64_t first, int64_t last) {
+            int32_t* const largest = all + range.group * columns;
+            for (int64_t i = range.first; i < range.first + range.count; ++i) {
+                const T* const row = x.row<const T>(i);
+#pragma omp simd
+                for (int64_t j = first; j < last; ++j)
+                    largest[j] = std::max(largest[j], magnitude_bits(float(load(row[j]))));
+            }
+        });
+    });
+}
+
+}  // namespace
+
+void Cpu::largest_magnitudes(Exec& exec, Tensor bits, Tensor x, ScaleGroups groups, const Groups& experts) {
+    auto* const all = bits.as<int32_t>();
+    dispatch(x.dtype, [&]<class T>(T) {
+        if (groups == ScaleGroups::cols) return largest_of_columns<T>(exec, bits, x, experts);
+        if (groups == ScaleGroups::rows)
+            return parallel_rows(exec, x.rows(), x.cols(), [&](int64_t i) {
+                all[i] = std::max(all[i], largest_of(x.cols(), x.row<const T>(i)));
+            });
+        require(groups == ScaleGroups::one, "largest magnitudes are of one, rows or cols");
+        int32_t largest = all[0];
+        const int64_t rows = x.rows();
+#pragma omp parallel for num_threads(exec.threads) reduction(max \
+                                                             : largest) if (x.count() > (int64_t(1) << 14))
+        for (int64_t i = 0; i < rows; ++i)
+            largest = std::max(largest, largest_of(x.cols(), x.row<const T>(i)));
+        all[0] = largest;
+    });
+}
+
+namespace {
+
+template <class Format>
+constexpr int exponent_of_largest = Format::fraction == 3 ? 8 : 15;
+
+template <class Format>
+BlockScale block_scale(int32_t bits, ScaleRule rule) {
+    return rule == ScaleRule::mx_floor ? floor_scale(bits, exponent_of_largest<Format>)
+                                       : rceil_scale(bits, Format::largest);
+}
+
+template <class Format, class T>
+void encode_row(int64_t n, uint8_t* q, const T* x, float factor) {
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) q[j] = encode<Format>(float(load(x[j])) * factor);
+}
+
+/// What a quantization reads and writes.
+template <class Format, class T>
+struct Quantization {
+    Exec& exec;
+    Tensor q, x, bits;
+    ScaleRule rule;
+    const Groups& experts;
+
+    uint8_t* row_of_q(int64_t i) const { return static_cast<uint8_t*>(q.data) + i * q.ld; }
+    const T* row_of_x(int64_t i) const { return x.row<const T>(i); }
+    float* scales() const { return static_cast<float*>(q.scale); }
+    uint8_t* codes() const { return static_cast<uint8_t*>(q.scale); }
+    float factor(int32_t largest) const {
+        return factor_of(largest, Format::largest, rule == ScaleRule::power_of_two);
+    }
+
+    /// Calls f(row) for all rows, or for those of the experts.
+    template <class F>
+    void each_row(F&& f) const {
+        if (!experts) return parallel_rows(exec, x.rows(), x.cols(), f);
+        for_row_groups(x, experts, [&](const RowRange& range) {
+            parallel_rows(exec, range.count, x.cols(), [&](int64_t i) { f(range.first + i); });
+        });
+    }
+    void one() const {
+        const float f = factor(bits.as<const int32_t>()[0]);
+        scales()[0] = 1 / f;
+        each_row([&](int64_t i) { encode_row<Format>(x.cols(), row_of_q(i), row_of_x(i), f); });
+    }
+    void by_rows() const {
+        const auto* const given = bits ? bits.as<const int32_t>() : nullptr;
+        each_row([&](int64_t i) {
+            const float f = factor(given ? given[i] : largest_of(x.cols(), row_of_x(i)));
+            scales()[i] = 1 / f;
+            encode_row<Format>(x.cols(), row_of_q(i), row_of_x(i), f);
+        });
+    }
+    void by_columns() const {
+        const int64_t columns = q.cols();
+        const Scope scope(exec.workspace);
+        auto* const factors = exec.workspace.alloc(Dtype::f32, {columns}).template as<float>();
+        for_row_groups(q, experts, [&](const RowRange& range) {
+            const auto* const largest = bits.as<const int32_t>() + range.group * columns;
+            float* const scale = scales() + range.group * columns;
+            for (int64_t j = 0; j < columns; ++j) {
+                factors[j] = factor(largest[j]);
+                scale[j] = 1 / factors[j];
+            }
+            parallel_rows(exec, std::min(range.count, x.rows()), columns, [&](int64_t i) {
+                uint8_t* const to = row_of_q(range.first + i);
+                const T* const from = row_of_x(range.first + i);
+#pragma omp simd
+                for (int64_t j = 0; j < columns; ++j)
+                    to[j] = encode<Format>(float(load(from[j])) * factors[j]);
+            });
+        });
+    }
+    void by_blocks_of_rows() const {
+        each_row([&](int64_t i) {
+            uint8_t* const code = codes() + i * (q.ld / scale_block);
+            for (int64_t j = 0; j < x.cols(); j += scale_block) {
+                const BlockScale s = block_scale<Format>(largest_of(scale_block, row_of_x(i) + j), rule);
+                code[j / scale_block] = s.code;
+                encode_row<Format>(scale_block, row_of_q(i) + j, row_of_x(i) + j, s.factor);
+            }
+        });
+    }
+    void by_blocks_of_columns() const {
+        if (!experts) return by_blocks_of_columns(0, x.rows());
+        for_row_groups(x, experts,
+                       [&](const RowRange& range) { by_blocks_of_columns(range.first, range.count); });
+    }
+    void by_blocks_of_columns(int64_t begin_row, int64_t count) const {
+        const int64_t columns = x.cols();
+        parallel_blocks(exec, count, scale_block, [&](int64_t, int64_t first, int64_t last) {
+            first += begin_row, last += begin_row;
+            const int64_t block = first / scale_block;
+            for (int64_t begin = 0; begin < columns; begin += columns_at_a_time) {
+                const int64_t n = std::min(columns_at_a_time, columns - begin);
+                int32_t largest[columns_at_a_time] = {};
+                float factors[columns_at_a_time];
+                for (int64_t i = first; i < last; ++i) {
+                    const T* const row = row_of_x(i) + begin;
+#pragma omp simd
+                    for (int64_t j = 0; j < n; ++j)
+                        largest[j] = std::max(largest[j], magnitude_bits(float(load(row[j]))));
+                }
+                for (int64_t j = 0; j < n; ++j) {
+                    const BlockScale s = block_scale<Format>(largest[j], rule);
+                    codes()[block * q.ld + begin + j] = s.code;
+                    factors[j] = s.factor;
+                }
+                for (int64_t i = first; i < last; ++i) {
+                    const T* const row = row_of_x(i) + begin;
+                    uint8_t* const to = row_of_q(i) + begin;
+#pragma omp simd
+                    for (int64_t j = 0; j < n; ++j) to[j] = encode<Format>(float(load(row[j])) * factors[j]);
+                }
+            }
+        });
+    }
+    void run() const {
+        switch (q.groups) {
+            case ScaleGroups::one: return one();
+            case ScaleGroups::rows: return by_rows();
+            case ScaleGroups::cols: return by_columns();
+            case ScaleGroups::rows32: return by_blocks_of_rows();
+            case ScaleGroups::cols32: return by_blocks_of_columns();
+            case ScaleGroups::none: break;
+        }
+        require(false, "quantize: the result has no groups of scales");
+    }
+};
+
+}  // namespace
+
+void Cpu::quantize(Exec& exec, Tensor q, Tensor x, Tensor bits, ScaleRule rule, const Groups& experts) {
+    require(x.rows() == 0 || (q.rows() == x.rows() && q.cols() == x.cols()), "quantize: shapes do not fit");
+    require(q.groups != ScaleGroups::rows32 || x.cols() % scale_block == 0,
+            "quantize: blocks do not fill the rows");
+    require(q.groups != ScaleGroups::cols32 || x.rows() % scale_block == 0,
+            "quantize: blocks do not fill the columns");
+    with_format(q.dtype, [&]<class Format>(Format) {
+        dispatch(x.dtype,
+                 [&]<class T>(T) { Quantization<Format, T>{exec, q, x, bits, rule, experts}.run(); });
+    });
+}
+
+namespace {
+
+/// Calls f(format, element type) for q and y.
+template <class F>
+void with_types(const Tensor& q, const Tensor& y, F&& f) {
+    with_format(q.dtype,
+                [&]<class Format>(Format) { dispatch(y.dtype, [&]<class T>(T) { f(Format(), T()); }); });
+}
+
+/// y = the values of row i of q; `group`: the number of its matrix or group of rows.
+template <class Format, class T>
+void decode_row(T* y, const Tensor& q, int64_t i, int64_t group, bool leave_one) {
+    using A = Acc<T>;
+    const auto* const code = static_cast<const uint8_t*>(q.data) + i * q.ld;
+    const auto* const scales = static_cast<const float*>(q.scale);
+    const auto* const exponents = static_cast<const uint8_t*>(q.scale);
+    const int64_t n = q.cols();
+    const auto by_one = [=](A scale) {
+        Lane().each(n, [=](int64_t j) { y[j] = store<T>(A(decode<Format>(code[j])) * scale); });
+    };
+    switch (q.groups) {
+        case ScaleGroups::none: return by_one(1);
+        case ScaleGroups::one: return by_one(leave_one ? A(1) : A(scales[0]));
+        case ScaleGroups::rows: return by_one(A(scales[i]));
+        case ScaleGroups::cols: {
+            const float* const scale = scales + group * n;
+            return Lane().each(n,
+                               [=](int64_t j) { y[j] = store<T>(A(decode<Format>(code[j])) * A(scale[j])); });
+        }
+        case ScaleGroups::rows32:
+            for (int64_t block = 0; block * scale_block < n; ++block) {
+                const A scale = A(e8m0_value(exponents[i * (q.ld / scale_block) + block]));
+                for (int64_t j = block * scale_block; j < (block + 1) * scale_block; ++j)
+                    y[j] = store<T>(A(decode<Format>(code[j])) * scale);
+            }
+            return;
+        case ScaleGroups::cols32: {
+            const uint8_t* const exponent = exponents + i / scale_block * q.ld;
+            return Lane().each(n, [=](int64_t j) {
+                y[j] = store<T>(A(decode<Format>(code[j])) * A(e8m0_value(exponent[j])));
+            });
+        }
+    }
+}
+
+}  // namespace
+
+void decode_all(Exec& exec, Tensor y, Tensor q, bool leave_one, const Groups& experts) {
+    require(y.rows() == q.rows() && y.cols() == q.cols(), "dequantize: shapes do not fit");
+    with_types(q, y, [&]<class Format, class T>(Format, T) {
+        for_row_groups(q, experts, [&](const RowRange& range) {
+            parallel_rows(exec, range.count, q.cols(), [&](int64_t i) {
+                decode_row<Format>(y.row<T>(range.first + i), q, range.first + i, range.group, leave_one);
+            });
+        });
+    });
+}
+
+void Cpu::dequantize(Exec& exec, Tensor y, Tensor q) {
+    decode_all(exec, y, q, false, {});
+}
+
+}  // namespace coeus::cpu

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of 8-bit floats. An 8-bit float is a bfloat16 as well, also after multiplication with a power of
+// two. So operands are decoded to bfloat16, with their scales if these are powers of two, and multiplied by
+// the usual products: each product of two elements is exact, and sums are float32. Chunks of rows of a are
+// decoded, multiplied and scaled while they are in the cache. In float64 the values are multiplied.
+#include "../rows/team.hpp"
+#include "cpu.hpp"
+#include "quantization.hpp"
+#include "workspace.hpp"
+
+namespace coeus::cpu {
+
+namespace {
+
+using workspace::decoded_type, workspace::scaled_chunk;
+
+/// Rows [first, first + count) of op(operand), and columns.
+Operand rows_of(const Operand& operand, int64_t first, int64_t count) {
+    return operand.is_transposed ? transposed(operand.tensor.slice_cols(first, count))
+                                 : Operand(operand.tensor.slice_rows(first, count));
+}
+Operand columns_of(const Operand& operand, int64_t first, int64_t count) {
+    return operand.is_transposed ? transposed(operand.tensor.slice_rows(first, count))
+                                 : Operand(operand.tensor.slice_cols(first, count));
+}
+
+Operand decoded(Exec& exec, Dtype type, const Operand& operand) {
+    const Tensor values = exec.workspace.alloc(type, {operand.tensor.rows(), operand.tensor.cols()});
+    decode_all(exec, values, operand.tensor, type != Dtype::f64, {});
+    return {values, operand.is_transposed};
+}
+
+/// The scale that decoded() leaves.
+float scale_left(const Operand& operand) {
+    return operand.tensor.groups == ScaleGroups::one ? *static_cast<const float*>(operand.tensor.scale) : 1;
+}
+
+/// d = factor * sums + c
+void scale_sums(Exec& exec, Tensor d, Tensor sums, float factor_a, float factor_b, Tensor c) {
+    dispatch(d.dtype, [&]<class D>(D) {
+        parallel_rows(exec, d.rows(), d.cols(), [&](int64_t i) {
+            D* const to = d.row<D>(i);
+            const float* const sum = sums.row<const float>(i);
+            const D* const plus = c ? c.row<const D>(i) : nullptr;
+            if (plus)
+                Lane().each(d.cols(), [=](int64_t j) {
+                    to[j] = store<D>(sum[j] * factor_a * factor_b + float(load(plus[j])));
+                });
+            else
+                Lane().each(d.cols(), [=](int64_t j) { to[j] = store<D>(sum[j] * factor_a * factor_b); });
+        });
+    });
+}
+
+}  // namespace
+
+void Cpu::scaled_gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c, bool) {
+    const int64_t rows = d.rows(), columns = d.cols(),
+                  depth = a.is_transposed ? a.tensor.rows() : a.tensor.cols();
+    require(is_8_bit_float(a.tensor.dtype) && is_8_bit_float(b.tensor.dtype),
+            "scaled_gemm: operands must be 8-bit floats");
+    if (d.dtype == Dtype::f64) {
+        const Scope scope(exec.workspace);
+        return gemm(exec, d, decoded(exec, Dtype::f64, a), decoded(exec, Dtype::f64, b), c);
+    }
+    const float left_a = scale_left(a), left_b = scale_left(b);
+    const auto [rows_at_a_time, columns_at_a_time] = scaled_chunk(rows, columns, depth);
+    const bool direct = a.tensor.groups != ScaleGroups::one && b.tensor.groups != ScaleGroups::one &&
+                        d.dense() && columns_at_a_time == columns;
+    for (int64_t column = 0; column < columns; column += columns_at_a_time) {
+        const int64_t n = std::min(columns_at_a_time, columns - column);
+        const Scope scope(exec.workspace);
+        const Operand b_values = decoded(exec, Dtype::bf16, columns_of(b, column, n));
+        for (int64_t row = 0; row < rows; row += rows_at_a_time) {
+            const int64_t m = std::min(rows_at_a_time, rows - row);
+            const Scope chunk(exec.workspace);
+            const Operand a_values = decoded(exec, Dtype::bf16, rows_of(a, row, m));
+            const Tensor to = d.slice_rows(row, m).slice_cols(column, n);
+            const Tensor plus = c ? c.slice_rows(row, m).slice_cols(column, n) : Tensor{};
+            if (direct) {
+                gemm(exec, to, a_values, b_values, plus);
+                continue;
+            }
+            const Tensor sums = exec.workspace.alloc(Dtype::f32, {m, n});
+            gemm(exec, sums, a_values, b_values, {});
+            scale_sums(exec, to, sums, left_a, left_b, plus);
+        }
+    }
+}
+
+namespace {
+
+/// The values of operands of experts: of their rows, and of their matrices.
+Tensor decoded_rows(Exec& exec, Dtype type, const Tensor& rows, const Groups& groups) {
+    const Tensor values = exec.workspace.alloc(type, {rows.rows(), rows.cols()});
+    decode_all(exec, values, rows, false, groups);
+    return values;
+}
+
+}  // namespace
+
+void Cpu::scaled_grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups& groups, bool) {
+    const Dtype type = decoded_type(d.dtype);
+    const Scope scope(exec.workspace);
+    const Tensor matrices = exec.workspace.alloc(type, {b.tensor.rows(), b.tensor.cols()});
+    decode_all(exec, matrices,
+               b.tensor.reshape({groups.number(), b.tensor.rows() / groups.number(), b.tensor.cols()}), false,
+               {});
+    grouped_gemm(exec, d, decoded_rows(exec, type, a, groups), {matrices, b.is_transposed}, groups);
+}
+
+void Cpu::scaled_grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, const Groups& groups) {
+    const Dtype type = decoded_type(d.dtype);
+    const Scope scope(exec.workspace);
+    const Tensor a_values = decoded_rows(exec, type, a, groups),
+                 b_values = decoded_rows(exec, type, b, groups);
+    grouped_gemm_weights(exec, d, a_values, b_values, groups);
+}
+
+}  // namespace coeus::cpu

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scales of groups of 8-bit floats, from the group's largest magnitude as the bits of a float32. torchao
+// computes them with log2 and exp2 of float32, which round. Integers say the same here, so that all backends
+// agree: a number just below or above a power of two counts as the power if log2f rounds it so.
+#pragma once
+
+#include "coeus/base/small_floats.hpp"
+#include "coeus/kernels/quantization.hpp"
+#include "math.hpp"
+
+namespace coeus::rows {
+
+inline constexpr uint32_t infinity_bits = 0x7f800000U;
+
+/// The magnitude of a number as an integer. Larger magnitudes are larger integers; NaN is the largest.
+COEUS_HD inline int32_t magnitude_bits(float x) {
+    return int32_t(std::bit_cast<uint32_t>(x) & 0x7fffffffU);
+}
+
+/// float32 numbers next to 2^n whose log2f is n, on one side. They are more if |n| is larger, since log2f has
+/// fewer places left after its point. `size`: |n|, or |n| - 1 on the side on which the logarithm is nearer to
+/// zero.
+COEUS_HD inline uint32_t places_to_power(int size) {
+    return size < 2 ? 0 : size < 4 ? 1 : size < 8 ? 2 : size < 16 ? 5 : size < 32 ? 11 : size < 64 ? 22 : 44;
+}
+
+/// exp2(floor(log2f(s))) for s that is normal or zero; NaN stays.
+COEUS_HD inline float round_down_to_power(float s) {
+    const uint32_t bits = std::bit_cast<uint32_t>(s), fraction = bits & 0x7fffffU;
+    if (bits == 0 || bits >= infinity_bits) return s;
+    const int above = int(bits >> 23) - 126;  // exponent of the next power
+    const bool counts_as_next = 0x800000U - fraction <= places_to_power(above > 0 ? above - 1 : -above);
+    return std::bit_cast<float>((bits & infinity_bits) + (counts_as_next ? 0x800000U : 0U));
+}
+
+/// The factor of a group's elements before they are rounded; the group's scale is 1 / factor. `largest`: the
+/// largest number of the format.
+COEUS_HD inline float factor_of(int32_t bits, float largest, bool power_of_two) {
+    const float magnitude = std::bit_cast<float>(bits);
+    // NaN stays
+    const double divisor = double(magnitude) < 1e-12 ? 1e-12 : double(magnitude);
+    const float s = float(double(largest) / divisor);
+    return power_of_two ? round_down_to_power(s) : s;
+}
+
+/// The scale (E8M0) of a block, and the factor of its elements.
+struct BlockScale {
+    uint8_t code;
+    float factor;
+};
+
+/// By the exponent of the largest magnitude. `exponent`: that of the format's largest number, 8 for E4M3.
+COEUS_HD inline BlockScale floor_scale(int32_t bits, int exponent) {
+    if (uint32_t(bits) > infinity_bits) return {255, 0};
+    const int e = (bits >> 23) - 127 - exponent, power = e < -127 ? -127 : e > 128 ? 128 : e;
+    // the factor is 2^-power, at most 2^126
+    return {uint8_t(power + 127), std::bit_cast<float>(uint32_t(127 - (power < -126 ? -126 : power)) << 23)};
+}
+
+/// By the quotient of both largest numbers, rounded up.
+COEUS_HD inline BlockScale rceil_scale(int32_t bits, float largest) {
+    if (uint32_t(bits) > infinity_bits) return {255, 0};
+    const float quotient = std::bit_cast<float>(bits) / largest;
+    const uint32_t q = std::bit_cast<uint32_t>(quotient);
+    int power = 127;
+    if (q < 0x800000U) {
+        power = q > 0x400000U ? -126 : -127;
+    } else if (q < infinity_bits) {
+        const int n = int(q >> 23) - 127;
+        const bool counts_as_power = (q & 0x7fffffU) <= places_to_power((n < 0 ? -n - 1 : n) / 2);
+        power = counts_as_power ? n : n + 1;
+        power = power > 127 ? 127 : power;
+    }
+    if (power == 127) return {254, 0x1p-127F};
+    if (power == -127) return {0, 1};
+    return {uint8_t(power + 127), std::bit_cast<float>(uint32_t(127 - power) << 23)};
+}
+
+}  // namespace coeus::rows
