@@ -423,10 +423,10 @@ void Communicator::grouped(const Exec& exec, FunctionRef<void()> calls) const {
         calls();
 }
 
-void Communicator::all_reduce(Exec& exec, Tensor inout, Where where) const {
-    if (exec.is_synchronous()) return all_reduce(inout, Reduce::sum, where);
+void Communicator::all_reduce(Exec& exec, Tensor inout, Reduce op, Where where) const {
+    if (exec.is_synchronous()) return all_reduce(inout, op, where);
     if (planned_ || size_ == 1 || inout.count() == 0) return;
-    transport(exec).all_reduce(*exec.queue, inout, where);
+    transport(exec).all_reduce(*exec.queue, inout, op, where);
 }
 
 // Submits the exchange to the Exec's queue. With one rank, `out` gets a copy of `in`.

@@ -21,6 +21,8 @@ nccl::DataType type_of(Dtype dtype) {
         case Dtype::bf16: return nccl::DataType::bfloat16;
         case Dtype::i32: return nccl::DataType::int32;
         case Dtype::i64: return nccl::DataType::int64;
+        case Dtype::fp8_e4m3:
+        case Dtype::fp8_e5m2:  // only moved
         case Dtype::u8: return nccl::DataType::uint8;
         default: throw LogicError("NCCL does not carry this element type here");
     }
@@ -32,10 +34,11 @@ public:
     NcclTransport(const Communicator& ranks, std::shared_ptr<const NcclConnection> connection)
         : ranks_(ranks), connection_(std::move(connection)), nccl_(connection_->nccl) {}
 
-    void all_reduce(Queue& queue, Tensor inout, Where where) override {
+    void all_reduce(Queue& queue, Tensor inout, Reduce op, Where where) override {
+        const nccl::RedOp operation = op == Reduce::max ? nccl::RedOp::max : nccl::RedOp::sum;
         give("all_reduce", queue, inout.bytes(), where, [&] {
             return nccl_.all_reduce(inout.data, inout.data, size_t(inout.count()), type_of(inout.dtype),
-                                    nccl::RedOp::sum, connection_->comm, queue.native());
+                                    operation, connection_->comm, queue.native());
         });
     }
 

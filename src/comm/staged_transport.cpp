@@ -20,12 +20,12 @@ public:
           going_(size_t(ranks.size())),
           coming_(size_t(ranks.size())) {}
 
-    void all_reduce(Queue& queue, Tensor inout, Where where) override {
+    void all_reduce(Queue& queue, Tensor inout, Reduce op, Where where) override {
         const int64_t most = 2 * piece_bytes_ * ranks_.size();
         for_each_piece(inout.bytes(), most, [&](int64_t first, int64_t bytes) {
             queue.copy(staging_.data(), at(inout, first), bytes);
             queue.finish();
-            ranks_.all_reduce(staged(inout.dtype, 0, bytes), Reduce::sum, where);
+            ranks_.all_reduce(staged(inout.dtype, 0, bytes), op, where);
             queue.copy(at(inout, first), staging_.data(), bytes);
             queue.finish();
         });

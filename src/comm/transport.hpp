@@ -24,7 +24,7 @@ class Transport {
 public:
     using Where = std::source_location;
     virtual ~Transport() = default;
-    virtual void all_reduce(Queue& queue, Tensor inout, Where where) = 0;
+    virtual void all_reduce(Queue& queue, Tensor inout, Reduce op, Where where) = 0;
     virtual void all_gather(Queue& queue, Tensor out, Tensor in, Where where) = 0;
     virtual void reduce_scatter(Queue& queue, Tensor out, Tensor in, Where where) = 0;
     virtual void all_to_all(Queue& queue, Tensor out, Tensor in, Where where) = 0;

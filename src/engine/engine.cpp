@@ -101,6 +101,7 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
       decoder_(config, options.types, std::max(options.training.seq_len, options.validation.seq_len),
                place_in(options.mesh, options.rank),
                parts_of(options_.pipeline, options.mesh.coordinate(options.rank, axis::pp)), recomputed_),
+      quantized_weights_(decoder_.parameters()),
       gathered_(decoder_.parameters(), options.gather),
       executor_(options_.pipeline.timetable, options.mesh.coordinate(options.rank, axis::pp),
                 stages_of(decoder_, &gathered_), exec_),
@@ -111,7 +112,7 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
                                options.threads, Mesh::planned(options.mesh, options.rank), options_.exchanges,
                                options.backend, options_.overlap_pairs);
     measure_update();
-    plan_ = plan_training(options_, decoder_, gathered_, layers_);
+    plan_ = plan_training(options_, decoder_, quantized_weights_, gathered_, layers_);
 }
 
 // The update comes after the last layer, so its scratch memory shares the arena of the layers' temporaries.
@@ -136,6 +137,7 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     kernels_ = &kernels_of(options_.backend);
     const Memory& memory = device.memory();
     decoder_.allocate(true, device);
+    quantized_weights_.allocate();
     step_.emplace(device);
     validation_.emplace(device);
     gathered_.allocate(gather_ranks(mesh), options_.streams, exec_, *kernels_);
@@ -297,6 +299,7 @@ void Engine::submit_update() {
     const WholeMatrices matrices(matrix_ranks_, temp_);
     optimizer_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars(), &matrices,
                       offloaded_ ? &*offloaded_ : nullptr);
+    quantized_weights_.renew(exec_, *kernels_, (*mesh_)[owner_axes]);
     balance_experts();
 }
 
@@ -322,6 +325,7 @@ void Engine::agree_on_refusal() {
 
 void Engine::renew_weights() {
     decoder_.parameters().refresh_compute(exec_, *kernels_);
+    quantized_weights_.renew(exec_, *kernels_, (*mesh_)[owner_axes]);
     gathered_.forget_weights();
 }
 

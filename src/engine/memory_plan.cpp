@@ -24,7 +24,8 @@ std::vector<const Communicator*> summing(const Mesh& mesh, const ExchangeOptions
     return all;
 }
 
-MemoryPlan plan_training(const EngineOptions& options, const Decoder& decoder, const Gathered& gathered,
+MemoryPlan plan_training(const EngineOptions& options, const Decoder& decoder,
+                         const QuantizedWeights& quantized, const Gathered& gathered,
                          const LayerMemory& layers) {
     const Mesh mesh = Mesh::planned(options.mesh, options.rank);
     const Parameters& parameters = decoder.parameters();
@@ -39,6 +40,7 @@ MemoryPlan plan_training(const EngineOptions& options, const Decoder& decoder, c
     MemoryPlan plan;
     plan.add(state);
     plan.add(offloaded, MemoryPlace::host);
+    plan.add(term::weight_scales, quantized.bytes());
     plan.add(term::gathered_weights, gathered.bytes().weights);
     plan.add(term::unreduced_gradients, gathered.bytes().gradients);
     plan.add(term::activations, layers.activations);

@@ -109,7 +109,6 @@ private:
     ExpertRows rows_of(Ctx& c, const Sent& sent) const {
         return c.experts.rows_of(sent.slots.rows(), sent.top_k(), products_.experts());
     }
-    bool adds_bias(Ctx& c) const { return c.experts.each.rank() == 0; }
     ExpertProducts products_;
 
     // Sorted rows of the selected round to their experts, where they arrive in the order of the ranks.
@@ -208,7 +207,7 @@ Arrived DividedExperts::bring(Ctx& c, const Sent& sent, int64_t round, Tensor in
     underway.join_in(round);
     c.k.gather_rows(c.exec, a.rows, arrived.rows, a.sources, 1);
     c.k.gather_rows(c.exec, column(a.weights), arrived.numbers, a.sources, 1);
-    products_.first(c, a.gate_up, a.rows, a.groups);
+    products_.first(c, a.gate_up, a.rows, a.groups, c.experts.each);
     return a;
 }
 
@@ -257,7 +256,7 @@ Tensor DividedExperts::forward(Ctx& c, Tensor x, const Routed& routed, FunctionR
         const Tensor inputs = sorted_inputs(c, sent, x, during.counts);
         const auto finish = [&](int64_t round, const Arrived& a) {
             const Scope of_round(c.temp);
-            return_rows(c, round, a, {products_.second(c, a.gate_up, a.weights, a.groups, adds_bias(c))},
+            return_rows(c, round, a, {products_.second(c, a.gate_up, a.weights, a.groups, c.experts.each)},
                         {results}, nothing);
         };
         finish(0, first_round(c, sent, inputs, during.rows));
@@ -304,7 +303,7 @@ Tensor DividedExperts::backward(Ctx& c, Tensor dy, Tensor dx, FunctionRef<Tensor
                 c.k.gather_rows(c.exec, rows, arrived.rows, of.sources, 1);
                 return rows;
             };
-            const Tensor dinputs = products_.backward(c, of, dweights, drows, adds_bias(c), when);
+            const Tensor dinputs = products_.backward(c, of, dweights, drows, c.experts.each, when);
             return_rows(c, round, of, {dinputs, column(dweights)}, gradients, during_return);
         };
         c.experts.select(0, all);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/layers/experts.hpp"
 
+#include "coeus/layers/quantized.hpp"
 #include "coeus/layers/sequence_parallel.hpp"
 
 namespace coeus {
@@ -12,52 +13,97 @@ Tensor rows_of(const ExpertWeights& weights, Tensor of_all) {
     return of_all ? of_all.slice_rows(weights.first, weights.count) : of_all;
 }
 
+// How the ranks that divide each expert divide a matrix or rows: columns of one, and rows of the other.
+Division columns_over(const Communicator& ranks) {
+    return {.rows = alone(), .more_rows = alone(), .columns = ranks};
+}
+Division rows_over(const Communicator& ranks) {
+    return {.rows = alone(), .more_rows = ranks, .columns = alone()};
+}
+
+// The matrices of all experts [G, O, I] in a form, in temp.
+Tensor matrices(Ctx& c, const ExpertWeights& weights, const Storage& storage, const Form& form,
+                const Division& by) {
+    const Tensor w = storage.w;
+    if (!form.is_8_bit()) return w;
+    return quantized(c, w.reshape({weights.count, w.rows() / weights.count, w.cols()}), form, by);
+}
+
+void multiply_groups(Ctx& c, Tensor d, Tensor a, Operand b, const Groups& groups, bool fast) {
+    if (a.groups == ScaleGroups::none)
+        c.k.grouped_gemm(c.exec, d, a, b, groups);
+    else
+        c.k.scaled_grouped_gemm(c.exec, d, a, b, groups, fast);
+}
+
 }  // namespace
 
-void ExpertProducts::first(Ctx& c, Tensor gate_up, Tensor rows, const Groups& groups) const {
-    c.k.grouped_gemm(c.exec, gate_up, rows, transposed(weights_.w13->w), groups);
+void ExpertProducts::first(Ctx& c, Tensor gate_up, Tensor rows, const Groups& groups,
+                           const Communicator& ranks) const {
+    const RecipeForms forms = forms_of(weights_.w13->recipe());
+    const Scope operands(c.temp);
+    const Tensor x = quantized(c, rows, forms.x, Division::whole(), groups),
+                 w = matrices(c, weights_, *weights_.w13, forms.w, rows_over(ranks));
+    multiply_groups(c, gate_up, x, transposed(w), groups, true);
     if (weights_.b13) c.k.add_group_bias(c.exec, gate_up, rows_of(weights_, weights_.b13->w), {}, groups);
 }
 
 Tensor ExpertProducts::second(Ctx& c, Tensor gate_up, Tensor weights, const Groups& groups,
-                              bool adds_bias) const {
+                              const Communicator& ranks) const {
+    const RecipeForms forms = forms_of(weights_.w2->recipe());
     const Tensor out = c.temp.alloc(gate_up.dtype, {gate_up.rows(), weights_.w2->w.rows() / weights_.count});
     const Scope activation(c.temp);
     const Tensor act = c.temp.alloc(gate_up.dtype, {gate_up.rows(), gate_up.cols() / 2});
     c.k.gate(c.exec, act, gate_up, weights, groups, gate_);
-    c.k.grouped_gemm(c.exec, out, act, transposed(weights_.w2->w), groups);
-    if (weights_.b2 && adds_bias)
+    const Tensor x = quantized(c, act, forms.x, columns_over(ranks), groups),
+                 w = matrices(c, weights_, *weights_.w2, forms.w, columns_over(ranks));
+    multiply_groups(c, out, x, transposed(w), groups, true);
+    if (weights_.b2 && ranks.rank() == 0)
         c.k.add_group_bias(c.exec, out, rows_of(weights_, weights_.b2->w), weights, groups);
     return out;
 }
 
-void ExpertProducts::add(Ctx& c, const WeightGradient& gradient, WeightGradients when) const {
-    if (when == WeightGradients::later) return c.frame.later(c, gradient);
-    if (gradient.storage->trainable())
-        c.k.grouped_gemm_weights(c.exec, gradient.storage->g, gradient.dy, gradient.x, gradient.groups);
+// Requests the weight gradient of x and dy, in the forms of the recipe.
+void ExpertProducts::add(Ctx& c, const Storage& storage, Tensor x, const Division& of_x, Tensor dy,
+                         const Division& of_dy, const Groups& groups, bool x_is_lent, bool dy_is_lent,
+                         WeightGradients when) const {
+    if (!storage.trainable()) return;
+    const RecipeForms forms = forms_of(storage.recipe());
+    const bool is_8_bit = forms.x_of_weight.is_8_bit();
+    const Scope operands(c.temp);
+    const WeightGradient gradient = {.storage = &storage,
+                                     .x = quantized(c, x, forms.x_of_weight, of_x, groups),
+                                     .dy = quantized(c, dy, forms.dy_of_weight, of_dy, groups),
+                                     .groups = groups,
+                                     .x_is_lent = x_is_lent || is_8_bit,
+                                     .dy_is_lent = dy_is_lent || is_8_bit};
+    if (when == WeightGradients::later)
+        c.frame.later(c, gradient);
+    else
+        add_gradient(c, gradient);
 }
 
 Tensor ExpertProducts::backward(Ctx& c, const Kept& kept, Tensor dweights, FunctionRef<Tensor()> drows,
-                                bool adds_bias, WeightGradients when) const {
+                                const Communicator& ranks, WeightGradients when) const {
     const Groups& groups = kept.groups;
     const Dtype type = kept.rows.dtype;
+    const Division whole = Division::whole(), columns = columns_over(ranks);
     {
+        const RecipeForms forms = forms_of(weights_.w2->recipe());
         const Scope second(c.temp);
         const Tensor dresults = drows();
         const Tensor act = c.temp.alloc(type, {kept.rows.rows(), kept.gate_up.cols() / 2}),
                      dact = c.temp.alloc(type, act.shape);
-        c.k.grouped_gemm(c.exec, dact, dresults, weights_.w2->w, groups);
+        {
+            const Scope operands(c.temp);
+            const Tensor dy = quantized(c, dresults, forms.dy, whole, groups),
+                         w = matrices(c, weights_, *weights_.w2, forms.w_of_input, columns);
+            multiply_groups(c, dact, dy, w, groups, false);
+        }
         c.k.gate_backward(c.exec, kept.gate_up, dweights, act, dact, kept.gate_up, kept.weights, groups,
                           gate_);
-        add(c,
-            {.storage = weights_.w2,
-             .x = act,
-             .dy = dresults,
-             .groups = groups,
-             .x_is_lent = true,
-             .dy_is_lent = true},
-            when);
-        if (weights_.b2 && adds_bias) {
+        add(c, *weights_.w2, act, columns, dresults, whole, groups, true, true, when);
+        if (weights_.b2 && ranks.rank() == 0) {
             const Tensor more = c.temp.alloc(dweights.dtype, dweights.shape);
             const Tensor gradient = weights_.b2->trainable() ? rows_of(weights_, weights_.b2->g) : Tensor{};
             c.k.add_group_bias_backward(c.exec, gradient, more, dresults, rows_of(weights_, weights_.b2->w),
@@ -65,9 +111,15 @@ Tensor ExpertProducts::backward(Ctx& c, const Kept& kept, Tensor dweights, Funct
             c.k.add(c.exec, dweights, more);
         }
     }
+    const RecipeForms forms = forms_of(weights_.w13->recipe());
     const Tensor dx = c.temp.alloc(type, kept.rows.shape);
-    c.k.grouped_gemm(c.exec, dx, kept.gate_up, weights_.w13->w, groups);
-    add(c, {.storage = weights_.w13, .x = kept.rows, .dy = kept.gate_up, .groups = groups}, when);
+    {
+        const Scope operands(c.temp);
+        const Tensor dy = quantized(c, kept.gate_up, forms.dy, columns, groups),
+                     w = matrices(c, weights_, *weights_.w13, forms.w_of_input, rows_over(ranks));
+        multiply_groups(c, dx, dy, w, groups, false);
+    }
+    add(c, *weights_.w13, kept.rows, whole, kept.gate_up, columns, groups, false, false, when);
     if (weights_.b13 && weights_.b13->trainable())
         c.k.add_group_bias_backward(c.exec, rows_of(weights_, weights_.b13->g), {}, kept.gate_up,
                                     rows_of(weights_, weights_.b13->w), {}, groups);
@@ -100,7 +152,7 @@ public:
         const Tensor y = beside();
         const Rows r = first_product(c, x, routed);
         const Scope temps(c.temp);
-        const Tensor out = products_.second(c, r.gate_up, r.weights, r.groups, c.tp.rank() == 0);
+        const Tensor out = products_.second(c, r.gate_up, r.weights, r.groups, c.tp);
         sum_of_experts(c, c.tp, y, y, out, r.slots);
         return y;
     }
@@ -137,7 +189,7 @@ LocalExperts::Rows LocalExperts::first_product(Ctx& c, Tensor x, const Routed& r
     c.k.group_by_expert(c.exec, r.slots, r.sources, r.groups, chosen);
     c.k.gather_rows(c.exec, column(r.weights), column(weights), r.sources, 1);
     c.k.gather_rows(c.exec, r.rows, gather_tokens(c, x), r.sources, k);
-    products_.first(c, r.gate_up, r.rows, r.groups);
+    products_.first(c, r.gate_up, r.rows, r.groups, c.tp);
     for (const Tensor& tensor :
          {r.groups.begins, r.groups.counts, r.slots, r.sources, r.rows, r.weights, r.gate_up})
         c.frame.push(this, tensor);
@@ -161,7 +213,7 @@ Tensor LocalExperts::backward(Ctx& c, Tensor dy, Tensor dx, FunctionRef<Tensor()
         return drows;
     };
     const Tensor drows =
-        products_.backward(c, r, dweights, bring, c.tp.rank() == 0, ExpertProducts::WeightGradients::later);
+        products_.backward(c, r, dweights, bring, c.tp, ExpertProducts::WeightGradients::later);
     sum_of_experts(c, c.tp, dx, base, drows, r.slots);
     numbers_of_tokens(c, c.tp, dchosen, dweights, r.slots);
     return dchosen;

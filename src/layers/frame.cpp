@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/layers/frame.hpp"
 
+#include "coeus/layers/quantized.hpp"
 #include "coeus/layers/sequence_parallel.hpp"
 
 #include <algorithm>
@@ -55,31 +56,43 @@ Tensor Frame::pop_from(std::vector<Kept>& stack, const void* owner) {
 
 void Frame::later(Ctx& c, const WeightGradient& gradient) {
     if (!gradient.storage->trainable()) return;
-    if (!owing_) return add(c, gradient);
+    if (!owing_) return add_gradient(c, gradient);
     WeightGradient& owed = owed_.emplace_back(gradient);
     peak_owed_ = std::max(peak_owed_, owed_.size());
-    for (const auto& [is_lent, tensor] :
-         {std::pair(gradient.x_is_lent, &owed.x), std::pair(gradient.dy_is_lent, &owed.dy)}) {
-        if (!is_lent) continue;
-        const Tensor lent = *tensor;
-        *tensor = keep(lent.dtype, lent.shape);
-        c.k.cast(c.exec, *tensor, lent);
+    const int64_t matrices = owed.groups ? owed.groups.number() : 1;
+    if (owed.x_is_lent) owed.x = keep_while_owing(c, owed.x, matrices);
+    if (owed.dy_is_lent) owed.dy = keep_while_owing(c, owed.dy, matrices);
+}
+
+Tensor Frame::keep_while_owing(Ctx& c, Tensor lent, int64_t matrices) {
+    if (!owing_) return lent;
+    if (lent.groups != ScaleGroups::none) {
+        const Tensor kept = keep(lent.dtype, lent.shape, lent.groups, matrices);
+        copy_quantized(c, kept, lent, matrices);
+        return kept;
     }
+    const Tensor kept = keep(lent.dtype, lent.shape);
+    c.k.cast(c.exec, kept, lent);
+    return kept;
 }
 
 void Frame::pay(Ctx& c, size_t unit) {
     for (const WeightGradient& gradient : owed_)
-        if (gradient.storage->unit() == unit) add(c, gradient);
+        if (gradient.storage->unit() == unit) add_gradient(c, gradient);
     std::erase_if(owed_, [&](const WeightGradient& gradient) { return gradient.storage->unit() == unit; });
 }
 
-void Frame::add(Ctx& c, const WeightGradient& gradient) {
+void add_gradient(Ctx& c, const WeightGradient& gradient) {
     const Tensor g = gradient.storage->g;
-    if (gradient.groups) return c.k.grouped_gemm_weights(c.exec, g, gradient.dy, gradient.x, gradient.groups);
+    if (gradient.groups)
+        return (gradient.x.groups == ScaleGroups::none
+                    ? c.k.grouped_gemm_weights
+                    : c.k.scaled_grouped_gemm_weights)(c.exec, g, gradient.dy, gradient.x, gradient.groups);
     const Scope temps(c.temp);
+    const Tensor rows = g.slice_rows(gradient.first_row, gradient.dy.cols());
     const auto add = [&](Tensor x, int64_t first) {
-        const Tensor of_x = g.slice_cols(gradient.first_col, x.cols());
-        c.k.gemm(c.exec, of_x, transposed(gradient.dy.slice_rows(first, x.rows())), x, of_x);
+        const Tensor of_x = rows.slice_cols(gradient.first_col, x.cols());
+        multiply(c, of_x, transposed(gradient.dy.slice_rows(first, x.rows())), x, of_x);
     };
     if (gradient.x_is_scattered)
         c.tokens.gather(c, gradient.x, add);

@@ -16,91 +16,164 @@ void add_bias_backward(Ctx& c, Tensor dy, const Storage* bias) {
     if (bias && bias->trainable()) c.k.add_bias_backward(c.exec, bias->g, dy);
 }
 
+// A recalled input that lasts until the weight gradients of all parts are computed.
+Tensor lasting(Ctx& c, const LinearInput& input, const RecipeForms& forms, Tensor x) {
+    return input.is_lent(forms) ? c.frame.keep_while_owing(c, x) : x;
+}
+
 }  // namespace
 
+// Parts with and without a recipe gather the input in their own forms.
 Tensor ColLinear::forward(Ctx& c, Tensor x) const {
-    const Tensor y = c.frame.keep(x.dtype, {x.rows() * c.tp.size(), weight_->w.rows()});
+    const Tensor y = c.frame.keep(x.dtype, {x.rows() * c.tp.size(), weight_.rows()});
     const Scope temps(c.temp);
-    c.tokens.gather(c, x, [&](Tensor rows, int64_t first) {
-        const Tensor part = y.slice_rows(first, rows.rows());
-        c.k.gemm(c.exec, part, rows, transposed(weight_->w), {});
-        add_bias(c, part, bias_);
-    });
-    input_.keep(c, x);
+    const Division by = Division::tokens(c);
+    const auto compute = [&](Tensor input, const RecipeForms& forms) {
+        const Scope operands(c.temp);
+        LinearWeight::OfParts w;
+        const auto each_part = [&](const auto& f) {
+            for (size_t i = 0; i < weight_.parts().size(); ++i)
+                if (weight_.parts()[i].forms() == forms) f(weight_.parts()[i], w[i]);
+        };
+        each_part([&](const WeightPart& part, Tensor& operand) { operand = part.for_forward(c); });
+        c.tokens.gather(c, input, [&](Tensor rows, int64_t first) {
+            const Tensor some = y.slice_rows(first, rows.rows());
+            each_part([&](const WeightPart& part, const Tensor& operand) {
+                multiply(c, part.of(some), rows, transposed(operand), {}, true);
+            });
+        });
+    };
+    if (weight_.is_mixed()) {
+        input_.keep(c, x, {}, by);
+        compute(x, {});
+        compute(quantized(c, x, weight_.recipe_forms().x, by), weight_.recipe_forms());
+    } else {
+        compute(input_.take(c, x, weight_.forms(), by), weight_.forms());
+    }
+    add_bias(c, y, bias_);
     return y;
 }
 
 Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
     add_bias_backward(c, dy, bias_);
-    const Tensor dx = c.temp.alloc(dy.dtype, {dy.rows() / c.tp.size(), weight_->w.cols()});
-    c.tokens.scatter(c, dx, [&](Tensor rows, int64_t first) {
-        c.k.gemm(c.exec, rows, dy.slice_rows(first, rows.rows()), weight_->w, {});
-    });
+    const Tensor dx = c.temp.alloc(dy.dtype, {dy.rows() / c.tp.size(), weight_.cols()});
     const Scope temps(c.temp);
-    c.frame.later(c, {.storage = weight_,
-                      .x = input_.recall(c),
-                      .dy = dy,
-                      .x_is_scattered = true,
-                      .x_is_lent = input_.is_recomputed()});
+    const Division by = Division::columns_of_tokens(c);
+    const std::vector<WeightPart>& parts = weight_.parts();
+    LinearWeight::OfParts w, gradients;
+    for (size_t i = 0; i < parts.size(); ++i) {
+        gradients[i] = quantized(c, parts[i].of(dy), parts[i].forms().dy, by);
+        w[i] = parts[i].for_input_gradient(c);
+    }
+    c.tokens.scatter(c, dx, [&](Tensor rows, int64_t first) {
+        for (size_t i = 0; i < parts.size(); ++i)
+            multiply(c, rows, gradients[i].slice_rows(first, rows.rows()), w[i], i > 0 ? rows : Tensor{});
+    });
+    const Tensor x =
+        lasting(c, input_, weight_.forms(), input_.recall(c, weight_.forms(), Division::tokens(c)));
+    for (size_t i = 0; i < parts.size(); ++i) {
+        const RecipeForms& forms = parts[i].forms();
+        const Scope of_part(c.temp);
+        c.frame.later(
+            c, {.storage = &parts[i].storage(),
+                .x = weight_.is_mixed() ? quantized(c, x, forms.x_of_weight, Division::tokens(c)) : x,
+                .dy = forms.dy_of_weight == forms.dy ? gradients[i]
+                                                     : quantized(c, parts[i].of(dy), forms.dy_of_weight, by),
+                .first_row = parts[i].first_row(),
+                .x_is_scattered = true,
+                .x_is_lent = weight_.is_mixed() && input_.is_lent(forms),
+                .dy_is_lent = forms.dy_of_weight.is_8_bit()});
+    }
     return dx;
 }
 
 Tensor TokenLinear::forward(Ctx& c, Tensor x, Dtype type, Tensor plus) const {
-    const Tensor y = plus ? plus : c.frame.keep(type, {x.rows(), w().rows()});
-    c.k.gemm(c.exec, y, x, transposed(w()), plus);
+    const Tensor y = plus ? plus : c.frame.keep(type, {x.rows(), weight_.rows()});
+    const Scope temps(c.temp);
+    const Division by = Division::tokens(c);
+    const Tensor taken = input_.take(c, x, weight_.forms(), by);
+    for (const WeightPart& part : weight_.parts()) {
+        const Scope operands(c.temp);
+        const Tensor input = weight_.is_mixed() ? quantized(c, x, part.forms().x, by) : taken,
+                     w = part.for_forward(c).slice_cols(first_col_, cols_);
+        multiply(c, part.of(y), input, transposed(w), plus ? part.of(plus) : plus, true);
+    }
     add_bias(c, y, bias_);
-    input_.keep(c, x);
     return y;
 }
 
 Tensor TokenLinear::backward(Ctx& c, Tensor dy) const {
     add_bias_backward(c, dy, bias_);
     const Tensor dx = c.temp.alloc(dy.dtype, {dy.rows(), cols_});
-    c.k.gemm(c.exec, dx, dy, w(), {});
     const Scope temps(c.temp);
-    c.frame.later(c, {.storage = weight_,
-                      .x = input_.recall(c),
-                      .dy = dy,
-                      .first_col = first_col_,
-                      .x_is_lent = input_.is_recomputed(),
-                      .dy_is_lent = true});
+    const Division by = Division::tokens(c);
+    const Tensor recalled = lasting(c, input_, weight_.forms(), input_.recall(c, weight_.forms(), by));
+    Tensor sum;
+    for (const WeightPart& part : weight_.parts()) {
+        const RecipeForms& forms = part.forms();
+        const Scope operands(c.temp);
+        const Tensor dy_part = part.of(dy), gradient = quantized(c, dy_part, forms.dy, by),
+                     w = part.for_input_gradient(c).slice_cols(first_col_, cols_);
+        multiply(c, dx, gradient, w, sum);
+        sum = dx;
+        c.frame.later(
+            c,
+            {.storage = &part.storage(),
+             .x = weight_.is_mixed() ? quantized(c, recalled, forms.x_of_weight, by) : recalled,
+             .dy = forms.dy_of_weight == forms.dy ? gradient : quantized(c, dy_part, forms.dy_of_weight, by),
+             .first_row = part.first_row(),
+             .first_col = first_col_,
+             .x_is_lent = weight_.is_mixed() && input_.is_lent(forms),
+             .dy_is_lent = true});
+    }
     return dx;
 }
 
 Tensor RowLinear::forward(Ctx& c, Tensor x, Tensor residual) const {
     const int64_t own = x.rows() / c.tp.size();
-    const Tensor y = c.frame.keep(x.dtype, {own, weight_->w.rows()});
+    const Tensor y = c.frame.keep(x.dtype, {own, weight_.rows()});
+    const Scope temps(c.temp);
+    const Tensor input = input_.take(c, x, weight_.forms(), Division::columns_of_tokens(c)),
+                 w = weight_.for_forward(c);
     // each rank adds the residual to its own rows: one product for the rows before them, one for them, one
     // for the rows after
     c.tokens.scatter(c, y, [&](Tensor rows, int64_t first) {
-        const auto multiply = [&](int64_t begin, int64_t end, Tensor plus) {
+        const auto multiply_rows = [&](int64_t begin, int64_t end, Tensor plus) {
             if (begin < end)
-                c.k.gemm(c.exec, rows.slice_rows(begin, end - begin),
-                         x.slice_rows(first + begin, end - begin), transposed(weight_->w), plus);
+                multiply(c, rows.slice_rows(begin, end - begin), input.slice_rows(first + begin, end - begin),
+                         transposed(w), plus, true);
         };
         const int64_t all = rows.rows(), mine = c.tp.rank() * own - first,
                       begin = std::clamp<int64_t>(mine, 0, all),
                       end = std::clamp<int64_t>(mine + own, 0, all);
-        multiply(0, begin, {});
-        multiply(begin, end, residual);
-        multiply(end, all, {});
+        multiply_rows(0, begin, {});
+        multiply_rows(begin, end, residual);
+        multiply_rows(end, all, {});
     });
     add_bias(c, y, bias_);
-    input_.keep(c, x);
     return y;
+}
+
+void RowLinear::rebuild(Ctx& c, Tensor x) const {
+    input_.keep(c, x, weight_.forms(), Division::columns_of_tokens(c));
 }
 
 Tensor RowLinear::backward(Ctx& c, Tensor dy) const {
     add_bias_backward(c, dy, bias_);
-    const Tensor dx = c.temp.alloc(dy.dtype, {dy.rows() * c.tp.size(), weight_->w.cols()});
+    const Tensor dx = c.temp.alloc(dy.dtype, {dy.rows() * c.tp.size(), weight_.storage().w.cols()});
     const Scope temps(c.temp);
-    const Tensor all = c.tokens.gather(c, dy, [&](Tensor rows, int64_t first) {
-        c.k.gemm(c.exec, dx.slice_rows(first, rows.rows()), rows, weight_->w, {});
+    const Division by = Division::tokens(c);
+    const RecipeForms& forms = weight_.forms();
+    const Tensor w = weight_.for_input_gradient(c);
+    Tensor all = c.tokens.gather(c, quantized(c, dy, forms.dy, by), [&](Tensor rows, int64_t first) {
+        multiply(c, dx.slice_rows(first, rows.rows()), rows, w);
     });
-    c.frame.later(c, {.storage = weight_,
-                      .x = input_.recall(c),
+    if (forms.dy_of_weight != forms.dy)
+        all = c.tokens.gather(c, quantized(c, dy, forms.dy_of_weight, by), [](Tensor, int64_t) {});
+    c.frame.later(c, {.storage = &weight_.storage(),
+                      .x = input_.recall(c, forms, Division::columns_of_tokens(c)),
                       .dy = all,
-                      .x_is_lent = input_.is_recomputed(),
+                      .x_is_lent = input_.is_lent(forms),
                       .dy_is_lent = true});
     return dx;
 }

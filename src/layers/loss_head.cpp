@@ -18,9 +18,15 @@ int64_t chunk_rows(const Kernels& kernels, int64_t tokens, int64_t columns, Dtyp
     return std::min(tokens, std::max<int64_t>(256, fitting));
 }
 
+// Of the rows of a chunk: context-parallel ranks have others, and tensor-parallel ranks have the same.
+Division rows_of(const Ctx& c) {
+    return {.rows = c.cp, .more_rows = alone(), .columns = alone()};
+}
+
 }  // namespace
 
-// Calls each(first row, logits [n, V/P], losses [n]) for chunks of n rows of all tokens [T, D].
+// Calls each(first row, x, logits [n, V/P], losses [n]) for chunks of n rows of all tokens [T, D]; x has the
+// rows in the form of the forward's product.
 template <class Each>
 void LossHead::for_each_chunk(Ctx& c, Tensor all, const Each& each) const {
     const int64_t columns = div_ceil(output_->params().front().shape.rows(), c.tp.size());
@@ -28,11 +34,14 @@ void LossHead::for_each_chunk(Ctx& c, Tensor all, const Each& each) const {
     const Scope temps(c.temp);
     const Tensor losses = c.temp.alloc(output_->g.dtype, {all.rows()});
     const Tensor logits = c.temp.alloc(all.dtype, {rows, output_->w.rows()});
+    const Tensor w = projection_.for_forward(c);
     for (int64_t first = 0; first < all.rows(); first += rows) {
         const int64_t n = std::min(rows, all.rows() - first);
         const Tensor chunk = logits.slice_rows(0, n);
-        c.k.gemm(c.exec, chunk, all.slice_rows(first, n), transposed(output_->w), {});
-        each(first, chunk, losses.slice_rows(first, n));
+        const Scope of_chunk(c.temp);
+        const Tensor x = quantized(c, all.slice_rows(first, n), projection_.forms().x, rows_of(c));
+        multiply(c, chunk, x, transposed(w), {}, true);
+        each(first, x, chunk, losses.slice_rows(first, n));
     }
     c.k.sum(c.exec, &c.scalars.loss, losses);
     if (part_) c.k.sum(c.exec, &(c.scalars.*part_), losses);
@@ -53,12 +62,18 @@ void LossHead::forward(Ctx& c, Tensor x, Tensor labels) const {
     const Tensor dx = c.frame.keep(x.dtype, x.shape);
     {
         const Scope temps(c.temp);
-        const Tensor all = gather_tokens(c, x), dall = parts_of(c, dx);
-        for_each_chunk(c, all, [&](int64_t first, Tensor logits, Tensor losses) {
+        const Tensor all = gather_tokens(c, x), dall = parts_of(c, dx), w = projection_.for_input_gradient(c);
+        const RecipeForms& forms = projection_.forms();
+        const Division by = {.rows = c.cp, .more_rows = alone(), .columns = c.tp};
+        for_each_chunk(c, all, [&](int64_t first, Tensor input, Tensor logits, Tensor losses) {
             const int64_t n = logits.rows();
             losses_of(c, losses, logits, logits, labels.slice_rows(first, n));
-            c.k.gemm(c.exec, dall.slice_rows(first, n), logits, output_->w, {});
-            c.frame.later(c, {.storage = output_, .x = all.slice_rows(first, n), .dy = logits});
+            Tensor gradient = quantized(c, logits, forms.dy, by);
+            multiply(c, dall.slice_rows(first, n), gradient, w);
+            if (forms.dy_of_weight != forms.dy) gradient = quantized(c, logits, forms.dy_of_weight, by);
+            if (forms.x_of_weight != forms.x)
+                input = quantized(c, all.slice_rows(first, n), forms.x_of_weight, rows_of(c));
+            c.frame.later(c, {.storage = output_, .x = input, .dy = gradient});
         });
         scatter_tokens(c, dx, dall);
     }
@@ -71,14 +86,16 @@ Tensor LossHead::backward(Ctx& c) const {
 
 void LossHead::evaluate(Ctx& c, Tensor x, Tensor labels) const {
     const Scope temps(c.temp);
-    for_each_chunk(c, gather_tokens(c, x), [&](int64_t first, Tensor logits, Tensor losses) {
+    for_each_chunk(c, gather_tokens(c, x), [&](int64_t first, Tensor, Tensor logits, Tensor losses) {
         losses_of(c, losses, {}, logits, labels.slice_rows(first, logits.rows()));
     });
 }
 
 void LossHead::logits(Ctx& c, Tensor logits, Tensor x) const {
     require(c.tp.size() == 1, "logits are computed without tensor parallelism only");
-    c.k.gemm(c.exec, logits, x, transposed(output_->w), {});
+    const Scope temps(c.temp);
+    multiply(c, logits, quantized(c, x, projection_.forms().x, rows_of(c)),
+             transposed(projection_.for_forward(c)));
 }
 
 }  // namespace coeus

@@ -11,9 +11,31 @@
 
 namespace coeus {
 
+namespace {
+
+// Memory in temp for the rows of all ranks, with their scales if x is in 8 bits: those of rows are gathered,
+// the others are the same on all ranks.
+Tensor room_for_all(Ctx& c, Tensor x) {
+    const Shape shape = {x.rows() * c.tp.size(), x.cols()};
+    if (x.groups == ScaleGroups::none) return c.temp.alloc(x.dtype, shape);
+    if (x.groups == ScaleGroups::one || x.groups == ScaleGroups::cols) {
+        Tensor all = c.temp.alloc(x.dtype, shape);
+        all.groups = x.groups;
+        all.scale = x.scale;
+        return all;
+    }
+    const Tensor all = c.temp.alloc(x.dtype, shape, x.groups);
+    const Tensor scales = scales_of(all);
+    const ObservedExchange noted(c.exec, Exchange::gather_tokens, scales);
+    c.tp.all_gather(c.exec, scales, scales_of(x));
+    return all;
+}
+
+}  // namespace
+
 Tensor gather_tokens(Ctx& c, Tensor x) {
     if (c.tp.size() == 1) return x;
-    const Tensor all = c.temp.alloc(x.dtype, {x.rows() * c.tp.size(), x.cols()});
+    const Tensor all = room_for_all(c, x);
     const ObservedExchange noted(c.exec, Exchange::gather_tokens, all);
     c.tp.all_gather(c.exec, all, x);
     return all;
@@ -93,10 +115,13 @@ OverlappedTokens::~OverlappedTokens() = default;
 
 Tensor OverlappedTokens::gather(Ctx& c, Tensor x, EachRows each) const {
     const int ranks = c.tp.size();
-    const Tensor all = c.temp.alloc(x.dtype, {x.rows() * ranks, x.cols()});
+    const Tensor all = room_for_all(c, x);
     const auto use = [&](int rank) { each(all.slice_rows(rank * x.rows(), x.rows()), rank * x.rows()); };
     const Tensor own = all.slice_rows(c.tp.rank() * x.rows(), x.rows());
-    c.k.cast(c.exec, own, x);
+    if (x.groups == ScaleGroups::none)
+        c.k.cast(c.exec, own, x);
+    else
+        c.exec.queue->copy(own.data, x.data, x.bytes());
     for (int step = 1; step < ranks; ++step)
         messages_->begin(step, own, all.slice_rows(messages_->before(step) * x.rows(), x.rows()));
     use(c.tp.rank());

@@ -44,6 +44,22 @@ Param Declare::named(const std::string& name, const Shape& shape, WeightRole rol
             .role = role_of(role)};
 }
 
+Param Declare::linear(const std::string& name, const Shape& shape, WeightRole role, Split split) const {
+    Param param = weight(name, shape, role, split);
+    param.recipe = recipe_of_linear(parameters_.types().quantize, param.name, shape.rows(), shape.cols());
+    return param;
+}
+
+LinearWeight Declare::add_stack(std::vector<Param> params) const {
+    std::vector<const Storage*> storages;
+    for (size_t first = 0, end = 0; first < params.size(); first = end) {
+        while (end < params.size() && params[end].recipe == params[first].recipe) ++end;
+        storages.push_back(
+            &parameters_.add({params.begin() + int64_t(first), params.begin() + int64_t(end)}));
+    }
+    return storages;
+}
+
 std::unique_ptr<Norm> Declare::norm(const std::string& name, Output output) const {
     if (model_.norm_type == NormType::np_layer_norm)
         return std::make_unique<LayerNorm>(nullptr, model_.norm_eps, output);
@@ -53,14 +69,71 @@ std::unique_ptr<Norm> Declare::norm(const std::string& name, Output output) cons
     return std::make_unique<RmsNorm>(stored, model_.norm_eps, output);
 }
 
-// If the norm's output is not kept, the backward pass recomputes it.
 PreNormBlock::Part build_part(const Declare& declare, const char* norm_name, Output output,
                               FunctionRef<std::unique_ptr<Sublayer>(LinearInput)> build) {
     PreNormBlock::Part part;
     part.norm = declare.norm(norm_name, output);
-    part.sublayer = build(LinearInput(output == Output::recomputed ? part.norm.get() : nullptr));
+    part.sublayer = build(LinearInput(output, *part.norm));
     return part;
 }
+
+namespace {
+
+// Where an operation's output goes that these weights multiply: if all of them need it in 8 bits, they keep
+// it instead of the operation.
+Output output_for(const std::vector<Param>& weights, Output output) {
+    const bool in_8_bits = std::ranges::all_of(
+        weights, [](const Param& weight) { return forms_of(weight.recipe).x_of_weight.is_8_bit(); });
+    return output == Output::kept && in_8_bits ? Output::kept_in_8_bits : output;
+}
+
+std::vector<Param> query_key_value(const Declare& declare, const AttentionConfig& a) {
+    const auto in = [&](const char* name, int64_t rows) {
+        return declare.linear(name, {rows, declare.model().dim}, WeightRole::attention_in, Split::rows);
+    };
+    return {in("attention.wq", a.query_width()), in("attention.wk", a.key_width()),
+            in("attention.wv", a.value_width())};
+}
+
+// Of latent attention: the matrices that make latents.
+std::vector<Param> down_projections(const Declare& declare, const AttentionConfig& a) {
+    const auto down = [&](const char* name, int64_t rows) {
+        return declare.linear(name, {rows, declare.model().dim}, WeightRole::attention_in, Split::partial);
+    };
+    std::vector<Param> all;
+    if (a.q_rank > 0) all.push_back(down("attention.wq_a", a.q_rank));
+    all.push_back(down("attention.wkv_a", a.kv_rank + a.rotated_dim()));
+    return all;
+}
+Param query(const Declare& declare, const AttentionConfig& a) {
+    const bool of_latents = a.q_rank > 0;
+    return declare.linear(of_latents ? "attention.wq_b" : "attention.wq",
+                          {a.query_width(), of_latents ? a.q_rank : declare.model().dim},
+                          WeightRole::attention_in, Split::rows);
+}
+
+// The weights that multiply the input of attention.
+std::vector<Param> first_weights(const Declare& declare, const AttentionConfig& a) {
+    if (!a.is_latent()) return query_key_value(declare, a);
+    std::vector<Param> all = down_projections(declare, a);
+    if (a.q_rank == 0) all.push_back(query(declare, a));
+    return all;
+}
+
+std::vector<Param> gate_and_up(const Declare& declare, int64_t hidden, const std::string& name) {
+    const Shape shape = {hidden, declare.model().dim};
+    return {declare.linear(name + ".w1", shape, WeightRole::gate, Split::rows),
+            declare.linear(name + ".w3", shape, WeightRole::up, Split::rows)};
+}
+
+// The router needs its input in the compute type.
+Output output_for(const Declare& declare, const LayerConfig& layer, Output output) {
+    return layer.is_dense()
+               ? output_for(gate_and_up(declare, layer.feed_forward.hidden, "feed_forward"), output)
+               : output;
+}
+
+}  // namespace
 
 namespace {
 
@@ -126,26 +199,19 @@ std::unique_ptr<Sublayer> build_latent_attention(const Declare& declare, const A
                                                  const RopeTable& rope, LinearInput input) {
     const int64_t dim = declare.model().dim, rope_dim = a.rotated_dim(), nope = a.head_dim - rope_dim;
     Parameters& parameters = declare.parameters();
-    const auto matrix = [&](const char* name, int64_t rows, int64_t cols, Split split) {
-        return declare.weight(name, {rows, cols}, WeightRole::attention_in, split);
-    };
     const auto norm = [&](const char* name, int64_t width) {
         return &parameters.add(declare.weight(name, {width}, WeightRole::norm, Split::partial));
     };
     const bool has_q_latents = a.q_rank > 0;
-    std::vector<Param> down;
-    if (has_q_latents) down.push_back(matrix("attention.wq_a", a.q_rank, dim, Split::partial));
-    down.push_back(matrix("attention.wkv_a", a.kv_rank + rope_dim, dim, Split::partial));
-    const Storage& first = parameters.add(std::move(down));
+    const LinearWeight first = declare.add_stack(down_projections(declare, a));
     const Storage* q_norm = has_q_latents ? norm("attention.q_norm", a.q_rank) : nullptr;
-    const Storage& wq =
-        parameters.add(has_q_latents ? matrix("attention.wq_b", a.query_width(), a.q_rank, Split::rows)
-                                     : matrix("attention.wq", a.query_width(), dim, Split::rows));
+    const Storage& wq = parameters.add(query(declare, a));
     const Storage* kv_norm = norm("attention.kv_norm", a.kv_rank);
-    const Storage& wkv = parameters.add(
-        matrix("attention.wkv_b", a.heads * (nope + a.value_head_dim()), a.kv_rank, Split::rows));
+    const Storage& wkv =
+        parameters.add(declare.linear("attention.wkv_b", {a.heads * (nope + a.value_head_dim()), a.kv_rank},
+                                      WeightRole::attention_in, Split::rows));
     const Storage& wo = parameters.add(
-        declare.weight("attention.wo", {dim, a.output_width()}, WeightRole::attention_out, Split::cols));
+        declare.linear("attention.wo", {dim, a.output_width()}, WeightRole::attention_out, Split::cols));
     const LatentHeads heads = {.shape = {.heads = a.heads / parameters.place().tp,
                                          .nope = nope,
                                          .rope = rope_dim,
@@ -174,15 +240,10 @@ std::unique_ptr<Sublayer> build_attention(const Declare& declare, const Attentio
     const AttentionConfig& a = config;
     if (a.is_latent()) return build_latent_attention(declare, a, tables.rope, input);
     const int64_t dim = declare.model().dim;
-    const auto in = [&](const char* name, int64_t rows) {
-        return declare.weight(name, {rows, dim}, WeightRole::attention_in, Split::rows);
-    };
     Parameters& parameters = declare.parameters();
-    const Storage& wqkv =
-        parameters.add({in("attention.wq", a.query_width()), in("attention.wk", a.key_width()),
-                        in("attention.wv", a.value_width())});
+    const LinearWeight wqkv = declare.add_stack(query_key_value(declare, a));
     const Storage& wo = parameters.add(
-        declare.weight("attention.wo", {dim, a.output_width()}, WeightRole::attention_out, Split::cols));
+        declare.linear("attention.wo", {dim, a.output_width()}, WeightRole::attention_out, Split::cols));
     const Storage *qkv_bias = input_bias(declare, a), *wo_bias = output_bias(declare, a);
     HeadSteps::List steps = head_steps(declare, a, tables);
     const int tp = parameters.place().tp;
@@ -199,14 +260,11 @@ std::unique_ptr<Sublayer> build_attention(const Declare& declare, const Attentio
 
 std::unique_ptr<Sublayer> build_feed_forward(const Declare& declare, const FeedForwardConfig& config,
                                              LinearInput input, Output activated, const std::string& name) {
-    const int64_t dim = declare.model().dim, hidden = config.hidden;
-    Parameters& parameters = declare.parameters();
-    const Storage& w13 =
-        parameters.add({declare.weight(name + ".w1", {hidden, dim}, WeightRole::gate, Split::rows),
-                        declare.weight(name + ".w3", {hidden, dim}, WeightRole::up, Split::rows)});
-    const Storage& w2 =
-        parameters.add(declare.weight(name + ".w2", {dim, hidden}, WeightRole::down, Split::cols));
-    return std::make_unique<FeedForward>(w13, w2, input, activated);
+    const LinearWeight w13 = declare.add_stack(gate_and_up(declare, config.hidden, name));
+    const Param down =
+        declare.linear(name + ".w2", {declare.model().dim, config.hidden}, WeightRole::down, Split::cols);
+    const Storage& w2 = declare.parameters().add(down);
+    return std::make_unique<FeedForward>(w13, w2, input, output_for({down}, activated));
 }
 
 namespace {
@@ -218,6 +276,7 @@ ExpertWeights expert_weights(const Declare& declare, const MoeConfig& m) {
     const auto matrices = [&](const char* name, int64_t rows, int64_t cols, WeightRole role, Split split) {
         Param param = declare.named(name, {m.experts, rows, cols}, role, split);
         param.groups = m.experts;
+        param.recipe = recipe_of_experts(parameters.types().quantize, param.name, rows, cols);
         param.shard.sharding = parameters.expert_sharding();
         return param;
     };
@@ -298,13 +357,15 @@ namespace {
 std::unique_ptr<Block> usual_block(const Declare& declare, const PositionTables& tables, Output output) {
     const LayerConfig layer = declare.model().layer(declare.layer());
     std::vector<PreNormBlock::Part> parts;
-    parts.push_back(build_part(declare, "attention_norm", output, [&](LinearInput input) {
+    const Output to_attention = output_for(first_weights(declare, layer.attention), output);
+    parts.push_back(build_part(declare, "attention_norm", to_attention, [&](LinearInput input) {
         return build_attention(declare, layer.attention, tables, input);
     }));
-    parts.push_back(build_part(declare, "ffn_norm", output, [&](LinearInput input) {
-        return layer.is_dense() ? build_feed_forward(declare, layer.feed_forward, input, output)
-                                : build_moe(declare, layer.moe, input, output);
-    }));
+    parts.push_back(
+        build_part(declare, "ffn_norm", output_for(declare, layer, output), [&](LinearInput input) {
+            return layer.is_dense() ? build_feed_forward(declare, layer.feed_forward, input, output)
+                                    : build_moe(declare, layer.moe, input, output);
+        }));
     return std::make_unique<PreNormBlock>(std::move(parts));
 }
 
@@ -334,8 +395,7 @@ std::unique_ptr<Block> build_mtp_layer(Parameters& parameters, const DecoderConf
     const Storage& joint = parameters.add(
         declare.weight("eh_proj", {model.dim, 2 * model.dim}, WeightRole::joint, Split::partial));
     const auto columns = [&](int64_t first, const Norm& norm) {
-        return TokenLinear(joint, first, model.dim,
-                           LinearInput(output == Output::recomputed ? &norm : nullptr));
+        return TokenLinear(joint, first, model.dim, LinearInput(output, norm));
     };
     const TokenLinear of_embedding = columns(0, *enorm), of_hidden = columns(model.dim, *hnorm);
     std::unique_ptr<Block> block = build(declare, tables, recompute);

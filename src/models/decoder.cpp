@@ -64,7 +64,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
     if (!config.tied) {
         head_unit = begin_unit(heads, uses_as_head);
         norm = declare.norm("norm", Output::recomputed);
-        output = &parameters_.add(declare.weight("output", table_shape, WeightRole::output, Split::rows));
+        output = &parameters_.add(declare.linear("output", table_shape, WeightRole::output, Split::rows));
     }
     segments_.push_back({.name = "output", .kind = Segment::Kind::objective, .unit = head_unit});
     if (heads) segments_.back().objective = std::make_unique<DecoderHead>(std::move(norm), *output);

@@ -2,6 +2,7 @@
 #include "coeus/state/fsdp.hpp"
 
 #include "coeus/device/named_range.hpp"
+#include "coeus/state/quantized_weights.hpp"
 #include "coeus/state/unit_places.hpp"
 
 #include <algorithm>
@@ -28,7 +29,9 @@ public:
         Pending pending;  // work that fills or empties the place
     };
 
-    Places(const Parameters& parameters, Dtype dtype, Keep keep) : parameters_(parameters), dtype_(dtype) {
+    // `what`: Storage::w or Storage::g.
+    Places(const Parameters& parameters, Tensor Storage::*what, Keep keep)
+        : parameters_(parameters), what_(what) {
         for (const Unit& unit : parameters.units()) {
             State& state = states.emplace_back();
             for (size_t i = unit.first; i < unit.first + unit.count; ++i)
@@ -50,7 +53,7 @@ public:
         for (size_t i = parameters_.units()[unit].first; i < storage; ++i)
             at += bytes_of(parameters_.storages()[i]);
         const Storage& s = parameters_.storages()[storage];
-        return Tensor(at, dtype_, {s.is_gathered() ? s.padded_count() : 0});
+        return Tensor(at, (s.*what_).dtype, {s.is_gathered() ? s.padded_count() : 0});
     }
 
     // Removes the units that overlap a unit's place. None of them may have a lease.
@@ -78,7 +81,8 @@ public:
 
 private:
     int64_t bytes_of(const Storage& storage) const {
-        return storage.is_gathered() ? padded_bytes(storage.padded_count() * size_of(dtype_)) : 0;
+        return storage.is_gathered() ? padded_bytes(storage.padded_count() * size_of((storage.*what_).dtype))
+                                     : 0;
     }
 
     void stack() {
@@ -97,7 +101,7 @@ private:
     }
 
     const Parameters& parameters_;
-    Dtype dtype_;
+    Tensor Storage::*what_;
     Buffer buffer_;
     int64_t bytes_ = 0;
 };
@@ -111,8 +115,8 @@ Gathered::Gathered(Parameters& parameters, const GatherOptions& options)
                                            [](const Storage& storage) { return storage.is_gathered(); }));
     }
     if (std::ranges::find(is_gathered_, true) == is_gathered_.end()) return;
-    weights_ = std::make_unique<Places>(parameters, parameters.types().compute, options.weights);
-    gradients_ = std::make_unique<Places>(parameters, parameters.types().accumulate(), options.gradients);
+    weights_ = std::make_unique<Places>(parameters, &Storage::w, options.weights);
+    gradients_ = std::make_unique<Places>(parameters, &Storage::g, options.gradients);
 }
 
 bool Gathered::is_gathered(size_t unit) const {
@@ -180,7 +184,11 @@ void Gathered::gather(Exec& exec, size_t u) {
                 const Tensor all = weights_->of(u, i), own = share_of(all, ranks);
                 const int64_t count = storage.shard_shape().count();
                 const Tensor from = storage.compute ? storage.compute : storage.master;
-                if (count > 0) kernels_->cast(exec, own.slice_rows(0, count), from.reshape({count}));
+                if (count > 0 && storage.is_8_bit())
+                    quantize_owned(exec, *kernels_, storage,
+                                   Tensor(own.data, own.dtype, storage.shard_shape()));
+                else if (count > 0)
+                    kernels_->cast(exec, own.slice_rows(0, count), from.reshape({count}));
                 ranks.all_gather(exec, all, own);
             });
         });

@@ -56,7 +56,8 @@ private:
 // Weights in the compute type are kept besides their masters. Gathered weights are converted from the masters
 // instead, if these are on the device as well.
 bool keeps_compute(const Storage& storage, const StateTypes& types) {
-    return types.compute != types.master && !storage.is_exact() && (!storage.is_gathered() || types.offload);
+    return storage.w.dtype != types.master && !storage.is_exact() &&
+           (!storage.is_gathered() || types.offload);
 }
 
 }  // namespace
@@ -163,7 +164,7 @@ size_t Parameters::most_kept() const {
 int64_t Parameters::compute_bytes() const {
     int64_t bytes = 0;
     for (const Storage& storage : storages_)
-        if (keeps_compute(storage, types_)) bytes += bytes_of(storage, types_.compute);
+        if (keeps_compute(storage, types_)) bytes += bytes_of(storage, storage.w.dtype);
     return bytes;
 }
 
@@ -211,7 +212,7 @@ void Parameters::allocate(bool with_optimizer, const Device& device) {
     for_each([&, masters = Layout(master_), exact = Layout(exact_),
               computes = Layout(compute_)](Storage& storage) mutable {
         storage.master = (storage.is_exact() ? exact : masters).next(storage, storage.master_type());
-        if (keeps_compute(storage, types_)) storage.compute = computes.next(storage, types_.compute);
+        if (keeps_compute(storage, types_)) storage.compute = computes.next(storage, storage.w.dtype);
         if (!storage.is_gathered()) storage.w = storage.compute ? storage.compute : storage.master;
     });
     owned_state_ = {all(master_)};
@@ -301,7 +302,7 @@ void Parameters::clear_moments(Exec& exec, const Kernels& kernels) const {
 
 void Parameters::refresh_compute(Exec& exec, const Kernels& kernels) const {
     for (const Storage& storage : storages_)
-        if (storage.compute) kernels.cast(exec, storage.compute, storage.master);
+        if (storage.compute && !storage.is_8_bit()) kernels.cast(exec, storage.compute, storage.master);
 }
 
 OwnedRows Parameters::rows_of(const Storage& storage, const OwnedRun& run) {
@@ -311,7 +312,7 @@ OwnedRows Parameters::rows_of(const Storage& storage, const OwnedRun& run) {
                        .first_col = run.first_col,
                        .master = rows(storage.master),
                        .gradient = rows(storage.gradient),
-                       .compute = rows(storage.compute),
+                       .compute = storage.is_8_bit() ? Tensor{} : rows(storage.compute),
                        .moments = {}};
     for (size_t i = 0; i < storage.moments.size(); ++i) owned.moments[i] = rows(storage.moments[i]);
     return owned;

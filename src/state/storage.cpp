@@ -38,9 +38,15 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
     lay_out();
     list_runs();
     // types and shapes are known before memory is allocated, so that a planning run can read them
-    w = Tensor(nullptr, first.is_exact ? master_type_ : types.compute, shape_);
+    const bool is_8_bit = types.quantize.gather_in_8_bits && first.recipe == Recipe::tensorwise;
+    w = Tensor(nullptr, first.is_exact ? master_type_ : is_8_bit ? Dtype::fp8_e4m3 : types.compute, shape_);
     g = Tensor(nullptr, types.accumulate(), shape_);
     gradient = Tensor(nullptr, types.accumulate(), shard_shape_);
+}
+
+bool Storage::has_one_scales() const {
+    const RecipeForms forms = forms_of(recipe());
+    return forms.w.groups == ScaleGroups::one || forms.w_of_input.groups == ScaleGroups::one;
 }
 
 void Storage::lay_out() {

@@ -236,7 +236,7 @@ bool Trainer::load_state() {
     } else {
         start_fresh();
     }
-    engine_.decoder().parameters().refresh_compute(engine_.exec(), engine_.kernels());
+    engine_.renew_weights();
     return resume && resume->in_own_folder();
 }
 

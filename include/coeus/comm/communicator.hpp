@@ -110,7 +110,7 @@ public:
     /// connected.
     void connect(NcclWorld& nccl);
     /// The same collectives, where the Exec runs. A communicator must always be used with the same device.
-    void all_reduce(Exec& exec, Tensor inout, Where where = Where::current()) const;
+    void all_reduce(Exec& exec, Tensor inout, Reduce op = Reduce::sum, Where where = Where::current()) const;
     void all_gather(Exec& exec, Tensor out, Tensor in, Where where = Where::current()) const;
     void reduce_scatter(Exec& exec, Tensor out, Tensor in, Where where = Where::current()) const;
     void all_to_all(Exec& exec, Tensor out, Tensor in, Where where = Where::current()) const;

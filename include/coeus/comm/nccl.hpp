@@ -27,7 +27,7 @@ enum class Result : int {
     in_progress
 };
 enum class DataType : int { uint8 = 1, int32 = 2, int64 = 4, float32 = 7, float64 = 8, bfloat16 = 9 };
-enum class RedOp : int { sum };
+enum class RedOp : int { sum = 0, max = 2 };
 constexpr int no_color = -1;  ///< for a rank that is in no part of a split
 
 }  // namespace nccl

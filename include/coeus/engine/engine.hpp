@@ -13,6 +13,7 @@
 #include "coeus/plan/memory.hpp"
 #include "coeus/plan/recompute.hpp"
 #include "coeus/state/fsdp.hpp"
+#include "coeus/state/quantized_weights.hpp"
 #include "coeus/state/step_state.hpp"
 
 #include <bitset>
@@ -164,6 +165,7 @@ private:
     const Mesh* mesh_ = nullptr;
     std::vector<Recompute> recomputed_;
     Decoder decoder_;
+    QuantizedWeights quantized_weights_;
     Gathered gathered_;
     std::vector<MatrixRanks> matrix_ranks_;  // by sharding
     Executor executor_;

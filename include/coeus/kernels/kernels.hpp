@@ -159,7 +159,8 @@ struct Kernels {
     /// q = x / scale, clamped and rounded to nearest even, and its scales by `rule`: s = largest number / the
     /// group's largest magnitude, q = float(x) s, scale = 1 / s. bits: the largest magnitudes; absent for
     /// blocks, and for rows if their largest magnitudes are those of x. x may have no rows: then only the
-    /// scales are written. `experts` as before; the padding of groups is zero in q.
+    /// scales are written. A single scale is not written if q has no room for it. `experts` as before; the
+    /// padding of groups is zero in q.
     void (*quantize)(Exec&, Tensor q, Tensor x, Tensor bits, ScaleRule rule, const Groups& experts);
     /// y = the values of q. y: type or acc.
     void (*dequantize)(Exec&, Tensor y, Tensor q);

@@ -41,6 +41,8 @@ struct RecipeForms {
     Form x, w;            ///< forward
     Form dy, w_of_input;  ///< gradient of the input
     Form dy_of_weight, x_of_weight;
+
+    bool operator==(const RecipeForms&) const = default;
 };
 
 constexpr RecipeForms forms_of(Recipe recipe) {

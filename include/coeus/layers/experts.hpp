@@ -9,10 +9,13 @@
 //
 // If the weight belongs to the input (Llama 4), it multiplies gate_up instead, since that product is linear.
 // If w2 has a bias, the weight multiplies the bias too.
+//
+// If the matrices have a recipe, the products take 8-bit operands. Scales of columns belong to the rows that
+// an expert has on this rank in one round.
 #pragma once
 
 #include "coeus/base/function_ref.hpp"
-#include "coeus/layers/context.hpp"
+#include "coeus/layers/quantized.hpp"
 
 #include <memory>
 
@@ -42,11 +45,11 @@ public:
     int64_t experts() const { return weights_.count; }
     /// Columns of gate_up, 2F/P.
     int64_t width() const { return weights_.w13->w.rows() / weights_.count; }
-    /// gate_up [rows, 2F/P] = rows w13^T.
-    void first(Ctx& c, Tensor gate_up, Tensor rows, const Groups& groups) const;
-    /// The results [rows, D], in temp. `adds_bias`: of the ranks that divide each expert, whose results are
-    /// added, one adds the bias.
-    Tensor second(Ctx& c, Tensor gate_up, Tensor weights, const Groups& groups, bool adds_bias) const;
+    /// gate_up [rows, 2F/P] = rows w13^T. Here and below, `ranks` are those that divide each expert.
+    void first(Ctx& c, Tensor gate_up, Tensor rows, const Groups& groups, const Communicator& ranks) const;
+    /// The results [rows, D], in temp: parts of a sum over the ranks, of which one adds the bias.
+    Tensor second(Ctx& c, Tensor gate_up, Tensor weights, const Groups& groups,
+                  const Communicator& ranks) const;
 
     /// What a backward reads. It overwrites gate_up.
     struct Kept {
@@ -58,11 +61,12 @@ public:
     enum class WeightGradients : uint8_t { later, now };
     /// The gradient of the rows, [rows, D], in temp, and dweights [rows] (acc). `drows` returns the gradient
     /// of the results, [rows, D], in temp; it is freed when the products that need it are done.
-    Tensor backward(Ctx& c, const Kept& kept, Tensor dweights, FunctionRef<Tensor()> drows, bool adds_bias,
-                    WeightGradients when) const;
+    Tensor backward(Ctx& c, const Kept& kept, Tensor dweights, FunctionRef<Tensor()> drows,
+                    const Communicator& ranks, WeightGradients when) const;
 
 private:
-    void add(Ctx& c, const WeightGradient& gradient, WeightGradients when) const;
+    void add(Ctx& c, const Storage& storage, Tensor x, const Division& of_x, Tensor dy, const Division& of_dy,
+             const Groups& groups, bool x_is_lent, bool dy_is_lent, WeightGradients when) const;
     ExpertWeights weights_;
     Gate gate_;
 };

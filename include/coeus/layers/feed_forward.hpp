@@ -26,12 +26,12 @@ private:
 class FeedForward : public Sublayer {
 public:
     /// Each of P tensor-parallel ranks has F/P of the width F. `w13`: [w1; w3] stacked by rows, [2F/P, D].
-    /// `w2`: [D, F/P]. `input`: the input of w13. `activated`: whether the input of w2 is kept or recomputed.
-    FeedForward(const Storage& w13, const Storage& w2, LinearInput input = {},
+    /// `w2`: [D, F/P]. `input`: the input of w13. `activated`: where the input of w2 goes.
+    FeedForward(const LinearWeight& w13, const Storage& w2, LinearInput input = {},
                 Output activated = Output::kept)
         : swiglu_(std::make_unique<SwiGlu>(activated)),
           w13_(w13, input),
-          w2_(w2, activated == Output::kept ? nullptr : swiglu_.get()) {}
+          w2_(w2, LinearInput(activated, *swiglu_)) {}
 
     Tensor forward(Ctx& c, Tensor x, Tensor residual) const override;
     void rebuild(Ctx& c, Tensor x) const override;

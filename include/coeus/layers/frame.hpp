@@ -15,17 +15,21 @@ namespace coeus {
 struct Ctx;
 
 /// A weight gradient that a linear layer requests: dW += dy^T x; for rows in groups, of each group for its
-/// own matrix.
+/// own matrix. x and dy are in the compute type, or both are in 8 bits.
 struct WeightGradient {
     const Storage* storage;
     Tensor x;                     ///< [T, I], or this rank's rows of it; kept in the frame
     Tensor dy;                    ///< [T, O]
+    int64_t first_row = 0;        ///< of the rows of dW that belong to dy
     int64_t first_col = 0;        ///< of the columns of dW that belong to x
     Groups groups = {};           ///< of the rows of x and dy; absent: they are one group
     bool x_is_scattered = false;  ///< the rows of x must be gathered from the tensor-parallel ranks
     bool x_is_lent = false;   ///< x was recomputed, and is valid only until the end of the layer's backward
     bool dy_is_lent = false;  ///< dy ends with the layer's backward, or is overwritten after it
 };
+
+/// Computes it now.
+void add_gradient(Ctx& c, const WeightGradient& gradient);
 
 class Frame {
 public:
@@ -38,6 +42,10 @@ public:
 
     /// Allocates memory that lives until the frame is rewound, for results and for what the backward needs.
     Tensor keep(Dtype dtype, const Shape& shape) { return memory_.alloc(dtype, shape); }
+    /// The same for a tensor of 8-bit floats; see Arena.
+    Tensor keep(Dtype dtype, const Shape& shape, ScaleGroups groups, int64_t matrices = 1) {
+        return memory_.alloc(dtype, shape, groups, matrices);
+    }
     /// Pushes a tensor for the backward. `owner` is the layer. Its backward must pop exactly what its forward
     /// pushed, in reverse order, which debug builds check.
     void push(const void* owner, Tensor tensor);
@@ -57,6 +65,9 @@ public:
     /// Handles a weight gradient; all of them pass through here. It is computed now, or postponed (owed)
     /// while a schedule computes only the gradient of the input, or dropped if the parameter is frozen.
     void later(Ctx& c, const WeightGradient& gradient);
+    /// While weight gradients are postponed: a copy of a tensor that ends before they are computed. Else the
+    /// tensor itself. `matrices`: see scale_shape().
+    Tensor keep_while_owing(Ctx& c, Tensor lent, int64_t matrices = 1);
     /// While it lives, weight gradients are postponed (I of a split backward). What they need stays in the
     /// frame until it is rewound.
     class [[nodiscard]] Owing {
@@ -94,7 +105,6 @@ public:
 private:
     Arena memory_, host_memory_;
     static Tensor pop_from(std::vector<Kept>& stack, const void* owner);
-    void add(Ctx& c, const WeightGradient& gradient);
 
     std::vector<Kept> kept_, on_host_;
     std::vector<WeightGradient> owed_;

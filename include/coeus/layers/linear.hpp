@@ -6,8 +6,11 @@
 //   ColLinear [O/P, I]            gathers x [T/P, I], y [T, O/P]     dx = sum over ranks, scattered
 //   RowLinear [O, I/P]            y = sum over ranks, scattered      gathers dy [T/P, O], dx [T, I/P]
 //   TokenLinear [O, I]            y [T/P, O] of x [T/P, I]           dx [T/P, I] of dy [T/P, O]
+// If the weight has a recipe (kernels/quantization.hpp), the products take 8-bit operands, and what is
+// gathered travels in 8 bits.
 #pragma once
 
+#include "coeus/layers/linear_weight.hpp"
 #include "coeus/layers/recompute.hpp"
 
 namespace coeus {
@@ -15,8 +18,8 @@ namespace coeus {
 class ColLinear {
 public:
     /// `bias`: [O/P], or null.
-    explicit ColLinear(const Storage& weight, LinearInput input = {}, const Storage* bias = nullptr)
-        : weight_(&weight), bias_(bias), input_(input) {}
+    explicit ColLinear(const LinearWeight& weight, LinearInput input = {}, const Storage* bias = nullptr)
+        : weight_(weight), bias_(bias), input_(input) {}
 
     /// [T/P, I] -> [T, O/P], kept.
     Tensor forward(Ctx& c, Tensor x) const;
@@ -24,7 +27,8 @@ public:
     Tensor backward(Ctx& c, Tensor dy) const;
 
 private:
-    const Storage *weight_, *bias_;
+    LinearWeight weight_;
+    const Storage* bias_;
     LinearInput input_;
 };
 
@@ -32,17 +36,18 @@ class RowLinear {
 public:
     /// `bias`: [O], on all ranks, or null.
     explicit RowLinear(const Storage& weight, LinearInput input = {}, const Storage* bias = nullptr)
-        : weight_(&weight), bias_(bias), input_(input) {}
+        : weight_(weight, 0), bias_(bias), input_(input) {}
 
     /// [T, I/P] -> residual + y, [T/P, O], kept. The residual is added in the GEMM.
     Tensor forward(Ctx& c, Tensor x, Tensor residual) const;
     /// Keeps what forward keeps for the backward without computing y, after x was recomputed.
-    void rebuild(Ctx& c, Tensor x) const { input_.keep(c, x); }
+    void rebuild(Ctx& c, Tensor x) const;
     /// dy [T/P, O] -> dx [T, I/P] in temp. The weight gradient goes through frame.later.
     Tensor backward(Ctx& c, Tensor dy) const;
 
 private:
-    const Storage *weight_, *bias_;
+    WeightPart weight_;
+    const Storage* bias_;
     LinearInput input_;
 };
 
@@ -50,12 +55,12 @@ private:
 class TokenLinear {
 public:
     /// `bias`: [O], or null.
-    explicit TokenLinear(const Storage& weight, LinearInput input = {}, const Storage* bias = nullptr)
-        : TokenLinear(weight, 0, weight.shape().cols(), input, bias) {}
-    /// The same with the columns [first_col, first_col + cols) of a weight.
-    TokenLinear(const Storage& weight, int64_t first_col, int64_t cols, LinearInput input = {},
+    explicit TokenLinear(const LinearWeight& weight, LinearInput input = {}, const Storage* bias = nullptr)
+        : TokenLinear(weight, 0, weight.cols(), input, bias) {}
+    /// The same with the columns [first_col, first_col + cols) of a weight without a recipe.
+    TokenLinear(const LinearWeight& weight, int64_t first_col, int64_t cols, LinearInput input = {},
                 const Storage* bias = nullptr)
-        : weight_(&weight), bias_(bias), input_(input), first_col_(first_col), cols_(cols) {}
+        : weight_(weight), bias_(bias), input_(input), first_col_(first_col), cols_(cols) {}
 
     /// [T/P, I] -> plus + y, [T/P, O] in `type`, which is that of x or acc; kept. `plus` is absent, or has
     /// the shape and type of y, which is then written there.
@@ -64,8 +69,8 @@ public:
     Tensor backward(Ctx& c, Tensor dy) const;
 
 private:
-    Tensor w() const { return weight_->w.slice_cols(first_col_, cols_); }
-    const Storage *weight_, *bias_;
+    LinearWeight weight_;
+    const Storage* bias_;
     LinearInput input_;
     int64_t first_col_, cols_;
 };

@@ -5,9 +5,11 @@
 //
 // Tensor-parallel ranks have V/P columns of the logits of all T tokens. They exchange two numbers a token
 // (loss parallel, Shoeybi et al. 2019, section 3), and each knows the whole loss.
+//
+// If the projection has a recipe, the tokens of a chunk are the rows of its operands, and share their scales.
 #pragma once
 
-#include "coeus/layers/context.hpp"
+#include "coeus/layers/linear_weight.hpp"
 
 namespace coeus {
 
@@ -16,7 +18,7 @@ public:
     /// `output`: [V/P, D]; the table of the embedding if the two are tied. The losses are multiplied by
     /// `weight`. `part`: a scalar that gets their sum too, or null.
     explicit LossHead(const Storage& output, double weight = 1, double StepScalars::*part = nullptr)
-        : output_(&output), weight_(weight), part_(part) {}
+        : output_(&output), projection_(output, 0), weight_(weight), part_(part) {}
 
     /// Adds the scaled loss of x [T/P, D] (after the final norm) for labels i32[T] to scalars.loss. The
     /// gradients of the logits are used at once, since they are not kept: the weight gradient is added, and
@@ -34,6 +36,7 @@ private:
     void for_each_chunk(Ctx& c, Tensor all, const Each& each) const;
     void losses_of(Ctx& c, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels) const;
     const Storage* output_;
+    WeightPart projection_;
     double weight_;
     double StepScalars::*part_;
 };

@@ -5,7 +5,7 @@
 // it.
 #pragma once
 
-#include "coeus/layers/context.hpp"
+#include "coeus/layers/quantized.hpp"
 
 namespace coeus {
 
@@ -16,8 +16,9 @@ enum class Recompute : uint8_t {
     block        ///< everything except its last matrix product: only the block's input is kept
 };
 
-/// The destination of an operation's output: the frame, or temp, from which it must be recomputed later.
-enum class Output : uint8_t { kept, recomputed };
+/// The destination of an operation's output: the frame; temp, and it is recomputed later; or temp, and the
+/// linear layer after it keeps it in 8 bits.
+enum class Output : uint8_t { kept, recomputed, kept_in_8_bits };
 
 inline Tensor allocate(Ctx& c, Output output, Dtype dtype, const Shape& shape) {
     return output == Output::kept ? c.frame.keep(dtype, shape) : c.temp.alloc(dtype, shape);
@@ -32,21 +33,33 @@ public:
     virtual Tensor again(Ctx& c) const = 0;
 };
 
-/// The input of a linear layer, which its weight gradient needs: kept, or recomputed by the operation that
-/// made it.
+/// The input x of a linear layer, which its weight gradient needs: kept by the operation that made it, or
+/// recomputed by it, or kept in 8 bits here.
 class LinearInput {
 public:
-    LinearInput(const Recomputable* source = nullptr) : source_(source) {}  // NOLINT: implicit
+    /// `source`: the operation that recomputes it, which outlives it; null: it is kept.
+    LinearInput(const Recomputable* source = nullptr)  // NOLINT: implicit
+        : output_(source ? Output::recomputed : Output::kept), source_(source) {}
+    /// The output of `source` goes to `output`.
+    LinearInput(Output output, const Recomputable& source)
+        : output_(output), source_(output == Output::recomputed ? &source : nullptr) {}
 
-    void keep(Ctx& c, Tensor x) const {
-        if (!source_) c.frame.push(this, x);
+    /// Returns x in the form of the forward's product, in temp or in the frame, and keeps what recall()
+    /// needs.
+    Tensor take(Ctx& c, Tensor x, const RecipeForms& forms, const Division& division) const;
+    /// Only keeps it.
+    void keep(Ctx& c, Tensor x, const RecipeForms& forms, const Division& division) const;
+    /// Returns x in the form of the weight's gradient, in the backward.
+    Tensor recall(Ctx& c, const RecipeForms& forms, const Division& division) const;
+    /// True if what recall() returns is in temp.
+    bool is_lent(const RecipeForms& forms) const {
+        return output_ == Output::recomputed || (output_ == Output::kept && forms.x_of_weight.is_8_bit());
     }
-    bool is_recomputed() const { return source_ != nullptr; }
-    /// Returns the input in the backward.
-    Tensor recall(Ctx& c) const { return source_ ? source_->again(c) : c.frame.pop(this); }
 
 private:
-    const Recomputable* source_;
+    Tensor keep_in_8_bits(Ctx& c, Tensor x, const Form& form, const Division& division) const;
+    Output output_ = Output::kept;
+    const Recomputable* source_ = nullptr;
 };
 
 }  // namespace coeus

@@ -4,6 +4,7 @@
 
 #include "coeus/base/function_ref.hpp"
 #include "coeus/layers/block.hpp"
+#include "coeus/layers/linear_weight.hpp"
 #include "coeus/layers/position_tables.hpp"
 #include "coeus/models/registry.hpp"
 #include "coeus/state/parameters.hpp"
@@ -24,9 +25,13 @@ public:
     int64_t layer() const { return layer_; }
     /// Declares a weight: "attention.wq" -> "layers.3.attention.wq.weight".
     Param weight(const std::string& name, const Shape& shape, WeightRole role, Split split) const;
+    /// The same for the weight of a linear layer, with the recipe that the run's options give it.
+    Param linear(const std::string& name, const Shape& shape, WeightRole role, Split split) const;
+    /// Adds weights that one linear layer multiplies by its input, stacked in storages of equal recipes.
+    LinearWeight add_stack(std::vector<Param> params) const;
     /// The same for a whole name: "attention.wq.bias" -> "layers.3.attention.wq.bias".
     Param named(const std::string& name, const Shape& shape, WeightRole role, Split split) const;
-    /// Makes a norm of the model's type. `output` says whether its output is kept or recomputed.
+    /// Makes a norm of the model's type. `output` says where its output goes.
     std::unique_ptr<Norm> norm(const std::string& name, Output output) const;
 
 private:

@@ -19,7 +19,7 @@ enum class MemoryPlace : uint8_t { device, host };
 namespace term {
 inline constexpr const char *weights = "weights", *compute_weights = "weights in the compute type",
                             *gradients = "gradients", *moments = "optimizer moments",
-                            *gathered_weights = "gathered weights",
+                            *gathered_weights = "gathered weights", *weight_scales = "scales of weights",
                             *unreduced_gradients = "unreduced gradients", *activations = "activations",
                             *flows = "pipeline buffers", *temporaries = "temporaries",
                             *workspace = "kernel workspace", *token_ids = "token ids",

@@ -3,7 +3,9 @@
 // how long a unit is in use. If several ranks divide the parameters (fully sharded data parallelism,
 // Rajbhandari et al. 2020; Zhao et al. 2023):
 //
-//   weights     the owned rows are all-gathered in the compute type into the unit's place in a buffer
+//   weights     the owned rows are all-gathered in the compute type, or in 8 bits (quantized_weights.hpp),
+//   into
+//               the unit's place in a buffer
 //   gradients   a full gradient, zero at the beginning of the lease, is reduce-scattered at its end and added
 //               to the owned rows
 //

@@ -29,7 +29,8 @@ struct OwnedRows {
     const Param& param;
     int64_t first_row, first_col;  ///< position in the parameter's global shape
     Tensor master, gradient;
-    Tensor compute;  ///< the weights in the compute type, if they are kept in that type as well
+    Tensor
+        compute;  ///< the weights in the compute type, if they are kept in that type as well, not in 8 bits
     std::array<Tensor, most_moments> moments;  ///< in the order of Storage::kept(); the rest are absent
 
     /// Where the elements are in the whole parameter.
@@ -129,7 +130,7 @@ public:
     /// Sets the moments to zero.
     void clear_moments(Exec& exec, const Kernels& kernels) const;
     /// Converts the master weights to the compute type, if both are kept; called after initialise() or a
-    /// load.
+    /// load. Weights in 8 bits are those of QuantizedWeights.
     void refresh_compute(Exec& exec, const Kernels& kernels) const;
     /// Calls `each` for the rows that this rank owns of each trainable parameter, run by run, where they are.
     void for_each_owned(EachRows each) const;

@@ -68,6 +68,11 @@ public:
     size_t unit() const { return unit_; }
     bool trainable() const { return params_.front().trainable; }
     bool is_exact() const { return params_.front().is_exact; }
+    Recipe recipe() const { return params_.front().recipe; }
+    /// True if each parameter has one scale, in some product.
+    bool has_one_scales() const;
+    /// True if w has 8-bit floats.
+    bool is_8_bit() const { return is_8_bit_float(w.dtype); }
     /// The type of `master`.
     Dtype master_type() const { return master_type_; }
     /// True if every tensor-parallel rank has all of it, and its gradient is a sum over them.
@@ -75,6 +80,13 @@ public:
 
     Tensor w;  ///< compute type; gathered, or if one rank owns all: the master or a converted copy
     Tensor g;  ///< gradient, in the accumulation type
+
+    /// Of each parameter, if it has one scale: its largest magnitude i32[1], and the scale f32[1] of w in 8
+    /// bits.
+    struct OneScale {
+        Tensor largest, scale;
+    };
+    std::vector<OneScale> one_scales;
 
     // this rank's rows:
     Tensor master;    ///< in the master type

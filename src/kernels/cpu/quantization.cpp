@@ -130,7 +130,7 @@ struct Quantization {
     }
     void one() const {
         const float f = factor(bits.as<const int32_t>()[0]);
-        scales()[0] = 1 / f;
+        if (q.scale) scales()[0] = 1 / f;
         each_row([&](int64_t i) { encode_row<Format>(x.cols(), row_of_q(i), row_of_x(i), f); });
     }
     void by_rows() const {

@@ -73,7 +73,7 @@ TEST_CASE("pipeline: PyTorch's own tables take the steps of one rank") {
 TEST_CASE("pipeline: a backward in two halves gives the bits of a whole one") {
     const Communicator world = Communicator::world("world");
     const DecoderConfig model = tiny_config(3 + world.size(), true);
-    for (const StateTypes types : {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16}}) {
+    for (const StateTypes& types : {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16}}) {
         MeshCase whole = {.mesh = {.pp = world.size()}, .model = model, .types = types};
         whole.pipeline = pipeline_of("GPipe", world.size(), 3, 1, model);
         whole.sequences = 3;

@@ -49,6 +49,7 @@ struct Header {
     int number;  // counts the communicator's collectives, or its messages between two ranks
     int64_t count;
     DataType type;
+    RedOp operation = RedOp::sum;
     bool operator==(const Header&) const = default;
 };
 
@@ -118,6 +119,15 @@ void sum_as(std::byte* to, const std::vector<const std::byte*>& parts, int64_t c
         Accumulator sum = Accumulator(reinterpret_cast<const T*>(parts[0])[i]);
         for (size_t p = 1; p < parts.size(); ++p) sum += Accumulator(reinterpret_cast<const T*>(parts[p])[i]);
         reinterpret_cast<T*>(to)[i] = T(sum);
+    }
+}
+
+void largest(DataType type, std::byte* to, const std::vector<const std::byte*>& parts, int64_t count) {
+    require(type == DataType::int32, "the stand-in finds the largest of integers only");
+    for (int64_t i = 0; i < count; ++i) {
+        int32_t most = reinterpret_cast<const int32_t*>(parts[0])[i];
+        for (const std::byte* part : parts) most = std::max(most, reinterpret_cast<const int32_t*>(part)[i]);
+        reinterpret_cast<int32_t*>(to)[i] = most;
     }
 }
 
@@ -208,7 +218,8 @@ void finish(Launch& launch) {
         std::vector<const std::byte*> parts;
         for (const Transfer& t : call.in) parts.push_back(t.data.data());
         if (call.header.kind == Kind::all_reduce || call.header.kind == Kind::reduce_scatter) {
-            sum(call.header.type, call.to, parts, call.header.count);
+            const auto reduce = call.header.operation == RedOp::max ? largest : sum;
+            reduce(call.header.type, call.to, parts, call.header.count);
         } else {
             for (size_t p = 0; p < parts.size(); ++p)
                 std::memcpy(call.to + int64_t(p) * bytes, parts[p], size_t(bytes));
@@ -464,10 +475,13 @@ Result group_end() {
 
 Result all_reduce(const void* from, void* to, size_t count, DataType type, RedOp op, Comm comm,
                   Stream stream) {
-    if (op != RedOp::sum || bytes_of(type) == 0) return misuse("no such type or operation");
+    const bool is_known = op == RedOp::sum || (op == RedOp::max && type == DataType::int32);
+    if (!is_known || bytes_of(type) == 0) return misuse("no such type or operation");
     if (!in_place_or_apart(from, to, int64_t(count) * bytes_of(type), 1, 0))
         return misuse("all_reduce: operands overlap");
-    return give(comm, stream, collective(Kind::all_reduce, from, to, count, type));
+    Call call = collective(Kind::all_reduce, from, to, count, type);
+    call.header.operation = op;
+    return give(comm, stream, std::move(call));
 }
 
 Result reduce_scatter(const void* from, void* to, size_t received, DataType type, RedOp op, Comm comm,

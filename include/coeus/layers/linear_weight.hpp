@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// LinearWeight: the weight [O, I] of a linear layer, as its products need it.
+#pragma once
+
+#include "coeus/layers/quantized.hpp"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace coeus {
+
+/// Adjacent rows of a weight that are multiplied together: all rows of a storage, or those of a parameter
+/// that has a scale of its own.
+class WeightPart {
+public:
+    /// `first_output`: the number of its first row among those of the whole weight. `param`: the number of
+    /// the parameter in the storage; -1: all of them.
+    WeightPart(const Storage& storage, int64_t first_output, int param = -1);
+
+    const Storage& storage() const { return *storage_; }
+    const RecipeForms& forms() const { return forms_; }
+    /// The first of its rows in the storage's w and g, and their number.
+    int64_t first_row() const { return first_row_; }
+    int64_t rows() const { return rows_; }
+    /// Its columns of the layer's outputs y, or of their gradient.
+    Tensor of(Tensor y) const { return y.slice_cols(first_output_, rows_); }
+    /// The operand of the forward's product, and of the input's gradient: in temp, or the weight itself.
+    Tensor for_forward(Ctx& c) const { return operand(c, forms_.w); }
+    Tensor for_input_gradient(Ctx& c) const { return operand(c, forms_.w_of_input); }
+
+private:
+    Tensor operand(Ctx& c, const Form& form) const;
+    const Storage* storage_;
+    int param_;
+    int64_t first_output_, first_row_ = 0, rows_;
+    RecipeForms forms_;
+};
+
+class LinearWeight {
+public:
+    static constexpr size_t most_parts = 8;
+
+    LinearWeight(const Storage& storage)  // NOLINT: implicit
+        : LinearWeight(std::vector<const Storage*>{&storage}) {}
+    /// Storages that are stacked by rows. They have equal columns, and at most two recipes: none and another.
+    LinearWeight(const std::vector<const Storage*>& storages);  // NOLINT: implicit
+
+    const std::vector<WeightPart>& parts() const { return parts_; }
+    int64_t rows() const;
+    int64_t cols() const { return parts_.front().storage().shape().cols(); }
+    /// True if some parts are quantized and others are not.
+    bool is_mixed() const {
+        return std::ranges::any_of(
+            parts_, [&](const WeightPart& part) { return part.forms() != parts_.front().forms(); });
+    }
+    /// The forms of the input, if it is not mixed; the compute type if it is.
+    RecipeForms forms() const { return is_mixed() ? RecipeForms{} : parts_.front().forms(); }
+    /// Those of the quantized parts.
+    RecipeForms recipe_forms() const {
+        const auto part =
+            std::ranges::find_if(parts_, [](const WeightPart& one) { return one.forms() != RecipeForms{}; });
+        return part == parts_.end() ? RecipeForms{} : part->forms();
+    }
+    /// What a layer computes in temp from each part.
+    using OfParts = std::array<Tensor, most_parts>;
+
+private:
+    std::vector<WeightPart> parts_;
+};
+
+}  // namespace coeus

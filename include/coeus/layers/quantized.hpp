@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrices in the forms of a recipe (kernels/quantization.hpp) while ranks divide them. A scale is that of
+// the whole matrix: ranks that have parts of its rows or columns agree on the largest magnitude of each
+// group. So the quantized numbers do not depend on the mesh, nor on what is recomputed.
+#pragma once
+
+#include "coeus/layers/context.hpp"
+
+namespace coeus {
+
+/// The ranks that have the other rows and columns of a matrix.
+struct Division {
+    const Communicator &rows, &more_rows, &columns;
+
+    /// Rows are tokens of the micro-batch: context-parallel ranks have others. Tensor-parallel ranks have
+    /// others too, or they have other columns.
+    static Division tokens(const Ctx& c) { return {c.cp, c.tp, alone()}; }
+    static Division columns_of_tokens(const Ctx& c) { return {c.cp, alone(), c.tp}; }
+    static Division whole() { return {alone(), alone(), alone()}; }
+};
+
+/// x in a form, in temp; x itself in the compute type. `experts` (optional): the groups of its rows, whose
+/// columns have scales of their own. The matrices of x[G,R,C] have, too.
+Tensor quantized(Ctx& c, Tensor x, const Form& form, const Division& division, const Groups& experts = {});
+/// The same, written to `q`, which has room for the scales.
+void quantize_to(Ctx& c, Tensor q, Tensor x, const Form& form, const Division& division,
+                 const Groups& experts = {});
+
+/// to = from, of the same type, shape and groups. `matrices`: see scale_shape().
+void copy_quantized(Ctx& c, Tensor to, Tensor from, int64_t matrices = 1);
+
+/// d = op(a) op(b) + plus: gemm or scaled_gemm, whichever the operands' type needs.
+void multiply(Ctx& c, Tensor d, Operand a, Operand b, Tensor plus = {}, bool fast = false);
+
+}  // namespace coeus

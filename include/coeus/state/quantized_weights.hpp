@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// QuantizedWeights: the largest magnitudes of parameters that have one scale (Storage::one_scales), and
+// weights that are kept in 8 bits. Both follow from the masters, so nothing of it is saved. All ranks agree
+// on the largest magnitudes of all parameters in one exchange after each update.
+#pragma once
+
+#include "coeus/comm/communicator.hpp"
+#include "coeus/state/parameters.hpp"
+
+namespace coeus {
+
+class QuantizedWeights {
+public:
+    /// Allocates no memory yet. The parameters must outlive it.
+    explicit QuantizedWeights(Parameters& parameters);
+
+    /// True if some parameter of the model has one scale.
+    bool any() const { return count_ > 0; }
+    int64_t bytes() const;
+    /// Allocates the memory on the device of the parameters and points the storages at it.
+    void allocate();
+    /// Called after the masters changed. `owners` are all ranks that have parts of the parameters. Weights in
+    /// 8 bits that this rank has whole are made here, others when they are gathered.
+    void renew(Exec& exec, const Kernels& kernels, const Communicator& owners) const;
+
+private:
+    static constexpr int64_t apart = 4;  // elements between those of two parameters: 16 bytes
+    Parameters& parameters_;
+    int64_t count_ = 0;  // of the model's parameters that have one scale
+    Buffer buffer_;
+    Tensor largest_, rounded_, scales_;
+};
+
+/// Quantizes the rows that this rank owns from the masters, with the scales of the last renewal, into `to`
+/// [owned rows, columns] of 8-bit floats.
+void quantize_owned(Exec& exec, const Kernels& kernels, const Storage& storage, Tensor to);
+
+}  // namespace coeus

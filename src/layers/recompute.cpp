@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/layers/recompute.hpp"
+
+namespace coeus {
+
+Tensor LinearInput::keep_in_8_bits(Ctx& c, Tensor x, const Form& form, const Division& division) const {
+    require(form.is_8_bit(), "an input is kept in 8 bits, but its weight's gradient needs the compute type");
+    const Tensor q = c.frame.keep(form.type, x.shape, form.groups);
+    quantize_to(c, q, x, form, division);
+    c.frame.push(this, q);
+    return q;
+}
+
+Tensor LinearInput::take(Ctx& c, Tensor x, const RecipeForms& forms, const Division& division) const {
+    if (output_ == Output::kept_in_8_bits && forms.x == forms.x_of_weight)
+        return keep_in_8_bits(c, x, forms.x, division);
+    keep(c, x, forms, division);
+    return quantized(c, x, forms.x, division);
+}
+
+void LinearInput::keep(Ctx& c, Tensor x, const RecipeForms& forms, const Division& division) const {
+    if (output_ == Output::kept_in_8_bits) keep_in_8_bits(c, x, forms.x_of_weight, division);
+    if (output_ == Output::kept) c.frame.push(this, x);
+}
+
+Tensor LinearInput::recall(Ctx& c, const RecipeForms& forms, const Division& division) const {
+    if (output_ == Output::kept_in_8_bits) return c.frame.pop(this);
+    return quantized(c, source_ ? source_->again(c) : c.frame.pop(this), forms.x_of_weight, division);
+}
+
+}  // namespace coeus

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/state/quantized_weights.hpp"
+
+namespace coeus {
+
+namespace {
+
+const Storage::OneScale& one_scale_of(const Storage& storage, const Param& param) {
+    return storage.one_scales[size_t(&param - storage.params().data())];
+}
+
+}  // namespace
+
+QuantizedWeights::QuantizedWeights(Parameters& parameters) : parameters_(parameters) {
+    for (const Storage* storage : parameters.model())
+        if (storage->has_one_scales()) count_ += int64_t(storage->params().size());
+}
+
+int64_t QuantizedWeights::bytes() const {
+    const int64_t n = count_ * apart;
+    return padded_bytes(4 * n) + padded_bytes(2 * n) + padded_bytes(4 * n);
+}
+
+// Every rank has places for the parameters of the whole model, in the same order.
+void QuantizedWeights::allocate() {
+    if (!any()) return;
+    const int64_t n = count_ * apart;
+    buffer_ = Buffer(bytes(), "scales of weights", parameters_.device().memory());
+    largest_ = Tensor(buffer_.data(), Dtype::i32, {n});
+    rounded_ = Tensor(buffer_.data() + padded_bytes(4 * n), Dtype::bf16, {n});
+    scales_ = Tensor(buffer_.data() + padded_bytes(4 * n) + padded_bytes(2 * n), Dtype::f32, {n});
+    int64_t number = 0;
+    for (const Storage* one : parameters_.model()) {
+        if (!one->has_one_scales()) continue;
+        const auto count = int64_t(one->params().size());
+        for (Storage& storage : parameters_.storages()) {
+            if (&storage != one) continue;
+            for (int64_t i = 0; i < count; ++i)
+                storage.one_scales.push_back({.largest = largest_.slice_rows((number + i) * apart, 1),
+                                              .scale = scales_.slice_rows((number + i) * apart, 1)});
+        }
+        number += count;
+    }
+}
+
+void QuantizedWeights::renew(Exec& exec, const Kernels& kernels, const Communicator& owners) const {
+    if (!any()) return;
+    kernels.zero(exec, largest_);
+    bool is_rounded = false;
+    for (const Storage& storage : parameters_.storages()) {
+        if (!storage.has_one_scales()) continue;
+        // a rounded weight's magnitude is the rounded magnitude
+        is_rounded = is_rounded || storage.w.dtype == Dtype::bf16;
+        const bool has_copy = storage.compute && !storage.is_8_bit();
+        for (const OwnedRun& run : storage.runs())
+            kernels.largest_magnitudes(exec, one_scale_of(storage, *run.param).largest,
+                                       Storage::rows_of(run, has_copy ? storage.compute : storage.master),
+                                       ScaleGroups::one, {});
+    }
+    {
+        const ObservedExchange noted(exec, Exchange::agree_on_weight_scales, largest_);
+        owners.all_reduce(exec, largest_, Reduce::max);
+    }
+    if (is_rounded) {
+        const Tensor magnitudes(largest_.data, Dtype::f32, largest_.shape);
+        kernels.cast(exec, rounded_, magnitudes);
+        kernels.cast(exec, magnitudes, rounded_);
+    }
+    for (const Storage& storage : parameters_.storages()) {
+        if (!storage.is_8_bit()) continue;
+        for (const Storage::OneScale& one : storage.one_scales) {
+            Tensor scale_only(nullptr, storage.w.dtype, {0, storage.w.cols()});
+            scale_only.groups = ScaleGroups::one;
+            scale_only.scale = one.scale.data;
+            kernels.quantize(exec, scale_only, Tensor(nullptr, Dtype::f32, {0, storage.w.cols()}),
+                             one.largest, ScaleRule::exact, {});
+        }
+        if (storage.compute) quantize_owned(exec, kernels, storage, storage.compute);
+    }
+}
+
+void quantize_owned(Exec& exec, const Kernels& kernels, const Storage& storage, Tensor to) {
+    for (const OwnedRun& run : storage.runs()) {
+        Tensor q = to.slice_rows(run.first, run.rows);
+        q.groups = ScaleGroups::one;
+        kernels.quantize(exec, q, storage.master.slice_rows(run.first, run.rows),
+                         one_scale_of(storage, *run.param).largest, ScaleRule::exact, {});
+    }
+}
+
+}  // namespace coeus
