@@ -43,7 +43,7 @@ public:
                    [](const std::string& communicator) { return communicator == axes_name(axis::ep); }) {
         engine_.allocate(mesh_);
         engine_.decoder().parameters().initialise(1, 1);
-        engine_.decoder().parameters().refresh_compute(engine_.exec(), cpu_kernels());
+        engine_.renew_weights();
         const RandomStream random(uint64_t(mesh_.world().rank()), "tokens");
         for (size_t t = 0; t < ids_.size(); ++t) ids_[t] = int32_t(random.u64(t) % uint64_t(model.vocab));
         mesh_.observe(&network_);

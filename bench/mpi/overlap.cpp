@@ -35,7 +35,7 @@ double measure(const char* what, const MeshShape& shape, const ExchangeOptions& 
                           .streams = Stream::Mode::threaded});
     engine.allocate(mesh);
     engine.decoder().parameters().initialise(1, 1);
-    engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
+    engine.renew_weights();
     std::vector<int32_t> ids(size_t(sequences * seq_len));
     const RandomStream random(uint64_t(mesh.world().rank()), "tokens");
     for (size_t t = 0; t < ids.size(); ++t) ids[t] = int32_t(random.u64(t) % uint64_t(model.vocab));

@@ -56,7 +56,7 @@ struct Run {
         engine = std::make_unique<Engine>(config, options);
         engine->allocate(mesh);
         engine->decoder().parameters().initialise(1, 1);
-        engine->decoder().parameters().refresh_compute(engine->exec(), cpu_kernels());
+        engine->renew_weights();
     }
 
     void step(const Mesh& mesh, std::vector<int32_t>& ids, std::vector<double>& times) {

@@ -47,9 +47,8 @@ Tensor quantized(Ctx& c, Tensor x, const Form& form, const Division& division, c
 }
 
 void copy_quantized(Ctx& c, Tensor to, Tensor from, int64_t matrices) {
-    const Tensor scales = scales_of(from, matrices);
-    c.exec.queue->copy(to.data, from.data, from.bytes());
-    c.exec.queue->copy(to.scale, from.scale, scales.bytes());
+    c.k.cast(c.exec, to, from);
+    c.k.cast(c.exec, scales_of(to, matrices), scales_of(from, matrices));
 }
 
 void multiply(Ctx& c, Tensor d, Operand a, Operand b, Tensor plus, bool fast) {

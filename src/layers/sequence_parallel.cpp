@@ -118,10 +118,7 @@ Tensor OverlappedTokens::gather(Ctx& c, Tensor x, EachRows each) const {
     const Tensor all = room_for_all(c, x);
     const auto use = [&](int rank) { each(all.slice_rows(rank * x.rows(), x.rows()), rank * x.rows()); };
     const Tensor own = all.slice_rows(c.tp.rank() * x.rows(), x.rows());
-    if (x.groups == ScaleGroups::none)
-        c.k.cast(c.exec, own, x);
-    else
-        c.exec.queue->copy(own.data, x.data, x.bytes());
+    c.k.cast(c.exec, own, x);
     for (int step = 1; step < ranks; ++step)
         messages_->begin(step, own, all.slice_rows(messages_->before(step) * x.rows(), x.rows()));
     use(c.tp.rank());

@@ -36,8 +36,8 @@ void QuantizedWeights::allocate() {
         for (Storage& storage : parameters_.storages()) {
             if (&storage != one) continue;
             for (int64_t i = 0; i < count; ++i)
-                storage.one_scales.push_back({.largest = largest_.slice_rows((number + i) * apart, 1),
-                                              .scale = scales_.slice_rows((number + i) * apart, 1)});
+                storage.one_scales[size_t(i)] = {.largest = largest_.slice_rows((number + i) * apart, 1),
+                                                 .scale = scales_.slice_rows((number + i) * apart, 1)};
         }
         number += count;
     }

@@ -40,6 +40,9 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
     // types and shapes are known before memory is allocated, so that a planning run can read them
     const bool is_8_bit = types.quantize.gather_in_8_bits && first.recipe == Recipe::tensorwise;
     w = Tensor(nullptr, first.is_exact ? master_type_ : is_8_bit ? Dtype::fp8_e4m3 : types.compute, shape_);
+    if (has_one_scales())
+        one_scales.assign(params_.size(),
+                          {Tensor(nullptr, Dtype::i32, {1}), Tensor(nullptr, Dtype::f32, {1})});
     g = Tensor(nullptr, types.accumulate(), shape_);
     gradient = Tensor(nullptr, types.accumulate(), shard_shape_);
 }

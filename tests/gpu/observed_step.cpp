@@ -33,7 +33,7 @@ Step second_step(const Device& device, bool observed) {
                                   .backend = device.backend()});
     engine.allocate(mesh_of_one(), device);
     engine.decoder().parameters().initialise(5, 1);
-    engine.decoder().parameters().refresh_compute(engine.exec(), engine.kernels());
+    engine.renew_weights();
     TestBatch batch(4, 7, tiny_config().vocab);
     const auto take_step = [&](int64_t number) {
         engine.compute_gradients(number, 1e-2, batch.valid_labels(),

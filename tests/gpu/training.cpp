@@ -38,7 +38,7 @@ Result train(const Device& device, Dtype compute, bool documents = false, bool g
     engine.allocate(mesh_of_one(), device);
     Parameters& parameters = engine.decoder().parameters();
     parameters.initialise(5, 1);
-    parameters.refresh_compute(engine.exec(), engine.kernels());
+    engine.renew_weights();
     TestBatch batch(4, seq_len, tiny_config().vocab), other(1, 9, tiny_config().vocab, 3);
     batch.ignore_every(3);
     if (documents) batch.split_documents(3, false);
@@ -100,7 +100,7 @@ TEST_CASE("a GPU's chunks of logits are planned as large as they are used") {
         Engine engine(config, with);
         engine.allocate(mesh_of_one(), *device);
         engine.decoder().parameters().initialise(5, 1);
-        engine.decoder().parameters().refresh_compute(engine.exec(), engine.kernels());
+        engine.renew_weights();
         TestBatch batch(2, tokens, config.vocab);
         engine.compute_gradients(1, 1e-2, batch.valid_labels(),
                                  [&](int64_t) { return batch.local_batch(0, 2); });
@@ -151,7 +151,7 @@ TEST_CASE(
         engine.allocate(mesh_of_one(), the_gpu());
         const Parameters& parameters = engine.decoder().parameters();
         engine.decoder().parameters().initialise(5, 1);
-        engine.decoder().parameters().refresh_compute(engine.exec(), engine.kernels());
+        engine.renew_weights();
         TestBatch batch(4, seq_len, tiny_config().vocab);
         const auto step = [&](int64_t number, const StepLimits& limits = {}) {
             engine.compute_gradients(

@@ -63,6 +63,34 @@ void set_recompute(MeshCase& c, int choice) {
     c.recompute = {.mode = RecomputeOptions::Mode(choice), .every = 2, .budget = 0.3};
 }
 
+// Sizes that 8-bit products can divide, and some that they cannot. Blocks of MX lie within the parts of tensor
+// and context ranks.
+void set_recipe(MeshCase& c, int choice) {
+    if (choice == 0) return;
+    constexpr Recipe recipes[] = {Recipe::none, Recipe::tensorwise, Recipe::tensorwise, Recipe::rowwise,
+                                  Recipe::mx_rceil};
+    Quantize& quantize = c.types.quantize;
+    quantize.linear = recipes[choice];
+    quantize.gather_in_8_bits = choice == 2;
+    const bool in_blocks = choice == 4;
+    const int64_t width = in_blocks ? 32 * c.mesh.tp : 48;
+    c.model.dim = 32;
+    c.model.feed_forward.hidden = width;
+    if (c.model.vocab % 16 == 0) c.model.vocab = 2 * width;
+    if (in_blocks) {
+        c.seq_len = round_up(c.seq_len, 64 * c.mesh.cp * c.mesh.tp);
+        if (c.mesh.tp > 1) quantize.filter_fqns = {"attention"};
+    }
+    if (c.model.moe.experts == 0) return;
+    c.model.moe.hidden = width;
+    if (c.model.moe.shared_hidden > 0) c.model.moe.shared_hidden = width;
+    // the columns of other experts' rows have other scales
+    if (choice > 2 && c.mesh.ep == 1) {
+        quantize.experts = recipes[choice];
+        quantize.expert_fqns = {"experts"};
+    }
+}
+
 }  // namespace
 
 void set_schedule(MeshCase& c, const Schedule& schedule) {
@@ -118,6 +146,7 @@ const std::vector<MeshFactor>& mesh_factors() {
          },
          true, 2},
         {3, always, set_depths, true},
+        {5, always, set_recipe, true},
     };
     return all;
 }

@@ -46,6 +46,10 @@ std::string MeshCase::name() const {
     if (graphs) text += ", graphs";
     if (types.offload) text += ", offloaded";
     if (guarded) text += ", guarded";
+    if (types.quantize.any())
+        text += fmt::format(", recipes {} and {} of experts{}", int(types.quantize.linear),
+                            int(types.quantize.experts),
+                            types.quantize.gather_in_8_bits ? ", weights gathered in 8 bits" : "");
     if (optimizer.name != "AdamW") text += ", " + optimizer.name;
     if (mesh.tp > 1 && exchanges.overlap_tokens) text += ", overlapped";
     if (table.stages() > 1)
@@ -77,7 +81,7 @@ MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
       validated_(c.validation_batch()) {
     engine.allocate(mesh, *c.device);
     engine.decoder().parameters().initialise(5, 1);
-    engine.decoder().parameters().refresh_compute(engine.exec(), engine.kernels());
+    engine.renew_weights();
 }
 
 void MeshRun::compute_gradients(int64_t number, TestBatch& batch, const StepLimits& limits) {
@@ -187,7 +191,10 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     whole.graphs = false;
     whole.types.offload = false;
     whole.validated = c.validation_batch();
-    whole.local_batches = c.local_batches * c.mesh.size(axis::dp);
+    // scales belong to micro-batches, so these are the same
+    const int64_t micro_batches = c.types.quantize.any() ? c.pipeline.timetable.microbatches : 1;
+    whole.sequences = c.sequences / micro_batches;
+    whole.local_batches = c.local_batches * c.mesh.size(axis::dp) * micro_batches;
     MeshRun& many = with_queues.emplace(c, mesh);
     std::optional<MeshRun> one;  // on rank 0, which tells the other ranks its scalars
     if (world.rank() == 0) one.emplace(whole, mesh_of_one());

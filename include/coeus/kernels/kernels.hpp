@@ -327,7 +327,7 @@ struct Kernels {
     void (*cross_entropy)(Exec&, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
                           Tensor at_label, VocabularyPart part, double weight, const StepScalars& scalars);
 
-    /// out = a, converted to the type of out.
+    /// out = a, converted to the type of out. Types of 8 bits are not converted, only copied.
     void (*cast)(Exec&, Tensor out, Tensor a);
     /// out += a, in the type of out (acc), for sums of gradients.
     void (*add)(Exec&, Tensor out, Tensor a);

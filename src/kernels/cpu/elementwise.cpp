@@ -30,6 +30,14 @@ void for_pairs(Exec& exec, Tensor out, Tensor a, F&& f) {
 }  // namespace
 
 void Cpu::cast(Exec& exec, Tensor out, Tensor a) {
+    if (size_of(a.dtype) == 1) {
+        require(out.dtype == a.dtype, "8-bit types are not converted");
+        const Tensor to(out.data, Dtype::u8, {out.rows(), out.cols()}),
+            from(a.data, Dtype::u8, {a.rows(), a.cols()});
+        require(out.dense() && a.dense(), "8-bit tensors are copied with dense rows");
+        return for_pairs<uint8_t, uint8_t>(
+            exec, to, from, [](uint8_t* o, const uint8_t* x, int64_t n) { std::memcpy(o, x, size_t(n)); });
+    }
     dispatch(out.dtype, [&]<class O>(O) {
         dispatch(a.dtype, [&]<class T>(T) {
             for_pairs<O, T>(exec, out, a, [](O* o, const T* x, int64_t n) {

@@ -140,7 +140,7 @@ public:
         Parameters& parameters = model_.engine.decoder().parameters();
         parameters.initialise(99, 1);  // nothing of the loaded state may be there already
         const TrainRecord record = load_checkpoint(file, state(), mesh_.world());
-        parameters.refresh_compute(model_.engine.exec(), cpu_kernels());
+        model_.engine.renew_weights();
         return record;
     }
 

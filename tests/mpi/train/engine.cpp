@@ -30,7 +30,7 @@ public:
                                  .rank = mesh.world().rank()}) {
         engine.allocate(mesh);
         engine.decoder().parameters().initialise(5, 1);
-        engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
+        engine.renew_weights();
     }
 
     /// Computes the gradients of this rank's part of the batch, one sequence at a time.

@@ -32,7 +32,7 @@ struct Ready {
     explicit Ready(const EngineOptions& with = options()) : engine(tiny_config(), with) {
         engine.allocate();
         engine.decoder().parameters().initialise(5, 1);
-        engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
+        engine.renew_weights();
     }
     Engine engine;
 

@@ -24,7 +24,7 @@ struct ReadyEngine {
           batch(4, 7, tiny_config().vocab) {
         engine.allocate();
         engine.decoder().parameters().initialise(5, 1);
-        engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
+        engine.renew_weights();
     }
     double step() {
         engine.compute_gradients(1, 1e-2, batch.valid_labels(),

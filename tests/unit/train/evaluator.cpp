@@ -34,7 +34,7 @@ ValidationMetrics validate(const SampleStream& sampler, const Config& config) {
                                                  .seq_len = window_tokens}});
     engine.allocate();
     engine.decoder().parameters().initialise(5, 1);
-    engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
+    engine.renew_weights();
     Evaluator evaluator(config, sampler);
     const ValidationMetrics first = evaluator.run(engine, [] { return true; }).value();
     CHECK_FALSE(evaluator.run(engine, [] { return false; }));
