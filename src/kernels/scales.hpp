@@ -36,10 +36,10 @@ COEUS_HD inline float round_down_to_power(float s) {
 /// The factor of a group's elements before they are rounded; the group's scale is 1 / factor. `largest`: the
 /// largest number of the format.
 COEUS_HD inline float factor_of(int32_t bits, float largest, bool power_of_two) {
+    constexpr double least = 1e-12;
     const float magnitude = std::bit_cast<float>(bits);
-    // NaN stays
-    const double divisor = double(magnitude) < 1e-12 ? 1e-12 : double(magnitude);
-    const float s = float(double(largest) / divisor);
+    // NaN stays. The quotient of two float32 numbers is the same in double, rounded to float32.
+    const float s = double(magnitude) < least ? float(double(largest) / least) : largest / magnitude;
     return power_of_two ? round_down_to_power(s) : s;
 }
 
@@ -74,6 +74,27 @@ COEUS_HD inline BlockScale rceil_scale(int32_t bits, float largest) {
     if (power == 127) return {254, 0x1p-127F};
     if (power == -127) return {0, 1};
     return {uint8_t(power + 127), std::bit_cast<float>(uint32_t(127 - power) << 23)};
+}
+
+template <class Format>
+COEUS_HD BlockScale block_scale(int32_t bits, ScaleRule rule) {
+    constexpr int exponent = Format::fraction == 3 ? 8 : 15;
+    return rule == ScaleRule::mx_floor ? floor_scale(bits, exponent) : rceil_scale(bits, Format::largest);
+}
+
+/// The code of x factor. Its sign is that of x, also if the product is NaN, whose sign depends on the
+/// processor.
+template <class Format>
+COEUS_HD uint8_t scaled_code(float x, float factor) {
+    return uint8_t((encode<Format>(x * factor) & 127U) | (std::bit_cast<uint32_t>(x) >> 24 & 128U));
+}
+
+/// Calls f with the format of a type of 8-bit floats.
+template <class F>
+void with_format(Dtype type, F&& f) {
+    if (type == Dtype::fp8_e4m3) return f(E4m3());
+    require(type == Dtype::fp8_e5m2, "a kernel for 8-bit floats got another type");
+    f(E5m2());
 }
 
 }  // namespace coeus::rows

@@ -11,14 +11,6 @@ namespace coeus::cpu {
 
 namespace {
 
-/// Calls f with the format of a type.
-template <class F>
-void with_format(Dtype type, F&& f) {
-    if (type == Dtype::fp8_e4m3) return f(E4m3());
-    require(type == Dtype::fp8_e5m2, "a kernel for 8-bit floats got another type");
-    f(E5m2());
-}
-
 /// The largest magnitude of a row.
 template <class T>
 int32_t largest_of(int64_t n, const T* x) {
@@ -89,19 +81,10 @@ void Cpu::largest_magnitudes(Exec& exec, Tensor bits, Tensor x, ScaleGroups grou
 
 namespace {
 
-template <class Format>
-constexpr int exponent_of_largest = Format::fraction == 3 ? 8 : 15;
-
-template <class Format>
-BlockScale block_scale(int32_t bits, ScaleRule rule) {
-    return rule == ScaleRule::mx_floor ? floor_scale(bits, exponent_of_largest<Format>)
-                                       : rceil_scale(bits, Format::largest);
-}
-
 template <class Format, class T>
 void encode_row(int64_t n, uint8_t* q, const T* x, float factor) {
 #pragma omp simd
-    for (int64_t j = 0; j < n; ++j) q[j] = encode<Format>(float(load(x[j])) * factor);
+    for (int64_t j = 0; j < n; ++j) q[j] = scaled_code<Format>(float(load(x[j])), factor);
 }
 
 /// What a quantization reads and writes.
@@ -157,7 +140,7 @@ struct Quantization {
                 const T* const from = row_of_x(range.first + i);
 #pragma omp simd
                 for (int64_t j = 0; j < columns; ++j)
-                    to[j] = encode<Format>(float(load(from[j])) * factors[j]);
+                    to[j] = scaled_code<Format>(float(load(from[j])), factors[j]);
             });
         });
     }
@@ -200,7 +183,8 @@ struct Quantization {
                     const T* const row = row_of_x(i) + begin;
                     uint8_t* const to = row_of_q(i) + begin;
 #pragma omp simd
-                    for (int64_t j = 0; j < n; ++j) to[j] = encode<Format>(float(load(row[j])) * factors[j]);
+                    for (int64_t j = 0; j < n; ++j)
+                        to[j] = scaled_code<Format>(float(load(row[j])), factors[j]);
                 }
             }
         });
