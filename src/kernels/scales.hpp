@@ -57,9 +57,10 @@ COEUS_HD inline BlockScale floor_scale(int32_t bits, int exponent) {
     return {uint8_t(power + 127), std::bit_cast<float>(uint32_t(127 - (power < -126 ? -126 : power)) << 23)};
 }
 
-/// By the quotient of both largest numbers, rounded up.
+/// By the quotient of both largest numbers, rounded up. If an element is NaN, so is the factor: all elements
+/// become NaN, and not only this one as above.
 COEUS_HD inline BlockScale rceil_scale(int32_t bits, float largest) {
-    if (uint32_t(bits) > infinity_bits) return {255, 0};
+    if (uint32_t(bits) > infinity_bits) return {255, std::bit_cast<float>(0x7fc00000U)};
     const float quotient = std::bit_cast<float>(bits) / largest;
     const uint32_t q = std::bit_cast<uint32_t>(quotient);
     int power = 127;
