@@ -27,13 +27,6 @@ const std::map<std::string, Recipe> recipes = {{"tensorwise", Recipe::tensorwise
                                                {"floor", Recipe::mx_floor},
                                                {"rceil", Recipe::mx_rceil}};
 
-struct TwoThreads : Exec {
-    TwoThreads() {
-        threads = 2;
-        workspace = Arena(1 << 22, "workspace");
-    }
-};
-
 OwnedTensor read(const Safetensors& file, const std::string& name) {
     OwnedTensor t(file.entry(name).dtype, file.entry(name).shape);
     file.read(name, t);
@@ -161,7 +154,7 @@ void compare_product(Exec& exec, const Layer& layer, const std::string& result, 
 }
 
 void compare_layer(const Layer& layer) {
-    TwoThreads exec;
+    Threads exec(2);
     const RecipeForms forms = forms_of(layer.recipe);
     const auto operand = [&](const std::string& role, const Form& form) {
         return LayerOperand(exec, layer, role, form);
@@ -183,7 +176,7 @@ TEST_CASE("golden: casts to 8-bit floats and back") {
     if (folder.empty()) return;
     const Safetensors file = Safetensors::open((folder / "casts.safetensors").string());
     const OwnedTensor input = read(file, "input");
-    TwoThreads exec;
+    Threads exec(2);
     for (const auto& [name, type] : formats) {
         const bool e4m3 = type == Dtype::fp8_e4m3;
         const auto codes = file.read_all<uint8_t>(name);
@@ -245,7 +238,7 @@ TEST_CASE("golden: blocks of 8-bit floats") {
     const auto folder = golden("float8");
     if (folder.empty()) return;
     const Safetensors file = Safetensors::open((folder / "mxfp8.safetensors").string());
-    TwoThreads exec;
+    Threads exec(2);
     int compared = 0;
     for (const std::string& dtype : parts_of_names(file, "blocks_", ""))
         for (const auto& [format, type] : formats)

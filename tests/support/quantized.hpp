@@ -8,6 +8,14 @@
 
 namespace coeus::test {
 
+/// Runs kernels with a number of threads.
+struct Threads : Exec {
+    explicit Threads(int number, int64_t workspace_bytes = 1 << 24) {
+        threads = number;
+        workspace = Arena(workspace_bytes, "workspace");
+    }
+};
+
 /// A dense tensor of 8-bit floats with its scales. `matrices` as in scale_shape().
 struct Quantized {
     OwnedTensor elements, scales;

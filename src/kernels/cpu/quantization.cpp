@@ -103,10 +103,10 @@ struct Quantization {
         return factor_of(largest, Format::largest, rule == ScaleRule::power_of_two);
     }
 
-    /// Calls f(row) for all rows, or for those of the experts.
+    /// Calls f(row) for all rows of x, or for those of the experts.
     template <class F>
     void each_row(F&& f) const {
-        if (!experts) return parallel_rows(exec, x.rows(), x.cols(), f);
+        if (!experts || x.rows() == 0) return parallel_rows(exec, x.rows(), x.cols(), f);
         for_row_groups(x, experts, [&](const RowRange& range) {
             parallel_rows(exec, range.count, x.cols(), [&](int64_t i) { f(range.first + i); });
         });
@@ -118,6 +118,7 @@ struct Quantization {
     }
     void by_rows() const {
         const auto* const given = bits ? bits.as<const int32_t>() : nullptr;
+        for (int64_t i = 0; given && x.rows() == 0 && i < q.rows(); ++i) scales()[i] = 1 / factor(given[i]);
         each_row([&](int64_t i) {
             const float f = factor(given ? given[i] : largest_of(x.cols(), row_of_x(i)));
             scales()[i] = 1 / f;
@@ -208,7 +209,8 @@ void Cpu::quantize(Exec& exec, Tensor q, Tensor x, Tensor bits, ScaleRule rule, 
     require(x.rows() == 0 || (q.rows() == x.rows() && q.cols() == x.cols()), "quantize: shapes do not fit");
     require(q.groups != ScaleGroups::rows32 || x.cols() % scale_block == 0,
             "quantize: blocks do not fill the rows");
-    require(q.groups != ScaleGroups::cols32 || x.rows() % scale_block == 0,
+    if (experts) check_groups(experts, q);  // whose groups begin and end with whole blocks
+    require(q.groups != ScaleGroups::cols32 || experts || x.rows() % scale_block == 0,
             "quantize: blocks do not fill the columns");
     with_format(q.dtype, [&]<class Format>(Format) {
         dispatch(x.dtype,

@@ -59,14 +59,13 @@ void Cpu::scaled_gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c, bool
                   depth = a.is_transposed ? a.tensor.rows() : a.tensor.cols();
     require(is_8_bit_float(a.tensor.dtype) && is_8_bit_float(b.tensor.dtype),
             "scaled_gemm: operands must be 8-bit floats");
+    if (d.count() == 0) return;
     if (d.dtype == Dtype::f64) {
         const Scope scope(exec.workspace);
         return gemm(exec, d, decoded(exec, Dtype::f64, a), decoded(exec, Dtype::f64, b), c);
     }
     const float left_a = scale_left(a), left_b = scale_left(b);
     const auto [rows_at_a_time, columns_at_a_time] = scaled_chunk(rows, columns, depth);
-    const bool direct = a.tensor.groups != ScaleGroups::one && b.tensor.groups != ScaleGroups::one &&
-                        d.dense() && columns_at_a_time == columns;
     for (int64_t column = 0; column < columns; column += columns_at_a_time) {
         const int64_t n = std::min(columns_at_a_time, columns - column);
         const Scope scope(exec.workspace);
@@ -77,7 +76,7 @@ void Cpu::scaled_gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c, bool
             const Operand a_values = decoded(exec, Dtype::bf16, rows_of(a, row, m));
             const Tensor to = d.slice_rows(row, m).slice_cols(column, n);
             const Tensor plus = c ? c.slice_rows(row, m).slice_cols(column, n) : Tensor{};
-            if (direct) {
+            if (!workspace::scales_sums(a, b)) {
                 gemm(exec, to, a_values, b_values, plus);
                 continue;
             }

@@ -148,20 +148,30 @@ constexpr ScaledChunk scaled_chunk(int64_t rows, int64_t columns, int64_t depth)
     const int64_t m = std::min(rows, std::max(unit, most_of_a / (2 * depth + 4 * n) / unit * unit));
     return {m, n};
 }
+/// One scale of an operand may be no power of two; then it multiplies the sums, which need memory of their
+/// own.
+inline bool scales_sums(const Operand& a, const Operand& b) {
+    return a.tensor.groups == ScaleGroups::one || b.tensor.groups == ScaleGroups::one;
+}
 inline int64_t scaled_gemm(const Tensor& d, const Operand& a, const Operand& b, int threads) {
-    const int64_t depth = a.is_transposed ? a.tensor.rows() : a.tensor.cols();
+    if (d.count() == 0) return 0;
     if (d.dtype == Dtype::f64)
         return bytes(Dtype::f64, a.tensor.count()) + bytes(Dtype::f64, b.tensor.count());
+    const int64_t depth = a.is_transposed ? a.tensor.rows() : a.tensor.cols();
     const ScaledChunk chunk = scaled_chunk(d.rows(), d.cols(), depth);
-    const auto values = [](int64_t rows, int64_t cols, bool is_transposed) {
-        return is_transposed ? transposed(Tensor(nullptr, Dtype::bf16, {cols, rows}))
-                             : Operand(Tensor(nullptr, Dtype::bf16, {rows, cols}));
+    const auto of_columns = [&](int64_t columns) {
+        const auto values = [](int64_t rows, int64_t cols, bool is_transposed) {
+            return is_transposed ? transposed(Tensor(nullptr, Dtype::bf16, {cols, rows}))
+                                 : Operand(Tensor(nullptr, Dtype::bf16, {rows, cols}));
+        };
+        const Tensor product(nullptr, scales_sums(a, b) ? Dtype::f32 : d.dtype, {chunk.rows, columns});
+        return bytes(Dtype::bf16, chunk.rows * depth) + bytes(Dtype::bf16, depth * columns) +
+               (scales_sums(a, b) ? bytes(Dtype::f32, product.count()) : 0) +
+               gemm(product, values(chunk.rows, depth, a.is_transposed),
+                    values(depth, columns, b.is_transposed), threads);
     };
-    const Operand of_a = values(chunk.rows, depth, a.is_transposed),
-                  of_b = values(depth, chunk.columns, b.is_transposed);
-    return bytes(Dtype::bf16, of_a.tensor.count()) + bytes(Dtype::bf16, of_b.tensor.count()) +
-           bytes(Dtype::f32, chunk.rows * chunk.columns) +
-           gemm(Tensor(nullptr, d.dtype, {chunk.rows, chunk.columns}), of_a, of_b, threads);
+    // the product of the last columns, which are fewer, may pack more of them at a time
+    return std::max(of_columns(chunk.columns), of_columns(d.cols() % chunk.columns));
 }
 /// Factors of columns.
 inline int64_t quantize(const Tensor& q) {
