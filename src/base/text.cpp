@@ -203,6 +203,16 @@ std::string wrapped(std::string_view text, size_t width, std::string_view indent
     return lines;
 }
 
+std::string ranges_text(const std::vector<int64_t>& numbers) {
+    std::vector<std::string> runs;
+    for (size_t i = 0, end = 0; i < numbers.size(); i = end) {
+        for (end = i + 1; end < numbers.size() && numbers[end] == numbers[end - 1] + 1;) ++end;
+        runs.push_back(end == i + 1 ? std::to_string(numbers[i])
+                                    : fmt::format("{}-{}", numbers[i], numbers[end - 1]));
+    }
+    return join(runs, ",");
+}
+
 std::string join(const std::vector<std::string>& parts, std::string_view separator) {
     std::string text;
     for (size_t i = 0; i < parts.size(); ++i) {

@@ -1,40 +1,200 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/state/quantize.hpp"
 
+#include "coeus/base/text.hpp"
+
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <set>
 
 namespace coeus {
 
 namespace {
 
-bool has_a_part(const std::string& name, const std::vector<std::string>& parts) {
-    return std::ranges::any_of(parts,
-                               [&](const std::string& part) { return name.find(part) != std::string::npos; });
+using Names = std::vector<std::string>;
+
+// The layer's name, and its name in torchtitan's newest version if that differs.
+Names names_of_layer(const std::string& parameter) {
+    const std::string name =
+        parameter.ends_with(".weight") ? parameter.substr(0, parameter.rfind('.')) : parameter;
+    if (name == "output") return {name, "lm_head"};
+    for (const std::string part : {"wq", "wk", "wv"})
+        if (name.ends_with("attention." + part))
+            return {name, name.substr(0, name.size() - part.size()) + "qkv_linear." + part};
+    return {name};
 }
 
-// True if a recipe can divide both sides of a matrix.
+std::string module_of_experts(const std::string& parameter) {
+    return parameter.substr(0, parameter.rfind('.'));
+}
+
+Names names_of(const LayerMatrix& matrix) {
+    return matrix.of_experts ? Names{module_of_experts(matrix.parameter)} : names_of_layer(matrix.parameter);
+}
+
+bool has(const Names& names, const std::string& part) {
+    return std::ranges::any_of(names,
+                               [&](const std::string& name) { return name.find(part) != std::string::npos; });
+}
+
+// The first part that one of the names has; null if there is none.
+const std::string* part_in(const Names& names, const Names& parts) {
+    const auto found = std::ranges::find_if(parts, [&](const std::string& part) { return has(names, part); });
+    return found == parts.end() ? nullptr : &*found;
+}
+
 bool fits(Recipe recipe, int64_t outputs, int64_t inputs) {
-    const int64_t multiple = recipe == Recipe::mx_floor || recipe == Recipe::mx_rceil ? 32 : 16;
-    return outputs % multiple == 0 && inputs % multiple == 0;
+    return outputs % multiple_of(recipe) == 0 && inputs % multiple_of(recipe) == 0;
+}
+
+// torchao's sizes, measured on an H100: layers of which 8 bits are not faster.
+bool is_small(Recipe recipe, int64_t outputs, int64_t inputs) {
+    if (recipe == Recipe::tensorwise) return inputs <= 4096 && outputs <= 1024;
+    return recipe == Recipe::rowwise &&
+           (outputs <= 2048 || inputs <= 1024 || (outputs <= 4096 && inputs <= 2048));
+}
+
+Stays why_linear_stays(const Quantize& quantize, const Names& names, int64_t outputs, int64_t inputs) {
+    if (quantize.linear == Recipe::none) return Stays::unasked;
+    if (part_in(names, quantize.filter_fqns)) return Stays::filtered;
+    if (!quantize.fqns.empty() && !part_in(names, quantize.fqns)) return Stays::unlisted;
+    if (!fits(quantize.linear, outputs, inputs)) return Stays::side;
+    const bool leaves_out_small = std::ranges::count(quantize.filter_fqns, auto_filter) > 0;
+    return leaves_out_small && is_small(quantize.linear, outputs, inputs) ? Stays::too_small : Stays::no;
+}
+
+Stays why_experts_stay(const Quantize& quantize, const Names& names, int64_t outputs, int64_t inputs) {
+    if (quantize.experts == Recipe::none) return Stays::unasked;
+    if (!part_in(names, quantize.expert_fqns)) return Stays::unlisted;
+    return fits(quantize.experts, outputs, inputs) ? Stays::no : Stays::side;
+}
+
+Stays why_stays(const Quantize& quantize, const LayerMatrix& matrix) {
+    if (matrix.recipe != Recipe::none) return Stays::no;
+    const Stays why = (matrix.of_experts ? why_experts_stay : why_linear_stays)(
+        quantize, names_of(matrix), matrix.outputs, matrix.inputs);
+    return why == Stays::no ? Stays::always : why;
+}
+
+// A name with the number of a layer between two parts: "layers.", 3, ".attention.wq"; -1: no number.
+struct Numbered {
+    std::string before, after;
+    int64_t number = -1;
+};
+
+Numbered numbered(const std::string& name) {
+    for (size_t at = name.find('.'); at != std::string::npos; at = name.find('.', at + 1)) {
+        size_t end = at + 1;
+        while (end < name.size() && isdigit(uint8_t(name[end]))) ++end;
+        if (end > at + 1 && end < name.size() && name[end] == '.')
+            return {name.substr(0, at + 1), name.substr(end), std::stoll(name.substr(at + 1, end - at - 1))};
+    }
+    return {name, ""};
+}
+
+// The part of a name that is nearest to a wrong one: "layers.0", "layers.0.attention.wq", "attention.wq" or
+// "wq". Among those equally near, one with as many dots.
+std::string nearest_part(const std::string& wrong, const std::vector<LayerMatrix>& matrices) {
+    std::set<std::string> all;
+    for (const LayerMatrix& matrix : matrices)
+        for (const std::string& name : names_of(matrix))
+            for (size_t from = 0; from < name.size(); ++from) {
+                if ((from > 0 && name[from - 1] != '.') || isdigit(uint8_t(name[from]))) continue;
+                for (size_t to = from; to <= name.size(); ++to)
+                    if (to == name.size() || name[to] == '.') all.insert(name.substr(from, to - from));
+            }
+    Names parts(all.begin(), all.end());
+    std::ranges::stable_sort(parts, {}, [&](const std::string& part) {
+        return std::abs(std::ranges::count(part, '.') - std::ranges::count(wrong, '.'));
+    });
+    return nearest_name(wrong, parts);
 }
 
 }  // namespace
 
 Recipe recipe_of_linear(const Quantize& quantize, const std::string& parameter, int64_t outputs,
                         int64_t inputs) {
-    const std::string name = parameter.substr(0, parameter.rfind(".weight"));
-    if (!fits(quantize.linear, outputs, inputs) || has_a_part(name, quantize.filter_fqns))
-        return Recipe::none;
-    if (!quantize.fqns.empty() && !has_a_part(name, quantize.fqns)) return Recipe::none;
-    return quantize.linear;
+    const Stays why = why_linear_stays(quantize, names_of_layer(parameter), outputs, inputs);
+    return why == Stays::no ? quantize.linear : Recipe::none;
 }
 
 Recipe recipe_of_experts(const Quantize& quantize, const std::string& parameter, int64_t outputs,
                          int64_t inputs) {
-    const std::string module = parameter.substr(0, parameter.rfind('.'));
-    if (!fits(quantize.experts, outputs, inputs) || !has_a_part(module, quantize.expert_fqns))
-        return Recipe::none;
-    return quantize.experts;
+    const Stays why = why_experts_stay(quantize, {module_of_experts(parameter)}, outputs, inputs);
+    return why == Stays::no ? quantize.experts : Recipe::none;
+}
+
+const char* name_of(Recipe recipe) {
+    switch (recipe) {
+        case Recipe::none: return "none";
+        case Recipe::tensorwise: return "tensorwise";
+        case Recipe::rowwise: return "rowwise";
+        case Recipe::rowwise_with_gw_hp: return "rowwise_with_gw_hp";
+        case Recipe::mx_floor: return "MXFP8 (floor)";
+        case Recipe::mx_rceil: return "MXFP8 (rceil)";
+    }
+    return "";
+}
+
+std::vector<MatrixGroup> matrix_groups(const Quantize& quantize, const std::vector<LayerMatrix>& matrices) {
+    struct Members {
+        Numbered name;
+        std::vector<int64_t> numbers;
+    };
+    std::vector<MatrixGroup> groups;
+    std::vector<Members> members;
+    for (const LayerMatrix& matrix : matrices) {
+        const std::string name =
+            matrix.of_experts ? matrix.parameter : names_of_layer(matrix.parameter).front();
+        MatrixGroup group = {.name = "",
+                             .outputs = matrix.outputs,
+                             .inputs = matrix.inputs,
+                             .of_experts = matrix.of_experts,
+                             .recipe = matrix.recipe,
+                             .stays = why_stays(quantize, matrix)};
+        if (group.stays == Stays::filtered) group.filter = *part_in(names_of(matrix), quantize.filter_fqns);
+        const Numbered parts = numbered(name);
+        size_t i = 0;
+        while (i < groups.size() &&
+               (members[i].name.before != parts.before || members[i].name.after != parts.after ||
+                groups[i].outputs != group.outputs || groups[i].inputs != group.inputs ||
+                groups[i].recipe != group.recipe || groups[i].stays != group.stays ||
+                groups[i].filter != group.filter))
+            ++i;
+        if (i == groups.size()) {
+            groups.push_back(std::move(group));
+            members.push_back({parts, {}});
+        }
+        ++groups[i].count;
+        members[i].numbers.push_back(parts.number);
+    }
+    for (size_t i = 0; i < groups.size(); ++i) {
+        const Numbered& name = members[i].name;
+        groups[i].name =
+            name.number < 0 ? name.before : name.before + ranges_text(members[i].numbers) + name.after;
+    }
+    return groups;
+}
+
+std::vector<UnusedPart> unused_parts(const Quantize& quantize, const std::vector<LayerMatrix>& matrices) {
+    using enum UnusedPart::List;
+    std::vector<LayerMatrix> linear, experts;
+    for (const LayerMatrix& matrix : matrices) (matrix.of_experts ? experts : linear).push_back(matrix);
+    std::vector<UnusedPart> unused;
+    const auto look = [&](UnusedPart::List list, const Names& parts, const std::vector<LayerMatrix>& all) {
+        for (const std::string& part : parts) {
+            const auto is_hit = [&](const LayerMatrix& matrix) { return has(names_of(matrix), part); };
+            if ((list == filter_fqns && part == auto_filter) || std::ranges::any_of(all, is_hit)) continue;
+            unused.push_back({list, part, nearest_part(part, all)});
+        }
+    };
+    if (quantize.linear != Recipe::none) {
+        look(filter_fqns, quantize.filter_fqns, linear);
+        look(fqns, quantize.fqns, linear);
+    }
+    if (quantize.experts != Recipe::none) look(expert_fqns, quantize.expert_fqns, experts);
+    return unused;
 }
 
 }  // namespace coeus

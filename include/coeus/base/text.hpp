@@ -40,6 +40,9 @@ std::string wrapped(std::string_view text, size_t width, std::string_view indent
 /// The parts with `separator` between them.
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 
+/// Ascending numbers as text: "0-2,5".
+std::string ranges_text(const std::vector<int64_t>& numbers);
+
 /// A progress bar on a terminal; elsewhere it prints nothing. Long work owns one and calls update() as often
 /// as it likes; it is drawn at most ten times a second.
 ///   tokenizing  [=========>          ]  47%  18.8 MiB of 40.0 MiB  12.1 MiB/s  eta 2 s

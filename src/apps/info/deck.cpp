@@ -38,18 +38,6 @@ void row(const std::string& name, const std::string& shape, int64_t elements, do
     print("  {:<36} {:<16} {:>18} {:>12.4g}\n", name, shape, with_commas(elements), flops);
 }
 
-// The numbers of some layers of a model as text: "*" for all, else "0-2,5".
-std::string numbers_text(const std::vector<int64_t>& layers, int64_t all) {
-    if (int64_t(layers.size()) == all) return "*";
-    std::vector<std::string> runs;
-    for (size_t i = 0, end = 0; i < layers.size(); i = end) {
-        for (end = i + 1; end < layers.size() && layers[end] == layers[end - 1] + 1;) ++end;
-        runs.push_back(end == i + 1 ? std::to_string(layers[i])
-                                    : fmt::format("{}-{}", layers[i], layers[end - 1]));
-    }
-    return join(runs, ",");
-}
-
 // Prints one line per parameter, or one for a group of equal layers. FLOPs are those of forward and backward.
 void list_parameters(const Decoder& decoder, int64_t seq_len) {
     const DecoderConfig& m = decoder.config();
@@ -78,7 +66,7 @@ void list_parameters(const Decoder& decoder, int64_t seq_len) {
             for (const std::vector<int64_t>& group : groups) {
                 if (group.front() != layer) continue;  // the first layer of a group represents all of it
                 const int64_t copies = int64_t(group.size()), count = copies * param.shape.count();
-                add(in_layers + numbers_text(group, m.layers) + param.name.substr(dot),
+                add(in_layers + (copies == m.layers ? "*" : ranges_text(group)) + param.name.substr(dot),
                     fmt::format("{} x {}", param.shape.text(), copies), count, 6.0 * double(count));
             }
         }
