@@ -34,6 +34,10 @@ const std::vector<Alias>& aliases() {
             {"checkpoint.model_weights_only", "checkpoint.last_save_model_only"},
             {"memory_estimation.enabled", "memory_estimation.enable"},
             {"float8.enable_float8_linear", "model.converters", Kind::converter},
+            {"training.enable_float8_linear", "model.converters", Kind::converter},
+            {"training.enable_fp8_linear", "model.converters", Kind::converter},
+            {"float8.moe_fqns_prototype", "quantize.grouped_mm.float8.fqns"},
+            {"mx.moe_fqns_prototype", "quantize.grouped_mm.mx.fqns"},
         };
         add_moved(table, "training.", "debug.", {"seed", "deterministic"});
         add_moved(table, "training.", "parallelism.",
@@ -90,6 +94,12 @@ const std::vector<Alias>& aliases() {
         add_moved(table, "float8.", "quantize.linear.float8.",
                   {"enable_fsdp_float8_all_gather", "precompute_float8_dynamic_scale_for_fsdp", "recipe_name",
                    "filter_fqns", "emulate"});
+        add_moved(table, "training.", "quantize.linear.float8.",
+                  {"enable_fsdp_float8_all_gather", "precompute_float8_dynamic_scale_for_fsdp"});
+        add_moved(table, "mx.", "quantize.linear.mx.",
+                  {"recipe_name", "filter_fqns", "fqns", "mxfp8_dim1_cast_kernel_choice"});
+        for (const std::string tensor : {"input", "weight", "grad_output"})
+            table.push_back({"training.float8_scaling_type_" + tensor, "float8.scaling_type_" + tensor});
         return table;
     }();
     return all;

@@ -3,7 +3,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/toml.hpp"
-#include "option.hpp"
+#include "converters.hpp"
 
 #include <fmt/format.h>
 
@@ -26,7 +26,8 @@ Matter matter_of(const std::string& name, const Config& config) {
     const bool is_of_group = name.starts_with(groups + "[");
     if (is_of_group && name.ends_with(".lr")) return to_learning_rate;
     const Option* option = find_option(is_of_group ? groups : name);
-    return option != nullptr ? option->matters : to_run;
+    if (option == nullptr) return to_run;
+    return missing_converter(*option, config).empty() ? option->matters : to_nothing;
 }
 
 std::map<std::string, std::string> values_of(const std::string& deck) {

@@ -5,6 +5,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/base/wall_time.hpp"
 #include "coeus/optim/param_groups.hpp"
+#include "converters.hpp"
 #include "datasets.hpp"
 #include "value.hpp"
 
@@ -292,6 +293,7 @@ void check(const Config& config, Errors& errors) {
     check_gpu(errors, config);
     check_model(errors, config);
     errors.collect([&] { check_optimizer(errors, config); });
+    check_converters(errors, config);
     check_training(errors, config);
     check_parallelism(errors, config);
     check_stages(errors, config.parallelism);
@@ -319,16 +321,12 @@ std::string any_of(const Words& choices) {
 
 Words missing_for_a_run(const Config& config) {
     Words lines;
-    Config given = config, plain;
+    Config given = config;
     for (const Option& option : options()) {
         const auto value = value_of(option, given);
         if (!value) continue;
-        const auto usual = value_of(option, plain);
         const std::string* choice = value->as<std::string>();
-        if (option.status == Status::not_built && value != usual)
-            lines.push_back(fmt::format("{} = {}: {} is not implemented yet; use {}", option.name,
-                                        toml_text(*value), option.why, toml_text(*usual)));
-        else if (choice != nullptr && !is_built(option, *choice))
+        if (choice != nullptr && !is_built(option, *choice))
             lines.push_back(fmt::format("{} = {}: is not implemented yet; use {}", option.name,
                                         toml_text(*value), any_of(option.built)));
     }

@@ -4,6 +4,7 @@
 // highest first: command line, deck, included decks, environment.
 #include "check.hpp"
 #include "coeus/base/text.hpp"
+#include "converters.hpp"
 #include "datasets.hpp"
 #include "deck.hpp"
 #include "folder_pattern.hpp"
@@ -206,22 +207,28 @@ bool is_refused(const Option& option, const TomlValue& given) {
                        [&](const std::string& choice) { return is_same(given, {choice}); });
 }
 
-// Whether a given value has no effect. A value that equals the default does not count.
-bool is_idle(const Option& option, const TomlValue& given) {
-    const bool does_nothing = option.status == Status::dormant || option.status == Status::no_effect;
-    return does_nothing && !is_refused(option, given) && asks(option, given);
+// Why a given value has no effect; "" if it has one, or equals the default.
+std::string why_idle(const Option& option, const TomlValue& given, const Config& config) {
+    if (option.status == Status::dormant || option.status == Status::no_effect) {
+        if (is_refused(option, given) || !asks(option, given)) return "";
+        return option.status == Status::no_effect
+                   ? option.why
+                   : fmt::format("it needs {}, which is not implemented yet or not used", option.why);
+    }
+    Config fields = config, plain;
+    const std::string converter = missing_converter(option, config);
+    if (converter.empty() || value_of(option, fields) == value_of(option, plain)) return "";
+    return fmt::format("it needs model.converters = [\"{}\"]", converter);
 }
 
 // Adds one notice per reason, which names all options concerned.
-void add_no_effect_notices(const Settings& settings, Words& notices) {
+void add_no_effect_notices(const Settings& settings, const Config& config, Words& notices) {
     std::vector<std::pair<std::string, Words>> reasons;
     for (const Option& option : options()) {
         const auto setting = settings.find(option.name);
-        if (setting == settings.end() || !is_idle(option, setting->second.value)) continue;
-        const std::string why =
-            option.status == Status::dormant
-                ? fmt::format("it needs {}, which is not implemented yet or not used", option.why)
-                : option.why;
+        if (setting == settings.end()) continue;
+        const std::string why = why_idle(option, setting->second.value, config);
+        if (why.empty()) continue;
         const auto known =
             std::find_if(reasons.begin(), reasons.end(), [&](const auto& r) { return r.first == why; });
         (known == reasons.end() ? reasons.emplace_back(why, Words()) : *known)
@@ -240,7 +247,7 @@ Words refused_in(const Settings& settings) {
         const auto found = settings.find(option.name);
         if (found == settings.end()) continue;
         const Setting& setting = found->second;
-        if (option.status == Status::not_built && option.slot == nullptr && asks(option, setting.value))
+        if (option.status == Status::not_built && asks(option, setting.value))
             lines.push_back(fmt::format("{} = {}: {} is not implemented yet; remove it", setting.name,
                                         setting.text, option.why));
         else if (option.status == Status::refused && asks(option, setting.value))
@@ -309,14 +316,25 @@ void find_datasets(const Settings& settings, Config& config, Words& notices, Wor
     validation.dataset.clear();  // so that the effective deck describes what is done
 }
 
-// Completes values that are not given and depend on others, and replaces old names of converters.
+// In 2025 the converter of linear layers converted experts too, if an option of it named them.
+void add_converter_of_experts(const Settings& settings, Config& config) {
+    for (const std::string kind : {"float8", "mx"}) {
+        const std::string converter = "quantize.grouped_mm." + kind;
+        const auto named = settings.find(converter + ".fqns");
+        if (named != settings.end() && named->second.name == kind + ".moe_fqns_prototype" &&
+            uses_converter(config, "quantize.linear." + kind) && !uses_converter(config, converter))
+            config.model.converters.push_back(converter);
+    }
+}
+
+// Completes values that are not given and depend on others, and replaces old names.
 void complete(const Settings& settings, Config& config) {
     count_batches_in_sequences(settings, config);
     if (!settings.contains("validation.seq_len")) config.validation.seq_len = config.training.seq_len;
     if (!settings.contains("validation.local_batch_size"))
         config.validation.local_batch_size = config.training.local_batch_size;
-    for (std::string& converter : config.model.converters)
-        if (converter == "float8" || converter == "mx") converter = "quantize.linear." + converter;
+    name_converters_uniquely(config);
+    add_converter_of_experts(settings, config);
 }
 
 }  // namespace
@@ -381,7 +399,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments, int ra
     if (ranks > 0) errors.collect([&] { mesh_shape(config, ranks); }, "parallel_degree");
     Words missing;
     find_datasets(settings, config, result.notices, missing);
-    add_no_effect_notices(settings, result.notices);
+    add_no_effect_notices(settings, config, result.notices);
     check(config, errors);
     if (!errors.any())
         for (const std::string& notice : unread_optimizer_options(config)) result.notices.push_back(notice);

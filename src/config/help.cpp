@@ -60,8 +60,7 @@ std::string status_of(const Option& option) {
         case Status::dormant:
             return fmt::format(" *No effect yet*: it needs {1}{0}{1} (not implemented yet).", option.why,
                                option.why.find('.') == std::string::npos ? "" : "`");
-        case Status::not_built:
-            return option.slot != nullptr ? " *Not implemented yet*." : " *Refused*: not implemented yet.";
+        case Status::not_built: return " *Refused*: not implemented yet.";
         case Status::no_effect: return fmt::format(" *No effect*: {}.", option.why);
         case Status::refused: return fmt::format(" *Refused*: {}.", option.why);
     }
@@ -81,8 +80,7 @@ std::string explanation(const Option& option) {
 
 // Markdown in lines for a terminal: wrapped first, so that code is not broken.
 std::string terminal_text(std::string text, size_t columns, const std::string& indent) {
-    for (const std::string_view mark :
-         {"*No effect yet*", "*No effect*", "*Refused*", "*Not implemented yet*"})
+    for (const std::string_view mark : {"*No effect yet*", "*No effect*", "*Refused*"})
         if (const size_t at = text.find(mark); at != std::string::npos)
             text.replace(at, mark.size(), mark.substr(1, mark.size() - 2));
     text = wrapped(text, columns, indent);
@@ -179,7 +177,6 @@ A run writes its effective deck, with the values of all options that are impleme
 
 Sections and options are those of torchtitan's TOML decks. Some are marked:
 
-- *Not implemented yet*: a real run refuses the option unless it has its default value.
 - *Refused*: a real run always refuses the option, or a single choice that is marked.
 - *No effect*: the option is checked and accepted, with one notice, but has no meaning in Coeus.
 - *No effect yet*: the option is checked and accepted, with one notice, but belongs to a feature that is not
@@ -258,7 +255,7 @@ std::string options_markdown() {
 }
 
 std::string deck_text(const Config& config, const std::map<std::string, std::string>& origins) {
-    Config copy = config, plain;
+    Config copy = config;
     std::string text = "# The effective deck";
     text += config.job.config_file.empty() ? ".\n"
                                            : fmt::format(" of {}.\n", toml_text({config.job.config_file}));
@@ -266,8 +263,6 @@ std::string deck_text(const Config& config, const std::map<std::string, std::str
     for (const Option& option : options()) {
         const auto value = value_of(option, copy);
         if (!value || option.name == "job.config_file") continue;
-        // options that are not implemented are written only if they were set
-        if (option.status != Status::works && value == value_of(option, plain)) continue;
         if (option.section() != section) text += fmt::format("\n[{}]\n", section = option.section());
         const auto origin = origins.find(option.name);
         text += fmt::format("{} = {}{}\n", last_part(option), toml_text(*value),

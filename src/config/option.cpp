@@ -28,16 +28,14 @@ constexpr Type type_of() {
     return Type::text;
 }
 
-Option option_of(Field field, Matter matters, std::string meaning, Status status, std::string why) {
+Option option_of(Field field, Matter matters, std::string meaning) {
     Config config;
     Option option;
     option.name = field.name;
     option.slot = field.slot;
     option.type = std::visit([]<class T>(T*) { return type_of<T>(); }, field.slot(config));
     option.meaning = std::move(meaning);
-    option.status = status;
     option.matters = matters;
-    option.why = std::move(why);
     return option;
 }
 
@@ -132,11 +130,7 @@ std::string Option::section() const {
 }
 
 Option works(Field field, Matter matters, std::string meaning) {
-    return option_of(field, matters, std::move(meaning), Status::works, "");
-}
-
-Option not_built(Field field, Matter matters, std::string what, std::string meaning) {
-    return option_of(field, matters, std::move(meaning), Status::not_built, std::move(what));
+    return option_of(field, matters, std::move(meaning));
 }
 
 namespace {
@@ -173,7 +167,7 @@ const std::vector<Option>& options() {
     static const std::vector<Option> all = [] {
         std::vector<Option> table;
         for (auto& part : {job_options(), model_options(), training_options(), parallel_options(),
-                           other_options(), ignored_options()})
+                           quantize_options(), other_options(), ignored_options()})
             table.insert(table.end(), part.begin(), part.end());
         // the options of a section together; sections in the order in which they first appear
         std::map<std::string, size_t> sections;

@@ -25,8 +25,7 @@ enum class Type { boolean, integer, real, text, integers, reals, words, word_lis
 enum class Status {
     works,
     dormant,    ///< belongs to a feature that is not implemented yet, or not used: checked, otherwise ignored
-    not_built,  ///< not implemented yet: only the default works. Any other value (without a field: any value)
-                ///< is refused, with a notice in a dry run
+    not_built,  ///< not implemented yet: any value is refused, with a notice in a dry run
     no_effect,  ///< an option of torchtitan without a meaning here: type and choice are checked; a notice
                 ///< explains why
     refused,    ///< an option of torchtitan that must not be ignored: refused for a reason, not only until it
@@ -86,7 +85,6 @@ struct Option {
 };
 
 Option works(Field field, Matter matters, std::string meaning);
-Option not_built(Field field, Matter matters, std::string what, std::string meaning);
 // options without a field: a change of them affects nothing
 Option dormant(std::string name, Type type, std::string with, std::string meaning);
 Option not_built(std::string name, Type type, std::string what, std::string meaning);
@@ -117,10 +115,11 @@ std::vector<Option> job_options();
 std::vector<Option> model_options();
 std::vector<Option> training_options();
 std::vector<Option> parallel_options();
+std::vector<Option> quantize_options();
 std::vector<Option> other_options();
 std::vector<Option> ignored_options();
 
-/// The converter that float8.enable_float8_linear stands for.
+/// The converter that float8.enable_float8_linear and its older names stand for.
 inline constexpr const char* float8_converter = "quantize.linear.float8";
 
 }  // namespace coeus::config

@@ -25,7 +25,6 @@ constexpr const char* flux = "model.name = \"flux\"";
 constexpr const char* compiled_ahead = "kernels are compiled when Coeus is built";
 constexpr const char* no_nvlink = "ranks of Coeus exchange weights by NCCL or MPI";
 constexpr const char* pytorch_recompute = "it concerns recomputation in PyTorch";
-constexpr const char* no_mx = "Coeus does not support MXFP8";
 
 // Options of torchtitan's loader of training or validation data.
 std::vector<Option> loader_options(const std::string& section, bool training) {
@@ -132,8 +131,6 @@ std::vector<Option> ignored_options() {
                   "Folder of a model written in Python"),
         no_effect("experimental.enable_compiled_autograd", Type::boolean,
                   "kernels are compiled when Coeus is built", "Use PyTorch's compiled autograd"),
-        no_effect("model.print_after_conversion", Type::boolean, "converters do not rewrite the model",
-                  "Print the converted model"),
         no_effect("model.attn_backend", Type::text, one_attention, "Implementation of attention")
             .one_of({"sdpa", "flex", "flex_flash", "varlen"}),
         no_effect("model.tp_gemm_backend", Type::text, "there is one implementation",
@@ -236,34 +233,6 @@ std::vector<Option> ignored_options() {
         no_effect("compile.components", Type::words, compiled_ahead, "Parts to compile")
             .one_of({"model", "loss"}),
         no_effect("compile.backend", Type::text, compiled_ahead, "Compiler to use"),
-        dormant("quantize.linear.float8.enable_fsdp_float8_all_gather", Type::boolean, "model.converters",
-                "Gather weights in 8 bits")
-            .idle_at({false}),
-        dormant("quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp", Type::boolean,
-                "model.converters", "Compute the scales of all weights in one exchange")
-            .idle_at({false}),
-        dormant("quantize.linear.float8.recipe_name", Type::text, "model.converters",
-                "Granularity of the scales. `none` is the same as `tensorwise`")
-            .one_of({"tensorwise", "rowwise", "rowwise_with_gw_hp", "none"})
-            .idle_at({std::string("tensorwise")}),
-        dormant("quantize.linear.float8.filter_fqns", Type::words, "model.converters",
-                "Names of layers that stay in 16 bits")
-            .idle_at({TomlValue::List()}),
-        dormant("quantize.linear.float8.emulate", Type::boolean, "model.converters",
-                "Emulate 8-bit matrix products in software")
-            .idle_at({false}),
-        dormant("quantize.grouped_mm.float8.fqns", Type::words, "model.converters",
-                "Names of expert layers to compute in 8 bits")
-            .idle_at({TomlValue::List()}),
-        no_effect("quantize.linear.mx.mxfp8_dim1_cast_kernel_choice", Type::text, no_mx,
-                  "Kernel that casts along the first dimension")
-            .one_of({"triton", "cuda", "torch"}),
-        no_effect("quantize.linear.mx.recipe_name", Type::text, no_mx, "Kind of MXFP8"),
-        no_effect("quantize.linear.mx.filter_fqns", Type::words, no_mx,
-                  "Names of layers that stay in 16 bits"),
-        no_effect("quantize.grouped_mm.mx.recipe_name", Type::text, no_mx, "Kind of MXFP8").one_of({"mxfp8"}),
-        no_effect("quantize.grouped_mm.mx.fqns", Type::words, no_mx,
-                  "Names of expert layers to compute in 8 bits"),
     };
     for (const std::string data : {"training", "validation"})
         for (Option& option : loader_options(data + ".dataloader.", data == "training"))

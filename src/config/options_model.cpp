@@ -40,10 +40,15 @@ std::vector<Option> model_options() {
               "Distributions of the initial weights: torchtitan's of 2026, or those of its decks in TOML "
               "(2025). They differ for `qwen3` and `gpt_oss`")
             .one_of({"2026", "2025"}),
-        not_built(COEUS_FIELD(model.converters), to_run, "training in 8 bits",
-                  "Low-precision formats for parts of the model")
+        works(
+            COEUS_FIELD(model.converters), to_run,
+            "Parts of the model that are computed in 8 bits (doc/float8.md). Each has a section of options. "
+            "`float8` and `mx` are short for `quantize.linear.float8` and `quantize.linear.mx`")
             .one_of({"quantize.linear.float8", "quantize.grouped_mm.float8", "quantize.linear.mx",
                      "quantize.grouped_mm.mx", "float8", "mx"}),
+        works(COEUS_FIELD(model.print_after_conversion), to_nothing,
+              "Print how each group of equal linear layers is computed, and why some stay in the compute "
+              "type. A dry run always does"),
         override_of(COEUS_FIELD(model.dim), "Width of the residual stream", at_least_1),
         override_of(COEUS_FIELD(model.n_layers), "Number of blocks", at_least_1),
         override_of(COEUS_FIELD(model.n_heads), "Number of query heads", at_least_1),

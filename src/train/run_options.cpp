@@ -3,6 +3,7 @@
 
 #include "coeus/base/text.hpp"
 #include "pipeline_options.hpp"
+#include "quantize_options.hpp"
 
 #include <algorithm>
 
@@ -64,7 +65,9 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
                              int rank, int threads, const RankTransport& transport) {
     require_mesh_fits(model, config, mesh);
     EngineOptions options;
-    options.types = {.master = storage_dtype(config), .compute = compute_dtype(config)};
+    options.types = {.master = storage_dtype(config),
+                     .compute = compute_dtype(config),
+                     .quantize = quantize_from_deck(config)};
     options.training = {.sequences = config.training.local_batch_size, .seq_len = config.training.seq_len};
     options.accumulation = gradient_accumulation_steps(config, mesh.size(axis::dp));
     options.mesh = mesh;

@@ -28,7 +28,8 @@ TEST_CASE("A wrong command line ends with exit code 2 and a message") {
     expect_config_error(run_coeus({"train", "--training.steps=1"}), "training.dataset_path: is not given");
     expect_config_error(run_coeus({"train", "--device=gpu"}),
                         "device = gpu: must be one of auto, cpu, cuda; did you mean cuda?");
-    expect_config_error(run_coeus({"train", "--model.converters=mx"}), "is not implemented yet");
+    expect_config_error(run_coeus({"train", "--parallelism.context_parallel_load_balancer=ptrr"}),
+                        "is not implemented yet");
 }
 
 TEST_CASE("A wrong deck ends with exit code 2 and names the line") {
@@ -89,7 +90,8 @@ TEST_CASE("A dry run counts the reasons for which a run would be refused") {
     CHECK(count_of("warning - Dry run: deck and mesh are valid, but a run would be refused (1 reason above); "
                    "nothing was run",
                    one.output) == 1);
-    const Outcome two = run_coeus({"train", "--dry_run", "--quiet", "--model.converters=float8"});
+    const Outcome two =
+        run_coeus({"train", "--dry_run", "--quiet", "--parallelism.context_parallel_load_balancer=ptrr"});
     INFO(two.output);
     CHECK(count_of("(a real run refuses this)", two.output) == 2);
     CHECK(count_of("a run would be refused (2 reasons above)", two.output) == 1);

@@ -96,7 +96,8 @@ struct Config {
         }
         std::string norm_type = "rmsnorm";
         std::string initial_values = "2026";  ///< Coeus only: which torchtitan's rules
-        Words converters;
+        Words converters;                     ///< what is computed in 8 bits: sections of `quantize`
+        bool print_after_conversion = false;
         // Coeus only: each overrides one field of the flavour
         std::optional<int64_t> dim, n_layers, n_heads, n_kv_heads, head_dim, vocab_size;
         std::optional<int64_t> ffn_hidden, multiple_of, sliding_window, attention_chunk;
@@ -232,6 +233,32 @@ struct Config {
         int64_t steps = -1;  ///< -1: the whole set
     } validation;
 
+    /// Computing in 8 bits: the options of each of model.converters.
+    struct Quantize {
+        struct Linear {
+            struct Float8 {
+                std::string recipe_name = "tensorwise";
+                bool enable_fsdp_float8_all_gather = false;
+                bool precompute_float8_dynamic_scale_for_fsdp = false;
+                Words filter_fqns;
+                bool emulate = false;
+            } float8;
+            struct Mx {
+                std::string recipe_name = "mxfp8_cublas";
+                Words filter_fqns = {"output"}, fqns;
+            } mx;
+        } linear;
+        struct GroupedMm {
+            struct Float8 {
+                Words fqns;
+            } float8;
+            struct Mx {
+                std::string recipe_name = "mxfp8";
+                Words fqns;
+            } mx;
+        } grouped_mm;
+    } quantize;
+
     struct MemoryEstimation {
         bool enable = false;  ///< makes this a dry run
     } memory_estimation;
@@ -262,9 +289,9 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments, int ra
 /// table of the pipeline, and broadcasts the result.
 CommandLine parse_command_line(const std::vector<std::string>& arguments, const Communicator& ranks);
 
-/// The effective deck as TOML: every implemented option, and the others if they were set. Reading it back
-/// gives an equal Config, except for job.config_file. With `origins`, a comment after each value that is not
-/// a default says where it was given.
+/// The effective deck as TOML: every option that has a field. Reading it back gives an equal Config, except
+/// for job.config_file. With `origins`, a comment after each value that is not a default says where it was
+/// given.
 std::string deck_text(const Config& config, const std::map<std::string, std::string>& origins = {});
 
 /// The config with some settings changed, each given as "section.option = value". The result is checked as a
@@ -306,6 +333,8 @@ std::vector<ParamGroupOptions> param_groups(const Config& config);
 Dtype storage_dtype(const Config& config);
 /// Type of activations and GEMMs: float64 if training.dtype is, else training.mixed_precision_param.
 Dtype compute_dtype(const Config& config);
+/// Whether model.converters contains this one, such as "quantize.linear.float8".
+bool uses_converter(const Config& config, const std::string& converter);
 /// Whether loss and gradient norm are watched for spikes.
 bool watches_loss(const Config::Guards& guards);
 /// Whether a guard can rewind the run to an in-memory snapshot.

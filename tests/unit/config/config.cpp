@@ -362,7 +362,6 @@ TEST_CASE("Features that are not implemented are refused by name in a real run a
     CHECK(error_of({"--model.name=flux"}) ==
           "model.name = \"flux\": is not implemented yet; use deepseek_v3, gpt_oss, llama2, llama3, llama4, "
           "mistral, qwen2 or qwen3");
-    CHECK_THAT(error_of({"--model.converters=float8"}), Contains("quantize.linear.float8"));
     // an option that no run will ever support
     CHECK(error_of({"--optimizer.early_step_in_backward"}) ==
           "optimizer.early_step_in_backward = true: gradients are clipped by their global norm, and a step "
@@ -379,7 +378,7 @@ TEST_CASE("Features that are not implemented are refused by name in a real run a
     CHECK_THAT(error_of({"--parallelism.expert_parallel_comm_backend=mail"}), Contains("must be one of"));
     CHECK_THAT(error_of({"--training.img_size=0"}), Contains("must be at least 1"));
     // the default, given explicitly
-    CHECK(error_of({"--model.converters=", "--no_dry_run"}) == "no error");
+    CHECK(error_of({"--optimizer.optimizer_factory_kwargs_by_name=", "--no_dry_run"}) == "no error");
     CHECK_THROWS_WITH(
         parse_command_line({}),
         "training.dataset_path: is not given, and training.dataset = \"c4_test\" was not found in "
@@ -419,8 +418,7 @@ TEST_CASE("Option names of 2024 are read as the current ones") {
     CHECK(config_of({"--metrics.no_enable_color_printing"}).metrics.disable_color_printing == true);
     CHECK(parsed({"--dry_run", "--experimental.pipeline_parallel_degree=2"})
               .config.parallelism.pipeline_parallel_degree == 2);
-    CHECK(parsed({"--dry_run", "--float8.enable_float8_linear"}).config.model.converters ==
-          Words{"quantize.linear.float8"});
+    CHECK(config_of({"--float8.enable_float8_linear"}).model.converters == Words{"quantize.linear.float8"});
     CHECK(config_of({"--float8.enable_float8_linear=false"}).model.converters.empty());
     CHECK(parsed({"--training.compile"}).notices ==
           Words{"training.compile has no effect: kernels are compiled when Coeus is built"});

@@ -17,11 +17,12 @@ using Catch::Contains;
 namespace {
 
 enum class Outcome {
-    works,    // the config changes; no notice
-    so,       // nothing changes and there is no notice, since Coeus always behaves so
-    idle,     // accepted; one notice names it and explains why it has no effect
-    refused,  // a real run ends with a message that names it: not implemented yet, or the reason
-    retired,  // ends with a message that names the replacement
+    works,         // the config changes; no notice
+    so,            // nothing changes and there is no notice, since Coeus always behaves so
+    idle,          // accepted; one notice names it and explains why it has no effect
+    refused,       // a real run ends with a message that names it: not implemented yet, or the reason
+    retired,       // ends with a message that names the replacement
+    of_converter,  // works with the converter that it belongs to, else idle
 };
 using enum Outcome;
 
@@ -67,9 +68,11 @@ const std::vector<Walk> table = {
     {"model", works, {"moe.num_experts=4", "moe.num_shared_experts=1", "moe.top_k=2", "moe.hidden=64",
         "moe.num_expert_groups=2", "moe.num_limited_groups=1", "moe.route_norm=true", "moe.route_scale=2.5",
         "moe.load_balance_coeff=0", "moe.sequence_balance_coeff=1e-4", "moe.score_func=sigmoid", "moe.gate_bias=true", "moe.score_before_experts=true"}},
-    {"model", refused, {"name=flux", "converters=quantize.linear.float8", "converters=quantize.linear.mx",
-        "converters=quantize.grouped_mm.float8", "converters=quantize.grouped_mm.mx"}},
-    {"model", idle, {"print_after_conversion=true", "attn_backend=flex", "attn_backend=sdpa", "attn_backend=flex_flash",
+    {"model", refused, {"name=flux"}},
+    {"model", works, {"converters=quantize.linear.float8", "converters=quantize.linear.mx",
+        "converters=quantize.grouped_mm.float8", "converters=quantize.grouped_mm.mx", "converters=float8", "converters=mx",
+        "print_after_conversion=true"}},
+    {"model", idle, {"attn_backend=flex", "attn_backend=sdpa", "attn_backend=flex_flash",
         "attn_backend=varlen", "tp_gemm_backend=dist_gemm",
         "moe_comm_backend=deepep"}},
     {"optimizer", works, {"name=Adam", "lr=1", "beta1=0.5", "beta2=0.5", "eps=1", "weight_decay=0"}},
@@ -158,14 +161,31 @@ const std::vector<Walk> table = {
         "dataloader.pin_memory=true", "dataloader.prefetch_factor=2", "dataloader.prefetch_buffer_size=2",
         "dataloader.infinite=true", "dataloader.repeat=true", "dataloader.shuffle=true"}},
     {"validator", retired, {"dataloader.seed=1", "dataloader.dataset_config=x"}},
-    {"quantize.linear.float8", idle, {"enable_fsdp_float8_all_gather=true",
-        "precompute_float8_dynamic_scale_for_fsdp=true", "recipe_name=rowwise", "filter_fqns=x", "emulate=true"}},
-    {"quantize.grouped_mm.float8", idle, {"fqns=x"}},
-    {"quantize.linear.mx", idle, {"mxfp8_dim1_cast_kernel_choice=cuda", "recipe_name=x", "filter_fqns=x"}},
-    {"quantize.grouped_mm.mx", idle, {"recipe_name=mxfp8", "fqns=x"}},
-    {"float8", refused, {"enable_float8_linear=true"}},
-    {"float8", idle, {"enable_fsdp_float8_all_gather=true", "precompute_float8_dynamic_scale_for_fsdp=true",
-        "recipe_name=rowwise", "filter_fqns=x", "emulate=true"}},
+    {"quantize.linear.float8", of_converter, {"enable_fsdp_float8_all_gather=true",
+        "precompute_float8_dynamic_scale_for_fsdp=true", "recipe_name=rowwise", "recipe_name=rowwise_with_gw_hp",
+        "filter_fqns=x", "emulate=true"}},
+    {"quantize.linear.float8", so, {"recipe_name=none", "recipe_name=tensorwise"}},
+    {"quantize.grouped_mm.float8", of_converter, {"fqns=x"}},
+    {"quantize.linear.mx", of_converter, {"recipe_name=mxfp8_rceil", "recipe_name=mxfp8_emulated",
+        "recipe_name=mxfp8_emulated_rceil", "recipe_name=mxfp8_cublas_rceil", "filter_fqns=x", "fqns=x"}},
+    {"quantize.linear.mx", so, {"recipe_name=mxfp8_cublas", "recipe_name=mxfp8"}},
+    {"quantize.linear.mx", idle, {"mxfp8_dim1_cast_kernel_choice=cuda"}},
+    {"quantize.grouped_mm.mx", of_converter, {"recipe_name=mxfp8_rceil", "recipe_name=mxfp8_emulated", "fqns=x"}},
+    {"quantize.grouped_mm.mx", so, {"recipe_name=mxfp8"}},
+    {"float8", works, {"enable_float8_linear=true"}},
+    {"training", works, {"enable_float8_linear=true", "enable_fp8_linear=true"}},
+    {"float8", of_converter, {"enable_fsdp_float8_all_gather=true", "precompute_float8_dynamic_scale_for_fsdp=true",
+        "recipe_name=rowwise", "filter_fqns=x", "emulate=true", "moe_fqns_prototype=x"}},
+    {"training", of_converter, {"enable_fsdp_float8_all_gather=true",
+        "precompute_float8_dynamic_scale_for_fsdp=true"}},
+    {"float8", so, {"scaling_type_input=dynamic", "scaling_type_weight=dynamic", "scaling_type_grad_output=dynamic"}},
+    {"float8", refused, {"scaling_type_input=delayed", "scaling_type_weight=delayed",
+        "scaling_type_grad_output=delayed"}},
+    {"training", refused, {"float8_scaling_type_input=delayed", "float8_scaling_type_weight=delayed",
+        "float8_scaling_type_grad_output=delayed"}},
+    {"float8", idle, {"force_recompute_fp8_weight_in_bwd=true"}},
+    {"mx", of_converter, {"recipe_name=mxfp8_rceil", "filter_fqns=x", "fqns=x", "moe_fqns_prototype=x"}},
+    {"mx", idle, {"mxfp8_dim1_cast_kernel_choice=cuda", "use_fp8_dim1_cast_triton_kernel=false"}},
     {"fault_tolerance", idle, {"enable=true", "process_group=nccl", "process_group_timeout_ms=1", "replica_id=1",
         "group_size=2", "min_replica_size=2", "sync_steps=1", "num_fragments=2",
         "should_quantize=true", "fragment_sync_delay=1", "fragment_update_alpha=0.5",
@@ -191,7 +211,7 @@ const std::vector<Walk> table = {
 // clang-format on
 
 // Settings that some options require to be valid.
-std::vector<std::string> beside(const std::string& name) {
+std::vector<std::string> beside(const std::string& name, const std::string& setting) {
     if (name == "checkpoint.load_step" || name == "checkpoint.create_seed_checkpoint" ||
         name == "checkpoint.exclude_from_loading")
         return {"--checkpoint.enable"};
@@ -203,7 +223,20 @@ std::vector<std::string> beside(const std::string& name) {
         return {"--validation.dataset_path=a,b"};
     if (name == "checkpoint.initial_load_in_hf_quantized")
         return {"--checkpoint.initial_load_in_hf", "--model.hf_assets_path=/x"};
+    if (setting.starts_with("converters=quantize.grouped_mm."))
+        return {"--" + setting.substr(setting.find('=') + 1) + ".fqns=experts"};
     return {};
+}
+
+// The arguments with which an option of a converter has an effect.
+std::vector<std::string> its_converter(const std::string& name) {
+    const bool experts = name.find("grouped_mm") != std::string::npos || name.ends_with("moe_fqns_prototype"),
+               mx = name.starts_with("mx.") || name.find(".mx.") != std::string::npos;
+    const std::string converter =
+        std::string("quantize.") + (experts ? "grouped_mm." : "linear.") + (mx ? "mx" : "float8");
+    std::vector<std::string> arguments = {"--model.converters=" + converter};
+    if (experts) arguments.push_back("--" + converter + ".fqns=experts");
+    return arguments;
 }
 
 int64_t count_with(const std::vector<std::string>& lines, const std::string& name) {
@@ -217,15 +250,18 @@ TEST_CASE("Every option works, or is reported to have no effect, or is refused b
     const std::string usual = "--training.dataset_path=data.txt";
     std::set<std::string> walked;
     for (const Walk& walk : table) {
-        for (const std::string& setting : walk.settings) {
+        const auto go = [&](const std::string& setting, Outcome outcome, bool with_converter) {
             const std::string prefix = *walk.section ? walk.section + std::string(".") : "";
             const std::string name = prefix + setting.substr(0, setting.find('='));
             walked.insert(name);
             std::vector<std::string> plain = {usual};  // if an option is given twice, the last one counts
-            for (const std::string& other : beside(name)) plain.push_back(other);
+            for (const std::string& other : beside(name, setting)) plain.push_back(other);
+            if (with_converter)
+                for (const std::string& other : its_converter(name)) plain.push_back(other);
             std::vector<std::string> arguments = plain;
             if (name.ends_with("dataset_path") && !name.starts_with("valid"))
                 arguments.erase(arguments.begin());
+            if (name.ends_with("moe_fqns_prototype") && with_converter) arguments.pop_back();
             arguments.push_back("--" + prefix + setting);
             INFO(prefix + setting);
             std::string error;
@@ -237,7 +273,7 @@ TEST_CASE("Every option works, or is reported to have no effect, or is refused b
             }
             const bool changed =
                 test::deck_body(parsed.config) != test::deck_body(parse_command_line(plain).config);
-            switch (walk.outcome) {
+            switch (outcome) {
                 case works:
                     CHECK(error == "");
                     CHECK(changed);
@@ -254,16 +290,25 @@ TEST_CASE("Every option works, or is reported to have no effect, or is refused b
                     CHECK(count_with(parsed.notices, name + " has no effect: ") == 1);
                     break;
                 case refused: {
-                    CHECK_THAT(error, Contains(name.substr(name.rfind('.') + 1)) ||
-                                          Contains("model.converters") /* float8.enable_float8_linear */);
+                    CHECK_THAT(error, Contains(name.substr(name.rfind('.') + 1)));
                     CHECK_THAT(error, Contains("not implemented yet") || Contains("Coeus has no such") ||
+                                          Contains("are not supported (torchtitan removed them in") ||
                                           Contains("gradients are clipped by their global norm, and "));
                     arguments.push_back("--dry_run");
                     CHECK(count_with(parse_command_line(arguments).notices, "a real run refuses this") == 1);
                     break;
                 }
                 case retired: CHECK_THAT(error, Contains(name + " is not an option of Coeus; ")); break;
+                case of_converter: FAIL("belongs to a loop of its own");
             }
+        };
+        for (const std::string& setting : walk.settings) {
+            if (walk.outcome != of_converter) {
+                go(setting, walk.outcome, false);
+                continue;
+            }
+            go(setting, works, true);
+            go(setting, idle, false);
         }
     }
     std::set<std::string> known;
