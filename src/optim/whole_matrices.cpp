@@ -65,7 +65,7 @@ void WholeMatrices::replace(Exec& exec, const Kernels& kernels, const Storage& s
     const Scope scope(scratch_);
     const Parts parts(storage);
     const ShardPlace& place = storage.place();
-    const Dtype type = storage.w.dtype;
+    const Dtype type = storage.compute_type();
     const Tensor all = scratch_.alloc(type, {parts.elements()});
     const Tensor own = parts.own(all).slice_rows(0, storage.padded_count());
     const int64_t share = own.count() / place.fsdp, count = storage.shard_shape().count();

@@ -15,12 +15,16 @@ Shape with_rows(const Shape& like, int64_t rows) {
 }  // namespace
 
 Storage::Storage(std::vector<Param> params, const StateTypes& types, const ShardPlace& place, size_t unit)
-    : params_(std::move(params)), master_type_(types.master), place_(place), unit_(unit) {
+    : params_(std::move(params)),
+      master_type_(types.master),
+      compute_type_(types.compute),
+      place_(place),
+      unit_(unit) {
     require(!params_.empty(), "a storage holds at least one parameter");
     const Param& first = params_.front();
     require(!first.is_exact || (place.fsdp == 1 && !first.trainable),
             "exact parameters are neither gathered nor updated by the optimizer");
-    if (first.is_exact) master_type_ = types.accumulate();
+    if (first.is_exact) master_type_ = compute_type_ = types.accumulate();
     for (Param& param : params_) {
         require(param.shape.cols() == first.shape.cols(),
                 "parameters of one storage must have equal columns");
@@ -39,7 +43,7 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
     list_runs();
     // types and shapes are known before memory is allocated, so that a planning run can read them
     const bool is_8_bit = types.quantize.gather_in_8_bits && first.recipe == Recipe::tensorwise;
-    w = Tensor(nullptr, first.is_exact ? master_type_ : is_8_bit ? Dtype::fp8_e4m3 : types.compute, shape_);
+    w = Tensor(nullptr, is_8_bit ? Dtype::fp8_e4m3 : compute_type_, shape_);
     if (has_one_scales())
         one_scales.assign(params_.size(),
                           {Tensor(nullptr, Dtype::i32, {1}), Tensor(nullptr, Dtype::f32, {1})});

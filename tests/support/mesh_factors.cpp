@@ -84,8 +84,8 @@ void set_recipe(MeshCase& c, int choice) {
     if (c.model.moe.experts == 0) return;
     c.model.moe.hidden = width;
     if (c.model.moe.shared_hidden > 0) c.model.moe.shared_hidden = width;
-    // the columns of other experts' rows have other scales
-    if (choice > 2 && c.mesh.ep == 1) {
+    // columns have the scales of the rows that an expert has on a rank
+    if (choice > 2 && c.mesh.ep == 1 && c.mesh.cp == 1) {
         quantize.experts = recipes[choice];
         quantize.expert_fqns = {"experts"};
     }

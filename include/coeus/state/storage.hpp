@@ -73,6 +73,8 @@ public:
     bool has_one_scales() const;
     /// True if w has 8-bit floats.
     bool is_8_bit() const { return is_8_bit_float(w.dtype); }
+    /// The type in which layers compute with it; that of `w`, unless w is in 8 bits.
+    Dtype compute_type() const { return compute_type_; }
     /// The type of `master`.
     Dtype master_type() const { return master_type_; }
     /// True if every tensor-parallel rank has all of it, and its gradient is a sum over them.
@@ -112,7 +114,7 @@ private:
     void list_runs();
 
     std::vector<Param> params_;
-    Dtype master_type_;
+    Dtype master_type_, compute_type_;
     ShardPlace place_;
     std::vector<OwnedRun> runs_;
     std::vector<Moment> kept_;
