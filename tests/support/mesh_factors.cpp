@@ -63,8 +63,8 @@ void set_recompute(MeshCase& c, int choice) {
     c.recompute = {.mode = RecomputeOptions::Mode(choice), .every = 2, .budget = 0.3};
 }
 
-// Sizes that 8-bit products can divide, and some that they cannot. Blocks of MX lie within the parts of tensor
-// and context ranks.
+}  // namespace
+
 void set_recipe(MeshCase& c, int choice) {
     if (choice == 0) return;
     constexpr Recipe recipes[] = {Recipe::none, Recipe::tensorwise, Recipe::tensorwise, Recipe::rowwise,
@@ -90,8 +90,6 @@ void set_recipe(MeshCase& c, int choice) {
         quantize.expert_fqns = {"experts"};
     }
 }
-
-}  // namespace
 
 void set_schedule(MeshCase& c, const Schedule& schedule) {
     const int ranks = c.mesh.pp, virtual_stages = schedule.default_virtual_stages;
@@ -146,7 +144,7 @@ const std::vector<MeshFactor>& mesh_factors() {
          },
          true, 2},
         {3, always, set_depths, true},
-        {5, always, set_recipe, true},
+        {recipe_choices, always, set_recipe, true},
     };
     return all;
 }

@@ -25,6 +25,12 @@ const std::vector<MeshFactor>& mesh_factors();
 /// that do not divide each expert (3; if there is only one of these, as 2); 0: over none. Adds experts until
 /// each rank has equally many.
 void set_expert_ranks(MeshCase& c, int choice);
+/// Selects a recipe (kernels/quantization.hpp): none (0), tensorwise, tensorwise with weights gathered in 8
+/// bits, rowwise, MXFP8. Sets sizes that 8-bit products can divide, and some that they cannot. Blocks of MX
+/// lie within the parts of tensor and context ranks. Called when the mesh, the experts and the sequences are
+/// set.
+inline constexpr int recipe_choices = 5;
+void set_recipe(MeshCase& c, int choice);
 /// Uses twice as many micro-batches as the mesh has pipeline ranks, a number that all schedules accept.
 void set_schedule(MeshCase& c, const Schedule& schedule);
 

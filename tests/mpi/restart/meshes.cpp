@@ -8,7 +8,7 @@
 #include "coeus/io/async_checkpoint.hpp"
 #include "mpi/io/groups.hpp"
 #include "support/catch.hpp"
-#include "support/mesh_run.hpp"
+#include "support/mesh_factors.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>
@@ -340,7 +340,8 @@ TEST_CASE("restart: on the same mesh a run resumes with the same bits") {
         for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
             ++number;
             if (const auto mesh = mesh_on(world, layout.mesh)) {
-                const MeshCase c = case_of(layout, number / 2 % kinds.size(), {dtype, dtype});
+                MeshCase c = case_of(layout, number / 2 % kinds.size(), {dtype, dtype});
+                set_recipe(c, int(number) % 4);  // without MXFP8, which needs longer sequences
                 const CheckpointStore files(fmt::format("{}/{}", folder.path, number), 1, mesh->world());
                 Run run(c, *mesh, data), again(c, *mesh, data, 2 * global_batch);
                 Trace goes_on, resumed;

@@ -69,6 +69,32 @@ TEST_CASE("soak: every division of experts with every capacity equals one rank",
     check_divisions(true);
 }
 
+// The scales of columns belong to the rows that an expert gets in a round on its rank, so a few numbers that
+// are small in their column differ.
+TEST_CASE("experts: 8-bit products on several ranks equal those of one rank within their roundings") {
+    const Communicator world = Communicator::world("world");
+    size_t number = 0;
+    for (const MeshShape& mesh : meshes_of(world.size(), {axis::dp_shard, axis::cp, axis::tp}))
+        for (const MeshShape& view : views_of(mesh)) {
+            MeshCase c = {.mesh = view, .model = tiny_config()};
+            c.model.dim = 32;
+            c.model.attention.heads = c.model.attention.kv_heads = 8;
+            c.model.attention.head_dim = 4;
+            set_experts(c.model, 1 + int(number) % (expert_kinds - 1));
+            c.model.moe.experts = round_up(c.model.moe.experts, view.ep * c.model.moe.groups);
+            c.model.moe.hidden = 32 * mesh.tp;
+            if (c.model.moe.shared_hidden > 0) c.model.moe.shared_hidden = 32 * mesh.tp;
+            c.types.quantize = {.experts = number % 3 == 2 ? Recipe::mx_floor : Recipe::rowwise,
+                                .expert_fqns = {"experts"}};
+            c.seq_len = 8 * mesh.cp * mesh.tp;
+            c.exchanges.expert_capacity = capacities[number++ % std::size(capacities)];
+            c.optimizer.eps = float32_eps;
+            // which tokens share a block of MX depends on the ranks, and so does the rounding of all of them
+            const bool in_blocks = c.types.quantize.experts == Recipe::mx_floor;
+            CHECK(differs_from_one_rank(c, world, 1, in_blocks ? 1e-3 : 1e-5, in_blocks ? 5e-2 : 1e-5) == "");
+        }
+}
+
 TEST_CASE("experts: a pair that takes turns computes the bits of one after the other") {
     const Communicator world = Communicator::world("world");
     // on 8 ranks, groups of tensor-parallel or context-parallel ranks have several groups that divide

@@ -4,7 +4,7 @@
 #include "coeus/file/json.hpp"
 #include "coeus/pipeline/from_file.hpp"
 #include "support/catch.hpp"
-#include "support/mesh_run.hpp"
+#include "support/mesh_factors.hpp"
 #include "support/support.hpp"
 
 #include <set>
@@ -72,9 +72,16 @@ TEST_CASE("pipeline: PyTorch's own tables take the steps of one rank") {
 
 TEST_CASE("pipeline: a backward in two halves gives the bits of a whole one") {
     const Communicator world = Communicator::world("world");
-    const DecoderConfig model = tiny_config(3 + world.size(), true);
-    for (const StateTypes& types : {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16}}) {
-        MeshCase whole = {.mesh = {.pp = world.size()}, .model = model, .types = types};
+    std::vector<MeshCase> cases;
+    for (const StateTypes& types : {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16}})
+        for (int recipe = 0; recipe < recipe_choices; ++recipe) {
+            cases.push_back(
+                {.mesh = {.pp = world.size()}, .model = tiny_config(3 + world.size(), true), .types = types});
+            set_recipe(cases.back(), recipe);
+        }
+    for (MeshCase& whole : cases) {
+        INFO(whole.name());
+        const DecoderConfig& model = whole.model;
         whole.pipeline = pipeline_of("GPipe", world.size(), 3, 1, model);
         whole.sequences = 3;
         MeshCase halves = whole;

@@ -56,6 +56,7 @@ void check_bits(bool every_type) {
             c.model.mtp_layers = int64_t(number / 2 + t) % 2;
             c.seq_len = 16;
             c.exchanges.context.exchange = ContextExchange(number % 3);
+            set_recipe(c, int(number + 2 * t) % recipe_choices);
             const Mesh mesh(world.split(0, "world"), c.mesh);
             const Result kept = two_steps(c, mesh);
             for (const RecomputeOptions& mode : modes) {
