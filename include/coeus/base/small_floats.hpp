@@ -24,30 +24,27 @@ constexpr float e2m1_value(uint8_t code) {
 struct E4m3 {
     static constexpr int fraction = 3, bias = 7;
     static constexpr float largest = 448;
-    static constexpr uint8_t largest_code = 0x7e, first_not_finite = 0x7f, infinity = 0x80;  // 0x80: none
-    static constexpr float rounding = 0x1p14F;  ///< its last place is the least subnormal number
+    static constexpr uint8_t largest_code = 0x7e, first_not_finite = 0x7f;
 };
 /// FP8 E5M2: sign, 5 bits of exponent, 2 bits of fraction, with infinity and NaN as in IEEE 754.
 struct E5m2 {
     static constexpr int fraction = 2, bias = 15;
     static constexpr float largest = 57344;
-    static constexpr uint8_t largest_code = 0x7b, first_not_finite = 0x7c, infinity = 0x7c;
-    static constexpr float rounding = 0x1p7F;
+    static constexpr uint8_t largest_code = 0x7b, first_not_finite = 0x7c;
 };
 
-/// The value of a code. Compilers vectorize it.
+/// The value of a code. Compilers vectorize it. No float in between is subnormal: those would be slow on some
+/// processors, and zero on some others.
 template <class Format>
 constexpr float decode(uint8_t code) {
-    constexpr int shift = 23 - Format::fraction;
-    const uint32_t magnitude = code & 127U;
-    // The code as a float32 has a bias of 127, and the code a smaller one.
-    float value =
-        std::bit_cast<float>(magnitude << shift) * std::bit_cast<float>(uint32_t(254 - Format::bias) << 23);
-    value = magnitude >= Format::first_not_finite ? magnitude == Format::infinity
-                                                        ? std::numeric_limits<float>::infinity()
-                                                        : std::numeric_limits<float>::quiet_NaN()
-                                                  : value;
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | (code & 128U) << 24);
+    const uint32_t magnitude = code & 127U, shifted = magnitude << (23 - Format::fraction);
+    // The code as a float32, with another bias. It is too large for subnormal codes, whose first bit is
+    // not 1.
+    const float normal = std::bit_cast<float>(shifted + (uint32_t(127 - Format::bias) << 23));
+    const float subnormal = 2 * normal - std::bit_cast<float>(uint32_t(128 - Format::bias) << 23);
+    const uint32_t finite = std::bit_cast<uint32_t>(subnormal < normal ? subnormal : normal);
+    const uint32_t value = magnitude >= Format::first_not_finite ? shifted | 0x7f800000U : finite;
+    return std::bit_cast<float>(value | (code & 128U) << 24);
 }
 constexpr float e4m3_value(uint8_t code) {
     return decode<E4m3>(code);
@@ -57,24 +54,23 @@ constexpr float e5m2_value(uint8_t code) {
 }
 
 /// The code of a number: numbers outside the range become the largest one, others are rounded to the nearest
-/// code, ties to even. NaN and -0 keep their signs. Compilers vectorize it.
+/// code, ties to even. NaN and -0 keep their signs. Compilers vectorize it; the last shift keeps
+/// them from converting every step to 8 bits.
 template <class Format>
 constexpr uint8_t encode(float x) {
     constexpr int dropped = 23 - Format::fraction;
     constexpr uint32_t least_normal = uint32_t(128 - Format::bias) << 23,
-                       largest = std::bit_cast<uint32_t>(Format::largest),
-                       rounding = std::bit_cast<uint32_t>(Format::rounding);
-    const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & 0x7fffffffU;
-    const float size = std::bit_cast<float>(magnitude < least_normal ? magnitude : 0U);
-    // the addition rounds
-    const uint32_t subnormal = std::bit_cast<uint32_t>(size + Format::rounding) - rounding;
-    const uint32_t normal =
-        ((magnitude + ((1U << (dropped - 1)) - 1) + ((magnitude >> dropped) & 1U)) >> dropped) -
-        (uint32_t(127 - Format::bias) << Format::fraction);
-    uint32_t code = magnitude < least_normal ? subnormal : normal;
-    code = magnitude >= largest ? uint32_t(Format::largest_code) : code;
-    code = magnitude > 0x7f800000U ? 0x7fU : code;
-    return uint8_t(code | (bits >> 24 & 128U));
+                       largest = std::bit_cast<uint32_t>(Format::largest);
+    const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & 0x7fffffffU,
+                   size = magnitude < largest ? magnitude : largest,
+                   exponent = (size > least_normal ? size : least_normal) & 0x7f800000U;
+    // The last place of `rounding` is that of a code with this exponent, so the addition rounds to codes.
+    const uint32_t rounding = exponent + (uint32_t(dropped) << 23);
+    const uint32_t rounded =
+        std::bit_cast<uint32_t>(std::bit_cast<float>(size) + std::bit_cast<float>(rounding));
+    const uint32_t finite = rounded - rounding + ((exponent - least_normal) >> dropped);
+    const uint32_t code = magnitude > 0x7f800000U ? 0x7fU : finite;
+    return uint8_t((code << 24 | (bits & 0x80000000U)) >> 24);
 }
 
 /// E8M0, the scale of a block: 2^(code - 127); 255 is NaN.

@@ -19,6 +19,14 @@ int32_t largest_of(int64_t n, const T* x) {
     for (int64_t j = 0; j < n; ++j) largest = std::max(largest, magnitude_bits(float(load(x[j]))));
     return largest;
 }
+/// The same of a block. The constant length makes it several times faster.
+template <class T>
+int32_t largest_of_block(const T* x) {
+    int32_t largest = 0;
+#pragma omp simd reduction(max : largest)
+    for (int64_t j = 0; j < scale_block; ++j) largest = std::max(largest, magnitude_bits(float(load(x[j]))));
+    return largest;
+}
 
 /// A range of rows whose columns share scales, and the number of their group.
 struct RowRange {
@@ -39,22 +47,49 @@ void for_row_groups(const Tensor& x, const Groups& experts, F&& f) {
     for (int64_t g = 0; g < matrices; ++g) f(RowRange{g * rows, rows, g});
 }
 
-constexpr int64_t columns_at_a_time = 256;
+/// largest[j] = the largest of it and |x[j]| of some rows. Takes four rows at a time, since `largest` is read
+/// and written for each.
+template <class T>
+void keep_larger(int64_t n, int32_t* largest, const T* x, int64_t ld, int64_t rows) {
+    const auto larger = [](int32_t a, int32_t b) { return a > b ? a : b; };
+    int64_t i = 0;
+    for (; i + 4 <= rows; i += 4) {
+        const T *const x0 = x + i * ld, *const x1 = x0 + ld, *const x2 = x1 + ld, *const x3 = x2 + ld;
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) {
+            const int32_t a = larger(magnitude_bits(float(load(x0[j]))), magnitude_bits(float(load(x1[j])))),
+                          b = larger(magnitude_bits(float(load(x2[j]))), magnitude_bits(float(load(x3[j]))));
+            largest[j] = larger(largest[j], larger(a, b));
+        }
+    }
+    for (; i < rows; ++i) {
+        const T* const row = x + i * ld;
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) largest[j] = larger(largest[j], magnitude_bits(float(load(row[j]))));
+    }
+}
+
+/// Columns are read in parts of rows: long ones, since memory is fast if it is read in order.
+constexpr int64_t columns_at_a_time = 1024, rows_at_a_time = 64;
 
 template <class T>
 void largest_of_columns(Exec& exec, Tensor bits, Tensor x, const Groups& experts) {
-    auto* const all = bits.as<int32_t>();
-    const int64_t columns = x.cols();
+    const int64_t columns = x.cols(), parts = div_ceil(columns, columns_at_a_time);
     for_row_groups(x, experts, [&](const RowRange& range) {
-        parallel_blocks(exec, columns, columns_at_a_time, [&](int64_t, int64_t first, int64_t last) {
-            int32_t* const largest = all + range.group * columns;
-            for (int64_t i = range.first; i < range.first + range.count; ++i) {
-                const T* const row = x.row<const T>(i);
-#pragma omp simd
-                for (int64_t j = first; j < last; ++j)
-                    largest[j] = std::max(largest[j], magnitude_bits(float(load(row[j]))));
-            }
-        });
+        const int64_t end_row = range.first + range.count;
+        int32_t* const all = bits.as<int32_t>() + range.group * columns;
+        parallel_blocks(exec, parts * div_ceil(range.count, rows_at_a_time), 1,
+                        [&](int64_t block, int64_t, int64_t) {
+                            const int64_t first = block % parts * columns_at_a_time,
+                                          n = std::min(columns_at_a_time, columns - first),
+                                          row = range.first + block / parts * rows_at_a_time;
+                            int32_t largest[columns_at_a_time] = {};
+                            keep_larger(n, largest, x.row<const T>(row) + first, x.ld,
+                                        std::min(rows_at_a_time, end_row - row));
+#pragma omp critical(coeus_largest_of_columns)
+                            for (int64_t j = 0; j < n; ++j)
+                                all[first + j] = std::max(all[first + j], largest[j]);
+                        });
     });
 }
 
@@ -81,10 +116,33 @@ void Cpu::largest_magnitudes(Exec& exec, Tensor bits, Tensor x, ScaleGroups grou
 
 namespace {
 
+/// The scales of n blocks, and the factors of their elements.
+template <class Format>
+void block_scales(int64_t n, uint8_t* code, float* factor, const int32_t* largest, ScaleRule rule) {
+    const auto each = [=](auto&& scale_of) {
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) {
+            const BlockScale scale = scale_of(largest[j]);
+            code[j] = scale.code;
+            factor[j] = scale.factor;
+        }
+    };
+    if (rule == ScaleRule::mx_floor)
+        each([](int32_t bits) { return block_scale<Format>(bits, ScaleRule::mx_floor); });
+    else
+        each([](int32_t bits) { return block_scale<Format>(bits, ScaleRule::mx_rceil); });
+}
+
 template <class Format, class T>
 void encode_row(int64_t n, uint8_t* q, const T* x, float factor) {
 #pragma omp simd
     for (int64_t j = 0; j < n; ++j) q[j] = scaled_code<Format>(float(load(x[j])), factor);
+}
+/// With a factor for each column. Inlined in some of its callers, GCC would not vectorize it.
+template <class Format, class T>
+[[gnu::noinline]] void encode_row(int64_t n, uint8_t* q, const T* x, const float* factors) {
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) q[j] = scaled_code<Format>(float(load(x[j])), factors[j]);
 }
 
 /// What a quantization reads and writes.
@@ -137,21 +195,24 @@ struct Quantization {
                 scale[j] = 1 / factors[j];
             }
             parallel_rows(exec, std::min(range.count, x.rows()), columns, [&](int64_t i) {
-                uint8_t* const to = row_of_q(range.first + i);
-                const T* const from = row_of_x(range.first + i);
-#pragma omp simd
-                for (int64_t j = 0; j < columns; ++j)
-                    to[j] = scaled_code<Format>(float(load(from[j])), factors[j]);
+                encode_row<Format>(columns, row_of_q(range.first + i), row_of_x(range.first + i), factors);
             });
         });
     }
     void by_blocks_of_rows() const {
+        constexpr int64_t most = columns_at_a_time / scale_block;
         each_row([&](int64_t i) {
-            uint8_t* const code = codes() + i * (q.ld / scale_block);
-            for (int64_t j = 0; j < x.cols(); j += scale_block) {
-                const BlockScale s = block_scale<Format>(largest_of(scale_block, row_of_x(i) + j), rule);
-                code[j / scale_block] = s.code;
-                encode_row<Format>(scale_block, row_of_q(i) + j, row_of_x(i) + j, s.factor);
+            for (int64_t first = 0; first < x.cols(); first += columns_at_a_time) {
+                const int64_t n = std::min(columns_at_a_time, x.cols() - first), blocks = n / scale_block;
+                const T* const from = row_of_x(i) + first;
+                int32_t largest[most];
+                float of_block[most], factors[columns_at_a_time];
+                for (int64_t b = 0; b < blocks; ++b) largest[b] = largest_of_block(from + b * scale_block);
+                block_scales<Format>(blocks, codes() + i * (q.ld / scale_block) + first / scale_block,
+                                     of_block, largest, rule);
+                for (int64_t b = 0; b < blocks; ++b)
+                    std::fill_n(factors + b * scale_block, scale_block, of_block[b]);
+                encode_row<Format>(n, row_of_q(i) + first, from, factors);
             }
         });
     }
@@ -164,29 +225,14 @@ struct Quantization {
         const int64_t columns = x.cols();
         parallel_blocks(exec, count, scale_block, [&](int64_t, int64_t first, int64_t last) {
             first += begin_row, last += begin_row;
-            const int64_t block = first / scale_block;
             for (int64_t begin = 0; begin < columns; begin += columns_at_a_time) {
                 const int64_t n = std::min(columns_at_a_time, columns - begin);
                 int32_t largest[columns_at_a_time] = {};
                 float factors[columns_at_a_time];
-                for (int64_t i = first; i < last; ++i) {
-                    const T* const row = row_of_x(i) + begin;
-#pragma omp simd
-                    for (int64_t j = 0; j < n; ++j)
-                        largest[j] = std::max(largest[j], magnitude_bits(float(load(row[j]))));
-                }
-                for (int64_t j = 0; j < n; ++j) {
-                    const BlockScale s = block_scale<Format>(largest[j], rule);
-                    codes()[block * q.ld + begin + j] = s.code;
-                    factors[j] = s.factor;
-                }
-                for (int64_t i = first; i < last; ++i) {
-                    const T* const row = row_of_x(i) + begin;
-                    uint8_t* const to = row_of_q(i) + begin;
-#pragma omp simd
-                    for (int64_t j = 0; j < n; ++j)
-                        to[j] = scaled_code<Format>(float(load(row[j])), factors[j]);
-                }
+                keep_larger(n, largest, row_of_x(first) + begin, x.ld, last - first);
+                block_scales<Format>(n, codes() + first / scale_block * q.ld + begin, factors, largest, rule);
+                for (int64_t i = first; i < last; ++i)
+                    encode_row<Format>(n, row_of_q(i) + begin, row_of_x(i) + begin, factors);
             }
         });
     }
@@ -227,7 +273,20 @@ void with_types(const Tensor& q, const Tensor& y, F&& f) {
                 [&]<class Format>(Format) { dispatch(y.dtype, [&]<class T>(T) { f(Format(), T()); }); });
 }
 
-/// y = the values of row i of q; `group`: the number of its matrix or group of rows.
+/// A number that T has, so that it need not be rounded.
+template <class T, class A>
+T store_exact(A x) {
+    if constexpr (std::is_same_v<T, bf16>) {
+        bf16 y;
+        y.bits = uint16_t(std::bit_cast<uint32_t>(x) >> 16);
+        return y;
+    } else {
+        return T(x);
+    }
+}
+
+/// y = the values of row i of q; `group`: the number of its matrix or group of rows. An 8-bit float times a
+/// power of two is exact in every type.
 template <class Format, class T>
 void decode_row(T* y, const Tensor& q, int64_t i, int64_t group, bool leave_one) {
     using A = Acc<T>;
@@ -235,13 +294,16 @@ void decode_row(T* y, const Tensor& q, int64_t i, int64_t group, bool leave_one)
     const auto* const scales = static_cast<const float*>(q.scale);
     const auto* const exponents = static_cast<const uint8_t*>(q.scale);
     const int64_t n = q.cols();
-    const auto by_one = [=](A scale) {
-        Lane().each(n, [=](int64_t j) { y[j] = store<T>(A(decode<Format>(code[j])) * scale); });
+    const auto by_one = [=](float scale) {
+        if ((std::bit_cast<uint32_t>(scale) & 0x7fffffU) == 0)
+            Lane().each(n, [=](int64_t j) { y[j] = store_exact<T>(A(decode<Format>(code[j])) * A(scale)); });
+        else
+            Lane().each(n, [=](int64_t j) { y[j] = store<T>(A(decode<Format>(code[j])) * A(scale)); });
     };
     switch (q.groups) {
         case ScaleGroups::none: return by_one(1);
-        case ScaleGroups::one: return by_one(leave_one ? A(1) : A(scales[0]));
-        case ScaleGroups::rows: return by_one(A(scales[i]));
+        case ScaleGroups::one: return by_one(leave_one ? 1 : scales[0]);
+        case ScaleGroups::rows: return by_one(scales[i]);
         case ScaleGroups::cols: {
             const float* const scale = scales + group * n;
             return Lane().each(n,
@@ -251,13 +313,13 @@ void decode_row(T* y, const Tensor& q, int64_t i, int64_t group, bool leave_one)
             for (int64_t block = 0; block * scale_block < n; ++block) {
                 const A scale = A(e8m0_value(exponents[i * (q.ld / scale_block) + block]));
                 for (int64_t j = block * scale_block; j < (block + 1) * scale_block; ++j)
-                    y[j] = store<T>(A(decode<Format>(code[j])) * scale);
+                    y[j] = store_exact<T>(A(decode<Format>(code[j])) * scale);
             }
             return;
         case ScaleGroups::cols32: {
             const uint8_t* const exponent = exponents + i / scale_block * q.ld;
             return Lane().each(n, [=](int64_t j) {
-                y[j] = store<T>(A(decode<Format>(code[j])) * A(e8m0_value(exponent[j])));
+                y[j] = store_exact<T>(A(decode<Format>(code[j])) * A(e8m0_value(exponent[j])));
             });
         }
     }

@@ -158,11 +158,19 @@ TEST_CASE("scaled gemm: products in chunks of rows and columns are exact") {
         return std::pair(div_ceil(shape[0], chunk.rows), div_ceil(shape[1], chunk.columns));
     };
     const Form one = e4m3_by(ScaleGroups::one);
-    const Shape wide = {150, 8192}, both = {66, 27300};
+    const Shape wide = {150, 8192}, both = {66, 27224};
     REQUIRE(chunks_of(wide, 32).first > 2);
     REQUIRE(chunks_of(wide, 32).second == 1);
     REQUIRE(chunks_of(both, 768).first > 1);
     REQUIRE(chunks_of(both, 768).second > 1);
+    // the last columns are packed in larger parts than the first ones
+    const auto packed = [](int64_t columns) {
+        return workspace::gemm_blocks(Tensor(nullptr, Dtype::f32, {64, columns}),
+                                      Tensor(nullptr, Dtype::bf16, {64, 768}))
+            .columns;
+    };
+    const int64_t first = workspace::scaled_chunk(both[0], both[1], 768).columns;
+    REQUIRE(packed(both[1] - first) > packed(first));
     for (const bool t : {false, true}) {
         for (const auto& [a, b] : {std::pair(one, one),
                                    {e4m3_by(lines(t)), e4m3_by(lines(t))},
