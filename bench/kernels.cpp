@@ -4,6 +4,7 @@
 //     bench_kernels --benchmark_filter=gemm.*f32       threads: OMP_NUM_THREADS (default: all cores)
 // Rates are per second of the calling thread's processor time, so they are meaningful on a busy machine too.
 #include "support/cases.hpp"
+#include "support/quantized.hpp"
 
 #if __has_include(<cblas-openblas.h>)
 #include <cblas-openblas.h>  // Debian's name
@@ -35,18 +36,24 @@ void report(benchmark::State& state, double flops, double bytes) {
     state.counters["GB/s"] = rate(bytes);
 }
 
+/// Measures a call of a kernel.
+void measure(benchmark::State& state, const std::function<void(const Kernels&, Exec&)>& call) {
+    CostObserver cost;
+    Exec planning, exec;
+    planning.threads = exec.threads = omp_get_max_threads();
+    {
+        const Observation seen = planning.observers.add(cost);
+        call(dry_kernels(), planning);
+    }
+    exec.workspace = Arena(planning.workspace.peak(), "workspace");
+    call(cpu_kernels(), exec);
+    for (auto _ : state) call(cpu_kernels(), exec);
+    report(state, cost.flops, cost.bytes);
+}
+
 void run_kernel(benchmark::State& state, const KernelCase& c, Dtype type) {
     const Operands operands = prepared_operands(c, type, type);
-    CostObserver cost;
-    {
-        Exec planning;
-        const Observation seen = planning.observers.add(cost);
-        c.call(dry_kernels(), planning, operands);
-    }
-    PlannedExec exec(c, operands, omp_get_max_threads());
-    c.call(cpu_kernels(), exec, operands);
-    for (auto _ : state) c.call(cpu_kernels(), exec, operands);
-    report(state, cost.flops, cost.bytes);
+    measure(state, [&](const Kernels& kernels, Exec& exec) { c.call(kernels, exec, operands); });
 }
 
 /// The libraries' f32 products of the same shapes: forward nt, input gradient nn, weight gradient tn.
@@ -111,18 +118,102 @@ void add_experts(const std::string& name, int64_t experts, int64_t width, int64_
         }
 }
 
+OwnedTensor small_numbers(Dtype type, const Shape& shape) {
+    OwnedTensor t(type, shape);
+    for (int64_t i = 0; i < shape.count(); ++i) set_element(t, i, double(i % 61) / 16 - 2);
+    return t;
+}
+
+/// The kernels for an operand of a product in 8 bits.
+void run_quantization(benchmark::State& state, const Shape& shape, Dtype type, const Form& form) {
+    const OwnedTensor x = small_numbers(type, shape);
+    const Quantized q(form.type, shape, form.groups);
+    Threads exec(omp_get_max_threads());
+    const OwnedTensor bits = magnitudes(cpu_kernels(), exec, x, form.groups);
+    const Tensor given = form.groups == ScaleGroups::rows ? Tensor() : bits.view;
+    measure(state, [&](const Kernels& kernels, Exec& e) { kernels.quantize(e, q, x, given, form.rule, {}); });
+}
+void run_magnitudes(benchmark::State& state, const Shape& shape, Dtype type, ScaleGroups groups) {
+    const OwnedTensor x = small_numbers(type, shape), bits(Dtype::i32, scale_shape(groups, shape));
+    measure(state,
+            [&](const Kernels& kernels, Exec& e) { kernels.largest_magnitudes(e, bits, x, groups, {}); });
+}
+void run_dequantization(benchmark::State& state, const Shape& shape, Dtype type, const Form& form) {
+    const OwnedTensor y = small_numbers(type, shape);
+    Threads exec(omp_get_max_threads());
+    const Quantized q = quantized(cpu_kernels(), exec, y, form);
+    measure(state, [&](const Kernels& kernels, Exec& e) { kernels.dequantize(e, y, q); });
+}
+/// A product of a step, with the operands of a recipe.
+void run_scaled_gemm(benchmark::State& state, const Product& p, Recipe recipe) {
+    const RecipeForms forms = forms_of(recipe);
+    const bool of_weight = p.transpose_a, forward = p.transpose_b;
+    const Form of_a = of_weight ? forms.dy_of_weight
+                      : forward ? forms.x
+                                : forms.dy,
+               of_b = of_weight ? forms.x_of_weight
+                      : forward ? forms.w
+                                : forms.w_of_input;
+    Threads exec(omp_get_max_threads());
+    const auto operand = [&](const Shape& shape, const Form& form) {
+        return quantized(cpu_kernels(), exec, small_numbers(Dtype::bf16, shape), form);
+    };
+    const Quantized a = operand(p.transpose_a ? Shape{p.k, p.m} : Shape{p.m, p.k}, of_a),
+                    b = operand(p.transpose_b ? Shape{p.n, p.k} : Shape{p.k, p.n}, of_b);
+    const OwnedTensor d(of_weight ? Dtype::f32 : Dtype::bf16, {p.m, p.n});
+    measure(state, [&](const Kernels& kernels, Exec& e) {
+        kernels.scaled_gemm(e, d, {a, p.transpose_a}, {b, p.transpose_b}, of_weight ? d : Tensor(), false);
+    });
+}
+
+void add_8_bits(const std::string& prefix, const StepShape& s) {
+    using benchmark::RegisterBenchmark, benchmark::State;
+    constexpr std::pair<const char*, ScaleGroups> all_groups[] = {{"one", ScaleGroups::one},
+                                                                  {"rows", ScaleGroups::rows},
+                                                                  {"cols", ScaleGroups::cols},
+                                                                  {"rows32", ScaleGroups::rows32},
+                                                                  {"cols32", ScaleGroups::cols32}};
+    const Shape shape = {s.tokens, 2 * s.feed_forward};
+    for (const Dtype type : {Dtype::f32, Dtype::bf16})
+        for (const auto& [name, groups] : all_groups) {
+            const auto named = [&, &text = name](const char* kernel) {
+                return fmt::format("{}/{} {} {}/{}", prefix, kernel, text, shape.text(), name_of(type));
+            };
+            const bool blocks = scale_type(groups) == Dtype::u8;
+            const Form form = {Dtype::fp8_e4m3, groups,
+                               blocks ? ScaleRule::mx_rceil : ScaleRule::power_of_two};
+            if (!blocks)
+                RegisterBenchmark(named("largest_magnitudes").c_str(),
+                                  [=, of = groups](State& state) { run_magnitudes(state, shape, type, of); });
+            RegisterBenchmark(named("quantize").c_str(),
+                              [=](State& state) { run_quantization(state, shape, type, form); });
+            RegisterBenchmark(named("dequantize").c_str(),
+                              [=](State& state) { run_dequantization(state, shape, type, form); });
+        }
+    constexpr std::pair<const char*, Recipe> recipes[] = {
+        {"tensorwise", Recipe::tensorwise}, {"rowwise", Recipe::rowwise}, {"mx", Recipe::mx_rceil}};
+    for (const Product& p : step_products(s))
+        for (const auto& [name, recipe] : recipes)
+            RegisterBenchmark(fmt::format("{}/scaled_gemm {} {}x{}x{} {}{}", prefix, name, p.m, p.n, p.k,
+                                          p.transpose_a ? 't' : 'n', p.transpose_b ? 't' : 'n')
+                                  .c_str(),
+                              [=, of = recipe](State& state) { run_scaled_gemm(state, p, of); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     add_shape("debug", {});
     add_shape("debug long", {.tokens = 4096, .sequence = 2048});
-    add_shape("small", {.tokens = 2048,
-                        .sequence = 1024,
-                        .width = 768,
-                        .heads = 12,
-                        .kv_heads = 4,
-                        .feed_forward = 2048,
-                        .vocabulary = 32000});
+    const StepShape small = {.tokens = 2048,
+                             .sequence = 1024,
+                             .width = 768,
+                             .heads = 12,
+                             .kv_heads = 4,
+                             .feed_forward = 2048,
+                             .vocabulary = 32000};
+    add_shape("small", small);
+    add_8_bits("small", small);
     add_shape("wide heads", {.tokens = 2048,
                              .sequence = 2048,
                              .width = 512,
