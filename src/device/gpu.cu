@@ -219,6 +219,7 @@ public:
         // from pageable memory it may return before the copy is done, and queues do not wait for it
         COEUS_CHECK_CUDA(cudaDeviceSynchronize());
     }
+    int architecture() const override { return 10 * properties_.major + properties_.minor; }
     int64_t memory_bytes() const override { return free_bytes_; }
     int64_t peak_bytes() const override { return memory_.peak_bytes(); }
     std::string bus_id() const override {

@@ -97,6 +97,8 @@ public:
     virtual int64_t peak_bytes() const = 0;
     /// Address on the PCI bus, "0000:1b:00.0"; empty for the host.
     virtual std::string bus_id() const { return {}; }
+    /// Compute capability of a GPU, 90 for 9.0; 0 for the host.
+    virtual int architecture() const { return 0; }
 
     bool is_host() const { return backend() == Backend::cpu; }
 };

@@ -20,11 +20,12 @@ struct Exec {
     /// Runs on the host.
     Exec() : Exec(host_device()) {}
     /// Runs on a device, with a queue of its own.
-    explicit Exec(const Device& d) : device(&d), queue(d.make_queue()) {}
+    explicit Exec(const Device& d) : device(&d), queue(d.make_queue()), architecture(d.architecture()) {}
     /// Moves to another device, with a new queue there.
     void run_on(const Device& d) {
         device = &d;
         queue = d.make_queue();
+        architecture = d.architecture();
     }
     /// True if calls return after their work is done.
     bool is_synchronous() const { return queue->is_synchronous(); }
@@ -35,6 +36,11 @@ struct Exec {
     Arena workspace;                        ///< scratch memory of the kernels; sized by the planning run
     Observers observers;                    ///< of what runs here; usually none
     std::unique_ptr<BackendState> backend;  ///< made by the backend at its first use
+    /// That of the GPU, as in Device. A planning run may set that of the GPU for which it plans; otherwise it
+    /// plans for the one that needs the most workspace.
+    int architecture = 0;
+    /// Products of 8-bit floats are computed in bfloat16, also if the GPU has products of 8-bit floats.
+    bool emulates_8_bits = false;
 };
 
 /// Reports an exchange with other ranks, or a wait for one, to the Exec's observers for the length of a

@@ -306,7 +306,7 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) {
-    *properties = {"emulated GPU", 0, 1, 0};
+    *properties = {"emulated GPU", 0, 1, 0, architecture / 10, architecture % 10};
     return cudaSuccess;
 }
 

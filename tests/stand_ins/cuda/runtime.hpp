@@ -38,6 +38,9 @@ size_t graph_launches();
 /// process: again and again with true, and with false once work has run. It may throw, which ends the wait.
 void on_waiting(std::function<void(bool again)> told);
 
+/// The compute capability that GPUs have which are opened from now on, 90 for 9.0; 90 at first.
+inline int architecture = 90;
+
 /// Whether the program has kernels for this GPU; true at first.
 void set_kernels_for_gpu(bool are_there);
 
