@@ -11,6 +11,15 @@ struct DryCuda {
     static void gemm(Exec& exec, Tensor d, Operand a, Operand, Tensor) {
         exec.workspace.touch(cuda::workspace::gemm(d, a.tensor));
     }
+    static void scaled_gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c, bool) {
+        exec.workspace.touch(cuda::workspace::scaled_gemm(exec, d, a, b, c));
+    }
+    static void scaled_grouped_gemm(Exec& exec, Tensor, Tensor a, Operand b, const Groups&, bool) {
+        exec.workspace.touch(cuda::workspace::scaled_grouped_gemm(a, b.tensor));
+    }
+    static void scaled_grouped_gemm_weights(Exec& exec, Tensor, Tensor a, Tensor b, const Groups&) {
+        exec.workspace.touch(cuda::workspace::scaled_grouped_gemm(a, b));
+    }
     static void rms_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                   Tensor) {
         exec.workspace.touch(cuda::workspace::column_sums(dweight, x.rows()));

@@ -33,6 +33,9 @@ COEUS_HD inline float load(float x) {
 COEUS_HD inline float load(bf16 x) {
     return float(x);
 }
+COEUS_HD inline uint8_t load(uint8_t code) {
+    return code;
+}
 template <class T, class A>
 COEUS_HD T store(A x) {
     if constexpr (std::is_same_v<T, bf16>)

@@ -165,7 +165,8 @@ struct Kernels {
     /// y = the values of q. y: type or acc.
     void (*dequantize)(Exec&, Tensor y, Tensor q);
     /// Like gemm, for a and b of 8-bit floats. Their groups are one, those along what is not summed, or
-    /// blocks along what is summed. `fast`: the sums may be as short as a GPU's fast accumulation makes them.
+    /// blocks along what is summed. All scales are powers of two unless both operands have one. `fast`: the
+    /// sums may be as short as a GPU's fast accumulation makes them.
     void (*scaled_gemm)(Exec&, Tensor d, Operand a, Operand b, Tensor c, bool fast);
 
     /// y[T,D] = table[tokens[T], D]; zero for tokens outside the part.
@@ -280,7 +281,8 @@ struct Kernels {
     /// y[t] = plus[t] + sum over j of rows[slots[t,j]], added in acc and in order of j. plus is optional and
     /// may be y.
     void (*sum_rows)(Exec&, Tensor y, Tensor plus, Tensor rows, Tensor slots);
-    /// For each group g of rows: d = a op(b[g]). a[rows, K], d[rows, N]; b: G matrices, one after the other.
+    /// For each group g of rows: d = a op(b[g]). a[rows, K], d[rows, N] (type or acc); b: G matrices, one
+    /// after the other.
     /// Padding is set to zero; rows after the last group are not touched.
     void (*grouped_gemm)(Exec&, Tensor d, Tensor a, Operand b, const Groups& groups);
     /// For each group g of rows: d[g] += a^T b. a[rows, O], b[rows, I], d: G matrices [O, I] (acc).

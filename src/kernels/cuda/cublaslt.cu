@@ -15,8 +15,9 @@ cudaDataType_t type_of(Dtype type) {
     switch (type) {
         case Dtype::f32: return CUDA_R_32F;
         case Dtype::bf16: return CUDA_R_16BF;
-        default:
-            throw LogicError(fmt::format("gemm on CUDA got {}; it takes float32 or bfloat16", name_of(type)));
+        case Dtype::fp8_e4m3: return CUDA_R_8F_E4M3;
+        case Dtype::fp8_e5m2: return CUDA_R_8F_E5M2;
+        default: throw LogicError(fmt::format("a product on CUDA got {}", name_of(type)));
     }
 }
 
@@ -27,9 +28,22 @@ uint32_t alignment_of(const Tensor& t) {
     return uint32_t(address == 0 ? 256 : std::min<uintptr_t>(256, address & -address));
 }
 
-void set_transpose(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t which, bool is_transposed) {
-    const cublasOperation_t value = is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+template <class T>
+void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t which, T value) {
     COEUS_CHECK_CUBLAS(cublasLtMatmulDescSetAttribute(operation, which, &value, sizeof value));
+}
+void set_transpose(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t which, bool is_transposed) {
+    set(operation, which, is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+}
+
+// Names of newer headers than that of CUDA 12.4: CUBLASLT_MATMUL_DESC_A_SCALE_MODE and ..._B_...;
+// CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0 (12.8) and ..._OUTER_VEC_32F (12.9)
+constexpr int a_scale_mode = 31, b_scale_mode = 32;
+constexpr int32_t blocks_of_32 = 2, outer_vectors = 3;
+
+void set_modes(cublasLtMatmulDesc_t operation, int32_t mode) {
+    for (const int which : {a_scale_mode, b_scale_mode})
+        set(operation, static_cast<cublasLtMatmulDescAttributes_t>(which), mode);
 }
 
 template <class T>
@@ -57,32 +71,39 @@ void check_cublas(cublasStatus_t status, const char* call) {
 }
 
 std::string ProductShape::text() const {
-    return fmt::format("{}-{}-{}x{}x{}-{}{}-{}-ld{},{},{},{}-align{},{},{},{}", name_of(type), name_of(out),
-                       m, n, k, transpose_a ? 't' : 'n', transpose_b ? 't' : 'n',
+    constexpr const char* scalings[] = {"", "-factor", "-whole", "-vectors", "-blocks"};
+    return fmt::format("{}{}-{}-{}x{}x{}-{}{}-{}-ld{},{},{},{}-align{},{},{},{}{}{}", name_of(type_a),
+                       type_b == type_a ? "" : fmt::format(",{}", name_of(type_b)), name_of(out), m, n, k,
+                       transpose_a ? 't' : 'n', transpose_b ? 't' : 'n',
                        !adds      ? "put"
                        : in_place ? "accumulate"
                                   : "add",
-                       ld_a, ld_b, ld_c, ld_d, alignment_a, alignment_b, alignment_c, alignment_d);
+                       ld_a, ld_b, ld_c, ld_d, alignment_a, alignment_b, alignment_c, alignment_d,
+                       scalings[size_t(scaling)], fast ? "-fast" : "");
 }
 
-ProductShape shape_of(const ProductOperands& o, bool transpose_a, bool transpose_b) {
+ProductShape shape_of(const ProductOperands& o) {
+    const Tensor &a = o.a.tensor, &b = o.b.tensor;
     return {o.d.rows(),
             o.d.cols(),
-            transpose_a ? o.a.rows() : o.a.cols(),
-            o.a.ld,
-            o.b.ld,
+            o.a.is_transposed ? a.rows() : a.cols(),
+            a.ld,
+            b.ld,
             o.c.ld,
             o.d.ld,
-            alignment_of(o.a),
-            alignment_of(o.b),
+            alignment_of(a),
+            alignment_of(b),
             alignment_of(o.c),
             alignment_of(o.d),
-            transpose_a,
-            transpose_b,
+            o.a.is_transposed,
+            o.b.is_transposed,
             o.adds,
             o.c.data == o.d.data,
-            o.a.dtype,
-            o.d.dtype};
+            a.dtype,
+            b.dtype,
+            o.d.dtype,
+            o.scaling,
+            o.fast};
 }
 
 /// Describes one of our matrices, [rows, cols], to cuBLASLt, which stores matrices by columns: its columns
@@ -92,13 +113,17 @@ void Product::make_layout(Layout& layout, Dtype type, int64_t rows, int64_t cols
         cublasLtMatrixLayoutCreate(layout.out(), type_of(type), uint64_t(cols), uint64_t(rows), ld));
 }
 
-Product::Product(const ProductShape& s)
-    : name_(fmt::format("{} x {} x {} in {}", s.m, s.n, s.k, name_of(s.type))) {
+Product::Product(const ProductShape& s) : scaling_(s.scaling) {
     COEUS_CHECK_CUBLAS(cublasLtMatmulDescCreate(operation_.out(), CUBLAS_COMPUTE_32F, CUDA_R_32F));
     set_transpose(operation_, CUBLASLT_MATMUL_DESC_TRANSA, s.transpose_b);
     set_transpose(operation_, CUBLASLT_MATMUL_DESC_TRANSB, s.transpose_a);
-    make_layout(first_, s.type, s.transpose_b ? s.n : s.k, s.transpose_b ? s.k : s.n, s.ld_b);
-    make_layout(second_, s.type, s.transpose_a ? s.k : s.m, s.transpose_a ? s.m : s.k, s.ld_a);
+    if (s.scaling == Scaling::factor)
+        set(operation_, CUBLASLT_MATMUL_DESC_POINTER_MODE, int32_t(CUBLASLT_POINTER_MODE_DEVICE));
+    if (s.scaling == Scaling::vectors) set_modes(operation_, outer_vectors);
+    if (s.scaling == Scaling::blocks) set_modes(operation_, blocks_of_32);
+    if (s.fast) set(operation_, CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t(1));
+    make_layout(first_, s.type_b, s.transpose_b ? s.n : s.k, s.transpose_b ? s.k : s.n, s.ld_b);
+    make_layout(second_, s.type_a, s.transpose_a ? s.k : s.m, s.transpose_a ? s.m : s.k, s.ld_a);
     make_layout(addend_, s.out, s.m, s.n, s.ld_c);
     make_layout(result_, s.out, s.m, s.n, s.ld_d);
     COEUS_CHECK_CUBLAS(cublasLtMatmulPreferenceCreate(preference_.out()));
@@ -109,6 +134,12 @@ Product::Product(const ProductShape& s)
     set(preference_, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, s.alignment_a);
     set(preference_, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, s.alignment_c);
     set(preference_, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, s.alignment_d);
+}
+
+void Product::set_scales(const ProductOperands& o) const {
+    if (scaling_ < Scaling::whole) return;
+    set(operation_, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, o.scale_b);
+    set(operation_, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, o.scale_a);
 }
 
 std::vector<Algorithm> Product::suggestions(cublasLtHandle_t handle) const {
@@ -123,8 +154,6 @@ std::vector<Algorithm> Product::suggestions(cublasLtHandle_t handle) const {
         if (results[i].state == CUBLAS_STATUS_SUCCESS &&
             results[i].workspaceSize <= size_t(workspace::cublaslt))
             algorithms.push_back(words_of(results[i].algo));
-    if (algorithms.empty())
-        throw SystemError(fmt::format("cuBLASLt has no algorithm for a product of {}", name_));
     return algorithms;
 }
 
@@ -139,9 +168,10 @@ bool Product::takes(cublasLtHandle_t handle, const Algorithm& algorithm) const {
 cublasStatus_t Product::run(cublasLtHandle_t handle, const Algorithm& algorithm, const ProductOperands& o,
                             cudaStream_t stream) const {
     const cublasLtMatmulAlgo_t of_library = algorithm_of(algorithm);
-    const float one = 1, beta = o.adds ? 1 : 0;
-    return cublasLtMatmul(handle, operation_, &one, o.b.data, first_, o.a.data, second_, &beta, o.c.data,
-                          addend_, o.d.data, result_, &of_library, o.workspace.data,
+    const float factors[] = {1, o.adds ? 1.0f : 0.0f};  // of the sums, and of c
+    const auto* const alpha = scaling_ == Scaling::factor ? static_cast<const float*>(o.scale_a) : factors;
+    return cublasLtMatmul(handle, operation_, alpha, o.b.tensor.data, first_, o.a.tensor.data, second_,
+                          alpha + 1, o.c.data, addend_, o.d.data, result_, &of_library, o.workspace.data,
                           size_t(o.workspace.bytes()), stream);
 }
 

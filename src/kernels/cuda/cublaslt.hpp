@@ -36,10 +36,24 @@ private:
 };
 using CublasHandle = CublasOwned<cublasLtHandle_t, cublasLtDestroy>;
 
+/// What multiplies the sums of a product. It is in the device's memory, and is read when the product runs.
+enum class Scaling : uint8_t {
+    none,
+    factor,   ///< one number; a second one, 0 or 1, multiplies c
+    whole,    ///< a number for each operand; null: 1
+    vectors,  ///< a number for each row of op(a), and for each column of op(b)
+    blocks,   ///< E8M0 numbers of 32 elements of the depth, in cuBLASLt's layout
+};
+
 /// The operands of d = op(a) op(b) + c, and the library's workspace. c is d if nothing is added.
 struct ProductOperands {
-    Tensor d, a, b, c, workspace;
+    Tensor d;
+    Operand a, b;
+    Tensor c, workspace;
     bool adds;
+    Scaling scaling = Scaling::none;
+    const void *scale_a = nullptr, *scale_b = nullptr;  ///< factor: scale_a
+    bool fast = false;                                  ///< 8-bit floats only
 };
 
 /// Everything that decides which algorithm is fastest.
@@ -48,21 +62,30 @@ struct ProductShape {
     int64_t ld_a, ld_b, ld_c, ld_d;
     uint32_t alignment_a, alignment_b, alignment_c, alignment_d;  ///< of the first elements, in bytes
     bool transpose_a, transpose_b, adds, in_place;                ///< in_place: c is d
-    Dtype type, out;
+    Dtype type_a, type_b, out;
+    Scaling scaling;
+    bool fast;
     auto operator<=>(const ProductShape&) const = default;
 
-    /// "bfloat16-float32-4096x512x4096-nt-add-..."
+    /// "bfloat16-float32-4096x512x4096-nt-add-...", "float8_e4m3,float8_e5m2-bfloat16-...-whole"
     std::string text() const;
 };
-ProductShape shape_of(const ProductOperands& operands, bool transpose_a, bool transpose_b);
+ProductShape shape_of(const ProductOperands& operands);
+
+/// Computes a product with the algorithm chosen for its shape. multiply_if_possible returns false if the
+/// library has no algorithm for it; multiply throws SystemError.
+void multiply(Exec& exec, const ProductOperands& operands);
+bool multiply_if_possible(Exec& exec, const ProductOperands& operands);
 
 class Product {
 public:
     /// SystemError if the library does not support the product.
     explicit Product(const ProductShape& shape);
 
+    /// Where the scales are; needed before all other calls if there are any.
+    void set_scales(const ProductOperands& operands) const;
     /// The algorithms that need no more than the planned workspace, the one that the library expects to be
-    /// fastest first. SystemError if there is none.
+    /// fastest first.
     std::vector<Algorithm> suggestions(cublasLtHandle_t handle) const;
     /// True if the algorithm can compute this product in the planned workspace.
     bool takes(cublasLtHandle_t handle, const Algorithm& algorithm) const;
@@ -76,7 +99,7 @@ private:
 
     static void make_layout(Layout& layout, Dtype type, int64_t rows, int64_t cols, int64_t ld);
 
-    std::string name_;
+    Scaling scaling_;
     Operation operation_;
     Layout first_, second_, addend_, result_;  // the library's first operand is our b
     Preference preference_;

@@ -60,10 +60,18 @@ public:
         COEUS_CHECK_CUBLAS(cublasLtCreate(handle_.out()));
     }
 
-    void run(Exec& exec, const ProductShape& shape, const ProductOperands& operands) {
+    /// False if the library has no algorithm for the product.
+    bool run(Exec& exec, const ProductOperands& operands) {
+        const ProductShape shape = shape_of(operands);
         Plan& plan = plans_.try_emplace(shape, shape).first->second;
-        if (!plan.algorithm) plan.algorithm = choose(exec, plan.product, shape, operands);
-        COEUS_CHECK_CUBLAS(plan.product.run(handle_, *plan.algorithm, operands, state_of(exec).stream));
+        plan.product.set_scales(operands);
+        if (!plan.algorithm && plan.is_possible) {
+            plan.algorithm = choose(exec, plan.product, shape, operands);
+            plan.is_possible = plan.algorithm.has_value();
+        }
+        if (plan.algorithm)
+            COEUS_CHECK_CUBLAS(plan.product.run(handle_, *plan.algorithm, operands, state_of(exec).stream));
+        return plan.is_possible;
     }
 
 private:
@@ -71,12 +79,14 @@ private:
         explicit Plan(const ProductShape& shape) : product(shape) {}
         Product product;
         std::optional<Algorithm> algorithm;
+        bool is_possible = true;
     };
 
-    Algorithm choose(Exec& exec, const Product& product, const ProductShape& shape,
-                     const ProductOperands& operands) {
+    std::optional<Algorithm> choose(Exec& exec, const Product& product, const ProductShape& shape,
+                                    const ProductOperands& operands) {
         if (const auto kept = valid(product, shape, cache_.find(shape.text()))) return *kept;
         const std::vector<Algorithm> suggested = product.suggestions(handle_);
+        if (suggested.empty()) return std::nullopt;
         if (suggested.size() == 1 || !cache_.keeps() || is_recording(exec)) return suggested.front();
         const Algorithm best = search(product, shape, suggested, operands, state_of(exec).stream);
         // an algorithm that cannot be kept is not used: the next run might find another one
@@ -125,6 +135,16 @@ Products& products_of(CudaState& state) {
 
 }  // namespace
 
+bool multiply_if_possible(Exec& exec, const ProductOperands& operands) {
+    return products_of(state_of(exec)).run(exec, operands);
+}
+
+void multiply(Exec& exec, const ProductOperands& operands) {
+    if (!multiply_if_possible(exec, operands))
+        throw SystemError(
+            fmt::format("cuBLASLt has no algorithm for the product {}", shape_of(operands).text()));
+}
+
 void Cuda::gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c) {
     const int64_t m = d.rows(), n = d.cols(), k = a.is_transposed ? a.tensor.rows() : a.tensor.cols();
     require((a.is_transposed ? a.tensor.cols() : a.tensor.rows()) == m &&
@@ -141,8 +161,7 @@ void Cuda::gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c) {
     }
     const Scope scope(exec.workspace);
     const Tensor workspace = exec.workspace.alloc(Dtype::u8, {workspace::gemm(d, a.tensor)});
-    const ProductOperands operands = {d, a.tensor, b.tensor, c ? c : d, workspace, bool(c)};
-    products_of(state_of(exec)).run(exec, shape_of(operands, a.is_transposed, b.is_transposed), operands);
+    multiply(exec, {d, a, b, c ? c : d, workspace, bool(c)});
 }
 
 }  // namespace coeus::cuda

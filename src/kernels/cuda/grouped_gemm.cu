@@ -274,14 +274,15 @@ void multiply(Exec& exec, const char* name, Tensor d, Tensor a, Tensor b, const 
 void Cuda::grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups& groups) {
     const int64_t number = groups.number(), columns = d.cols(), depth = a.cols();
     require(a.rows() == d.rows() && b.tensor.rows() == number * (b.is_transposed ? columns : depth) &&
-                b.tensor.cols() == (b.is_transposed ? depth : columns) && a.dtype == d.dtype &&
-                b.tensor.dtype == d.dtype,
+                b.tensor.cols() == (b.is_transposed ? depth : columns) && a.dtype == b.tensor.dtype,
             "grouped_gemm: shapes or types do not fit");
     if (columns == 0) return;
-    dispatch(d.dtype, [&]<class T>(T) {
-        b.is_transposed ? multiply<true, true, T, T>(exec, "grouped_gemm", d, a, b.tensor, groups)
-                        : multiply<true, false, T, T>(exec, "grouped_gemm", d, a, b.tensor, groups);
-    });
+    const auto multiply_to = [&]<class T, class O>(T, O) {
+        b.is_transposed ? multiply<true, true, T, O>(exec, "grouped_gemm", d, a, b.tensor, groups)
+                        : multiply<true, false, T, O>(exec, "grouped_gemm", d, a, b.tensor, groups);
+    };
+    dispatch(a.dtype,
+             [&]<class T>(T) { d.dtype == Dtype::f32 ? multiply_to(T(), float()) : multiply_to(T(), T()); });
 }
 
 void Cuda::grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, const Groups& groups) {

@@ -280,6 +280,14 @@ public:
         each(n, [&](int64_t j) { total += f(j); });
         return over_warps(warp_sum(total), [](A a, A b) { return a + b; });
     }
+    /// The largest f(in[j]), or `least` if all are smaller.
+    template <class A, class F, class T>
+    __device__ A largest_of(int64_t n, A least, F&& f, const T* in) const {
+        A best = least;
+        visit(
+            n, [&](A value) { best = value > best ? value : best; }, f, in);
+        return over_warps(warp_largest(best), [](A a, A b) { return b > a ? b : a; });
+    }
     template <class A, class T>
     __device__ A largest(int64_t n, const T* in) const {
         A best = load(in[0]);

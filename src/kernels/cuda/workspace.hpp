@@ -5,6 +5,7 @@
 
 #include "coeus/kernels/kernels.hpp"
 #include "cudnn_attention.hpp"
+#include "scaled_product.hpp"
 
 namespace coeus::cuda::workspace {
 
@@ -25,6 +26,31 @@ constexpr int64_t sum_block = 1 << 14;
 constexpr int64_t cublaslt = int64_t(32) << 20;
 inline int64_t gemm(const Tensor& d, const Tensor& a) {
     return d.count() > 0 && a.count() > 0 ? cublaslt : 0;
+}
+/// Operands of scaled_gemm in the forms in which cuBLASLt takes them: decoded, or transposed, with scales.
+inline int64_t scaled_gemm(const Exec& exec, const Tensor& d, const Operand& a, const Operand& b,
+                           const Tensor& c) {
+    const int64_t m = d.rows(), n = d.cols(), depth = depth_of(a);
+    if (d.count() == 0 || depth == 0) return 0;
+    const ScaledProduct product = scaled_product(exec, d, a, b, c);
+    int64_t bytes = cublaslt;
+    const auto add = [&](bool is_needed, int64_t more) { bytes += is_needed ? padded_bytes(more) : 0; };
+    const bool decodes = product.by == ScaledBy::decoding, vectors = product.by == ScaledBy::vectors,
+               blocks = product.by == ScaledBy::blocks;
+    add(decodes, m * depth * size_of(Dtype::bf16));
+    add(decodes, n * depth * size_of(Dtype::bf16));
+    add(decodes, 2 * size_of(Dtype::f32));
+    add(product.copies_a, m * depth);
+    add(product.copies_b, n * depth);
+    add(vectors && needs_vector(a.tensor), m * size_of(Dtype::f32));
+    add(vectors && needs_vector(b.tensor), n * size_of(Dtype::f32));
+    add(blocks, laid_out_scales(m, depth));
+    add(blocks, laid_out_scales(n, depth));
+    return bytes;
+}
+/// Decoded operands.
+inline int64_t scaled_grouped_gemm(const Tensor& a, const Tensor& b) {
+    return padded_bytes(a.count() * size_of(Dtype::bf16)) + padded_bytes(b.count() * size_of(Dtype::bf16));
 }
 
 /// Sums of a gradient, which may be absent, for each block of rows.

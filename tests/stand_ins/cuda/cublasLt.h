@@ -2,7 +2,8 @@
 // Stand-in for cuBLASLt's header, for tests: the functions that Coeus calls, on the emulated streams. It
 // enforces the library's rules: matrices are stored by columns, sums are in float32, operands have the
 // promised alignment, an algorithm is used only for the product that it was suggested for, and the workspace
-// is not exceeded.
+// is not exceeded. Products of 8-bit floats have those of the GPU's architecture: types, sizes, transposes,
+// and the layouts of scales.
 #pragma once
 
 #include "stand_ins/cuda/cuda_runtime.h"
@@ -14,10 +15,25 @@ enum cublasStatus_t {
     CUBLAS_STATUS_INVALID_VALUE = 7,
     CUBLAS_STATUS_NOT_SUPPORTED = 15
 };
-enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16BF = 14 };
+enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16BF = 14, CUDA_R_8F_E4M3 = 28, CUDA_R_8F_E5M2 = 29 };
 enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
 enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68 };
-enum cublasLtMatmulDescAttributes_t { CUBLASLT_MATMUL_DESC_TRANSA = 3, CUBLASLT_MATMUL_DESC_TRANSB = 4 };
+enum cublasLtPointerMode_t { CUBLASLT_POINTER_MODE_HOST = 0, CUBLASLT_POINTER_MODE_DEVICE = 1 };
+enum cublasLtMatmulMatrixScale_t {
+    CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F = 0,
+    CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0 = 2,
+    CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F = 3
+};
+enum cublasLtMatmulDescAttributes_t {
+    CUBLASLT_MATMUL_DESC_POINTER_MODE = 2,
+    CUBLASLT_MATMUL_DESC_TRANSA = 3,
+    CUBLASLT_MATMUL_DESC_TRANSB = 4,
+    CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
+    CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18,
+    CUBLASLT_MATMUL_DESC_FAST_ACCUM = 25,
+    CUBLASLT_MATMUL_DESC_A_SCALE_MODE = 31,
+    CUBLASLT_MATMUL_DESC_B_SCALE_MODE = 32
+};
 enum cublasLtReductionScheme_t { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
 enum cublasLtMatmulPreferenceAttributes_t {
     CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
@@ -78,7 +94,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
 
 namespace coeus::emulation {
 
-/// The number of products given to streams until now.
+/// The number of products given to streams until now, and of those of 8-bit floats.
 size_t products();
+size_t products_of_8_bits();
+/// The library's version from now on; at first 130000.
+void set_cublas_version(size_t version);
+/// Whether the library has algorithms for products with vectors of scales; true at first.
+void set_vector_products(bool are_there);
 
 }  // namespace coeus::emulation

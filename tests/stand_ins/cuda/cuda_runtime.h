@@ -160,6 +160,11 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
     coeus::emulation::warp_barrier(mask, "__ballot_sync");
     return votes;
 }
+inline int atomicMax(int* address, int value) {
+    const int old = *address;
+    *address = std::max(old, value);
+    return old;
+}
 inline int __ffs(int bits) {
     return __builtin_ffs(bits);
 }

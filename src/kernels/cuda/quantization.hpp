@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "coeus/kernels/kernels.hpp"
+
+namespace coeus::cuda {
+
+/// y = the values of q. `leave_one`: without the scale if there is only one. `experts` (optional): the groups
+/// of rows whose columns have scales of their own; rows outside of them are not written.
+void decode_all(Exec& exec, Tensor y, Tensor q, bool leave_one, const Groups& experts);
+
+}  // namespace coeus::cuda
