@@ -507,6 +507,7 @@ std::vector<KernelCase> test_cases() {
                         }});
     }
     for (KernelCase& c : expert_cases()) list.push_back(std::move(c));
+    for (KernelCase& c : quantization_cases()) list.push_back(std::move(c));
     for (const bool sigmoid : {false, true}) {
         list.push_back(balance_sequences_case(1, 1, 1, {}, sigmoid));
         list.push_back(balance_sequences_case(37, 6, 4, {.first = 5, .length = 12}, sigmoid));

@@ -14,8 +14,9 @@
 
 namespace coeus::test {
 
-enum class Role { input, output, update };       ///< update: read and written
-enum class Kind { compute, acc, index, count };  ///< the tested type, its acc type, i32, i64
+enum class Role { input, output, update };  ///< update: read and written
+/// The tested type, its acc type, i32, i64; u8 and f32: codes of 8-bit floats, and scales.
+enum class Kind { compute, acc, index, count, code, scale };
 
 struct Argument {
     std::string name;
@@ -42,6 +43,7 @@ struct KernelCase {
     /// Computes inputs that depend on others (those that a forward keeps for its backward), in double.
     std::function<void(const Kernels&, Exec&, const Operands&)> prepare = {};
     double bound_f32 = 2e-6, bound_bf16 = 8e-3;  ///< normalised error against double
+    bool sums_8_bits = false;                    ///< a GPU may sum products of 8-bit floats less exactly
 };
 
 /// Every kernel, at sizes for tests.
@@ -76,6 +78,29 @@ KernelCase attention_sink_case(int64_t tokens, int64_t heads, int64_t head_dim, 
 std::vector<KernelCase> attention_cases();
 /// The kernels of mixtures of experts.
 std::vector<KernelCase> expert_cases();
+/// Conversions to and from 8-bit floats, and their products; those of experts' rows are expert_cases.
+std::vector<KernelCase> quantization_cases();
+/// op(a) op(b) of 8-bit floats with groups of scales: one for each operand, those along what is not summed,
+/// or blocks along what is summed.
+enum class Along { one, outer, blocks };
+struct ScaledShape {
+    int64_t m, n, k;
+    bool transpose_a = false, transpose_b = true;
+    Along a = Along::one, b = Along::one;
+    Dtype type_a = Dtype::fp8_e4m3, type_b = Dtype::fp8_e4m3;
+};
+KernelCase scaled_gemm_case(const ScaledShape& shape, Residual residual, bool acc_output, bool fast = false,
+                            int64_t padding = 0);
+/// Codes with their scales as a tensor.
+Tensor quantized(Tensor codes, Dtype type, ScaleGroups groups, const Tensor& scales);
+/// Groups and rule, of codes whose rows (or columns) are not summed.
+ScaleGroups groups_along(Along along, bool rows);
+ScaleRule rule_of(ScaleGroups groups);
+/// Writes q and its scales, with the largest magnitudes of x; bits i32[groups] is overwritten.
+void quantize_whole(const Kernels& k, Exec& exec, Tensor q, Tensor x, Tensor bits,
+                    const Groups& experts = {});
+/// The number of largest magnitudes, of which each gives a scale; 1 for blocks, which have none.
+int64_t count_of_maxima(ScaleGroups groups, int64_t rows, int64_t cols, int64_t matrices = 1);
 /// The products of rows grouped by expert, [groups * rows, width] by matrices [other, width]: forward,
 /// gradient of the rows, gradient of the matrices. Every group has the same number of rows.
 std::vector<KernelCase> grouped_product_cases(int64_t groups, int64_t rows, int64_t width, int64_t other);
@@ -114,9 +139,9 @@ Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t s
 bool nothing_beside(const KernelCase& c, const Operands& operands, size_t i);
 /// Whether all bytes of the memory are the same, padding included.
 bool same_bits(const Operands& a, const Operands& b);
-/// The workspace that the dry table asks for in this case.
+/// The workspace that the dry table asks for in this case; `architecture`: of the GPU.
 int64_t planned_bytes(const KernelCase& c, const Operands& operands, int threads,
-                      const Kernels& dry = dry_kernels());
+                      const Kernels& dry = dry_kernels(), int architecture = 0);
 /// An Exec whose workspace has exactly the size that the dry table asks for in this case.
 struct PlannedExec : Exec {
     PlannedExec(const KernelCase& c, const Operands& operands, int threads,
@@ -131,7 +156,7 @@ Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype
 Operands run_case_on(const Device& gpu, const KernelCase& c, Dtype type, Dtype values, uint64_t seed = 1);
 /// The elements of a tensor as doubles.
 std::vector<double> values_of(const Tensor& t);
-/// Fills a tensor with NaN (indices with a negative number).
+/// Fills a tensor with NaN (indices with a negative number, codes with a number).
 void poison(const Tensor& t);
 
 }  // namespace coeus::test

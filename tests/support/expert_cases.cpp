@@ -106,7 +106,7 @@ KernelCase grouped_case(const std::string& name, const Assignments& s, std::vect
         spread(s, o);
         k.group_by_expert(e, o[1], o[2], groups_of(s, o), o[0]);
         for (const size_t i : zero_padded)
-            for (int64_t row = 0; row < s.rows(); ++row)
+            for (int64_t row = 0; row < o[i].rows(); ++row)
                 for (int64_t j = 0; element(o[2], row) < 0 && j < o[i].cols(); ++j)
                     set_element(o[i], row * o[i].cols() + j, 0);
     };
@@ -210,6 +210,126 @@ void add_products(std::vector<KernelCase>& list, const Assignments& s, int64_t w
                                     k.grouped_gemm_weights(e, o[g], o[g + 1], o[g + 2], groups);
                                 },
                                 {g + 1, g + 2}));
+}
+
+/// Rows with their columns' scales for each group, and products of 8-bit floats. `along`: rows or blocks.
+void add_quantized(std::vector<KernelCase>& list, const Assignments& s, int64_t width, int64_t other,
+                   Along along) {
+    using G = ScaleGroups;
+    constexpr Dtype type = Dtype::fp8_e4m3;
+    const int64_t rows = s.rows() / group_rows * group_rows;
+    const size_t g = grouping;
+    const auto scales = [&](const std::string& name, Role role, G groups, const Shape& shape) {
+        const Kind kind = scale_type(groups) == Dtype::u8 ? Kind::code : Kind::scale;
+        return Argument{name, role, kind, scale_shape(groups, shape, s.experts), 1};
+    };
+    const auto values = [](const std::string& name, const Shape& shape) {
+        return Argument{name, input, compute, shape};
+    };
+    const auto codes = [](const std::string& name, Role role, const Shape& shape) {
+        return Argument{name, role, Kind::code, shape, 200};
+    };
+    const auto maxima = [&](const std::string& name, G groups, const Shape& shape) {
+        return Argument{
+            name, input, index_kind, {count_of_maxima(groups, shape.rows(), shape.cols(), s.experts)}, 1};
+    };
+    /// Quantizes before the call. The rows of `zero_padded`, if it is given, are those of groups.
+    const auto with_quantized = [&](KernelCase c, std::initializer_list<std::array<size_t, 4>> operands,
+                                    G groups, bool of_rows) {
+        c.prepare = [=, list = std::vector(operands), before = c.prepare](const Kernels& k, Exec& e,
+                                                                          const Operands& o) {
+            before(k, e, o);
+            for (const auto& [q, scale, x, bits] : list) {
+                Tensor matrices = o[x];
+                if (!of_rows)
+                    matrices = matrices.reshape({s.experts, matrices.rows() / s.experts, matrices.cols()});
+                Tensor of_x = quantized(o[q], type, groups, o[scale]);
+                of_x.shape = matrices.shape;
+                quantize_whole(k, e, of_x, matrices, o[bits], of_rows ? groups_of(s, o) : Groups());
+            }
+        };
+        return c;
+    };
+    for (const G groups : {groups_along(along, true), groups_along(along, false)}) {
+        const Shape shape = {rows, width};
+        const bool has_bits = groups == G::cols;
+        if (has_bits)
+            list.push_back(
+                grouped_case("largest_magnitudes", s,
+                             {{"bits", update, index_kind, {s.experts, width}, 1}, values("x", shape)},
+                             [=](const Kernels& k, Exec& e, const Operands& o, const Groups& at) {
+                                 k.largest_magnitudes(e, o[g], o[g + 1], groups, at);
+                             },
+                             {g + 1}));
+        else
+            list.push_back(grouped_case(
+                "quantize rows", s,
+                {codes("q", update, shape), scales("scale", update, groups, shape), values("x", shape)},
+                [=](const Kernels& k, Exec& e, const Operands& o, const Groups& at) {
+                    k.quantize(e, quantized(o[g], type, groups, o[g + 1]), o[g + 2], {}, rule_of(groups), at);
+                },
+                {g + 2}));
+        if (has_bits || groups == G::cols32)
+            list.push_back(grouped_case("quantize columns", s,
+                                        {codes("q", update, shape),
+                                         scales("scale", update, groups, shape),
+                                         values("x", shape),
+                                         {"bits", input, index_kind, {s.experts, width}, 0x7f000000}},
+                                        [=](const Kernels& k, Exec& e, const Operands& o, const Groups& at) {
+                                            k.quantize(e, quantized(o[g], type, groups, o[g + 1]), o[g + 2],
+                                                       has_bits ? o[g + 3] : Tensor(), rule_of(groups), at);
+                                        },
+                                        {g + 2}));
+    }
+    for (KernelCase& c : list)
+        if (c.name.starts_with("quantize") || c.name.starts_with("largest")) c.bound_f32 = c.bound_bf16 = 0;
+    for (const bool transposed_b : {true, false})
+        for (const bool acc_output : {false, true}) {
+            const Shape a = {rows, width},
+                        b = transposed_b ? Shape{s.experts * other, width} : Shape{s.experts * width, other};
+            const G of_a = groups_along(along, true), of_b = groups_along(along, transposed_b);
+            KernelCase c = grouped_case(
+                fmt::format("scaled_grouped_gemm {}{}", transposed_b ? 't' : 'n', acc_output ? " acc" : ""),
+                s,
+                {{"d", update, acc_output ? acc : compute, {rows, other}},
+                 codes("a", input, a),
+                 scales("scales of a", input, of_a, a),
+                 codes("b", input, b),
+                 scales("scales of b", input, of_b, b),
+                 values("values of a", a),
+                 values("values of b", b),
+                 maxima("bits of a", of_a, a),
+                 maxima("bits of b", of_b, b)},
+                [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
+                    k.scaled_grouped_gemm(e, o[g], quantized(o[g + 1], type, of_a, o[g + 2]),
+                                          {quantized(o[g + 3], type, of_b, o[g + 4]), transposed_b}, groups,
+                                          true);
+                },
+                {g + 5});
+            c = with_quantized(c, {{g + 1, g + 2, g + 5, g + 7}}, of_a, true);
+            list.push_back(with_quantized(c, {{g + 3, g + 4, g + 6, g + 8}}, of_b, false));
+            list.back().bound_bf16 = 4e-3;
+        }
+    const G columns = groups_along(along, false);
+    const Shape a = {rows, width}, b = {rows, other};
+    KernelCase c =
+        grouped_case("scaled_grouped_gemm_weights", s,
+                     {{"d", update, acc, {s.experts * width, other}},
+                      codes("a", input, a),
+                      scales("scales of a", input, columns, a),
+                      codes("b", input, b),
+                      scales("scales of b", input, columns, b),
+                      values("values of a", a),
+                      values("values of b", b),
+                      maxima("bits of a", columns, a),
+                      maxima("bits of b", columns, b)},
+                     [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
+                         k.scaled_grouped_gemm_weights(e, o[g], quantized(o[g + 1], type, columns, o[g + 2]),
+                                                       quantized(o[g + 3], type, columns, o[g + 4]), groups);
+                     },
+                     {g + 5, g + 6});
+    list.push_back(
+        with_quantized(c, {{g + 1, g + 2, g + 5, g + 7}, {g + 3, g + 4, g + 6, g + 8}}, columns, true));
 }
 
 void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t width, int64_t other) {
@@ -327,6 +447,12 @@ std::vector<KernelCase> expert_cases() {
     add_products(list, {40, 1, 1}, 801, 36, 1);
     add_products(list, {1601, 2, 1, Spread::two}, 24, 8, 8);
     add_products(list, {34, 2, 1, Spread::even}, 600, 8, 8);
+    for (const Along along : {Along::outer, Along::blocks}) {
+        add_quantized(list, {40, 4, 3}, 64, 96, along);
+        add_quantized(list, {70, 6, 2, Spread::two}, 32, 64, along);
+    }
+    add_quantized(list, {5, 3, 2}, 17, 20, Along::outer);
+    add_quantized(list, {1, 1, 1}, 1, 4, Along::outer);
     // more experts than a warp has lanes, and more assignments than a block has threads
     add_cases(list, {30, 40, 2}, 8, 16);
     list.push_back(group_by_expert_case({1100, 3, 2}));

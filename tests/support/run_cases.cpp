@@ -13,23 +13,36 @@
 
 namespace coeus::test {
 
+namespace {
+
+double poison_of(Dtype type) {
+    switch (type) {
+        case Dtype::i32:
+        case Dtype::i64: return -7;
+        case Dtype::u8: return 205;
+        default: return std::numeric_limits<double>::quiet_NaN();
+    }
+}
+
+}  // namespace
+
 void poison(const Tensor& t) {
     const OwnedTensor row(t.dtype, {1, t.cols()}, "poison");
-    const bool is_index = t.dtype == Dtype::i32 || t.dtype == Dtype::i64;
-    for (int64_t i = 0; i < t.cols(); ++i)
-        set_element(row.view, i, is_index ? -7 : std::numeric_limits<double>::quiet_NaN());
+    for (int64_t i = 0; i < t.cols(); ++i) set_element(row.view, i, poison_of(t.dtype));
     for (int64_t r = 0; r < t.rows(); ++r) test::copy_converting(t.slice_rows(r, 1), row.view);
 }
 
 bool nothing_beside(const KernelCase& c, const Operands& operands, size_t i) {
     const Argument& a = c.arguments[i];
     const Tensor whole = operands.storage[i].view;
-    const auto is_nan = [&](int64_t first, int64_t columns) {
+    const double poison = poison_of(whole.dtype);
+    const auto is_poison = [&](int64_t first, int64_t columns) {
         return columns == 0 || whole.rows() == 0 ||
-               std::ranges::all_of(values_of(whole.slice_cols(first, columns)),
-                                   [](double value) { return std::isnan(value); });
+               std::ranges::all_of(values_of(whole.slice_cols(first, columns)), [&](double value) {
+                   return value == poison || (std::isnan(value) && std::isnan(poison));
+               });
     };
-    return is_nan(0, a.offset) && is_nan(whole.cols() - a.padding, a.padding);
+    return is_poison(0, a.offset) && is_poison(whole.cols() - a.padding, a.padding);
 }
 
 bool same_bits(const Operands& a, const Operands& b) {
@@ -64,8 +77,9 @@ std::vector<double> rounded_values(const Argument& a, Dtype type, uint64_t seed)
     const Drawn& random = drawn(seed, a.name, a.shape.count());
     std::vector<double> values(size_t(a.shape.count()));
     for (size_t i = 0; i < values.size(); ++i)
-        values[i] = a.kind == Kind::index || a.kind == Kind::count ? std::floor(random.uniform[i] * a.mean)
-                                                                   : a.mean + a.deviation * random.normal[i];
+        values[i] = a.kind == Kind::index || a.kind == Kind::count || a.kind == Kind::code
+                        ? std::floor(random.uniform[i] * a.mean)
+                        : a.mean + a.deviation * random.normal[i];
     const Tensor exact(values.data(), Dtype::f64, a.shape);
     const OwnedTensor rounded(type, a.shape, a.name);
     test::copy_converting(rounded.view, exact);
@@ -82,7 +96,9 @@ Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t s
             return a.kind == Kind::compute ? t
                    : a.kind == Kind::acc   ? (t == Dtype::f64 ? Dtype::f64 : Dtype::f32)
                    : a.kind == Kind::index ? Dtype::i32
-                                           : Dtype::i64;
+                   : a.kind == Kind::count ? Dtype::i64
+                   : a.kind == Kind::code  ? Dtype::u8
+                                           : Dtype::f32;
         };
         const int64_t beside = a.offset + a.padding;
         const Shape whole = beside > 0 ? Shape{a.shape.rows(), a.shape.cols() + beside} : a.shape;
@@ -99,9 +115,11 @@ Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t s
     return result;
 }
 
-int64_t planned_bytes(const KernelCase& c, const Operands& operands, int threads, const Kernels& dry) {
+int64_t planned_bytes(const KernelCase& c, const Operands& operands, int threads, const Kernels& dry,
+                      int architecture) {
     Exec planning;
     planning.threads = threads;
+    planning.architecture = architecture;
     c.call(dry, planning, operands);
     return planning.workspace.peak();
 }
@@ -150,7 +168,7 @@ Operands run_case_on(const Device& gpu, const KernelCase& c, Dtype type, Dtype v
         there.tensors.push_back(view);
         there.storage.push_back(std::move(to));
     }
-    const int64_t bytes = planned_bytes(c, host, 1, dry_kernels_of(gpu.backend()));
+    const int64_t bytes = planned_bytes(c, host, 1, dry_kernels_of(gpu.backend()), gpu.architecture());
     Exec exec(gpu);
     exec.workspace = Arena(bytes, "the workspace of " + c.name, gpu.memory());
     fill_with_nan(exec.workspace, gpu, bytes);

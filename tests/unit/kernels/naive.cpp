@@ -447,7 +447,7 @@ void descend(Exec&, Tensor master, Tensor direction, Tensor compute, const Desce
 }  // namespace
 
 const Kernels& naive_kernels() {
-    static const Kernels table = with_experts({
+    static const Kernels table = with_quantization(with_experts({
         .name = "naive",
         .chunk_bytes = int64_t(1) << 20,
         .thin_rows = 16,
@@ -489,7 +489,7 @@ const Kernels& naive_kernels() {
         .normalize = normalize,
         .scaled_sum = scaled_sum,
         .descend = descend,
-    });
+    }));
     return table;
 }
 

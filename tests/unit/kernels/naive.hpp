@@ -10,7 +10,8 @@ namespace coeus::test {
 /// f64 tensors only; sum, sum_of_squares and finish_norm are left out.
 const Kernels& naive_kernels();
 
-/// The same table with the kernels of mixtures of experts.
+/// The same table with the kernels of mixtures of experts, and with those of 8-bit floats.
 Kernels with_experts(Kernels table);
+Kernels with_quantization(Kernels table);
 
 }  // namespace coeus::test

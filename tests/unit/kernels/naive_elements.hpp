@@ -20,6 +20,14 @@ inline double at(const Operand& o, int64_t i, int64_t j) {
 inline int64_t index_at(const Tensor& t, int64_t i) {
     return int64_t(element(t, i));
 }
+/// Calls f(row, group, is padding) for all rows of all groups.
+template <class F>
+void for_rows(const Groups& groups, const F& f) {
+    for (int64_t g = 0; g < groups.number(); ++g)
+        for (int64_t i = 0; i < round_up(index_at(groups.counts, g), group_rows); ++i)
+            f(index_at(groups.begins, g) + i, g, i >= index_at(groups.counts, g));
+}
+
 inline double sigmoid(double x) {
     return 1 / (1 + std::exp(-x));
 }

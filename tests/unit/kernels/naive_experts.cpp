@@ -171,14 +171,6 @@ void sum_rows(Exec&, Tensor y, Tensor plus, Tensor rows, Tensor slots) {
         }
 }
 
-// Calls f(row, group, is padding) for all rows of all groups.
-template <class F>
-void for_rows(const Groups& groups, const F& f) {
-    for (int64_t g = 0; g < groups.number(); ++g)
-        for (int64_t i = 0; i < round_up(index_at(groups.counts, g), group_rows); ++i)
-            f(index_at(groups.begins, g) + i, g, i >= index_at(groups.counts, g));
-}
-
 void grouped_gemm(Exec&, Tensor d, Tensor a, Operand b, const Groups& groups) {
     const int64_t depth = a.cols();
     for_rows(groups, [&](int64_t i, int64_t g, bool is_padding) {
