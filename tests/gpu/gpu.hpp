@@ -21,6 +21,8 @@ void let_streams_starve(bool some);
 size_t gpu_allocations();
 /// The time of each kernel by the GPU's own clock; 0 if it is unknown.
 double seconds_of_kernel();
+/// The normalised error of products of 8-bit floats that the GPU's shorter sums may add; 0 in the emulation.
+double error_of_8_bit_sums();
 /// How often the host has waited for a queue or for a point of a queue, until now.
 size_t gpu_waits();
 

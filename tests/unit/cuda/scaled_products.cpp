@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of 8-bit floats on GPUs of all architectures, with the stand-in for cuBLASLt, which has the rules
+// of each.
+#include "gpu/gpu.hpp"
+#include "stand_ins/cuda/cublasLt.h"
+#include "support/cases.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+/// A GPU of an architecture; afterwards, GPUs have the usual one again.
+class PretendedGpu {
+public:
+    explicit PretendedGpu(int architecture) {
+        emulation::architecture = architecture;
+        gpu_ = open_gpu(0);
+    }
+    ~PretendedGpu() {
+        emulation::architecture = 90;
+        emulation::set_cublas_version(130000);
+        emulation::set_vector_products(true);
+    }
+    PretendedGpu(const PretendedGpu&) = delete;
+    PretendedGpu& operator=(const PretendedGpu&) = delete;
+    const Device& get() const { return *gpu_; }
+
+private:
+    std::unique_ptr<Device> gpu_;
+};
+
+std::vector<KernelCase> scaled_gemm_cases() {
+    std::vector<KernelCase> list = quantization_cases();
+    std::erase_if(list, [](const KernelCase& c) { return !c.name.starts_with("scaled_gemm"); });
+    return list;
+}
+
+/// How many products of 8-bit floats the library computes.
+size_t library_products(const Device& gpu, const KernelCase& c, Dtype type) {
+    const size_t before = emulation::products_of_8_bits();
+    const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, type),
+                   result = run_case_on(gpu, c, type, type);
+    INFO(c.name << " in " << name_of(type) << " on sm_" << gpu.architecture());
+    CHECK(normalised_error(values_of(result[0]), values_of(truth[0])) <=
+          (type == Dtype::f32 ? c.bound_f32 : c.bound_bf16));
+    CHECK(nothing_beside(c, result, 0));
+    return emulation::products_of_8_bits() - before;
+}
+
+size_t library_products(const PretendedGpu& gpu, const ScaledShape& shape, Residual residual = Residual::none,
+                        bool acc_output = false) {
+    return library_products(gpu.get(), scaled_gemm_case(shape, residual, acc_output), Dtype::bf16);
+}
+
+constexpr auto architectures = {80, 89, 90, 100, 120};
+constexpr ScaledShape whole = {48, 80, 64}, outer = {48, 80, 64, false, true, Along::outer, Along::outer},
+                      mixed = {48, 80, 64, false, true, Along::outer, Along::one},
+                      blocks = {48, 80, 64, false, true, Along::blocks, Along::blocks};
+
+}  // namespace
+
+TEST_CASE("products of 8-bit floats agree with double on every architecture") {
+    for (const int architecture : architectures) {
+        const PretendedGpu gpu(architecture);
+        for (const KernelCase& c : scaled_gemm_cases())
+            for (const Dtype type : {Dtype::f32, Dtype::bf16}) library_products(gpu.get(), c, type);
+    }
+}
+
+TEST_CASE("each architecture computes the products of 8-bit floats that it has, and others in bfloat16") {
+    const auto counts = [](int architecture) {
+        const PretendedGpu gpu(architecture);
+        return std::vector<size_t>{library_products(gpu, whole), library_products(gpu, outer),
+                                   library_products(gpu, mixed), library_products(gpu, blocks)};
+    };
+    CHECK(counts(80) == std::vector<size_t>{0, 0, 0, 0});
+    CHECK(counts(89) == std::vector<size_t>{1, 1, 1, 0});
+    CHECK(counts(90) == std::vector<size_t>{1, 1, 1, 0});
+    CHECK(counts(100) == std::vector<size_t>{1, 1, 1, 1});
+    CHECK(counts(120) == std::vector<size_t>{1, 1, 1, 1});
+}
+
+TEST_CASE("products of 8-bit floats of odd sizes, or of two gradients, are computed in bfloat16") {
+    const PretendedGpu gpu(90);
+    CHECK(library_products(gpu, {48, 80, 72}) == 0);
+    CHECK(library_products(gpu, {47, 80, 64}) == 0);
+    CHECK(library_products(gpu, {48, 8, 64}) == 0);
+    ScaledShape gradients = whole;
+    gradients.type_a = gradients.type_b = Dtype::fp8_e5m2;
+    CHECK(library_products(gpu, gradients) == 0);
+    gradients.type_b = Dtype::fp8_e4m3;
+    CHECK(library_products(gpu, gradients) == 1);
+}
+
+TEST_CASE("a result is scaled by kernels of ours if the library has no vectors of scales") {
+    const PretendedGpu gpu(90);
+    SECTION("an older library") {
+        emulation::set_cublas_version(120400);
+    }
+    SECTION("a library without an algorithm") {
+        emulation::set_vector_products(false);
+    }
+    for (const ScaledShape& shape : {outer, mixed})
+        for (const Residual residual : {Residual::none, Residual::other, Residual::accumulate})
+            for (const bool acc_output : {false, true})
+                CHECK(library_products(gpu, shape, residual, acc_output) == 1);
+}
+
+TEST_CASE("products of 8-bit floats are emulated if the Exec says so") {
+    const PretendedGpu gpu(90);
+    for (const ScaledShape& shape : {whole, outer, blocks}) {
+        KernelCase c = scaled_gemm_case(shape, Residual::none, false);
+        c.call = [call = c.call](const Kernels& k, Exec& e, const Operands& o) {
+            e.emulates_8_bits = true;
+            call(k, e, o);
+        };
+        CHECK(library_products(gpu.get(), c, Dtype::bf16) == 0);
+    }
+}
+
+TEST_CASE("products of 8-bit floats use exactly the workspace planned for their architecture") {
+    for (const int architecture : architectures) {
+        const PretendedGpu gpu(architecture);
+        int64_t most = 0, unknown = 0;
+        for (const KernelCase& c : scaled_gemm_cases()) {
+            INFO(c.name << " on sm_" << architecture);
+            const Operands operands = prepared_operands(c, Dtype::bf16, Dtype::bf16);
+            const int64_t planned = planned_bytes(c, operands, 1, dry_cuda_kernels(), architecture);
+            Exec exec;
+            exec.architecture = architecture;
+            exec.workspace = Arena(planned, "the workspace of " + c.name);
+            c.call(cuda_kernels(), exec, operands);
+            CHECK(exec.workspace.peak() == planned);
+            CHECK(exec.workspace.mark() == 0);
+            most = std::max(most, planned);
+            unknown = std::max(unknown, planned_bytes(c, operands, 1, dry_cuda_kernels()));
+        }
+        CHECK(most <= unknown);
+    }
+}
+
+TEST_CASE("a recorded product of 8-bit floats takes the scales of the time when it runs") {
+    for (const int architecture : {80, 90, 100}) {
+        const PretendedGpu pretended(architecture);
+        const Device& gpu = pretended.get();
+        const Memory& memory = gpu.memory();
+        const OwnedTensor a(Dtype::u8, {16, 32}, "a", memory), b(Dtype::u8, {16, 32}, "b", memory),
+            scales(Dtype::f32, {2}, "scales", memory), d(Dtype::f32, {16, 16}, "d", memory);
+        const std::vector<uint8_t> ones(16 * 32, 0x38);  // e4m3
+        gpu.copy(a.view.data, ones.data(), 16 * 32);
+        gpu.copy(b.view.data, ones.data(), 16 * 32);
+        const Tensor q = quantized(a, Dtype::fp8_e4m3, ScaleGroups::one, scales),
+                     w = quantized(b, Dtype::fp8_e4m3, ScaleGroups::one, scales.view.slice_rows(1, 1));
+        Exec exec(gpu), planning;
+        planning.architecture = architecture;
+        dry_cuda_kernels().scaled_gemm(planning, d, q, transposed(w), {}, false);
+        exec.workspace = Arena(planning.workspace.peak(), "workspace", memory);
+        exec.queue->begin_recording();
+        cuda_kernels().scaled_gemm(exec, d, q, transposed(w), {}, false);
+        const std::unique_ptr<Graph> graph = exec.queue->end_recording();
+        for (const float scale : {0.5F, 3.0F}) {
+            const float both[] = {scale, 2};
+            gpu.copy(scales.view.data, both, sizeof both);
+            exec.queue->give(*graph);
+            exec.queue->finish();
+            float result = 0;
+            gpu.copy(&result, d.view.data, sizeof result);
+            CHECK(result == 32 * 2 * scale);
+        }
+    }
+}
