@@ -104,6 +104,7 @@ int64_t exchanged(const MeshCase& c, int64_t T, bool again) {
 struct Matrix {
     int64_t rows, cols;
     bool is_norm = false;
+    int64_t gathered_bytes = 8;  // of an element of the gathered weights
 
     int64_t padded(int64_t ranks) const { return div_ceil(rows, ranks) * ranks * cols; }
     int64_t owned(int64_t ranks, int64_t rank) const {
@@ -121,6 +122,11 @@ struct Piece {
         int64_t elements = 0;
         for (const Matrix& matrix : matrices) elements += matrix.padded(ranks);
         return elements;
+    }
+    int64_t gathered_bytes(int64_t ranks) const {
+        int64_t bytes = 0;
+        for (const Matrix& matrix : matrices) bytes += matrix.padded(ranks) * matrix.gathered_bytes;
+        return bytes;
     }
 };
 
@@ -142,6 +148,9 @@ public:
             all.push_back({2 * hidden, m_.dim});
             all.push_back({m_.dim, hidden});
         }
+        if (c_.types.quantize.gather_in_8_bits)
+            for (Matrix& matrix : all)
+                if (!matrix.is_norm) matrix.gathered_bytes = 1;
         return all;
     }
     // The pieces of these stages. A pipeline keeps each gathered from its first use to its last.
@@ -256,6 +265,19 @@ int64_t sent_for_shards_of_experts(const MeshCase& c) {
     return 2 * elements / ranks * (ranks - 1) * e;
 }
 
+// What a layer of 8-bit products with one scale for each tensor sends less in a micro-batch. It gathers the
+// inputs of w_qkv and w_13 for the forward, for a recomputed one and for their gradients, and the gradients
+// of the outputs of wo and w_2. `stream`: bytes of such a gather in float64.
+int64_t saved_by_8_bits(int64_t stream, bool again) {
+    return (again ? 8 : 6) * stream * 7 / 8;
+}
+
+// Scales on which ranks agree: of the inputs of four products, again if recomputed, and of seven gradients.
+// The output of attention stays in the frame as it is, and is quantized once more.
+int64_t sent_for_scales(const MeshCase& c, bool again) {
+    return ((again ? 8 : 4) + 7 + 1) * 4 * (c.mesh.tp - 1 + c.mesh.cp - 1);
+}
+
 // The formulas of doc/parallelism.md for a float64 run (e = a = 8).
 int64_t expected_bytes(const MeshCase& c, const Engine& engine, bool uneven) {
     const int world_rank = engine.options().rank, rank = c.mesh.coordinate(world_rank, axis::pp),
@@ -269,7 +291,8 @@ int64_t expected_bytes(const MeshCase& c, const Engine& engine, bool uneven) {
     const Sizes sizes(c, world_rank);
     int64_t sent = 0, norms = 0;
     for (const Piece& piece : sizes.pieces(parts, batches)) {
-        sent += (piece.gathers + piece.reductions) * piece.padded(ranks) / ranks * (ranks - 1) * e;
+        sent += (piece.gathers * piece.gathered_bytes(ranks) + piece.reductions * piece.padded(ranks) * e) /
+                ranks * (ranks - 1);
         for (const bool is_norm : {true, false})
             sent += all_reduce(owned_of(piece.matrices, is_norm, ranks, shard), c.mesh.dp_replicate, e);
         norms += owned_of(piece.matrices, true, ranks, shard);
@@ -289,6 +312,8 @@ int64_t expected_bytes(const MeshCase& c, const Engine& engine, bool uneven) {
         for (int64_t layer = part.first_layer; layer < part.last_layer; ++layer) {
             const bool again = !recomputed.empty() && recomputed[size_t(layer)] == Recompute::block;
             sent += batches * ((again ? 7 : 5) * stream + exchanged(c, tokens, again));
+            if (c.types.quantize.any())
+                sent += batches * (sent_for_scales(c, again) - saved_by_8_bits(stream, again));
             if (c.model.moe.experts > 0)
                 sent += batches * sent_by_experts(c, tokens, world_rank, again, uneven) +
                         sent_for_shards_of_experts(c);
@@ -308,6 +333,8 @@ int64_t expected_bytes(const MeshCase& c, const Engine& engine, bool uneven) {
         sent += all_reduce(sizes.table().owned(ranks, shard), 2, e);
     if (c.model.moe.experts > 0)  // their loads: MPI sums integers
         sent += c.model.moe_rows() * c.model.moe.experts * (c.mesh.size(loss_axes) + c.mesh.tp - 2) * 8;
+    if (c.types.quantize.any())  // the largest magnitudes of the weights of all layers, 16 bytes apart
+        sent += c.model.layers * 7 * 16 * (c.mesh.size(owner_axes) - 1);
     // loss and norm, one number each
     return sent + (c.mesh.size(loss_axes) - 1 + c.mesh.size(owner_axes) - 1) * e;
 }
@@ -383,6 +410,24 @@ TEST_CASE("traffic: a step sends the bytes of the formulas") {
                 c.exchanges.context.exchange = ContextExchange(number++ % 3);
                 check_traffic(c, world);
             }
+}
+
+TEST_CASE("traffic: 8-bit weights and tokens are one byte each, besides their scales") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() > 4) return;
+    int number = 0;
+    for (const MeshShape& shape :
+         meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp}))
+        for (const auto recomputed : {RecomputeOptions::Mode::nothing, RecomputeOptions::Mode::blocks}) {
+            MeshCase c = {.mesh = shape, .model = even_model(), .local_batches = 2, .seq_len = 16};
+            c.model.feed_forward.hidden = 48;
+            c.types.quantize = {
+                .linear = Recipe::tensorwise, .filter_fqns = {"output"}, .gather_in_8_bits = true};
+            c.recompute = {.mode = recomputed, .every = 1};
+            c.exchanges.context.exchange = ContextExchange(number++ % 3);
+            c.exchanges.overlap_tokens = number % 2 == 0;
+            check_traffic(c, world);
+        }
 }
 
 TEST_CASE("traffic: experts on several ranks send the rows of the formulas, with even and uneven loads") {
