@@ -72,6 +72,7 @@ Stays why_experts_stay(const Quantize& quantize, const Names& names, int64_t out
 
 Stays why_stays(const Quantize& quantize, const LayerMatrix& matrix) {
     if (matrix.recipe != Recipe::none) return Stays::no;
+    if (matrix.always_stays) return Stays::always;
     const Stays why = (matrix.of_experts ? why_experts_stay : why_linear_stays)(
         quantize, names_of(matrix), matrix.outputs, matrix.inputs);
     return why == Stays::no ? Stays::always : why;

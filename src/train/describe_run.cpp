@@ -3,6 +3,7 @@
 
 #include "coeus/base/text.hpp"
 #include "pipeline_options.hpp"
+#include "quantize_options.hpp"
 
 #include <algorithm>
 
@@ -69,6 +70,9 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                     std::min(config.lr_scheduler.warmup_steps,
                              config.lr_scheduler.total_steps.value_or(config.training.steps))),
     };
+    for (const std::string& line : describe_quantized(engine)) lines.push_back(line);
+    if (config.model.print_after_conversion)
+        for (const std::string& line : describe_linear_layers(engine)) lines.push_back(line);
     if (const std::string optimizers = engine.optimizer().text(engine.decoder().parameters());
         optimizers.find(',') != std::string::npos || !options.param_groups.empty())
         lines.push_back("Optimizer: " + optimizers);

@@ -77,12 +77,12 @@ PlannedDevice planned_device(const CommandLine& command_line, Backend backend) {
         return {cpu ? "a rank on CPUs" : "a GPU", command_line.memory_bytes, false};
     if (!command_line.gpu.empty()) {
         const GpuModel& gpu = gpu_model(command_line.gpu);
-        return {"an NVIDIA " + gpu.title, gpu.memory_bytes, false};
+        return {"an NVIDIA " + gpu.title, gpu.memory_bytes, false, gpu.capability};
     }
     if (cpu) return {"the CPUs of this host", memory_limit_bytes(), true};
     if (visible_gpus() == 0) return {"a GPU", std::nullopt, false};
     const auto gpu = open_gpu(0);
-    return {"the GPU of this host, " + gpu->name(), gpu->memory_bytes(), true};
+    return {"the GPU of this host, " + gpu->name(), gpu->memory_bytes(), true, gpu->capability()};
 }
 
 std::string PlannedDevice::text() const {
@@ -141,8 +141,11 @@ std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) 
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
     const Engine engine(model, engine_options(config, model, mesh, 0, threads));
     const PlannedDevice device = planned_device(command_line, engine.options().backend);
+    require_8_bit_products(engine.options(), device.title, device.capability);
     add({device.text()});
     add(describe_run(config, mesh, engine, device.memory_bytes));
+    if (!config.model.print_after_conversion) add(describe_linear_layers(engine));
+    add(idle_converters(engine), doubtful);
     if (config.checkpoint.enable && !config.checkpoint.load_only)
         add({fmt::format("A checkpoint takes {} on disk; {}",
                          bytes_text(double(engine.decoder().parameters().full_state_bytes())),
@@ -176,9 +179,9 @@ int dry_run(const CommandLine& command_line, int world_size) {
         log::info("The effective deck:\n{}", deck_text(config, command_line.origins));
     const std::vector<PlanLine> lines = dry_run_lines(command_line, ranks);
     for (const PlanLine& line : lines) {
-        const bool refused = line.verdict != PlanLine::Verdict::fine;
-        reasons += refused ? 1 : 0;
-        log::write(refused ? log::Level::warn : log::Level::info, line.text);
+        const bool fine = line.verdict == PlanLine::Verdict::fine;
+        reasons += fine || line.verdict == PlanLine::Verdict::doubtful ? 0 : 1;
+        log::write(fine ? log::Level::info : log::Level::warn, line.text);
     }
     if (const std::string& name = config.job.save_config_file; !name.empty()) {
         const auto file = std::filesystem::path(config.job.dump_folder) / name;

@@ -101,6 +101,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.limits = watches_loss(config.guards);
     options.snapshot = rewinds(config.guards);
     options.recompute = recompute_options(config.activation_checkpoint);
+    if (options.types.quantize.any()) require_quantized_fits(config, model, options);
     return options;
 }
 

@@ -95,8 +95,13 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
     const int local_size = mpi.local_size();
     const int64_t limit = device_.device().memory_bytes() / device_.sharing();
     global_batch_ = config_.training.local_batch_size * mesh_.size(axis::dp) * engine_.options().accumulation;
-    if (first_rank())
+    together(mesh_.world(), [&] {
+        require_8_bit_products(engine_.options(), device_.device().name(), device_.device().capability());
+    });
+    if (first_rank()) {
         for (const std::string& line : describe_start(local_size, limit)) log::info("{}", line);
+        for (const std::string& line : idle_converters(engine_)) log::warn("{}", line);
+    }
     stop_.end_if_agreed(before_training);
     require_all_fit(limit, memory_limit_bytes() / local_size);
     take_memory();
@@ -174,7 +179,8 @@ void Trainer::begin_reporting() {
     reporting_.begin(past(),
                      {.tokens_per_step = tokens,
                       .flops_per_token = model_.flops_per_token(config_.training.seq_len),
-                      .peak_flops = peak_flops_,
+                      // the known peaks are not those of 8-bit products
+                      .peak_flops = engine_.options().types.quantize.any() ? std::nullopt : peak_flops_,
                       .expert_layers = model_.layers_with_experts()},
                      [this] { owner_.require_owned(); });
 }

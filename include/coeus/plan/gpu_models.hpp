@@ -15,6 +15,7 @@ namespace coeus {
 struct GpuModel {
     std::string name;          ///< as passed to --gpu
     std::string title;         ///< the driver's name for it, after "NVIDIA "
+    int capability = 0;        ///< the compute capability: 90 for sm_90
     int64_t memory_bytes = 0;  ///< the total memory that the driver reports
     double bf16 = 0;           ///< dense peak with tensor cores, FLOP/s
     double f32 = 0;            ///< peak without tensor cores, FLOP/s; 0: unknown

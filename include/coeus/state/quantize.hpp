@@ -54,7 +54,8 @@ struct LayerMatrix {
     std::string parameter;
     int64_t outputs = 0, inputs = 0;  ///< the whole shape, of one expert
     bool of_experts = false;
-    Recipe recipe = Recipe::none;  ///< as built: some layers always stay
+    Recipe recipe = Recipe::none;  ///< as built
+    bool always_stays = false;     ///< the model never computes it in 8 bits
 };
 
 /// Why a matrix is not quantized.
@@ -65,7 +66,7 @@ enum class Stays : uint8_t {
     unlisted,   ///< no listed part is in its name
     side,       ///< a side is not a multiple of multiple_of()
     too_small,  ///< by auto_filter
-    always      ///< the model computes such a layer in the compute type
+    always      ///< the model never computes it in 8 bits
 };
 
 /// Matrices that differ only in the number of their layer.

@@ -18,6 +18,7 @@ struct PlannedDevice {
     std::string title;                    ///< "an NVIDIA H100"
     std::optional<int64_t> memory_bytes;  ///< none: not known
     bool is_here = false;                 ///< on this host, whose host memory is checked too
+    int capability = 0;                   ///< the compute capability of a GPU, if it is known
     std::string text() const;             ///< "Planned for an NVIDIA H100 with 79.6 GiB"
 };
 
@@ -39,6 +40,7 @@ std::vector<std::string> advice_on_memory(const Config& config, const Engine& en
 struct PlanLine {
     enum class Verdict {
         fine,
+        doubtful,     ///< logged as a warning, but a run is not refused
         refused,      ///< a run would be refused for this reason
         refused_here  ///< a run on this host would be: a file is missing, or memory is too small
     };

@@ -14,15 +14,19 @@
 namespace coeus {
 
 /// The engine's options for this deck, model and rank. ConfigError if the degrees of the mesh do not divide
-/// the model's dimensions (the message has option, rule and valid values), and as pipeline_from_deck(): a dry
-/// run, `coeus info` and a run refuse the same decks. With NCCL, streams have no threads of their own: NCCL
-/// queues all calls at once, and needs those of several communicators in the same order on every rank. Steps
-/// are run as CUDA graphs if the host takes no part in them.
+/// the model's dimensions (the message has option, rule and valid values), if 8-bit products do not fit model
+/// and mesh, and as pipeline_from_deck(): a dry run, `coeus info` and a run refuse the same decks. With NCCL,
+/// streams have no threads of their own: NCCL queues all calls at once, and needs those of several
+/// communicators in the same order on every rank. Steps are run as CUDA graphs if the host takes no part in
+/// them.
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
                              int rank, int threads, const RankTransport& transport);
 /// For planning: as if each rank had a GPU of its own and NCCL were installed.
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
                              int rank, int threads);
+/// ConfigError if these options need 8-bit products that the GPU does not have. `gpu`: its name. It is not
+/// checked if its compute capability is 0.
+void require_8_bit_products(const EngineOptions& options, const std::string& gpu, int capability);
 /// The learning-rate schedule of this deck. Appends a line to `notices` for each phase that was shortened.
 /// `begins`: the step of the run at which the schedule begins. If the deck gives no length for the schedule,
 /// it ends with the run.

@@ -89,9 +89,13 @@ void show_deck(const std::string& file, const InfoOptions& options) {
     const Engine engine(model, engine_options(config, model, mesh, 0, threads));
     print("{}: deck, {}\n", file, printable(config.job.description));
     const PlannedDevice device = planned_device(deck, engine.options().backend);
+    require_8_bit_products(engine.options(), device.title, device.capability);
     print("  {}\n", device.text());
     for (const std::string& text : describe_run(config, mesh, engine, device.memory_bytes))
         print("  {}\n", indented(text, 2));
+    if (!config.model.print_after_conversion)
+        for (const std::string& text : describe_linear_layers(engine)) print("  {}\n", indented(text, 2));
+    for (const std::string& text : idle_converters(engine)) print("  {}\n", text);
     for (const std::string& text : advice_on_memory(config, engine, device)) print("  {}\n", text);
     if (mesh.ranks() > 1) print("  Groups:\n    {}\n", indented(mesh.groups_text(), 4));
     for (const std::string& notice : deck.notices) print("  Notice: {}\n", notice);

@@ -18,7 +18,7 @@ Recipe linear(const Quantize& quantize, const std::string& name, int64_t outputs
 
 // A model with four layers, of which the last two have experts, as it is built with these options.
 std::vector<LayerMatrix> model(const Quantize& quantize) {
-    std::vector<LayerMatrix> found = {{"tok_embeddings.weight", 1000, 256}};
+    std::vector<LayerMatrix> found = {{"tok_embeddings.weight", 1000, 256, false, Recipe::none, true}};
     const auto add = [&](const std::string& name, int64_t outputs, int64_t inputs) {
         found.push_back({name + ".weight", outputs, inputs, false, linear(quantize, name, outputs, inputs)});
     };
@@ -29,7 +29,7 @@ std::vector<LayerMatrix> model(const Quantize& quantize) {
             add(layer + "feed_forward.w1", 768, 256);
             continue;
         }
-        found.push_back({layer + "moe.router.gate.weight", 16, 256});  // always stays
+        found.push_back({layer + "moe.router.gate.weight", 16, 256, false, Recipe::none, true});
         const std::string experts = layer + "moe.experts.w1";
         found.push_back({experts, 64, 256, true, recipe_of_experts(quantize, experts, 64, 256)});
     }
@@ -114,7 +114,7 @@ TEST_CASE("quantize: groups of equal matrices say how they are computed, or why 
                  .filter_fqns = {"layers.1", "wk"},
                  .experts = rowwise,
                  .expert_fqns = {"layers.3"}}) ==
-          std::vector<Line>{{"tok_embeddings", 1, none, side, ""},
+          std::vector<Line>{{"tok_embeddings", 1, none, always, ""},
                             {"layers.0,2-3.attention.wq", 3, rowwise, no, ""},
                             {"layers.0,2-3.attention.wk", 3, none, filtered, "wk"},
                             {"layers.0,2-3.attention.wv", 3, rowwise, no, ""},
