@@ -336,6 +336,14 @@ TEST_CASE("info plans a deck for devices that this machine does not have") {
     const Outcome beyond = run_coeus({"info", deck, "--ranks=8", "--memory=20GiB"});
     CHECK(beyond.exit_code == 0);
     CHECK_THAT(beyond.output, Contains("Notice: a rank does not fit into the memory of "));
+    // this deck asks for layers in 8 bits
+    const std::string large = COEUS_SOURCE_DIR "/inputs/base/llama3_405b.toml";
+    const Outcome converted = run_coeus({"info", large, "--ranks=512", "--gpu=h100"});
+    CHECK_THAT(converted.output, Contains("\n  Linear layers:\n") && Contains("  In 8 bits: ") &&
+                                     Contains("    layers.0-125.attention.wq     [16384, 16384]"));
+    const Outcome lacking = run_coeus({"info", large, "--ranks=512", "--gpu=a100"});
+    CHECK(lacking.exit_code == 2);
+    CHECK_THAT(lacking.output, Contains("NVIDIA A100 (sm_80) has no 8-bit products"));
     const Outcome unknown = run_coeus({"info", deck, "--gpu=h1000"});
     CHECK(unknown.exit_code == 2);
     CHECK_THAT(unknown.output, Contains("did you mean h100?"));

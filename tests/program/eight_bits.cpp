@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs in 8 bits as a user sees them: what they log and report, what they refuse, and a resume with another
+// recipe.
+#include "program/tiny_run.hpp"
+#include "support/catch.hpp"
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+class Runs {
+public:
+    Runs() { write_token_file(data(), {.tokens = learnable_tokens(40 * 17)}); }
+    Outcome run(const std::string& out, const Arguments& more, int ranks = 0) const {
+        return run_coeus(tiny_run(path(out), data(), more), ranks);
+    }
+    std::filesystem::path path(const std::string& name) const { return folder_ / name; }
+
+private:
+    std::filesystem::path data() const { return path("tokens.h5"); }
+    TemporaryFolder folder_;
+};
+
+const Arguments float8 = {"--model.converters=quantize.linear.float8"},
+                mx = {"--model.converters=quantize.linear.mx"};
+
+}  // namespace
+
+TEST_CASE("A run in 8 bits says so, and reports FLOP/s but no MFU") {
+    const Runs runs;
+    const Outcome run = runs.run(
+        "out", float8 + Arguments{steps(2), "--float8.filter_fqns=outptu", "--model.print_after_conversion"});
+    INFO(run.output);
+    CHECK(run.exit_code == 0);
+    CHECK(count_of("info - In 8 bits: ", run.output) == 1);
+    CHECK(count_of("info - CPUs have no products of 8-bit numbers: they are computed exactly, in software",
+                   run.output) == 1);
+    CHECK(count_of("filter_fqns: no layer's name has \"outptu\"; did you mean \"output\"?", run.output) == 1);
+    CHECK_THAT(run.output, Contains("  layers.0-1.attention.wq     [32, 32]  tensorwise\n"));
+    CHECK(count_of("mfu: N/A", run.output) == 2);
+    const std::string metrics = read_file(runs.path("out/metrics.jsonl"));
+    CHECK(count_of("\"mfu\":null", metrics) == 2);
+    CHECK(count_of("\"tflops\":", metrics) == 2);
+    CHECK(count_of("\"tflops\":null", metrics) == 0);
+    const Outcome nothing = runs.run("nothing", mx + Arguments{steps(1), "--mx.filter_fqns=w,output"});
+    CHECK(nothing.exit_code == 0);
+    CHECK(count_of("warning - quantize.linear.mx converts nothing: all linear layers stay in float32 ",
+                   nothing.output) == 1);
+}
+
+TEST_CASE("Runs in 8 bits that model or mesh do not allow end with exit code 2") {
+    const Runs runs;
+    const auto check = [&](const Arguments& more, int ranks, const std::string& message) {
+        const Outcome run = runs.run("refused", more, ranks);
+        INFO(run.output);
+        CHECK(run.exit_code == 2);
+        CHECK(count_of(" - error - " + message, run.output) == 1);
+        CHECK(count_of(" - error - ", run.output) == 1);
+    };
+    check({"--model.converters=float8,mx"}, 2,
+          "model.converters: quantize.linear.float8 and quantize.linear.mx both convert linear layers");
+    check({"--model.converters=quantize.grouped_mm.mx", "--quantize.grouped_mm.mx.fqns=experts"}, 2,
+          "model.converters: quantize.grouped_mm.mx converts experts, but llama3 debugmodel has no experts");
+    check(mx + Arguments{"--training.local_batch_size=1"}, 0,
+          "training.seq_len = 16: MXFP8 needs multiples of 32 tokens of a micro-batch (1 x seq_len) on each "
+          "rank; the "
+          "nearest valid value is 32");
+    check(mx + Arguments{"--parallelism.tensor_parallel_degree=2"}, 2,
+          "layers.0.attention.wq [32, 32]: parallelism.tensor_parallel_degree = 2 leaves 16 rows, MXFP8");
+}
+
+TEST_CASE("A run in 8 bits resumes with another recipe, and names the options that changed") {
+    const Runs runs;
+    const Arguments saves = {"--checkpoint.enable", "--checkpoint.last_save_model_only=false"};
+    CHECK(runs.run("out", saves + float8 + Arguments{steps(2)}).exit_code == 0);
+    const Outcome rowwise =
+        runs.run("out", saves + float8 + Arguments{steps(4), "--float8.recipe_name=rowwise"});
+    INFO(rowwise.output);
+    CHECK(rowwise.exit_code == 0);
+    CHECK(count_of("the run differs from the checkpoint's: quantize.linear.float8.recipe_name was "
+                   "\"tensorwise\", is "
+                   "\"rowwise\"",
+                   rowwise.output) == 1);
+    const Outcome plain = runs.run("out", saves);
+    CHECK(plain.exit_code == 0);
+    CHECK(
+        count_of(
+            "the run differs from the checkpoint's: model.converters was [\"quantize.linear.float8\"], is []",
+            plain.output) == 1);
+    CHECK(read_metrics(runs.path("out")).steps.size() == 6);
+}
