@@ -12,6 +12,12 @@
 using namespace coeus;
 using namespace coeus::test;
 
+TEST_CASE("a GPU has a compute capability, the host has none") {
+    CHECK(the_gpu().capability() >= 50);
+    CHECK(the_gpu().capability() < 1000);
+    CHECK(host_device().capability() == 0);
+}
+
 TEST_CASE("a GPU: points of a queue are distinct, and remain valid long after the queue passed them") {
     const Device& gpu = the_gpu();
     Exec first(gpu), second(gpu);

@@ -147,6 +147,11 @@ TEST_CASE("quantize options: tensor parallelism leaves multiples of 16 on GPUs, 
         Contains("layers.0.moe.experts.w1 [192, 256]: parallelism.tensor_parallel_degree = 8 leaves 24 "
                  "rows, MXFP8 products need multiples of 32; the largest degree is 2, or remove "
                  "quantize.grouped_mm.mx from model.converters"));
+    // ranks that divide the experts do not divide each of them
+    CHECK_THAT(planned(with_experts + experts("mx") + tp(8) +
+                           Words{"--model.moe.hidden=192", "--parallelism.expert_parallel_degree=8"},
+                       8),
+               Contains("In 8 bits: "));
 }
 
 TEST_CASE("quantize options: tokens of a micro-batch are a multiple of 16 on GPUs, and of 32 with MX") {
