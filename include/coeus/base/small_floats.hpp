@@ -54,23 +54,22 @@ constexpr float e5m2_value(uint8_t code) {
 }
 
 /// The code of a number: numbers outside the range become the largest one, others are rounded to the nearest
-/// code, ties to even. NaN and -0 keep their signs. Compilers vectorize it; the last shift keeps
-/// them from converting every step to 8 bits.
+/// code, ties to even. NaN and -0 keep their signs. Compilers vectorize it: no condition follows from
+/// another, and the last shift keeps them from converting every step to 8 bits.
 template <class Format>
 constexpr uint8_t encode(float x) {
     constexpr int dropped = 23 - Format::fraction;
-    constexpr uint32_t least_normal = uint32_t(128 - Format::bias) << 23,
-                       largest = std::bit_cast<uint32_t>(Format::largest);
+    constexpr uint32_t least_normal = uint32_t(128 - Format::bias) << 23, largest = Format::largest_code;
     const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & 0x7fffffffU,
-                   size = magnitude < largest ? magnitude : largest,
-                   exponent = (size > least_normal ? size : least_normal) & 0x7f800000U;
-    // The last place of `rounding` is that of a code with this exponent, so the addition rounds to codes.
+                   exponent = (magnitude > least_normal ? magnitude : least_normal) & 0x7f800000U;
+    // The last place of `rounding` is that of a code with this exponent, so the addition rounds to codes. If
+    // the exponent is too large for it, the code is too large as well.
     const uint32_t rounding = exponent + (uint32_t(dropped) << 23);
-    const uint32_t rounded =
-        std::bit_cast<uint32_t>(std::bit_cast<float>(size) + std::bit_cast<float>(rounding));
-    const uint32_t finite = rounded - rounding + ((exponent - least_normal) >> dropped);
-    const uint32_t code = magnitude > 0x7f800000U ? 0x7fU : finite;
-    return uint8_t((code << 24 | (bits & 0x80000000U)) >> 24);
+    const float rounded = std::bit_cast<float>(magnitude) + std::bit_cast<float>(rounding);
+    const uint32_t code =
+        std::bit_cast<uint32_t>(rounded) - rounding + ((exponent - least_normal) >> dropped);
+    const uint32_t finite = code < largest ? code : largest, value = x != x ? 0x7fU : finite;
+    return uint8_t((value << 24 | (bits & 0x80000000U)) >> 24);
 }
 
 /// E8M0, the scale of a block: 2^(code - 127); 255 is NaN.
