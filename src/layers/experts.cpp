@@ -71,9 +71,8 @@ void ExpertProducts::add(Ctx& c, const Storage& storage, Tensor x, const Divisio
     const RecipeForms forms = forms_of(storage.recipe());
     const bool is_8_bit = forms.x_of_weight.is_8_bit();
     const Scope operands(c.temp);
-    const WeightGradient gradient = {.storage = &storage,
+    const WeightGradient gradient = {.parts = {&storage, quantized(c, dy, forms.dy_of_weight, of_dy, groups)},
                                      .x = quantized(c, x, forms.x_of_weight, of_x, groups),
-                                     .dy = quantized(c, dy, forms.dy_of_weight, of_dy, groups),
                                      .groups = groups,
                                      .x_is_lent = x_is_lent || is_8_bit,
                                      .dy_is_lent = dy_is_lent || is_8_bit};

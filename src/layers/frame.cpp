@@ -54,45 +54,57 @@ Tensor Frame::pop_from(std::vector<Kept>& stack, const void* owner) {
     return tensor;
 }
 
+namespace {
+
+bool is_trainable(const WeightGradient::Part& part) {
+    return part.storage->trainable();
+}
+
+}  // namespace
+
 void Frame::later(Ctx& c, const WeightGradient& gradient) {
-    if (!gradient.storage->trainable()) return;
+    if (std::ranges::none_of(gradient.parts.all(), is_trainable)) return;
     if (!owing_) return add_gradient(c, gradient);
     WeightGradient& owed = owed_.emplace_back(gradient);
     peak_owed_ = std::max(peak_owed_, owed_.size());
     const int64_t matrices = owed.groups ? owed.groups.number() : 1;
-    if (owed.x_is_lent) owed.x = keep_while_owing(c, owed.x, matrices);
-    if (owed.dy_is_lent) owed.dy = keep_while_owing(c, owed.dy, matrices);
+    if (owed.x_is_lent) owed.x = copy_of(c, owed.x, matrices);
+    for (WeightGradient::Part& part : owed.parts.all())
+        if (owed.dy_is_lent) part.dy = copy_of(c, part.dy, matrices);
 }
 
-Tensor Frame::keep_while_owing(Ctx& c, Tensor lent, int64_t matrices) {
-    if (!owing_) return lent;
-    if (lent.groups != ScaleGroups::none) {
-        const Tensor kept = keep(lent.dtype, lent.shape, lent.groups, matrices);
+// `matrices`: see scale_shape().
+Tensor Frame::copy_of(Ctx& c, Tensor lent, int64_t matrices) {
+    const Tensor kept = keep(lent.dtype, lent.shape, lent.groups, matrices);
+    if (lent.groups == ScaleGroups::none)
+        c.k.cast(c.exec, kept, lent);
+    else
         copy_quantized(c, kept, lent, matrices);
-        return kept;
-    }
-    const Tensor kept = keep(lent.dtype, lent.shape);
-    c.k.cast(c.exec, kept, lent);
     return kept;
 }
 
 void Frame::pay(Ctx& c, size_t unit) {
+    const auto is_of_unit = [&](const WeightGradient& gradient) { return gradient.unit() == unit; };
     for (const WeightGradient& gradient : owed_)
-        if (gradient.storage->unit() == unit) add_gradient(c, gradient);
-    std::erase_if(owed_, [&](const WeightGradient& gradient) { return gradient.storage->unit() == unit; });
+        if (is_of_unit(gradient)) add_gradient(c, gradient);
+    std::erase_if(owed_, is_of_unit);
 }
 
 void add_gradient(Ctx& c, const WeightGradient& gradient) {
-    const Tensor g = gradient.storage->g;
-    if (gradient.groups)
-        return (gradient.x.groups == ScaleGroups::none
-                    ? c.k.grouped_gemm_weights
-                    : c.k.scaled_grouped_gemm_weights)(c.exec, g, gradient.dy, gradient.x, gradient.groups);
+    if (gradient.groups) {
+        const WeightGradient::Part& part = gradient.parts.all().front();
+        const auto multiply_groups = gradient.x.groups == ScaleGroups::none ? c.k.grouped_gemm_weights
+                                                                            : c.k.scaled_grouped_gemm_weights;
+        return multiply_groups(c.exec, part.storage->g, part.dy, gradient.x, gradient.groups);
+    }
     const Scope temps(c.temp);
-    const Tensor rows = g.slice_rows(gradient.first_row, gradient.dy.cols());
     const auto add = [&](Tensor x, int64_t first) {
-        const Tensor of_x = rows.slice_cols(gradient.first_col, x.cols());
-        multiply(c, of_x, transposed(gradient.dy.slice_rows(first, x.rows())), x, of_x);
+        for (const WeightGradient::Part& part : gradient.parts.all()) {
+            if (!is_trainable(part)) continue;
+            const Tensor of_x = part.storage->g.slice_rows(part.first_row, part.dy.cols())
+                                    .slice_cols(gradient.first_col, x.cols());
+            multiply(c, of_x, transposed(part.dy.slice_rows(first, x.rows())), x, of_x);
+        }
     };
     if (gradient.x_is_scattered)
         c.tokens.gather(c, gradient.x, add);

@@ -16,11 +16,6 @@ void add_bias_backward(Ctx& c, Tensor dy, const Storage* bias) {
     if (bias && bias->trainable()) c.k.add_bias_backward(c.exec, bias->g, dy);
 }
 
-// A recalled input that lasts until the weight gradients of all parts are computed.
-Tensor lasting(Ctx& c, const LinearInput& input, const RecipeForms& forms, Tensor x) {
-    return input.is_lent(forms) ? c.frame.keep_while_owing(c, x) : x;
-}
-
 }  // namespace
 
 // Parts with and without a recipe gather the input in their own forms.
@@ -69,20 +64,29 @@ Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
         for (size_t i = 0; i < parts.size(); ++i)
             multiply(c, rows, gradients[i].slice_rows(first, rows.rows()), w[i], i > 0 ? rows : Tensor{});
     });
-    const Tensor x =
-        lasting(c, input_, weight_.forms(), input_.recall(c, weight_.forms(), Division::tokens(c)));
-    for (size_t i = 0; i < parts.size(); ++i) {
-        const RecipeForms& forms = parts[i].forms();
-        const Scope of_part(c.temp);
-        c.frame.later(
-            c, {.storage = &parts[i].storage(),
-                .x = weight_.is_mixed() ? quantized(c, x, forms.x_of_weight, Division::tokens(c)) : x,
-                .dy = forms.dy_of_weight == forms.dy ? gradients[i]
-                                                     : quantized(c, parts[i].of(dy), forms.dy_of_weight, by),
-                .first_row = parts[i].first_row(),
-                .x_is_scattered = true,
-                .x_is_lent = weight_.is_mixed() && input_.is_lent(forms),
-                .dy_is_lent = forms.dy_of_weight.is_8_bit()});
+    // x is gathered once for all parts with the same forms
+    const Tensor x = input_.recall(c, weight_.forms(), Division::tokens(c));
+    const auto request = [&](const RecipeForms& forms, Tensor input) {
+        WeightGradient gradient = {.x = input,
+                                   .x_is_scattered = true,
+                                   .x_is_lent = input_.is_lent(forms),
+                                   .dy_is_lent = forms.dy_of_weight.is_8_bit()};
+        const Scope of_parts(c.temp);
+        for (size_t i = 0; i < parts.size(); ++i)
+            if (parts[i].forms() == forms)
+                gradient.parts.add({.storage = &parts[i].storage(),
+                                    .dy = forms.dy_of_weight == forms.dy
+                                              ? gradients[i]
+                                              : quantized(c, parts[i].of(dy), forms.dy_of_weight, by),
+                                    .first_row = parts[i].first_row()});
+        c.frame.later(c, gradient);
+    };
+    if (weight_.is_mixed()) {
+        const RecipeForms forms = weight_.recipe_forms();
+        request({}, x);
+        request(forms, quantized(c, x, forms.x_of_weight, Division::tokens(c)));
+    } else {
+        request(weight_.forms(), x);
     }
     return dx;
 }
@@ -107,25 +111,30 @@ Tensor TokenLinear::backward(Ctx& c, Tensor dy) const {
     const Tensor dx = c.temp.alloc(dy.dtype, {dy.rows(), cols_});
     const Scope temps(c.temp);
     const Division by = Division::tokens(c);
-    const Tensor recalled = lasting(c, input_, weight_.forms(), input_.recall(c, weight_.forms(), by));
+    const Tensor x = input_.recall(c, weight_.forms(), by);
+    WeightGradient all = {.x = x, .first_col = first_col_, .x_is_lent = input_.is_lent(weight_.forms())};
+    all.dy_is_lent = true;
     Tensor sum;
     for (const WeightPart& part : weight_.parts()) {
         const RecipeForms& forms = part.forms();
-        const Scope operands(c.temp);
-        const Tensor dy_part = part.of(dy), gradient = quantized(c, dy_part, forms.dy, by),
-                     w = part.for_input_gradient(c).slice_cols(first_col_, cols_);
-        multiply(c, dx, gradient, w, sum);
+        const Tensor dy_part = part.of(dy), gradient = quantized(c, dy_part, forms.dy, by);
+        multiply(c, dx, gradient, part.for_input_gradient(c).slice_cols(first_col_, cols_), sum);
         sum = dx;
-        c.frame.later(
-            c,
-            {.storage = &part.storage(),
-             .x = weight_.is_mixed() ? quantized(c, recalled, forms.x_of_weight, by) : recalled,
-             .dy = forms.dy_of_weight == forms.dy ? gradient : quantized(c, dy_part, forms.dy_of_weight, by),
-             .first_row = part.first_row(),
-             .first_col = first_col_,
-             .x_is_lent = weight_.is_mixed() && input_.is_lent(forms),
-             .dy_is_lent = true});
+        const WeightGradient::Part request = {
+            .storage = &part.storage(),
+            .dy = forms.dy_of_weight == forms.dy ? gradient : quantized(c, dy_part, forms.dy_of_weight, by),
+            .first_row = part.first_row()};
+        if (!weight_.is_mixed()) {
+            all.parts.add(request);
+            continue;
+        }
+        WeightGradient one = all;
+        one.parts.add(request);
+        one.x = quantized(c, x, forms.x_of_weight, by);
+        one.x_is_lent = input_.is_lent(forms);
+        c.frame.later(c, one);
     }
+    if (!weight_.is_mixed()) c.frame.later(c, all);
     return dx;
 }
 
@@ -170,9 +179,8 @@ Tensor RowLinear::backward(Ctx& c, Tensor dy) const {
     });
     if (forms.dy_of_weight != forms.dy)
         all = c.tokens.gather(c, quantized(c, dy, forms.dy_of_weight, by), [](Tensor, int64_t) {});
-    c.frame.later(c, {.storage = &weight_.storage(),
+    c.frame.later(c, {.parts = {&weight_.storage(), all},
                       .x = input_.recall(c, forms, Division::columns_of_tokens(c)),
-                      .dy = all,
                       .x_is_lent = input_.is_lent(forms),
                       .dy_is_lent = true});
     return dx;

@@ -73,7 +73,7 @@ void LossHead::forward(Ctx& c, Tensor x, Tensor labels) const {
             if (forms.dy_of_weight != forms.dy) gradient = quantized(c, logits, forms.dy_of_weight, by);
             if (forms.x_of_weight != forms.x)
                 input = quantized(c, all.slice_rows(first, n), forms.x_of_weight, rows_of(c));
-            c.frame.later(c, {.storage = output_, .x = input, .dy = gradient});
+            c.frame.later(c, {.parts = {output_, gradient}, .x = input});
         });
         scatter_tokens(c, dx, dall);
     }

@@ -88,7 +88,7 @@ Flow Stage::backward_input(Ctx& c, Flow gradient) const {
 
 void Stage::backward_weight(Ctx& c) const {
     while (!c.frame.owed().empty()) {
-        const size_t unit = c.frame.owed().front().storage->unit();
+        const size_t unit = c.frame.owed().front().unit();
         GradientLease gradients(gathered_, unit);
         c.frame.pay(c, unit);
         gradients.release();

@@ -46,9 +46,9 @@ public:
     Flow backward(Ctx& c, Flow dout) const override {
         const Tensor da = dout.all()[0], db = dout.all()[1];
         const Tensor a2 = c.frame.pop(this), b = c.frame.pop(this);
-        c.frame.later(c, {.storage = w_, .x = a2, .dy = db, .dy_is_lent = true});
+        c.frame.later(c, {.parts = {w_, db}, .x = a2, .dy_is_lent = true});
         c.k.gemm(c.exec, da, db, w_->w, da);
-        c.frame.later(c, {.storage = v_, .x = b, .dy = da, .dy_is_lent = true});
+        c.frame.later(c, {.parts = {v_, da}, .x = b, .dy_is_lent = true});
         c.k.gemm(c.exec, db, da, v_->w, db);
         return dout;
     }

@@ -7,6 +7,7 @@
 #include "coeus/kernels/routing.hpp"
 #include "coeus/state/storage.hpp"
 
+#include <array>
 #include <span>
 #include <vector>
 
@@ -15,17 +16,39 @@ namespace coeus {
 struct Ctx;
 
 /// A weight gradient that a linear layer requests: dW += dy^T x; for rows in groups, of each group for its
-/// own matrix. x and dy are in the compute type, or both are in 8 bits.
+/// own matrix. Several weights may share x. x and dy are in the compute type, or all are in 8 bits.
 struct WeightGradient {
-    const Storage* storage;
+    struct Part {
+        const Storage* storage;
+        Tensor dy;              ///< [T, O]
+        int64_t first_row = 0;  ///< of the rows of dW that belong to dy
+    };
+    class Parts {
+    public:
+        static constexpr size_t most = 8;
+        Parts() = default;
+        Parts(const Storage* storage, Tensor dy) { add({storage, dy}); }
+        void add(const Part& part) {
+            require(count_ < most, "a weight gradient has too many parts");
+            all_[count_++] = part;
+        }
+        std::span<Part> all() { return {all_.data(), count_}; }
+        std::span<const Part> all() const { return {all_.data(), count_}; }
+
+    private:
+        std::array<Part, most> all_ = {};
+        size_t count_ = 0;
+    };
+
+    Parts parts;                  ///< of one unit
     Tensor x;                     ///< [T, I], or this rank's rows of it; kept in the frame
-    Tensor dy;                    ///< [T, O]
-    int64_t first_row = 0;        ///< of the rows of dW that belong to dy
     int64_t first_col = 0;        ///< of the columns of dW that belong to x
     Groups groups = {};           ///< of the rows of x and dy; absent: they are one group
     bool x_is_scattered = false;  ///< the rows of x must be gathered from the tensor-parallel ranks
     bool x_is_lent = false;   ///< x was recomputed, and is valid only until the end of the layer's backward
     bool dy_is_lent = false;  ///< dy ends with the layer's backward, or is overwritten after it
+
+    size_t unit() const { return parts.all().front().storage->unit(); }
 };
 
 /// Computes it now.
@@ -65,9 +88,6 @@ public:
     /// Handles a weight gradient; all of them pass through here. It is computed now, or postponed (owed)
     /// while a schedule computes only the gradient of the input, or dropped if the parameter is frozen.
     void later(Ctx& c, const WeightGradient& gradient);
-    /// While weight gradients are postponed: a copy of a tensor that ends before they are computed. Else the
-    /// tensor itself. `matrices`: see scale_shape().
-    Tensor keep_while_owing(Ctx& c, Tensor lent, int64_t matrices = 1);
     /// While it lives, weight gradients are postponed (I of a split backward). What they need stays in the
     /// frame until it is rewound.
     class [[nodiscard]] Owing {
@@ -104,6 +124,7 @@ public:
 
 private:
     Arena memory_, host_memory_;
+    Tensor copy_of(Ctx& c, Tensor lent, int64_t matrices);
     static Tensor pop_from(std::vector<Kept>& stack, const void* owner);
 
     std::vector<Kept> kept_, on_host_;

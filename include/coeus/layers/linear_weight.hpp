@@ -39,7 +39,7 @@ private:
 
 class LinearWeight {
 public:
-    static constexpr size_t most_parts = 8;
+    static constexpr size_t most_parts = WeightGradient::Parts::most;
 
     LinearWeight(const Storage& storage)  // NOLINT: implicit
         : LinearWeight(std::vector<const Storage*>{&storage}) {}

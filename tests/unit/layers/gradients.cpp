@@ -113,7 +113,7 @@ TEST_CASE("gradcheck detects wrong backwards") {
         return dx;
     };
     const auto right = [&](Ctx& c, const Storage& w, Tensor dy) {
-        c.frame.later(c, {&w, c.frame.pop(&w), dy});
+        c.frame.later(c, {.parts = {&w, dy}, .x = c.frame.pop(&w)});
         return product(c, w, dy);
     };
     CHECK(check(right) == "");
@@ -130,7 +130,7 @@ TEST_CASE("gradcheck detects wrong backwards") {
                }),
                Catch::Contains("w[15]: backward"));
     CHECK_THAT(check([&](Ctx& c, const Storage& w, Tensor dy) {
-                   c.frame.later(c, {&w, c.frame.pop(&w), dy});
+                   c.frame.later(c, {.parts = {&w, dy}, .x = c.frame.pop(&w)});
                    Tensor dx = c.temp.alloc(dy.dtype, dy.shape);
                    c.k.gemm(c.exec, dx, dy, w.w, {});  // without the residual path
                    return dx;
