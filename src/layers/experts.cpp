@@ -13,6 +13,11 @@ Tensor rows_of(const ExpertWeights& weights, Tensor of_all) {
     return of_all ? of_all.slice_rows(weights.first, weights.count) : of_all;
 }
 
+// The results of these ranks are added, so one of them adds the bias.
+bool adds_bias(const Communicator& ranks) {
+    return ranks.rank() == 0;
+}
+
 // How the ranks that divide each expert divide a matrix or rows: columns of one, and rows of the other.
 Division columns_over(const Communicator& ranks) {
     return {.rows = alone(), .more_rows = alone(), .columns = ranks};
@@ -58,7 +63,7 @@ Tensor ExpertProducts::second(Ctx& c, Tensor gate_up, Tensor weights, const Grou
     const Tensor x = quantized(c, act, forms.x, columns_over(ranks), groups),
                  w = matrices(c, weights_, *weights_.w2, forms.w, columns_over(ranks));
     multiply_groups(c, out, x, transposed(w), groups, true);
-    if (weights_.b2 && ranks.rank() == 0)
+    if (weights_.b2 && adds_bias(ranks))
         c.k.add_group_bias(c.exec, out, rows_of(weights_, weights_.b2->w), weights, groups);
     return out;
 }
@@ -102,7 +107,7 @@ Tensor ExpertProducts::backward(Ctx& c, const Kept& kept, Tensor dweights, Funct
         c.k.gate_backward(c.exec, kept.gate_up, dweights, act, dact, kept.gate_up, kept.weights, groups,
                           gate_);
         add(c, *weights_.w2, act, columns, dresults, whole, groups, true, true, when);
-        if (weights_.b2 && ranks.rank() == 0) {
+        if (weights_.b2 && adds_bias(ranks)) {
             const Tensor more = c.temp.alloc(dweights.dtype, dweights.shape);
             const Tensor gradient = weights_.b2->trainable() ? rows_of(weights_, weights_.b2->g) : Tensor{};
             c.k.add_group_bias_backward(c.exec, gradient, more, dresults, rows_of(weights_, weights_.b2->w),

@@ -18,7 +18,7 @@ int64_t chunk_rows(const Kernels& kernels, int64_t tokens, int64_t columns, Dtyp
     return std::min(tokens, std::max<int64_t>(256, fitting));
 }
 
-// Of the rows of a chunk: context-parallel ranks have others, and tensor-parallel ranks have the same.
+// Context-parallel ranks have other rows of a chunk, and tensor-parallel ranks have the same.
 Division rows_of(const Ctx& c) {
     return {.rows = c.cp, .more_rows = alone(), .columns = alone()};
 }

@@ -79,7 +79,7 @@ PreNormBlock::Part build_part(const Declare& declare, const char* norm_name, Out
 
 namespace {
 
-// Where an operation's output goes that these weights multiply: if all of them need it in 8 bits, they keep
+// The place of an operation's output that these weights multiply. If all of them need it in 8 bits, they keep
 // it instead of the operation.
 Output output_for(const std::vector<Param>& weights, Output output) {
     const bool in_8_bits = std::ranges::all_of(
@@ -95,7 +95,7 @@ std::vector<Param> query_key_value(const Declare& declare, const AttentionConfig
             in("attention.wv", a.value_width())};
 }
 
-// Of latent attention: the matrices that make latents.
+// The matrices of latent attention that make latents.
 std::vector<Param> down_projections(const Declare& declare, const AttentionConfig& a) {
     const auto down = [&](const char* name, int64_t rows) {
         return declare.linear(name, {rows, declare.model().dim}, WeightRole::attention_in, Split::partial);

@@ -83,8 +83,8 @@ public:
     Tensor w;  ///< compute type; gathered, or if one rank owns all: the master or a converted copy
     Tensor g;  ///< gradient, in the accumulation type
 
-    /// Of each parameter, if it has one scale: its largest magnitude i32[1], and the scale f32[1] of w in 8
-    /// bits.
+    /// For each parameter, if they have one scale: the largest magnitude i32[1], and the scale f32[1] of w in
+    /// 8 bits.
     struct OneScale {
         Tensor largest, scale;
     };
