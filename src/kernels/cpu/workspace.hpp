@@ -136,17 +136,19 @@ inline int64_t gemm(const Tensor& d, const Operand& a, const Operand& b, int thr
 constexpr Dtype decoded_type(Dtype result) {
     return result == Dtype::f64 ? Dtype::f64 : Dtype::bf16;
 }
-/// The rows and columns of d whose operands scaled_gemm decodes at a time: columns whose operand, and rows
-/// whose operand and sums, stay in the cache.
+/// The rows and columns of d whose operands scaled_gemm decodes at a time, so that they stay in the cache;
+/// not fewer than `least`, since each product packs its operands again.
 struct ScaledChunk {
     int64_t rows, columns;
 };
 constexpr ScaledChunk scaled_chunk(int64_t rows, int64_t columns, int64_t depth) {
-    constexpr int64_t most_of_b = int64_t(32) << 20, most_of_a = int64_t(4) << 20, unit = 64;
-    const int64_t n =
-        std::min(columns, std::max(unit, most_of_b / std::max<int64_t>(1, 2 * depth) / unit * unit));
-    const int64_t m = std::min(rows, std::max(unit, most_of_a / (2 * depth + 4 * n) / unit * unit));
-    return {m, n};
+    constexpr int64_t most_of_b = int64_t(32) << 20, most_of_a = int64_t(8) << 20, most_columns = 4096,
+                      least = 256;
+    constexpr auto whole = [](int64_t n) { return n / 64 * 64; };
+    const int64_t of_b = whole(most_of_b / (2 * std::max<int64_t>(1, depth))),
+                  n = std::min(columns, std::clamp(of_b, least, most_columns)),
+                  of_a = whole(most_of_a / (2 * depth + 4 * std::max<int64_t>(1, n)));
+    return {std::min(rows, std::max(least, of_a)), n};
 }
 /// One scale of an operand may be no power of two; then it multiplies the sums, which need memory of their
 /// own.
