@@ -34,7 +34,7 @@ void load_golden_weights(TestModel& model, const std::string& folder) {
                            .places = places,
                            .blocks = model.blocks(name, &Storage::master)});
     load_hub_weights(folder, tensors, hub_ignores(model.decoder.config()));
-    model.parameters().refresh_compute(model.exec, cpu_kernels());
+    model.renew_weights();
 }
 
 std::map<std::string, std::vector<double>> in_golden_layout(const TestModel& model, Tensor Storage::*kind) {

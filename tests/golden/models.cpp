@@ -14,6 +14,7 @@
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 #include "hub_weights.hpp"
+#include "library_roundings.hpp"
 #include "support/catch.hpp"
 #include "support/copy_converting.hpp"
 #include "support/golden.hpp"
@@ -23,6 +24,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <sstream>
 
 using namespace coeus;
@@ -317,6 +319,60 @@ TEST_CASE("golden: models in bfloat16 with float32 master weights: losses within
             adam.update(c.model().exec, cpu_kernels(), c.model().parameters(), c.model().scalars);
         }
     });
+}
+
+namespace {
+
+/// The recipes of golden/float8/training.json, by the names of torchao.
+Recipe recipe_of(const std::string& name) {
+    for (const auto& [recipe, known] :
+         {std::pair(Recipe::none, "none"), std::pair(Recipe::tensorwise, "tensorwise"),
+          std::pair(Recipe::rowwise, "rowwise"), std::pair(Recipe::rowwise_with_gw_hp, "rowwise_with_gw_hp")})
+        if (name == known) return recipe;
+    throw LogicError("the golden values have another recipe: " + name);
+}
+
+/// Ten steps of a run of training.json, within the tolerances of golden/README.md, section float8.
+void check_training_in_8_bits(const JsonView& file, const std::string& run) {
+    const size_t split = run.rfind('_');
+    const Dtype compute = run.substr(split + 1) == "f32" ? Dtype::f32 : Dtype::bf16;
+    StateTypes types = {Dtype::f32, compute};
+    types.quantize.linear = recipe_of(run.substr(0, split));
+    for (const JsonView& name : file["not_converted"].elements())
+        types.quantize.filter_fqns.push_back(name.string());
+    const bool is_exact = compute == Dtype::f32 && types.quantize.linear == Recipe::none;
+    Case c(golden("models/" + file.string("model")), types, false);
+    if (compute == Dtype::bf16) round_like_the_library(c.model().kernels);
+    const LrSchedule schedule({.warmup_steps = 2, .total_steps = 10}, nullptr);
+    const ParamGroups adam(adam_options);
+    double differences = 0;
+    for (const JsonView& expected : file["runs"][run].elements()) {
+        const int64_t step = expected.integer("step");
+        INFO("step " << step);
+        measure_step(c, adam, step, base_rate * schedule.factor(step - 1));
+        const double loss = c.model().scalars.loss, should = expected.number("loss");
+        CHECK(relatively_close(loss, should, step > 1 ? 1.2e-2 : is_exact ? 1e-6 : 1e-3));
+        CHECK(relatively_close(c.model().scalars.grad_norm, expected.number("grad_norm"), 5e-2));
+        differences += std::fabs(loss / should - 1) / double(file["runs"][run].size());
+        adam.update(c.model().exec, cpu_kernels(), c.model().parameters(), c.model().scalars);
+        c.model().renew_weights();
+    }
+    CHECK(differences <= 5e-3);
+}
+
+}  // namespace
+
+TEST_CASE("golden: training in 8 bits") {
+    std::vector<GoldenCase> cases;
+    std::optional<JsonDocument> document;
+    if (fs::exists(golden("float8/training.json"))) {
+        document = JsonDocument::read(golden("float8/training.json"));
+        for (const auto& [run, steps] : document->root()["runs"].items())
+            cases.push_back(
+                {"float8/training, " + std::string(run), [] { return std::string(); },
+                 [&, name = std::string(run)] { check_training_in_8_bits(document->root(), name); }});
+    }
+    compare_golden(cases);
 }
 
 TEST_CASE("golden: both forms of config.json describe the same model, and so does the one that we write") {

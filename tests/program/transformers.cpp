@@ -86,7 +86,7 @@ std::vector<double> our_logits(const Question& question, Dtype dtype) {
     const int64_t length = int64_t(question.tokens.size()) / question.sequences;
     TestModel model(model_from_hub(question.folder.string()), {dtype, dtype}, {question.sequences, length});
     Pretrained(question.folder).load(model.decoder);
-    model.parameters().refresh_compute(model.exec, cpu_kernels());
+    model.renew_weights();
     TestBatch batch(question.sequences, length, 1);
     std::copy(question.tokens.begin(), question.tokens.end(), batch.tokens.begin());
     const OwnedTensor logits = model.logits(batch);

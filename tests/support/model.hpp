@@ -7,6 +7,7 @@
 #include "coeus/optim/param_groups.hpp"
 #include "coeus/pipeline/stage.hpp"
 #include "coeus/plan/layer_memory.hpp"
+#include "coeus/state/quantized_weights.hpp"
 #include "support/moments.hpp"
 
 #include <vector>
@@ -57,6 +58,7 @@ public:
               uint64_t seed = 1, const std::vector<Recompute>& recompute = {});
 
     Decoder decoder;
+    QuantizedWeights quantized;
     Stage stage;
     LayerMemory layers;
     Exec exec;
@@ -75,6 +77,8 @@ public:
     /// A copy of a parameter, whole and dense.
     OwnedTensor copy(const std::string& parameter, const StorageTensor& kind) const;
 
+    /// Must be called after the master weights were changed.
+    void renew_weights();
     void zero_gradients();
     /// Adds loss and gradients of a micro-batch; scalars.loss_scale is not changed.
     void forward_backward(TestBatch& batch);
