@@ -124,7 +124,6 @@ TEST_CASE("products of 8-bit floats are emulated if the Exec says so") {
 TEST_CASE("products of 8-bit floats use exactly the workspace planned for their architecture") {
     for (const int architecture : architectures) {
         const PretendedGpu gpu(architecture);
-        int64_t most = 0, unknown = 0;
         for (const KernelCase& c : scaled_gemm_cases()) {
             INFO(c.name << " on sm_" << architecture);
             const Operands operands = prepared_operands(c, Dtype::bf16, Dtype::bf16);
@@ -135,10 +134,8 @@ TEST_CASE("products of 8-bit floats use exactly the workspace planned for their 
             c.call(cuda_kernels(), exec, operands);
             CHECK(exec.workspace.peak() == planned);
             CHECK(exec.workspace.mark() == 0);
-            most = std::max(most, planned);
-            unknown = std::max(unknown, planned_bytes(c, operands, 1, dry_cuda_kernels()));
+            CHECK(planned <= planned_bytes(c, operands, 1, dry_cuda_kernels()));  // for an unknown GPU
         }
-        CHECK(most <= unknown);
     }
 }
 
