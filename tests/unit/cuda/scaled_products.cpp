@@ -139,33 +139,40 @@ TEST_CASE("products of 8-bit floats use exactly the workspace planned for their 
     }
 }
 
-TEST_CASE("a recorded product of 8-bit floats takes the scales of the time when it runs") {
+TEST_CASE("recorded products of 8-bit floats take the scales of the time when they run, each its own") {
     for (const int architecture : {80, 90, 100}) {
         const PretendedGpu pretended(architecture);
         const Device& gpu = pretended.get();
         const Memory& memory = gpu.memory();
-        const OwnedTensor a(Dtype::u8, {16, 32}, "a", memory), b(Dtype::u8, {16, 32}, "b", memory),
-            scales(Dtype::f32, {2}, "scales", memory), d(Dtype::f32, {16, 16}, "d", memory);
+        const OwnedTensor codes(Dtype::u8, {16, 32}, "codes", memory),
+            scales(Dtype::f32, {2}, "scales", memory), first(Dtype::f32, {16, 16}, "first", memory),
+            second(Dtype::f32, {16, 16}, "second", memory);
         const std::vector<uint8_t> ones(16 * 32, 0x38);  // e4m3
-        gpu.copy(a.view.data, ones.data(), 16 * 32);
-        gpu.copy(b.view.data, ones.data(), 16 * 32);
-        const Tensor q = quantized(a, Dtype::fp8_e4m3, ScaleGroups::one, scales),
-                     w = quantized(b, Dtype::fp8_e4m3, ScaleGroups::one, scales.view.slice_rows(1, 1));
+        gpu.copy(codes.view.data, ones.data(), 16 * 32);
+        const auto operand = [&](int64_t scale) {
+            return quantized(codes, Dtype::fp8_e4m3, ScaleGroups::one, scales.view.slice_rows(scale, 1));
+        };
+        const auto multiply = [&](const Kernels& k, Exec& exec) {
+            k.scaled_gemm(exec, first, operand(0), transposed(operand(1)), {}, false);
+            k.scaled_gemm(exec, second, operand(1), transposed(operand(1)), {}, false);
+        };
         Exec exec(gpu), planning;
         planning.architecture = architecture;
-        dry_cuda_kernels().scaled_gemm(planning, d, q, transposed(w), {}, false);
+        multiply(dry_cuda_kernels(), planning);
         exec.workspace = Arena(planning.workspace.peak(), "workspace", memory);
         exec.queue->begin_recording();
-        cuda_kernels().scaled_gemm(exec, d, q, transposed(w), {}, false);
+        multiply(cuda_kernels(), exec);
         const std::unique_ptr<Graph> graph = exec.queue->end_recording();
         for (const float scale : {0.5F, 3.0F}) {
             const float both[] = {scale, 2};
             gpu.copy(scales.view.data, both, sizeof both);
             exec.queue->give(*graph);
             exec.queue->finish();
-            float result = 0;
-            gpu.copy(&result, d.view.data, sizeof result);
-            CHECK(result == 32 * 2 * scale);
+            float results[2] = {};
+            gpu.copy(results, first.view.data, sizeof(float));
+            gpu.copy(results + 1, second.view.data, sizeof(float));
+            CHECK(results[0] == 32 * 2 * scale);
+            CHECK(results[1] == 32 * 2 * 2);
         }
     }
 }
