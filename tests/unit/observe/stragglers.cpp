@@ -155,15 +155,20 @@ TEST_CASE("stragglers: the log lines") {
 TEST_CASE("step phases: every exchange has the phase of its axis") {
     using enum StepPhase;
     const std::map<std::string, StepPhase> phases = {
-        {"wait_for_stage", along_pp},      {"gather_tokens", along_tp},      {"scatter_tokens", along_tp},
-        {"gather_log_sums", along_tp},     {"sum_label_logits", along_tp},   {"gather_logits", along_tp},
-        {"gather_keys", along_cp},         {"scatter_keys", along_cp},       {"pass_keys_on", along_cp},
-        {"pass_gradients_on", along_cp},   {"tokens_to_heads", along_cp},    {"heads_to_tokens", along_cp},
-        {"gather_weights", along_dp},      {"gather_matrix_rows", along_dp}, {"reduce_gradients", along_dp},
-        {"gather_matrix_parts", along_tp}, {"count_labels", world},          {"sum_squared_norm", world},
-        {"sum_token_choices", along_tp},   {"sum_part_choices", along_cp},   {"compare_losses", world},
-        {"count_rows", along_ep},          {"rows_to_experts", along_ep},    {"rows_from_experts", along_ep},
-        {"agree_to_stop", world},
+        {"wait_for_stage", along_pp},      {"gather_tokens", along_tp},
+        {"scatter_tokens", along_tp},      {"gather_log_sums", along_tp},
+        {"sum_label_logits", along_tp},    {"gather_logits", along_tp},
+        {"gather_keys", along_cp},         {"scatter_keys", along_cp},
+        {"pass_keys_on", along_cp},        {"pass_gradients_on", along_cp},
+        {"tokens_to_heads", along_cp},     {"heads_to_tokens", along_cp},
+        {"gather_weights", along_dp},      {"gather_matrix_rows", along_dp},
+        {"reduce_gradients", along_dp},    {"gather_matrix_parts", along_tp},
+        {"count_labels", world},           {"sum_squared_norm", world},
+        {"sum_token_choices", along_tp},   {"sum_part_choices", along_cp},
+        {"compare_losses", world},         {"count_rows", along_ep},
+        {"rows_to_experts", along_ep},     {"rows_from_experts", along_ep},
+        {"agree_on_scales", along_tp},     {"agree_on_part_scales", along_cp},
+        {"agree_on_weight_scales", world}, {"agree_to_stop", world},
     };
     std::set<std::string> seen;
     for (size_t i = 0; i < num_exchanges; ++i) {
