@@ -134,6 +134,7 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
             "state that is on the host already cannot be offloaded");
     mesh_ = &mesh;
     exec_.run_on(device);
+    exec_.emulates_8_bits = options_.types.quantize.emulate;
     kernels_ = &kernels_of(options_.backend);
     const Memory& memory = device.memory();
     decoder_.allocate(true, device);
