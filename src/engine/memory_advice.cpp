@@ -53,7 +53,9 @@ std::vector<Alternative> with_less_kept(const Alternative& now) {
 // The present options, and those with state and inputs of blocks in host memory.
 std::vector<Alternative> with_offloading(const Alternative& now) {
     std::vector<Alternative> all = {now};
-    if (now.options.backend == Backend::cpu || now.options.types.offload) return all;
+    const StateTypes& types = now.options.types;
+    // weights in 8 bits are made from masters on the device
+    if (now.options.backend == Backend::cpu || types.offload || types.quantize.gather_in_8_bits) return all;
     all.push_back(now);
     all.back().options.types.offload = true;
     all.back().cost += cost_of_offloading;
@@ -63,7 +65,9 @@ std::vector<Alternative> with_offloading(const Alternative& now) {
 bool divides(const DecoderConfig& model, const EngineOptions& options) {
     const int64_t tp = options.mesh.tp, cp = options.mesh.cp;
     const bool by_heads = cp > 1 && options.exchanges.context.exchange == ContextExchange::heads;
-    const int64_t heads = by_heads ? tp * cp : tp, pieces = cp > 1 ? 2 * tp * cp : tp;
+    // a block of MX lies within the tokens of a rank
+    const int64_t block = has_blocks(options.types.quantize.linear) ? scale_block : 1;
+    const int64_t heads = by_heads ? tp * cp : tp, pieces = block * (cp > 1 ? 2 * tp * cp : tp);
     return model.attention.heads % heads == 0 && model.attention.kv_heads % heads == 0 &&
            options.training.seq_len % pieces == 0 && options.validation.seq_len % pieces == 0;
 }

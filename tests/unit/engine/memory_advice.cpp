@@ -115,6 +115,16 @@ TEST_CASE("memory advice: a setting in use is not advised") {
                Contains("No change of the deck makes this model fit") && Contains("model.flavor"));
 }
 
+TEST_CASE("memory advice: blocks of MX lie within the tokens of a rank") {
+    const Planned now =
+        planned({"--dry_run", "--model.flavor=debugmodel", "--training.seq_len=128",
+                 "--parallelism.data_parallel_replicate_degree=8", "--model.converters=quantize.linear.mx"},
+                8);
+    CHECK_THAT(memory_advice(now.model, now.options, 1 << 20), Contains("No change of the deck"));
+    for (const Alternative& way : alternatives(now.model, now.options))
+        CHECK(way.options.training.seq_len / way.options.mesh.tp / way.options.mesh.cp % scale_block == 0);
+}
+
 TEST_CASE("memory advice: memory that a GPU lacks may be on its host") {
     const Words one = joined(
         deck, {"--device=cuda", "--parallelism.data_parallel_replicate_degree=1",
