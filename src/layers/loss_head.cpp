@@ -64,7 +64,7 @@ void LossHead::forward(Ctx& c, Tensor x, Tensor labels) const {
         const Scope temps(c.temp);
         const Tensor all = gather_tokens(c, x), dall = parts_of(c, dx), w = projection_.for_input_gradient(c);
         const RecipeForms& forms = projection_.forms();
-        const Division by = {.rows = c.cp, .more_rows = alone(), .columns = c.tp};
+        const Division by = Division::columns_of_tokens(c);
         for_each_chunk(c, all, [&](int64_t first, Tensor input, Tensor logits, Tensor losses) {
             const int64_t n = logits.rows();
             losses_of(c, losses, logits, logits, labels.slice_rows(first, n));
