@@ -217,7 +217,7 @@ void add_quantized(std::vector<KernelCase>& list, const Assignments& s, int64_t 
                    Along along) {
     using G = ScaleGroups;
     constexpr Dtype type = Dtype::fp8_e4m3;
-    const int64_t rows = s.rows() / group_rows * group_rows;
+    const int64_t rows = s.rows();
     const size_t g = grouping;
     const auto scales = [&](const std::string& name, Role role, G groups, const Shape& shape) {
         const Kind kind = scale_type(groups) == Dtype::u8 ? Kind::code : Kind::scale;

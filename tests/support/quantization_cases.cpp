@@ -62,16 +62,18 @@ KernelCase largest_magnitudes_case(const Sizes& s, ScaleGroups groups, Kind kind
     return c;
 }
 
-/// `given`: rows with the maxima of larger rows.
-KernelCase quantize_case(const Sizes& s, Dtype type, ScaleGroups groups, ScaleRule rule, bool given = false) {
+/// `given`: rows with the maxima of larger rows. `has_scales`: false if the scales have no place.
+KernelCase quantize_case(const Sizes& s, Dtype type, ScaleGroups groups, ScaleRule rule, bool given = false,
+                         bool has_scales = true) {
     KernelCase c;
-    c.name = fmt::format("quantize {} {} {} {}{}", s.text(), coeus::name_of(type), name_of(groups),
-                         name_of(rule), given ? " given" : "");
+    c.name = fmt::format("quantize {} {} {} {}{}{}", s.text(), coeus::name_of(type), name_of(groups),
+                         name_of(rule), given ? " given" : "", has_scales ? "" : " without scales");
     const int64_t beside = has_codes(groups) && s.padding ? scale_block : s.padding;
-    c.arguments = {codes_argument("q", output, s.shape(), beside),
-                   scales_argument("scale", output, groups, s.shape(), s.matrices, beside),
-                   {"x", input, Kind::compute, s.shape(), 0, 3, s.padding},
-                   {"bits", input, Kind::index, {s.maxima(groups)}, 1}};
+    c.arguments = {
+        codes_argument("q", output, s.shape(), beside),
+        scales_argument("scale", has_scales ? output : input, groups, s.shape(), s.matrices, beside),
+        {"x", input, Kind::compute, s.shape(), 0, 3, s.padding},
+        {"bits", input, Kind::index, {s.maxima(groups)}, 1}};
     const bool has_bits = !has_codes(groups) && (groups != G::rows || given);
     c.prepare = [=](const Kernels& k, Exec& e, const Operands& o) {
         if (has_bits) k.largest_magnitudes(e, o[3], o[2], groups, {});
@@ -79,7 +81,19 @@ KernelCase quantize_case(const Sizes& s, Dtype type, ScaleGroups groups, ScaleRu
             for (int64_t i = 0; i < o[3].count(); ++i) set_element(o[3], i, element(o[3], i) + (1 << 24));
     };
     c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
-        k.quantize(e, quantized(o[0], type, groups, o[1]), o[2], has_bits ? o[3] : Tensor(), rule, {});
+        k.quantize(e, quantized(o[0], type, groups, has_scales ? o[1] : Tensor()), o[2],
+                   has_bits ? o[3] : Tensor(), rule, {});
+    };
+    c.bound_f32 = c.bound_bf16 = 0;
+    return c;
+}
+
+KernelCase copy_case(const Sizes& s, Dtype type) {
+    KernelCase c;
+    c.name = fmt::format("cast {} {}", s.text(), coeus::name_of(type));
+    c.arguments = {codes_argument("out", output, s.shape(), 0), codes_argument("a", input, s.shape(), 0)};
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.cast(e, quantized(o[0], type, G::none, {}), quantized(o[1], type, G::none, {}));
     };
     c.bound_f32 = c.bound_bf16 = 0;
     return c;
@@ -218,6 +232,8 @@ std::vector<KernelCase> quantization_cases() {
                 for (const Dtype type : {e4m3, e5m2}) list.push_back(quantize_case(s, type, groups, rule));
         }
         list.push_back(quantize_case(s, e4m3, G::rows, ScaleRule::power_of_two, true));
+        list.push_back(quantize_case(s, e4m3, G::one, ScaleRule::exact, false, false));
+        for (const Dtype type : {e4m3, e5m2, Dtype::u8}) list.push_back(copy_case(s, type));
     }
     for (const Sizes& s : blocks)
         for (const G groups : {G::rows32, G::cols32}) {

@@ -90,6 +90,12 @@ __global__ void swiglu_backward_kernel(Rows<T> dgate_up, Rows<const T> dy, Rows<
 
 void Cuda::cast(Exec& exec, Tensor out, Tensor a) {
     const Extent e = extent_of(out, a);
+    if (size_of(a.dtype) == 1) {
+        require(out.dtype == a.dtype, "8-bit types are not converted");
+        return launch(exec, "copy", grid_of(e), cast_kernel<uint8_t, uint8_t>,
+                      Rows<uint8_t>{static_cast<uint8_t*>(out.data), out.ld},
+                      Rows<const uint8_t>{static_cast<const uint8_t*>(a.data), a.ld}, e.width);
+    }
     dispatch(out.dtype, [&]<class O>(O) {
         dispatch(a.dtype, [&]<class T>(T) {
             launch(exec, "cast", grid_of(e), cast_kernel<O, T>, rows_of<O>(out), rows_of<const T>(a),

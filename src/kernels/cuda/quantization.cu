@@ -284,7 +284,7 @@ struct Quantization {
                largest(), bits.count(), power_of_two());
     }
     void by_rows(bool one) const {
-        if (one) write_scales();
+        if (one && scales()) write_scales();
         if (x.count() == 0) return;
         const bool may_flatten = one && !experts && q.dense() && x.dense();
         const Parts parts(x, may_flatten);
@@ -347,7 +347,7 @@ void Cuda::quantize(Exec& exec, Tensor q, Tensor x, Tensor bits, ScaleRule rule,
     require(x.rows() == 0 || (q.rows() == x.rows() && q.cols() == x.cols()), "quantize: shapes do not fit");
     require(q.groups != ScaleGroups::rows32 || x.cols() % scale_block == 0,
             "quantize: blocks do not fill the rows");
-    require(q.groups != ScaleGroups::cols32 || x.rows() % scale_block == 0,
+    require(q.groups != ScaleGroups::cols32 || experts || x.rows() % scale_block == 0,
             "quantize: blocks do not fill the columns");
     with_format(q.dtype, [&]<class Format>(Format) {
         dispatch(x.dtype,
