@@ -7,7 +7,7 @@ namespace coeus {
 
 Flow RecomputeBlock::forward(Ctx& c, Flow in) const {
     BlockInputs::Kept kept = c.inputs.keep(c, this, in);
-    const FrameScope scope(c.frame);
+    const WithoutBackward scope(c.frame);
     const Flow result = block_->forward(c, in);
     kept.left.join();
     cast_flow(c, kept.room, result);

@@ -108,7 +108,7 @@ Flow Stage::without_backward(Ctx& c, Flow in) const {
     const size_t end = std::min(part_.last, model_->first_objective());
     for (size_t s = part_.first; s < end; ++s) {
         const Segment& segment = model_->segments()[s];
-        const FrameScope kept(c.frame);
+        const WithoutBackward kept(c.frame);
         const WeightLease weights(gathered_, segment.unit);
         prefetch_forward(s + 1);
         cast_flow(c, flow, segment.block->forward(c, s == 0 ? Flow{} : flow));

@@ -50,6 +50,22 @@ TEST_CASE("A run in 8 bits says so, and reports FLOP/s but no MFU") {
                    nothing.output) == 1);
 }
 
+TEST_CASE("A run with MXFP8 validates on any number of tokens") {
+    const Runs runs;
+    const std::filesystem::path held_out = runs.path("validation.h5");
+    write_token_file(held_out, {.tokens = learnable_tokens(13 * 16 + 1)});
+    for (const char* mode : {"none", "full"}) {
+        const Outcome run = runs.run(
+            mode, mx + Arguments{steps(2), "--training.local_batch_size=2", "--validation.enable",
+                                 "--validation.freq=1", "--validation.local_batch_size=5",
+                                 "--validation.seq_len=16", "--validation.dataset_path=" + held_out.string(),
+                                 std::string("--activation_checkpoint.mode=") + mode});
+        INFO(run.output);
+        CHECK(run.exit_code == 0);
+        CHECK(count_of("validation", run.output) >= 2);
+    }
+}
+
 TEST_CASE("Runs in 8 bits that model or mesh do not allow end with exit code 2") {
     const Runs runs;
     const auto check = [&](const Arguments& more, int ranks, const std::string& message) {

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace coeus {
@@ -101,6 +102,8 @@ public:
         Frame& frame_;
     };
     bool is_owing() const { return owing_; }
+    /// False if no backward follows what runs now: then layers need not keep anything for it.
+    bool has_backward() const { return has_backward_; }
     /// The postponed weight gradients, in the order of the backward. pay() computes those of one unit and
     /// adds them to its gradients (W).
     const std::vector<WeightGradient>& owed() const { return owed_; }
@@ -129,7 +132,8 @@ private:
 
     std::vector<Kept> kept_, on_host_;
     std::vector<WeightGradient> owed_;
-    bool owing_ = false;
+    friend class WithoutBackward;
+    bool owing_ = false, has_backward_ = true;
     size_t peak_entries_ = 0, peak_owed_ = 0;
 };
 
@@ -147,6 +151,21 @@ public:
 private:
     Frame& frame_;
     Frame::Mark mark_;
+};
+
+/// The same for operations without a backward: evaluation, and what is recomputed later.
+class [[nodiscard]] WithoutBackward {
+public:
+    explicit WithoutBackward(Frame& frame)
+        : scope_(frame), frame_(frame), before_(std::exchange(frame.has_backward_, false)) {}
+    ~WithoutBackward() { frame_.has_backward_ = before_; }
+    WithoutBackward(const WithoutBackward&) = delete;
+    WithoutBackward& operator=(const WithoutBackward&) = delete;
+
+private:
+    FrameScope scope_;
+    Frame& frame_;
+    bool before_;
 };
 
 }  // namespace coeus
