@@ -222,7 +222,6 @@ public:
     int architecture() const override { return 10 * properties_.major + properties_.minor; }
     int64_t memory_bytes() const override { return free_bytes_; }
     int64_t peak_bytes() const override { return memory_.peak_bytes(); }
-    int capability() const override { return 10 * properties_.major + properties_.minor; }
     std::string bus_id() const override {
         return fmt::format("{:04x}:{:02x}:{:02x}.0", properties_.pciDomainID, properties_.pciBusID,
                            properties_.pciDeviceID);

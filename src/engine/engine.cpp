@@ -61,6 +61,10 @@ std::vector<Stage> stages_of(const Model& model, Gathered* gathered) {
     return stages;
 }
 
+Processor processor_of(const EngineOptions& options) {
+    return {options.threads, options.architecture, options.types.quantize.emulate};
+}
+
 // The choices for this rank's stages, or their plan, by `choose`: as planned by the first of the ranks with
 // these stages. All of them must choose alike: recomputation repeats communication, and if parts are not
 // even, ranks that plan for themselves could choose differently.
@@ -74,8 +78,8 @@ auto recompute_for(const DecoderConfig& config, const EngineOptions& options, co
     const Executor executor(options.pipeline.timetable, rank, stages_of(any, nullptr), exec);
     return choose(options.recompute, config.all_layers(), [&](const std::vector<Recompute>& choices) {
         const Decoder decoder(config, options.types, 1, place_in(options.mesh, first), parts, choices);
-        return measure_training(decoder, executor, micro_batch_of(options), {}, options.threads, mesh,
-                                options.exchanges, options.backend);
+        return measure_training(decoder, executor, micro_batch_of(options), {}, {.threads = options.threads},
+                                mesh, options.exchanges, options.backend);
     });
 }
 
@@ -107,10 +111,10 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
                 stages_of(decoder_, &gathered_), exec_),
       optimizer_(options.optimizer, options.seed, options.param_groups) {
     optimizer_.attach(decoder_.parameters());
-    exec_.threads = options.threads;
+    static_cast<Processor&>(exec_) = processor_of(options_);
     layers_ = measure_training(decoder_, executor_, micro_batch_of(options_), options.validation,
-                               options.threads, Mesh::planned(options.mesh, options.rank), options_.exchanges,
-                               options.backend, options_.overlap_pairs);
+                               processor_of(options_), Mesh::planned(options.mesh, options.rank),
+                               options_.exchanges, options.backend, options_.overlap_pairs);
     measure_update();
     plan_ = plan_training(options_, decoder_, quantized_weights_, gathered_, layers_);
 }
@@ -118,8 +122,7 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
 // The update comes after the last layer, so its scratch memory shares the arena of the layers' temporaries.
 void Engine::measure_update() {
     const Mesh mesh = Mesh::planned(options_.mesh, options_.rank);
-    Exec exec;
-    exec.threads = options_.threads;
+    Exec exec(processor_of(options_));
     Arena scratch;
     const std::vector<MatrixRanks> ranks = matrix_ranks(mesh);
     const WholeMatrices matrices(ranks, scratch);
@@ -134,7 +137,6 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
             "state that is on the host already cannot be offloaded");
     mesh_ = &mesh;
     exec_.run_on(device);
-    exec_.emulates_8_bits = options_.types.quantize.emulate;
     kernels_ = &kernels_of(options_.backend);
     const Memory& memory = device.memory();
     decoder_.allocate(true, device);

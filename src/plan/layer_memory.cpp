@@ -43,10 +43,9 @@ Batch planned_batch(const BatchShape& shape, int ranks, int64_t depths = 0) {
 
 // Runs `pass` with a Ctx that `context` makes for the dry run, and returns the peaks.
 template <class Context, class Pass>
-Measured measure(int threads, const Context& context, const Pass& pass) {
+Measured measure(const Processor& processor, const Context& context, const Pass& pass) {
     FlopCounter counter;
-    Exec exec;
-    exec.threads = threads;
+    Exec exec(processor);
     const Observation counting = exec.observers.add(counter);
     Frame frame;
     Arena temp;
@@ -81,7 +80,7 @@ void require_countable(const DecoderConfig& m, const BatchShape& shape) {
 }
 
 LayerMemory measure_training(const Model& model, const Executor& executor, const BatchShape& training,
-                             const BatchShape& validation, int threads, const Mesh& mesh,
+                             const BatchShape& validation, const Processor& processor, const Mesh& mesh,
                              const ExchangeOptions& exchanges, Backend backend, bool overlap_pairs) {
     LayerMemory layers;
     const auto flow_into = [&](size_t segment, const BatchShape& shape) {
@@ -111,7 +110,7 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
                     .experts = *experts,
                     .inputs = inputs};
         };
-        const Measured m = measure(threads, context, run);
+        const Measured m = measure(processor, context, run);
         take_larger(layers, m, most);
         return m;
     };
@@ -164,13 +163,14 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
 }
 
 LayerMemory measure_training(const Model& model, const BatchShape& training, const BatchShape& validation,
-                             int threads, const Mesh& mesh, const ExchangeOptions& exchanges) {
+                             const Processor& processor, const Mesh& mesh, const ExchangeOptions& exchanges) {
     Exec exec;
     const Executor executor(one_stage(), 0, {Stage(model)}, exec);
-    return measure_training(model, executor, training, validation, threads, mesh, exchanges);
+    return measure_training(model, executor, training, validation, processor, mesh, exchanges);
 }
 
-LayerMemory measure_generation(const Decoder& decoder, const KvCache& cache, int threads, Backend backend) {
+LayerMemory measure_generation(const Decoder& decoder, const KvCache& cache, const Processor& processor,
+                               Backend backend) {
     LayerMemory layers;
     const Stage stage(decoder);
     const Dtype type = decoder.parameters().types().accumulate();
@@ -185,7 +185,7 @@ LayerMemory measure_generation(const Decoder& decoder, const KvCache& cache, int
                     .scalars = scalars,
                     .kv = exchange};
         };
-        const Measured m = measure(threads, context, [&](Ctx& c) {
+        const Measured m = measure(processor, context, [&](Ctx& c) {
             const Tensor logits(nullptr, type, {shape.sequences, decoder.config().vocab});
             stage.last_logits(c, logits);
         });

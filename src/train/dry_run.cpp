@@ -82,7 +82,7 @@ PlannedDevice planned_device(const CommandLine& command_line, Backend backend) {
     if (cpu) return {"the CPUs of this host", memory_limit_bytes(), true};
     if (visible_gpus() == 0) return {"a GPU", std::nullopt, false};
     const auto gpu = open_gpu(0);
-    return {"the GPU of this host, " + gpu->name(), gpu->memory_bytes(), true, gpu->capability()};
+    return {"the GPU of this host, " + gpu->name(), gpu->memory_bytes(), true, gpu->architecture()};
 }
 
 std::string PlannedDevice::text() const {
@@ -139,9 +139,11 @@ std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) 
     std::vector<std::string> notices;
     schedule_from_deck(config, &notices);
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
-    const Engine engine(model, engine_options(config, model, mesh, 0, threads));
-    const PlannedDevice device = planned_device(command_line, engine.options().backend);
-    require_8_bit_products(engine.options(), device.title, device.capability);
+    EngineOptions options = engine_options(config, model, mesh, 0, threads);
+    const PlannedDevice device = planned_device(command_line, options.backend);
+    require_8_bit_products(options, device.title, device.capability);
+    options.architecture = device.capability;
+    const Engine engine(model, options);
     add({device.text()});
     add(describe_run(config, mesh, engine, device.memory_bytes));
     if (!config.model.print_after_conversion) add(describe_linear_layers(engine));

@@ -62,7 +62,7 @@ void require_mesh_fits(const DecoderConfig& model, const Config& config, const M
 }  // namespace
 
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads, const RankTransport& transport) {
+                             int rank, int threads, const RankTransport& transport, int architecture) {
     require_mesh_fits(model, config, mesh);
     EngineOptions options;
     options.types = {.master = storage_dtype(config),
@@ -92,6 +92,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.gather.gradients = mesh.pp > 1 ? Keep::all : Keep::neighbours;
     options.streams = transport.nccl ? Stream::Mode::eager : Stream::Mode::threaded;
     options.backend = backend_from_deck(config);
+    options.architecture = architecture;
     options.graphs = options.backend == Backend::cuda && !config.training.disable_cuda_graphs &&
                      (mesh.ranks() == 1 || transport.nccl);
     options.nccl = transport.nccl.has_value();
@@ -107,7 +108,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
 
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
                              int rank, int threads) {
-    EngineOptions options = engine_options(config, model, mesh, rank, threads, RankTransport{});
+    EngineOptions options = engine_options(config, model, mesh, rank, threads, RankTransport{}, 0);
     options.nccl = options.backend == Backend::cuda && config.comm.transport != "staged";
     return options;
 }

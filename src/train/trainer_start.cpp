@@ -81,9 +81,10 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
               [this] { owner_.take([this] { stop_.end_if_agreed(before_training); }); }),
       cpu_(cpu_share(config_, device_.device(), mpi)),
       model_(model_from_deck(config_, mesh_.world())),
-      engine_(start_up.make<Engine>("plan", model_,
-                                    engine_options(config_, model_, mesh_.shape(), mesh_.world().rank(),
-                                                   cpu_.threads, device_.transport()))),
+      engine_(start_up.make<Engine>(
+          "plan", model_,
+          engine_options(config_, model_, mesh_.shape(), mesh_.world().rank(), cpu_.threads,
+                         device_.transport(), device_.device().architecture()))),
       data_(start_up.make<TrainingData>("data", config_, model_.vocab, folder_.data_folder(), mesh_.world(),
                                         cpu_.cores)),
       schedule_(schedule_from_deck(config_, &notices_)),
@@ -96,7 +97,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
     const int64_t limit = device_.device().memory_bytes() / device_.sharing();
     global_batch_ = config_.training.local_batch_size * mesh_.size(axis::dp) * engine_.options().accumulation;
     together(mesh_.world(), [&] {
-        require_8_bit_products(engine_.options(), device_.device().name(), device_.device().capability());
+        require_8_bit_products(engine_.options(), device_.device().name(), device_.device().architecture());
     });
     if (first_rank()) {
         for (const std::string& line : describe_start(local_size, limit)) log::info("{}", line);

@@ -13,9 +13,9 @@ using namespace coeus;
 using namespace coeus::test;
 
 TEST_CASE("a GPU has a compute capability, the host has none") {
-    CHECK(the_gpu().capability() >= 50);
-    CHECK(the_gpu().capability() < 1000);
-    CHECK(host_device().capability() == 0);
+    CHECK(the_gpu().architecture() >= 50);
+    CHECK(the_gpu().architecture() < 1000);
+    CHECK(host_device().architecture() == 0);
 }
 
 TEST_CASE("a GPU: points of a queue are distinct, and remain valid long after the queue passed them") {

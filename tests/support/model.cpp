@@ -114,7 +114,7 @@ namespace {
 
 LayerMemory measure_with_adamw(Decoder& decoder, const BatchShape& shape, int threads) {
     ParamGroups({}).attach(decoder.parameters());
-    return measure_training(decoder, shape, shape, threads);
+    return measure_training(decoder, shape, shape, {threads});
 }
 
 }  // namespace

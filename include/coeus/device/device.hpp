@@ -95,8 +95,6 @@ public:
     virtual int64_t memory_bytes() const = 0;
     /// The most bytes of memory() that were ever allocated at a time.
     virtual int64_t peak_bytes() const = 0;
-    /// The compute capability of a GPU: 90 for sm_90; 0 for the host.
-    virtual int capability() const { return 0; }
     /// Address on the PCI bus, "0000:1b:00.0"; empty for the host.
     virtual std::string bus_id() const { return {}; }
     /// Compute capability of a GPU, 90 for 9.0; 0 for the host.

@@ -16,11 +16,23 @@ public:
     virtual ~BackendState() = default;
 };
 
-struct Exec {
+/// What the workspace of kernels depends on, besides their operands.
+struct Processor {
+    int threads = 1;  ///< CPU threads of this rank
+    /// That of the GPU, as in Device. Plans are for this GPU, or (0) for the one that needs the most
+    /// workspace.
+    int architecture = 0;
+    /// Products of 8-bit floats are computed in bfloat16, also if the GPU has products of 8-bit floats.
+    bool emulates_8_bits = false;
+};
+
+struct Exec : Processor {
     /// Runs on the host.
     Exec() : Exec(host_device()) {}
     /// Runs on a device, with a queue of its own.
-    explicit Exec(const Device& d) : device(&d), queue(d.make_queue()), architecture(d.architecture()) {}
+    explicit Exec(const Device& d) { run_on(d); }
+    /// Plans for a processor, or runs on the host.
+    explicit Exec(const Processor& processor) : Exec() { static_cast<Processor&>(*this) = processor; }
     /// Moves to another device, with a new queue there.
     void run_on(const Device& d) {
         device = &d;
@@ -30,17 +42,11 @@ struct Exec {
     /// True if calls return after their work is done.
     bool is_synchronous() const { return queue->is_synchronous(); }
 
-    const Device* device;
+    const Device* device = nullptr;         ///< never null
     std::unique_ptr<Queue> queue;           ///< never null
-    int threads = 1;                        ///< CPU threads of this rank
     Arena workspace;                        ///< scratch memory of the kernels; sized by the planning run
     Observers observers;                    ///< of what runs here; usually none
     std::unique_ptr<BackendState> backend;  ///< made by the backend at its first use
-    /// That of the GPU, as in Device. A planning run may set that of the GPU for which it plans; otherwise it
-    /// plans for the one that needs the most workspace.
-    int architecture = 0;
-    /// Products of 8-bit floats are computed in bfloat16, also if the GPU has products of 8-bit floats.
-    bool emulates_8_bits = false;
 };
 
 /// Reports an exchange with other ranks, or a wait for one, to the Exec's observers for the length of a

@@ -30,17 +30,17 @@ void require_countable(const DecoderConfig& model, const BatchShape& shape);
 /// The larger of what training (a micro-batch) and validation need, for the stages of the mesh's rank. The
 /// shapes are those of whole sequences and must be countable. `overlap_pairs`: see EngineOptions.
 LayerMemory measure_training(const Model& model, const Executor& executor, const BatchShape& training,
-                             const BatchShape& validation, int threads, const Mesh& mesh,
+                             const BatchShape& validation, const Processor& processor, const Mesh& mesh,
                              const ExchangeOptions& exchanges = {}, Backend backend = Backend::cpu,
                              bool overlap_pairs = false);
 /// The same for a whole model on one rank, one micro-batch after the other.
 LayerMemory measure_training(const Model& model, const BatchShape& training, const BatchShape& validation,
-                             int threads, const Mesh& mesh = mesh_of_one(),
+                             const Processor& processor, const Mesh& mesh = mesh_of_one(),
                              const ExchangeOptions& exchanges = {});
 /// The memory for generation: `cache.sequences()` texts at a time of up to `cache.context()` tokens each.
 /// Each text is first read whole, one at a time; then all continue by one token at a time. `cache` needs no
 /// memory.
-LayerMemory measure_generation(const Decoder& decoder, const KvCache& cache, int threads,
+LayerMemory measure_generation(const Decoder& decoder, const KvCache& cache, const Processor& processor,
                                Backend backend = Backend::cpu);
 
 }  // namespace coeus

@@ -20,7 +20,7 @@ namespace coeus {
 /// communicators in the same order on every rank. Steps are run as CUDA graphs if the host takes no part in
 /// them.
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads, const RankTransport& transport);
+                             int rank, int threads, const RankTransport& transport, int architecture);
 /// For planning: as if each rank had a GPU of its own and NCCL were installed.
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
                              int rank, int threads);

@@ -44,7 +44,7 @@ FlowResult run(const Timetable& table, const Communicator& pipeline, std::vector
     std::vector<Stage> stages;
     for (const ModelPart& part : model.parts()) stages.emplace_back(model, part);
     Executor executor(table, rank, stages, exec);
-    const LayerMemory layers = measure_training(model, executor, flow_batch, flow_batch, 1, mesh_of_one());
+    const LayerMemory layers = measure_training(model, executor, flow_batch, flow_batch, {1}, mesh_of_one());
     CHECK(layers.executor.flow_tensors == 2);
     model.allocate(true);
     model.parameters().initialise(3, 1);
@@ -77,7 +77,7 @@ FlowResult run(const Timetable& table, const Communicator& pipeline, std::vector
 // The same model as a whole, on one rank and without an executor.
 FlowResult on_one_rank(size_t blocks, std::vector<TestBatch>& batches) {
     TwoFlowModel model(blocks, width, words, doubles, false);
-    const LayerMemory layers = measure_training(model, flow_batch, flow_batch, 1);
+    const LayerMemory layers = measure_training(model, flow_batch, flow_batch, {1});
     Exec exec;
     model.allocate(true);
     model.parameters().initialise(3, 1);

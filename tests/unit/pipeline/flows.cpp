@@ -21,7 +21,7 @@ constexpr int64_t words = 11;
 // Loss and gradients of a forward and backward in exactly the planned memory, which contains NaN before.
 std::vector<double> result_of(TwoFlowModel& model, TestBatch& batch) {
     const BatchShape shape = {batch.sequences, batch.seq_len};
-    const LayerMemory layers = measure_training(model, shape, shape, 1);
+    const LayerMemory layers = measure_training(model, shape, shape, {1});
     Exec exec;
     exec.workspace = Arena(layers.workspace, "workspace");
     Frame frame(layers.activations, layers.executor.frame_entries, layers.executor.frame_owed);

@@ -82,10 +82,10 @@ TEST_CASE("a plan for several chunks of logits is right") {
 TEST_CASE("the plan is the larger of training and validation") {
     const Decoder decoder(tiny_config(), {}, 64);
     const BatchShape small = {1, 8}, large = {4, 64}, none = {};
-    const LayerMemory training = measure_training(decoder, large, none, 1),
-                      both = measure_training(decoder, large, small, 1),
-                      validation = measure_training(decoder, small, large, 1),
-                      least = measure_training(decoder, small, none, 1);
+    const LayerMemory training = measure_training(decoder, large, none, {1}),
+                      both = measure_training(decoder, large, small, {1}),
+                      validation = measure_training(decoder, small, large, {1}),
+                      least = measure_training(decoder, small, none, {1});
     CHECK(both.activations == training.activations);
     CHECK(both.workspace == training.workspace);
     CHECK(validation.activations > least.activations);
@@ -96,9 +96,9 @@ TEST_CASE("the plan is the larger of training and validation") {
 TEST_CASE("ranks that divide each sequence keep only their part of its activations") {
     const Decoder decoder(tiny_config(), {Dtype::f64, Dtype::f64}, 64);
     const BatchShape shape = {2, 64};
-    const LayerMemory whole = measure_training(decoder, shape, shape, 1);
+    const LayerMemory whole = measure_training(decoder, shape, shape, {1});
     for (const auto exchange : {ContextExchange::all_gather, ContextExchange::ring}) {
-        const LayerMemory part = measure_training(decoder, shape, shape, 1, Mesh::planned({.cp = 4}, 2),
+        const LayerMemory part = measure_training(decoder, shape, shape, {1}, Mesh::planned({.cp = 4}, 2),
                                                   {.context = {.exchange = exchange}});
         CHECK(4 * part.activations == whole.activations);
         CHECK(part.executor.frame_entries == whole.executor.frame_entries);
@@ -139,13 +139,13 @@ TEST_CASE("generation plans no gradients, and uses exactly the planned memory") 
          {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16}}) {
         Decoder decoder(tiny_config(), types, 19);
         KvCache cache(tiny_config().layers, 3, 19, 12, 12, types.compute);
-        const LayerMemory layers = measure_generation(decoder, cache, 2);
+        const LayerMemory layers = measure_generation(decoder, cache, {2});
         const MemoryPlan plan = plan_generation(decoder, cache, layers);
         CHECK(plan.bytes(term::gradients) == 0);
         CHECK(plan.bytes(term::moments) == 0);
         CHECK(plan.bytes(term::cache) ==
               2 * 2 * 3 * 19 * 12 * size_of(types.compute));  // keys, values of two layers
-        CHECK(layers.activations < measure_training(decoder, {1, 19}, {}, 2).activations);
+        CHECK(layers.activations < measure_training(decoder, {1, 19}, {}, {2}).activations);
         CHECK(plan.total() == decoder.parameters().bytes(false).total() + layers.activations +
                                   layers.temporaries + layers.workspace + 4 * (2 * 19 + 3) +
                                   decoder.tables().bytes() + plan.bytes(term::cache));

@@ -26,7 +26,7 @@ std::vector<size_t> layers(size_t first, size_t last) {
 PlanOfChoices plans_of(const DecoderConfig& config, const BatchShape& shape = {2, 19}) {
     return [config, shape](const std::vector<Recompute>& choices) {
         const Decoder decoder(config, {Dtype::f32, Dtype::bf16}, 1, {}, choices);
-        return measure_training(decoder, shape, {}, 1);
+        return measure_training(decoder, shape, {}, {1});
     };
 }
 
