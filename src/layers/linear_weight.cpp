@@ -11,7 +11,11 @@ WeightPart::WeightPart(const Storage& storage, int64_t first_output, int param)
       first_output_(first_output),
       rows_(storage.shape().rows()),
       forms_(forms_of(storage.recipe())) {
-    if (param < 0) return;
+    if (param < 0) {
+        require(!storage.has_one_scales() || storage.params().size() == 1,
+                "each parameter with one scale is a part");
+        return;
+    }
     first_row_ = storage.params()[size_t(param)].first_row;
     rows_ = storage.params()[size_t(param)].local.rows;
 }

@@ -15,15 +15,38 @@ namespace {
 
 constexpr int64_t seq_len = 7;
 
-EngineOptions options(Backend backend, Dtype compute, bool graphs, const std::string& optimizer = "AdamW") {
-    return {.types = {.master = Dtype::f32, .compute = compute},
+/// What a run of these tests chooses.
+struct Choice {
+    Dtype compute = Dtype::f32;
+    bool documents = false, graphs = false;
+    std::string optimizer = "AdamW";
+    Recipe recipe = Recipe::none;  ///< of linear layers, and of experts if it can
+};
+
+EngineOptions options(Backend backend, const Choice& choice) {
+    return {.types = {.master = Dtype::f32, .compute = choice.compute},
             .training = {.sequences = 2, .seq_len = seq_len},
             .accumulation = 2,
             .validation = {.sequences = 1, .seq_len = 9},
-            .optimizer = {.name = optimizer, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
+            .optimizer =
+                {.name = choice.optimizer, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
             .streams = Stream::Mode::threaded,
             .backend = backend,
-            .graphs = graphs};
+            .graphs = choice.graphs};
+}
+
+/// Sizes that 8-bit products of GPUs can have, and experts.
+void set_recipe(DecoderConfig& config, EngineOptions& with, Recipe recipe) {
+    config.dim = config.feed_forward.hidden = config.vocab = 64;
+    set_experts(config, 1);
+    config.moe.hidden = 64;
+    with.training.seq_len = with.validation.seq_len = 16;
+    Quantize& quantize = with.types.quantize;
+    quantize.linear = recipe;
+    quantize.gather_in_8_bits = recipe == Recipe::tensorwise && with.types.compute == Dtype::bf16;
+    if (recipe != Recipe::rowwise && !has_blocks(recipe)) return;
+    quantize.experts = recipe;
+    quantize.expert_fqns = {"experts"};
 }
 
 struct Result {
@@ -32,16 +55,19 @@ struct Result {
     size_t allocations = 0;  // in steps after the first
 };
 
-Result train(const Device& device, Dtype compute, bool documents = false, bool graphs = false,
-             const std::string& optimizer = "AdamW") {
-    Engine engine(tiny_config(), options(device.backend(), compute, graphs, optimizer));
+Result train(const Device& device, const Choice& choice) {
+    DecoderConfig config = tiny_config();
+    EngineOptions with = options(device.backend(), choice);
+    if (choice.recipe != Recipe::none) set_recipe(config, with, choice.recipe);
+    Engine engine(config, with);
     engine.allocate(mesh_of_one(), device);
     Parameters& parameters = engine.decoder().parameters();
     parameters.initialise(5, 1);
     engine.renew_weights();
-    TestBatch batch(4, seq_len, tiny_config().vocab), other(1, 9, tiny_config().vocab, 3);
+    TestBatch batch(4, with.training.seq_len, config.vocab),
+        other(1, with.validation.seq_len, config.vocab, 3);
     batch.ignore_every(3);
-    if (documents) batch.split_documents(3, false);
+    if (choice.documents) batch.split_documents(3, false);
     Result result;
     size_t before = 0;
     for (int64_t step = 1; step <= 4; ++step) {
@@ -75,8 +101,8 @@ TEST_CASE("training on a GPU gives the CPU's results") {
         for (const Dtype compute : {Dtype::f32, Dtype::bf16}) {
             const char* optimizer = documents ? "Muon" : "AdamW";
             INFO(name_of(compute) << (documents ? ", documents, " : ", ") << optimizer);
-            const Result cpu = train(host_device(), compute, documents, false, optimizer),
-                         there = train(the_gpu(), compute, documents, false, optimizer);
+            const Choice choice = {.compute = compute, .documents = documents, .optimizer = optimizer};
+            const Result cpu = train(host_device(), choice), there = train(the_gpu(), choice);
             const double bound = compute == Dtype::f32 ? 1e-5 : 2e-2;
             CHECK(difference(there.losses, cpu.losses) < bound);
             CHECK(difference(there.norms, cpu.norms) < bound);
@@ -93,7 +119,7 @@ TEST_CASE("a GPU's chunks of logits are planned as large as they are used") {
     constexpr int64_t tokens = 257;
     std::vector<int64_t> temporaries;
     for (const Device* device : {&host_device(), &the_gpu()}) {
-        EngineOptions with = options(device->backend(), Dtype::f32, false);
+        EngineOptions with = options(device->backend(), {});
         with.training = {.sequences = 2, .seq_len = tokens};
         with.accumulation = 1;
         with.validation = {};
@@ -113,23 +139,30 @@ TEST_CASE("a GPU's chunks of logits are planned as large as they are used") {
 
 TEST_CASE("training on a GPU gives the same bits whatever the order of the streams") {
     set_order(1);
-    const Result first = train(the_gpu(), Dtype::bf16);
+    const Result first = train(the_gpu(), {.compute = Dtype::bf16});
     for (uint64_t seed = 2; seed <= 4; ++seed) {
         set_order(seed);
-        const Result again = train(the_gpu(), Dtype::bf16);
+        const Result again = train(the_gpu(), {.compute = Dtype::bf16});
         CHECK(again.losses == first.losses);
         CHECK(again.weights == first.weights);
     }
 }
 
 TEST_CASE("training on a GPU with graphs gives the same bits as kernel by kernel") {
-    for (const Dtype compute : {Dtype::f32, Dtype::bf16}) {
+    std::vector<Choice> choices = {{.documents = true},
+                                   {.compute = Dtype::bf16, .documents = true, .optimizer = "Muon"}};
+    for (const Recipe recipe :
+         {Recipe::tensorwise, Recipe::rowwise, Recipe::rowwise_with_gw_hp, Recipe::mx_rceil})
+        choices.push_back({.compute = Dtype::bf16, .recipe = recipe});
+    for (Choice choice : choices) {
+        INFO(name_of(choice.compute) << ", " << choice.optimizer << ", " << name_of(choice.recipe));
         set_order(5);
-        const char* optimizer = compute == Dtype::bf16 ? "Muon" : "AdamW";
-        const Result one_by_one = train(the_gpu(), compute, true, false, optimizer);
-        for (uint64_t seed = 6; seed <= 8; ++seed) {
+        const Result one_by_one = train(the_gpu(), choice);
+        choice.graphs = true;
+        const bool has_recipe = choice.recipe != Recipe::none;
+        for (uint64_t seed = 6; seed <= (has_recipe ? 6 : 8); ++seed) {
             set_order(seed);
-            const Result by_graphs = train(the_gpu(), compute, true, true, optimizer);
+            const Result by_graphs = train(the_gpu(), choice);
             CHECK(by_graphs.losses == one_by_one.losses);
             CHECK(by_graphs.norms == one_by_one.norms);
             CHECK(by_graphs.weights == one_by_one.weights);
@@ -143,7 +176,7 @@ TEST_CASE(
     "a GPU refuses a step beyond its limits and restores a snapshot, with graphs too, and waits for "
     "neither") {
     for (const bool graphs : {false, true}) {
-        EngineOptions with = options(Backend::cuda, Dtype::bf16, graphs);
+        EngineOptions with = options(Backend::cuda, {.compute = Dtype::bf16, .graphs = graphs});
         with.limits = with.snapshot = true;
         Engine engine(tiny_config(), with);
         CHECK(engine.plan().bytes(term::snapshot) == 0);

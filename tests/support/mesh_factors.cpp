@@ -98,6 +98,16 @@ void set_schedule(MeshCase& c, const Schedule& schedule) {
     c.sequences = 2 * ranks;
 }
 
+MeshCase float32_case_of(const MeshShape& mesh, int recipe) {
+    MeshCase c = {.mesh = mesh, .types = {Dtype::f32, Dtype::f32}};
+    set_sizes(c, 0);
+    if (has_pp(mesh)) set_schedule(c, *find_schedule(recipe % 2 ? "InterleavedZeroBubble" : "1F1B"));
+    c.exchanges.overlap_tokens = recipe % 2 == 1;
+    set_recipe(c, recipe);
+    c.optimizer.eps = float32_eps;
+    return c;
+}
+
 void set_expert_ranks(MeshCase& c, int choice) {
     const int block = c.mesh.size(axis::fsdp | axis::tp), smallest = block % 2 == 0 ? 2 : block;
     if (choice == 0 || block == 1 || c.model.moe.experts == 0) return;
@@ -153,6 +163,13 @@ MeshCase MeshVariant::mesh_case() const {
     MeshCase c = {.mesh = mesh};
     for (size_t f = 0; f < choices.size(); ++f) mesh_factors()[f].set(c, choices[f]);
     return c;
+}
+
+MeshCase short_case(const std::vector<MeshVariant>& variants, size_t first) {
+    for (size_t i = first;; ++i) {
+        MeshCase c = variants[i % variants.size()].mesh_case();
+        if (!has_blocks(c.types.quantize.linear)) return c;
+    }
 }
 
 namespace {

@@ -34,6 +34,9 @@ void set_recipe(MeshCase& c, int choice);
 /// Uses twice as many micro-batches as the mesh has pipeline ranks, a number that all schedules accept.
 void set_schedule(MeshCase& c, const Schedule& schedule);
 
+/// A small case in float32 with a recipe, on any mesh.
+MeshCase float32_case_of(const MeshShape& mesh, int recipe);
+
 /// One choice for each factor.
 using MeshChoices = std::vector<int>;
 struct MeshVariant {
@@ -41,6 +44,10 @@ struct MeshVariant {
     MeshChoices choices;
     MeshCase mesh_case() const;
 };
+
+/// The first of these variants, from number `first` on, that has no MXFP8. Its sequences are long, which
+/// takes long on an emulated GPU.
+MeshCase short_case(const std::vector<MeshVariant>& variants, size_t first);
 
 /// Factor and choice of each of a pair.
 using ChoicePair = std::tuple<size_t, int, size_t, int>;

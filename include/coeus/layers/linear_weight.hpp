@@ -15,7 +15,7 @@ namespace coeus {
 class WeightPart {
 public:
     /// `first_output`: the number of its first row among those of the whole weight. `param`: the number of
-    /// the parameter in the storage; -1: all of them.
+    /// the parameter in the storage, if it has a scale of its own; -1: all of them.
     WeightPart(const Storage& storage, int64_t first_output, int param = -1);
 
     const Storage& storage() const { return *storage_; }

@@ -19,13 +19,28 @@ TEST_CASE("GPU: every mesh equals one rank on the CPU") {
         if (std::max({mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.cp, mesh.tp}) > 2) continue;
         const std::vector<MeshVariant> variants = full_product({mesh});
         // one case of each mesh, each time with another combination of the other choices
-        MeshCase c = variants[++number * 97 % variants.size()].mesh_case();
-        c.types = {Dtype::f32, Dtype::f32};
+        MeshCase c = short_case(variants, ++number * 97);
+        c.types = {Dtype::f32, Dtype::f32};  // without a recipe
         c.optimizer.eps = float32_eps;
         c.device = &the_gpu();
         set_order(number);
-        CHECK(differs_from_one_rank(c, world, 2, 1e-5, 2e-4) == "");
+        CHECK(differs_from_one_rank(c, world, 2, in_float32) == "");
     }
+}
+
+TEST_CASE("GPU: products in 8 bits on meshes equal those of one rank on the CPU") {
+    const Communicator world = Communicator::world("world");
+    int number = 0;
+    for (const MeshShape& mesh :
+         meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp}))
+        for (int recipe = 1; recipe < recipe_choices; ++recipe) {
+            // with many ranks a part of the meshes, each with another recipe
+            if (world.size() > 2 && ++number % 11 > 0) continue;
+            MeshCase c = float32_case_of(mesh, recipe);
+            c.device = &the_gpu();
+            set_order(uint64_t(recipe));
+            CHECK(differs_from_one_rank(c, world, 2, in_8_bits_and_float32) == "");
+        }
 }
 
 TEST_CASE("GPU: every exchange of keys and values, with and without overlap") {
@@ -35,14 +50,14 @@ TEST_CASE("GPU: every exchange of keys and values, with and without overlap") {
         MeshCase c = {.mesh = {.cp = 2}, .model = tiny_config(), .types = {Dtype::f32, Dtype::f32}};
         c.exchanges.context.exchange = exchange;
         c.device = &the_gpu();
-        CHECK(differs_from_one_rank(c, world, 1, 1e-5, 2e-4) == "");
+        CHECK(differs_from_one_rank(c, world, 1, in_float32) == "");
     }
     for (const auto streams : {Stream::Mode::threaded, Stream::Mode::eager}) {
         MeshCase c = {.mesh = {.tp = 2}, .model = tiny_config(), .types = {Dtype::f32, Dtype::f32}};
         c.exchanges.overlap_tokens = true;
         c.streams = streams;
         c.device = &the_gpu();
-        CHECK(differs_from_one_rank(c, world, 1, 1e-5, 2e-4) == "");
+        CHECK(differs_from_one_rank(c, world, 1, in_float32) == "");
     }
 }
 
@@ -61,7 +76,7 @@ TEST_CASE("GPU: experts on several ranks, in one round and in many") {
             c.exchanges.expert_capacity = capacity;
             c.optimizer.eps = float32_eps;
             c.device = &the_gpu();
-            CHECK(differs_from_one_rank(c, world, 2, 1e-5, 2e-4) == "");
+            CHECK(differs_from_one_rank(c, world, 2, in_float32) == "");
         }
 }
 

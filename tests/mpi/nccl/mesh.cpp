@@ -16,8 +16,8 @@ using namespace coeus::test;
 
 namespace {
 
-void check(MeshCase c, const Communicator& world, uint64_t order) {
-    c.types = {Dtype::f32, Dtype::f32};
+void check(MeshCase c, const Communicator& world, uint64_t order, const Tolerances& tolerances = in_float32) {
+    c.types.master = c.types.compute = Dtype::f32;
     c.optimizer.eps = float32_eps;
     c.device = &the_gpu();
     c.nccl = &nccl_stand_in();
@@ -25,7 +25,7 @@ void check(MeshCase c, const Communicator& world, uint64_t order) {
     c.graphs = true;
     c.guarded = order % 2 == 0;  // ranks agree on refusals; here nothing is refused
     set_order(order + uint64_t(world.rank()));
-    CHECK(differs_from_one_rank(c, world, 2, 1e-5, 2e-4) == "");
+    CHECK(differs_from_one_rank(c, world, 2, tolerances) == "");
     CHECK(nccl_live() == 0);
 }
 
@@ -42,9 +42,19 @@ TEST_CASE("NCCL: every mesh equals one rank on the CPU") {
         // one case of each mesh, each time with another combination of the other choices
         const int before = nccl_launches();
         ++number;
-        check(variants[number * 89 % variants.size()].mesh_case(), world, number);
+        MeshCase c = short_case(variants, number * 89);
+        c.types.quantize = {};
+        check(c, world, number);
         CHECK(nccl_launches() > before);
     }
+}
+
+TEST_CASE("NCCL: products in 8 bits, in graphs") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() != 2) return;
+    for (const MeshShape& mesh : {MeshShape{.pp = 2}, {.dp_shard = 2}, {.cp = 2}, {.tp = 2}})
+        for (int recipe = 1; recipe < recipe_choices; ++recipe)
+            check(float32_case_of(mesh, recipe), world, uint64_t(recipe), in_8_bits_and_float32);
 }
 
 TEST_CASE("NCCL: experts on several ranks, in one round and in many") {

@@ -41,7 +41,11 @@ std::vector<MeshCase> cases(int ranks) {
         set_experts(all.back().model, 3);
         if (shape.pp > 1) set_schedule(all.back(), *find_schedule("DualPipeV"));
     }
-    for (MeshCase& c : all) c.guarded = true;
+    int number = ranks;
+    for (MeshCase& c : all) {
+        c.guarded = true;
+        set_recipe(c, number++ % recipe_choices);
+    }
     return all;
 }
 
