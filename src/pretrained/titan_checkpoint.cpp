@@ -8,6 +8,7 @@
 #include "coeus/optim/param_groups.hpp"
 #include "coeus/pretrained/dcp.hpp"
 #include "coeus/pretrained/model_source.hpp"
+#include "coeus/state/titan_names.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -28,7 +29,7 @@ public:
         : folder_(folder), group_(folder.has("model.tok_embeddings.weight") ? "model." : "") {}
 
     std::string weight(const std::string& parameter) const {
-        const std::string renamed = renamed_later(parameter);
+        const std::string renamed = newest_titan_name(parameter);
         return group_ + (folder_.has(group_ + renamed) ? renamed : parameter);
     }
     std::string moment(const std::string& parameter, const std::string& moment) const {
@@ -36,27 +37,6 @@ public:
     }
 
 private:
-    // the parameter's name in torchtitan of 2026, which may differ
-    static std::string renamed_later(std::string name) {
-        if (name == "output.weight") return "lm_head.weight";
-        if (const size_t at = name.find("attention.w"); at != std::string::npos && name[at + 11] != 'o')
-            name.insert(at + std::string("attention.").size(), "qkv_linear.");
-        if (name.ends_with("moe.expert_bias")) return name + "_E";
-        const std::string experts = "moe.experts.";
-        if (const size_t at = name.find(experts); at != std::string::npos)
-            return name.replace(at, experts.size(), "moe.routed_experts.inner_experts.") +
-                   extents_of(name.substr(name.rfind('.') + 1));
-        return name;
-    }
-    // The letters of the extents of a tensor of experts.
-    static std::string extents_of(const std::string& weight) {
-        if (weight == "w2" || weight == "mlp2_weight") return "_EDF";
-        if (weight == "mlp1_weight") return "_EGD";
-        if (weight == "mlp1_bias") return "_EG";
-        if (weight == "mlp2_bias") return "_ED";
-        return "_EFD";
-    }
-
     const DcpFolder& folder_;
     std::string group_;  // prefix of all parameters' names in torchtitan of 2024
 };

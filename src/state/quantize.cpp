@@ -2,6 +2,7 @@
 #include "coeus/state/quantize.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/state/titan_names.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -14,23 +15,11 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// The layer's name, and its name in torchtitan's newest version if that differs.
-Names names_of_layer(const std::string& parameter) {
-    const std::string name =
-        parameter.ends_with(".weight") ? parameter.substr(0, parameter.rfind('.')) : parameter;
-    if (name == "output") return {name, "lm_head"};
-    for (const std::string part : {"wq", "wk", "wv"})
-        if (name.ends_with("attention." + part))
-            return {name, name.substr(0, name.size() - part.size()) + "qkv_linear." + part};
-    return {name};
-}
-
-std::string module_of_experts(const std::string& parameter) {
-    return parameter.substr(0, parameter.rfind('.'));
-}
-
-Names names_of(const LayerMatrix& matrix) {
-    return matrix.of_experts ? Names{module_of_experts(matrix.parameter)} : names_of_layer(matrix.parameter);
+// The name of a layer, or of the module of experts, also in torchtitan's newest version.
+Names names_of(const std::string& parameter) {
+    Names names = {parameter, newest_titan_name(parameter)};
+    for (std::string& name : names) name.erase(name.rfind('.'));
+    return names;
 }
 
 bool has(const Names& names, const std::string& part) {
@@ -74,7 +63,7 @@ Stays why_stays(const Quantize& quantize, const LayerMatrix& matrix) {
     if (matrix.recipe != Recipe::none) return Stays::no;
     if (matrix.always_stays) return Stays::always;
     const Stays why = (matrix.of_experts ? why_experts_stay : why_linear_stays)(
-        quantize, names_of(matrix), matrix.outputs, matrix.inputs);
+        quantize, names_of(matrix.parameter), matrix.outputs, matrix.inputs);
     return why == Stays::no ? Stays::always : why;
 }
 
@@ -99,7 +88,7 @@ Numbered numbered(const std::string& name) {
 std::string nearest_part(const std::string& wrong, const std::vector<LayerMatrix>& matrices) {
     std::set<std::string> all;
     for (const LayerMatrix& matrix : matrices)
-        for (const std::string& name : names_of(matrix))
+        for (const std::string& name : names_of(matrix.parameter))
             for (size_t from = 0; from < name.size(); ++from) {
                 if ((from > 0 && name[from - 1] != '.') || isdigit(uint8_t(name[from]))) continue;
                 for (size_t to = from; to <= name.size(); ++to)
@@ -116,13 +105,13 @@ std::string nearest_part(const std::string& wrong, const std::vector<LayerMatrix
 
 Recipe recipe_of_linear(const Quantize& quantize, const std::string& parameter, int64_t outputs,
                         int64_t inputs) {
-    const Stays why = why_linear_stays(quantize, names_of_layer(parameter), outputs, inputs);
+    const Stays why = why_linear_stays(quantize, names_of(parameter), outputs, inputs);
     return why == Stays::no ? quantize.linear : Recipe::none;
 }
 
 Recipe recipe_of_experts(const Quantize& quantize, const std::string& parameter, int64_t outputs,
                          int64_t inputs) {
-    const Stays why = why_experts_stay(quantize, {module_of_experts(parameter)}, outputs, inputs);
+    const Stays why = why_experts_stay(quantize, names_of(parameter), outputs, inputs);
     return why == Stays::no ? quantize.experts : Recipe::none;
 }
 
@@ -146,15 +135,15 @@ std::vector<MatrixGroup> matrix_groups(const Quantize& quantize, const std::vect
     std::vector<MatrixGroup> groups;
     std::vector<Members> members;
     for (const LayerMatrix& matrix : matrices) {
-        const std::string name =
-            matrix.of_experts ? matrix.parameter : names_of_layer(matrix.parameter).front();
+        const std::string name = matrix.of_experts ? matrix.parameter : names_of(matrix.parameter).front();
         MatrixGroup group = {.name = "",
                              .outputs = matrix.outputs,
                              .inputs = matrix.inputs,
                              .of_experts = matrix.of_experts,
                              .recipe = matrix.recipe,
                              .stays = why_stays(quantize, matrix)};
-        if (group.stays == Stays::filtered) group.filter = *part_in(names_of(matrix), quantize.filter_fqns);
+        if (group.stays == Stays::filtered)
+            group.filter = *part_in(names_of(matrix.parameter), quantize.filter_fqns);
         const Numbered parts = numbered(name);
         size_t i = 0;
         while (i < groups.size() &&
@@ -185,7 +174,9 @@ std::vector<UnusedPart> unused_parts(const Quantize& quantize, const std::vector
     std::vector<UnusedPart> unused;
     const auto look = [&](UnusedPart::List list, const Names& parts, const std::vector<LayerMatrix>& all) {
         for (const std::string& part : parts) {
-            const auto is_hit = [&](const LayerMatrix& matrix) { return has(names_of(matrix), part); };
+            const auto is_hit = [&](const LayerMatrix& matrix) {
+                return has(names_of(matrix.parameter), part);
+            };
             if ((list == filter_fqns && part == auto_filter) || std::ranges::any_of(all, is_hit)) continue;
             unused.push_back({list, part, nearest_part(part, all)});
         }

@@ -102,6 +102,7 @@ TEST_CASE("quantize: experts are named by their module") {
     };
     CHECK(converts("experts"));
     CHECK(converts("layers.1.moe"));
+    CHECK(converts("routed_experts"));  // torchtitan's newest name
     CHECK(converts(""));
     CHECK_FALSE(converts("w1"));
     CHECK_FALSE(converts("Experts"));
