@@ -46,6 +46,7 @@ Param Declare::named(const std::string& name, const Shape& shape, WeightRole rol
 
 Param Declare::linear(const std::string& name, const Shape& shape, WeightRole role, Split split) const {
     Param param = weight(name, shape, role, split);
+    param.takes_recipe = true;
     param.recipe = recipe_of_linear(parameters_.types().quantize, param.name, shape.rows(), shape.cols());
     return param;
 }
@@ -276,6 +277,7 @@ ExpertWeights expert_weights(const Declare& declare, const MoeConfig& m) {
     const auto matrices = [&](const char* name, int64_t rows, int64_t cols, WeightRole role, Split split) {
         Param param = declare.named(name, {m.experts, rows, cols}, role, split);
         param.groups = m.experts;
+        param.takes_recipe = true;
         param.recipe = recipe_of_experts(parameters.types().quantize, param.name, rows, cols);
         param.shard.sharding = parameters.expert_sharding();
         return param;

@@ -2,8 +2,8 @@
 #include "coeus/train/describe_run.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/train/describe_quantized.hpp"
 #include "pipeline_options.hpp"
-#include "quantize_options.hpp"
 
 #include <algorithm>
 

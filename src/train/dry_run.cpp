@@ -12,7 +12,9 @@
 #include "coeus/pretrained/initial_weights.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/pretrained/pretrained.hpp"
+#include "coeus/train/describe_quantized.hpp"
 #include "coeus/train/describe_run.hpp"
+#include "coeus/train/quantize_checks.hpp"
 #include "coeus/train/run_options.hpp"
 #include "coeus/train/training_data.hpp"
 

@@ -2,6 +2,7 @@
 #include "coeus/train/run_options.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/train/quantize_checks.hpp"
 #include "pipeline_options.hpp"
 #include "quantize_options.hpp"
 

@@ -85,7 +85,8 @@ struct Param {
     Shard shard = {};
     ParamRole role = ParamRole::matrix;
     bool trainable = true;         ///< the optimizer updates it
-    Recipe recipe = Recipe::none;  ///< how the layer that uses it computes; equal within a Storage
+    bool takes_recipe = false;     ///< the layer that uses it can compute in 8 bits
+    Recipe recipe = Recipe::none;  ///< how this layer computes; equal within a Storage
     /// Its weights are in the accumulation type, whatever the types of the run: small numbers that are
     /// updated by small amounts. Not gathered and not offloaded.
     bool is_exact = false;

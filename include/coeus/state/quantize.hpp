@@ -3,6 +3,7 @@
 #pragma once
 
 #include "coeus/kernels/quantization.hpp"
+#include "coeus/state/param.hpp"
 
 #include <string>
 #include <vector>
@@ -23,7 +24,7 @@ struct Quantize {
     /// Weights with one scale are quantized from the masters once after each update, gathered and kept in 8
     /// bits.
     bool gather_in_8_bits = false;
-    bool emulate = false;  ///< products are computed in software, also on a GPU that has 8-bit products
+    bool emulate = false;  ///< linear layers are computed in software, also on a GPU that has 8-bit products
 
     bool any() const { return linear != Recipe::none || experts != Recipe::none; }
 };
@@ -31,10 +32,11 @@ struct Quantize {
 /// The recipe of a linear layer whose parameter has this name ("layers.0.attention.wq.weight") and the whole
 /// shape [outputs, inputs]. Recipe::none if it stays in the compute type: by its name, or because a side is
 /// not a multiple of 16 (MX: 32). A layer's name is its parameter without ".weight". Names of torchtitan's
-/// newest version count too: "lm_head" for "output", "attention.qkv_linear.wq" for "attention.wq".
+/// newest version (newest_titan_name) count too.
 Recipe recipe_of_linear(const Quantize& quantize, const std::string& parameter, int64_t outputs,
                         int64_t inputs);
-/// The recipe of the experts' matrix of this name ("layers.1.moe.experts.w1"), each [outputs, inputs].
+/// The recipe of the experts' matrix of this name ("layers.1.moe.experts.w1"), each [outputs, inputs]. It has
+/// the name of its module.
 Recipe recipe_of_experts(const Quantize& quantize, const std::string& parameter, int64_t outputs,
                          int64_t inputs);
 
@@ -56,6 +58,7 @@ struct LayerMatrix {
     bool of_experts = false;
     Recipe recipe = Recipe::none;  ///< as built
     bool always_stays = false;     ///< the model never computes it in 8 bits
+    Split split = Split::none;     ///< how tensor-parallel ranks divide it
 };
 
 /// Why a matrix is not quantized.

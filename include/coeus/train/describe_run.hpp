@@ -18,10 +18,4 @@ namespace coeus {
 std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine,
                                       std::optional<int64_t> memory_limit);
 
-/// If layers are computed in 8 bits: one text with a line for each group of equal linear layers, with its
-/// recipe or why it stays in the compute type. Otherwise nothing.
-std::vector<std::string> describe_linear_layers(const Engine& engine);
-/// A warning for each converter that converts nothing.
-std::vector<std::string> idle_converters(const Engine& engine);
-
 }  // namespace coeus

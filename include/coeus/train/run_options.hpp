@@ -24,9 +24,6 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
 /// For planning: as if each rank had a GPU of its own and NCCL were installed.
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
                              int rank, int threads);
-/// ConfigError if these options need 8-bit products that the GPU does not have. `gpu`: its name. It is not
-/// checked if its compute capability is 0.
-void require_8_bit_products(const EngineOptions& options, const std::string& gpu, int capability);
 /// The learning-rate schedule of this deck. Appends a line to `notices` for each phase that was shortened.
 /// `begins`: the step of the run at which the schedule begins. If the deck gives no length for the schedule,
 /// it ends with the run.

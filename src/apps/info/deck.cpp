@@ -6,8 +6,10 @@
 #include "coeus/device/memory.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/pretrained/model_source.hpp"
+#include "coeus/train/describe_quantized.hpp"
 #include "coeus/train/describe_run.hpp"
 #include "coeus/train/dry_run.hpp"
+#include "coeus/train/quantize_checks.hpp"
 #include "coeus/train/run_options.hpp"
 #include "kinds.hpp"
 

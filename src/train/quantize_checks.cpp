@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/quantize_checks.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "layer_matrices.hpp"
+#include "quantize_options.hpp"
+
+namespace coeus {
+
+namespace {
+
+void require_experts(const Config& config, const DecoderConfig& model) {
+    if (model.moe.experts > 0) return;
+    for (const std::string& converter : config.model.converters)
+        if (converter.starts_with("quantize.grouped_mm."))
+            throw ConfigError("model.converters: {} converts experts, but {} {} has no experts; remove it",
+                              converter, model.family, model.flavor);
+}
+
+// The largest divisor d of `degree` with which 1/d of `side` is a multiple of `multiple`, which `side` is.
+int64_t largest_degree(int64_t degree, int64_t side, int64_t multiple) {
+    int64_t d = degree;
+    while (degree % d != 0 || side % (d * multiple) != 0) --d;
+    return d;
+}
+
+// "attention.wk" of "layers.0.attention.wk"
+std::string part_for_filter(const std::string& name) {
+    const size_t last = name.rfind('.'),
+                 before = last == std::string::npos ? last : name.rfind('.', last - 1);
+    return before == std::string::npos ? name : name.substr(before + 1);
+}
+
+void require_parts_fit(const DecoderConfig& model, const EngineOptions& options) {
+    const Decoder decoder(model, options.types, 1);
+    for (const LayerMatrix& matrix : layer_matrices(decoder)) {
+        const bool mx = has_blocks(matrix.recipe), by_rows = matrix.split == Split::rows;
+        if (matrix.recipe == Recipe::none || (!by_rows && matrix.split != Split::cols)) continue;
+        if (!mx && !multiplies_in_8_bits(options)) continue;
+        const int64_t multiple = multiple_of(matrix.recipe), side = by_rows ? matrix.outputs : matrix.inputs,
+                      degree = options.mesh.size(matrix.of_experts ? axis::etp : axis::tp);
+        if (side % (degree * multiple) == 0) continue;
+        const std::string name = matrix.parameter.substr(0, matrix.parameter.rfind(".weight"));
+        const std::string list = converter_of(matrix.recipe, matrix.of_experts);
+        throw ConfigError(
+            "{} [{}, {}]: parallelism.{} = {} leaves {} {}, {} products need multiples of {}; the largest "
+            "degree is {}, or {}",
+            name, matrix.outputs, matrix.inputs,
+            matrix.of_experts && options.mesh.ep > 1 ? "expert_tensor_parallel_degree"
+                                                     : "tensor_parallel_degree",
+            degree, double(side) / double(degree), by_rows ? "rows" : "columns", mx ? "MXFP8" : "8-bit",
+            multiple, largest_degree(degree, side, multiple),
+            matrix.of_experts ? fmt::format("remove {} from model.converters", list)
+                              : fmt::format("add \"{}\" to {}.filter_fqns", part_for_filter(name), list));
+    }
+}
+
+// The gradient of a weight is a product that sums over tokens.
+void require_tokens_fit(const Config& config, const DecoderConfig& model, const EngineOptions& options) {
+    const Recipe recipe = options.types.quantize.linear;
+    const bool mx = has_blocks(recipe);
+    if (!forms_of(recipe).x_of_weight.is_8_bit() || (!mx && !multiplies_in_8_bits(options))) return;
+    const MeshShape& mesh = options.mesh;
+    const int64_t sequences = options.training.sequences / options.pipeline.timetable.microbatches,
+                  parts = mesh.cp > 1 && options.exchanges.context.balancing == Balancing::head_tail
+                              ? 2 * mesh.cp
+                              : mesh.cp,
+                  multiple = multiple_of(recipe),
+                  tp = mx || model.attention.is_latent() ? mesh.tp : 1;  // latents are of a rank's own tokens
+    const auto fits = [&](int64_t seq_len) {
+        return sequences * (seq_len / mesh.cp) / tp % multiple == 0 &&
+               (!mx || mesh.cp == 1 || seq_len / parts % multiple == 0);
+    };
+    const int64_t seq_len = options.training.seq_len;
+    if (fits(seq_len)) return;
+    const int64_t step = mesh.tp * parts, middle = seq_len / step;
+    int64_t nearest = 0;
+    for (int64_t distance = 1; nearest == 0; ++distance)
+        for (const int64_t steps : {middle - distance, middle + distance})
+            if (nearest == 0 && steps > 0 && fits(steps * step)) nearest = steps * step;
+    throw ConfigError(
+        "training.seq_len = {}: {} needs multiples of {} tokens of a micro-batch ({} x seq_len) on each "
+        "rank{}; the nearest valid value is {}",
+        seq_len, mx ? "MXFP8" : fmt::format("{} on GPUs", config.model.converters.front()), multiple,
+        sequences, mx && mesh.cp > 1 ? ", and in each part of a sequence" : "", nearest);
+}
+
+}  // namespace
+
+bool multiplies_in_8_bits(const EngineOptions& options) {
+    return options.backend == Backend::cuda && !options.types.quantize.emulate;
+}
+
+void require_quantized_fits(const Config& config, const DecoderConfig& model, const EngineOptions& options) {
+    require_experts(config, model);
+    require_parts_fit(model, options);
+    require_tokens_fit(config, model, options);
+}
+
+void require_8_bit_products(const EngineOptions& options, const std::string& gpu, int capability) {
+    constexpr int float8_since = 89, mx_since = 100;
+    const Quantize& quantize = options.types.quantize;
+    if (!multiplies_in_8_bits(options) || !quantize.any() || capability == 0) return;
+    const std::string name = gpu.starts_with("an ") ? gpu.substr(3) : gpu;
+    const bool mx_linear = has_blocks(quantize.linear), mx = mx_linear || has_blocks(quantize.experts);
+    if (capability >= (mx ? mx_since : float8_since)) return;
+    if (!mx)
+        throw ConfigError(
+            "{} (sm_{}) has no 8-bit products (sm_{} has); set quantize.linear.float8.emulate = true", name,
+            capability, float8_since);
+    throw ConfigError(
+        "{} (sm_{}) has no MXFP8 products (sm_{} has); set {}.recipe_name = \"mxfp8_emulated{}\"", name,
+        capability, mx_since, converter_of(Recipe::mx_floor, !mx_linear),
+        quantize.linear == Recipe::mx_rceil ? "_rceil" : "");
+}
+
+}  // namespace coeus
