@@ -17,9 +17,7 @@ namespace coeus::config {
 
 std::string missing_converter(const Option& option, const Config& config) {
     const std::string section = option.section();
-    if (!section.starts_with("quantize.") || uses_converter(config, section)) return "";
-    const bool is_shared = option.name == std::string(float8_converter) + ".emulate";
-    return is_shared && uses_converter(config, "quantize.grouped_mm.float8") ? "" : section;
+    return section.starts_with("quantize.") && !uses_converter(config, section) ? section : "";
 }
 
 void name_converters_uniquely(Config& config) {

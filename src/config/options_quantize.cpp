@@ -40,8 +40,7 @@ std::vector<Option> quantize_options() {
               "(doc/float8.md). `auto_filter_small_kn`: so do small layers, which 8 bits would not make "
               "faster"),
         works(COEUS_FIELD(quantize.linear.float8.emulate), to_nothing,
-              "Compute the products of 8-bit numbers in software, also those of "
-              "`quantize.grouped_mm.float8`. CPUs always do"),
+              "Compute the products of 8-bit numbers in software. CPUs always do"),
         works(COEUS_FIELD(quantize.grouped_mm.float8.fqns), to_run,
               "Parts of names: the experts of modules whose names have one of them are computed in 8 bits, "
               "with the recipe `rowwise`. `experts`: all experts"),
@@ -59,8 +58,9 @@ std::vector<Option> quantize_options() {
                   "Kernel that casts along the first dimension")
             .one_of({"triton", "cuda", "torch"}),
         works(COEUS_FIELD(quantize.grouped_mm.mx.recipe_name), to_run,
-              "Kind of MXFP8. `mxfp8` and `mxfp8_rceil`: scales are rounded up. `mxfp8_emulated`: products "
-              "are computed in software too")
+              "Kind of MXFP8. All are the same: scales are rounded up, and products are computed from the "
+              "8-bit "
+              "numbers in software on CPUs, and in bfloat16 on GPUs")
             .one_of({"mxfp8", "mxfp8_rceil", "mxfp8_emulated"}),
         works(COEUS_FIELD(quantize.grouped_mm.mx.fqns), to_run,
               "Parts of names: the experts of modules whose names have one of them are computed in 8 bits. "

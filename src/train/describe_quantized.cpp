@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/describe_quantized.hpp"
 
+#include "coeus/base/function_ref.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/train/quantize_checks.hpp"
 #include "layer_matrices.hpp"
 #include "quantize_options.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
 
 namespace coeus {
 
 namespace {
+
+bool converts_some(const std::vector<LayerMatrix>& matrices, bool of_experts) {
+    return std::ranges::any_of(matrices, [&](const LayerMatrix& matrix) {
+        return matrix.of_experts == of_experts && matrix.recipe != Recipe::none;
+    });
+}
 
 std::string converter_of_list(const Quantize& quantize, UnusedPart::List list) {
     const bool of_experts = list == UnusedPart::List::expert_fqns;
@@ -37,6 +47,36 @@ std::string size_text(const MatrixGroup& group) {
     return fmt::format("[{}, {}]", group.outputs, group.inputs);
 }
 
+// Layers in 8 bits whose outputs share rows with those of layers that stay, if a row's length is not a
+// multiple of 16: there, GPUs cannot write the result of an 8-bit product. Layers of a module with equal
+// inputs share rows (wq, wk, wv; w1, w3), but not those that divide their inputs (wo, w2).
+std::vector<LayerMatrix> in_uneven_rows(const std::vector<LayerMatrix>& matrices, int tp) {
+    const auto shares_rows = [](const LayerMatrix& matrix) {
+        return !matrix.of_experts && matrix.split != Split::cols;
+    };
+    const auto place_of = [](const LayerMatrix& matrix) {
+        const std::string layer = matrix.parameter.substr(0, matrix.parameter.rfind('.'));
+        return std::pair(layer.substr(0, layer.rfind('.')), matrix.inputs);
+    };
+    std::map<std::pair<std::string, int64_t>, int64_t> lengths;
+    for (const LayerMatrix& matrix : matrices)
+        if (shares_rows(matrix))
+            lengths[place_of(matrix)] += matrix.outputs / (matrix.split == Split::rows ? tp : 1);
+    std::vector<LayerMatrix> uneven;
+    std::ranges::copy_if(matrices, std::back_inserter(uneven), [&](const LayerMatrix& matrix) {
+        return matrix.recipe != Recipe::none && shares_rows(matrix) && lengths[place_of(matrix)] % 16 != 0;
+    });
+    return uneven;
+}
+
+// "layers.0-31.attention.wq [4096, 4096]" of each group for which `is_meant` holds.
+std::string names_of(const std::vector<MatrixGroup>& groups, FunctionRef<bool(const MatrixGroup&)> is_meant) {
+    std::vector<std::string> names;
+    for (const MatrixGroup& group : groups)
+        if (is_meant(group)) names.push_back(fmt::format("{} {}", group.name, size_text(group)));
+    return join(names, ", ");
+}
+
 }  // namespace
 
 int64_t parameters_in_8_bits(const Engine& engine) {
@@ -52,21 +92,23 @@ std::vector<std::string> describe_quantized(const Engine& engine) {
     const StateTypes& types = engine.options().types;
     const Quantize& quantize = types.quantize;
     if (!quantize.any()) return {};
-    const DecoderConfig& model = engine.decoder().config();
     const std::vector<LayerMatrix> matrices = layer_matrices(engine.decoder());
     std::vector<std::string> recipes, lines;
-    if (quantize.linear != Recipe::none)
-        recipes.push_back(fmt::format("linear layers {}", name_of(quantize.linear)));
-    if (quantize.experts != Recipe::none)
-        recipes.push_back(fmt::format("experts {}", name_of(quantize.experts)));
-    lines.push_back(fmt::format("In 8 bits: {} of {} parameters ({}); MFU is not reported",
-                                with_commas(parameters_in_8_bits(engine)), with_commas(model.parameters()),
-                                join(recipes, ", ")));
-    if (!multiplies_in_8_bits(engine.options()))
-        lines.push_back(fmt::format("{}: they are computed exactly, in software",
-                                    engine.options().backend == Backend::cpu
-                                        ? "CPUs have no products of 8-bit numbers"
-                                        : "Products of 8-bit numbers are emulated"));
+    const bool linear = converts_some(matrices, false), experts = converts_some(matrices, true),
+               on_gpu = engine.options().backend == Backend::cuda;
+    if (linear) recipes.push_back(fmt::format("linear layers {}", name_of(quantize.linear)));
+    if (experts) recipes.push_back(fmt::format("experts {}", name_of(quantize.experts)));
+    if (!recipes.empty())
+        lines.push_back(fmt::format("In 8 bits: {} of {} parameters ({}); MFU is not reported",
+                                    with_commas(parameters_in_8_bits(engine)),
+                                    with_commas(engine.decoder().config().parameters()),
+                                    join(recipes, ", ")));
+    if (!recipes.empty() && !on_gpu)
+        lines.push_back("CPUs have no products of 8-bit numbers: they are computed exactly, in software");
+    if (linear && on_gpu && quantize.emulate)
+        lines.push_back("Products of linear layers are emulated: they are computed exactly, in software");
+    if (experts && on_gpu)
+        lines.push_back("Products of experts are computed in bfloat16 from 8-bit numbers on GPUs");
     for (const UnusedPart& part : unused_parts(quantize, matrices)) {
         using enum UnusedPart::List;
         lines.push_back(
@@ -76,16 +118,24 @@ std::vector<std::string> describe_quantized(const Engine& engine) {
     }
     const std::vector<MatrixGroup> groups = matrix_groups(quantize, matrices);
     for (const bool of_experts : {false, true}) {
-        std::vector<std::string> odd;
-        for (const MatrixGroup& group : groups)
-            if (group.stays == Stays::side && group.of_experts == of_experts)
-                odd.push_back(fmt::format("{} {}", group.name, size_text(group)));
+        const std::string odd = names_of(groups, [&](const MatrixGroup& group) {
+            return group.stays == Stays::side && group.of_experts == of_experts;
+        });
         if (!odd.empty())
             lines.push_back(fmt::format("Notice: {} with a side that is not a multiple of {} stay in {}: {}",
                                         of_experts ? "experts" : "linear layers",
                                         multiple_of(of_experts ? quantize.experts : quantize.linear),
-                                        name_of(types.compute), join(odd, ", ")));
+                                        name_of(types.compute), odd));
     }
+    if (multiplies_in_8_bits(engine.options()))
+        if (const std::string uneven =
+                names_of(matrix_groups(quantize, in_uneven_rows(matrices, engine.options().mesh.tp)),
+                         [](const MatrixGroup&) { return true; });
+            !uneven.empty())
+            lines.push_back(
+                "Notice: GPUs compute the outputs of these layers in bfloat16, since they share rows with "
+                "other outputs, and the length of a row is not a multiple of 16: " +
+                uneven);
     return lines;
 }
 
@@ -112,10 +162,7 @@ std::vector<std::string> idle_converters(const Engine& engine) {
     const std::vector<LayerMatrix> matrices = layer_matrices(engine.decoder());
     std::vector<std::string> warnings;
     const auto look = [&](Recipe recipe, bool of_experts) {
-        const auto is_converted = [&](const LayerMatrix& matrix) {
-            return matrix.of_experts == of_experts && matrix.recipe != Recipe::none;
-        };
-        if (recipe != Recipe::none && std::ranges::none_of(matrices, is_converted))
+        if (recipe != Recipe::none && !converts_some(matrices, of_experts))
             warnings.push_back(fmt::format(
                 "{} converts nothing: all {} stay in {} (model.print_after_conversion prints why)",
                 converter_of(recipe, of_experts), of_experts ? "experts" : "linear layers",

@@ -37,7 +37,7 @@ void require_parts_fit(const DecoderConfig& model, const EngineOptions& options)
     for (const LayerMatrix& matrix : layer_matrices(decoder)) {
         const bool mx = has_blocks(matrix.recipe), by_rows = matrix.split == Split::rows;
         if (matrix.recipe == Recipe::none || (!by_rows && matrix.split != Split::cols)) continue;
-        if (!mx && !multiplies_in_8_bits(options)) continue;
+        if (!mx && (matrix.of_experts || !multiplies_in_8_bits(options))) continue;
         const int64_t multiple = multiple_of(matrix.recipe), side = by_rows ? matrix.outputs : matrix.inputs,
                       degree = options.mesh.size(matrix.of_experts ? axis::etp : axis::tp);
         if (side % (degree * multiple) == 0) continue;
@@ -100,19 +100,18 @@ void require_quantized_fits(const Config& config, const DecoderConfig& model, co
 
 void require_8_bit_products(const EngineOptions& options, const std::string& gpu, int capability) {
     constexpr int float8_since = 89, mx_since = 100;
-    const Quantize& quantize = options.types.quantize;
-    if (!multiplies_in_8_bits(options) || !quantize.any() || capability == 0) return;
+    const Recipe recipe = options.types.quantize.linear;
+    if (recipe == Recipe::none || !multiplies_in_8_bits(options) || capability == 0) return;
     const std::string name = gpu.starts_with("an ") ? gpu.substr(3) : gpu;
-    const bool mx_linear = has_blocks(quantize.linear), mx = mx_linear || has_blocks(quantize.experts);
-    if (capability >= (mx ? mx_since : float8_since)) return;
-    if (!mx)
+    if (capability >= (has_blocks(recipe) ? mx_since : float8_since)) return;
+    if (!has_blocks(recipe))
         throw ConfigError(
             "{} (sm_{}) has no 8-bit products (sm_{} has); set quantize.linear.float8.emulate = true", name,
             capability, float8_since);
     throw ConfigError(
-        "{} (sm_{}) has no MXFP8 products (sm_{} has); set {}.recipe_name = \"mxfp8_emulated{}\"", name,
-        capability, mx_since, converter_of(Recipe::mx_floor, !mx_linear),
-        quantize.linear == Recipe::mx_rceil ? "_rceil" : "");
+        "{} (sm_{}) has no MXFP8 products (sm_{} has); set quantize.linear.mx.recipe_name = "
+        "\"mxfp8_emulated{}\"",
+        name, capability, mx_since, recipe == Recipe::mx_rceil ? "_rceil" : "");
 }
 
 }  // namespace coeus

@@ -20,29 +20,26 @@ Recipe float8_recipe(const std::string& name) {
 Quantize quantize_from_deck(const Config& config) {
     const auto& linear = config.quantize.linear;
     const auto& experts = config.quantize.grouped_mm;
-    const auto uses = [&](const char* converter) { return uses_converter(config, converter); };
-    const bool linear8 = uses("quantize.linear.float8"), experts8 = uses("quantize.grouped_mm.float8");
     Quantize quantize;
-    quantize.emulate = (linear8 || experts8) && linear.float8.emulate;
-    if (linear8) {
+    if (uses_converter(config, "quantize.linear.float8")) {
         quantize.linear = float8_recipe(linear.float8.recipe_name);
         quantize.filter_fqns = linear.float8.filter_fqns;
         quantize.gather_in_8_bits = linear.float8.enable_fsdp_float8_all_gather;
+        quantize.emulate = linear.float8.emulate;
     }
-    if (experts8) {
-        quantize.experts = Recipe::rowwise;
-        quantize.expert_fqns = experts.float8.fqns;
-    }
-    if (uses("quantize.linear.mx")) {
+    if (uses_converter(config, "quantize.linear.mx")) {
         quantize.linear = linear.mx.recipe_name.ends_with("rceil") ? Recipe::mx_rceil : Recipe::mx_floor;
         quantize.filter_fqns = linear.mx.filter_fqns;
         quantize.fqns = linear.mx.fqns;
-        quantize.emulate = quantize.emulate || linear.mx.recipe_name.starts_with("mxfp8_emulated");
+        quantize.emulate = linear.mx.recipe_name.starts_with("mxfp8_emulated");
     }
-    if (uses("quantize.grouped_mm.mx")) {
+    if (uses_converter(config, "quantize.grouped_mm.float8")) {
+        quantize.experts = Recipe::rowwise;
+        quantize.expert_fqns = experts.float8.fqns;
+    }
+    if (uses_converter(config, "quantize.grouped_mm.mx")) {
         quantize.experts = Recipe::mx_rceil;
         quantize.expert_fqns = experts.mx.fqns;
-        quantize.emulate = quantize.emulate || experts.mx.recipe_name == "mxfp8_emulated";
     }
     return quantize;
 }

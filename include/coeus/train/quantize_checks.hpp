@@ -18,7 +18,7 @@ bool multiplies_in_8_bits(const EngineOptions& options);
 /// 8-bit products).
 void require_quantized_fits(const Config& config, const DecoderConfig& model, const EngineOptions& options);
 
-/// ConfigError if these options need 8-bit products that the GPU does not have. `gpu`: its name. It is not
+/// ConfigError if linear layers need 8-bit products that the GPU does not have. `gpu`: its name. It is not
 /// checked if its compute capability is 0.
 void require_8_bit_products(const EngineOptions& options, const std::string& gpu, int capability);
 

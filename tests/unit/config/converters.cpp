@@ -65,10 +65,11 @@ TEST_CASE("options of a converter that the deck does not use: one notice, and no
               .notices ==
           Words{"float8.filter_fqns, float8.emulate have no effect: it needs model.converters "
                 "= [\"quantize.linear.float8\"]"});
-    // experts in Float8 are emulated by the option of linear layers
+    // it is for linear layers only
     CHECK(converted({"--model.converters=quantize.grouped_mm.float8",
                      "--quantize.grouped_mm.float8.fqns=experts", "--float8.emulate"})
-              .notices.empty());
+              .notices == Words{"float8.emulate has no effect: it needs model.converters = "
+                                "[\"quantize.linear.float8\"]"});
 }
 
 TEST_CASE("converters that contradict each other or other options are refused") {

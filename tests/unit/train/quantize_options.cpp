@@ -79,33 +79,45 @@ TEST_CASE("quantize options: the recipes of decks") {
     CHECK(quantize_of(with_experts + experts("float8")).experts == Recipe::rowwise);
     // software
     CHECK(quantize_of(float8 + Words{"--float8.emulate"}).emulate);
-    CHECK(quantize_of(with_experts + experts("float8") + Words{"--float8.emulate"}).emulate);
     CHECK(quantize_of(mx + Words{"--mx.recipe_name=mxfp8_emulated_rceil"}).emulate);
-    CHECK(quantize_of(with_experts + experts("mx") +
-                      Words{"--quantize.grouped_mm.mx.recipe_name=mxfp8_emulated"})
-              .emulate);
+    // of linear layers only
+    CHECK_FALSE(quantize_of(with_experts + experts("float8") + Words{"--float8.emulate"}).emulate);
+    CHECK_FALSE(quantize_of({"--model.converters=float8,quantize.grouped_mm.mx", "--model.name=qwen3",
+                             "--model.flavor=debugmodel_moe", "--quantize.grouped_mm.mx.fqns=experts",
+                             "--quantize.grouped_mm.mx.recipe_name=mxfp8_emulated"})
+                    .emulate);
 }
 
 TEST_CASE("quantize options: GPUs without the products are refused, with the setting that emulates them") {
     const Words a100 = {"--gpu=a100"}, h100 = {"--gpu=h100"};
     CHECK(planned(float8 + a100) ==
           "NVIDIA A100 (sm_80) has no 8-bit products (sm_89 has); set quantize.linear.float8.emulate = true");
-    CHECK(planned(with_experts + experts("float8") + a100) ==
-          "NVIDIA A100 (sm_80) has no 8-bit products (sm_89 has); set quantize.linear.float8.emulate = true");
     CHECK_THAT(planned(float8 + h100), Contains("In 8 bits: ") && !Contains("software"));
     CHECK_THAT(planned(float8 + Words{"--gpu=l40s"}), Contains("In 8 bits: "));
     CHECK_THAT(planned(float8 + a100 + Words{"--float8.emulate"}),
-               Contains("Products of 8-bit numbers are emulated: they are computed exactly, in software"));
+               Contains("Products of linear layers are emulated: they are computed exactly, in software"));
     CHECK(planned(mx + h100) ==
           "NVIDIA H100 (sm_90) has no MXFP8 products (sm_100 has); set quantize.linear.mx.recipe_name = "
           "\"mxfp8_emulated\"");
     CHECK_THAT(planned(mx + h100 + Words{"--mx.recipe_name=mxfp8_rceil"}),
                Contains("set quantize.linear.mx.recipe_name = \"mxfp8_emulated_rceil\""));
-    CHECK_THAT(planned(with_experts + experts("mx") + h100),
-               Contains("set quantize.grouped_mm.mx.recipe_name = \"mxfp8_emulated\""));
     CHECK_THAT(planned(mx + Words{"--gpu=b200"}), Contains("In 8 bits: "));
     // not known
     CHECK_THAT(planned(mx + Words{"--device=cuda", "--memory=80GiB"}), Contains("In 8 bits: "));
+}
+
+TEST_CASE("quantize options: every GPU computes experts in bfloat16, and a line says so") {
+    const std::string line = "\nProducts of experts are computed in bfloat16 from 8-bit numbers on GPUs\n";
+    for (const std::string kind : {"float8", "mx"})
+        for (const std::string gpu : {"a100", "h100", "b200"})
+            CHECK_THAT(planned(with_experts + experts(kind) + Words{"--gpu=" + gpu}),
+                       Contains(line) && !Contains("software"));
+    CHECK_THAT(planned(with_experts + experts("mx")), !Contains(line));
+    CHECK_THAT(planned(float8 + Words{"--gpu=h100"}), !Contains(line));
+    // linear layers keep their products
+    CHECK_THAT(planned(with_experts + experts("mx") +
+                       Words{"--model.converters=float8,quantize.grouped_mm.mx", "--gpu=h100"}),
+               Contains(line) && !Contains("emulated"));
 }
 
 TEST_CASE("quantize options: experts are converted only in a model that has some") {
@@ -151,6 +163,9 @@ TEST_CASE("quantize options: tensor parallelism leaves multiples of 16 on GPUs, 
     CHECK_THAT(planned(with_experts + experts("mx") + tp(8) +
                            Words{"--model.moe.hidden=192", "--parallelism.expert_parallel_degree=8"},
                        8),
+    // GPUs do not multiply experts in 8 bits
+    CHECK_THAT(planned(with_experts + experts("float8") + h100 + tp(8) + Words{"--model.moe.hidden=64"}, 8),
+               Contains("In 8 bits: "));
                Contains("In 8 bits: "));
 }
 
