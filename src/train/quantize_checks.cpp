@@ -56,20 +56,19 @@ void require_parts_fit(const DecoderConfig& model, const EngineOptions& options)
     }
 }
 
-// The gradient of a weight is a product that sums over tokens.
-void require_tokens_fit(const Config& config, const DecoderConfig& model, const EngineOptions& options) {
+// GPUs multiply multiples of 16 tokens in 8 bits. With MX, the gradient of a weight sums over blocks of 32.
+void require_tokens_fit(const EngineOptions& options) {
     const Recipe recipe = options.types.quantize.linear;
     const bool mx = has_blocks(recipe);
-    if (!forms_of(recipe).x_of_weight.is_8_bit() || (!mx && !multiplies_in_8_bits(options))) return;
+    if (recipe == Recipe::none || (!mx && !multiplies_in_8_bits(options))) return;
     const MeshShape& mesh = options.mesh;
     const int64_t sequences = options.training.sequences / options.pipeline.timetable.microbatches,
                   parts = mesh.cp > 1 && options.exchanges.context.balancing == Balancing::head_tail
                               ? 2 * mesh.cp
                               : mesh.cp,
-                  multiple = multiple_of(recipe),
-                  tp = mx || model.attention.is_latent() ? mesh.tp : 1;  // latents are of a rank's own tokens
+                  multiple = multiple_of(recipe);
     const auto fits = [&](int64_t seq_len) {
-        return sequences * (seq_len / mesh.cp) / tp % multiple == 0 &&
+        return sequences * (seq_len / mesh.cp) / mesh.tp % multiple == 0 &&
                (!mx || mesh.cp == 1 || seq_len / parts % multiple == 0);
     };
     const int64_t seq_len = options.training.seq_len;
@@ -82,8 +81,8 @@ void require_tokens_fit(const Config& config, const DecoderConfig& model, const 
     throw ConfigError(
         "training.seq_len = {}: {} needs multiples of {} tokens of a micro-batch ({} x seq_len) on each "
         "rank{}; the nearest valid value is {}",
-        seq_len, mx ? "MXFP8" : fmt::format("{} on GPUs", config.model.converters.front()), multiple,
-        sequences, mx && mesh.cp > 1 ? ", and in each part of a sequence" : "", nearest);
+        seq_len, mx ? "MXFP8" : fmt::format("{} on GPUs", converter_of(recipe, false)), multiple, sequences,
+        mx && mesh.cp > 1 ? ", and in each part of a sequence" : "", nearest);
 }
 
 }  // namespace
@@ -95,7 +94,7 @@ bool multiplies_in_8_bits(const EngineOptions& options) {
 void require_quantized_fits(const Config& config, const DecoderConfig& model, const EngineOptions& options) {
     require_experts(config, model);
     require_parts_fit(model, options);
-    require_tokens_fit(config, model, options);
+    require_tokens_fit(options);
 }
 
 void require_8_bit_products(const EngineOptions& options, const std::string& gpu, int capability) {

@@ -187,9 +187,18 @@ TEST_CASE("quantize options: tokens of a micro-batch are a multiple of 16 on GPU
     CHECK_THAT(planned(float8 + tokens(1, 7)), Contains("In 8 bits: "));  // CPUs
     CHECK_THAT(planned(float8 + h100 + tokens(1, 7) + Words{"--float8.emulate"}), Contains("In 8 bits: "));
     CHECK_THAT(planned(float8 + h100 + tokens(1, 7) + Words{"--float8.recipe_name=rowwise_with_gw_hp"}),
-               Contains("In 8 bits: "));
+               Contains("the nearest valid value is 16"));
+    // a rank writes the rows of its own tokens
+    CHECK_THAT(planned(float8 + h100 + tokens(1, 48, 1, 2), 2), Contains("the nearest valid value is 32"));
+    CHECK_THAT(planned(float8 + h100 + tokens(1, 64, 1, 2), 2), Contains("In 8 bits: "));
+    CHECK_THAT(planned(with_experts + h100 + tokens(1, 7) +
+                       Words{"--model.converters=quantize.grouped_mm.float8,quantize.linear.float8",
+                             "--quantize.grouped_mm.float8.fqns=experts"}),
+               Contains("training.seq_len = 7: quantize.linear.float8 on GPUs needs"));
+    CHECK_THAT(planned(with_experts + experts("float8") + h100 + tokens(1, 7)), Contains("In 8 bits: "));
     // a pipeline's micro-batch has one sequence
     CHECK_THAT(planned(float8 + h100 + tokens(4, 44) + Words{"--parallelism.pipeline_parallel_degree=2"}, 2),
+    // the output and the gradient of the input have a row for each token
                Contains("(1 x seq_len)"));
     // MX: each tensor-parallel rank's tokens, and each run of a sequence
     CHECK(planned(mx + tokens(2, 72)) ==
@@ -220,6 +229,19 @@ TEST_CASE("quantize options: a dry run prints the recipe of each layer, or why i
                Contains("\nNotice: linear layers with a side that is not a multiple of 16 stay in bfloat16: "
                         "layers.0-1.feed_forward.w1 [776, 256], layers.0-1.feed_forward.w3 [776, 256], "
                         "layers.0-1.feed_forward.w2 [256, 776]\n"));
+TEST_CASE("quantize options: outputs that GPUs cannot write as results of 8-bit products are noticed") {
+    const Words rows_of_264 = {"--model.n_heads=64", "--model.n_kv_heads=1", "--model.head_dim=4"},
+                rows_of_272 = {"--model.n_heads=32", "--model.n_kv_heads=1", "--model.head_dim=8"},
+                h100 = {"--gpu=h100"};
+    const std::string notice = "\nNotice: GPUs compute the outputs of these layers in bfloat16";
+    CHECK_THAT(
+        planned(float8 + rows_of_264 + h100),
+        Contains(notice + ", since they share rows with other outputs, and the length of a row is not a "
+                          "multiple of 16: layers.0-5.attention.wq [256, 256]\n"));
+    CHECK_THAT(planned(float8 + rows_of_272 + h100), Contains("In 8 bits: ") && !Contains(notice));
+    CHECK_THAT(planned(float8 + rows_of_264), Contains("In 8 bits: ") && !Contains(notice));
+}
+
     CHECK_THAT(
         text,
         Contains("\nLinear layers:\n"
