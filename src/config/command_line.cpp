@@ -316,12 +316,14 @@ void find_datasets(const Settings& settings, Config& config, Words& notices, Wor
     validation.dataset.clear();  // so that the effective deck describes what is done
 }
 
-// In 2025 the converter of linear layers converted experts too, if an option of it named them.
+// In 2025 the converter of linear layers converted experts too, if an option of it named some.
 void add_converter_of_experts(const Settings& settings, Config& config) {
     for (const std::string kind : {"float8", "mx"}) {
         const std::string converter = "quantize.grouped_mm." + kind;
         const auto named = settings.find(converter + ".fqns");
-        if (named != settings.end() && named->second.name == kind + ".moe_fqns_prototype" &&
+        const Words& fqns =
+            kind == "mx" ? config.quantize.grouped_mm.mx.fqns : config.quantize.grouped_mm.float8.fqns;
+        if (named != settings.end() && named->second.name == kind + ".moe_fqns_prototype" && !fqns.empty() &&
             uses_converter(config, "quantize.linear." + kind) && !uses_converter(config, converter))
             config.model.converters.push_back(converter);
     }

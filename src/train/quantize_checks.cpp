@@ -12,10 +12,16 @@ namespace {
 
 void require_experts(const Config& config, const DecoderConfig& model) {
     if (model.moe.experts > 0) return;
-    for (const std::string& converter : config.model.converters)
-        if (converter.starts_with("quantize.grouped_mm."))
-            throw ConfigError("model.converters: {} converts experts, but {} {} has no experts; remove it",
-                              converter, model.family, model.flavor);
+    for (const std::string& converter : config.model.converters) {
+        if (!converter.starts_with("quantize.grouped_mm.")) continue;
+        const std::string kind = converter.substr(converter.rfind('.') + 1);
+        throw ConfigError(
+            "model.converters: {} converts experts, but {} {} has no experts; remove it{}", converter,
+            model.family, model.flavor,
+            uses_converter(config, "quantize.linear." + kind)
+                ? fmt::format(", or {0}.moe_fqns_prototype, which adds it to quantize.linear.{0}", kind)
+                : "");
+    }
 }
 
 // The largest divisor d of `degree` with which 1/d of `side` is a multiple of `multiple`, which `side` is.

@@ -53,6 +53,10 @@ TEST_CASE("an option of 2025 that names experts needs no converter of its own") 
     CHECK(both.notices.empty());
     CHECK(converted({"--model.converters=mx", "--mx.moe_fqns_prototype=experts"}).config.model.converters ==
           Words{"quantize.linear.mx", "quantize.grouped_mm.mx"});
+    // torchtitan's default
+    const CommandLine none = converted({float8, "--float8.moe_fqns_prototype="});
+    CHECK(none.config.model.converters == Words{"quantize.linear.float8"});
+    CHECK(none.notices.empty());
     // today's name does need it
     CHECK(converted({float8, "--quantize.grouped_mm.float8.fqns=experts"}).notices ==
           Words{"quantize.grouped_mm.float8.fqns has no effect: it needs model.converters = "

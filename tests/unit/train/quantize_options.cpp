@@ -123,8 +123,12 @@ TEST_CASE("quantize options: every GPU computes experts in bfloat16, and a line 
 TEST_CASE("quantize options: experts are converted only in a model that has some") {
     CHECK(planned(experts("float8")) ==
           "model.converters: quantize.grouped_mm.float8 converts experts, but llama3 debugmodel has no "
-          "experts; "
-          "remove it");
+          "experts; remove it");
+    // the option of 2025 that adds this converter
+    CHECK(planned(float8 + Words{"--float8.moe_fqns_prototype=experts"}) ==
+          "model.converters: quantize.grouped_mm.float8 converts experts, but llama3 debugmodel has no "
+          "experts; remove it, or float8.moe_fqns_prototype, which adds it to quantize.linear.float8");
+    CHECK_THAT(planned(float8 + Words{"--float8.moe_fqns_prototype="}), Contains("In 8 bits: "));
 }
 
 TEST_CASE("quantize options: tensor parallelism leaves multiples of 16 on GPUs, and of 32 with MX") {
