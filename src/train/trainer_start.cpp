@@ -183,7 +183,7 @@ void Trainer::begin_reporting() {
                      {.tokens_per_step = tokens,
                       .flops_per_token = model_.flops_per_token(config_.training.seq_len),
                       // the known peaks are not those of 8-bit products
-                      .peak_flops = engine_.options().types.quantize.any() ? std::nullopt : peak_flops_,
+                      .peak_flops = parameters_in_8_bits(engine_) > 0 ? std::nullopt : peak_flops_,
                       .expert_layers = model_.layers_with_experts()},
                      [this] { owner_.require_owned(); });
 }

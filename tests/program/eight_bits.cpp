@@ -48,6 +48,8 @@ TEST_CASE("A run in 8 bits says so, and reports FLOP/s but no MFU") {
     CHECK(nothing.exit_code == 0);
     CHECK(count_of("warning - quantize.linear.mx converts nothing: all linear layers stay in float32 ",
                    nothing.output) == 1);
+    CHECK(count_of("In 8 bits", nothing.output) == 0);
+    CHECK(count_of("mfu: N/A", nothing.output) == 0);
 }
 
 TEST_CASE("A run with MXFP8 validates on any number of tokens") {

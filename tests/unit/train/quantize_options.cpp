@@ -163,13 +163,13 @@ TEST_CASE("quantize options: tensor parallelism leaves multiples of 16 on GPUs, 
         Contains("layers.0.moe.experts.w1 [192, 256]: parallelism.tensor_parallel_degree = 8 leaves 24 "
                  "rows, MXFP8 products need multiples of 32; the largest degree is 2, or remove "
                  "quantize.grouped_mm.mx from model.converters"));
+    // GPUs do not multiply experts in 8 bits
+    CHECK_THAT(planned(with_experts + experts("float8") + h100 + tp(8) + Words{"--model.moe.hidden=64"}, 8),
+               Contains("In 8 bits: "));
     // ranks that divide the experts do not divide each of them
     CHECK_THAT(planned(with_experts + experts("mx") + tp(8) +
                            Words{"--model.moe.hidden=192", "--parallelism.expert_parallel_degree=8"},
                        8),
-    // GPUs do not multiply experts in 8 bits
-    CHECK_THAT(planned(with_experts + experts("float8") + h100 + tp(8) + Words{"--model.moe.hidden=64"}, 8),
-               Contains("In 8 bits: "));
                Contains("In 8 bits: "));
 }
 
@@ -190,6 +190,7 @@ TEST_CASE("quantize options: tokens of a micro-batch are a multiple of 16 on GPU
     CHECK_THAT(planned(float8 + h100 + tokens(2, 40, 2), 2), Contains("the nearest valid value is 32"));
     CHECK_THAT(planned(float8 + tokens(1, 7)), Contains("In 8 bits: "));  // CPUs
     CHECK_THAT(planned(float8 + h100 + tokens(1, 7) + Words{"--float8.emulate"}), Contains("In 8 bits: "));
+    // the output and the gradient of the input have a row for each token
     CHECK_THAT(planned(float8 + h100 + tokens(1, 7) + Words{"--float8.recipe_name=rowwise_with_gw_hp"}),
                Contains("the nearest valid value is 16"));
     // a rank writes the rows of its own tokens
@@ -202,7 +203,6 @@ TEST_CASE("quantize options: tokens of a micro-batch are a multiple of 16 on GPU
     CHECK_THAT(planned(with_experts + experts("float8") + h100 + tokens(1, 7)), Contains("In 8 bits: "));
     // a pipeline's micro-batch has one sequence
     CHECK_THAT(planned(float8 + h100 + tokens(4, 44) + Words{"--parallelism.pipeline_parallel_degree=2"}, 2),
-    // the output and the gradient of the input have a row for each token
                Contains("(1 x seq_len)"));
     // MX: each tensor-parallel rank's tokens, and each run of a sequence
     CHECK(planned(mx + tokens(2, 72)) ==
@@ -220,19 +220,6 @@ TEST_CASE("quantize options: tokens of a micro-batch are a multiple of 16 on GPU
                Contains("In 8 bits: "));
 }
 
-TEST_CASE("quantize options: a dry run prints the recipe of each layer, or why it stays") {
-    const std::string text = planned(float8 + Words{"--float8.filter_fqns=output", "--model.n_layers=2",
-                                                    "--model.ffn_hidden=776", "--model.vocab_size=1000"});
-    INFO(text);
-    CHECK_THAT(text,
-               Contains("\nIn 8 bits: 524,288 of 2,229,504 parameters (linear layers tensorwise); MFU is not "
-                        "reported\n"));
-    CHECK_THAT(
-        text, Contains("\nCPUs have no products of 8-bit numbers: they are computed exactly, in software\n"));
-    CHECK_THAT(text,
-               Contains("\nNotice: linear layers with a side that is not a multiple of 16 stay in bfloat16: "
-                        "layers.0-1.feed_forward.w1 [776, 256], layers.0-1.feed_forward.w3 [776, 256], "
-                        "layers.0-1.feed_forward.w2 [256, 776]\n"));
 TEST_CASE("quantize options: outputs that GPUs cannot write as results of 8-bit products are noticed") {
     const Words rows_of_264 = {"--model.n_heads=64", "--model.n_kv_heads=1", "--model.head_dim=4"},
                 rows_of_272 = {"--model.n_heads=32", "--model.n_kv_heads=1", "--model.head_dim=8"},
@@ -246,6 +233,19 @@ TEST_CASE("quantize options: outputs that GPUs cannot write as results of 8-bit 
     CHECK_THAT(planned(float8 + rows_of_264), Contains("In 8 bits: ") && !Contains(notice));
 }
 
+TEST_CASE("quantize options: a dry run prints the recipe of each layer, or why it stays") {
+    const std::string text = planned(float8 + Words{"--float8.filter_fqns=output", "--model.n_layers=2",
+                                                    "--model.ffn_hidden=776", "--model.vocab_size=1000"});
+    INFO(text);
+    CHECK_THAT(text,
+               Contains("\nIn 8 bits: 524,288 of 2,229,504 parameters (linear layers tensorwise); MFU is not "
+                        "reported\n"));
+    CHECK_THAT(
+        text, Contains("\nCPUs have no products of 8-bit numbers: they are computed exactly, in software\n"));
+    CHECK_THAT(text,
+               Contains("\nNotice: linear layers with a side that is not a multiple of 16 stay in bfloat16: "
+                        "layers.0-1.feed_forward.w1 [776, 256], layers.0-1.feed_forward.w3 [776, 256], "
+                        "layers.0-1.feed_forward.w2 [256, 776]\n"));
     CHECK_THAT(
         text,
         Contains("\nLinear layers:\n"
@@ -307,7 +307,9 @@ TEST_CASE(
     };
     CHECK(warnings(float8).empty());
     CHECK(warnings({}).empty());
-    CHECK(warnings(float8 + Words{"--float8.filter_fqns=auto_filter_small_kn,output"}) ==
+    const Words all_filtered = float8 + Words{"--float8.filter_fqns=auto_filter_small_kn,output"};
+    CHECK_THAT(planned(all_filtered), !Contains("In 8 bits") && !Contains("MFU"));
+    CHECK(warnings(all_filtered) ==
           Words{"quantize.linear.float8 converts nothing: all linear layers stay in bfloat16 "
                 "(model.print_after_conversion prints why)"});
     CHECK(warnings(with_experts + experts("mx") + Words{"--quantize.grouped_mm.mx.fqns=expert_s"}) ==
