@@ -2,6 +2,7 @@
 // Decks: stacking, places in messages, round trips, the decks of the repository and those of torchtitan.
 #include "coeus/base/error.hpp"
 #include "coeus/config/config.hpp"
+#include "coeus/pretrained/model_source.hpp"
 #include "coeus/train/dry_run.hpp"
 #include "support/catch.hpp"
 #include "support/options.hpp"
@@ -19,6 +20,8 @@ using Catch::Contains;
 namespace {
 
 namespace fs = std::filesystem;
+
+const fs::path inputs = fs::path(COEUS_SOURCE_DIR) / "inputs";
 
 std::string error_of(const fs::path& deck) {
     try {
@@ -324,7 +327,6 @@ TEST_CASE("Help shows only the options whose names contain a word") {
 }
 
 TEST_CASE("Every deck under inputs is accepted") {
-    const fs::path inputs = fs::path(COEUS_SOURCE_DIR) / "inputs";
     const auto decks = decks_under(inputs);
     REQUIRE(decks.size() >= 9);
     for (const fs::path& deck : decks) {
@@ -376,54 +378,73 @@ TEST_CASE("The decks of torchtitan, of both generations, are accepted without ch
 namespace {
 
 // The error of `coeus train DECK --dry_run --ranks N`, or "".
-std::string dry_run_error(const fs::path& deck, int ranks) {
+std::string dry_run_error(const fs::path& deck, int ranks, const Words& more = {}) {
+    Words words = {deck.string(), "--dry_run", "--ranks=" + std::to_string(ranks)};
+    words.insert(words.end(), more.begin(), more.end());
     try {
-        dry_run(parse_command_line({deck.string(), "--dry_run", "--ranks=" + std::to_string(ranks)}), 1);
+        dry_run(parse_command_line(words), 1);
         return "";
     } catch (const ConfigError& error) {
         return error.what();
     }
 }
 
+// The decks of torchtitan and the number of ranks that they were made for: from their comments. For debug
+// models, run_train.sh starts 8.
+const std::map<std::string, int> ranks_of_torchtitans = {
+    {"torchtitan-2024/debug_model.toml", 8},
+    {"torchtitan-2024/llama2_7b.toml", 8},
+    {"torchtitan-2024/llama2_13b.toml", 64},
+    {"torchtitan-2024/llama2_70b.toml", 64},
+    {"torchtitan-2024/llama3_8b.toml", 64},
+    {"torchtitan-2024/llama3_70b.toml", 64},
+    {"torchtitan-2024/llama3_405b.toml", 128},
+    {"torchtitan-toml/llama3__debug_model.toml", 8},
+    {"torchtitan-toml/llama3_ft__debug_model.toml", 8},
+    {"torchtitan-toml/llama3__llama3_8b.toml", 64},
+    {"torchtitan-toml/llama3__llama3_70b.toml", 64},
+    {"torchtitan-toml/llama3__llama3_405b.toml", 128},
+    {"torchtitan-toml/deepseek_v3__debug_model.toml", 8},
+    {"torchtitan-toml/deepseek_v3__deepseek_v3_16b.toml", 64},
+    {"torchtitan-toml/deepseek_v3__deepseek_v3_671b.toml", 512},
+    {"torchtitan-toml/flux__debug_model.toml", 8},
+    {"torchtitan-toml/flux__flux_dev_model.toml", 8},
+    {"torchtitan-toml/flux__flux_schnell_model.toml", 8},
+    {"torchtitan-toml/gpt_oss__debug_model.toml", 8},
+    {"torchtitan-toml/llama4__debug_model.toml", 8},
+    {"torchtitan-toml/llama4__llama4_17bx16e.toml", 64},
+    {"torchtitan-toml/llama4__llama4_17bx128e.toml", 256},
+    {"torchtitan-toml/qwen3__qwen3_0.6b.toml", 8},
+    {"torchtitan-toml/qwen3__qwen3_1.7b.toml", 8},
+    {"torchtitan-toml/qwen3__qwen3_32b.toml", 8},
+    {"torchtitan-toml/qwen3__qwen3_moe_debug.toml", 8},
+};
+
+const std::set<std::string> not_built = {"flux"};
+
+// The decks under inputs and the number of ranks that they name.
+const std::map<std::string, int> ranks_of_inputs = {
+    {"llama3_debug.toml", 1},        {"llama3_debug_float8.toml", 1},  {"llama3_workstation.toml", 1},
+    {"llama3_node.toml", 8},         {"llama3_pipeline.toml", 4},      {"llama3_blend.toml", 1},
+    {"base/llama2_7b.toml", 8},      {"base/llama2_13b.toml", 64},     {"base/llama2_70b.toml", 64},
+    {"base/llama3_1b.toml", 8},      {"base/llama3_3b.toml", 8},       {"base/llama3_8b.toml", 64},
+    {"base/llama3_70b.toml", 64},    {"base/llama3_405b.toml", 128},   {"qwen3_debug.toml", 1},
+    {"base/qwen3_8b.toml", 64},      {"base/qwen2_7b.toml", 64},       {"base/mistral_7b.toml", 64},
+    {"qwen3_moe_debug.toml", 1},     {"base/qwen3_30b_a3b.toml", 64},  {"gpt_oss_debug.toml", 1},
+    {"base/gpt_oss_20b.toml", 64},   {"deepseek_v3_debug.toml", 1},    {"base/deepseek_v3_16b.toml", 64},
+    {"llama4_debug.toml", 1},        {"base/llama4_17bx16e.toml", 64}, {"deepseek_v3_16b.toml", 8},
+    {"deepseek_v3_671b.toml", 2048}, {"qwen3_30b_a3b.toml", 16},       {"gpt_oss_120b.toml", 64},
+};
+
 }  // namespace
 
 TEST_CASE("The decks of torchtitan pass a dry run on the number of ranks that they were made for") {
     const fs::path folder = test::shared("decks");
     if (folder.empty()) return;
-    // from their comments; for debug models run_train.sh starts 8
-    const std::map<std::string, int> ranks_of = {
-        {"torchtitan-2024/debug_model.toml", 8},
-        {"torchtitan-2024/llama2_7b.toml", 8},
-        {"torchtitan-2024/llama2_13b.toml", 64},
-        {"torchtitan-2024/llama2_70b.toml", 64},
-        {"torchtitan-2024/llama3_8b.toml", 64},
-        {"torchtitan-2024/llama3_70b.toml", 64},
-        {"torchtitan-2024/llama3_405b.toml", 128},
-        {"torchtitan-toml/llama3__debug_model.toml", 8},
-        {"torchtitan-toml/llama3_ft__debug_model.toml", 8},
-        {"torchtitan-toml/llama3__llama3_8b.toml", 64},
-        {"torchtitan-toml/llama3__llama3_70b.toml", 64},
-        {"torchtitan-toml/llama3__llama3_405b.toml", 128},
-        {"torchtitan-toml/deepseek_v3__debug_model.toml", 8},
-        {"torchtitan-toml/deepseek_v3__deepseek_v3_16b.toml", 64},
-        {"torchtitan-toml/deepseek_v3__deepseek_v3_671b.toml", 512},
-        {"torchtitan-toml/flux__debug_model.toml", 8},
-        {"torchtitan-toml/flux__flux_dev_model.toml", 8},
-        {"torchtitan-toml/flux__flux_schnell_model.toml", 8},
-        {"torchtitan-toml/gpt_oss__debug_model.toml", 8},
-        {"torchtitan-toml/llama4__debug_model.toml", 8},
-        {"torchtitan-toml/llama4__llama4_17bx16e.toml", 64},
-        {"torchtitan-toml/llama4__llama4_17bx128e.toml", 256},
-        {"torchtitan-toml/qwen3__qwen3_0.6b.toml", 8},
-        {"torchtitan-toml/qwen3__qwen3_1.7b.toml", 8},
-        {"torchtitan-toml/qwen3__qwen3_32b.toml", 8},
-        {"torchtitan-toml/qwen3__qwen3_moe_debug.toml", 8},
-    };
-    const std::set<std::string> not_built = {"flux"};
     for (const fs::path& deck : decks_under(folder)) {
         INFO(deck);
-        const auto known = ranks_of.find(deck.lexically_relative(folder).string());
-        REQUIRE(known != ranks_of.end());
+        const auto known = ranks_of_torchtitans.find(deck.lexically_relative(folder).string());
+        REQUIRE(known != ranks_of_torchtitans.end());
         const std::string error = dry_run_error(deck, known->second);
         const std::string model = parse_command_line({deck.string(), "--dry_run"}).config.model.name;
         if (not_built.contains(model))
@@ -436,25 +457,52 @@ TEST_CASE("The decks of torchtitan pass a dry run on the number of ranks that th
 }
 
 TEST_CASE("The decks under inputs pass a dry run on the number of ranks that they name") {
-    const fs::path inputs = fs::path(COEUS_SOURCE_DIR) / "inputs";
-    const std::map<std::string, int> ranks_of = {
-        {"llama3_debug.toml", 1},         {"llama3_workstation.toml", 1},    {"llama3_node.toml", 8},
-        {"llama3_pipeline.toml", 4},      {"llama3_blend.toml", 1},          {"base/llama2_7b.toml", 8},
-        {"base/llama2_13b.toml", 64},     {"base/llama2_70b.toml", 64},      {"base/llama3_1b.toml", 8},
-        {"base/llama3_3b.toml", 8},       {"base/llama3_8b.toml", 64},       {"base/llama3_70b.toml", 64},
-        {"base/llama3_405b.toml", 128},   {"qwen3_debug.toml", 1},           {"base/qwen3_8b.toml", 64},
-        {"base/qwen2_7b.toml", 64},       {"base/mistral_7b.toml", 64},      {"qwen3_moe_debug.toml", 1},
-        {"base/qwen3_30b_a3b.toml", 64},  {"gpt_oss_debug.toml", 1},         {"base/gpt_oss_20b.toml", 64},
-        {"deepseek_v3_debug.toml", 1},    {"base/deepseek_v3_16b.toml", 64}, {"llama4_debug.toml", 1},
-        {"base/llama4_17bx16e.toml", 64}, {"deepseek_v3_16b.toml", 8},       {"deepseek_v3_671b.toml", 2048},
-        {"qwen3_30b_a3b.toml", 16},       {"gpt_oss_120b.toml", 64},
-    };
     for (const fs::path& deck : decks_under(inputs)) {
         INFO(deck);
-        const auto known = ranks_of.find(deck.lexically_relative(inputs).string());
-        REQUIRE(known != ranks_of.end());
+        const auto known = ranks_of_inputs.find(deck.lexically_relative(inputs).string());
+        REQUIRE(known != ranks_of_inputs.end());
         CHECK(dry_run_error(deck, known->second) == "");
     }
+}
+
+namespace {
+
+// Each recipe of 8 bits passes a dry run of each deck for GPUs, except that weights with a scale for each row
+// are not gathered in 8 bits.
+void check_recipes(const fs::path& folder, const std::map<std::string, int>& decks) {
+    for (const auto& [name, ranks] : decks) {
+        const Config config = parse_command_line({(folder / name).string(), "--dry_run"}).config;
+        if (not_built.contains(config.model.name)) continue;
+        const bool has_experts = model_from_deck(config).moe.experts > 0,
+                   gathers_in_8_bits = config.quantize.linear.float8.enable_fsdp_float8_all_gather;
+        for (const std::string recipe : {"tensorwise", "rowwise", "mxfp8"}) {
+            const std::string kind = recipe == "mxfp8" ? "mx" : "float8";
+            Words words = {"--model.converters=quantize.linear." + kind,
+                           "--quantize.linear." + kind + ".recipe_name=" + recipe, "--device=cuda",
+                           "--memory=1000TiB"};  // no search for advice
+            if (has_experts) {
+                words[0] += ",quantize.grouped_mm." + kind;
+                words.push_back("--quantize.grouped_mm." + kind + ".fqns=experts");
+            }
+            INFO(name << " with " << recipe);
+            const std::string error = dry_run_error(folder / name, ranks, words);
+            if (recipe == "rowwise" && gathers_in_8_bits)
+                CHECK_THAT(error, Contains("needs one scale for a weight"));
+            else
+                CHECK(error == "");
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("The decks under inputs take each recipe of 8 bits") {
+    check_recipes(inputs, ranks_of_inputs);
+}
+
+TEST_CASE("soak: the decks of torchtitan take each recipe of 8 bits", "[.soak]") {
+    if (const fs::path folder = test::shared("decks"); !folder.empty())
+        check_recipes(folder, ranks_of_torchtitans);
 }
 
 TEST_CASE("Weights of a blend: one for each path, greater than 0") {
