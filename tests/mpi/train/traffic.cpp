@@ -278,6 +278,24 @@ int64_t sent_for_scales(const MeshCase& c, bool again) {
     return ((again ? 8 : 4) + 7 + 1) * 4 * (c.mesh.tp - 1 + c.mesh.cp - 1);
 }
 
+// The same for other recipes: what it sends less in a micro-batch of T tokens, on tensor-parallel ranks that
+// recompute nothing. It gathers two inputs in the forward, both again and two gradients in the backward, and
+// the gradients once more in another form.
+int64_t saved_by_groups(const MeshCase& c, int64_t T, int64_t stream) {
+    const Recipe recipe = c.types.quantize.linear;
+    const bool computes_weights = recipe != Recipe::rowwise_with_gw_hp;  // their gradients, in 8 bits
+    const int64_t P = c.mesh.tp, in_8_bits = computes_weights ? 8 : 4, in_full = computes_weights ? 0 : 4,
+                  saved = (6 - in_full) * stream - in_8_bits * stream / 8;
+    if (has_blocks(recipe)) return saved - in_8_bits * stream / 8 / 32;
+    // the scales of rows are gathered. Ranks agree on those of rows that they divide: of tokens, of parts of
+    // a stack with one scale for each weight, and of wo and w_2
+    const int64_t of_rows = 4 * T / P * (P - 1) * 4, agreed = (P - 1) * 4,
+                  gradients = computes_weights ? 2 : 5, on_rows = (2 + gradients) * T + 2 * c.model.dim;
+    // and of columns: of the gathered tokens, for the gradients of weights, and of w_qkv and w_13
+    const int64_t on_columns = computes_weights ? (4 + 2) * c.model.dim : 0;
+    return saved - of_rows - agreed * (on_rows + on_columns);
+}
+
 // The formulas of doc/parallelism.md for a float64 run (e = a = 8).
 int64_t expected_bytes(const MeshCase& c, const Engine& engine, bool uneven) {
     const int world_rank = engine.options().rank, rank = c.mesh.coordinate(world_rank, axis::pp),
@@ -312,8 +330,10 @@ int64_t expected_bytes(const MeshCase& c, const Engine& engine, bool uneven) {
         for (int64_t layer = part.first_layer; layer < part.last_layer; ++layer) {
             const bool again = !recomputed.empty() && recomputed[size_t(layer)] == Recompute::block;
             sent += batches * ((again ? 7 : 5) * stream + exchanged(c, tokens, again));
-            if (c.types.quantize.any())
+            if (c.types.quantize.linear == Recipe::tensorwise)
                 sent += batches * (sent_for_scales(c, again) - saved_by_8_bits(stream, again));
+            else if (c.types.quantize.linear != Recipe::none)
+                sent -= batches * saved_by_groups(c, tokens, stream);
             if (c.model.moe.experts > 0)
                 sent += batches * sent_by_experts(c, tokens, world_rank, again, uneven) +
                         sent_for_shards_of_experts(c);
@@ -333,7 +353,8 @@ int64_t expected_bytes(const MeshCase& c, const Engine& engine, bool uneven) {
         sent += all_reduce(sizes.table().owned(ranks, shard), 2, e);
     if (c.model.moe.experts > 0)  // their loads: MPI sums integers
         sent += c.model.moe_rows() * c.model.moe.experts * (c.mesh.size(loss_axes) + c.mesh.tp - 2) * 8;
-    if (c.types.quantize.any())  // the largest magnitudes of the weights of all layers, 16 bytes apart
+    if (forms_of(c.types.quantize.linear).w_of_input.groups == ScaleGroups::one)
+        // the largest magnitudes of the weights of all layers, 16 bytes apart
         sent += c.model.layers * 7 * 16 * (c.mesh.size(owner_axes) - 1);
     // loss and norm, one number each
     return sent + (c.mesh.size(loss_axes) - 1 + c.mesh.size(owner_axes) - 1) * e;
@@ -428,6 +449,20 @@ TEST_CASE("traffic: 8-bit weights and tokens are one byte each, besides their sc
             c.exchanges.overlap_tokens = number % 2 == 0;
             check_traffic(c, world);
         }
+}
+
+TEST_CASE("traffic: scales of rows, columns and blocks are gathered with tokens, or agreed on") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() > 4) return;
+    const int P = world.size();
+    for (const Recipe recipe : {Recipe::rowwise, Recipe::rowwise_with_gw_hp, Recipe::mx_floor}) {
+        MeshCase c = {.mesh = {.tp = P}, .model = even_model(), .local_batches = 2, .seq_len = 32 * P};
+        c.model.dim = 32 * P;
+        c.model.attention.head_dim = 4 * P;
+        c.model.feed_forward.hidden = 64 * P;
+        c.types.quantize = {.linear = recipe, .filter_fqns = {"output"}};
+        check_traffic(c, world);
+    }
 }
 
 TEST_CASE("traffic: experts on several ranks send the rows of the formulas, with even and uneven loads") {
