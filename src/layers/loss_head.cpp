@@ -6,42 +6,91 @@
 #include "coeus/layers/sequence_parallel.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace coeus {
 
 namespace {
 
-// Rows of a chunk: logits of the backend's preferred size, but enough rows for an efficient GEMM. `columns`
-// are those of the widest part of the vocabulary, so that all tensor-parallel ranks use the same chunks.
+// Every step-th row.
+struct Chunk {
+    int64_t first, rows, step;
+
+    Tensor of(Tensor t) const {
+        require(step == 1 || t.groups == ScaleGroups::none || is_of_all_rows(t.groups),
+                "rows with gaps between them have no scales of their own");
+        t = t.slice_rows(first, (rows - 1) * step + 1);
+        t.shape = t.shape.rank < 2 ? Shape{rows} : Shape{rows, t.cols()};
+        t.ld *= step;
+        return t;
+    }
+    // True if the rows share scales.
+    static bool is_of_all_rows(ScaleGroups groups) {
+        return groups == ScaleGroups::one || groups == ScaleGroups::cols;
+    }
+};
+
+// Chunks of consecutive rows: logits of the backend's preferred size, but enough rows for an efficient GEMM.
+// `columns` are those of the widest part of the vocabulary, so that all tensor-parallel ranks use the same
+// chunks.
 int64_t chunk_rows(const Kernels& kernels, int64_t tokens, int64_t columns, Dtype dtype) {
     const int64_t fitting = kernels.chunk_bytes / (std::max<int64_t>(1, columns) * size_of(dtype)) / 64 * 64;
     return std::min(tokens, std::max<int64_t>(256, fitting));
 }
 
-// Context-parallel ranks have other rows of a chunk, and tensor-parallel ranks have the same.
+// The number of chunks of rows that share scales. It depends only on the tokens of the micro-batch, and a
+// chunk has every number-th token: on all meshes and backends the same ones, because a context-parallel rank
+// has ranges of the sequences whose lengths are multiples of this number.
+int64_t sharing_chunks(int64_t tokens) {
+    constexpr uint64_t most = 16, least_tokens = 1024;
+    return int64_t(std::bit_floor(std::clamp<uint64_t>(uint64_t(tokens) / least_tokens, 1, most)));
+}
+
+// Context-parallel ranks have other rows, and tensor-parallel ranks have the same.
 Division rows_of(const Ctx& c) {
     return {.rows = c.cp, .more_rows = alone(), .columns = alone()};
 }
 
+// All tokens in a form; if they share scales, these are found once for all chunks.
+class Tokens {
+public:
+    Tokens(Ctx& c, Tensor all, const Form& form)
+        : all_(Chunk::is_of_all_rows(form.groups) ? quantized(c, all, form, rows_of(c)) : all), form_(form) {}
+    Tensor of(Ctx& c, const Chunk& chunk) const {
+        const Tensor rows = chunk.of(all_);
+        return rows.groups == form_.groups ? rows : quantized(c, rows, form_, rows_of(c));
+    }
+
+private:
+    Tensor all_;
+    Form form_;
+};
+
 }  // namespace
 
-// Calls each(first row, x, logits [n, V/P], losses [n]) for chunks of n rows of all tokens [T, D]; x has the
-// rows in the form of the forward's product.
+// Calls each(chunk, x, logits [n, V/P], losses [n]) for chunks of n rows of all tokens [T, D]. x has the rows
+// in the form of the forward's product with w.
 template <class Each>
-void LossHead::for_each_chunk(Ctx& c, Tensor all, const Each& each) const {
+void LossHead::for_each_chunk(Ctx& c, Tensor all, Tensor w, const Each& each) const {
+    const RecipeForms& forms = projection_.forms();
     const int64_t columns = div_ceil(output_->params().front().shape.rows(), c.tp.size());
-    const int64_t rows = chunk_rows(c.k, all.rows(), columns, all.dtype);
+    const bool share = Chunk::is_of_all_rows(forms.dy_of_weight.groups);
+    const int64_t step = share ? sharing_chunks(all.rows() * c.cp.size()) : 1;
+    const int64_t most = share ? div_ceil(all.rows(), step) : chunk_rows(c.k, all.rows(), columns, all.dtype);
     const Scope temps(c.temp);
     const Tensor losses = c.temp.alloc(output_->g.dtype, {all.rows()});
-    const Tensor logits = c.temp.alloc(all.dtype, {rows, output_->w.rows()});
-    const Tensor w = projection_.for_forward(c);
-    for (int64_t first = 0; first < all.rows(); first += rows) {
-        const int64_t n = std::min(rows, all.rows() - first);
-        const Tensor chunk = logits.slice_rows(0, n);
-        const Scope of_chunk(c.temp);
-        const Tensor x = quantized(c, all.slice_rows(first, n), projection_.forms().x, rows_of(c));
-        multiply(c, chunk, x, transposed(w), {}, true);
-        each(first, x, chunk, losses.slice_rows(first, n));
+    const Tensor logits = c.temp.alloc(all.dtype, {most, output_->w.rows()});
+    const Tokens tokens(c, all, forms.x);
+    int64_t done = 0;
+    for (int64_t i = 0; done < all.rows(); ++i) {
+        const Chunk chunk = share ? Chunk{i, div_ceil(all.rows() - i, step), step}
+                                  : Chunk{done, std::min(most, all.rows() - done), 1};
+        const Tensor of_chunk = logits.slice_rows(0, chunk.rows);
+        const Scope temps_of_chunk(c.temp);
+        const Tensor x = tokens.of(c, chunk);
+        multiply(c, of_chunk, x, transposed(w), {}, true);
+        each(chunk, x, of_chunk, losses.slice_rows(done, chunk.rows));
+        done += chunk.rows;
     }
     c.k.sum(c.exec, &c.scalars.loss, losses);
     if (part_) c.k.sum(c.exec, &(c.scalars.*part_), losses);
@@ -62,18 +111,19 @@ void LossHead::forward(Ctx& c, Tensor x, Tensor labels) const {
     const Tensor dx = c.frame.keep(x.dtype, x.shape);
     {
         const Scope temps(c.temp);
-        const Tensor all = gather_tokens(c, x), dall = parts_of(c, dx), w = projection_.for_input_gradient(c);
         const RecipeForms& forms = projection_.forms();
+        const Tensor all = gather_tokens(c, x), dall = parts_of(c, dx), w = projection_.for_forward(c),
+                     w_of_input = forms.w_of_input == forms.w ? w : projection_.for_input_gradient(c);
+        const bool needs_other_x = forms.x_of_weight != forms.x;
+        const Tokens inputs(c, all, needs_other_x ? forms.x_of_weight : Form{});
         const Division by = Division::columns_of_tokens(c);
-        for_each_chunk(c, all, [&](int64_t first, Tensor input, Tensor logits, Tensor losses) {
-            const int64_t n = logits.rows();
-            losses_of(c, losses, logits, logits, labels.slice_rows(first, n));
+        for_each_chunk(c, all, w, [&](const Chunk& chunk, Tensor input, Tensor logits, Tensor losses) {
+            losses_of(c, losses, logits, logits, chunk.of(labels));
             Tensor gradient = quantized(c, logits, forms.dy, by);
-            multiply(c, dall.slice_rows(first, n), gradient, w);
+            multiply(c, chunk.of(dall), gradient, w_of_input);
             if (forms.dy_of_weight != forms.dy) gradient = quantized(c, logits, forms.dy_of_weight, by);
-            if (forms.x_of_weight != forms.x)
-                input = quantized(c, all.slice_rows(first, n), forms.x_of_weight, rows_of(c));
-            c.frame.later(c, {.parts = {output_, gradient}, .x = input});
+            c.frame.later(c,
+                          {.parts = {output_, gradient}, .x = needs_other_x ? inputs.of(c, chunk) : input});
         });
         scatter_tokens(c, dx, dall);
     }
@@ -86,8 +136,9 @@ Tensor LossHead::backward(Ctx& c) const {
 
 void LossHead::evaluate(Ctx& c, Tensor x, Tensor labels) const {
     const Scope temps(c.temp);
-    for_each_chunk(c, gather_tokens(c, x), [&](int64_t first, Tensor, Tensor logits, Tensor losses) {
-        losses_of(c, losses, {}, logits, labels.slice_rows(first, logits.rows()));
+    const Tensor all = gather_tokens(c, x), w = projection_.for_forward(c);
+    for_each_chunk(c, all, w, [&](const Chunk& chunk, Tensor, Tensor logits, Tensor losses) {
+        losses_of(c, losses, {}, logits, chunk.of(labels));
     });
 }
 

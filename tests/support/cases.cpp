@@ -287,9 +287,9 @@ KernelCase log_sum_exp_case(int64_t rows, int64_t vocabulary, bool divided) {
     c.arguments = {{"lse", output, acc, {rows}},
                    {"at_label", output, acc, {rows}},
                    {"logits", input, compute, {rows, vocabulary}, 0, 3},
-                   {"labels", input, index_kind, {rows}, double(part.total)}};
+                   {"labels", input, index_kind, {rows, 2}, double(part.total)}};
     c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
-        k.log_sum_exp(e, o[0], o[1], o[2], o[3], part);
+        k.log_sum_exp(e, o[0], o[1], o[2], o[3].slice_cols(1, 1), part);
     };
     return c;
 }
@@ -313,6 +313,7 @@ KernelCase sum_parts_case(int64_t parts, int64_t rows, int64_t cols) {
 KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, bool in_place, bool divided) {
     const VocabularyPart part = part_of(vocabulary, divided);
     KernelCase c;
+    const int64_t step = divided ? 2 : 1;  // between labels
     c.name = "cross_entropy " + shape_name({rows, vocabulary}) +
              (in_place   ? " in place"
               : gradient ? ""
@@ -320,20 +321,21 @@ KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, b
              divided_name(divided);
     c.arguments = {{"losses", output, acc, {rows}},
                    {"logits", in_place ? update : input, compute, {rows, vocabulary}, 0, 3},
-                   {"labels", input, index_kind, {rows}, double(part.total)},
+                   {"labels", input, index_kind, {rows, step}, double(part.total)},
                    {"lse", output, acc, {rows}},
                    {"at_label", output, acc, {rows}}};
     if (gradient && !in_place) c.arguments.push_back({"dlogits", output, compute, {rows, vocabulary}});
     c.prepare = [=](const Kernels&, Exec&, const Operands& o) {
-        for (int64_t t = 2; t < rows; t += 5) Tensor(o[2]).as<int32_t>()[t] = -100;
+        for (int64_t t = 2; t < rows; t += 5) *Tensor(o[2]).row<int32_t>(t) = -100;
     };
     c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
-        k.log_sum_exp(e, o[3], o[4], o[1], o[2], part);
+        const Tensor labels = o[2].slice_cols(0, 1);
+        k.log_sum_exp(e, o[3], o[4], o[1], labels, part);
         k.cross_entropy(e, o[0],
                         !gradient  ? Tensor()
                         : in_place ? o[1]
                                    : o[5],
-                        o[1], o[2], o[3], o[4], part, 0.75, ScalarsForTests(e).get());
+                        o[1], labels, o[3], o[4], part, 0.75, ScalarsForTests(e).get());
     };
     c.bound_bf16 = 4e-3;
     return c;

@@ -6,7 +6,9 @@
 // Tensor-parallel ranks have V/P columns of the logits of all T tokens. They exchange two numbers a token
 // (loss parallel, Shoeybi et al. 2019, section 3), and each knows the whole loss.
 //
-// If the projection has a recipe, the tokens of a chunk are the rows of its operands, and share their scales.
+// If the projection has a recipe, its operands are quantized so: x over all tokens of the micro-batch, and
+// the gradient of the logits over those of a chunk. If tokens share scales, a chunk has the same tokens on
+// every mesh.
 #pragma once
 
 #include "coeus/layers/linear_weight.hpp"
@@ -33,7 +35,7 @@ public:
 
 private:
     template <class Each>
-    void for_each_chunk(Ctx& c, Tensor all, const Each& each) const;
+    void for_each_chunk(Ctx& c, Tensor all, Tensor w, const Each& each) const;
     void losses_of(Ctx& c, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels) const;
     const Storage* output_;
     WeightPart projection_;

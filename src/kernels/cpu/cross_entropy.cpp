@@ -13,13 +13,13 @@ void Cpu::log_sum_exp(Exec& exec, Tensor lse, Tensor at_label, Tensor logits, Te
     require(
         lse.count() == logits.rows() && at_label.count() == logits.rows() && labels.count() == logits.rows(),
         "log sum exp: needs one label and one result for each row");
-    const int32_t* label = labels.as<const int32_t>();
+    const Rows<const int32_t> label_of = rows_of<const int32_t>(labels);
     dispatch(logits.dtype, [&]<class T>(T) {
         using A = Acc<T>;
         A *sum = lse.as<A>(), *value = at_label.as<A>();
         parallel_rows(exec, logits.rows(), logits.cols(), [&](int64_t t) {
             const T* row = logits.row<const T>(t);
-            const int64_t column = label[t] - part.first;
+            const int64_t column = *label_of[t] - part.first;
             sum[t] = log_sum_exp_row(Lane(), row, logits.cols());
             value[t] = column >= 0 && column < logits.cols() ? A(load(row[column])) : A(0);
         });
@@ -46,19 +46,19 @@ void Cpu::cross_entropy(Exec& exec, Tensor losses, Tensor dlogits, Tensor logits
     require(losses.count() == logits.rows() && labels.count() == logits.rows() &&
                 lse.count() == logits.rows() && at_label.count() == logits.rows(),
             "cross entropy: needs one label and one loss for each row");
-    const int32_t* label = labels.as<const int32_t>();
+    const Rows<const int32_t> label_of = rows_of<const int32_t>(labels);
     dispatch(logits.dtype, [&]<class T>(T) {
         using A = Acc<T>;
         A* loss = losses.as<A>();
         const A *sum = lse.as<const A>(), *value = at_label.as<const A>(),
                 scale = A(weight * scalars.loss_scale);
         parallel_rows(exec, logits.rows(), logits.cols(), [&](int64_t t) {
-            const bool inside = label[t] >= 0 && label[t] < part.total;
-            loss[t] = token_loss(label[t], part.total, scale, sum[t], value[t]);
+            const int32_t label = *label_of[t];
+            const bool inside = label >= 0 && label < part.total;
+            loss[t] = token_loss(label, part.total, scale, sum[t], value[t]);
             if (dlogits)
                 cross_entropy_gradient_row(Lane(), dlogits.row<T>(t), logits.row<const T>(t),
-                                           label[t] - part.first, logits.cols(), sum[t],
-                                           inside ? scale : A(0));
+                                           label - part.first, logits.cols(), sum[t], inside ? scale : A(0));
         });
     });
 }

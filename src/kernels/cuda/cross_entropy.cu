@@ -14,10 +14,10 @@ namespace coeus::cuda {
 namespace {
 
 template <class T>
-__global__ void log_sum_exp_kernel(Acc<T>* lse, Acc<T>* at_label, Rows<const T> logits, const int32_t* labels,
-                                   int64_t width, int64_t first) {
+__global__ void log_sum_exp_kernel(Acc<T>* lse, Acc<T>* at_label, Rows<const T> logits,
+                                   Rows<const int32_t> labels, int64_t width, int64_t first) {
     const BlockTeam team(shared_memory());
-    const int64_t t = blockIdx.x, column = labels[t] - first;
+    const int64_t t = blockIdx.x, column = *labels[t] - first;
     const Acc<T> sum = log_sum_exp_row(team, logits[t], width);
     if (!team.first()) return;
     lse[t] = sum;
@@ -31,13 +31,13 @@ __global__ void add_log_sum_exp_kernel(A* lse, Rows<const A> parts, int64_t coun
 
 template <class T>
 __global__ void cross_entropy_kernel(Acc<T>* losses, Rows<T> dlogits, Rows<const T> logits,
-                                     const int32_t* labels, const Acc<T>* lse, const Acc<T>* at_label,
+                                     Rows<const int32_t> labels, const Acc<T>* lse, const Acc<T>* at_label,
                                      int64_t width, VocabularyPart part, double weight,
                                      const StepScalars* scalars) {
     using A = Acc<T>;
     const BlockTeam team(shared_memory());
     const int64_t t = blockIdx.x;
-    const int32_t label = labels[t];
+    const int32_t label = *labels[t];
     const A scale = A(weight * scalars->loss_scale);
     if (team.first()) losses[t] = token_loss(label, part.total, scale, lse[t], at_label[t]);
     if (dlogits.data)
@@ -56,7 +56,7 @@ void Cuda::log_sum_exp(Exec& exec, Tensor lse, Tensor at_label, Tensor logits, T
         using A = Acc<T>;
         launch(exec, "log_sum_exp", {blocks_for(logits.rows()), 512, BlockTeam::shared_bytes},
                log_sum_exp_kernel<T>, lse.as<A>(), at_label.as<A>(), rows_of<const T>(logits),
-               labels.as<const int32_t>(), logits.cols(), part.first);
+               rows_of<const int32_t>(labels), logits.cols(), part.first);
     });
 }
 
@@ -75,7 +75,7 @@ void Cuda::cross_entropy(Exec& exec, Tensor losses, Tensor dlogits, Tensor logit
         using A = Acc<T>;
         launch(exec, "cross_entropy", {blocks_for(logits.rows()), 512, BlockTeam::shared_bytes},
                cross_entropy_kernel<T>, losses.as<A>(), rows_of<T>(dlogits), rows_of<const T>(logits),
-               labels.as<const int32_t>(), lse.as<const A>(), at_label.as<const A>(), logits.cols(), part,
+               rows_of<const int32_t>(labels), lse.as<const A>(), at_label.as<const A>(), logits.cols(), part,
                weight, &scalars);
     });
 }

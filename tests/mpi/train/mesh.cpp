@@ -154,6 +154,27 @@ TEST_CASE("mesh: tensor-parallel ranks with uneven parts run the same operations
     }
 }
 
+TEST_CASE("mesh: a converted output layer has the scales of one rank in each of several chunks") {
+    const Communicator world = Communicator::world("world");
+    size_t number = 0;
+    for (const MeshShape& mesh : meshes_of(world.size(), {axis::dp_replicate, axis::cp, axis::tp}))
+        for (const Recipe recipe :
+             {Recipe::tensorwise, Recipe::rowwise, Recipe::rowwise_with_gw_hp, Recipe::mx_floor}) {
+            ++number;
+            MeshCase c = {.mesh = mesh, .model = model_for(mesh, false)};
+            c.model.dim = 32;
+            c.model.vocab = 384;
+            c.model.layers = 1;
+            // two chunks of tokens that share scales, and one of others
+            c.sequences = number % 2 == 0 ? 1 : 3;
+            c.seq_len = number % 2 == 0 ? 2048 : 1024;
+            c.exchanges.context.balancing = number % 3 == 0 ? Balancing::head_tail : Balancing::none;
+            c.exchanges.split_loss = number % 4 != 0;
+            c.types.quantize = {.linear = recipe, .filter_fqns = {"layers"}};
+            CHECK(differs_from_one_rank(c, world, 2) == "");
+        }
+}
+
 TEST_CASE("mesh: overlapped tokens give the results of one collective") {
     const Communicator world = Communicator::world("world");
     for (const MeshShape& mesh : meshes_of(world.size(), {axis::pp, axis::cp, axis::tp}))
