@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares training steps of Coeus and of PyTorch (torch.compile) on this machine, in alternation.
 
-    bench/compare_torch.py [--shapes debug-512,small-1024] [--dtypes f32,bf16] [--alternations 3] [--threads 2] [--emulated]
+    bench/compare_torch.py [--shapes debug-512,small-1024] [--dtypes f32,bf16,f8] [--alternations 3] [--threads 2] [--emulated]
 
-PyTorch's program is bench/torch_llama.py of the reference files ($COEUS_SHARED, default ../shared); PyTorch itself is
-installed from PyPI into build/bench/torch. If either is missing, only Coeus is measured, and the table says so. The
-figure of a run is its median step after two warm-up steps. The table shows the median over the runs, and its share of
-the machine's own GEMM rate (causal: only the keys that a query sees are counted). Then the script compares Coeus on
-2 ranks x 1 thread with 1 rank x 2 threads, and measures the time from the start of the program to its first step.
+PyTorch's program is bench/torch_llama.py of the reference files ($COEUS_SHARED, default ../shared); PyTorch and torchao
+are installed from PyPI into build/bench/torch. If either is missing, only Coeus is measured, and the table says so. f8
+is bfloat16 with all linear layers in 8 bits (tensorwise), which both emulate. The figure of a run is its median step
+after two warm-up steps. The table shows the median over the runs, and its share of the machine's own GEMM rate (causal:
+only the keys that a query sees are counted). Then the script compares Coeus on 2 ranks x 1 thread with 1 rank x 2
+threads, and measures the time from the start of the program to its first step.
 Compare ratios, not absolute figures of different days.
 """
 import argparse
@@ -32,9 +33,11 @@ MODELS = {"debug": (256, 6, 16, 16, 768, 2048), "small": (768, 12, 12, 4, 2048, 
 SHAPES = {"debug-512": ("debug", 512, 8), "debug-2048": ("debug", 2048, 2), "debug-8192": ("debug", 8192, 1),
           "small-1024": ("small", 1024, 2)}
 # the project's goals: speed relative to PyTorch; speed relative to one rank; seconds
-GOALS = {("debug-512", "f32"): 1.5, ("debug-512", "bf16"): 1.5, ("small-1024", "f32"): 1.2, ("small-1024", "bf16"): 1.1}
+GOALS = {("debug-512", "f32"): 1.5, ("debug-512", "bf16"): 1.5, ("small-1024", "f32"): 1.2, ("small-1024", "bf16"): 1.1,
+         ("debug-512", "f8"): 3, ("small-1024", "f8"): 3}
 RANKS_GOAL, START_GOAL = 0.9, 1.0
-COMPUTE = {"f32": "float32", "bf16": "bfloat16"}
+COMPUTE = {"f32": ["--training.mixed_precision_param=float32"], "bf16": ["--training.mixed_precision_param=bfloat16"],
+           "f8": ["--training.mixed_precision_param=bfloat16", "--model.converters=quantize.linear.float8"]}
 # without these settings PyTorch takes up to twice as long on machines on which the first access to memory is slow
 ALLOCATOR = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=17179869184" \
             ":glibc.malloc.top_pad=268435456"
@@ -61,14 +64,14 @@ def torch_python():
         return None, f"there is no {TORCH_PROGRAM} (set COEUS_SHARED)"
     folder = WORK / "torch"
     python = folder / "bin/python"
-    ready = folder / "ready"
+    ready = folder / "ready_with_torchao"
     if ready.exists():
         return python, None
     print("PyTorch: installing from PyPI into build/bench/torch (5 GB)", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
     for command in ([sys.executable, "-m", "venv", folder],
-                    [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", "torch", "numpy"],
-                    [python, "-c", "import torch"]):
+                    [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", "torch", "numpy", "torchao"],
+                    [python, "-c", "import torch, torchao"]):
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode != 0:
             reason = (done.stderr or done.stdout).strip().splitlines()[-1:]
@@ -99,7 +102,7 @@ def train_coeus(options, dtype, threads, seq, batch, ranks=1):
     output = WORK / "coeus"
     shutil.rmtree(output, ignore_errors=True)
     command = [ROOT / "build/coeus", "train", "bench/step.toml", f"--job.dump_folder={output}",
-               f"--training.dataset_path={WORK / 'tokens.h5'}", "--training.shuffle=false", f"--training.mixed_precision_param={COMPUTE[dtype]}",
+               f"--training.dataset_path={WORK / 'tokens.h5'}", "--training.shuffle=false", *COMPUTE[dtype],
                f"--training.threads={threads}", "--device=cpu", f"--training.seq_len={seq}",
                f"--training.local_batch_size={batch // ranks}", *options]
     if ranks > 1:
@@ -131,8 +134,9 @@ def run_torch(python, shape, dtype, threads, steps):
     """Returns the median step's tokens per second, and PyTorch's version."""
     model, seq, batch = SHAPES[shape]
     environment = dict(os.environ, GLIBC_TUNABLES=ALLOCATOR, TORCHINDUCTOR_CACHE_DIR=str(WORK / "inductor"))
-    command = [python, TORCH_PROGRAM, "--shape", model, "--seq", str(seq), "--batch", str(batch), "--steps", str(steps),
-               "--dtype", dtype, "--threads", str(threads), "--compile"]
+    program = [ROOT / "bench/torch_float8.py", TORCH_PROGRAM] if dtype == "f8" else [TORCH_PROGRAM]
+    command = [python, *program, "--shape", model, "--seq", str(seq), "--batch", str(batch), "--steps", str(steps),
+               "--dtype", dtype.replace("f8", "bf16"), "--threads", str(threads), "--compile"]
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"torch_llama.py ended with {done.returncode}:\n{done.stderr}")
@@ -147,7 +151,7 @@ def reached(is_so):
 def compare(python, shape, dtype, given, has_bf16):
     """Returns a row of the table, and PyTorch's version."""
     # without these instructions PyTorch emulates bfloat16, which is about 30 times slower than float32
-    emulated = dtype == "bf16" and not has_bf16
+    emulated = dtype != "f32" and not has_bf16
     torch_runs = 0 if not python else given.alternations if not emulated else int(given.emulated)
     ours, theirs, peaks, version = [], [], [], None
     for alternation in range(given.alternations):
@@ -155,7 +159,7 @@ def compare(python, shape, dtype, given, has_bf16):
         ours.append(speed)
         peaks.append(peak)
         if alternation < torch_runs:
-            long = emulated or SHAPES[shape][1] > 4096
+            long = emulated or dtype == "f8" or SHAPES[shape][1] > 4096
             speed, version = run_torch(python, shape, dtype, given.threads, 4 if long else 8)
             theirs.append(speed)
         print(f"{shape} {dtype} run {alternation + 1}: coeus {ours[-1]:,.0f} tok/s"
@@ -209,10 +213,10 @@ def main():
     parser.add_argument("--alternations", type=int, default=3)
     parser.add_argument("--shapes", default=",".join(SHAPES), help="any of " + ", ".join(SHAPES))
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--dtypes", default="f32,bf16", help="f32, bf16 or both")
+    parser.add_argument("--dtypes", default="f32,bf16,f8", help="any of f32, bf16, f8")
     parser.add_argument("--emulated", action="store_true",
-                        help="measure PyTorch in bf16 even if this CPU has no instructions for it: a run of 4 steps, 4 "
-                             "minutes")
+                        help="measure PyTorch in bf16 and f8 even if this CPU has no instructions for it: a run of 4 steps, "
+                             "4 minutes")
     given = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     model, has_bf16 = processor()

@@ -3,7 +3,8 @@
 
     bench/gpu.sh [FOLDER [CASE ...]]      FOLDER: a build folder (default build-cuda) or an unpacked bundle
 
-A case is a model and a sequence length, such as 7B-1024. Cases run in the order of the table CASES until
+A case is a model and a sequence length, such as 7B-1024, and a recipe of 8-bit products if it has one (RECIPES), such
+as 8B-8192-rowwise. Such a case has no run of PyTorch; the report compares it with the case without a recipe. Cases run in the order of the table CASES until
 COEUS_GPU_SECONDS (470) have passed; the report names those that are left. The batch of a case is the largest that fits
 on the card by the memory plan, with as little recomputation as possible (SAVING); PyTorch gets the same. Weights and
 moments are bfloat16 for 7B and 8B, and float32 for smaller models; all models compute in bfloat16. Each figure is the
@@ -46,6 +47,11 @@ class Case(NamedTuple):
     seq: int
     turns: int = 1  # of Coeus and PyTorch
     profiled: bool = False
+    recipe: str = ""  # key of RECIPES
+
+    @property
+    def name(self):
+        return f"{self.model}-{self.seq}" + (f"-{self.recipe}" if self.recipe else "")
 
 
 TINY = os.environ.get("COEUS_GPU_BENCH") == "tiny"
@@ -55,12 +61,16 @@ MODELS = {"1B": Model(2048, 16, 32, 8, 8192, 128256, True, "float32"),
           "8B": Model(4096, 32, 32, 8, 14336, 128256, False, "bfloat16"),
           "tiny": Model(64, 2, 4, 2, 96, 320, True, "float32"),
           "tiny-bf16": Model(64, 2, 4, 4, 96, 320, False, "bfloat16")}
+# recipes of linear layers in 8 bits: (converter, its options)
+RECIPES = {"": ("", ""), "tensorwise": ("quantize.linear.float8", ""), "rowwise": ("quantize.linear.float8", 'recipe_name = "rowwise"'),
+           "mxfp8": ("quantize.linear.mx", 'recipe_name = "mxfp8_rceil"')}
 # the most informative first
-CASES = [Case("7B", 1024, 2, True), Case("8B", 8192, 2, True), Case("1B", 4096), Case("3B", 4096), Case("8B", 1024),
+CASES = [Case("7B", 1024, 2, True), Case("8B", 8192, 2, True), Case("8B", 8192, 2, True, "tensorwise"),
+         Case("8B", 8192, 2, True, "rowwise"), Case("8B", 8192, 2, True, "mxfp8"), Case("1B", 4096), Case("3B", 4096), Case("8B", 1024),
          Case("8B", 32768), Case("1B", 1024), Case("1B", 8192), Case("1B", 32768), Case("3B", 1024), Case("3B", 8192),
          Case("7B", 4096), Case("8B", 4096), Case("3B", 32768), Case("7B", 8192), Case("7B", 32768)]
 if TINY:
-    CASES = [Case("tiny", 32, 2, True), Case("tiny-bf16", 48)]
+    CASES = [Case("tiny", 32, 2, True), Case("tiny-bf16", 48)] + [Case("tiny-bf16", 48, recipe=name) for name in RECIPES if name]
 STEPS, WARM_UP = (5, 2) if TINY else (10, 3)
 # tokens per step: the number to aim at, and the number below which more recomputation is tried instead
 MOST_TOKENS, FEWEST_TOKENS = (128, 64) if TINY else (16384, 4096)
@@ -83,6 +93,7 @@ n_kv_heads = {m.kv_heads}
 ffn_hidden = {m.ffn}
 vocab_size = {m.vocab}
 tied_embeddings = {tied}
+converters = [{converters}]
 max_seq_len = {seq}
 
 [training]
@@ -96,6 +107,8 @@ dtype = "{m.dtype}"
 
 [activation_checkpoint]
 {activation_checkpoint}
+
+{recipe}
 
 [lr_scheduler]
 warmup_steps = 2
@@ -120,6 +133,7 @@ class Bench:
         self.environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                                 TORCHINDUCTOR_CACHE_DIR=str(self.work / "inductor"))
         self.flops_per_token, self.peak = {}, None
+        self.fits, self.tps = {}, {}  # by the name of the case
 
     def run(self, name, command):
         """Runs a command and returns its standard output; its whole output is written to NAME.log."""
@@ -160,6 +174,8 @@ class Bench:
         model, path = MODELS[case.model], self.work / "deck.toml"
         options = {section: "\n".join(f"{key} = {value}" for its, key, value in SAVING[saving] if its == section)
                    for section in ("training", "activation_checkpoint")}
+        converter, recipe = RECIPES[case.recipe]
+        options["converters"], options["recipe"] = (f'"{converter}"', f"[{converter}]\n{recipe}") if converter else ("", "")
         path.write_text(DECK.format(m=model, tied=str(model.tied).lower(), seq=case.seq, batch=batch, steps=steps,
                                     tokens=self.work / "tokens.h5", **options))
         return path
@@ -176,7 +192,7 @@ class Bench:
             batch = max(1, MOST_TOKENS // case.seq)
             while batch:
                 try:
-                    plan = self.coeus(f"{case.model}-{case.seq}.plan", self.deck(case, batch, saving), "--dry_run")
+                    plan = self.coeus(f"{case.name}.plan", self.deck(case, batch, saving), "--dry_run")
                 except Failed:
                     if smallest is None:  # otherwise Coeus refuses this way to save memory
                         raise
@@ -192,7 +208,7 @@ class Bench:
         raise Failed(f"needs at least {smallest / 2**30:.1f} GiB, but {memory / 2**30:.1f} GiB are free")
 
     def run_coeus(self, case, batch, saving):
-        self.coeus(f"{case.model}-{case.seq}.coeus", self.deck(case, batch, saving))
+        self.coeus(f"{case.name}.coeus", self.deck(case, batch, saving))
         lines = [json.loads(line) for line in (self.work / "run/metrics.jsonl").read_text().splitlines()]
         steps = [line for line in lines if "step_s" in line and line["step"] > WARM_UP]
         median = {key: statistics.median(step[key] for step in steps) for key in ("tps", "tflops", "memory_gib")}
@@ -207,7 +223,7 @@ class Bench:
         command = [sys.executable, HERE / "torch_llama_cuda.py", *sizes, f"--seq={case.seq}", f"--batch={batch}",
                    f"--dtype={model.dtype}", f"--steps={STEPS}", f"--warm_up={WARM_UP}"]
         command += (["--tied"] if model.tied else []) + (["--device=cpu"] if TINY else [])
-        result = json.loads(self.run(f"{case.model}-{case.seq}.torch", command).splitlines()[-1])
+        result = json.loads(self.run(f"{case.name}.torch", command).splitlines()[-1])
         ours = self.flops_per_token[case.model, case.seq]
         if abs(result["flops_per_token"] / ours - 1) > 0.01:
             raise Failed(f"computes another model: {result['flops_per_token']:.4g} FLOPs per token, not {ours:.4g}")
@@ -215,7 +231,7 @@ class Bench:
 
     def profile(self, case, batch, saving):
         """Returns the milliseconds and calls of each kernel class, the largest first, as the program prints them."""
-        output = self.coeus(f"{case.model}-{case.seq}.profile", self.deck(case, batch, saving, 4), "--profile")
+        output = self.coeus(f"{case.name}.profile", self.deck(case, batch, saving, 4), "--profile")
         table = output[output.index("Profile of rank 0"):]
         rows = re.findall(r"^  (\w[\w ]*?) +([\d.]+)% +(?:([\d.]+) +)?([\d.]+)(.*)$", table, re.MULTILINE)
         return {"text": table.strip(), "classes": [
@@ -223,7 +239,7 @@ class Bench:
             for name, share, calls, ms, _ in rows]}
 
     def mfu(self, case, tps):
-        return None if not self.peak else 100 * tps * self.flops_per_token[case.model, case.seq] / 1e12 / self.peak
+        return None if not self.peak or case.recipe else 100 * tps * self.flops_per_token[case.model, case.seq] / 1e12 / self.peak
 
 
 def card():
@@ -246,18 +262,20 @@ def why_no_torch():
 
 
 def measure(bench, case, memory, no_torch):
-    result = {"case": f"{case.model}-{case.seq}", "model": case.model, "seq": case.seq, "weights": MODELS[case.model].dtype,
+    result = {"case": case.name, "model": case.model, "seq": case.seq, "weights": MODELS[case.model].dtype,
               "coeus": [], "torch": []}
+    plain = case._replace(recipe="").name
     try:
-        batch, saving = bench.fit(case, memory)
+        batch, saving = bench.fits.get(plain) or bench.fit(case, memory)
     except Failed as failed:
         return dict(result, note=str(failed))
     result.update(batch=batch, saving=saving)
+    bench.fits[case.name] = batch, saving
     notes = []
     for _ in range(case.turns):
         for name, run in (("coeus", lambda: bench.run_coeus(case, batch, saving)),
                           ("torch", lambda: bench.run_torch(case, batch))):
-            if name == "torch" and no_torch:
+            if name == "torch" and (no_torch or case.recipe):
                 continue
             try:
                 result[name].append(run())
@@ -268,6 +286,10 @@ def measure(bench, case, memory, no_torch):
         if result[name]:
             result[name + "_tps"] = statistics.median(run["tps"] for run in result[name])
             result[name + "_mfu"] = bench.mfu(case, result[name + "_tps"])
+    if result["coeus"]:
+        bench.tps[case.name] = result["coeus_tps"]
+    if case.recipe and result["coeus"] and plain in bench.tps:
+        notes.append(f"{result['coeus_tps'] / bench.tps[plain]:.2f} times the speed without a recipe")
     if result["coeus"] and result["torch"]:
         result["ratio"] = result["coeus_tps"] / result["torch_tps"]
     if case.profiled and result["coeus"]:
@@ -302,7 +324,7 @@ def main():
     arguments = sys.argv[1:]
     bundle = HERE.parent if (HERE.parent / "run").is_file() else None
     folder = Path(arguments.pop(0) if arguments else bundle or "build-cuda").resolve()
-    known = {f"{case.model}-{case.seq}": case for case in CASES}
+    known = {case.name: case for case in CASES}
     unknown = [name for name in arguments if name not in known]
     if unknown or not (folder / "coeus").exists():
         sys.exit(f"there is no {folder}/coeus" if not unknown
@@ -326,7 +348,7 @@ def main():
         if bench.deadline - time.monotonic() > (0 if TINY else 30):
             report["cases"].append(measure(bench, case, memory, no_torch))
         else:
-            report["left_out"].append(f"{case.model}-{case.seq}")
+            report["left_out"].append(case.name)
 
     lines = [f"{report['date']}, {name}, driver {driver}, `{report['command']}`" + (f"; no PyTorch: {no_torch}" if no_torch else "")]
     lines += ["matrix products: " + "; ".join(f"{g['product']} {g['type']} {g['rows']} x {g['outputs']} x {g['inputs']} "

@@ -163,6 +163,18 @@ if "torch_llama" in sys.argv[0]:
         self.assertIn("attention_backward", [kernel["name"] for kernel in case["profile"]["classes"]])
         self.assertEqual(len(report["gemm"]), 3)
 
+    def test_recipes(self):
+        self.link_programs()
+        done, report = self.run_script("tiny-bf16-48", *(f"tiny-bf16-48-{name}" for name in ("tensorwise", "rowwise", "mxfp8")))
+        self.assertEqual(done.returncode, 0)
+        *measured, mxfp8 = report["cases"]
+        for case in measured[1:]:
+            self.assertRegex(case["note"], r"\d+\.\d\d times the speed without a recipe")
+            self.assertEqual(case["torch"], [])
+        # each computes other numbers
+        self.assertEqual(len({case["coeus"][0]["loss"][-1] for case in measured}), 3)
+        self.assertIn("(sm_90) has no MXFP8 products", mxfp8["note"])
+
     def test_cases_that_cannot_be_measured(self):
         self.link_programs()
         driver = self.folder / "driver"
