@@ -148,12 +148,12 @@ void run_dequantization(benchmark::State& state, const Shape& shape, Dtype type,
 void run_scaled_gemm(benchmark::State& state, const Product& p, Recipe recipe) {
     const RecipeForms forms = forms_of(recipe);
     const bool of_weight = p.transpose_a, forward = p.transpose_b;
-    const Form of_a = of_weight ? forms.dy_of_weight
+    const Form of_a = of_weight ? forms.dy_of_wgrad
                       : forward ? forms.x
                                 : forms.dy,
-               of_b = of_weight ? forms.x_of_weight
+               of_b = of_weight ? forms.x_of_wgrad
                       : forward ? forms.w
-                                : forms.w_of_input;
+                                : forms.w_of_dgrad;
     Threads exec(omp_get_max_threads());
     const auto operand = [&](const Shape& shape, const Form& form) {
         return quantized(cpu_kernels(), exec, small_numbers(Dtype::bf16, shape), form);

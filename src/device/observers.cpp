@@ -35,7 +35,7 @@ constexpr ExchangeEntry exchange_entries[] = {
     {Exchange::rows_to_experts, ExchangeAxis::ep, "rows_to_experts"},
     {Exchange::rows_from_experts, ExchangeAxis::ep, "rows_from_experts"},
     {Exchange::agree_on_scales, ExchangeAxis::tp, "agree_on_scales"},
-    {Exchange::agree_on_part_scales, ExchangeAxis::cp, "agree_on_part_scales"},
+    {Exchange::agree_on_context_scales, ExchangeAxis::cp, "agree_on_context_scales"},
     {Exchange::agree_on_weight_scales, ExchangeAxis::world, "agree_on_weight_scales"},
     {Exchange::gather_weights, ExchangeAxis::dp, "gather_weights"},
     {Exchange::gather_matrix_rows, ExchangeAxis::dp, "gather_matrix_rows"},

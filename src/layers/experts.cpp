@@ -20,10 +20,10 @@ bool adds_bias(const Communicator& ranks) {
 
 // How the ranks that divide each expert divide a matrix or rows: columns of one, and rows of the other.
 Division columns_over(const Communicator& ranks) {
-    return {.rows = alone(), .more_rows = alone(), .columns = ranks};
+    return {.row_ranks = alone(), .other_row_ranks = alone(), .column_ranks = ranks};
 }
 Division rows_over(const Communicator& ranks) {
-    return {.rows = alone(), .more_rows = ranks, .columns = alone()};
+    return {.row_ranks = alone(), .other_row_ranks = ranks, .column_ranks = alone()};
 }
 
 // The matrices of all experts [G, O, I] in a form, in temp.
@@ -74,10 +74,10 @@ void ExpertProducts::add(Ctx& c, const Storage& storage, Tensor x, const Divisio
                          WeightGradients when) const {
     if (!storage.trainable()) return;
     const RecipeForms forms = forms_of(storage.recipe());
-    const bool is_8_bit = forms.x_of_weight.is_8_bit();
+    const bool is_8_bit = forms.x_of_wgrad.is_8_bit();
     const Scope operands(c.temp);
-    const WeightGradient gradient = {.parts = {&storage, quantized(c, dy, forms.dy_of_weight, of_dy, groups)},
-                                     .x = quantized(c, x, forms.x_of_weight, of_x, groups),
+    const WeightGradient gradient = {.parts = {&storage, quantized(c, dy, forms.dy_of_wgrad, of_dy, groups)},
+                                     .x = quantized(c, x, forms.x_of_wgrad, of_x, groups),
                                      .groups = groups,
                                      .x_is_lent = x_is_lent || is_8_bit,
                                      .dy_is_lent = dy_is_lent || is_8_bit};
@@ -101,7 +101,7 @@ Tensor ExpertProducts::backward(Ctx& c, const Kept& kept, Tensor dweights, Funct
         {
             const Scope operands(c.temp);
             const Tensor dy = quantized(c, dresults, forms.dy, whole, groups),
-                         w = matrices(c, weights_, *weights_.w2, forms.w_of_input, columns);
+                         w = matrices(c, weights_, *weights_.w2, forms.w_of_dgrad, columns);
             multiply_groups(c, dact, dy, w, groups, false);
         }
         c.k.gate_backward(c.exec, kept.gate_up, dweights, act, dact, kept.gate_up, kept.weights, groups,
@@ -120,7 +120,7 @@ Tensor ExpertProducts::backward(Ctx& c, const Kept& kept, Tensor dweights, Funct
     {
         const Scope operands(c.temp);
         const Tensor dy = quantized(c, kept.gate_up, forms.dy, columns, groups),
-                     w = matrices(c, weights_, *weights_.w13, forms.w_of_input, rows_over(ranks));
+                     w = matrices(c, weights_, *weights_.w13, forms.w_of_dgrad, rows_over(ranks));
         multiply_groups(c, dx, dy, w, groups, false);
     }
     add(c, *weights_.w13, kept.rows, whole, kept.gate_up, columns, groups, false, false, when);

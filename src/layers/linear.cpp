@@ -70,21 +70,21 @@ Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
         WeightGradient gradient = {.x = input,
                                    .x_is_scattered = true,
                                    .x_is_lent = input_.is_lent(forms),
-                                   .dy_is_lent = forms.dy_of_weight.is_8_bit()};
+                                   .dy_is_lent = forms.dy_of_wgrad.is_8_bit()};
         const Scope of_parts(c.temp);
         for (size_t i = 0; i < parts.size(); ++i)
             if (parts[i].forms() == forms)
                 gradient.parts.add({.storage = &parts[i].storage(),
-                                    .dy = forms.dy_of_weight == forms.dy
+                                    .dy = forms.dy_of_wgrad == forms.dy
                                               ? gradients[i]
-                                              : quantized(c, parts[i].of(dy), forms.dy_of_weight, by),
+                                              : quantized(c, parts[i].of(dy), forms.dy_of_wgrad, by),
                                     .first_row = parts[i].first_row()});
         c.frame.later(c, gradient);
     };
     if (weight_.is_mixed()) {
         const RecipeForms forms = weight_.recipe_forms();
         request({}, x);
-        request(forms, quantized(c, x, forms.x_of_weight, Division::tokens(c)));
+        request(forms, quantized(c, x, forms.x_of_wgrad, Division::tokens(c)));
     } else {
         request(weight_.forms(), x);
     }
@@ -122,7 +122,7 @@ Tensor TokenLinear::backward(Ctx& c, Tensor dy) const {
         sum = dx;
         const WeightGradient::Part request = {
             .storage = &part.storage(),
-            .dy = forms.dy_of_weight == forms.dy ? gradient : quantized(c, dy_part, forms.dy_of_weight, by),
+            .dy = forms.dy_of_wgrad == forms.dy ? gradient : quantized(c, dy_part, forms.dy_of_wgrad, by),
             .first_row = part.first_row()};
         if (!weight_.is_mixed()) {
             all.parts.add(request);
@@ -130,7 +130,7 @@ Tensor TokenLinear::backward(Ctx& c, Tensor dy) const {
         }
         WeightGradient one = all;
         one.parts.add(request);
-        one.x = quantized(c, x, forms.x_of_weight, by);
+        one.x = quantized(c, x, forms.x_of_wgrad, by);
         one.x_is_lent = input_.is_lent(forms);
         c.frame.later(c, one);
     }
@@ -177,8 +177,8 @@ Tensor RowLinear::backward(Ctx& c, Tensor dy) const {
     Tensor all = c.tokens.gather(c, quantized(c, dy, forms.dy, by), [&](Tensor rows, int64_t first) {
         multiply(c, dx.slice_rows(first, rows.rows()), rows, w);
     });
-    if (forms.dy_of_weight != forms.dy)
-        all = c.tokens.gather(c, quantized(c, dy, forms.dy_of_weight, by), [](Tensor, int64_t) {});
+    if (forms.dy_of_wgrad != forms.dy)
+        all = c.tokens.gather(c, quantized(c, dy, forms.dy_of_wgrad, by), [](Tensor, int64_t) {});
     c.frame.later(c, {.parts = {&weight_.storage(), all},
                       .x = input_.recall(c, forms, Division::columns_of_tokens(c)),
                       .x_is_lent = input_.is_lent(forms),

@@ -37,9 +37,9 @@ Tensor WeightPart::operand(Ctx& c, const Form& form) const {
     }
     const Split split = storage_->params().front().shard.tp;
     return quantized(c, w, form,
-                     {.rows = alone(),
-                      .more_rows = split == Split::rows ? c.tp : alone(),
-                      .columns = split == Split::cols ? c.tp : alone()});
+                     {.row_ranks = alone(),
+                      .other_row_ranks = split == Split::rows ? c.tp : alone(),
+                      .column_ranks = split == Split::cols ? c.tp : alone()});
 }
 
 LinearWeight::LinearWeight(const std::vector<const Storage*>& storages) {

@@ -48,7 +48,7 @@ int64_t sharing_chunks(int64_t tokens) {
 
 // Context-parallel ranks have other rows, and tensor-parallel ranks have the same.
 Division rows_of(const Ctx& c) {
-    return {.rows = c.cp, .more_rows = alone(), .columns = alone()};
+    return {.row_ranks = c.cp, .other_row_ranks = alone(), .column_ranks = alone()};
 }
 
 // All tokens in a form; if they share scales, these are found once for all chunks.
@@ -74,7 +74,7 @@ template <class Each>
 void LossHead::for_each_chunk(Ctx& c, Tensor all, Tensor w, const Each& each) const {
     const RecipeForms& forms = projection_.forms();
     const int64_t columns = div_ceil(output_->params().front().shape.rows(), c.tp.size());
-    const bool share = Chunk::is_of_all_rows(forms.dy_of_weight.groups);
+    const bool share = Chunk::is_of_all_rows(forms.dy_of_wgrad.groups);
     const int64_t step = share ? sharing_chunks(all.rows() * c.cp.size()) : 1;
     const int64_t most = share ? div_ceil(all.rows(), step) : chunk_rows(c.k, all.rows(), columns, all.dtype);
     const Scope temps(c.temp);
@@ -113,15 +113,15 @@ void LossHead::forward(Ctx& c, Tensor x, Tensor labels) const {
         const Scope temps(c.temp);
         const RecipeForms& forms = projection_.forms();
         const Tensor all = gather_tokens(c, x), dall = parts_of(c, dx), w = projection_.for_forward(c),
-                     w_of_input = forms.w_of_input == forms.w ? w : projection_.for_input_gradient(c);
-        const bool needs_other_x = forms.x_of_weight != forms.x;
-        const Tokens inputs(c, all, needs_other_x ? forms.x_of_weight : Form{});
+                     w_of_dgrad = forms.w_of_dgrad == forms.w ? w : projection_.for_input_gradient(c);
+        const bool needs_other_x = forms.x_of_wgrad != forms.x;
+        const Tokens inputs(c, all, needs_other_x ? forms.x_of_wgrad : Form{});
         const Division by = Division::columns_of_tokens(c);
         for_each_chunk(c, all, w, [&](const Chunk& chunk, Tensor input, Tensor logits, Tensor losses) {
             losses_of(c, losses, logits, logits, chunk.of(labels));
             Tensor gradient = quantized(c, logits, forms.dy, by);
-            multiply(c, chunk.of(dall), gradient, w_of_input);
-            if (forms.dy_of_weight != forms.dy) gradient = quantized(c, logits, forms.dy_of_weight, by);
+            multiply(c, chunk.of(dall), gradient, w_of_dgrad);
+            if (forms.dy_of_wgrad != forms.dy) gradient = quantized(c, logits, forms.dy_of_wgrad, by);
             c.frame.later(c,
                           {.parts = {output_, gradient}, .x = needs_other_x ? inputs.of(c, chunk) : input});
         });

@@ -18,14 +18,14 @@ void agree(Ctx& c, Tensor bits, const Communicator& ranks, Exchange exchange) {
 // The largest magnitude of each group, over all ranks; absent if quantize() finds it by itself.
 Tensor largest_magnitudes(Ctx& c, Tensor x, ScaleGroups groups, const Division& by, const Groups& experts) {
     const bool by_rows = groups == ScaleGroups::rows, by_one = groups == ScaleGroups::one;
-    if (!by_one && groups != ScaleGroups::cols && !(by_rows && by.columns.size() > 1)) return {};
+    if (!by_one && groups != ScaleGroups::cols && !(by_rows && by.column_ranks.size() > 1)) return {};
     const Tensor bits = c.temp.alloc(Dtype::i32, scale_shape(groups, x.shape, matrices_of(x, experts)));
     c.k.zero(c.exec, bits);
     c.k.largest_magnitudes(c.exec, bits, x, groups, experts);
-    if (by_one || by_rows) agree(c, bits, by.columns, Exchange::agree_on_scales);
+    if (by_one || by_rows) agree(c, bits, by.column_ranks, Exchange::agree_on_scales);
     if (!by_rows) {
-        agree(c, bits, by.more_rows, Exchange::agree_on_scales);
-        agree(c, bits, by.rows, Exchange::agree_on_part_scales);
+        agree(c, bits, by.other_row_ranks, Exchange::agree_on_scales);
+        agree(c, bits, by.row_ranks, Exchange::agree_on_context_scales);
     }
     return bits;
 }

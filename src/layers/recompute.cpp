@@ -12,7 +12,7 @@ Tensor LinearInput::keep_in_8_bits(Ctx& c, Tensor x, const Form& form, const Div
 }
 
 Tensor LinearInput::take(Ctx& c, Tensor x, const RecipeForms& forms, const Division& division) const {
-    if (output_ == Output::kept_in_8_bits && forms.x == forms.x_of_weight && c.frame.has_backward())
+    if (output_ == Output::kept_in_8_bits && forms.x == forms.x_of_wgrad && c.frame.has_backward())
         return keep_in_8_bits(c, x, forms.x, division);
     keep(c, x, forms, division);
     return quantized(c, x, forms.x, division);
@@ -20,13 +20,13 @@ Tensor LinearInput::take(Ctx& c, Tensor x, const RecipeForms& forms, const Divis
 
 void LinearInput::keep(Ctx& c, Tensor x, const RecipeForms& forms, const Division& division) const {
     if (!c.frame.has_backward()) return;
-    if (output_ == Output::kept_in_8_bits) keep_in_8_bits(c, x, forms.x_of_weight, division);
+    if (output_ == Output::kept_in_8_bits) keep_in_8_bits(c, x, forms.x_of_wgrad, division);
     if (output_ == Output::kept) c.frame.push(this, x);
 }
 
 Tensor LinearInput::recall(Ctx& c, const RecipeForms& forms, const Division& division) const {
     if (output_ == Output::kept_in_8_bits) return c.frame.pop(this);
-    return quantized(c, source_ ? source_->again(c) : c.frame.pop(this), forms.x_of_weight, division);
+    return quantized(c, source_ ? source_->again(c) : c.frame.pop(this), forms.x_of_wgrad, division);
 }
 
 }  // namespace coeus

@@ -84,7 +84,7 @@ namespace {
 // it instead of the operation.
 Output output_for(const std::vector<Param>& weights, Output output) {
     const bool in_8_bits = std::ranges::all_of(
-        weights, [](const Param& weight) { return forms_of(weight.recipe).x_of_weight.is_8_bit(); });
+        weights, [](const Param& weight) { return forms_of(weight.recipe).x_of_wgrad.is_8_bit(); });
     return output == Output::kept && in_8_bits ? Output::kept_in_8_bits : output;
 }
 

@@ -53,7 +53,7 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
 
 bool Storage::has_one_scales() const {
     const RecipeForms forms = forms_of(recipe());
-    return forms.w.groups == ScaleGroups::one || forms.w_of_input.groups == ScaleGroups::one;
+    return forms.w.groups == ScaleGroups::one || forms.w_of_dgrad.groups == ScaleGroups::one;
 }
 
 void Storage::lay_out() {

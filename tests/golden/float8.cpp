@@ -161,12 +161,12 @@ void compare_layer(const Layer& layer) {
     };
     const LayerOperand x = operand("input.forward", forms.x), w = operand("weight.forward", forms.w),
                        dy = operand("grad_output.dgrad", forms.dy),
-                       w_of_input = operand("weight.dgrad", forms.w_of_input),
-                       dy_of_weight = operand("grad_output.wgrad", forms.dy_of_weight),
-                       x_of_weight = operand("input.wgrad", forms.x_of_weight);
+                       w_of_dgrad = operand("weight.dgrad", forms.w_of_dgrad),
+                       dy_of_wgrad = operand("grad_output.wgrad", forms.dy_of_wgrad),
+                       x_of_wgrad = operand("input.wgrad", forms.x_of_wgrad);
     compare_product(exec, layer, "output", x.tensor(), transposed(w.tensor()));
-    compare_product(exec, layer, "grad_input", dy.tensor(), w_of_input.tensor());
-    compare_product(exec, layer, "grad_weight", transposed(dy_of_weight.tensor()), x_of_weight.tensor());
+    compare_product(exec, layer, "grad_input", dy.tensor(), w_of_dgrad.tensor());
+    compare_product(exec, layer, "grad_weight", transposed(dy_of_wgrad.tensor()), x_of_wgrad.tensor());
 }
 
 }  // namespace

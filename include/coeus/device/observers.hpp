@@ -26,13 +26,13 @@ enum class Exchange : uint8_t {
     pass_gradients_on,
     tokens_to_heads,  ///< from divided tokens to divided heads
     heads_to_tokens,
-    sum_token_choices,     ///< how often each sequence chose each expert, over ranks that divide its tokens
-    sum_part_choices,      ///< likewise, over ranks that divide sequences
-    count_rows,            ///< how many rows each rank sends to each expert, if ranks divide the experts
-    rows_to_experts,       ///< rows of tokens to the ranks of their experts; gradients of results likewise
-    rows_from_experts,     ///< the way back
-    agree_on_scales,       ///< of 8-bit tensors, over ranks with other tokens or columns
-    agree_on_part_scales,  ///< likewise, over ranks that divide sequences
+    sum_token_choices,  ///< how often each sequence chose each expert, over ranks that divide its tokens
+    sum_part_choices,   ///< likewise, over ranks that divide sequences
+    count_rows,         ///< how many rows each rank sends to each expert, if ranks divide the experts
+    rows_to_experts,    ///< rows of tokens to the ranks of their experts; gradients of results likewise
+    rows_from_experts,  ///< the way back
+    agree_on_scales,    ///< of 8-bit tensors, over ranks with other tokens or columns
+    agree_on_context_scales,  ///< likewise, over ranks that divide sequences
     agree_on_weight_scales,
     gather_weights,       ///< from their shards
     gather_matrix_rows,   ///< from their shards, for an optimizer that needs whole matrices

@@ -7,8 +7,8 @@
 // says:
 //
 //   forward     y = x W^T           tokens are summed over I
-//   input       dx = dy W           over O
-//   weight      dW += dy^T x        over T
+//   dgrad       dx = dy W           over O
+//   wgrad       dW += dy^T x        over T
 #pragma once
 
 #include "coeus/device/tensor.hpp"
@@ -38,9 +38,9 @@ enum class Recipe : uint8_t { none, tensorwise, rowwise, rowwise_with_gw_hp, mx_
 
 /// The forms of the operands of the three products.
 struct RecipeForms {
-    Form x, w;            ///< forward
-    Form dy, w_of_input;  ///< gradient of the input
-    Form dy_of_weight, x_of_weight;
+    Form x, w;                     ///< forward
+    Form dy, w_of_dgrad;           ///< gradient of the input (dgrad)
+    Form dy_of_wgrad, x_of_wgrad;  ///< gradient of the weight (wgrad)
 
     bool operator==(const RecipeForms&) const = default;
 };

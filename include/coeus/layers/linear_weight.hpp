@@ -27,7 +27,7 @@ public:
     Tensor of(Tensor y) const { return y.slice_cols(first_output_, rows_); }
     /// The operand of the forward's product, and of the input's gradient: in temp, or the weight itself.
     Tensor for_forward(Ctx& c) const { return operand(c, forms_.w); }
-    Tensor for_input_gradient(Ctx& c) const { return operand(c, forms_.w_of_input); }
+    Tensor for_input_gradient(Ctx& c) const { return operand(c, forms_.w_of_dgrad); }
 
 private:
     Tensor operand(Ctx& c, const Form& form) const;

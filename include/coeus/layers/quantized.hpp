@@ -10,7 +10,7 @@ namespace coeus {
 
 /// The ranks that have the other rows and columns of a matrix.
 struct Division {
-    const Communicator &rows, &more_rows, &columns;
+    const Communicator &row_ranks, &other_row_ranks, &column_ranks;
 
     /// Rows are tokens of the micro-batch: context-parallel ranks have others. Tensor-parallel ranks have
     /// others too, or they have other columns.

@@ -53,7 +53,7 @@ public:
     Tensor recall(Ctx& c, const RecipeForms& forms, const Division& division) const;
     /// True if what recall() returns is in temp.
     bool is_lent(const RecipeForms& forms) const {
-        return output_ == Output::recomputed || (output_ == Output::kept && forms.x_of_weight.is_8_bit());
+        return output_ == Output::recomputed || (output_ == Output::kept && forms.x_of_wgrad.is_8_bit());
     }
 
 private:

@@ -353,7 +353,7 @@ int64_t expected_bytes(const MeshCase& c, const Engine& engine, bool uneven) {
         sent += all_reduce(sizes.table().owned(ranks, shard), 2, e);
     if (c.model.moe.experts > 0)  // their loads: MPI sums integers
         sent += c.model.moe_rows() * c.model.moe.experts * (c.mesh.size(loss_axes) + c.mesh.tp - 2) * 8;
-    if (forms_of(c.types.quantize.linear).w_of_input.groups == ScaleGroups::one)
+    if (forms_of(c.types.quantize.linear).w_of_dgrad.groups == ScaleGroups::one)
         // the largest magnitudes of the weights of all layers, 16 bytes apart
         sent += c.model.layers * 7 * 16 * (c.mesh.size(owner_axes) - 1);
     // loss and norm, one number each

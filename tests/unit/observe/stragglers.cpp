@@ -167,7 +167,7 @@ TEST_CASE("step phases: every exchange has the phase of its axis") {
         {"sum_token_choices", along_tp},   {"sum_part_choices", along_cp},
         {"compare_losses", world},         {"count_rows", along_ep},
         {"rows_to_experts", along_ep},     {"rows_from_experts", along_ep},
-        {"agree_on_scales", along_tp},     {"agree_on_part_scales", along_cp},
+        {"agree_on_scales", along_tp},     {"agree_on_context_scales", along_cp},
         {"agree_on_weight_scales", world}, {"agree_to_stop", world},
     };
     std::set<std::string> seen;
