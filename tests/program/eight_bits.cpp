@@ -109,3 +109,33 @@ TEST_CASE("A run in 8 bits resumes with another recipe, and names the options th
             plain.output) == 1);
     CHECK(read_metrics(runs.path("out")).steps.size() == 6);
 }
+
+TEST_CASE("A run in 8 bits resumes to the same checkpoint, exports its weights, and can start from them") {
+    const Runs runs;
+    const Arguments gathers = {"--float8.enable_fsdp_float8_all_gather",
+                               "--float8.precompute_float8_dynamic_scale_for_fsdp"},
+                    by_rows = {"--float8.recipe_name=rowwise"};
+    const std::pair<std::string, Arguments> recipes[] = {
+        {"tensorwise", float8}, {"gathers", float8 + gathers}, {"rowwise", float8 + by_rows}, {"mxfp8", mx}};
+    for (const auto& [name, recipe] : recipes) {
+        CAPTURE(name);
+        const Arguments saves =
+            recipe + Arguments{"--checkpoint.enable", "--checkpoint.last_save_model_only=false",
+                               "--training.mixed_precision_param=bfloat16"};
+        const std::string parts = name + " in parts";
+        CHECK(runs.run(name, saves + Arguments{steps(4)}, 2).exit_code == 0);
+        CHECK(runs.run(parts, saves + Arguments{steps(2)}, 2).exit_code == 0);
+        CHECK(runs.run(parts, saves + Arguments{steps(4)}, 2).exit_code == 0);
+        const char* last = "checkpoint/step-00000004.h5";
+        CHECK(differing_arrays(runs.path(name) / last, runs.path(parts) / last).empty());
+        const std::filesystem::path exported = runs.path(name + " exported");
+        CHECK(run_coeus({"convert", runs.path(name).string(), exported.string()}).exit_code == 0);
+        const Outcome started = runs.run(
+            name + " again", recipe + Arguments{"--model.flavor=hf", "--checkpoint.initial_load_in_hf",
+                                                "--model.hf_assets_path=" + exported.string(), steps(1)});
+        INFO(started.output);
+        CHECK(started.exit_code == 0);
+        CHECK(count_of("Starting from the weights of", started.output) == 1);
+        CHECK(count_of("info - In 8 bits: ", started.output) == 1);
+    }
+}
