@@ -5,6 +5,7 @@
 #include "stand_ins/cuda/cublasLt.h"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
+#include "support/mesh_factors.hpp"
 #include "support/support.hpp"
 
 using namespace coeus;
@@ -122,6 +123,28 @@ TEST_CASE("products of 8-bit floats are emulated if the Exec says so") {
         };
         CHECK(library_products(gpu.get(), c, Dtype::bf16) == 0);
     }
+}
+
+TEST_CASE("a step of training has the 8-bit products of the GPU, and none if they are emulated") {
+    for (const int architecture : architectures)
+        for (int recipe = 1; recipe < recipe_choices; ++recipe)
+            for (const bool emulate : {false, true}) {
+                const PretendedGpu gpu(architecture);
+                MeshCase c = float32_case_of({}, recipe);
+                c.model.layers = 1;
+                c.seq_len = 32;
+                c.types.quantize.emulate = emulate;
+                c.device = &gpu.get();
+                MeshRun run(c, mesh_of_one());
+                TestBatch batch = batch_of_step(c, 1);
+                const size_t before = emulation::products_of_8_bits();
+                CHECK(run.step(1, batch));
+                const bool has_blocks = c.types.quantize.linear == Recipe::mx_rceil,
+                           has_products = architecture >= (has_blocks ? 100 : 89);
+                INFO(c.name() << " on sm_" << architecture);
+                CHECK((emulation::products_of_8_bits() > before) == (has_products && !emulate));
+                CHECK(run.engine.used().workspace == run.engine.layer_memory().workspace);
+            }
 }
 
 TEST_CASE("products of 8-bit floats use exactly the workspace planned for their architecture") {
