@@ -22,12 +22,13 @@ namespace {
 using dnnl::matmul;
 using dnnl::memory;
 
-// What a primitive is created for: sizes, strides, types, and whether it adds to d.
-using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, Dtype, Dtype, bool>;
+// What a primitive is created for: sizes, strides, types, whether it adds to d, and whether it has a factor.
+using Key =
+    std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, Dtype, Dtype, bool, bool>;
 
 struct PlannedProduct {
     std::optional<matmul> primitive;  // empty if oneDNN has no kernel for it on this CPU
-    memory a, b, d;
+    memory a, b, d, factor;
     std::unordered_map<int, memory> arguments;
 };
 
@@ -65,15 +66,15 @@ matmul::primitive_desc describe(const dnnl::engine& engine, const memory::desc& 
 }
 
 PlannedProduct make_product(OneDnnState& state, const Tensor& d, const Operand& a, const Operand& b,
-                            int64_t depth, bool accumulate) {
+                            int64_t depth, bool accumulate, bool has_factor) {
     const memory::desc a_desc = operand_desc(d.rows(), depth, a), b_desc = operand_desc(depth, d.cols(), b);
     const memory::desc d_desc({d.rows(), d.cols()}, type_of(d.dtype), memory::dims{d.cols(), 1});
+    const memory::desc factor_desc({1, 1}, memory::data_type::f32, memory::dims{1, 1});
+    dnnl::post_ops after;
+    if (has_factor) after.append_binary(dnnl::algorithm::binary_mul, factor_desc);
+    if (accumulate) after.append_sum(1.0f);
     dnnl::primitive_attr attributes;
-    if (accumulate) {
-        dnnl::post_ops sum;
-        sum.append_sum(1.0f);
-        attributes.set_post_ops(sum);
-    }
+    attributes.set_post_ops(after);
     PlannedProduct product;
     const matmul::primitive_desc description = describe(state.engine, a_desc, b_desc, d_desc, attributes);
     if (!description) return product;
@@ -82,6 +83,10 @@ PlannedProduct make_product(OneDnnState& state, const Tensor& d, const Operand& 
     product.b = memory(b_desc, state.engine, DNNL_MEMORY_NONE);
     product.d = memory(d_desc, state.engine, DNNL_MEMORY_NONE);
     product.arguments = {{DNNL_ARG_SRC, product.a}, {DNNL_ARG_WEIGHTS, product.b}, {DNNL_ARG_DST, product.d}};
+    if (has_factor) {
+        product.factor = memory(factor_desc, state.engine, DNNL_MEMORY_NONE);
+        product.arguments.emplace(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, product.factor);
+    }
     return product;
 }
 
@@ -92,14 +97,15 @@ bool onednn_is_fast(Dtype type) {
     return type == Dtype::bf16 ? level == "avx512 bf16" : type == Dtype::f32 && level.starts_with("avx512");
 }
 
-bool onednn_gemm(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int64_t depth) {
+bool onednn_gemm(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int64_t depth,
+                 float factor) {
     if (!d.dense()) return false;
     OneDnnState& state = state_of(exec);
-    const Key key = {d.rows(),        d.cols(),        depth,          a.tensor.ld, b.tensor.ld,
-                     a.is_transposed, b.is_transposed, a.tensor.dtype, d.dtype,     bool(c)};
+    const Key key = {d.rows(),        d.cols(),       depth,   a.tensor.ld, b.tensor.ld, a.is_transposed,
+                     b.is_transposed, a.tensor.dtype, d.dtype, bool(c),     factor != 1};
     auto at = state.products.find(key);
     if (at == state.products.end())
-        at = state.products.emplace(key, make_product(state, d, a, b, depth, bool(c))).first;
+        at = state.products.emplace(key, make_product(state, d, a, b, depth, bool(c), factor != 1)).first;
     PlannedProduct& product = at->second;
     if (!product.primitive) return false;
     // a residual is first copied to d and then added to while it is in the cache
@@ -108,6 +114,7 @@ bool onednn_gemm(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tenso
     product.a.set_data_handle(a.tensor.data);
     product.b.set_data_handle(b.tensor.data);
     product.d.set_data_handle(d.data);
+    if (factor != 1) product.factor.set_data_handle(&factor);
     product.primitive->execute(state.stream, product.arguments);
     state.stream.wait();
     return true;

@@ -5,6 +5,7 @@
 // decoded, multiplied and scaled while they are in the cache. In float64 the values are multiplied.
 #include "../rows/team.hpp"
 #include "cpu.hpp"
+#include "onednn_gemm.hpp"
 #include "quantization.hpp"
 #include "workspace.hpp"
 
@@ -36,20 +37,35 @@ float scale_left(const Operand& operand) {
 }
 
 /// d = factor * sums + c
-void scale_sums(Exec& exec, Tensor d, Tensor sums, float factor_a, float factor_b, Tensor c) {
+void scale_sums(Exec& exec, Tensor d, Tensor sums, float factor, Tensor c) {
     dispatch(d.dtype, [&]<class D>(D) {
         parallel_rows(exec, d.rows(), d.cols(), [&](int64_t i) {
             D* const to = d.row<D>(i);
             const float* const sum = sums.row<const float>(i);
             const D* const plus = c ? c.row<const D>(i) : nullptr;
             if (plus)
-                Lane().each(d.cols(), [=](int64_t j) {
-                    to[j] = store<D>(sum[j] * factor_a * factor_b + float(load(plus[j])));
-                });
+                Lane().each(d.cols(),
+                            [=](int64_t j) { to[j] = store<D>(sum[j] * factor + float(load(plus[j]))); });
             else
-                Lane().each(d.cols(), [=](int64_t j) { to[j] = store<D>(sum[j] * factor_a * factor_b); });
+                Lane().each(d.cols(), [=](int64_t j) { to[j] = store<D>(sum[j] * factor); });
         });
     });
+}
+
+/// d = factor op(a) op(b) + c
+void product_with_factor(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int64_t depth,
+                         float factor) {
+    const bool is_fast = onednn_is_fast(Dtype::bf16);
+    if (is_fast && onednn_gemm(exec, d, a, b, c, depth, factor)) return;
+    const Shape shape = {d.rows(), d.cols()};
+    if (is_fast && !c) {
+        const Scope scope(exec.workspace);
+        const Tensor dense = exec.workspace.alloc(d.dtype, shape);
+        if (onednn_gemm(exec, dense, a, b, c, depth, factor)) return Cpu::cast(exec, d, dense);
+    }
+    const Tensor sums = exec.workspace.alloc(Dtype::f32, shape);
+    Cpu::gemm(exec, sums, a, b, {});
+    scale_sums(exec, d, sums, factor, c);
 }
 
 }  // namespace
@@ -64,7 +80,7 @@ void Cpu::scaled_gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c, bool
         const Scope scope(exec.workspace);
         return gemm(exec, d, decoded(exec, Dtype::f64, a), decoded(exec, Dtype::f64, b), c);
     }
-    const float left_a = scale_left(a), left_b = scale_left(b);
+    const float factor = scale_left(a) * scale_left(b);
     const auto [rows_at_a_time, columns_at_a_time] = scaled_chunk(rows, columns, depth);
     for (int64_t column = 0; column < columns; column += columns_at_a_time) {
         const int64_t n = std::min(columns_at_a_time, columns - column);
@@ -80,9 +96,7 @@ void Cpu::scaled_gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c, bool
                 gemm(exec, to, a_values, b_values, plus);
                 continue;
             }
-            const Tensor sums = exec.workspace.alloc(Dtype::f32, {m, n});
-            gemm(exec, sums, a_values, b_values, {});
-            scale_sums(exec, to, sums, left_a, left_b, plus);
+            product_with_factor(exec, to, a_values, b_values, plus, depth, factor);
         }
     }
 }
