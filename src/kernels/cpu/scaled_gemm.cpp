@@ -55,7 +55,7 @@ void scale_sums(Exec& exec, Tensor d, Tensor sums, float factor, Tensor c) {
 /// d = factor op(a) op(b) + c
 void product_with_factor(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int64_t depth,
                          float factor) {
-    const bool is_fast = onednn_is_fast(Dtype::bf16);
+    const bool is_fast = depth > 0 && onednn_is_fast(Dtype::bf16);
     if (is_fast && onednn_gemm(exec, d, a, b, c, depth, factor)) return;
     const Shape shape = {d.rows(), d.cols()};
     if (is_fast && !c) {

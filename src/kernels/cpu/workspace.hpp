@@ -142,7 +142,7 @@ struct ScaledChunk {
     int64_t rows, columns;
 };
 constexpr ScaledChunk scaled_chunk(int64_t rows, int64_t columns, int64_t depth) {
-    constexpr int64_t most_of_b = int64_t(32) << 20, most_of_a = int64_t(16) << 20, most_columns = 4096,
+    constexpr int64_t most_of_b = int64_t(32) << 20, most_of_a = int64_t(8) << 20, most_columns = 4096,
                       least = 256;
     constexpr auto whole = [](int64_t n) { return n / 64 * 64; };
     const int64_t of_b = whole(most_of_b / (2 * std::max<int64_t>(1, depth))),

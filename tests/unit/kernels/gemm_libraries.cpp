@@ -41,9 +41,10 @@ void fill(Tensor t, uint64_t stream) {
 }
 
 // Runs one implementation over all cases; returns the largest normalised error. `type` is that of a and b,
-// `d_type` that of the result.
+// `d_type` that of the result; `factor` multiplies the product.
 template <class Gemm>
-double worst_error(Dtype type, Dtype d_type, const Gemm& gemm, std::span<const Case> cases = small_cases) {
+double worst_error(Dtype type, Dtype d_type, const Gemm& gemm, std::span<const Case> cases = small_cases,
+                   float factor = 1) {
     double worst = 0;
     for (const Case& c : cases) {
         OwnedTensor a(type, c.a_transposed ? Shape{c.k, c.m} : Shape{c.m, c.k}),
@@ -57,11 +58,11 @@ double worst_error(Dtype type, Dtype d_type, const Gemm& gemm, std::span<const C
         std::vector<double> expected;
         for (int64_t i = 0; i < c.m; ++i)
             for (int64_t j = 0; j < c.n; ++j) {
-                double sum = added ? element(added, i * c.n + j) : 0;
+                double sum = 0;
                 for (int64_t p = 0; p < c.k; ++p)
                     sum += left[size_t(c.a_transposed ? p * c.m + i : i * c.k + p)] *
                            right[size_t(c.b_transposed ? j * c.k + p : p * c.n + j)];
-                expected.push_back(sum);
+                expected.push_back(factor * sum + (added ? element(added, i * c.n + j) : 0));
             }
         Exec exec;
         exec.threads = 2;
@@ -73,16 +74,29 @@ double worst_error(Dtype type, Dtype d_type, const Gemm& gemm, std::span<const C
     return worst;
 }
 
+// With and without a factor.
+double error_of_onednn(Dtype type, Dtype d_type) {
+    double worst = 0;
+    for (const float factor : {1.F, 0.3F}) {
+        const auto multiply = [&](auto&&... arguments) { return cpu::onednn_gemm(arguments..., factor); };
+        const double error = worst_error(type, d_type, multiply, small_cases, factor);
+        if (error < 0) return error;
+        worst = worse_of(worst, error);
+    }
+    return worst;
+}
+
 }  // namespace
 
-TEST_CASE("gemm by oneDNN: f32, transposed, accumulated, with a residual") {
-    CHECK(worst_error(Dtype::f32, Dtype::f32, cpu::onednn_gemm) >= 0);
-    CHECK(worst_error(Dtype::f32, Dtype::f32, cpu::onednn_gemm) <= 1e-6);
+TEST_CASE("gemm by oneDNN: f32, transposed, accumulated, with a residual, with a factor") {
+    const double error = error_of_onednn(Dtype::f32, Dtype::f32);
+    CHECK(error >= 0);
+    CHECK(error <= 1e-6);
 }
 
 TEST_CASE("gemm by oneDNN: bf16 if this CPU has it, and a clear refusal otherwise") {
     for (Dtype d : {Dtype::bf16, Dtype::f32}) {
-        const double error = worst_error(Dtype::bf16, d, cpu::onednn_gemm);
+        const double error = error_of_onednn(Dtype::bf16, d);
         CHECK((error == -1 || error <= (d == Dtype::bf16 ? 4e-3 : 1e-6)));
         if (cpu::onednn_is_fast(Dtype::bf16)) CHECK(error >= 0);
     }
