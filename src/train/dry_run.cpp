@@ -98,9 +98,10 @@ std::string PlannedDevice::text() const {
 bool advice_holds(const Config& config, const DecoderConfig& model, const Alternative& advice) {
     try {
         const Config changed = with_settings(config, advice.says);
-        const EngineOptions options =
+        EngineOptions options =
             engine_options(changed, model, mesh_shape(changed, advice.options.mesh.ranks()),
                            advice.options.rank, advice.options.threads);
+        options.architecture = advice.options.architecture;
         const auto promised = plans_of_stages(model, advice.options), kept = plans_of_stages(model, options);
         return std::ranges::equal(promised, kept, [](const MemoryPlan& a, const MemoryPlan& b) {
             return b.total() <= a.total() && b.total(MemoryPlace::host) <= a.total(MemoryPlace::host);
