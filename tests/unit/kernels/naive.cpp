@@ -381,6 +381,7 @@ void cross_entropy(Exec&, Tensor losses, Tensor dlogits, Tensor logits, Tensor l
 }
 
 void cast(Exec&, Tensor out, Tensor a) {
+    if (size_of(a.dtype) == 1) out.dtype = a.dtype = Dtype::u8;
     for (int64_t i = 0; i < a.count(); ++i) set_element(out, i, element(a, i));
 }
 void add(Exec&, Tensor out, Tensor a) {

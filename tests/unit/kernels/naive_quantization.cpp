@@ -94,6 +94,8 @@ int power_of_block(const Tensor& q, float magnitude, ScaleRule rule) {
 
 void quantize(Exec&, Tensor q, Tensor x, Tensor bits, ScaleRule rule, const Groups& experts) {
     const bool blocks = scale_type(q.groups) == Dtype::u8;
+    float not_written = 0;
+    if (!q.scale) q.scale = &not_written;
     if (bits && q.groups != ScaleGroups::rows)
         for (int64_t i = 0; i < bits.count(); ++i)
             static_cast<float*>(q.scale)[i] =
