@@ -95,13 +95,14 @@ mutants:
 	@tools/deps.sh build test
 	@tests/mutants/plant.py --run build-mutants --only '$(MUTANTS)'
 
-# the sanitizers make these plans take ten minutes; tests of small models run the same code
-plans_of_large_models = dry run: (every advice|decks with)|pass a dry run on|take each recipe of 8 bits
+# With sanitizers these take ten minutes: plans of large models, and kernels that other tests run as well. Tests of small
+# models, and of each kernel once, run the same code.
+too_long_for_sanitizers = dry run: (every advice|decks with)|pass a dry run on|take each recipe of 8 bits|kernels in double match|ernels give the same bits
 sanitize:
 	@tools/deps.sh build test
 	@$(call configure,build-asan,asan-ubsan)
 	@cmake --build --preset asan-ubsan --target coeus_unit_tests
-	@tools/test.sh build-asan --tests-regex '^unit/' --exclude-regex '$(plans_of_large_models)'
+	@tools/test.sh build-asan --tests-regex '^unit/' --exclude-regex '$(too_long_for_sanitizers)'
 
 # OpenMP's own library is not instrumented, so the kernels' tests would give false alarms
 sanitize-threads:
