@@ -42,6 +42,7 @@ if arguments.turns:
         for name, of_turns in speeds.items():
             dtype = "f32" if name == "float32" else "bf16"
             of_turns.append(compare_torch.run_coeus("small-1024", dtype, 2, options=RECIPES.get(name, []))[0])
+            print(f"{name}: {of_turns[-1]:,.0f} tokens/s", flush=True)
     medians = {name: statistics.median(of_turns) for name, of_turns in speeds.items()}
     print("| step | tokens/s | of bfloat16 | of float32 |\n|---|---:|---:|---:|")
     for name, speed in medians.items():
