@@ -153,7 +153,8 @@ private:
     Frame::Mark mark_;
 };
 
-/// The same for operations without a backward: evaluation, and what is recomputed later.
+/// A FrameScope around operations that no backward follows: evaluation, and a forward that is repeated before
+/// its backward.
 class [[nodiscard]] WithoutBackward {
 public:
     explicit WithoutBackward(Frame& frame)
