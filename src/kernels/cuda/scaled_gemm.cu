@@ -123,20 +123,22 @@ int step_of(const Tensor& t) {
     return has_one_scale(t) ? 0 : 1;
 }
 
-/// A call of scaled_gemm.
+/// A call of scaled_gemm. The library's workspace is allocated first: it must begin at a multiple of 256
+/// bytes, which the arena promises for its beginning only.
 struct ScaledGemm {
     Exec& exec;
     Tensor d;
     Operand a, b;
     Tensor c;
     bool fast;
+    Tensor library_workspace = exec.workspace.alloc(Dtype::u8, {workspace::cublaslt});
 
     int64_t depth() const { return depth_of(a); }
 
     Tensor bytes(int64_t count) const { return exec.workspace.alloc(Dtype::u8, {count}); }
 
     ProductOperands operands(const Operand& first, const Operand& second) const {
-        return {d, first, second, c ? c : d, bytes(workspace::cublaslt), bool(c)};
+        return {d, first, second, c ? c : d, library_workspace, bool(c)};
     }
 
     Operand decoded(const Operand& operand) const {

@@ -350,7 +350,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
     if (status != CUBLAS_STATUS_SUCCESS) return status;
     const uint64_t* const promised = algorithm->data + 4;
     if (!is_aligned(a, promised[0]) || !is_aligned(b, promised[1]) || !is_aligned(c, promised[2]) ||
-        !is_aligned(d, promised[3]) || workspace_bytes < checked.workspaceSize || !workspace)
+        !is_aligned(d, promised[3]) || workspace_bytes < checked.workspaceSize || !is_aligned(workspace, 256))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (has_8_bits(*a_layout) && !keeps_promises(*product, {a, b, c, d})) return CUBLAS_STATUS_INVALID_VALUE;
     const bool on_device = product->factors_on_device;
