@@ -15,6 +15,9 @@ struct DryCpu {
     static void quantize(Exec& exec, Tensor q, Tensor, Tensor, ScaleRule, const Groups&) {
         exec.workspace.touch(workspace::quantize(q));
     }
+    static void quantize_values(Exec& exec, Tensor, Tensor x, Tensor, const Form& form) {
+        exec.workspace.touch(workspace::quantize_values(x, form));
+    }
     static void scaled_gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor, bool) {
         exec.workspace.touch(workspace::scaled_gemm(d, a, b, exec.threads));
     }
@@ -85,7 +88,7 @@ struct DryCpu {
 
 const Kernels& dry_kernels() {
     static constexpr Kernels table =
-        observed_table<DryCpu>("dry", workspace::chunk_bytes, workspace::thin_rows);
+        observed_table<DryCpu>("dry", workspace::chunk_bytes, workspace::thin_rows, true);
     return table;
 }
 

@@ -56,7 +56,7 @@ struct DryCuda {
 
 const Kernels& dry_cuda_kernels() {
     static constexpr Kernels table =
-        observed_table<DryCuda>("dry cuda", cuda::workspace::chunk_bytes, cuda::workspace::thin_rows);
+        observed_table<DryCuda>("dry cuda", cuda::workspace::chunk_bytes, cuda::workspace::thin_rows, false);
     return table;
 }
 

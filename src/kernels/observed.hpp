@@ -50,6 +50,9 @@ inline Cost largest_magnitudes(Tensor bits, Tensor x, ScaleGroups, const Groups&
 inline Cost quantize(Tensor, Tensor x, Tensor, ScaleRule, const Groups&) {
     return {2 * double(x.count()), double(x.count()) * (1 + size_of(x.dtype))};
 }
+inline Cost quantize_values(Tensor y, Tensor x, Tensor, const Form&) {
+    return {2 * double(x.count()), bytes(y, x)};
+}
 inline Cost dequantize(Tensor y, Tensor q) {
     return {double(y.count()), bytes(y, q)};
 }
@@ -315,11 +318,13 @@ COEUS_EACH_KERNEL(COEUS_NAME)
 
 /// The table of a backend.
 template <class Backend>
-constexpr Kernels observed_table(const char* name, int64_t chunk_bytes, int64_t thin_rows) {
+constexpr Kernels observed_table(const char* name, int64_t chunk_bytes, int64_t thin_rows,
+                                 bool takes_values) {
     Kernels table{};
     table.name = name;
     table.chunk_bytes = chunk_bytes;
     table.thin_rows = thin_rows;
+    table.takes_values = takes_values;
 #define COEUS_ENTRY(entry)                                                                      \
     if constexpr (requires { &Backend::entry; })                                                \
         table.entry = Observed<Backend::entry, cost::entry>::template call<kernel_name::entry>; \

@@ -86,6 +86,13 @@ COEUS_HD uint8_t scaled_code(float x, float factor) {
     return uint8_t((encode<Format>(x * factor) & 127U) | (std::bit_cast<uint32_t>(x) >> 24 & 128U));
 }
 
+/// Its value.
+template <class Format>
+COEUS_HD float scaled_value(float x, float factor) {
+    const uint32_t magnitude = std::bit_cast<uint32_t>(rounded<Format>(x * factor)) & 0x7fffffffU;
+    return std::bit_cast<float>(magnitude | (std::bit_cast<uint32_t>(x) & 0x80000000U));
+}
+
 /// Calls f with the format of a type of 8-bit floats.
 template <class F>
 void with_format(Dtype type, F&& f) {

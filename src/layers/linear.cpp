@@ -41,7 +41,7 @@ Tensor ColLinear::forward(Ctx& c, Tensor x) const {
     if (weight_.is_mixed()) {
         input_.keep(c, x, {}, by);
         compute(x, {});
-        compute(quantized(c, x, weight_.recipe_forms().x, by), weight_.recipe_forms());
+        compute(operand_of_tokens(c, x, weight_.recipe_forms().x, by), weight_.recipe_forms());
     } else {
         compute(input_.take(c, x, weight_.forms(), by), weight_.forms());
     }
@@ -57,7 +57,7 @@ Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
     const std::vector<WeightPart>& parts = weight_.parts();
     LinearWeight::OfParts w, gradients;
     for (size_t i = 0; i < parts.size(); ++i) {
-        gradients[i] = quantized(c, parts[i].of(dy), parts[i].forms().dy, by);
+        gradients[i] = operand_of_tokens(c, parts[i].of(dy), parts[i].forms().dy, by);
         w[i] = parts[i].for_input_gradient(c);
     }
     c.tokens.scatter(c, dx, [&](Tensor rows, int64_t first) {
@@ -77,14 +77,14 @@ Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
                 gradient.parts.add({.storage = &parts[i].storage(),
                                     .dy = forms.dy_of_wgrad == forms.dy
                                               ? gradients[i]
-                                              : quantized(c, parts[i].of(dy), forms.dy_of_wgrad, by),
+                                              : operand_of_tokens(c, parts[i].of(dy), forms.dy_of_wgrad, by),
                                     .first_row = parts[i].first_row()});
         c.frame.later(c, gradient);
     };
     if (weight_.is_mixed()) {
         const RecipeForms forms = weight_.recipe_forms();
         request({}, x);
-        request(forms, quantized(c, x, forms.x_of_wgrad, Division::tokens(c)));
+        request(forms, operand_of_tokens(c, x, forms.x_of_wgrad, Division::tokens(c)));
     } else {
         request(weight_.forms(), x);
     }
@@ -98,7 +98,7 @@ Tensor TokenLinear::forward(Ctx& c, Tensor x, Dtype type, Tensor plus) const {
     const Tensor taken = input_.take(c, x, weight_.forms(), by);
     for (const WeightPart& part : weight_.parts()) {
         const Scope operands(c.temp);
-        const Tensor input = weight_.is_mixed() ? quantized(c, x, part.forms().x, by) : taken,
+        const Tensor input = weight_.is_mixed() ? operand_of_tokens(c, x, part.forms().x, by) : taken,
                      w = part.for_forward(c).slice_cols(first_col_, cols_);
         multiply(c, part.of(y), input, transposed(w), plus ? part.of(plus) : plus, true);
     }
@@ -117,12 +117,13 @@ Tensor TokenLinear::backward(Ctx& c, Tensor dy) const {
     Tensor sum;
     for (const WeightPart& part : weight_.parts()) {
         const RecipeForms& forms = part.forms();
-        const Tensor dy_part = part.of(dy), gradient = quantized(c, dy_part, forms.dy, by);
+        const Tensor dy_part = part.of(dy), gradient = operand_of_tokens(c, dy_part, forms.dy, by);
         multiply(c, dx, gradient, part.for_input_gradient(c).slice_cols(first_col_, cols_), sum);
         sum = dx;
         const WeightGradient::Part request = {
             .storage = &part.storage(),
-            .dy = forms.dy_of_wgrad == forms.dy ? gradient : quantized(c, dy_part, forms.dy_of_wgrad, by),
+            .dy = forms.dy_of_wgrad == forms.dy ? gradient
+                                                : operand_of_tokens(c, dy_part, forms.dy_of_wgrad, by),
             .first_row = part.first_row()};
         if (!weight_.is_mixed()) {
             all.parts.add(request);
@@ -130,7 +131,7 @@ Tensor TokenLinear::backward(Ctx& c, Tensor dy) const {
         }
         WeightGradient one = all;
         one.parts.add(request);
-        one.x = quantized(c, x, forms.x_of_wgrad, by);
+        one.x = operand_of_tokens(c, x, forms.x_of_wgrad, by);
         one.x_is_lent = input_.is_lent(forms);
         c.frame.later(c, one);
     }
@@ -174,11 +175,11 @@ Tensor RowLinear::backward(Ctx& c, Tensor dy) const {
     const Division by = Division::tokens(c);
     const RecipeForms& forms = weight_.forms();
     const Tensor w = weight_.for_input_gradient(c);
-    Tensor all = c.tokens.gather(c, quantized(c, dy, forms.dy, by), [&](Tensor rows, int64_t first) {
+    Tensor all = c.tokens.gather(c, operand_of_tokens(c, dy, forms.dy, by), [&](Tensor rows, int64_t first) {
         multiply(c, dx.slice_rows(first, rows.rows()), rows, w);
     });
     if (forms.dy_of_wgrad != forms.dy)
-        all = c.tokens.gather(c, quantized(c, dy, forms.dy_of_wgrad, by), [](Tensor, int64_t) {});
+        all = c.tokens.gather(c, operand_of_tokens(c, dy, forms.dy_of_wgrad, by), [](Tensor, int64_t) {});
     c.frame.later(c, {.parts = {&weight_.storage(), all},
                       .x = input_.recall(c, forms, Division::columns_of_tokens(c)),
                       .x_is_lent = input_.is_lent(forms),

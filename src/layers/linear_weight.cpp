@@ -30,16 +30,13 @@ Tensor WeightPart::operand(Ctx& c, const Form& form) const {
         w.scale = storage_->one_scales[size_t(std::max(0, param_))].scale.data;
         return w;
     }
-    if (form.groups == ScaleGroups::one) {
-        const Tensor q = c.temp.alloc(form.type, w.shape, form.groups);
-        c.k.quantize(c.exec, q, w, storage_->one_scales[size_t(std::max(0, param_))].largest, form.rule, {});
-        return q;
-    }
+    if (form.groups == ScaleGroups::one)
+        return coeus::operand(c, w, form, storage_->one_scales[size_t(std::max(0, param_))].largest);
     const Split split = storage_->params().front().shard.tp;
-    return quantized(c, w, form,
-                     {.row_ranks = alone(),
-                      .other_row_ranks = split == Split::rows ? c.tp : alone(),
-                      .column_ranks = split == Split::cols ? c.tp : alone()});
+    return coeus::operand(c, w, form,
+                          {.row_ranks = alone(),
+                           .other_row_ranks = split == Split::rows ? c.tp : alone(),
+                           .column_ranks = split == Split::cols ? c.tp : alone()});
 }
 
 LinearWeight::LinearWeight(const std::vector<const Storage*>& storages) {

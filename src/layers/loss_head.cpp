@@ -24,6 +24,15 @@ struct Chunk {
         t.ld *= step;
         return t;
     }
+    // Its rows without gaps, with which products are faster: copied to temp if there are some.
+    Tensor dense(Ctx& c, Tensor t) const {
+        if (step == 1) return of(t);
+        Tensor copy = c.temp.alloc(t.dtype, {rows, t.cols()});
+        c.k.cast(c.exec, copy, of(t));
+        copy.groups = t.groups;
+        copy.scale = t.scale;
+        return copy;
+    }
     // True if the rows share scales.
     static bool is_of_all_rows(ScaleGroups groups) {
         return groups == ScaleGroups::one || groups == ScaleGroups::cols;
@@ -55,10 +64,10 @@ Division rows_of(const Ctx& c) {
 class Tokens {
 public:
     Tokens(Ctx& c, Tensor all, const Form& form)
-        : all_(Chunk::is_of_all_rows(form.groups) ? quantized(c, all, form, rows_of(c)) : all), form_(form) {}
+        : all_(Chunk::is_of_all_rows(form.groups) ? operand(c, all, form, rows_of(c)) : all), form_(form) {}
     Tensor of(Ctx& c, const Chunk& chunk) const {
-        const Tensor rows = chunk.of(all_);
-        return rows.groups == form_.groups ? rows : quantized(c, rows, form_, rows_of(c));
+        const Tensor rows = chunk.dense(c, all_);
+        return Chunk::is_of_all_rows(form_.groups) ? rows : operand(c, rows, form_, rows_of(c));
     }
 
 private:
@@ -119,9 +128,12 @@ void LossHead::forward(Ctx& c, Tensor x, Tensor labels) const {
         const Division by = Division::columns_of_tokens(c);
         for_each_chunk(c, all, w, [&](const Chunk& chunk, Tensor input, Tensor logits, Tensor losses) {
             losses_of(c, losses, logits, logits, chunk.of(labels));
-            Tensor gradient = quantized(c, logits, forms.dy, by);
-            multiply(c, chunk.of(dall), gradient, w_of_dgrad);
-            if (forms.dy_of_wgrad != forms.dy) gradient = quantized(c, logits, forms.dy_of_wgrad, by);
+            Tensor gradient = operand(c, logits, forms.dy, by);
+            const Tensor rows =
+                chunk.step == 1 ? chunk.of(dall) : c.temp.alloc(dall.dtype, {chunk.rows, dall.cols()});
+            multiply(c, rows, gradient, w_of_dgrad);
+            if (chunk.step > 1) c.k.cast(c.exec, chunk.of(dall), rows);
+            if (forms.dy_of_wgrad != forms.dy) gradient = operand(c, logits, forms.dy_of_wgrad, by);
             c.frame.later(c,
                           {.parts = {output_, gradient}, .x = needs_other_x ? inputs.of(c, chunk) : input});
         });
@@ -145,7 +157,7 @@ void LossHead::evaluate(Ctx& c, Tensor x, Tensor labels) const {
 void LossHead::logits(Ctx& c, Tensor logits, Tensor x) const {
     require(c.tp.size() == 1, "logits are computed without tensor parallelism only");
     const Scope temps(c.temp);
-    multiply(c, logits, quantized(c, x, projection_.forms().x, rows_of(c)),
+    multiply(c, logits, operand(c, x, projection_.forms().x, rows_of(c)),
              transposed(projection_.for_forward(c)));
 }
 

@@ -46,13 +46,48 @@ Tensor quantized(Ctx& c, Tensor x, const Form& form, const Division& division, c
     return q;
 }
 
+namespace {
+
+bool is_given_as_values(const Ctx& c, Tensor x, const Form& form) {
+    return form.is_8_bit() && c.k.takes_values && x.dtype != Dtype::f64;
+}
+
+}  // namespace
+
+Tensor operand(Ctx& c, Tensor x, const Form& form, const Division& division) {
+    if (!is_given_as_values(c, x, form)) return quantized(c, x, form, division);
+    const Tensor y = c.temp.alloc(Dtype::bf16, x.shape, groups_of_values(form));
+    const Scope temps(c.temp);
+    c.k.quantize_values(c.exec, y, x, largest_magnitudes(c, x, form.groups, division, {}), form);
+    return y;
+}
+
+Tensor operand(Ctx& c, Tensor x, const Form& form, Tensor largest) {
+    const bool values = is_given_as_values(c, x, form);
+    const Tensor y = values ? c.temp.alloc(Dtype::bf16, x.shape, groups_of_values(form))
+                            : c.temp.alloc(form.type, x.shape, form.groups);
+    if (values)
+        c.k.quantize_values(c.exec, y, x, largest, form);
+    else
+        c.k.quantize(c.exec, y, x, largest, form.rule, {});
+    return y;
+}
+
+Tensor operand_of_tokens(Ctx& c, Tensor x, const Form& form, const Division& division) {
+    const bool stays = division.other_row_ranks.size() == 1 && !c.frame.is_owing();
+    return stays ? operand(c, x, form, division) : quantized(c, x, form, division);
+}
+
 void copy_quantized(Ctx& c, Tensor to, Tensor from, int64_t matrices) {
     c.k.cast(c.exec, to, from);
     c.k.cast(c.exec, scales_of(to, matrices), scales_of(from, matrices));
 }
 
 void multiply(Ctx& c, Tensor d, Operand a, Operand b, Tensor plus, bool fast) {
-    if (a.tensor.groups == ScaleGroups::none)
+    const auto has_no_scales = [](const Operand& x) {
+        return x.tensor.groups == ScaleGroups::none && !is_8_bit_float(x.tensor.dtype);
+    };
+    if (has_no_scales(a) && has_no_scales(b))
         c.k.gemm(c.exec, d, a, b, plus);
     else
         c.k.scaled_gemm(c.exec, d, a, b, plus, fast);

@@ -15,7 +15,7 @@ Tensor LinearInput::take(Ctx& c, Tensor x, const RecipeForms& forms, const Divis
     if (output_ == Output::kept_in_8_bits && forms.x == forms.x_of_wgrad && c.frame.has_backward())
         return keep_in_8_bits(c, x, forms.x, division);
     keep(c, x, forms, division);
-    return quantized(c, x, forms.x, division);
+    return operand_of_tokens(c, x, forms.x, division);
 }
 
 void LinearInput::keep(Ctx& c, Tensor x, const RecipeForms& forms, const Division& division) const {
@@ -26,7 +26,7 @@ void LinearInput::keep(Ctx& c, Tensor x, const RecipeForms& forms, const Divisio
 
 Tensor LinearInput::recall(Ctx& c, const RecipeForms& forms, const Division& division) const {
     if (output_ == Output::kept_in_8_bits) return c.frame.pop(this);
-    return quantized(c, source_ ? source_->again(c) : c.frame.pop(this), forms.x_of_wgrad, division);
+    return operand_of_tokens(c, source_ ? source_->again(c) : c.frame.pop(this), forms.x_of_wgrad, division);
 }
 
 }  // namespace coeus

@@ -72,6 +72,21 @@ constexpr uint8_t encode(float x) {
     return uint8_t((value << 24 | (bits & 0x80000000U)) >> 24);
 }
 
+/// decode(encode(x)), without the code.
+template <class Format>
+constexpr float rounded(float x) {
+    constexpr uint32_t dropped = 23 - Format::fraction, least_normal = uint32_t(128 - Format::bias) << 23,
+                       largest = std::bit_cast<uint32_t>(Format::largest),
+                       nan = 0x7fU << (23 - Format::fraction) | 0x7f800000U;
+    const uint32_t bits = std::bit_cast<uint32_t>(x), any = bits & 0x7fffffffU,
+                   magnitude = any < largest ? any : largest,
+                   exponent = (magnitude > least_normal ? magnitude : least_normal) & 0x7f800000U;
+    const float rounding = std::bit_cast<float>(exponent + (dropped << 23));
+    const float number = (std::bit_cast<float>(magnitude) + rounding) - rounding;
+    const uint32_t value = x != x ? nan : std::bit_cast<uint32_t>(number);
+    return std::bit_cast<float>(value | (bits & 0x80000000U));
+}
+
 /// E8M0, the scale of a block: 2^(code - 127); 255 is NaN.
 constexpr float e8m0_value(uint8_t code) {
     if (code == 255) return std::numeric_limits<float>::quiet_NaN();

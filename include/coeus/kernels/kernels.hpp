@@ -145,6 +145,9 @@ struct Kernels {
     /// Most rows with which a product with a transposed weight reads the weight only once, and so the most
     /// tokens to generate at the same time. On a CPU the bits of such a row do not depend on the other rows.
     int64_t thin_rows;
+    /// True if products in 8 bits also take operands as their values in bfloat16 (quantize_values). A backend
+    /// without such products has to decode operands, and this is done once for all products of an operand.
+    bool takes_values;
     /// d = op(a) op(b) + c. a, b: type. d: type or acc. c: absent, d itself (accumulate), or a tensor of d's
     /// shape and type (residual).
     void (*gemm)(Exec&, Tensor d, Operand a, Operand b, Tensor c);
@@ -162,11 +165,15 @@ struct Kernels {
     /// scales are written. A single scale is not written if q has no room for it. `experts` as before; the
     /// padding of groups is zero in q.
     void (*quantize)(Exec&, Tensor q, Tensor x, Tensor bits, ScaleRule rule, const Groups& experts);
+    /// y (bf16) = the values that quantize would write in `form`, for the bits of quantize: with their scales
+    /// if these are powers of two, and without if there is one scale that is not. This scale is written, and
+    /// y.groups must be one. Only if takes_values.
+    void (*quantize_values)(Exec&, Tensor y, Tensor x, Tensor bits, const Form& form);
     /// y = the values of q. y: type or acc.
     void (*dequantize)(Exec&, Tensor y, Tensor q);
-    /// Like gemm, for a and b of 8-bit floats. Their groups are one, those along what is not summed, or
-    /// blocks along what is summed. All scales are powers of two unless both operands have one. `fast`: the
-    /// sums may be as short as a GPU's fast accumulation makes them.
+    /// Like gemm, for a and b of 8-bit floats, or of values if takes_values. Their groups are one, those
+    /// along what is not summed, or blocks along what is summed. All scales are powers of two unless both
+    /// operands have one. `fast`: the sums may be as short as a GPU's fast accumulation makes them.
     void (*scaled_gemm)(Exec&, Tensor d, Operand a, Operand b, Tensor c, bool fast);
 
     /// y[T,D] = table[tokens[T], D]; zero for tokens outside the part.
@@ -370,7 +377,7 @@ struct Kernels {
 /// no-op functions of planning runs.
 // clang-format off
 #define COEUS_EACH_KERNEL(DO) \
-    DO(gemm) DO(largest_magnitudes) DO(quantize) DO(dequantize) DO(scaled_gemm) DO(embedding) DO(embedding_backward) \
+    DO(gemm) DO(largest_magnitudes) DO(quantize) DO(quantize_values) DO(dequantize) DO(scaled_gemm) DO(embedding) DO(embedding_backward) \
     DO(rms_norm) DO(rms_norm_backward) DO(layer_norm) DO(layer_norm_backward) \
     DO(head_norm) DO(head_norm_backward) DO(rope) DO(scale_rows) DO(add_bias) DO(add_bias_backward) \
     DO(latent_keys) DO(latent_keys_backward) DO(attention) DO(merge_attention) DO(attention_backward) DO(attention_sink) DO(attention_sink_backward) \
@@ -383,7 +390,7 @@ struct Kernels {
     DO(momentum) DO(normalize) DO(scaled_sum) DO(descend)
 // clang-format on
 #define COEUS_COUNT_KERNEL(name) +1
-static_assert(sizeof(Kernels) == sizeof(const char*) + 2 * sizeof(int64_t) +
+static_assert(sizeof(Kernels) == sizeof(const char*) + 3 * sizeof(int64_t) +
                                      (0 COEUS_EACH_KERNEL(COEUS_COUNT_KERNEL)) * sizeof(void*),
               "COEUS_EACH_KERNEL names every entry of Kernels");
 #undef COEUS_COUNT_KERNEL

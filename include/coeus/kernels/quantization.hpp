@@ -33,6 +33,12 @@ struct Form {
     bool operator==(const Form&) const = default;
 };
 
+/// The groups of scales that are left if a matrix in this form is given as its values: one, or none.
+constexpr ScaleGroups groups_of_values(const Form& form) {
+    return form.groups == ScaleGroups::one && form.rule == ScaleRule::exact ? ScaleGroups::one
+                                                                            : ScaleGroups::none;
+}
+
 /// Which products of a layer are computed in 8 bits, and how.
 enum class Recipe : uint8_t { none, tensorwise, rowwise, rowwise_with_gw_hp, mx_floor, mx_rceil };
 

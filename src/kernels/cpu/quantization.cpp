@@ -133,27 +133,57 @@ void block_scales(int64_t n, uint8_t* code, float* factor, const int32_t* larges
         each([](int32_t bits) { return block_scale<Format>(bits, ScaleRule::mx_rceil); });
 }
 
-template <class Format, class T>
-void encode_row(int64_t n, uint8_t* q, const T* x, float factor) {
-#pragma omp simd
-    for (int64_t j = 0; j < n; ++j) q[j] = scaled_code<Format>(float(load(x[j])), factor);
-}
-/// With a factor for each column. Inlined in some of its callers, GCC would not vectorize it.
-template <class Format, class T>
-[[gnu::noinline]] void encode_row(int64_t n, uint8_t* q, const T* x, const float* factors) {
-#pragma omp simd
-    for (int64_t j = 0; j < n; ++j) q[j] = scaled_code<Format>(float(load(x[j])), factors[j]);
+/// A number that T has, so that it need not be rounded.
+template <class T, class A>
+T store_exact(A x) {
+    if constexpr (std::is_same_v<T, bf16>) {
+        bf16 y;
+        y.bits = uint16_t(std::bit_cast<uint32_t>(x) >> 16);
+        return y;
+    } else {
+        return T(x);
+    }
 }
 
-/// What a quantization reads and writes.
+/// The code of x factor, or its value times a scale that is a power of two.
+template <class Format>
+void put(uint8_t& q, float x, float factor, float) {
+    q = scaled_code<Format>(x, factor);
+}
+template <class Format>
+void put(bf16& y, float x, float factor, float scale) {
+    y = store_exact<bf16>(scaled_value<Format>(x, factor) * scale);
+}
+
+template <class Format, class T, class Q>
+void put_row(int64_t n, Q* q, const T* x, float factor, float scale) {
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) put<Format>(q[j], float(load(x[j])), factor, scale);
+}
+/// With a factor and a scale for each column. Inlined in some of its callers, GCC would not vectorize it.
 template <class Format, class T>
+[[gnu::noinline]] void put_row(int64_t n, uint8_t* q, const T* x, const float* factors, const float*) {
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) put<Format>(q[j], float(load(x[j])), factors[j], 1);
+}
+template <class Format, class T>
+[[gnu::noinline]] void put_row(int64_t n, bf16* y, const T* x, const float* factors, const float* scales) {
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) put<Format>(y[j], float(load(x[j])), factors[j], scales[j]);
+}
+
+/// What a quantization reads and writes. Q: uint8_t for codes, or bf16 for values, whose scales are not
+/// written but multiplied by, unless there is one that is no power of two.
+template <class Format, class T, class Q>
 struct Quantization {
     Exec& exec;
     Tensor q, x, bits;
     ScaleRule rule;
     const Groups& experts;
 
-    uint8_t* row_of_q(int64_t i) const { return static_cast<uint8_t*>(q.data) + i * q.ld; }
+    static constexpr bool has_codes = std::is_same_v<Q, uint8_t>;
+
+    Q* row_of_q(int64_t i) const { return static_cast<Q*>(q.data) + i * q.ld; }
     const T* row_of_x(int64_t i) const { return x.row<const T>(i); }
     float* scales() const { return static_cast<float*>(q.scale); }
     uint8_t* codes() const { return static_cast<uint8_t*>(q.scale); }
@@ -172,30 +202,33 @@ struct Quantization {
     void one() const {
         const float f = factor(bits.as<const int32_t>()[0]);
         if (q.scale) scales()[0] = 1 / f;
-        each_row([&](int64_t i) { encode_row<Format>(x.cols(), row_of_q(i), row_of_x(i), f); });
+        const float scale = rule == ScaleRule::power_of_two ? 1 / f : 1;
+        each_row([&](int64_t i) { put_row<Format>(x.cols(), row_of_q(i), row_of_x(i), f, scale); });
     }
     void by_rows() const {
         const auto* const given = bits ? bits.as<const int32_t>() : nullptr;
         for (int64_t i = 0; given && x.rows() == 0 && i < q.rows(); ++i) scales()[i] = 1 / factor(given[i]);
         each_row([&](int64_t i) {
             const float f = factor(given ? given[i] : largest_of(x.cols(), row_of_x(i)));
-            scales()[i] = 1 / f;
-            encode_row<Format>(x.cols(), row_of_q(i), row_of_x(i), f);
+            if constexpr (has_codes) scales()[i] = 1 / f;
+            put_row<Format>(x.cols(), row_of_q(i), row_of_x(i), f, 1 / f);
         });
     }
     void by_columns() const {
         const int64_t columns = q.cols();
         const Scope scope(exec.workspace);
-        auto* const factors = exec.workspace.alloc(Dtype::f32, {columns}).template as<float>();
+        const auto numbers = [&] { return exec.workspace.alloc(Dtype::f32, {columns}).template as<float>(); };
+        float *const factors = numbers(), *const own_scales = has_codes ? nullptr : numbers();
         for_row_groups(q, experts, [&](const RowRange& range) {
             const auto* const largest = bits.as<const int32_t>() + range.group * columns;
-            float* const scale = scales() + range.group * columns;
+            float* const scale = has_codes ? scales() + range.group * columns : own_scales;
             for (int64_t j = 0; j < columns; ++j) {
                 factors[j] = factor(largest[j]);
                 scale[j] = 1 / factors[j];
             }
             parallel_rows(exec, std::min(range.count, x.rows()), columns, [&](int64_t i) {
-                encode_row<Format>(columns, row_of_q(range.first + i), row_of_x(range.first + i), factors);
+                put_row<Format>(columns, row_of_q(range.first + i), row_of_x(range.first + i), factors,
+                                scale);
             });
         });
     }
@@ -206,13 +239,17 @@ struct Quantization {
                 const int64_t n = std::min(columns_at_a_time, x.cols() - first), blocks = n / scale_block;
                 const T* const from = row_of_x(i) + first;
                 int32_t largest[most];
-                float of_block[most], factors[columns_at_a_time];
+                uint8_t own_codes[most];
+                float of_block[most], factors[columns_at_a_time], values[columns_at_a_time];
                 for (int64_t b = 0; b < blocks; ++b) largest[b] = largest_of_block(from + b * scale_block);
-                block_scales<Format>(blocks, codes() + i * (q.ld / scale_block) + first / scale_block,
-                                     of_block, largest, rule);
-                for (int64_t b = 0; b < blocks; ++b)
+                uint8_t* const code =
+                    has_codes ? codes() + i * (q.ld / scale_block) + first / scale_block : own_codes;
+                block_scales<Format>(blocks, code, of_block, largest, rule);
+                for (int64_t b = 0; b < blocks; ++b) {
                     std::fill_n(factors + b * scale_block, scale_block, of_block[b]);
-                encode_row<Format>(n, row_of_q(i) + first, from, factors);
+                    if (!has_codes) std::fill_n(values + b * scale_block, scale_block, e8m0_value(code[b]));
+                }
+                put_row<Format>(n, row_of_q(i) + first, from, factors, values);
             }
         });
     }
@@ -228,16 +265,19 @@ struct Quantization {
             for (int64_t begin = 0; begin < columns; begin += columns_at_a_time) {
                 const int64_t n = std::min(columns_at_a_time, columns - begin);
                 int32_t largest[columns_at_a_time] = {};
-                float factors[columns_at_a_time];
+                uint8_t own_codes[columns_at_a_time];
+                float factors[columns_at_a_time], values[columns_at_a_time];
                 keep_larger(n, largest, row_of_x(first) + begin, x.ld, last - first);
-                block_scales<Format>(n, codes() + first / scale_block * q.ld + begin, factors, largest, rule);
+                uint8_t* const code = has_codes ? codes() + first / scale_block * q.ld + begin : own_codes;
+                block_scales<Format>(n, code, factors, largest, rule);
+                for (int64_t j = 0; !has_codes && j < n; ++j) values[j] = e8m0_value(code[j]);
                 for (int64_t i = first; i < last; ++i)
-                    encode_row<Format>(n, row_of_q(i) + begin, row_of_x(i) + begin, factors);
+                    put_row<Format>(n, row_of_q(i) + begin, row_of_x(i) + begin, factors, values);
             }
         });
     }
-    void run() const {
-        switch (q.groups) {
+    void run(ScaleGroups groups) const {
+        switch (groups) {
             case ScaleGroups::one: return one();
             case ScaleGroups::rows: return by_rows();
             case ScaleGroups::cols: return by_columns();
@@ -245,23 +285,36 @@ struct Quantization {
             case ScaleGroups::cols32: return by_blocks_of_columns();
             case ScaleGroups::none: break;
         }
-        require(false, "quantize: the result has no groups of scales");
+        require(false, "quantize: there are no groups of scales");
     }
 };
+
+/// Writes codes or values, by Q.
+template <class Q>
+void quantize_as(Exec& exec, Tensor q, Tensor x, Tensor bits, const Form& form, const Groups& experts) {
+    require(x.rows() == 0 || (q.rows() == x.rows() && q.cols() == x.cols()), "quantize: shapes do not fit");
+    require(form.groups != ScaleGroups::rows32 || x.cols() % scale_block == 0,
+            "quantize: blocks do not fill the rows");
+    if (experts) check_groups(experts, q);  // whose groups begin and end with whole blocks
+    require(form.groups != ScaleGroups::cols32 || experts || x.rows() % scale_block == 0,
+            "quantize: blocks do not fill the columns");
+    with_format(form.type, [&]<class Format>(Format) {
+        dispatch(x.dtype, [&]<class T>(T) {
+            Quantization<Format, T, Q>{exec, q, x, bits, form.rule, experts}.run(form.groups);
+        });
+    });
+}
 
 }  // namespace
 
 void Cpu::quantize(Exec& exec, Tensor q, Tensor x, Tensor bits, ScaleRule rule, const Groups& experts) {
-    require(x.rows() == 0 || (q.rows() == x.rows() && q.cols() == x.cols()), "quantize: shapes do not fit");
-    require(q.groups != ScaleGroups::rows32 || x.cols() % scale_block == 0,
-            "quantize: blocks do not fill the rows");
-    if (experts) check_groups(experts, q);  // whose groups begin and end with whole blocks
-    require(q.groups != ScaleGroups::cols32 || experts || x.rows() % scale_block == 0,
-            "quantize: blocks do not fill the columns");
-    with_format(q.dtype, [&]<class Format>(Format) {
-        dispatch(x.dtype,
-                 [&]<class T>(T) { Quantization<Format, T>{exec, q, x, bits, rule, experts}.run(); });
-    });
+    quantize_as<uint8_t>(exec, q, x, bits, {q.dtype, q.groups, rule}, experts);
+}
+
+void Cpu::quantize_values(Exec& exec, Tensor y, Tensor x, Tensor bits, const Form& form) {
+    require(y.dtype == Dtype::bf16 && y.groups == groups_of_values(form),
+            "quantize_values: y does not fit the form");
+    quantize_as<bf16>(exec, y, x, bits, form, {});
 }
 
 namespace {
@@ -271,18 +324,6 @@ template <class F>
 void with_types(const Tensor& q, const Tensor& y, F&& f) {
     with_format(q.dtype,
                 [&]<class Format>(Format) { dispatch(y.dtype, [&]<class T>(T) { f(Format(), T()); }); });
-}
-
-/// A number that T has, so that it need not be rounded.
-template <class T, class A>
-T store_exact(A x) {
-    if constexpr (std::is_same_v<T, bf16>) {
-        bf16 y;
-        y.bits = uint16_t(std::bit_cast<uint32_t>(x) >> 16);
-        return y;
-    } else {
-        return T(x);
-    }
 }
 
 /// y = the values of row i of q; `group`: the number of its matrix or group of rows. An 8-bit float times a

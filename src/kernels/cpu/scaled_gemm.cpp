@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of 8-bit floats. An 8-bit float is a bfloat16 as well, also after multiplication with a power of
 // two. So operands are decoded to bfloat16, with their scales if these are powers of two, and multiplied by
-// the usual products: each product of two elements is exact, and sums are float32. Chunks of rows of a are
-// decoded, multiplied and scaled while they are in the cache. In float64 the values are multiplied.
+// the usual products: each product of two elements is exact, and sums are float32. Chunks of operands are
+// decoded and multiplied while they are in the cache. Operands that are values already are multiplied whole.
+// In float64 the values are multiplied.
 #include "../rows/team.hpp"
 #include "cpu.hpp"
 #include "onednn_gemm.hpp"
@@ -13,7 +14,13 @@ namespace coeus::cpu {
 
 namespace {
 
-using workspace::decoded_type, workspace::scaled_chunk;
+using workspace::chunk_of_sums, workspace::chunk_to_decode, workspace::decoded_type, workspace::has_sums;
+
+/// Calls f(first, number) for parts of [0, count) of at most `most`.
+template <class F>
+void for_chunks(int64_t count, int64_t most, F&& f) {
+    for (int64_t first = 0; first < count; first += most) f(first, std::min(most, count - first));
+}
 
 /// Rows [first, first + count) of op(operand), and columns.
 Operand rows_of(const Operand& operand, int64_t first, int64_t count) {
@@ -25,13 +32,15 @@ Operand columns_of(const Operand& operand, int64_t first, int64_t count) {
                                  : Operand(operand.tensor.slice_cols(first, count));
 }
 
+/// The operand as values; itself if it has them.
 Operand decoded(Exec& exec, Dtype type, const Operand& operand) {
+    if (!is_8_bit_float(operand.tensor.dtype)) return operand;
     const Tensor values = exec.workspace.alloc(type, {operand.tensor.rows(), operand.tensor.cols()});
     decode_all(exec, values, operand.tensor, type != Dtype::f64, {});
     return {values, operand.is_transposed};
 }
 
-/// The scale that decoded() leaves.
+/// The scale that decoded() leaves, or that values are without.
 float scale_left(const Operand& operand) {
     return operand.tensor.groups == ScaleGroups::one ? *static_cast<const float*>(operand.tensor.scale) : 1;
 }
@@ -52,20 +61,31 @@ void scale_sums(Exec& exec, Tensor d, Tensor sums, float factor, Tensor c) {
     });
 }
 
-/// d = factor op(a) op(b) + c
-void product_with_factor(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int64_t depth,
-                         float factor) {
+/// d = factor op(a) op(b) + c, for values. `has_sums`: if the library cannot compute it, the sums are
+/// computed in memory of their own, and then multiplied by the factor.
+void multiply_values(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int64_t depth,
+                     float factor, bool has_sums) {
     const bool is_fast = depth > 0 && onednn_is_fast(Dtype::bf16);
     if (is_fast && onednn_gemm(exec, d, a, b, c, depth, factor)) return;
-    const Shape shape = {d.rows(), d.cols()};
-    if (is_fast && !c) {
-        const Scope scope(exec.workspace);
-        const Tensor dense = exec.workspace.alloc(d.dtype, shape);
-        if (onednn_gemm(exec, dense, a, b, c, depth, factor)) return Cpu::cast(exec, d, dense);
-    }
-    const Tensor sums = exec.workspace.alloc(Dtype::f32, shape);
-    Cpu::gemm(exec, sums, a, b, {});
-    scale_sums(exec, d, sums, factor, c);
+    if (!has_sums) return Cpu::gemm(exec, d, a, b, c);
+    const auto [rows_at_a_time, columns_at_a_time] = chunk_of_sums(d.rows(), d.cols());
+    for_chunks(d.cols(), columns_at_a_time, [&](int64_t column, int64_t n) {
+        const Operand some_b = columns_of(b, column, n);
+        for_chunks(d.rows(), rows_at_a_time, [&](int64_t row, int64_t m) {
+            const auto part = [=](const Tensor& t) { return t.slice_rows(row, m).slice_cols(column, n); };
+            const Operand some_a = rows_of(a, row, m);
+            if (is_fast && !c) {
+                const Scope scope(exec.workspace);
+                const Tensor dense = exec.workspace.alloc(d.dtype, {m, n});
+                if (onednn_gemm(exec, dense, some_a, some_b, {}, depth, factor))
+                    return Cpu::cast(exec, part(d), dense);
+            }
+            const Scope scope(exec.workspace);
+            const Tensor sums = exec.workspace.alloc(Dtype::f32, {m, n});
+            Cpu::gemm(exec, sums, some_a, some_b, {});
+            scale_sums(exec, part(d), sums, factor, c ? part(c) : c);
+        });
+    });
 }
 
 }  // namespace
@@ -73,32 +93,29 @@ void product_with_factor(Exec& exec, Tensor d, const Operand& a, const Operand& 
 void Cpu::scaled_gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c, bool) {
     const int64_t rows = d.rows(), columns = d.cols(),
                   depth = a.is_transposed ? a.tensor.rows() : a.tensor.cols();
-    require(is_8_bit_float(a.tensor.dtype) && is_8_bit_float(b.tensor.dtype),
-            "scaled_gemm: operands must be 8-bit floats");
+    const auto is_possible = [&](const Tensor& t) {
+        return is_8_bit_float(t.dtype) || (t.dtype == Dtype::bf16 && d.dtype != Dtype::f64);
+    };
+    require(is_possible(a.tensor) && is_possible(b.tensor),
+            "scaled_gemm: operands must be 8-bit floats or their values");
     if (d.count() == 0) return;
     if (d.dtype == Dtype::f64) {
         const Scope scope(exec.workspace);
         return gemm(exec, d, decoded(exec, Dtype::f64, a), decoded(exec, Dtype::f64, b), c);
     }
     const float factor = scale_left(a) * scale_left(b);
-    const auto [rows_at_a_time, columns_at_a_time] = scaled_chunk(rows, columns, depth);
-    for (int64_t column = 0; column < columns; column += columns_at_a_time) {
-        const int64_t n = std::min(columns_at_a_time, columns - column);
+    const auto [rows_at_a_time, columns_at_a_time] = chunk_to_decode(rows, columns, depth, a, b);
+    const bool sums = has_sums(d, a, b, columns_at_a_time);
+    for_chunks(columns, columns_at_a_time, [&](int64_t column, int64_t n) {
         const Scope scope(exec.workspace);
         const Operand b_values = decoded(exec, Dtype::bf16, columns_of(b, column, n));
-        for (int64_t row = 0; row < rows; row += rows_at_a_time) {
-            const int64_t m = std::min(rows_at_a_time, rows - row);
+        for_chunks(rows, rows_at_a_time, [&](int64_t row, int64_t m) {
             const Scope chunk(exec.workspace);
-            const Operand a_values = decoded(exec, Dtype::bf16, rows_of(a, row, m));
-            const Tensor to = d.slice_rows(row, m).slice_cols(column, n);
-            const Tensor plus = c ? c.slice_rows(row, m).slice_cols(column, n) : Tensor{};
-            if (!workspace::scales_sums(a, b)) {
-                gemm(exec, to, a_values, b_values, plus);
-                continue;
-            }
-            product_with_factor(exec, to, a_values, b_values, plus, depth, factor);
-        }
-    }
+            const auto part = [=](const Tensor& t) { return t.slice_rows(row, m).slice_cols(column, n); };
+            multiply_values(exec, part(d), decoded(exec, Dtype::bf16, rows_of(a, row, m)), b_values,
+                            c ? part(c) : c, depth, factor, sums);
+        });
+    });
 }
 
 namespace {

@@ -6,7 +6,7 @@ namespace coeus {
 
 const Kernels& cpu_kernels() {
     static constexpr Kernels table =
-        observed_table<cpu::Cpu>("cpu", workspace::chunk_bytes, workspace::thin_rows);
+        observed_table<cpu::Cpu>("cpu", workspace::chunk_bytes, workspace::thin_rows, true);
     return table;
 }
 

@@ -136,48 +136,76 @@ inline int64_t gemm(const Tensor& d, const Operand& a, const Operand& b, int thr
 constexpr Dtype decoded_type(Dtype result) {
     return result == Dtype::f64 ? Dtype::f64 : Dtype::bf16;
 }
-/// The rows and columns of d whose operands scaled_gemm decodes at a time, so that they stay in the cache;
-/// not fewer than `least`, since each product packs its operands again.
-struct ScaledChunk {
+/// Rows and columns of a product that are computed at a time.
+struct Chunk {
     int64_t rows, columns;
 };
-constexpr ScaledChunk scaled_chunk(int64_t rows, int64_t columns, int64_t depth) {
+/// Of scaled_gemm: so that what is decoded stays in the cache; not fewer than `least`, since each product
+/// packs its operands again.
+inline Chunk chunk_to_decode(int64_t rows, int64_t columns, int64_t depth, const Operand& a,
+                             const Operand& b) {
     constexpr int64_t most_of_b = int64_t(32) << 20, most_of_a = int64_t(8) << 20, most_columns = 4096,
                       least = 256;
     constexpr auto whole = [](int64_t n) { return n / 64 * 64; };
-    const int64_t of_b = whole(most_of_b / (2 * std::max<int64_t>(1, depth))),
-                  n = std::min(columns, std::clamp(of_b, least, most_columns)),
-                  of_a = whole(most_of_a / (2 * depth + 4 * std::max<int64_t>(1, n)));
-    return {std::min(rows, std::max(least, of_a)), n};
+    const int64_t of_column = 2 * std::max<int64_t>(1, depth),
+                  most = std::clamp(whole(most_of_b / of_column), least, most_columns),
+                  n = is_8_bit_float(b.tensor.dtype) ? std::min(columns, most) : columns,
+                  of_row = 2 * depth + 4 * std::clamp<int64_t>(n, 1, most_columns);
+    return {
+        is_8_bit_float(a.tensor.dtype) ? std::min(rows, std::max(least, whole(most_of_a / of_row))) : rows,
+        n};
 }
-/// One scale of an operand may be no power of two; then it multiplies the sums, which need memory of their
-/// own.
-inline bool scales_sums(const Operand& a, const Operand& b) {
-    return a.tensor.groups == ScaleGroups::one || b.tensor.groups == ScaleGroups::one;
+/// If the sums need memory of their own.
+constexpr Chunk chunk_of_sums(int64_t rows, int64_t columns) {
+    constexpr int64_t most = int64_t(8) << 20, most_columns = 4096;
+    const int64_t n = std::min(columns, most_columns);
+    return {std::min(rows, most / (4 * std::max<int64_t>(1, n)) / 64 * 64), n};
+}
+/// True if there is a factor of the sums, or the result has gaps between its rows: not all products can
+/// compute these.
+inline bool has_sums(const Tensor& d, const Operand& a, const Operand& b, int64_t columns_at_a_time) {
+    return a.tensor.groups == ScaleGroups::one || b.tensor.groups == ScaleGroups::one || !d.dense() ||
+           columns_at_a_time < d.cols();
 }
 inline int64_t scaled_gemm(const Tensor& d, const Operand& a, const Operand& b, int threads) {
     if (d.count() == 0) return 0;
-    if (d.dtype == Dtype::f64)
-        return bytes(Dtype::f64, a.tensor.count()) + bytes(Dtype::f64, b.tensor.count());
+    const auto decoded_bytes = [&](const Operand& operand, int64_t count) {
+        return is_8_bit_float(operand.tensor.dtype) ? bytes(decoded_type(d.dtype), count) : 0;
+    };
+    if (d.dtype == Dtype::f64) return decoded_bytes(a, a.tensor.count()) + decoded_bytes(b, b.tensor.count());
     const int64_t depth = a.is_transposed ? a.tensor.rows() : a.tensor.cols();
-    const ScaledChunk chunk = scaled_chunk(d.rows(), d.cols(), depth);
+    const Chunk chunk = chunk_to_decode(d.rows(), d.cols(), depth, a, b);
+    const bool sums = has_sums(d, a, b, chunk.columns);
     const auto of_columns = [&](int64_t columns) {
         const auto values = [](int64_t rows, int64_t cols, bool is_transposed) {
             return is_transposed ? transposed(Tensor(nullptr, Dtype::bf16, {cols, rows}))
                                  : Operand(Tensor(nullptr, Dtype::bf16, {rows, cols}));
         };
-        const Tensor product(nullptr, scales_sums(a, b) ? Dtype::f32 : d.dtype, {chunk.rows, columns});
-        return bytes(Dtype::bf16, chunk.rows * depth) + bytes(Dtype::bf16, depth * columns) +
-               (scales_sums(a, b) ? bytes(Dtype::f32, product.count()) : 0) +
-               gemm(product, values(chunk.rows, depth, a.is_transposed),
-                    values(depth, columns, b.is_transposed), threads);
+        const auto product = [&](Dtype type, int64_t rows, int64_t cols) {
+            return gemm(Tensor(nullptr, type, {rows, cols}), values(rows, depth, a.is_transposed),
+                        values(depth, cols, b.is_transposed), threads);
+        };
+        const int64_t of_operands = decoded_bytes(a, chunk.rows * depth) + decoded_bytes(b, depth * columns);
+        if (!sums) return of_operands + product(d.dtype, chunk.rows, columns);
+        const Chunk part = chunk_of_sums(chunk.rows, columns);
+        const auto of_sums = [&](int64_t n) {
+            return bytes(Dtype::f32, part.rows * n) + product(Dtype::f32, part.rows, n);
+        };
+        return of_operands +
+               std::max(of_sums(part.columns), columns % part.columns ? of_sums(columns % part.columns) : 0);
     };
     // the product of the last columns, which are fewer, may pack more of them at a time
-    return std::max(of_columns(chunk.columns), of_columns(d.cols() % chunk.columns));
+    const int64_t last = d.cols() % chunk.columns;
+    return std::max(of_columns(chunk.columns), last ? of_columns(last) : 0);
 }
 /// Factors of columns.
 inline int64_t quantize(const Tensor& q) {
     return q.groups == ScaleGroups::cols ? bytes(Dtype::f32, q.cols()) : 0;
+}
+
+/// Factors and scales of columns.
+inline int64_t quantize_values(const Tensor& x, const Form& form) {
+    return form.groups == ScaleGroups::cols ? 2 * bytes(Dtype::f32, x.cols()) : 0;
 }
 
 /// The most rows and columns of d that a job of grouped products computes.

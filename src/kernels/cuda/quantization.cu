@@ -368,6 +368,10 @@ void decode_all(Exec& exec, Tensor y, Tensor q, bool leave_one, const Groups& ex
     });
 }
 
+void Cuda::quantize_values(Exec&, Tensor, Tensor, Tensor, const Form&) {
+    require(false, "products on a GPU take codes, not values");
+}
+
 void Cuda::dequantize(Exec& exec, Tensor y, Tensor q) {
     decode_all(exec, y, q, false, {});
 }

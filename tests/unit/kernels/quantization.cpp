@@ -189,6 +189,52 @@ TEST_CASE("quantization: elements and scales by their definitions, for any numbe
     }
 }
 
+TEST_CASE("quantization: values are those of the codes") {
+    const int64_t row_count = 96, columns = 288;
+    for (const Dtype type : {Dtype::f32, Dtype::bf16})
+        for (const Form& form : forms)
+            for (const int threads : {1, 3}) {
+                // values have scales that are powers of two, or one that they are without
+                if (form.rule == ScaleRule::exact && form.groups != ScaleGroups::one) continue;
+                INFO(text_of(form) << " of " << name_of(type) << ", " << threads << " threads");
+                const Wide x(type, row_count, columns), y(Dtype::bf16, row_count, columns);
+                draw(x, 1);
+                // numbers that are rounded to subnormal codes, zeros, and what is not finite
+                for (int64_t i = 0; i < x.view.count(); i += 5) set_element(x, i, element(x, i) * 0x1p-8);
+                set_element(x, 3, -0.0);
+                set_element(x, 33 * columns + 50, double(quiet_nan));
+                set_element(x, 70 * columns + 140, double(-infinite));
+                Threads exec(threads);
+                Quantized q = quantized(cpu_kernels(), exec, x, form);
+                const OwnedTensor expected(Dtype::bf16, {row_count, columns}), scale(Dtype::f32, {1});
+                Tensor values = y;
+                values.groups = groups_of_values(form);
+                values.scale = scale.view.data;
+                cpu_kernels().quantize_values(exec, values, x,
+                                              magnitudes(cpu_kernels(), exec, x, form.groups), form);
+                if (values.groups == ScaleGroups::one) {
+                    CHECK(same_bytes(scale, q.scales));
+                    q.scales.view.as<float>()[0] = 1;
+                }
+                cpu_kernels().dequantize(exec, expected, q);
+                Exec planning;
+                planning.threads = threads;
+                dry_kernels().quantize_values(planning, values, x, {}, form);
+                CHECK(planning.workspace.peak() ==
+                      (form.groups == ScaleGroups::cols ? 2 * padded_bytes(4 * columns) : 0));
+                int64_t wrong = 0;
+                for (int64_t i = 0; i < row_count; ++i) {
+                    for (int64_t j = 0; j < columns; ++j) {
+                        const bf16 one = y.view.row<bf16>(i)[j], other = expected.view.row<bf16>(i)[j];
+                        wrong +=
+                            one.bits != other.bits && !(std::isnan(float(one)) && std::isnan(float(other)));
+                    }
+                    REQUIRE(element(y.memory, i * (columns + 3) + columns) == 0);
+                }
+                CHECK(wrong == 0);
+            }
+}
+
 TEST_CASE("quantization: groups of rows and matrices have columns of their own") {
     const ThreeGroups three;
     const int64_t columns = 96;

@@ -48,6 +48,25 @@ std::vector<double> decoded_values(const Tensor& q) {
     return all;
 }
 
+/// The values of an operand, as quantize_values gives them.
+struct Values {
+    OwnedTensor elements;
+    Tensor view;
+
+    Values(const Quantized& q, ScaleRule rule)
+        : elements(Dtype::bf16, {q.view.rows(), q.view.cols()}), view(elements) {
+        view.groups = groups_of_values({q.view.dtype, q.view.groups, rule});
+        Tensor codes = q;
+        const float one = 1;
+        if (view.groups == ScaleGroups::one) {
+            view.scale = q.view.scale;
+            codes.scale = const_cast<float*>(&one);
+        }
+        Threads exec(1, 64);
+        cpu_kernels().dequantize(exec, elements, codes);
+    }
+};
+
 /// op(a) op(b) in double. Everything is exact.
 OwnedTensor exact_product(const Operand& a, const Operand& b, int64_t rows, int64_t columns) {
     std::vector<double> x = decoded_values(a.tensor), y = decoded_values(b.tensor);
@@ -71,14 +90,26 @@ public:
                             2)),
           a_(qa_, transpose_a),
           b_(qb_, transpose_b),
+          values_a_(qa_, a.rule),
+          values_b_(qb_, b.rule),
           truth_(exact_product(a_, b_, rows_, columns_)),
           text_(fmt::format("{} x {} x {} {}{} of {} and {}", rows_, columns_, depth, transpose_a ? 't' : 'n',
                             transpose_b ? 't' : 'n', text_of(a), text_of(b))) {}
 
-    /// `residual`: none, d itself, or another tensor.
+    /// `residual`: none, d itself, or another tensor. Each operand: codes, or (except in double) values.
     void check(Dtype type, bool gaps, Residual residual, int threads) const {
+        for (const bool values_of_a : {false, true})
+            for (const bool values_of_b : {false, true})
+                if (type != Dtype::f64 || (!values_of_a && !values_of_b))
+                    check(type, gaps, residual, threads,
+                          values_of_a ? Operand(values_a_.view, a_.is_transposed) : a_,
+                          values_of_b ? Operand(values_b_.view, b_.is_transposed) : b_);
+    }
+    void check(Dtype type, bool gaps, Residual residual, int threads, const Operand& a,
+               const Operand& b) const {
         INFO(text_ << " in " << name_of(type) << ", gaps " << gaps << ", residual " << int(residual) << ", "
-                   << threads << " threads");
+                   << threads << " threads, operands " << name_of(a.tensor.dtype) << " and "
+                   << name_of(b.tensor.dtype));
         const Wide d(type, rows_, columns_, gaps ? 5 : 0), other(type, rows_, columns_);
         const Tensor plus = residual == Residual::none         ? Tensor()
                             : residual == Residual::accumulate ? d.view
@@ -87,9 +118,9 @@ public:
         for (int64_t i = 0; plus && i < plus.count(); ++i) set_element(plus, i, added(i));
         Exec planning;
         planning.threads = threads;
-        dry_kernels().scaled_gemm(planning, d, a_, b_, plus, false);
+        dry_kernels().scaled_gemm(planning, d, a, b, plus, false);
         Threads exec(threads, planning.workspace.peak());
-        cpu_kernels().scaled_gemm(exec, d, a_, b_, plus, false);
+        cpu_kernels().scaled_gemm(exec, d, a, b, plus, false);
         // oneDNN does not use the workspace of our own product
         const int64_t planned = planning.workspace.peak(), used = exec.workspace.peak();
         const bool by_library = type != Dtype::f64 && std::string(cpu_vector_level()) == "avx512 bf16";
@@ -116,6 +147,7 @@ private:
     int64_t rows_, columns_;
     Quantized qa_, qb_;
     Operand a_, b_;
+    Values values_a_, values_b_;
     OwnedTensor truth_;
     std::string text_;
 };
@@ -154,13 +186,14 @@ TEST_CASE("scaled gemm: products are exact for all groups, types and residuals")
 
 TEST_CASE("scaled gemm: products in chunks of rows and columns are exact") {
     const int64_t rows = 460, columns = 6816, depth = 1056;
-    const workspace::ScaledChunk chunk = workspace::scaled_chunk(rows, columns, depth);
+    const Tensor codes(nullptr, Dtype::fp8_e4m3, {1, 1});
+    const workspace::Chunk chunk = workspace::chunk_to_decode(rows, columns, depth, codes, codes);
     REQUIRE(chunk.rows < rows);
     REQUIRE(chunk.columns < columns);
     // the last columns need more memory than the first ones, though they are fewer
     const auto planned = [](int64_t n) {
-        const Tensor d(nullptr, Dtype::bf16, {rows, n}), a(nullptr, Dtype::bf16, {rows, depth}),
-            b(nullptr, Dtype::bf16, {n, depth});
+        const Tensor d(nullptr, Dtype::bf16, {rows, n}), a(nullptr, Dtype::fp8_e4m3, {rows, depth}),
+            b(nullptr, Dtype::fp8_e4m3, {n, depth});
         return workspace::scaled_gemm(d, a, transposed(b), 2);
     };
     REQUIRE(planned(columns) > planned(chunk.columns));
