@@ -98,6 +98,10 @@ std::vector<Option> other_options() {
               "memory. `auto`: by NCCL if it is found and each rank has its own GPU")
             .one_of({"auto", "nccl", "staged"}),
         works(
+            COEUS_FIELD(comm.deterministic), to_run,
+            "NCCL's sums have the same bits in each run on the same machines: it does not sum in NVLink's "
+            "switches (NVLS), whose order of summands changes. `false`: NCCL may do so, which can be faster"),
+        works(
             COEUS_FIELD(comm.init_timeout_seconds), to_nothing,
             "Longest time that one operation may wait for other ranks, a disk or data before the first step "
             "is complete. After that, the run prints what each rank is doing and ends with exit code 3")

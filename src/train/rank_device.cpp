@@ -4,6 +4,7 @@
 #include "coeus/base/flight_recorder.hpp"
 #include "coeus/base/host_name.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/comm/nccl_environment.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/device/device.hpp"
 #include "coeus/kernels/cudnn.hpp"
@@ -56,6 +57,27 @@ std::optional<NcclLibrary> load_on_all(const Communicator& world, const std::str
     return nccl;
 }
 
+// Turns NVLS off if the deck wants the same sums in each run and no rank's user wants NVLS.
+void settle_nvls(RankTransport& nccl, const Config& config, const Communicator& world) {
+    const std::string own = nvls_asked_by_user();
+    const int64_t none = world.size(),
+                  first = -world.all_reduce(own.empty() ? -none : -int64_t(world.rank()), Reduce::max);
+    nccl.nvls = first < none || !config.comm.deterministic;
+    if (!nccl.nvls) turn_nvls_off();
+    if (!config.comm.deterministic) {
+        nccl.text += ", with NVLS if it suits: comm.deterministic = false";
+    } else if (!nccl.nvls) {
+        nccl.text += ", without NVLS: comm.deterministic";
+    } else {
+        const std::string asked = broadcast_text(world, own, int(first));
+        nccl.text += ", with NVLS: " + asked;
+        nccl.warnings.push_back(fmt::format(
+            "{} is set on rank {}, so NCCL may sum in NVLink's switches (NVLS), and sums may differ from run "
+            "to run. Unset the variable, or set comm.deterministic = false to allow this",
+            asked, first));
+    }
+}
+
 ConfigError no_gpu(const std::string& asked) {
     return ConfigError("{}: {}; \"auto\" or \"cpu\" would compute on CPUs", asked, why_no_gpu());
 }
@@ -86,7 +108,7 @@ RankTransport transport_from_deck(const Config& config, const Communicator& worl
     }
     if (world.size() == 1) return {};
     const std::string by_host = "pinned host memory";
-    if (config.comm.transport == "staged") return {std::nullopt, by_host};
+    if (config.comm.transport == "staged") return {.text = by_host};
     const std::string shared = sharing_text(gpus_of(world, device));
     if (!shared.empty()) {
         if (asks)
@@ -94,17 +116,21 @@ RankTransport transport_from_deck(const Config& config, const Communicator& worl
                 "comm.transport = \"nccl\": {}; start at most one rank per GPU, or set comm.transport = "
                 "\"staged\"",
                 shared);
-        return {std::nullopt, by_host + ": " + shared};
+        return {.text = by_host + ": " + shared};
     }
     std::string why;
     std::optional<NcclLibrary> nccl = load_on_all(world, library, why);
-    if (nccl) return {nccl, "NCCL " + nccl->version_text()};
+    if (nccl) {
+        RankTransport found = {.nccl = nccl, .text = "NCCL " + nccl->version_text()};
+        settle_nvls(found, config, world);
+        return found;
+    }
     if (asks)
         throw ConfigError(
             "comm.transport = \"nccl\": {}; set the environment variable COEUS_NCCL to the path of the "
             "library, or set comm.transport = \"staged\"",
             why);
-    return {std::nullopt, by_host + ": " + why};
+    return {.text = by_host + ": " + why};
 }
 
 std::string attention_from_deck(const Config& config, const Communicator& world, Exec& exec) {

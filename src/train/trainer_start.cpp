@@ -103,6 +103,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
     });
     if (first_rank()) {
         for (const std::string& line : describe_start(local_size, limit)) log::info("{}", line);
+        for (const std::string& line : device_.transport().warnings) log::warn("{}", line);
         for (const std::string& line : idle_converters(engine_)) log::warn("{}", line);
     }
     stop_.end_if_agreed(before_training);

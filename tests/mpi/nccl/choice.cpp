@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -57,7 +58,9 @@ TEST_CASE("transport: NCCL if each rank has its own GPU") {
     for (const char* asked : {"auto", "nccl"}) {
         const RankTransport found = choice(asked, own);
         CHECK(found.nccl);
-        CHECK(found.text == "NCCL 2.28.9");
+        CHECK(found.text == "NCCL 2.28.9, without NVLS: comm.deterministic");
+        CHECK(!found.nvls);
+        CHECK(found.warnings.empty());
     }
     const RankTransport staged = choice("staged", own);
     CHECK(!staged.nccl);
@@ -88,6 +91,37 @@ TEST_CASE("transport: host memory if a rank has no NCCL") {
     CHECK_THAT(error_of("nccl", own, absent),
                Contains("comm.transport = \"nccl\": rank 1: NCCL cannot be loaded: /absent/libnccl.so.2") &&
                    Contains("COEUS_NCCL"));
+}
+
+TEST_CASE("transport: NCCL sums with NVLS only if the deck allows it or a rank's user asks for it") {
+    const Communicator world = Communicator::world("world");
+    const Placed own(world.rank());
+    const auto nvls = [] {
+        const char* const value = std::getenv("NCCL_NVLS_ENABLE");
+        return std::string(value ? value : "none");
+    };
+    unsetenv("NCCL_NVLS_ENABLE");
+    Config config;
+    config.comm.deterministic = false;
+    const RankTransport allowed = transport_from_deck(config, world, own, ours);
+    CHECK(allowed.nvls);
+    CHECK(allowed.text == "NCCL 2.28.9, with NVLS if it suits: comm.deterministic = false");
+    CHECK(allowed.warnings.empty());
+    CHECK(nvls() == "none");
+
+    if (world.rank() == 1) setenv("NCCL_NVLS_ENABLE", "1", 1);
+    const RankTransport asked = choice("auto", own);
+    CHECK(asked.nvls);
+    CHECK(asked.text == "NCCL 2.28.9, with NVLS: NCCL_NVLS_ENABLE = 1");
+    REQUIRE(asked.warnings.size() == 1);
+    CHECK(asked.warnings[0] ==
+          "NCCL_NVLS_ENABLE = 1 is set on rank 1, so NCCL may sum in NVLink's switches (NVLS), and sums may "
+          "differ from run to run. Unset the variable, or set comm.deterministic = false to allow this");
+    CHECK(nvls() == (world.rank() == 1 ? "1" : "none"));
+
+    unsetenv("NCCL_NVLS_ENABLE");
+    CHECK(!choice("auto", own).nvls);
+    CHECK(nvls() == "0");
 }
 
 TEST_CASE("transport: none for CPUs") {

@@ -142,7 +142,7 @@ const std::vector<Walk> table = {
         "debug=true"}},
     {"compile", idle, {"enable=true", "components=loss", "backend=x"}},
     {"compile", works, {"enable_async_tensor_parallel=true"}},
-    {"comm", works, {"transport=nccl", "init_timeout_seconds=1", "train_timeout_seconds=1",
+    {"comm", works, {"transport=nccl", "deterministic=false", "init_timeout_seconds=1", "train_timeout_seconds=1",
         "save_traces_folder=x", "save_traces_file_prefix=x"}},
     {"comm", idle, {"trace_buf_size=1", "mode=torchcomms"}},
     {"comm", so, {"mode=default"}},

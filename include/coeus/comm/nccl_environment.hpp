@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The environment variables of NCCL that Coeus sets. NCCL reads them when a process makes its first
+// communicator. What the user has set stays as it is.
+#pragma once
+
+#include <string>
+
+namespace coeus {
+
+/// The user's variable that lets NCCL sum in NVLink's switches (NVLS): "NCCL_NVLS_ENABLE = 1", or "NCCL_ALGO =
+/// NVLS"; empty if there is none. Such sums may have other bits in each call (NVIDIA/nccl#1497).
+std::string nvls_asked_by_user();
+/// From now on NCCL does not use NVLS, unless the user asks for it (NCCL_NVLS_ENABLE = 0). Versions before
+/// 2.17 have no NVLS and do not know the variable.
+void turn_nvls_off();
+
+}  // namespace coeus
