@@ -3,10 +3,11 @@
 
 #include "coeus/base/text.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <fmt/format.h>
 #include <string_view>
 
 namespace coeus {
@@ -15,6 +16,7 @@ namespace {
 
 constexpr const char* nvls = "NCCL_NVLS_ENABLE";
 constexpr const char* algorithms = "NCCL_ALGO";
+constexpr const char* order = "NCCL_LAUNCH_ORDER_IMPLICIT";
 
 // An empty variable is none, as for NCCL.
 std::string variable(const char* name) {
@@ -48,6 +50,15 @@ std::string nvls_asked_by_user() {
 
 void turn_nvls_off() {
     if (nvls_asked_by_user().empty()) setenv(nvls, "0", 1);
+}
+
+std::optional<bool> launch_order_asked_by_user() {
+    const std::string value = variable(order);
+    return value.empty() ? std::nullopt : std::optional(value != "0");
+}
+
+void set_launch_order(bool implicit) {
+    if (!launch_order_asked_by_user()) setenv(order, implicit ? "1" : "0", 1);
 }
 
 }  // namespace coeus

@@ -45,8 +45,8 @@ void NcclConnection::check(nccl::Result result, const char* operation,
 }
 
 // Communicators that are split from another one set themselves up through its connections. They share no
-// resources (splitShare): sharing would let their operations run one after the other, but weights are
-// gathered while gradients are reduced.
+// resources (splitShare): sharing would let their operations run one after the other. Without it, weights are
+// gathered while gradients are reduced if versions allow it (launch_order.hpp).
 NcclWorld::NcclWorld(const NcclLibrary& nccl, const Communicator& world, const Device& device,
                      QueueWatch* watch)
     : nccl_(nccl), world_(world), device_(device), watch_(watch) {

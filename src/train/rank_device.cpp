@@ -4,6 +4,8 @@
 #include "coeus/base/flight_recorder.hpp"
 #include "coeus/base/host_name.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/comm/launch_order.hpp"
+#include "coeus/comm/mesh.hpp"
 #include "coeus/comm/nccl_environment.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/device/device.hpp"
@@ -78,6 +80,28 @@ void settle_nvls(RankTransport& nccl, const Config& config, const Communicator& 
     }
 }
 
+// Decides whether NCCL orders the operations of its communicators, by the oldest versions of all ranks.
+void settle_launch_order(RankTransport& nccl, const Config& config, const Communicator& world,
+                         const Device& device) {
+    const auto least = [&](int number) { return int(-world.all_reduce(-int64_t(number), Reduce::max)); };
+    const std::optional<bool> own = launch_order_asked_by_user();
+    const bool any_off = world.all_reduce(int64_t(own == false), Reduce::max) != 0,
+               any_on = world.all_reduce(int64_t(own == true), Reduce::max) != 0;
+    const MeshShape mesh = mesh_shape(config, world.size());
+    const LaunchFacts facts = {.nccl = least(nccl.nccl->version()),
+                               .driver = least(cuda_driver_version()),
+                               .graphs = !config.training.disable_cuda_graphs,
+                               // pipelines may have one more, of the ranks with the embedding table
+                               .communicators = carrying_communicators(mesh) + (mesh.pp > 1 ? 1 : 0),
+                               .multiprocessors = least(device.multiprocessors()),
+                               .asked_by_user = any_off || any_on ? std::optional(!any_off) : std::nullopt};
+    const LaunchChoice choice = launch_choice(facts);
+    set_launch_order(choice.implicit);
+    if (choice.order == LaunchOrder::serial) nccl.text += ", one operation at a time";
+    if (choice.order == LaunchOrder::unordered) nccl.text += ", operations in the GPU's order";
+    if (!choice.warning.empty()) nccl.warnings.push_back(choice.warning);
+}
+
 ConfigError no_gpu(const std::string& asked) {
     return ConfigError("{}: {}; \"auto\" or \"cpu\" would compute on CPUs", asked, why_no_gpu());
 }
@@ -123,6 +147,7 @@ RankTransport transport_from_deck(const Config& config, const Communicator& worl
     if (nccl) {
         RankTransport found = {.nccl = nccl, .text = "NCCL " + nccl->version_text()};
         settle_nvls(found, config, world);
+        settle_launch_order(found, config, world, device);
         return found;
     }
     if (asks)

@@ -58,9 +58,14 @@ struct NcclLibrary {
     Result (*receive)(void* to, size_t count, nccl::DataType type, int peer, nccl::Comm comm,
                       nccl::Stream stream) = nullptr;
 
+    /// As NCCL numbers it: 22809 for 2.28.9; 0 if it is unknown.
+    int version() const;
     /// "2.28.9"
     std::string version_text() const;
 };
+
+/// "2.28.9" for 22809; versions up to 2.8.4 have a shorter number.
+std::string nccl_version_text(int version);
 
 /// Path of the NCCL library: the environment variable COEUS_NCCL, else "libnccl.so.2" in the system or in the
 /// active Python environment.

@@ -3,6 +3,7 @@
 #include "coeus/comm/mpi.hpp"
 #include "coeus/train/rank_device.hpp"
 #include "gpu/gpu.hpp"
+#include "stand_ins/cuda/runtime.hpp"
 #include "support/catch.hpp"
 
 #include <algorithm>
@@ -24,6 +25,7 @@ public:
     const Memory& staging() const override { return the_gpu().staging(); }
     std::unique_ptr<Queue> make_queue() const override { return the_gpu().make_queue(); }
     void copy(void* to, const void* from, int64_t bytes) const override { the_gpu().copy(to, from, bytes); }
+    int multiprocessors() const override { return the_gpu().multiprocessors(); }
     int64_t memory_bytes() const override { return the_gpu().memory_bytes(); }
     int64_t peak_bytes() const override { return the_gpu().peak_bytes(); }
     std::string bus_id() const override { return bus_id_; }
@@ -122,6 +124,39 @@ TEST_CASE("transport: NCCL sums with NVLS only if the deck allows it or a rank's
     unsetenv("NCCL_NVLS_ENABLE");
     CHECK(!choice("auto", own).nvls);
     CHECK(nvls() == "0");
+}
+
+TEST_CASE(
+    "transport: the start says if NCCL runs one operation at a time, by the oldest driver of all ranks") {
+    const Communicator world = Communicator::world("world");
+    const Placed own(world.rank());
+    const auto order = [] {
+        const char* const value = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+        return std::string(value ? value : "none");
+    };
+    const auto chosen_with = [&](int driver) {
+        unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+        emulation::driver_version = world.rank() == 1 ? driver : 13000;
+        RankTransport found = choice("auto", own);
+        emulation::driver_version = 13000;
+        return found;
+    };
+    const RankTransport old = chosen_with(12040);
+    CHECK(old.text == "NCCL 2.28.9, without NVLS: comm.deterministic, one operation at a time");
+    REQUIRE(old.warnings.size() == 1);
+    CHECK_THAT(old.warnings[0],
+               Contains("NCCL runs the operations of all 4 communicators one after the other in CUDA graphs: "
+                        "this is NCCL 2.28.9, and the driver knows CUDA 12.4."));
+    CHECK(order() == "1");
+    CHECK(chosen_with(12090).warnings.empty());
+    CHECK(order() == "1");
+    if (world.rank() == 1) setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1);
+    if (world.rank() != 1) unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    const RankTransport unordered = choice("auto", own);
+    CHECK(unordered.text == "NCCL 2.28.9, without NVLS: comm.deterministic, operations in the GPU's order");
+    CHECK(unordered.warnings.size() == 1);
+    CHECK(order() == "0");
+    unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
 }
 
 TEST_CASE("transport: none for CPUs") {

@@ -55,6 +55,19 @@ TEST_CASE("NVLS is turned off unless the user asks for it") {
     unsetenv("NCCL_NVLS_ENABLE");
 }
 
+TEST_CASE("NCCL's launch order is set unless the user has set it") {
+    const std::string order = "NCCL_LAUNCH_ORDER_IMPLICIT";
+    unsetenv(order.c_str());
+    CHECK(!launch_order_asked_by_user());
+    for (const bool implicit : {true, false}) {
+        const Variable set(order.c_str(), "");
+        set_launch_order(implicit);
+        CHECK(launch_order_asked_by_user() == implicit);
+        set_launch_order(!implicit);
+        CHECK(launch_order_asked_by_user() == implicit);
+    }
+}
+
 TEST_CASE("NVLS is asked for by a list of algorithms that names it") {
     unsetenv("NCCL_NVLS_ENABLE");
     CHECK(asked_by("NCCL_ALGO", "nvlstree,Ring") == "NCCL_ALGO = nvlstree,Ring");
