@@ -40,6 +40,7 @@ NcclLibrary load_nccl(const std::string& path) {
     find("ncclGetUniqueId", nccl.get_unique_id);
     find("ncclCommInitRank", nccl.comm_init_rank);
     library.find_optional("ncclCommSplit", nccl.comm_split);
+    library.find_optional("ncclCommFinalize", nccl.comm_finalize);
     find("ncclCommDestroy", nccl.comm_destroy);
     find("ncclCommAbort", nccl.comm_abort);
     find("ncclCommGetAsyncError", nccl.comm_get_async_error);

@@ -12,19 +12,19 @@ namespace coeus {
 
 namespace {
 
-constexpr const char* starting = "start";
+constexpr const char *starting = "start", *ending = "end";
 
-// Records the start of a communicator, which waits for the other ranks.
-class WatchedStart {
+// Records the start or the end of a communicator, which waits for the other ranks.
+class Watched {
 public:
-    explicit WatchedStart(const NcclConnection& connection) : line_(connection.line.get()) {
-        if (line_) line_->begin(starting, 0, nullptr);
+    Watched(const NcclConnection& connection, const char* what) : line_(connection.line.get()) {
+        if (line_) line_->begin(what, 0, nullptr);
     }
-    ~WatchedStart() {
+    ~Watched() {
         if (line_) line_->end(nullptr);
     }
-    WatchedStart(const WatchedStart&) = delete;
-    WatchedStart& operator=(const WatchedStart&) = delete;
+    Watched(const Watched&) = delete;
+    Watched& operator=(const Watched&) = delete;
 
 private:
     QueueWatch::Line* line_;
@@ -52,9 +52,10 @@ NcclWorld::NcclWorld(const NcclLibrary& nccl, const Communicator& world, const D
     : nccl_(nccl), world_(world), device_(device), watch_(watch) {
     if (!nccl.comm_split || world.size() == 1) return;
     const Timer timer;
-    NcclConnection& all = add(world);
-    make(all, world);
-    all_ = &all;
+    all_ = start(world);
+    connections_.push_back(all_);
+    make(*all_, world);
+    splits_ = true;
     seconds_ = timer.seconds();
 }
 
@@ -67,7 +68,7 @@ NcclWorld::~NcclWorld() {
     }
 }
 
-NcclConnection& NcclWorld::add(const Communicator& ranks) {
+std::shared_ptr<NcclConnection> NcclWorld::start(const Communicator& ranks) {
     auto made = std::make_shared<NcclConnection>(nccl_, ranks.name());
     if (watch_) {
         const auto failure = [connection = made.get()] {
@@ -81,12 +82,12 @@ NcclConnection& NcclWorld::add(const Communicator& ranks) {
             FlightRecorder::Line(ranks.name() + " by NCCL", ranks.handle().line.id() + 1, ranks.rank(),
                                  ranks.size()));
     }
-    return *connections_.emplace_back(std::move(made));
+    return made;
 }
 
 void NcclWorld::make(NcclConnection& made, const Communicator& ranks) {
     const auto here = std::source_location::current();
-    const WatchedStart watched(made);
+    const Watched watched(made, starting);
     nccl::UniqueId id = {};
     on_first_rank(ranks, [&] { made.check(nccl_.get_unique_id(&id), starting, here); });
     ranks.broadcast(Tensor(id.internal, Dtype::u8, {int64_t(sizeof id.internal)}), 0);
@@ -100,7 +101,7 @@ void NcclWorld::make(NcclConnection& made, const Communicator& ranks) {
 // Ranks of one part have the same colour, the number of their first rank; a rank alone has none.
 void NcclWorld::split(NcclConnection& made, const Communicator& ranks) {
     const auto here = std::source_location::current();
-    const WatchedStart watched(made);
+    const Watched watched(made, starting);
     auto first = int64_t(world_.rank());
     ranks.broadcast(Tensor(&first, Dtype::i64, {1}), 0);
     const int colour = ranks.size() > 1 ? int(first) : nccl::no_color;
@@ -112,21 +113,43 @@ void NcclWorld::split(NcclConnection& made, const Communicator& ranks) {
 }
 
 std::shared_ptr<const NcclConnection> NcclWorld::connect(const Communicator& ranks) {
+    require(!is_complete_, "a communicator is connected after the last one");
     const Timer timer;
-    NcclConnection& made = add(ranks);
+    const auto made = start(ranks);
+    connections_.push_back(made);
     if (all_)
-        split(made, ranks);
+        split(*made, ranks);
     else if (ranks.size() > 1)
-        make(made, ranks);
+        make(*made, ranks);
     seconds_ += timer.seconds();
-    if (ranks.size() > 1) return connections_.back();
+    if (ranks.size() > 1) return made;
     connections_.pop_back();
     return nullptr;
 }
 
+// Splits without shared resources have their own buffers, connections and threads, so their parent may end
+// before them. It has no work of its own.
+void NcclWorld::end_connecting() {
+    is_complete_ = true;
+    if (!all_) return;
+    const auto here = std::source_location::current();
+    const Timer timer;
+    {
+        const Watched watched(*all_, ending);
+        together(world_, [&] {
+            if (nccl_.comm_finalize) all_->check(nccl_.comm_finalize(all_->comm), ending, here);
+        });
+    }
+    all_->line.reset();
+    all_->check(nccl_.comm_destroy(all_->comm.exchange(nullptr)), ending, here);
+    std::erase(connections_, all_);
+    all_ = nullptr;
+    seconds_ += timer.seconds();
+}
+
 std::string NcclWorld::text() const {
     return fmt::format("{} communicators in {:.2f} s{}", connections_.size() - (all_ ? 1 : 0), seconds_,
-                       all_ ? fmt::format(", split from one of all {} ranks", world_.size()) : "");
+                       splits_ ? fmt::format(", split from one of all {} ranks", world_.size()) : "");
 }
 
 }  // namespace coeus

@@ -151,6 +151,7 @@ void Trainer::take_memory() {
     if (const auto& library = device_.transport().nccl)
         mesh_.connect(nccl_.emplace(*library, mesh_.world(), device_.device(), &watchdog_.nccl()));
     start_up_.phase("memory", [&] { engine_.allocate(mesh_, device_.device()); });
+    if (nccl_) nccl_->end_connecting();
     if (config_.kernels.autotune) autotune_products(engine_.exec(), user_cache("products"));
     if (const std::string attention = attention_from_deck(config_, mesh_.world(), engine_.exec());
         !attention.empty() && first_rank())

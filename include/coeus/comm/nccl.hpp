@@ -40,6 +40,9 @@ struct NcclLibrary {
     Result (*comm_init_rank)(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank) = nullptr;
     /// Available from NCCL 2.18 on, else null. `config` null: the same as the parent's.
     Result (*comm_split)(nccl::Comm parent, int color, int key, nccl::Comm* part, void* config) = nullptr;
+    /// Waits for the work of all ranks; then only comm_destroy may follow. Available from NCCL 2.14 on, else
+    /// null: comm_destroy waits too.
+    Result (*comm_finalize)(nccl::Comm comm) = nullptr;
     Result (*comm_destroy)(nccl::Comm comm) = nullptr;
     Result (*comm_abort)(nccl::Comm comm) = nullptr;
     Result (*comm_get_async_error)(nccl::Comm comm, Result* error) = nullptr;

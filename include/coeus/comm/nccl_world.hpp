@@ -46,11 +46,14 @@ public:
     /// Makes an NCCL communicator between these ranks. Each rank of the world passes the communicator that it
     /// belongs to. Null for a rank alone.
     std::shared_ptr<const NcclConnection> connect(const Communicator& ranks);
+    /// Ends the communicator of all ranks from which the others are split, with its memory. Called when all
+    /// communicators are connected: connect() is a LogicError after it.
+    void end_connecting();
     /// "6 communicators in 1.25 s, split from one of all 8 ranks"
     std::string text() const;
 
 private:
-    NcclConnection& add(const Communicator& ranks);
+    std::shared_ptr<NcclConnection> start(const Communicator& ranks);
     void make(NcclConnection& made, const Communicator& ranks);
     void split(NcclConnection& made, const Communicator& ranks);
 
@@ -59,7 +62,9 @@ private:
     const Device& device_;
     QueueWatch* watch_;
     std::vector<std::shared_ptr<NcclConnection>> connections_;
-    const NcclConnection* all_ = nullptr;  // from which the others are split; null: NCCL cannot split
+    // from which the others are split; null: NCCL cannot split, or all are connected
+    std::shared_ptr<NcclConnection> all_;
+    bool splits_ = false, is_complete_ = false;
     double seconds_ = 0;
 };
 

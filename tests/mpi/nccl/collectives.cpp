@@ -319,6 +319,17 @@ TEST_CASE("NCCL: communicators are destroyed, or aborted if an exception is bein
     CHECK(nccl_aborted() == before + 2);
 }
 
+TEST_CASE("NCCL: an error at the end of the communicator of all ranks is that of all ranks") {
+    const Communicator world = Communicator::world("world");
+    NcclLibrary failing = nccl_stand_in();
+    if (world.rank() == 1) failing.comm_finalize = [](nccl::Comm) { return nccl::Result::remote_error; };
+    NcclWorld nccl(failing, world, the_gpu());
+    CHECK_THROWS_WITH(
+        nccl.end_connecting(),
+        Contains("rank 1: NCCL: end between the ranks of world: remote process exited or there was a "
+                 "network error"));
+}
+
 TEST_CASE("NCCL: after an error, an operation that other ranks never join does not block its queue") {
     const Communicator world = Communicator::world("world");
     Mesh mesh(world.split(0, "world"), {.dp_shard = world.size()});
@@ -357,8 +368,13 @@ TEST_CASE("NCCL: a mesh connects the communicators that carry tensors, and commu
             mesh.connect(part);
             CHECK(nccl_live() == made + 1 + splits);
             CHECK(nccl_splits() - before == (splits ? made + 1 : 0));
+            // all are connected: the one of all ranks ends
+            nccl.end_connecting();
+            CHECK(nccl_live() == made + 1);
             CHECK_THAT(nccl.text(), Catch::StartsWith(fmt::format("{} communicators in ", made + 1)));
             CHECK(nccl.text().ends_with("ranks") == splits);
+            CHECK_THROWS_AS(mesh.connect(part), LogicError);
+            CHECK(nccl_live() == made + 1);
 
             // each has its own ranks, in their order
             Exec exec(the_gpu());

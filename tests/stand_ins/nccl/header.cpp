@@ -36,6 +36,9 @@ CALLED_ALIKE(comm_init_rank, ncclCommInitRank);
 CALLED_ALIKE(comm_split, ncclCommSplit);
 static_assert(nccl::no_color == NCCL_SPLIT_NOCOLOR);
 #endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 14, 0)
+CALLED_ALIKE(comm_finalize, ncclCommFinalize);
+#endif
 CALLED_ALIKE(comm_destroy, ncclCommDestroy);
 CALLED_ALIKE(comm_abort, ncclCommAbort);
 CALLED_ALIKE(comm_get_async_error, ncclCommGetAsyncError);

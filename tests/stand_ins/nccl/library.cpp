@@ -15,6 +15,9 @@ STAND_IN(ncclCommInitRank)
 #if STAND_IN_VERSION >= 21800
 STAND_IN(ncclCommSplit)
 #endif
+#if STAND_IN_VERSION >= 21400
+STAND_IN(ncclCommFinalize)
+#endif
 STAND_IN(ncclCommDestroy)
 STAND_IN(ncclCommAbort)
 STAND_IN(ncclCommGetAsyncError)
