@@ -61,4 +61,8 @@ void set_launch_order(bool implicit) {
     if (!launch_order_asked_by_user()) setenv(order, implicit ? "1" : "0", 1);
 }
 
+int max_ctas_asked_by_user() {
+    return std::max(0, std::atoi(variable("NCCL_MAX_CTAS").c_str()));
+}
+
 }  // namespace coeus

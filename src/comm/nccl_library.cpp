@@ -39,6 +39,8 @@ NcclLibrary load_nccl(const std::string& path) {
         throw ConfigError("{} is NCCL {}; 2.13 or newer is needed", path, nccl.version_text());
     find("ncclGetUniqueId", nccl.get_unique_id);
     find("ncclCommInitRank", nccl.comm_init_rank);
+    library.find_optional("ncclCommInitRankConfig", nccl.comm_init_rank_config);
+    library.find_optional("ncclCommInitRankScalable", nccl.comm_init_rank_scalable);
     library.find_optional("ncclCommSplit", nccl.comm_split);
     library.find_optional("ncclCommFinalize", nccl.comm_finalize);
     find("ncclCommDestroy", nccl.comm_destroy);

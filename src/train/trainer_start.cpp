@@ -149,7 +149,8 @@ std::vector<std::string> Trainer::describe_start(int local_size, int64_t memory_
 
 void Trainer::take_memory() {
     if (const auto& library = device_.transport().nccl)
-        mesh_.connect(nccl_.emplace(*library, mesh_.world(), device_.device(), &watchdog_.nccl()));
+        mesh_.connect(nccl_.emplace(*library, mesh_.world(), device_.device(), &watchdog_.nccl()),
+                      device_.transport().ctas);
     start_up_.phase("memory", [&] { engine_.allocate(mesh_, device_.device()); });
     if (nccl_) nccl_->end_connecting();
     if (config_.kernels.autotune) autotune_products(engine_.exec(), user_cache("products"));

@@ -21,4 +21,7 @@ std::optional<bool> launch_order_asked_by_user();
 /// user has set it. Versions before 2.26 cannot, and do not know the variable.
 void set_launch_order(bool implicit);
 
+/// The user's NCCL_MAX_CTAS, which NCCL uses for all communicators instead of their own limits; 0: none.
+int max_ctas_asked_by_user();
+
 }  // namespace coeus

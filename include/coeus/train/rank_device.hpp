@@ -4,6 +4,7 @@
 
 #include "coeus/comm/communicator.hpp"
 #include "coeus/comm/nccl.hpp"
+#include "coeus/comm/nccl_world.hpp"
 #include "coeus/config/config.hpp"
 
 #include <optional>
@@ -26,6 +27,7 @@ struct RankTransport {
     /// "NCCL 2.28.9, without NVLS: comm.deterministic", or "pinned host memory: ranks 0 and 1 share GPU
     /// 0000:1b:00.0 of host a"; empty if no tensors are exchanged between GPUs.
     std::string text;
+    NcclCtas ctas = {};                 ///< limits of NCCL's operations
     bool nvls = false;                  ///< NCCL may sum in NVLink's switches
     std::vector<std::string> warnings;  ///< what the user should know of NCCL
 };

@@ -159,6 +159,48 @@ TEST_CASE(
     unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
 }
 
+TEST_CASE("transport: the most blocks of NCCL's operations") {
+    const Communicator world = Communicator::world("world");
+    const Placed own(world.rank());
+    Config config;
+    config.comm.max_ctas = 16;
+    const auto chosen_with = [&](int driver) {
+        unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+        emulation::driver_version = driver;
+        RankTransport found = transport_from_deck(config, world, own, ours);
+        emulation::driver_version = 13000;
+        return found;
+    };
+    const RankTransport ordered = chosen_with(13000);
+    CHECK(ordered.ctas.state == 16);
+    CHECK(ordered.ctas.others == 0);
+    // all operations fit at once, so none has to wait for another one
+    const RankTransport old = chosen_with(12040);
+    CHECK(old.ctas.state == 16);
+    CHECK(old.ctas.others == 16);
+    CHECK(old.text == "NCCL 2.28.9, without NVLS: comm.deterministic, operations in the GPU's order");
+    CHECK(old.warnings.empty());
+    // NCCL uses the user's limit instead
+    setenv("NCCL_MAX_CTAS", "64", 1);
+    CHECK(chosen_with(12040).warnings.size() == 1);
+    unsetenv("NCCL_MAX_CTAS");
+    unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+
+    const std::string unsplit = COEUS_NCCL_UNSPLIT;
+    CHECK_THROWS_WITH(transport_from_deck(config, world, own, unsplit),
+                      "comm.max_ctas = 16: NCCL has this limit from 2.17 on, but this is NCCL 2.13.4; set it "
+                      "to 0, or set the "
+                      "environment variable COEUS_NCCL to the path of a newer NCCL");
+    config.comm.max_ctas = 0;
+    const RankTransport before = transport_from_deck(config, world, own, unsplit);
+    CHECK(before.ctas.state == 0);
+    REQUIRE(before.warnings.size() == 1);
+    CHECK_THAT(before.warnings[0],
+               Contains("NCCL does not order the operations of 4 communicators, and ranks "
+                        "may wait for each other forever: this is NCCL 2.13.4"));
+    unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+}
+
 TEST_CASE("transport: none for CPUs") {
     CHECK(choice("auto", host_device()).text.empty());
     CHECK(!choice("staged", host_device()).nccl);

@@ -11,6 +11,7 @@
 #include "support/row_exchange.hpp"
 #include "support/support.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -317,6 +318,48 @@ TEST_CASE("NCCL: communicators are destroyed, or aborted if an exception is bein
     }
     CHECK(nccl_live() == 0);
     CHECK(nccl_aborted() == before + 2);
+}
+
+TEST_CASE("NCCL: communicators of weights and gradients have their own limit of blocks") {
+    const Communicator world = Communicator::world("world");
+    for (const bool splits : {true, false}) {
+        // weights and gradients; losses and owners, and tensor parallelism or replicas
+        const int half = world.size() / 2;
+        for (const MeshShape& shape :
+             {MeshShape{.dp_shard = 2, .tp = half}, {.dp_replicate = half, .dp_shard = 2}}) {
+            Mesh mesh(world.split(0, "world"), shape);
+            NcclWorld nccl(splits ? nccl_stand_in() : nccl_stand_in_without_split(), world, the_gpu());
+            mesh.connect(nccl, {.state = 12, .others = 7});
+            nccl.end_connecting();
+            std::vector<int> expected = {7, 7, 12, 12};
+            if (half > 1) expected.push_back(shape.tp > 1 ? 7 : 12);
+            std::ranges::sort(expected);
+            CHECK(nccl_max_ctas() == expected);
+        }
+        Mesh mesh(world.split(0, "world"), {.dp_shard = world.size()});
+        NcclWorld nccl(splits ? nccl_stand_in() : nccl_stand_in_without_split(), world, the_gpu());
+        mesh.connect(nccl, {.state = 12});
+        nccl.end_connecting();
+        CHECK(nccl_max_ctas() == std::vector<int>{0, 0, 12, 12});
+    }
+}
+
+TEST_CASE("NCCL: many ranks meet in several places") {
+    const Communicator world = Communicator::world("world");
+    for (const int ranks_per_id : {1, 2, 3}) {
+        Communicator all = world.split(0, "all");
+        NcclWorld nccl(nccl_stand_in(), world, the_gpu(), nullptr, ranks_per_id);
+        if (ranks_per_id < world.size())
+            CHECK(nccl_ids_used() == (world.size() + ranks_per_id - 1) / ranks_per_id);
+        all.connect(nccl);
+        nccl.end_connecting();
+        Exec exec(the_gpu());
+        Twin a(Dtype::f32, 5, world.rank());
+        all.all_reduce(a.host);
+        all.all_reduce(exec, a.gpu);
+        exec.queue->finish();
+        CHECK(a.same());
+    }
 }
 
 TEST_CASE("NCCL: an error at the end of the communicator of all ranks is that of all ranks") {

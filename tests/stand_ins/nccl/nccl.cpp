@@ -22,7 +22,7 @@ using namespace nccl;
 using namespace stand_in;
 
 std::set<Comm> live;
-int made = 0, aborted = 0, messages = 0, splits = 0;
+int made = 0, aborted = 0, messages = 0, splits = 0, ids_used = 1;
 Result next_failure = Result::success, state = Result::success;
 std::string last_error;
 thread_local int depth = 0;
@@ -131,11 +131,43 @@ Result comm_init_rank(Comm* comm, int ranks, UniqueId id, int rank) {
     return Result::success;
 }
 
+int max_ctas_of(const Config* config) {
+    return config && config->max_ctas != Config::undefined ? config->max_ctas : 0;
+}
+
+bool is_valid(const Config& config) {
+    return config.size == sizeof(Config) && config.magic == 0xcafebeef && config.version == 21800 &&
+           (config.max_ctas == Config::undefined || config.max_ctas > 0);
+}
+
+Result comm_init_rank_config(Comm* comm, int ranks, UniqueId id, int rank, Config* config) {
+    if (!is_valid(*config)) return misuse("the configuration is not one");
+    const Result result = comm_init_rank(comm, ranks, id, rank);
+    if (result == Result::success) (*comm)->max_ctas = max_ctas_of(config);
+    return result;
+}
+
+// The ranks meet by the first id; each must come from the first rank of its part.
+Result comm_init_rank_scalable(Comm* comm, int ranks, int rank, int count, UniqueId* ids, Config* config) {
+    if (count < 1 || count > ranks || (config && !is_valid(*config))) return misuse("not so many ids");
+    ids_used = count;
+    const Result result = comm_init_rank(comm, ranks, ids[0], rank);
+    if (result != Result::success) return result;
+    for (int id = 0; id < count; ++id) {
+        int number[2];
+        std::memcpy(number, ids[id].internal, sizeof number);
+        const int first = id * (ranks / count) + std::min(id, ranks % count);
+        if (number[1] != (*comm)->world_ranks[size_t(first)]) return misuse("an id of another rank");
+    }
+    (*comm)->max_ctas = max_ctas_of(config);
+    return result;
+}
+
 // Every rank of the parent sends every other its colour and a proposed id. The new communicator uses the id
 // that its first rank proposed.
-Result comm_split(Comm parent, int color, int key, Comm* part, void* config) {
+Result comm_split(Comm parent, int color, int key, Comm* part, Config* config) {
     if (!live.contains(parent) || parent->finalized) return misuse("the communicator is not one");
-    if (config) return misuse("the parent's configuration is taken");
+    if (config && !is_valid(*config)) return misuse("the configuration is not one");
     struct Place {
         int color, key, id, rank;
     };
@@ -161,6 +193,7 @@ Result comm_split(Comm parent, int color, int key, Comm* part, void* config) {
     std::ranges::stable_sort(together, {}, &Place::key);
     auto made_now = std::make_unique<OpaqueComm>();
     made_now->id = together.front().id;
+    made_now->max_ctas = config ? max_ctas_of(config) : parent->max_ctas;
     for (const Place& place : together) {
         if (place.rank == own.rank) made_now->rank = int(made_now->world_ranks.size());
         made_now->world_ranks.push_back(place.rank);
@@ -285,6 +318,8 @@ const NcclLibrary& nccl_stand_in() {
     static const NcclLibrary library = {.get_version = get_version,
                                         .get_unique_id = get_unique_id,
                                         .comm_init_rank = comm_init_rank,
+                                        .comm_init_rank_config = comm_init_rank_config,
+                                        .comm_init_rank_scalable = comm_init_rank_scalable,
                                         .comm_split = comm_split,
                                         .comm_finalize = comm_finalize,
                                         .comm_destroy = comm_destroy,
@@ -306,6 +341,7 @@ const NcclLibrary& nccl_stand_in_without_split() {
     static const NcclLibrary library = [] {
         NcclLibrary whole = nccl_stand_in();
         whole.comm_split = nullptr;
+        whole.comm_init_rank_scalable = nullptr;
         return whole;
     }();
     return library;
@@ -313,6 +349,17 @@ const NcclLibrary& nccl_stand_in_without_split() {
 
 void nccl_stand_in_mode(const NcclMode& chosen) {
     mode = chosen;
+}
+
+std::vector<int> nccl_max_ctas() {
+    std::vector<int> all;
+    for (const Comm comm : live) all.push_back(comm->max_ctas);
+    std::ranges::sort(all);
+    return all;
+}
+
+int nccl_ids_used() {
+    return ids_used;
 }
 
 int nccl_splits() {

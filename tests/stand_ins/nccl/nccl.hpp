@@ -10,6 +10,8 @@
 
 #include "coeus/comm/nccl.hpp"
 
+#include <vector>
+
 namespace coeus::test {
 
 /// What the stand-in does where NCCL's rules leave a choice. The same on all ranks.
@@ -30,6 +32,10 @@ void nccl_stand_in_mode(const NcclMode& mode);
 const NcclLibrary& nccl_stand_in();
 /// Like a version before 2.18.
 const NcclLibrary& nccl_stand_in_without_split();
+/// maxCTAs of the live communicators, in ascending order; 0: not set.
+std::vector<int> nccl_max_ctas();
+/// The number of ids of the last communicator that was made with several.
+int nccl_ids_used();
 /// The number of splits until now.
 int nccl_splits();
 /// The number of communicators that are neither destroyed nor aborted, and the number of those aborted until

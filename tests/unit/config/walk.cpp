@@ -43,7 +43,7 @@ const std::vector<Walk> table = {
     {"log", works, {"ranks=1", "quiet=true"}},
     {"debug", works, {"seed=1", "moe_force_load_balance=true", "print_config=true", "save_config_file=x"}},
     {"debug", so, {"deterministic=true"}},
-    {"debug", idle, {"deterministic=false", "deterministic_warn_only=true", "spmd_typechecking=true",
+    {"debug", idle, {"deterministic=false", "max_ctas=16", "deterministic_warn_only=true", "spmd_typechecking=true",
         "detect_anomaly=true", "batch_invariant=true", "enable_structured_logging=true"}},
     {"kernels", works, {"autotune=false", "attention=own", "attention=cudnn"}},
     {"profiling", works, {"kernels=true"}},
