@@ -411,8 +411,8 @@ Transport& Communicator::transport(const Exec& exec) const {
     return *handle_->transport;
 }
 
-void Communicator::connect(NcclWorld& nccl) {
-    if (auto connection = nccl.connect(*this))
+void Communicator::connect(NcclWorld& nccl, int max_ctas) {
+    if (auto connection = nccl.connect(*this, max_ctas))
         handle_->transport = make_nccl_transport(*this, std::move(connection));
 }
 

@@ -256,19 +256,22 @@ const Communicator& Mesh::operator[](unsigned axes) const {
     return it->second;
 }
 
-void Mesh::connect(NcclWorld& nccl) {
+void Mesh::connect(NcclWorld& nccl, const NcclCtas& ctas) {
     nccl_ = &nccl;
-    for (const unsigned axes : carrying_axes)
-        if (size(axes) > 1) groups_.at(axes).connect(nccl);
-    if (size(axis::fsdp) > 1) gradient_reduction_->connect(nccl);
+    ctas_ = ctas;
+    const auto connect_group = [&](unsigned axes) {
+        const bool state = axes == axis::fsdp || axes == axis::dp_replicate || axes == axis::efsdp;
+        if (size(axes) > 1) groups_.at(axes).connect(nccl, state ? ctas.state : ctas.others);
+    };
+    for (const unsigned axes : carrying_axes) connect_group(axes);
+    if (size(axis::fsdp) > 1) gradient_reduction_->connect(nccl, ctas.state);
     if (!expert_gradient_reduction_) return;
-    for (const unsigned axes : carrying_expert_axes)
-        if (size(axes) > 1) groups_.at(axes).connect(nccl);
-    if (size(axis::efsdp) > 1) expert_gradient_reduction_->connect(nccl);
+    for (const unsigned axes : carrying_expert_axes) connect_group(axes);
+    if (size(axis::efsdp) > 1) expert_gradient_reduction_->connect(nccl, ctas.state);
 }
 
 void Mesh::connect(Communicator& part) const {
-    if (nccl_) part.connect(*nccl_);
+    if (nccl_) part.connect(*nccl_, ctas_.others);
 }
 
 void Mesh::observe(CommunicationObserver* observer) {

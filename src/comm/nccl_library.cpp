@@ -3,24 +3,27 @@
 #include "coeus/base/shared_library.hpp"
 #include "coeus/comm/nccl.hpp"
 
-#include <cstdlib>
-
 namespace coeus {
 
 namespace {
 
 constexpr int oldest = 21300;  // the first version with ncclGetLastError
 
-std::string text_of(int version) {
+}  // namespace
+
+std::string nccl_version_text(int version) {
     const int thousand = version >= 10000 ? 100 : 10;  // up to 2.8.4 the code was 2804
     return fmt::format("{}.{}.{}", version / (100 * thousand), version / 100 % thousand, version % 100);
 }
 
-}  // namespace
+int NcclLibrary::version() const {
+    int version = 0;
+    return get_version(&version) == Result::success ? version : 0;
+}
 
 std::string NcclLibrary::version_text() const {
-    int version = 0;
-    return get_version(&version) == Result::success ? text_of(version) : "of unknown version";
+    const int known = version();
+    return known ? nccl_version_text(known) : "of unknown version";
 }
 
 std::string nccl_path() {
@@ -28,19 +31,18 @@ std::string nccl_path() {
 }
 
 NcclLibrary load_nccl(const std::string& path) {
-    // if NCCL can (from 2.26 on), operations of several communicators that share the GPU run on all ranks in
-    // the order in which they were submitted, also within a graph
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
     const SharedLibrary library(path, "NCCL", "2.13 or newer");
     NcclLibrary nccl;
     const auto find = [&](const char* name, auto*& function) { library.find(name, function); };
     find("ncclGetVersion", nccl.get_version);
-    int version = 0;
-    if (nccl.get_version(&version) != nccl::Result::success || version < oldest)
-        throw ConfigError("{} is NCCL {}; 2.13 or newer is needed", path, text_of(version));
+    if (nccl.version() < oldest)
+        throw ConfigError("{} is NCCL {}; 2.13 or newer is needed", path, nccl.version_text());
     find("ncclGetUniqueId", nccl.get_unique_id);
     find("ncclCommInitRank", nccl.comm_init_rank);
+    library.find_optional("ncclCommInitRankConfig", nccl.comm_init_rank_config);
+    library.find_optional("ncclCommInitRankScalable", nccl.comm_init_rank_scalable);
     library.find_optional("ncclCommSplit", nccl.comm_split);
+    library.find_optional("ncclCommFinalize", nccl.comm_finalize);
     find("ncclCommDestroy", nccl.comm_destroy);
     find("ncclCommAbort", nccl.comm_abort);
     find("ncclCommGetAsyncError", nccl.comm_get_async_error);

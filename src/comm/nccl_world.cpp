@@ -12,19 +12,19 @@ namespace coeus {
 
 namespace {
 
-constexpr const char* starting = "start";
+constexpr const char *starting = "start", *ending = "end";
 
-// Records the start of a communicator, which waits for the other ranks.
-class WatchedStart {
+// Records the start or the end of a communicator, which waits for the other ranks.
+class Watched {
 public:
-    explicit WatchedStart(const NcclConnection& connection) : line_(connection.line.get()) {
-        if (line_) line_->begin(starting, 0, nullptr);
+    Watched(const NcclConnection& connection, const char* what) : line_(connection.line.get()) {
+        if (line_) line_->begin(what, 0, nullptr);
     }
-    ~WatchedStart() {
+    ~Watched() {
         if (line_) line_->end(nullptr);
     }
-    WatchedStart(const WatchedStart&) = delete;
-    WatchedStart& operator=(const WatchedStart&) = delete;
+    Watched(const Watched&) = delete;
+    Watched& operator=(const Watched&) = delete;
 
 private:
     QueueWatch::Line* line_;
@@ -45,16 +45,17 @@ void NcclConnection::check(nccl::Result result, const char* operation,
 }
 
 // Communicators that are split from another one set themselves up through its connections. They share no
-// resources (splitShare): sharing would let their operations run one after the other, but weights are
-// gathered while gradients are reduced.
+// resources (splitShare): sharing would let their operations run one after the other. Without it, weights are
+// gathered while gradients are reduced if versions allow it (launch_order.hpp).
 NcclWorld::NcclWorld(const NcclLibrary& nccl, const Communicator& world, const Device& device,
-                     QueueWatch* watch)
-    : nccl_(nccl), world_(world), device_(device), watch_(watch) {
+                     QueueWatch* watch, int ranks_per_id)
+    : nccl_(nccl), world_(world), device_(device), watch_(watch), ranks_per_id_(ranks_per_id) {
     if (!nccl.comm_split || world.size() == 1) return;
     const Timer timer;
-    NcclConnection& all = add(world);
-    make(all, world);
-    all_ = &all;
+    all_ = start(world);
+    connections_.push_back(all_);
+    make(*all_, world, nullptr);
+    splits_ = true;
     seconds_ = timer.seconds();
 }
 
@@ -67,7 +68,7 @@ NcclWorld::~NcclWorld() {
     }
 }
 
-NcclConnection& NcclWorld::add(const Communicator& ranks) {
+std::shared_ptr<NcclConnection> NcclWorld::start(const Communicator& ranks) {
     auto made = std::make_shared<NcclConnection>(nccl_, ranks.name());
     if (watch_) {
         const auto failure = [connection = made.get()] {
@@ -81,52 +82,100 @@ NcclConnection& NcclWorld::add(const Communicator& ranks) {
             FlightRecorder::Line(ranks.name() + " by NCCL", ranks.handle().line.id() + 1, ranks.rank(),
                                  ranks.size()));
     }
-    return *connections_.emplace_back(std::move(made));
+    return made;
 }
 
-void NcclWorld::make(NcclConnection& made, const Communicator& ranks) {
+// Ids where ranks meet, the same on all ranks. Each is made by the first of its ranks; NCCL divides the ranks
+// as evenly as possible (rootIdFromRank in its src/bootstrap.cc).
+std::vector<nccl::UniqueId> NcclWorld::ids(const NcclConnection& made, const Communicator& ranks) const {
     const auto here = std::source_location::current();
-    const WatchedStart watched(made);
-    nccl::UniqueId id = {};
-    on_first_rank(ranks, [&] { made.check(nccl_.get_unique_id(&id), starting, here); });
-    ranks.broadcast(Tensor(id.internal, Dtype::u8, {int64_t(sizeof id.internal)}), 0);
-    nccl::Comm comm = nullptr;
+    const int64_t size = ranks.size(),
+                  count = nccl_.comm_init_rank_scalable ? (size + ranks_per_id_ - 1) / ranks_per_id_ : 1;
+    const auto first_of = [&](int64_t id) { return id * (size / count) + std::min(id, size % count); };
+    std::vector<nccl::UniqueId> all(static_cast<size_t>(size));
+    nccl::UniqueId own = {};
     together(ranks, [&] {
-        made.check(nccl_.comm_init_rank(&comm, ranks.size(), id, ranks.rank()), starting, here);
+        for (int64_t id = 0; id < count; ++id)
+            if (first_of(id) == ranks.rank()) made.check(nccl_.get_unique_id(&own), starting, here);
     });
+    constexpr int64_t bytes = sizeof own.internal;
+    ranks.all_gather(Tensor(all.data(), Dtype::u8, {bytes * size}), Tensor(&own, Dtype::u8, {bytes}));
+    for (int64_t id = 0; id < count; ++id) all[size_t(id)] = all[size_t(first_of(id))];
+    all.resize(size_t(count));
+    return all;
+}
+
+void NcclWorld::make(NcclConnection& made, const Communicator& ranks, nccl::Config* config) {
+    const auto here = std::source_location::current();
+    const Watched watched(made, starting);
+    std::vector<nccl::UniqueId> all = ids(made, ranks);
+    nccl::Comm comm = nullptr;
+    const auto init = [&] {
+        if (all.size() > 1)
+            return nccl_.comm_init_rank_scalable(&comm, ranks.size(), ranks.rank(), int(all.size()),
+                                                 all.data(), config);
+        if (config) return nccl_.comm_init_rank_config(&comm, ranks.size(), all[0], ranks.rank(), config);
+        return nccl_.comm_init_rank(&comm, ranks.size(), all[0], ranks.rank());
+    };
+    together(ranks, [&] { made.check(init(), starting, here); });
     made.comm = comm;
 }
 
 // Ranks of one part have the same colour, the number of their first rank; a rank alone has none.
-void NcclWorld::split(NcclConnection& made, const Communicator& ranks) {
+void NcclWorld::split(NcclConnection& made, const Communicator& ranks, nccl::Config* config) {
     const auto here = std::source_location::current();
-    const WatchedStart watched(made);
+    const Watched watched(made, starting);
     auto first = int64_t(world_.rank());
     ranks.broadcast(Tensor(&first, Dtype::i64, {1}), 0);
     const int colour = ranks.size() > 1 ? int(first) : nccl::no_color;
     nccl::Comm comm = nullptr;
     together(world_, [&] {
-        made.check(nccl_.comm_split(all_->comm, colour, ranks.rank(), &comm, nullptr), starting, here);
+        made.check(nccl_.comm_split(all_->comm, colour, ranks.rank(), &comm, config), starting, here);
     });
     made.comm = comm;
 }
 
-std::shared_ptr<const NcclConnection> NcclWorld::connect(const Communicator& ranks) {
+std::shared_ptr<const NcclConnection> NcclWorld::connect(const Communicator& ranks, int max_ctas) {
+    require(!is_complete_, "a communicator is connected after the last one");
     const Timer timer;
-    NcclConnection& made = add(ranks);
+    const auto made = start(ranks);
+    connections_.push_back(made);
+    nccl::Config limited;
+    limited.max_ctas = max_ctas;
+    nccl::Config* const config = max_ctas > 0 ? &limited : nullptr;
     if (all_)
-        split(made, ranks);
+        split(*made, ranks, config);
     else if (ranks.size() > 1)
-        make(made, ranks);
+        make(*made, ranks, config);
     seconds_ += timer.seconds();
-    if (ranks.size() > 1) return connections_.back();
+    if (ranks.size() > 1) return made;
     connections_.pop_back();
     return nullptr;
 }
 
+// Splits without shared resources have their own buffers, connections and threads, so their parent may end
+// before them. It has no work of its own.
+void NcclWorld::end_connecting() {
+    is_complete_ = true;
+    if (!all_) return;
+    const auto here = std::source_location::current();
+    const Timer timer;
+    {
+        const Watched watched(*all_, ending);
+        together(world_, [&] {
+            if (nccl_.comm_finalize) all_->check(nccl_.comm_finalize(all_->comm), ending, here);
+        });
+    }
+    all_->line.reset();
+    all_->check(nccl_.comm_destroy(all_->comm.exchange(nullptr)), ending, here);
+    std::erase(connections_, all_);
+    all_ = nullptr;
+    seconds_ += timer.seconds();
+}
+
 std::string NcclWorld::text() const {
     return fmt::format("{} communicators in {:.2f} s{}", connections_.size() - (all_ ? 1 : 0), seconds_,
-                       all_ ? fmt::format(", split from one of all {} ranks", world_.size()) : "");
+                       splits_ ? fmt::format(", split from one of all {} ranks", world_.size()) : "");
 }
 
 }  // namespace coeus

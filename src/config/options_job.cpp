@@ -98,6 +98,15 @@ std::vector<Option> other_options() {
               "memory. `auto`: by NCCL if it is found and each rank has its own GPU")
             .one_of({"auto", "nccl", "staged"}),
         works(
+            COEUS_FIELD(comm.deterministic), to_run,
+            "NCCL's sums have the same bits in each run on the same machines: it does not sum in NVLink's "
+            "switches (NVLS), whose order of summands changes. `false`: NCCL may do so, which can be faster"),
+        works(
+            COEUS_FIELD(comm.max_ctas), to_nothing,
+            "Most blocks (CTAs) of a GPU that one of NCCL's operations on weights or gradients takes. Fewer "
+            "leave more multiprocessors to kernels that run at the same time. 0: NCCL chooses")
+            .obeys(at_least_0),
+        works(
             COEUS_FIELD(comm.init_timeout_seconds), to_nothing,
             "Longest time that one operation may wait for other ranks, a disk or data before the first step "
             "is complete. After that, the run prints what each rank is doing and ends with exit code 3")

@@ -17,6 +17,10 @@ std::string why_no_gpu() {
     return "this program was built without CUDA (make cuda builds one with it)";
 }
 
+int cuda_driver_version() {
+    return 0;
+}
+
 std::unique_ptr<Device> open_gpu(int /*number*/) {
     throw SystemError(why_no_gpu());
 }

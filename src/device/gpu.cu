@@ -220,6 +220,7 @@ public:
         COEUS_CHECK_CUDA(cudaDeviceSynchronize());
     }
     int architecture() const override { return 10 * properties_.major + properties_.minor; }
+    int multiprocessors() const override { return properties_.multiProcessorCount; }
     int64_t memory_bytes() const override { return free_bytes_; }
     int64_t peak_bytes() const override { return memory_.peak_bytes(); }
     std::string bus_id() const override {
@@ -247,6 +248,11 @@ int visible_gpus() {
 
 bool built_with_cuda() {
     return true;
+}
+
+int cuda_driver_version() {
+    int version = 0;
+    return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
 }
 
 std::string why_no_gpu() {

@@ -92,10 +92,15 @@ int64_t library_bytes(Dtype compute, int ranks) {
     return gemm_library_bytes(compute) + peers * (1 << 20);
 }
 
-int64_t nccl_bytes(int communicators) {
-    constexpr int64_t channels = 16, simple = int64_t(4) << 20, ll = 8 * 512 * 8 * 16,
-                      ll128 = 120 * 640 * 8 * 8;
-    return communicators * channels * (simple + ll + ll128);
+int64_t nccl_bytes(int communicators, bool nvls) {
+    constexpr int64_t mib = int64_t(1) << 20;
+    // a ring and a tree of 16 channels with 9.2 MiB for the three protocols (Simple 4, LL 0.5, LL128 4.7):
+    // 294 MiB. The rest is an allowance for buffers of messages, of the network, and work kept by graphs
+    constexpr int64_t rings_and_trees = 400 * mib;
+    // 16 channels x 2 x 1 MiB (128 KiB x 8 steps) x 8 heads, for an NVSwitch that connects 8 GPUs
+    constexpr int64_t switches = 256 * mib;
+    constexpr int64_t process = 150 * mib;  // kernels and what communicators share: a guess of 100 - 200 MiB
+    return communicators == 0 ? 0 : process + communicators * (rings_and_trees + (nvls ? switches : 0));
 }
 
 namespace {

@@ -4,6 +4,9 @@
 #include "coeus/base/flight_recorder.hpp"
 #include "coeus/base/host_name.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/comm/launch_order.hpp"
+#include "coeus/comm/mesh.hpp"
+#include "coeus/comm/nccl_environment.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/device/device.hpp"
 #include "coeus/kernels/cudnn.hpp"
@@ -56,6 +59,58 @@ std::optional<NcclLibrary> load_on_all(const Communicator& world, const std::str
     return nccl;
 }
 
+// Turns NVLS off if the deck wants the same sums in each run and no rank's user wants NVLS.
+void settle_nvls(RankTransport& nccl, const Config& config, const Communicator& world) {
+    const std::string own = nvls_asked_by_user();
+    const int64_t none = world.size(),
+                  first = -world.all_reduce(own.empty() ? -none : -int64_t(world.rank()), Reduce::max);
+    nccl.nvls = first < none || !config.comm.deterministic;
+    if (!nccl.nvls) turn_nvls_off();
+    if (!config.comm.deterministic) {
+        nccl.text += ", with NVLS if it suits: comm.deterministic = false";
+    } else if (!nccl.nvls) {
+        nccl.text += ", without NVLS: comm.deterministic";
+    } else {
+        const std::string asked = broadcast_text(world, own, int(first));
+        nccl.text += ", with NVLS: " + asked;
+        nccl.warnings.push_back(fmt::format(
+            "{} is set on rank {}, so NCCL may sum in NVLink's switches (NVLS), and sums may differ from run "
+            "to run. Unset the variable, or set comm.deterministic = false to allow this",
+            asked, first));
+    }
+}
+
+// Decides whether NCCL orders the operations of its communicators, by the oldest versions of all ranks.
+void settle_launch_order(RankTransport& nccl, const Config& config, const Communicator& world,
+                         const Device& device) {
+    const auto least = [&](int number) { return int(-world.all_reduce(-int64_t(number), Reduce::max)); };
+    const std::optional<bool> own = launch_order_asked_by_user();
+    const bool any_off = world.all_reduce(int64_t(own == false), Reduce::max) != 0,
+               any_on = world.all_reduce(int64_t(own == true), Reduce::max) != 0;
+    const MeshShape mesh = mesh_shape(config, world.size());
+    const int limit = int(config.comm.max_ctas), asked = max_ctas_asked_by_user();
+    if (limit > 0 && least(nccl.nccl->version()) < nccl::first_with_max_ctas)
+        throw ConfigError(
+            "comm.max_ctas = {}: NCCL has this limit from 2.17 on, but this is NCCL {}; set it to 0, or set "
+            "the "
+            "environment variable COEUS_NCCL to the path of a newer NCCL",
+            limit, nccl_version_text(least(nccl.nccl->version())));
+    const LaunchFacts facts = {.nccl = least(nccl.nccl->version()),
+                               .driver = least(cuda_driver_version()),
+                               .graphs = !config.training.disable_cuda_graphs,
+                               // pipelines may have one more, of the ranks with the embedding table
+                               .communicators = carrying_communicators(mesh) + (mesh.pp > 1 ? 1 : 0),
+                               .max_ctas = world.all_reduce(int64_t(asked > 0 ? asked : limit), Reduce::max),
+                               .multiprocessors = least(device.multiprocessors()),
+                               .asked_by_user = any_off || any_on ? std::optional(!any_off) : std::nullopt};
+    const LaunchChoice choice = launch_choice(facts);
+    set_launch_order(choice.implicit);
+    nccl.ctas = {.state = limit, .others = choice.order == LaunchOrder::unordered ? limit : 0};
+    if (choice.order == LaunchOrder::serial) nccl.text += ", one operation at a time";
+    if (choice.order == LaunchOrder::unordered) nccl.text += ", operations in the GPU's order";
+    if (!choice.warning.empty()) nccl.warnings.push_back(choice.warning);
+}
+
 ConfigError no_gpu(const std::string& asked) {
     return ConfigError("{}: {}; \"auto\" or \"cpu\" would compute on CPUs", asked, why_no_gpu());
 }
@@ -86,7 +141,7 @@ RankTransport transport_from_deck(const Config& config, const Communicator& worl
     }
     if (world.size() == 1) return {};
     const std::string by_host = "pinned host memory";
-    if (config.comm.transport == "staged") return {std::nullopt, by_host};
+    if (config.comm.transport == "staged") return {.text = by_host};
     const std::string shared = sharing_text(gpus_of(world, device));
     if (!shared.empty()) {
         if (asks)
@@ -94,17 +149,22 @@ RankTransport transport_from_deck(const Config& config, const Communicator& worl
                 "comm.transport = \"nccl\": {}; start at most one rank per GPU, or set comm.transport = "
                 "\"staged\"",
                 shared);
-        return {std::nullopt, by_host + ": " + shared};
+        return {.text = by_host + ": " + shared};
     }
     std::string why;
     std::optional<NcclLibrary> nccl = load_on_all(world, library, why);
-    if (nccl) return {nccl, "NCCL " + nccl->version_text()};
+    if (nccl) {
+        RankTransport found = {.nccl = nccl, .text = "NCCL " + nccl->version_text()};
+        settle_nvls(found, config, world);
+        settle_launch_order(found, config, world, device);
+        return found;
+    }
     if (asks)
         throw ConfigError(
             "comm.transport = \"nccl\": {}; set the environment variable COEUS_NCCL to the path of the "
             "library, or set comm.transport = \"staged\"",
             why);
-    return {std::nullopt, by_host + ": " + why};
+    return {.text = by_host + ": " + why};
 }
 
 std::string attention_from_deck(const Config& config, const Communicator& world, Exec& exec) {

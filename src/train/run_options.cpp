@@ -97,6 +97,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.graphs = options.backend == Backend::cuda && !config.training.disable_cuda_graphs &&
                      (mesh.ranks() == 1 || transport.nccl);
     options.nccl = transport.nccl.has_value();
+    options.nvls = transport.nvls;
     options.types.offload = config.training.enable_cpu_offload && options.backend == Backend::cuda;
     options.overlap_pairs = config.parallelism.pipeline_parallel_expert_parallel_overlap;
     options.copies_state = saves_async(config);
@@ -111,6 +112,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
                              int rank, int threads) {
     EngineOptions options = engine_options(config, model, mesh, rank, threads, RankTransport{}, 0);
     options.nccl = options.backend == Backend::cuda && config.comm.transport != "staged";
+    options.nvls = options.nccl && !config.comm.deterministic;
     return options;
 }
 

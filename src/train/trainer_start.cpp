@@ -103,6 +103,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
     });
     if (first_rank()) {
         for (const std::string& line : describe_start(local_size, limit)) log::info("{}", line);
+        for (const std::string& line : device_.transport().warnings) log::warn("{}", line);
         for (const std::string& line : idle_converters(engine_)) log::warn("{}", line);
     }
     stop_.end_if_agreed(before_training);
@@ -148,8 +149,10 @@ std::vector<std::string> Trainer::describe_start(int local_size, int64_t memory_
 
 void Trainer::take_memory() {
     if (const auto& library = device_.transport().nccl)
-        mesh_.connect(nccl_.emplace(*library, mesh_.world(), device_.device(), &watchdog_.nccl()));
+        mesh_.connect(nccl_.emplace(*library, mesh_.world(), device_.device(), &watchdog_.nccl()),
+                      device_.transport().ctas);
     start_up_.phase("memory", [&] { engine_.allocate(mesh_, device_.device()); });
+    if (nccl_) nccl_->end_connecting();
     if (config_.kernels.autotune) autotune_products(engine_.exec(), user_cache("products"));
     if (const std::string attention = attention_from_deck(config_, mesh_.world(), engine_.exec());
         !attention.empty() && first_rank())

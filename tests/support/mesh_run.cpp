@@ -197,6 +197,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     whole.sequences = c.sequences / micro_batches;
     whole.local_batches = c.local_batches * c.mesh.size(axis::dp) * micro_batches;
     MeshRun& many = with_queues.emplace(c, mesh);
+    if (nccl) nccl->end_connecting();
     std::optional<MeshRun> one;  // on rank 0, which tells the other ranks its scalars
     if (world.rank() == 0) one.emplace(whole, mesh_of_one());
     std::string lines;

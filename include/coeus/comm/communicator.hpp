@@ -108,7 +108,7 @@ public:
     /// and the messages of PointToPoints that are made later. Collective over the world of `nccl`. The
     /// communicator must not be moved afterwards. CollectiveError with NCCL's reason if the ranks cannot be
     /// connected.
-    void connect(NcclWorld& nccl);
+    void connect(NcclWorld& nccl, int max_ctas = 0);
     /// The same collectives, where the Exec runs. A communicator must always be used with the same device.
     void all_reduce(Exec& exec, Tensor inout, Reduce op = Reduce::sum, Where where = Where::current()) const;
     void all_gather(Exec& exec, Tensor out, Tensor in, Where where = Where::current()) const;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
+#include "coeus/comm/nccl_world.hpp"
 
 #include <array>
 #include <map>
@@ -102,7 +103,7 @@ public:
     }
     /// From now on NCCL carries the tensors of this rank's GPU: connects the communicators that carry
     /// tensors, in the same order on every rank. Collective. The mesh must not be moved afterwards.
-    void connect(NcclWorld& nccl);
+    void connect(NcclWorld& nccl, const NcclCtas& ctas = {});
     /// Connects a communicator that was split from one of the mesh's, if the mesh is connected.
     void connect(Communicator& part) const;
     /// Sets the observer of all communicators but world(). It is borrowed; null: none.
@@ -114,6 +115,7 @@ private:
     std::map<unsigned, Communicator> groups_;
     std::unique_ptr<Communicator> gradient_reduction_, expert_gradient_reduction_;
     NcclWorld* nccl_ = nullptr;
+    NcclCtas ctas_;
 };
 
 /// The mesh of a single process; made once.

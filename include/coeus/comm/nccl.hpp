@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <string>
 
 namespace coeus {
@@ -30,6 +31,20 @@ enum class DataType : int { uint8 = 1, int32 = 2, int64 = 4, float32 = 7, float6
 enum class RedOp : int { sum = 0, max = 2 };
 constexpr int no_color = -1;  ///< for a rank that is in no part of a split
 
+/// The members of ncclConfig_t as of 2.18. `size` and `version` tell newer libraries that later members are
+/// missing, and older ones ignore what they do not know.
+struct Config {
+    static constexpr int undefined = std::numeric_limits<int>::min();  ///< NCCL chooses
+
+    size_t size = sizeof(Config);
+    unsigned magic = 0xcafebeef, version = 21800;
+    int blocking = undefined, cga_cluster_size = undefined, min_ctas = undefined,
+        max_ctas = undefined;  ///< most blocks of an operation; from 2.17 on
+    const char* net_name = nullptr;
+    int split_share = undefined;
+};
+constexpr int first_with_max_ctas = 21700;
+
 }  // namespace nccl
 
 struct NcclLibrary {
@@ -38,8 +53,19 @@ struct NcclLibrary {
     Result (*get_version)(int* version) = nullptr;
     Result (*get_unique_id)(nccl::UniqueId* id) = nullptr;
     Result (*comm_init_rank)(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank) = nullptr;
+    /// Available from NCCL 2.14 on, else null.
+    Result (*comm_init_rank_config)(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank,
+                                    nccl::Config* config) = nullptr;
+    /// With several ids, each for equally many ranks in a row, as far as possible. Available from NCCL 2.23
+    /// on, else null. `config` null: NCCL chooses.
+    Result (*comm_init_rank_scalable)(nccl::Comm* comm, int ranks, int rank, int count, nccl::UniqueId* ids,
+                                      nccl::Config* config) = nullptr;
     /// Available from NCCL 2.18 on, else null. `config` null: the same as the parent's.
-    Result (*comm_split)(nccl::Comm parent, int color, int key, nccl::Comm* part, void* config) = nullptr;
+    Result (*comm_split)(nccl::Comm parent, int color, int key, nccl::Comm* part,
+                         nccl::Config* config) = nullptr;
+    /// Waits for the work of all ranks; then only comm_destroy may follow. Available from NCCL 2.14 on, else
+    /// null: comm_destroy waits too.
+    Result (*comm_finalize)(nccl::Comm comm) = nullptr;
     Result (*comm_destroy)(nccl::Comm comm) = nullptr;
     Result (*comm_abort)(nccl::Comm comm) = nullptr;
     Result (*comm_get_async_error)(nccl::Comm comm, Result* error) = nullptr;
@@ -58,9 +84,14 @@ struct NcclLibrary {
     Result (*receive)(void* to, size_t count, nccl::DataType type, int peer, nccl::Comm comm,
                       nccl::Stream stream) = nullptr;
 
+    /// As NCCL numbers it: 22809 for 2.28.9; 0 if it is unknown.
+    int version() const;
     /// "2.28.9"
     std::string version_text() const;
 };
+
+/// "2.28.9" for 22809; versions up to 2.8.4 have a shorter number.
+std::string nccl_version_text(int version);
 
 /// Path of the NCCL library: the environment variable COEUS_NCCL, else "libnccl.so.2" in the system or in the
 /// active Python environment.

@@ -50,6 +50,8 @@ struct Config {
     struct Comm {
         /// Coeus only, for tensors on GPUs: nccl, staged, auto (nccl if possible)
         std::string transport = "auto";
+        bool deterministic = true;  ///< Coeus only: NCCL's sums have the same bits in each run
+        int64_t max_ctas = 0;       ///< Coeus only: NCCL's, for weights and gradients; 0: NCCL chooses
         int64_t init_timeout_seconds = 300;  ///< for every operation that waits, until the first step is done
         int64_t train_timeout_seconds = 100;  ///< the same after the first step
         std::string save_traces_folder = "comm_traces";

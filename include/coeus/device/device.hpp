@@ -99,6 +99,8 @@ public:
     virtual std::string bus_id() const { return {}; }
     /// Compute capability of a GPU, 90 for 9.0; 0 for the host.
     virtual int architecture() const { return 0; }
+    /// Number of multiprocessors of a GPU; 0 for the host.
+    virtual int multiprocessors() const { return 0; }
 
     bool is_host() const { return backend() == Backend::cpu; }
 };
@@ -110,6 +112,9 @@ int visible_gpus();
 /// The reason why there are none, for messages.
 std::string why_no_gpu();
 bool built_with_cuda();
+/// The CUDA version that the driver knows, 12090 for 12.9; 0 if there is no driver, or if the program was
+/// built without CUDA.
+int cuda_driver_version();
 /// Opens a GPU by its number. The device must outlive everything that is made from it. SystemError if it
 /// cannot be used.
 std::unique_ptr<Device> open_gpu(int number);

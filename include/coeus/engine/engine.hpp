@@ -63,6 +63,7 @@ struct EngineOptions {
     int architecture = 0;  ///< of the GPU, for the plan: see Processor
     bool graphs = false;   ///< submit a GPU's steps as CUDA graphs, unless something observes them
     bool nccl = false;     ///< NCCL carries the tensors of GPUs, and its memory is planned
+    bool nvls = false;     ///< NCCL may sum in NVLink's switches, whose memory is planned
     int64_t offload_chunk = Offloaded::usual_chunk;  ///< used if types.offload
 };
 

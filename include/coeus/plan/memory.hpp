@@ -76,12 +76,13 @@ TokenIdBytes token_id_bytes(const BatchShape& training, int64_t local_batches, c
 /// Bytes that libraries allocate themselves while a model trains, in addition to the loaded program: compiled
 /// kernels of oneDNN or buffers of OpenBLAS, and MPI's buffers for each peer.
 int64_t library_bytes(Dtype compute, int ranks);
-/// Bytes that NCCL takes on a GPU for this many communicators. This is an estimate, since NCCL chooses
-/// algorithms and channels by machine and size. A connection has, for each channel, a buffer per protocol:
-/// Simple 4 MiB (NCCL's documentation, NCCL_BUFFSIZE), LL 8 lines x 512 threads x 8 steps x 16 bytes, and
-/// LL128 120 words x 640 threads x 8 steps x 8 bytes (NCCL's source, src/include/device.h). It is assumed to
-/// have 16 channels, its minimum over the NVLink of H100 and B200, with one connection each in a ring.
-int64_t nccl_bytes(int communicators);
+/// Bytes that NCCL takes on a GPU for this many communicators; `nvls`: it may sum in NVLink's switches. This
+/// is an estimate until it is measured, since NCCL chooses algorithms and channels by machine and size. A
+/// connection has, for each channel, a buffer per protocol: Simple 4 MiB (NCCL's documentation,
+/// NCCL_BUFFSIZE), LL 8 lines x 512 threads x 8 steps x 16 bytes, and LL128 120 words x 640 threads x 8 steps
+/// x 8 bytes (NCCL's source, src/include/device.h). A communicator is assumed to have a ring and a tree of 16
+/// channels, its minimum over the NVLink of H100 and B200. For NVLS: src/transport/nvls.cc.
+int64_t nccl_bytes(int communicators, bool nvls = false);
 /// Throws ConfigError with the largest terms if the plan exceeds the limit; `remedy` returns what to change.
 void require_fits(const MemoryPlan& plan, int64_t limit_bytes, const std::function<std::string()>& remedy);
 /// The same for host memory in a run on GPUs.

@@ -4,10 +4,12 @@
 
 #include "coeus/comm/communicator.hpp"
 #include "coeus/comm/nccl.hpp"
+#include "coeus/comm/nccl_world.hpp"
 #include "coeus/config/config.hpp"
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace coeus {
 
@@ -21,13 +23,17 @@ std::unique_ptr<Device> gpu_of_command(const std::string& device);
 
 /// The library that carries tensors between the ranks' devices.
 struct RankTransport {
-    std::optional<NcclLibrary> nccl;  ///< none: MPI
-    /// "NCCL 2.28.9", or "pinned host memory: ranks 0 and 1 share GPU 0000:1b:00.0 of host a"; empty if no
-    /// tensors are exchanged between GPUs.
+    std::optional<NcclLibrary> nccl = std::nullopt;  ///< none: MPI
+    /// "NCCL 2.28.9, without NVLS: comm.deterministic", or "pinned host memory: ranks 0 and 1 share GPU
+    /// 0000:1b:00.0 of host a"; empty if no tensors are exchanged between GPUs.
     std::string text;
+    NcclCtas ctas = {};                 ///< limits of NCCL's operations
+    bool nvls = false;                  ///< NCCL may sum in NVLink's switches
+    std::vector<std::string> warnings;  ///< what the user should know of NCCL
 };
-/// The transport that comm.transport asks for, the same on every rank. `library`: path of NCCL. Collective
-/// over `world`. ConfigError if the deck asks for NCCL and it cannot be used.
+/// The transport that comm.transport asks for, the same on every rank, with NCCL's environment variables set
+/// (comm/nccl_environment.hpp). `library`: path of NCCL. Collective over `world`. ConfigError if the deck
+/// asks for NCCL and it cannot be used.
 RankTransport transport_from_deck(const Config& config, const Communicator& world, const Device& device,
                                   const std::string& library = nccl_path());
 

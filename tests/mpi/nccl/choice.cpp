@@ -3,9 +3,11 @@
 #include "coeus/comm/mpi.hpp"
 #include "coeus/train/rank_device.hpp"
 #include "gpu/gpu.hpp"
+#include "stand_ins/cuda/runtime.hpp"
 #include "support/catch.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -23,6 +25,7 @@ public:
     const Memory& staging() const override { return the_gpu().staging(); }
     std::unique_ptr<Queue> make_queue() const override { return the_gpu().make_queue(); }
     void copy(void* to, const void* from, int64_t bytes) const override { the_gpu().copy(to, from, bytes); }
+    int multiprocessors() const override { return the_gpu().multiprocessors(); }
     int64_t memory_bytes() const override { return the_gpu().memory_bytes(); }
     int64_t peak_bytes() const override { return the_gpu().peak_bytes(); }
     std::string bus_id() const override { return bus_id_; }
@@ -57,7 +60,9 @@ TEST_CASE("transport: NCCL if each rank has its own GPU") {
     for (const char* asked : {"auto", "nccl"}) {
         const RankTransport found = choice(asked, own);
         CHECK(found.nccl);
-        CHECK(found.text == "NCCL 2.28.9");
+        CHECK(found.text == "NCCL 2.28.9, without NVLS: comm.deterministic");
+        CHECK(!found.nvls);
+        CHECK(found.warnings.empty());
     }
     const RankTransport staged = choice("staged", own);
     CHECK(!staged.nccl);
@@ -88,6 +93,112 @@ TEST_CASE("transport: host memory if a rank has no NCCL") {
     CHECK_THAT(error_of("nccl", own, absent),
                Contains("comm.transport = \"nccl\": rank 1: NCCL cannot be loaded: /absent/libnccl.so.2") &&
                    Contains("COEUS_NCCL"));
+}
+
+TEST_CASE("transport: NCCL sums with NVLS only if the deck allows it or a rank's user asks for it") {
+    const Communicator world = Communicator::world("world");
+    const Placed own(world.rank());
+    const auto nvls = [] {
+        const char* const value = std::getenv("NCCL_NVLS_ENABLE");
+        return std::string(value ? value : "none");
+    };
+    unsetenv("NCCL_NVLS_ENABLE");
+    Config config;
+    config.comm.deterministic = false;
+    const RankTransport allowed = transport_from_deck(config, world, own, ours);
+    CHECK(allowed.nvls);
+    CHECK(allowed.text == "NCCL 2.28.9, with NVLS if it suits: comm.deterministic = false");
+    CHECK(allowed.warnings.empty());
+    CHECK(nvls() == "none");
+
+    if (world.rank() == 1) setenv("NCCL_NVLS_ENABLE", "1", 1);
+    const RankTransport asked = choice("auto", own);
+    CHECK(asked.nvls);
+    CHECK(asked.text == "NCCL 2.28.9, with NVLS: NCCL_NVLS_ENABLE = 1");
+    REQUIRE(asked.warnings.size() == 1);
+    CHECK(asked.warnings[0] ==
+          "NCCL_NVLS_ENABLE = 1 is set on rank 1, so NCCL may sum in NVLink's switches (NVLS), and sums may "
+          "differ from run to run. Unset the variable, or set comm.deterministic = false to allow this");
+    CHECK(nvls() == (world.rank() == 1 ? "1" : "none"));
+
+    unsetenv("NCCL_NVLS_ENABLE");
+    CHECK(!choice("auto", own).nvls);
+    CHECK(nvls() == "0");
+}
+
+TEST_CASE(
+    "transport: the start says if NCCL runs one operation at a time, by the oldest driver of all ranks") {
+    const Communicator world = Communicator::world("world");
+    const Placed own(world.rank());
+    const auto order = [] {
+        const char* const value = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+        return std::string(value ? value : "none");
+    };
+    const auto chosen_with = [&](int driver) {
+        unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+        emulation::driver_version = world.rank() == 1 ? driver : 13000;
+        RankTransport found = choice("auto", own);
+        emulation::driver_version = 13000;
+        return found;
+    };
+    const RankTransport old = chosen_with(12040);
+    CHECK(old.text == "NCCL 2.28.9, without NVLS: comm.deterministic, one operation at a time");
+    REQUIRE(old.warnings.size() == 1);
+    CHECK_THAT(old.warnings[0],
+               Contains("NCCL runs the operations of all 4 communicators one after the other in CUDA graphs: "
+                        "this is NCCL 2.28.9, and the driver knows CUDA 12.4."));
+    CHECK(order() == "1");
+    CHECK(chosen_with(12090).warnings.empty());
+    CHECK(order() == "1");
+    if (world.rank() == 1) setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1);
+    if (world.rank() != 1) unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    const RankTransport unordered = choice("auto", own);
+    CHECK(unordered.text == "NCCL 2.28.9, without NVLS: comm.deterministic, operations in the GPU's order");
+    CHECK(unordered.warnings.size() == 1);
+    CHECK(order() == "0");
+    unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+}
+
+TEST_CASE("transport: the most blocks of NCCL's operations") {
+    const Communicator world = Communicator::world("world");
+    const Placed own(world.rank());
+    Config config;
+    config.comm.max_ctas = 16;
+    const auto chosen_with = [&](int driver) {
+        unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+        emulation::driver_version = driver;
+        RankTransport found = transport_from_deck(config, world, own, ours);
+        emulation::driver_version = 13000;
+        return found;
+    };
+    const RankTransport ordered = chosen_with(13000);
+    CHECK(ordered.ctas.state == 16);
+    CHECK(ordered.ctas.others == 0);
+    // all operations fit at once, so none has to wait for another one
+    const RankTransport old = chosen_with(12040);
+    CHECK(old.ctas.state == 16);
+    CHECK(old.ctas.others == 16);
+    CHECK(old.text == "NCCL 2.28.9, without NVLS: comm.deterministic, operations in the GPU's order");
+    CHECK(old.warnings.empty());
+    // NCCL uses the user's limit instead
+    setenv("NCCL_MAX_CTAS", "64", 1);
+    CHECK(chosen_with(12040).warnings.size() == 1);
+    unsetenv("NCCL_MAX_CTAS");
+    unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+
+    const std::string unsplit = COEUS_NCCL_UNSPLIT;
+    CHECK_THROWS_WITH(transport_from_deck(config, world, own, unsplit),
+                      "comm.max_ctas = 16: NCCL has this limit from 2.17 on, but this is NCCL 2.13.4; set it "
+                      "to 0, or set the "
+                      "environment variable COEUS_NCCL to the path of a newer NCCL");
+    config.comm.max_ctas = 0;
+    const RankTransport before = transport_from_deck(config, world, own, unsplit);
+    CHECK(before.ctas.state == 0);
+    REQUIRE(before.warnings.size() == 1);
+    CHECK_THAT(before.warnings[0],
+               Contains("NCCL does not order the operations of 4 communicators, and ranks "
+                        "may wait for each other forever: this is NCCL 2.13.4"));
+    unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
 }
 
 TEST_CASE("transport: none for CPUs") {

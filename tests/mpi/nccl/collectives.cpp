@@ -11,6 +11,7 @@
 #include "support/row_exchange.hpp"
 #include "support/support.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -319,6 +320,59 @@ TEST_CASE("NCCL: communicators are destroyed, or aborted if an exception is bein
     CHECK(nccl_aborted() == before + 2);
 }
 
+TEST_CASE("NCCL: communicators of weights and gradients have their own limit of blocks") {
+    const Communicator world = Communicator::world("world");
+    for (const bool splits : {true, false}) {
+        // weights and gradients; losses and owners, and tensor parallelism or replicas
+        const int half = world.size() / 2;
+        for (const MeshShape& shape :
+             {MeshShape{.dp_shard = 2, .tp = half}, {.dp_replicate = half, .dp_shard = 2}}) {
+            Mesh mesh(world.split(0, "world"), shape);
+            NcclWorld nccl(splits ? nccl_stand_in() : nccl_stand_in_without_split(), world, the_gpu());
+            mesh.connect(nccl, {.state = 12, .others = 7});
+            nccl.end_connecting();
+            std::vector<int> expected = {7, 7, 12, 12};
+            if (half > 1) expected.push_back(shape.tp > 1 ? 7 : 12);
+            std::ranges::sort(expected);
+            CHECK(nccl_max_ctas() == expected);
+        }
+        Mesh mesh(world.split(0, "world"), {.dp_shard = world.size()});
+        NcclWorld nccl(splits ? nccl_stand_in() : nccl_stand_in_without_split(), world, the_gpu());
+        mesh.connect(nccl, {.state = 12});
+        nccl.end_connecting();
+        CHECK(nccl_max_ctas() == std::vector<int>{0, 0, 12, 12});
+    }
+}
+
+TEST_CASE("NCCL: many ranks meet in several places") {
+    const Communicator world = Communicator::world("world");
+    for (const int ranks_per_id : {1, 2, 3}) {
+        Communicator all = world.split(0, "all");
+        NcclWorld nccl(nccl_stand_in(), world, the_gpu(), nullptr, ranks_per_id);
+        if (ranks_per_id < world.size())
+            CHECK(nccl_ids_used() == (world.size() + ranks_per_id - 1) / ranks_per_id);
+        all.connect(nccl);
+        nccl.end_connecting();
+        Exec exec(the_gpu());
+        Twin a(Dtype::f32, 5, world.rank());
+        all.all_reduce(a.host);
+        all.all_reduce(exec, a.gpu);
+        exec.queue->finish();
+        CHECK(a.same());
+    }
+}
+
+TEST_CASE("NCCL: an error at the end of the communicator of all ranks is that of all ranks") {
+    const Communicator world = Communicator::world("world");
+    NcclLibrary failing = nccl_stand_in();
+    if (world.rank() == 1) failing.comm_finalize = [](nccl::Comm) { return nccl::Result::remote_error; };
+    NcclWorld nccl(failing, world, the_gpu());
+    CHECK_THROWS_WITH(
+        nccl.end_connecting(),
+        Contains("rank 1: NCCL: end between the ranks of world: remote process exited or there was a "
+                 "network error"));
+}
+
 TEST_CASE("NCCL: after an error, an operation that other ranks never join does not block its queue") {
     const Communicator world = Communicator::world("world");
     Mesh mesh(world.split(0, "world"), {.dp_shard = world.size()});
@@ -357,8 +411,13 @@ TEST_CASE("NCCL: a mesh connects the communicators that carry tensors, and commu
             mesh.connect(part);
             CHECK(nccl_live() == made + 1 + splits);
             CHECK(nccl_splits() - before == (splits ? made + 1 : 0));
+            // all are connected: the one of all ranks ends
+            nccl.end_connecting();
+            CHECK(nccl_live() == made + 1);
             CHECK_THAT(nccl.text(), Catch::StartsWith(fmt::format("{} communicators in ", made + 1)));
             CHECK(nccl.text().ends_with("ranks") == splits);
+            CHECK_THROWS_AS(mesh.connect(part), LogicError);
+            CHECK(nccl_live() == made + 1);
 
             // each has its own ranks, in their order
             Exec exec(the_gpu());

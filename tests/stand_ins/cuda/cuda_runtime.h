@@ -67,10 +67,14 @@ constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDis
 struct cudaDeviceProp {
     const char* name;
     int pciDomainID, pciBusID, pciDeviceID;
-    int major = 9, minor = 0;
+    int major = 9, minor = 0, multiProcessorCount = 132;
 };
 const char* cudaGetErrorString(cudaError_t status);
 inline cudaError_t cudaGetLastError() {
+    return cudaSuccess;
+}
+inline cudaError_t cudaDriverGetVersion(int* version) {
+    *version = coeus::emulation::driver_version;
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count);

@@ -41,6 +41,9 @@ void on_waiting(std::function<void(bool again)> told);
 /// The compute capability that GPUs have which are opened from now on, 90 for 9.0; 90 at first.
 inline int architecture = 90;
 
+/// The CUDA version that the driver knows; 13.0 at first.
+inline int driver_version = 13000;
+
 /// Whether the program has kernels for this GPU; true at first.
 void set_kernels_for_gpu(bool are_there);
 

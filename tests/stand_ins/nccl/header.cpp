@@ -2,6 +2,7 @@
 // Checks our declarations of NCCL against the library's own; compiled if there is an nccl.h.
 #include "coeus/comm/nccl.hpp"
 
+#include <cstddef>
 #include <nccl.h>
 #include <type_traits>
 
@@ -32,9 +33,34 @@ constexpr bool called_alike<Ours (*)(OurArguments...), Theirs (*)(TheirArguments
 CALLED_ALIKE(get_version, ncclGetVersion);
 CALLED_ALIKE(get_unique_id, ncclGetUniqueId);
 CALLED_ALIKE(comm_init_rank, ncclCommInitRank);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 14, 0)
+CALLED_ALIKE(comm_init_rank_config, ncclCommInitRankConfig);
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
+CALLED_ALIKE(comm_init_rank_scalable, ncclCommInitRankScalable);
+#endif
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
+#define SAME_PLACE(ours, theirs)                                                    \
+    static_assert(offsetof(nccl::Config, ours) == offsetof(ncclConfig_t, theirs) && \
+                      sizeof(nccl::Config::ours) == sizeof(ncclConfig_t::theirs),   \
+                  #theirs)
+SAME_PLACE(size, size);
+SAME_PLACE(magic, magic);
+SAME_PLACE(version, version);
+SAME_PLACE(blocking, blocking);
+SAME_PLACE(cga_cluster_size, cgaClusterSize);
+SAME_PLACE(min_ctas, minCTAs);
+SAME_PLACE(max_ctas, maxCTAs);
+SAME_PLACE(net_name, netName);
+SAME_PLACE(split_share, splitShare);
+constexpr ncclConfig_t initial = NCCL_CONFIG_INITIALIZER;
+static_assert(initial.magic == nccl::Config().magic && initial.maxCTAs == nccl::Config().max_ctas &&
+              initial.netName == nullptr && initial.version >= nccl::Config().version);
 CALLED_ALIKE(comm_split, ncclCommSplit);
 static_assert(nccl::no_color == NCCL_SPLIT_NOCOLOR);
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 14, 0)
+CALLED_ALIKE(comm_finalize, ncclCommFinalize);
 #endif
 CALLED_ALIKE(comm_destroy, ncclCommDestroy);
 CALLED_ALIKE(comm_abort, ncclCommAbort);

@@ -12,8 +12,17 @@ extern "C" int ncclGetVersion(int* version) {
 }
 STAND_IN(ncclGetUniqueId)
 STAND_IN(ncclCommInitRank)
+#if STAND_IN_VERSION >= 21400
+STAND_IN(ncclCommInitRankConfig)
+#endif
+#if STAND_IN_VERSION >= 22300
+STAND_IN(ncclCommInitRankScalable)
+#endif
 #if STAND_IN_VERSION >= 21800
 STAND_IN(ncclCommSplit)
+#endif
+#if STAND_IN_VERSION >= 21400
+STAND_IN(ncclCommFinalize)
 #endif
 STAND_IN(ncclCommDestroy)
 STAND_IN(ncclCommAbort)

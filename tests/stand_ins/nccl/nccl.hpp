@@ -10,12 +10,32 @@
 
 #include "coeus/comm/nccl.hpp"
 
+#include <vector>
+
 namespace coeus::test {
+
+/// What the stand-in does where NCCL's rules leave a choice. The same on all ranks.
+struct NcclMode {
+    /// The order of operations of different communicators of a rank (comm/launch_order.hpp).
+    enum class Order { unordered, overlapped, serial };
+    static constexpr int usual_blocks = 16;  ///< of an operation of a communicator without maxCTAs
+
+    Order order = Order::unordered;
+    bool random_sums = false;           ///< sums have another order of summands in each call, as with NVLS
+    bool blocking_first_calls = false;  ///< a call that connects ranks waits for them on the host
+    int resident_blocks = 0;            ///< room for blocks of operations on a GPU; 0: for all
+};
+/// Called while no operation is under way.
+void nccl_stand_in_mode(const NcclMode& mode);
 
 /// Collective over the world in its first call.
 const NcclLibrary& nccl_stand_in();
 /// Like a version before 2.18.
 const NcclLibrary& nccl_stand_in_without_split();
+/// maxCTAs of the live communicators, in ascending order; 0: not set.
+std::vector<int> nccl_max_ctas();
+/// The number of ids of the last communicator that was made with several.
+int nccl_ids_used();
 /// The number of splits until now.
 int nccl_splits();
 /// The number of communicators that are neither destroyed nor aborted, and the number of those aborted until

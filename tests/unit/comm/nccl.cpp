@@ -14,6 +14,9 @@ TEST_CASE("NCCL is loaded by name, and reports its version") {
     CHECK(nccl.version_text() == "2.28.9");
     CHECK(nccl.receive != nullptr);
     CHECK(nccl.comm_split != nullptr);
+    CHECK(nccl.comm_finalize != nullptr);
+    CHECK(nccl.comm_init_rank_config != nullptr);
+    CHECK(nccl.comm_init_rank_scalable != nullptr);
     setenv("COEUS_NCCL", COEUS_NCCL_STAND_IN, 1);
     CHECK(nccl_path() == COEUS_NCCL_STAND_IN);
     CHECK(load_nccl().version_text() == "2.28.9");
@@ -25,6 +28,9 @@ TEST_CASE("an NCCL before 2.18 cannot split communicators") {
     const NcclLibrary nccl = load_nccl(COEUS_NCCL_UNSPLIT);
     CHECK(nccl.version_text() == "2.13.4");
     CHECK(nccl.comm_split == nullptr);
+    CHECK(nccl.comm_finalize == nullptr);
+    CHECK(nccl.comm_init_rank_config == nullptr);
+    CHECK(nccl.comm_init_rank_scalable == nullptr);
 }
 
 TEST_CASE("an NCCL that is absent, too old, or another library") {

@@ -278,6 +278,9 @@ TEST_CASE("a 405B model is planned without allocating its memory") {
 
 TEST_CASE("memory plan: each communicator has its own NCCL buffers") {
     CHECK(nccl_bytes(0) == 0);
-    CHECK(nccl_bytes(1) > int64_t(64) << 20);
-    CHECK(nccl_bytes(3) == 3 * nccl_bytes(1));
+    constexpr int64_t mib = int64_t(1) << 20;
+    CHECK(nccl_bytes(1) == (150 + 400) * mib);
+    CHECK(nccl_bytes(3) == (150 + 3 * 400) * mib);
+    CHECK(nccl_bytes(3, true) == (150 + 3 * 656) * mib);
+    CHECK(nccl_bytes(0, true) == 0);
 }

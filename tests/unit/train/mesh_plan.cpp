@@ -110,12 +110,12 @@ TEST_CASE("the plan of GPUs estimates the memory of NCCL for each communicator")
         all.insert(all.end(), more.begin(), more.end());
         return planned(8, all);
     };
-    const int64_t of_one = 16 * ((4 << 20) + (512 << 10) + 4915200);
     const MemoryPlan shards = on_gpus({});
-    CHECK(shards.bytes(term::nccl) == 4 * of_one);  // weights, gradients, loss, norm
+    CHECK(shards.bytes(term::nccl) == nccl_bytes(4));  // weights, gradients, loss, norm
+    CHECK(on_gpus({"--comm.deterministic=false"}).bytes(term::nccl) == nccl_bytes(4, true));
     CHECK_THAT(shards.text(0), Catch::Contains("NCCL buffers (estimate)"));
     const MemoryPlan two = on_gpus({"--parallelism.tensor_parallel_degree=2"});
-    CHECK(two.bytes(term::nccl) == 5 * of_one);
+    CHECK(two.bytes(term::nccl) == nccl_bytes(5));
     // through host memory
     MemoryPlan staged = on_gpus({"--comm.transport=staged"});
     CHECK(staged.bytes(term::nccl) == 0);
