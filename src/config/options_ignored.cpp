@@ -57,7 +57,8 @@ std::vector<Option> ignored_options() {
         no_effect("job.custom_config_module", Type::text, no_python, "Python module that adds options"),
         no_effect("job.use_for_integration_test", Type::boolean, "the tests of Coeus do not read it",
                   "Mark the deck as part of an integration test"),
-        no_effect("debug.deterministic", Type::boolean, "every kernel here is deterministic",
+        no_effect("debug.deterministic", Type::boolean,
+                  "every kernel here is deterministic, unless `kernels.deterministic` is `false`",
                   "Give bit-identical results for the same seed")
             .idle_at({true}),
         no_effect("debug.deterministic_warn_only", Type::boolean, "every kernel here is deterministic",

@@ -62,7 +62,8 @@ std::vector<Stage> stages_of(const Model& model, Gathered* gathered) {
 }
 
 Processor processor_of(const EngineOptions& options) {
-    return {options.threads, options.architecture, options.types.quantize.emulate};
+    return {options.threads, options.architecture, options.types.quantize.emulate, options.cudnn_bytes,
+            options.deterministic};
 }
 
 // The choices for this rank's stages, or their plan, by `choose`: as planned by the first of the ranks with

@@ -63,7 +63,8 @@ void require_mesh_fits(const DecoderConfig& model, const Config& config, const M
 }  // namespace
 
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads, const RankTransport& transport, int architecture) {
+                             int rank, int threads, const RankTransport& transport, int architecture,
+                             bool cudnn) {
     require_mesh_fits(model, config, mesh);
     EngineOptions options;
     options.types = {.master = storage_dtype(config),
@@ -94,6 +95,8 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.streams = transport.nccl ? Stream::Mode::eager : Stream::Mode::threaded;
     options.backend = backend_from_deck(config);
     options.architecture = architecture;
+    options.cudnn_bytes = cudnn ? most_cudnn_bytes : 0;
+    options.deterministic = config.kernels.deterministic;
     options.graphs = options.backend == Backend::cuda && !config.training.disable_cuda_graphs &&
                      (mesh.ranks() == 1 || transport.nccl);
     options.nccl = transport.nccl.has_value();
@@ -109,7 +112,9 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
 
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
                              int rank, int threads) {
-    EngineOptions options = engine_options(config, model, mesh, rank, threads, RankTransport{}, 0);
+    EngineOptions options =
+        engine_options(config, model, mesh, rank, threads, RankTransport{}, 0,
+                       backend_from_deck(config) == Backend::cuda && config.kernels.attention != "own");
     options.nccl = options.backend == Backend::cuda && config.comm.transport != "staged";
     return options;
 }
