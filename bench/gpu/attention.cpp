@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpu_attention [BATCH SEQUENCE HEADS KV_HEADS WIDTH]: attention in bfloat16 on the first GPU, forward and
-// backward, by our own kernels and by cuDNN, with queries, keys and values in one matrix and their gradients
-// in the same memory, as the model calls them. Without arguments it measures 1 x 8192 and 4 x 1024 tokens, 32
-// heads, 8 key/value heads of width 128.
-// It prints one JSON object per line: kernels, TFLOP/s of the best and of the median run (causal operations),
-// planned workspace, the largest difference from our own kernels relative to the largest element, whether two
-// runs gave the same bits, and cuDNN's kernel, or why it has none.
+// backward, by our own kernels and by cuDNN, with queries, keys and values in one matrix. Without arguments
+// it measures 1 x 8192 and 4 x 1024 tokens, 32 heads, 8 key/value heads of width 128. Results are compared
+// with the gradients in the memory of queries, keys and values, as the model calls the kernels. It prints one
+// JSON object per line: kernels, TFLOP/s of the best and of the median run (causal operations), planned
+// workspace, the largest difference from our own kernels relative to the largest element, whether two runs
+// gave the same bits, and cuDNN's kernel, or why it has none.
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/types.hpp"
@@ -103,6 +103,7 @@ public:
           s_(shape),
           values_(random_values(rows() * columns(), 1)),
           qkv_(device, rows(), columns(), values_),
+          gradients_(device, Dtype::bf16, rows(), columns()),
           out_(device, Dtype::bf16, rows(), s_.heads * s_.head_dim),
           dout_(device, rows(), s_.heads * s_.head_dim, random_values(rows() * s_.heads * s_.head_dim, 2)),
           lse_(device, Dtype::f32, s_.heads, rows()) {}
@@ -129,24 +130,26 @@ public:
 private:
     int64_t rows() const { return s_.batch * s_.sequence; }
     int64_t columns() const { return (s_.heads + 2 * s_.kv_heads) * s_.head_dim; }
-    Tensor part(int64_t first, int64_t heads) const {
-        return qkv_.view().slice_cols(first * s_.head_dim, heads * s_.head_dim);
+    // Columns of a matrix of queries, keys and values, or of their gradients.
+    Tensor part(const Matrix& m, int64_t first, int64_t heads) const {
+        return m.view().slice_cols(first * s_.head_dim, heads * s_.head_dim);
     }
-    Tensor q() const { return part(0, s_.heads); }
-    Tensor k() const { return part(s_.heads, s_.kv_heads); }
-    Tensor v() const { return part(s_.heads + s_.kv_heads, s_.kv_heads); }
+    Tensor q(const Matrix& m) const { return part(m, 0, s_.heads); }
+    Tensor k(const Matrix& m) const { return part(m, s_.heads, s_.kv_heads); }
+    Tensor v(const Matrix& m) const { return part(m, s_.heads + s_.kv_heads, s_.kv_heads); }
 
-    void call(const Kernels& kernels, Exec& exec, bool backward) const {
+    void call(const Kernels& kernels, Exec& exec, bool backward, const Matrix& gradients) const {
+        const Tensor keys = k(qkv_), values = v(qkv_), queries = q(qkv_);
         if (backward)
-            kernels.attention_backward(exec, q(), k(), v(), dout_.view(), out_.view(), lse_.view(), q(), k(),
-                                       v(), {}, s_, false);
+            kernels.attention_backward(exec, q(gradients), k(gradients), v(gradients), dout_.view(),
+                                       out_.view(), lse_.view(), queries, keys, values, {}, s_, false);
         else
-            kernels.attention(exec, out_.view(), lse_.view(), q(), k(), v(), {}, s_);
+            kernels.attention(exec, out_.view(), lse_.view(), queries, keys, values, {}, s_);
     }
 
     Result result(const Kernels& kernels, Exec& exec, bool backward) {
         qkv_.put(values_);
-        call(kernels, exec, backward);
+        call(kernels, exec, backward, qkv_);
         exec.queue->finish();
         return {backward ? qkv_.values<bf16>() : out_.values<bf16>(),
                 backward ? std::vector<float>{} : lse_.values<float>()};
@@ -155,10 +158,10 @@ private:
     Rates rates(const Kernels& kernels, Exec& exec, bool backward) {
         constexpr int runs = 7, calls = 5;
         std::vector<double> seconds;
-        qkv_.put(values_);  // a backward then computes with its own gradients
+        qkv_.put(values_);
         for (int run = 0; run < runs; ++run) {
             const Timer timer;
-            for (int i = 0; i < calls; ++i) call(kernels, exec, backward);
+            for (int i = 0; i < calls; ++i) call(kernels, exec, backward, gradients_);
             exec.queue->finish();
             seconds.push_back(timer.seconds() / calls);
         }
@@ -173,7 +176,7 @@ private:
         planning.architecture = exec.architecture;
         planning.cudnn_bytes = exec.cudnn_bytes = by == By::own ? 0 : most_cudnn_bytes;
         planning.deterministic = exec.deterministic = by != By::cudnn_in_any_order;
-        call(dry_kernels_of(device_.backend()), planning, backward);
+        call(dry_kernels_of(device_.backend()), planning, backward, qkv_);
         std::string kernel = "own";
         if (by != By::own) {
             const std::string version = use_cudnn(exec);
@@ -206,7 +209,7 @@ private:
     const Device& device_;
     AttentionShape s_;
     Values values_;
-    Matrix qkv_, out_, dout_, lse_;
+    Matrix qkv_, gradients_, out_, dout_, lse_;
 };
 
 }  // namespace

@@ -26,7 +26,8 @@ ModelPlace place_in(const MeshShape& mesh, int rank) {
 
 BatchShape micro_batch_of(const EngineOptions& options) {
     return {.sequences = options.training.sequences / options.pipeline.timetable.microbatches,
-            .seq_len = options.training.seq_len};
+            .seq_len = options.training.seq_len,
+            .masks_documents = options.training.masks_documents};
 }
 
 // The options with their defaults filled in.

@@ -37,7 +37,7 @@ Batch planned_batch(const BatchShape& shape, int ranks, int64_t depths = 0) {
             .tokens = ids,
             .labels = ids,
             .positions = ids,
-            .document_start = Tensor(nullptr, Dtype::i32, {shape.count()}),
+            .document_start = shape.masks_documents ? Tensor(nullptr, Dtype::i32, {shape.count()}) : Tensor(),
             .further_tokens = further,
             .further_labels = further};
 }

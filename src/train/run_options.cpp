@@ -70,7 +70,9 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.types = {.master = storage_dtype(config),
                      .compute = compute_dtype(config),
                      .quantize = quantize_from_deck(config)};
-    options.training = {.sequences = config.training.local_batch_size, .seq_len = config.training.seq_len};
+    options.training = {.sequences = config.training.local_batch_size,
+                        .seq_len = config.training.seq_len,
+                        .masks_documents = config.training.document_mask};
     options.accumulation = gradient_accumulation_steps(config, mesh.size(axis::dp));
     options.mesh = mesh;
     options.rank = rank;
@@ -81,7 +83,8 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.pipeline = pipeline_from_deck(config, model, mesh);
     if (config.validation.enable)
         options.validation = {.sequences = config.validation.local_batch_size,
-                              .seq_len = config.validation.seq_len};
+                              .seq_len = config.validation.seq_len,
+                              .masks_documents = config.training.document_mask};
     options.optimizer = config.optimizer;
     options.param_groups = param_groups(config);
     options.seed = uint64_t(config.debug.seed);
