@@ -109,7 +109,7 @@ public:
     CudnnBackward(const CudnnLibrary& library, void* handle, const CudnnBackwardShape& shape,
                   int64_t most_workspace);
     const CudnnPlan& plan() const { return plan_; }
-    /// Of one part. `sums` may be empty if the kernel is deterministic.
+    /// The tensors of one part. `sums` may be empty if the kernel is deterministic.
     struct Operands {
         Tensor dq, dk, dv, dout, out, lse, q, k, v, delta, sums;
     };

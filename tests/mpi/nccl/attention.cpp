@@ -90,7 +90,7 @@ TEST_CASE("attention: kernels that are not deterministic are used only if the de
     CHECK(allowed.warnings.size() == 1);
 }
 
-TEST_CASE("attention: what Coeus does not ask cuDNN for is no warning") {
+TEST_CASE("attention: Coeus does not warn of what it never asks cuDNN for") {
     for (const Start& start : {Start{.documents = true}, Start{.type = Dtype::f32}}) {
         const AttentionReport report = report_of(start);
         CHECK(report.warnings.empty());

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 using namespace coeus;
@@ -488,7 +489,8 @@ CudnnLibrary coeus::cuda::load_cudnn(const std::string& path) {
     library.get_version = []() -> size_t { return mode == Mode::old ? 90000 : 91900; };
     library.get_error_string = [](int) { return "CUDNN_STATUS_NOT_SUPPORTED"; };
     library.get_last_error_string = [](char* text, size_t size) {
-        std::strncpy(text, std::exchange(last_error, ""), size);
+        const std::string message = std::exchange(last_error, "");
+        text[message.copy(text, size - 1)] = 0;
     };
     library.create = [](void** handle) {
         *handle = new Handle;
