@@ -115,7 +115,7 @@ TEST_CASE("GPU kernels: cuDNN's gradients of attention have the same bits each t
     const Operands whole = run_by_cudnn(c);
     check_agrees(c, whole);
     for (const int64_t bytes :
-         {int64_t(most_cudnn_bytes), int64_t(1) << 21, int64_t(3) << 19, int64_t(3) << 18}) {
+         {int64_t(most_cudnn_bytes), int64_t(1) << 19, int64_t(3) << 19, int64_t(3) << 18}) {
         INFO("cuDNN's part takes at most " << bytes << " bytes");
         REQUIRE_FALSE(kernel_of(c, bytes).by_cudnn.empty());
         const Operands first = run_by_cudnn(c, bytes);
@@ -148,7 +148,7 @@ TEST_CASE("GPU kernels: cuDNN's gradients of attention may overwrite queries, ke
     in_place.call = [s](const Kernels& kernels, Exec& exec, const Operands& o) {
         kernels.attention_backward(exec, o[2], o[3], o[4], o[6], o[0], o[1], o[2], o[3], o[4], {}, s, false);
     };
-    for (const int64_t bytes : {int64_t(most_cudnn_bytes), int64_t(3) << 18}) {
+    for (const int64_t bytes : {int64_t(most_cudnn_bytes), int64_t(1) << 19}) {
         const Operands apart = run_by_cudnn(beside, bytes), same = run_by_cudnn(in_place, bytes);
         for (const size_t i : {0, 1, 2}) CHECK(values_of(apart[7 + i]) == values_of(same[2 + i]));
     }
