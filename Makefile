@@ -52,10 +52,10 @@ debug:
 cuda:
 	@tools/deps.sh build test
 	@$(call configure,build-cuda,cuda,-DCOEUS_LIBRARIES_OF=$(abspath $(COEUS_LIBRARIES_OF)))
-	@cmake --build --preset cuda --target all coeus_gpu_tests gpu_gemm
+	@cmake --build --preset cuda --target all coeus_gpu_tests gpu_gemm gpu_attention
 
 # the scripts for GPUs start these, and coeus
-BUNDLE_PROGRAMS = tests/test_gpu tests/mpi_gpu tests/test_gpu_program bench/gpu_gemm
+BUNDLE_PROGRAMS = tests/test_gpu tests/mpi_gpu tests/test_gpu_program bench/gpu_gemm bench/gpu_attention
 bundle:
 	@tools/deps.sh build test bundle
 	@tools/bundle.sh --check

@@ -58,7 +58,8 @@ std::vector<Option> ignored_options() {
         no_effect("job.use_for_integration_test", Type::boolean, "the tests of Coeus do not read it",
                   "Mark the deck as part of an integration test"),
         no_effect("debug.deterministic", Type::boolean,
-                  "every kernel here is deterministic; comm.deterministic is about NCCL's sums",
+                  "every kernel here is deterministic, unless `kernels.deterministic` is `false`; "
+                  "`comm.deterministic` is about NCCL's sums",
                   "Give bit-identical results for the same seed")
             .idle_at({true}),
         no_effect("debug.deterministic_warn_only", Type::boolean, "every kernel here is deterministic",

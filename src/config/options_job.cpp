@@ -38,11 +38,15 @@ std::vector<Option> job_options() {
               "On a GPU: when a matrix product of a new shape is first computed, time the algorithms that "
               "cuBLASLt suggests and keep the fastest, also for later runs (in `~/.cache/coeus/products`). "
               "`false`: use the first suggestion"),
-        works(COEUS_FIELD(kernels.attention), to_run,
-              "Attention kernels on a GPU. `own`: those of Coeus. `cudnn`: cuDNN's in the cases that it "
-              "supports (forward pass, bfloat16, no document mask, whole sequences), else those of Coeus. "
-              "`auto`: `cudnn` if cuDNN is found")
+        works(
+            COEUS_FIELD(kernels.attention), to_run,
+            "Attention kernels on a GPU. `own`: those of Coeus. `cudnn`: cuDNN's in the cases that it "
+            "supports (bfloat16, no document mask, whole sequences), else those of Coeus. `auto`: `cudnn` if "
+            "cuDNN is found")
             .one_of({"auto", "own", "cudnn"}),
+        works(COEUS_FIELD(kernels.deterministic), to_run,
+              "Use only kernels that give the same bits each time. `false`: on a GPU, cuDNN may compute the "
+              "gradients of attention with sums in any order, which is faster and needs less memory"),
 
         works(COEUS_FIELD(profiling.kernels), to_nothing,
               "Print at the end how much time each kind of kernel took, and its rate compared with the "

@@ -26,7 +26,8 @@ ModelPlace place_in(const MeshShape& mesh, int rank) {
 
 BatchShape micro_batch_of(const EngineOptions& options) {
     return {.sequences = options.training.sequences / options.pipeline.timetable.microbatches,
-            .seq_len = options.training.seq_len};
+            .seq_len = options.training.seq_len,
+            .masks_documents = options.training.masks_documents};
 }
 
 // The options with their defaults filled in.
@@ -62,7 +63,8 @@ std::vector<Stage> stages_of(const Model& model, Gathered* gathered) {
 }
 
 Processor processor_of(const EngineOptions& options) {
-    return {options.threads, options.architecture, options.types.quantize.emulate};
+    return {options.threads, options.architecture, options.types.quantize.emulate, options.cudnn_bytes,
+            options.deterministic};
 }
 
 // The choices for this rank's stages, or their plan, by `choose`: as planned by the first of the ranks with

@@ -1,11 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table for planning runs of a GPU; needs no GPU.
+#include "coeus/kernels/cudnn.hpp"
 #include "cuda/workspace.hpp"
 #include "observed.hpp"
+
+#include <algorithm>
 
 namespace coeus {
 
 namespace {
+
+/// What a planning run notes besides bytes.
+struct Noted : BackendState {
+    std::vector<AttentionCall> attention;
+};
+
+void note(Exec& exec, AttentionCall call) {
+    if (exec.cudnn_bytes == 0) return;
+    if (!exec.backend) exec.backend = std::make_unique<Noted>();
+    for (Tensor* tensor : {&call.out, &call.q, &call.k, &call.v, &call.document_start, &call.dq, &call.dk,
+                           &call.dv, &call.dout})
+        tensor->data = nullptr;
+    add_if_new(static_cast<Noted&>(*exec.backend).attention, call);
+}
 
 struct DryCuda {
     static void gemm(Exec& exec, Tensor d, Operand a, Operand, Tensor) {
@@ -38,13 +55,17 @@ struct DryCuda {
                                     Tensor, Tensor) {
         exec.workspace.touch(cuda::workspace::column_sums(dweight, x.rows()));
     }
-    static void attention(Exec& exec, Tensor out, Tensor, Tensor q, Tensor, Tensor, Tensor document_start,
+    static void attention(Exec& exec, Tensor out, Tensor, Tensor q, Tensor k, Tensor v, Tensor document_start,
                           const AttentionShape& shape) {
-        exec.workspace.touch(cuda::workspace::attention(out, q, document_start, shape));
+        exec.workspace.touch(cuda::workspace::attention(exec, out, q, document_start, shape));
+        note(exec, {shape, out, q, k, v, document_start});
     }
-    static void attention_backward(Exec& exec, Tensor dq, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
-                                   Tensor, Tensor, Tensor, const AttentionShape& shape, bool accumulate) {
-        exec.workspace.touch(cuda::workspace::attention_backward(dq, shape, accumulate));
+    static void attention_backward(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out,
+                                   Tensor, Tensor q, Tensor k, Tensor v, Tensor document_start,
+                                   const AttentionShape& shape, bool accumulate) {
+        exec.workspace.touch(cuda::workspace::attention_backward(exec, {dq, dk, dv, dout}, out, q,
+                                                                 document_start, shape, accumulate));
+        note(exec, {shape, out, q, k, v, document_start, dq, dk, dv, dout, true, accumulate});
     }
     static void sum(Exec& exec, double*, Tensor a) { exec.workspace.touch(cuda::workspace::sum(a)); }
     static void sum_of_squares(Exec& exec, double*, Tensor a) {
@@ -53,6 +74,32 @@ struct DryCuda {
 };
 
 }  // namespace
+
+std::string AttentionCall::text() const {
+    return fmt::format("{} x {} tokens, {} heads of width {}, {}", shape.batch, shape.sequence, shape.heads,
+                       shape.head_dim, is_backward ? "backward" : "forward");
+}
+
+bool same(const AttentionCall& a, const AttentionCall& b) {
+    const auto alike = [](const Tensor& x, const Tensor& y) {
+        return x.dtype == y.dtype && x.shape == y.shape && x.ld == y.ld;
+    };
+    return a.shape == b.shape && a.is_backward == b.is_backward && a.accumulate == b.accumulate &&
+           alike(a.out, b.out) && alike(a.q, b.q) && alike(a.k, b.k) && alike(a.v, b.v) &&
+           alike(a.document_start, b.document_start) && alike(a.dq, b.dq) && alike(a.dk, b.dk) &&
+           alike(a.dv, b.dv) && alike(a.dout, b.dout);
+}
+
+void add_if_new(std::vector<AttentionCall>& calls, const AttentionCall& call) {
+    if (std::none_of(calls.begin(), calls.end(),
+                     [&](const AttentionCall& known) { return same(known, call); }))
+        calls.push_back(call);
+}
+
+std::vector<AttentionCall> planned_attention(const Exec& planning) {
+    const auto* const noted = dynamic_cast<const Noted*>(planning.backend.get());
+    return noted ? noted->attention : std::vector<AttentionCall>();
+}
 
 const Kernels& dry_cuda_kernels() {
     static constexpr Kernels table =

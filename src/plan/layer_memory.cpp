@@ -15,6 +15,7 @@ struct Measured {
     int64_t activations, on_host, temporaries, workspace;
     size_t entries, owed;
     double flops;
+    std::vector<AttentionCall> attention;
 };
 
 class FlopCounter : public KernelObserver {
@@ -36,7 +37,7 @@ Batch planned_batch(const BatchShape& shape, int ranks, int64_t depths = 0) {
             .tokens = ids,
             .labels = ids,
             .positions = ids,
-            .document_start = Tensor(nullptr, Dtype::i32, {shape.count()}),
+            .document_start = shape.masks_documents ? Tensor(nullptr, Dtype::i32, {shape.count()}) : Tensor(),
             .further_tokens = further,
             .further_labels = further};
 }
@@ -52,8 +53,8 @@ Measured measure(const Processor& processor, const Context& context, const Pass&
     StepScalars scalars;
     Ctx c = context(exec, frame, temp, scalars);
     pass(c);
-    return {frame.peak_bytes(),   frame.peak_host_bytes(), temp.peak(),    exec.workspace.peak(),
-            frame.peak_entries(), frame.peak_owed(),       counter.flops()};
+    return {frame.peak_bytes(),   frame.peak_host_bytes(), temp.peak(),     exec.workspace.peak(),
+            frame.peak_entries(), frame.peak_owed(),       counter.flops(), planned_attention(exec)};
 }
 
 void take_larger(LayerMemory& layers, const Measured& m, int64_t& frame) {
@@ -63,6 +64,7 @@ void take_larger(LayerMemory& layers, const Measured& m, int64_t& frame) {
     layers.executor.frame_entries = std::max(layers.executor.frame_entries, m.entries);
     layers.executor.frame_owed = std::max(layers.executor.frame_owed, m.owed);
     layers.executor.frame_on_host = std::max(layers.executor.frame_on_host, m.on_host);
+    for (const AttentionCall& call : m.attention) add_if_new(layers.attention, call);
 }
 
 }  // namespace

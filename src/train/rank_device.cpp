@@ -9,7 +9,6 @@
 #include "coeus/comm/nccl_environment.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/device/device.hpp"
-#include "coeus/kernels/cudnn.hpp"
 
 #include <algorithm>
 #include <array>
@@ -167,31 +166,6 @@ RankTransport transport_from_deck(const Config& config, const Communicator& worl
     return {.text = by_host + ": " + why};
 }
 
-std::string attention_from_deck(const Config& config, const Communicator& world, Exec& exec) {
-    const bool asks = config.kernels.attention == "cudnn";
-    if (exec.device->is_host()) {
-        if (asks)
-            throw ConfigError(
-                "kernels.attention = \"cudnn\": is for GPUs, but this run computes on CPUs; remove the "
-                "option, or set device = \"cuda\"");
-        return "";
-    }
-    std::string own = "our own kernels";
-    if (config.kernels.attention == "own") return own;
-    try {
-        std::string text;
-        together(world, [&] { text = use_cudnn(exec); });
-        return text + ", forward";
-    } catch (const ConfigError& error) {
-        use_own_attention(exec);
-        if (!asks) return fmt::format("{}: {}", own, error.what());
-        throw ConfigError(
-            "kernels.attention = \"cudnn\": {}; set the environment variable COEUS_CUDNN to the path of the "
-            "library, or set kernels.attention = \"own\"",
-            error.what());
-    }
-}
-
 RankDevice::RankDevice(const Config& config, const Communicator& world, int local_rank, int local_size)
     : sharing_(local_size) {  // ranks that share the host's CPUs
     const int gpus = wants_gpu_where_there_is_one(config) ? visible_gpus() : 0;
@@ -208,6 +182,7 @@ RankDevice::RankDevice(const Config& config, const Communicator& world, int loca
     if (gpus == 0) {
         if (built_with_cuda() && wants_gpu_where_there_is_one(config)) text_ = why_no_gpu();
         transport_ = transport_from_deck(config, world, host_device());
+        attention_ = attention_library(config, world, host_device());
         return;
     }
     const int number = local_rank % gpus;
@@ -221,6 +196,7 @@ RankDevice::RankDevice(const Config& config, const Communicator& world, int loca
         fmt::format("{}, {} free (GPU {} of {}{})", gpu_->name(), bytes_text(double(gpu_->memory_bytes())),
                     number, gpus, sharing_ > 1 ? fmt::format(", shared by {} ranks", sharing_) : "");
     transport_ = transport_from_deck(config, world, *gpu_);
+    attention_ = attention_library(config, world, *gpu_);
 }
 
 }  // namespace coeus

@@ -63,13 +63,16 @@ void require_mesh_fits(const DecoderConfig& model, const Config& config, const M
 }  // namespace
 
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads, const RankTransport& transport, int architecture) {
+                             int rank, int threads, const RankTransport& transport, int architecture,
+                             bool cudnn) {
     require_mesh_fits(model, config, mesh);
     EngineOptions options;
     options.types = {.master = storage_dtype(config),
                      .compute = compute_dtype(config),
                      .quantize = quantize_from_deck(config)};
-    options.training = {.sequences = config.training.local_batch_size, .seq_len = config.training.seq_len};
+    options.training = {.sequences = config.training.local_batch_size,
+                        .seq_len = config.training.seq_len,
+                        .masks_documents = config.training.document_mask};
     options.accumulation = gradient_accumulation_steps(config, mesh.size(axis::dp));
     options.mesh = mesh;
     options.rank = rank;
@@ -80,7 +83,8 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.pipeline = pipeline_from_deck(config, model, mesh);
     if (config.validation.enable)
         options.validation = {.sequences = config.validation.local_batch_size,
-                              .seq_len = config.validation.seq_len};
+                              .seq_len = config.validation.seq_len,
+                              .masks_documents = config.training.document_mask};
     options.optimizer = config.optimizer;
     options.param_groups = param_groups(config);
     options.seed = uint64_t(config.debug.seed);
@@ -94,6 +98,8 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.streams = transport.nccl ? Stream::Mode::eager : Stream::Mode::threaded;
     options.backend = backend_from_deck(config);
     options.architecture = architecture;
+    options.cudnn_bytes = cudnn ? most_cudnn_bytes : 0;
+    options.deterministic = config.kernels.deterministic;
     options.graphs = options.backend == Backend::cuda && !config.training.disable_cuda_graphs &&
                      (mesh.ranks() == 1 || transport.nccl);
     options.nccl = transport.nccl.has_value();
@@ -110,7 +116,9 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
 
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
                              int rank, int threads) {
-    EngineOptions options = engine_options(config, model, mesh, rank, threads, RankTransport{}, 0);
+    EngineOptions options =
+        engine_options(config, model, mesh, rank, threads, RankTransport{}, 0,
+                       backend_from_deck(config) == Backend::cuda && config.kernels.attention != "own");
     options.nccl = options.backend == Backend::cuda && config.comm.transport != "staged";
     options.nvls = options.nccl && !config.comm.deterministic;
     return options;

@@ -86,7 +86,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
       engine_(start_up.make<Engine>(
           "plan", model_,
           engine_options(config_, model_, mesh_.shape(), mesh_.world().rank(), cpu_.threads,
-                         device_.transport(), device_.device().architecture()))),
+                         device_.transport(), device_.device().architecture(), device_.attention().cudnn))),
       data_(start_up.make<TrainingData>("data", config_, model_.vocab, folder_.data_folder(), mesh_.world(),
                                         cpu_.cores)),
       schedule_(schedule_from_deck(config_, &notices_)),
@@ -154,9 +154,13 @@ void Trainer::take_memory() {
     start_up_.phase("memory", [&] { engine_.allocate(mesh_, device_.device()); });
     if (nccl_) nccl_->end_connecting();
     if (config_.kernels.autotune) autotune_products(engine_.exec(), user_cache("products"));
-    if (const std::string attention = attention_from_deck(config_, mesh_.world(), engine_.exec());
-        !attention.empty() && first_rank())
-        log::info("Attention kernels: {}", attention);
+    const AttentionReport attention = choose_attention(config_, mesh_.world(), device_.attention(),
+                                                       engine_.exec(), engine_.layer_memory().attention);
+    if (first_rank()) {
+        for (const std::string& line : attention.warnings) log::warn("{}", line);
+        for (const std::string& line : attention.details) log::debug("{}", line);
+        if (!attention.text.empty()) log::info("Attention kernels: {}", attention.text);
+    }
     if (nccl_) log::debug("NCCL: {}", nccl_->text());
 }
 

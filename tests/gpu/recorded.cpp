@@ -62,6 +62,13 @@ TEST_CASE("GPU kernels: attention whose first call is captured uses our own kern
     } catch (const ConfigError& error) {
         return skip(error.what());
     }
-    const KernelCase c = attention_case({1, 64, 2, 2, 64, 0.125}, false, false);
-    check_agrees(c, recorded(c, [](Exec& exec) { use_cudnn(exec); }), Dtype::bf16);
+    for (const bool backward : {false, true}) {
+        const KernelCase c = attention_case({1, 64, 2, 2, 64, 0.125}, false, backward);
+        KernelCase on_gpu = recorded(c, [](Exec& exec) { use_cudnn(exec); });
+        on_gpu.call = [call = on_gpu.call](const Kernels& kernels, Exec& exec, const Operands& operands) {
+            exec.cudnn_bytes = most_cudnn_bytes;
+            call(kernels, exec, operands);
+        };
+        check_agrees(c, on_gpu, Dtype::bf16);
+    }
 }

@@ -63,6 +63,7 @@ struct Config {
         /// time cuBLASLt's algorithms when a shape is first used, and keep the fastest
         bool autotune = true;
         std::string attention = "auto";  ///< own, cudnn, auto (cuDNN if it is found)
+        bool deterministic = true;       ///< no kernel of a library adds with atomics
     } kernels;
 
     struct Profiling {

@@ -24,6 +24,11 @@ struct Processor {
     int architecture = 0;
     /// Products of 8-bit floats are computed in bfloat16, also if the GPU has products of 8-bit floats.
     bool emulates_8_bits = false;
+    /// The most workspace that cuDNN may use for the gradients of attention; 0: our own kernels compute
+    /// attention.
+    int64_t cudnn_bytes = 0;
+    /// Kernels give the same bits each time. If false, cuDNN may add with atomics.
+    bool deterministic = true;
 };
 
 struct Exec : Processor {

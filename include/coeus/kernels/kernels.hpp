@@ -82,6 +82,7 @@ struct AttentionShape {
     constexpr int64_t value_width() const { return value_dim ? value_dim : head_dim; }
     constexpr SequencePart queries() const { return query_part.count ? query_part : SequencePart{sequence}; }
     constexpr SequencePart keys() const { return key_part.count ? key_part : SequencePart{sequence}; }
+    bool operator==(const AttentionShape&) const = default;
 };
 
 /// Index in the sequence of the first key that the query at `index` attends to; the last one is its own. All
@@ -233,7 +234,7 @@ struct Kernels {
     void (*merge_attention)(Exec&, Tensor out, Tensor lse, Tensor other_out, Tensor other_lse);
     /// out and lse must be the results over all keys that the queries attend to, not only the keys given. dq,
     /// dk and dv each have the type or acc. They are overwritten, or added to if `accumulate` is set. If they
-    /// are overwritten, they may share memory with q, k and v.
+    /// are overwritten, they may share memory with q, k and v, each element with its own gradient.
     void (*attention_backward)(Exec&, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
                                Tensor q, Tensor k, Tensor v, Tensor document_start,
                                const AttentionShape& shape, bool accumulate);

@@ -11,6 +11,7 @@ namespace coeus {
 /// Number of sequences and their length in tokens; sequences 0: not used.
 struct BatchShape {
     int64_t sequences = 0, seq_len = 0;
+    bool masks_documents = false;  ///< the batch has document_start
     int64_t count() const { return sequences * seq_len; }
 };
 

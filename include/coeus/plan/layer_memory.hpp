@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
+#include "coeus/kernels/cudnn.hpp"
 #include "coeus/layers/exchanges.hpp"
 #include "coeus/layers/kv_cache.hpp"
 #include "coeus/models/decoder.hpp"
@@ -22,6 +23,8 @@ struct LayerMemory {
     int64_t workspace = 0;           ///< scratch memory of kernels
     /// FLOPs of a micro-batch's forward and backward, including recomputation.
     double flops = 0;
+    /// The calls of attention that cuDNN may compute, each once.
+    std::vector<AttentionCall> attention;
 };
 
 /// ConfigError if the activations of a micro-batch of this shape have more bytes than 64 bits can count; the

@@ -6,6 +6,7 @@
 #include "coeus/comm/nccl.hpp"
 #include "coeus/comm/nccl_world.hpp"
 #include "coeus/config/config.hpp"
+#include "coeus/train/attention_choice.hpp"
 
 #include <optional>
 #include <string>
@@ -37,17 +38,13 @@ struct RankTransport {
 RankTransport transport_from_deck(const Config& config, const Communicator& world, const Device& device,
                                   const std::string& library = nccl_path());
 
-/// Selects the attention kernels of `exec` as kernels.attention asks, the same on all ranks. Returns "cuDNN
-/// 9.19.0, forward", or "our own kernels: cuDNN cannot be loaded: ..."; empty on the host. Collective over
-/// `world`. ConfigError if the deck asks for cuDNN and it cannot be used.
-std::string attention_from_deck(const Config& config, const Communicator& world, Exec& exec);
-
 /// The device of one rank.
 class RankDevice {
 public:
     /// For rank number `local_rank` of the `local_size` ranks of this host. Collective over `world`.
     /// ConfigError if the deck asks for a GPU and there is none, if some ranks have a GPU and others do not,
-    /// and as transport_from_deck().
+    /// and as transport_from_deck() and
+    /// attention_library().
     RankDevice(const Config& config, const Communicator& world, int local_rank, int local_size);
 
     const Device& device() const { return gpu_ ? *gpu_ : host_device(); }
@@ -57,12 +54,14 @@ public:
     /// was built for GPUs and the deck allows one, else empty.
     const std::string& text() const { return text_; }
     const RankTransport& transport() const { return transport_; }
+    const AttentionLibrary& attention() const { return attention_; }
 
 private:
     std::unique_ptr<Device> gpu_;
     int sharing_;
     std::string text_;
     RankTransport transport_;
+    AttentionLibrary attention_;
 };
 
 }  // namespace coeus

@@ -18,10 +18,11 @@ namespace coeus {
 /// and mesh, and as pipeline_from_deck(): a dry run, `coeus info` and a run refuse the same decks. With NCCL,
 /// streams have no threads of their own: NCCL queues all calls at once, and needs those of several
 /// communicators in the same order on every rank. Steps are run as CUDA graphs if the host takes no part in
-/// them.
+/// them. `cudnn`: the ranks use cuDNN.
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads, const RankTransport& transport, int architecture);
-/// For planning: as if each rank had a GPU of its own and NCCL were installed.
+                             int rank, int threads, const RankTransport& transport, int architecture,
+                             bool cudnn);
+/// For planning: as if each rank had a GPU of its own and NCCL and cuDNN were installed.
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
                              int rank, int threads);
 /// The learning-rate schedule of this deck. Appends a line to `notices` for each phase that was shortened.

@@ -120,7 +120,7 @@ void Cuda::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Ten
             "attention: the output does not have the shape given");
     const Scope scope(exec.workspace);
     const Tensor workspace =
-        exec.workspace.alloc(Dtype::u8, {workspace::attention(out, q, document_start, s)});
+        exec.workspace.alloc(Dtype::u8, {workspace::attention(exec, out, q, document_start, s)});
     if (attention_cudnn(exec, out, lse, q, k, v, document_start, s, workspace)) return;
     if (tensor_cores_fit(q.dtype, s, {out, q, k, v}))
         return attention_mma(exec, out, lse, q, k, v, document_start, s);

@@ -5,6 +5,7 @@
 // no atomics. With P = softmax(scale q k^T) and delta = rowsum(dout out) (Dao et al. 2022, FlashAttention,
 // algorithm 4):
 //   dv = P^T dout,   dS = P (dout v^T - delta) scale,   dk = dS^T q,   dq = dS k
+#include "attention_cudnn.hpp"
 #include "attention_mma.hpp"
 #include "cuda.hpp"
 
@@ -177,6 +178,8 @@ void Cuda::attention_backward(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tenso
                               const AttentionShape& s, bool accumulate) {
     check_attention(q, k, v, lse, s);
     require(dk.dtype == dv.dtype, "attention: gradients of keys and values differ in type");
+    if (attention_backward_cudnn(exec, dq, dk, dv, dout, out, lse, q, k, v, document_start, s, accumulate))
+        return;
     const Scope scope(exec.workspace);
     const int64_t pairs = s.batch * s.sequence * s.heads;
     const Tensor delta = exec.workspace.alloc(Dtype::f32, {s.heads, s.batch * s.sequence});

@@ -10,5 +10,10 @@ namespace coeus::cuda {
 /// Exec does not use cuDNN or cuDNN does not support the call.
 bool attention_cudnn(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
                      const AttentionShape& s, Tensor workspace);
+/// Like Cuda::attention_backward. Returns false and does nothing if the Exec does not use cuDNN or cuDNN does
+/// not support the call.
+bool attention_backward_cudnn(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out,
+                              Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
+                              const AttentionShape& s, bool accumulate);
 
 }  // namespace coeus::cuda

@@ -3,6 +3,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/shared_library.hpp"
+#include "coeus/kernels/cudnn.hpp"
 
 namespace coeus::cuda {
 
@@ -24,3 +25,17 @@ std::vector<std::string> cudnn_paths() {
 }
 
 }  // namespace coeus::cuda
+
+namespace coeus {
+
+std::string find_cudnn() {
+    std::string why;
+    for (const std::string& path : cuda::cudnn_paths()) try {
+            return cuda::load_cudnn(path).text();
+        } catch (const ConfigError& error) {
+            if (why.empty()) why = error.what();
+        }
+    throw ConfigError("{}", why);
+}
+
+}  // namespace coeus

@@ -27,6 +27,7 @@ enum class Kind : int {
     operation_matmul = 19,
     reduction = 21,
     operation_reduction = 22,
+    operation_reshape = 31,
     device_properties = 38,
 };
 enum class Attribute : int {
@@ -38,9 +39,11 @@ enum class Attribute : int {
     heuristics_results = 202,
     heuristics_device_properties = 204,
     engine_config_engine = 300,
+    engine_config_workspace = 303,
     plan_handle = 400,
     plan_engine_config = 401,
     plan_workspace = 402,
+    plan_device_properties = 407,
     operation_pointwise_descriptor = 750,
     operation_pointwise_x = 751,
     operation_pointwise_b = 752,
@@ -58,6 +61,7 @@ enum class Attribute : int {
     variant_pack_ids = 1000,
     variant_pack_pointers = 1001,
     variant_pack_workspace = 1003,
+    engine_number = 1301,
     engine_notes = 1303,
     matmul_precision = 1500,
     operation_matmul_a = 1520,
@@ -69,6 +73,8 @@ enum class Attribute : int {
     operation_reduction_x = 1610,
     operation_reduction_y = 1611,
     operation_reduction_descriptor = 1612,
+    operation_reshape_x = 2200,
+    operation_reshape_y = 2201,
     device_properties_json = 2702,
 };
 /// The type of an attribute's values.
@@ -93,6 +99,7 @@ enum class Pointwise : int {
     subtract = 9,
     exp = 13,
     log = 15,
+    identity = 21,
     not_less = 303,
     index = 501,
     select = 601,

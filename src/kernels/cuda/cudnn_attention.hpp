@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention, forward, as a graph of cuDNN, which has one kernel for all of it. The backward is our
-// own: cuDNN's deterministic one holds a sequence x sequence matrix for each head (1.1 GB for 32 heads and
-// 4096 tokens on sm_80 and sm_90, as its plan reports), and the other one adds with atomics. Both keep the
-// same from the forward: the natural logarithm of the sum of exp of the scores.
+// Causal attention as graphs of cuDNN, which has kernels for all of a graph. Between the forward and the
+// backward, both cuDNN's kernels and our own keep the same: the natural logarithm of the sum of exp of the
+// scores. So either may follow the other.
 #pragma once
 
 #include "coeus/kernels/kernels.hpp"
-#include "cudnn.hpp"
+#include "cudnn_graph.hpp"
 
-#include <memory>
-#include <utility>
-#include <vector>
+#include <optional>
 
 namespace coeus::cuda {
 
@@ -24,46 +21,6 @@ inline bool cudnn_fits(const Tensor& out, const Tensor& q, const Tensor& documen
            s.head_dim % 8 == 0 && s.head_dim <= 256;
 }
 
-/// A descriptor of cuDNN's graph API.
-class CudnnDescriptor {
-public:
-    CudnnDescriptor(const CudnnLibrary& library, cudnn::Kind kind) : library_(&library) {
-        library.check(library.create_descriptor(kind, &descriptor_), "cudnnBackendCreateDescriptor");
-    }
-    CudnnDescriptor(CudnnDescriptor&& other) noexcept
-        : library_(other.library_), descriptor_(std::exchange(other.descriptor_, nullptr)) {}
-    CudnnDescriptor& operator=(CudnnDescriptor&& other) noexcept {
-        std::swap(library_, other.library_);
-        std::swap(descriptor_, other.descriptor_);
-        return *this;
-    }
-    ~CudnnDescriptor() {
-        if (descriptor_) library_->destroy_descriptor(descriptor_);
-    }
-
-    void* get() const { return descriptor_; }
-    template <class T>
-    CudnnDescriptor& set(cudnn::Attribute name, cudnn::Type type, const std::vector<T>& values) {
-        library_->check(
-            library_->set_attribute(descriptor_, name, type, int64_t(values.size()), values.data()),
-            "cudnnBackendSetAttribute");
-        return *this;
-    }
-    CudnnDescriptor& set(cudnn::Attribute name, const CudnnDescriptor& other) {
-        return set<void*>(name, cudnn::Type::descriptor, {other.get()});
-    }
-    CudnnDescriptor& set(cudnn::Attribute name, bool value) {
-        library_->check(library_->set_attribute(descriptor_, name, cudnn::Type::boolean, 1, &value),
-                        "cudnnBackendSetAttribute");
-        return *this;
-    }
-    void finalize() { library_->check(library_->finalize(descriptor_), "cudnnBackendFinalize"); }
-
-private:
-    const CudnnLibrary* library_;
-    void* descriptor_ = nullptr;
-};
-
 /// The sizes, and the distances in elements from one row of an operand to the next.
 struct CudnnAttentionShape {
     int64_t batch, sequence, heads, kv_heads, head_dim;
@@ -72,53 +29,99 @@ struct CudnnAttentionShape {
 };
 
 /// The graph of out = softmax(scale q k^T, causal) v and of lse.
-class CudnnAttentionGraph {
+class CudnnAttentionGraph : public CudnnGraph {
 public:
-    /// Builds the graph for the GPU of a handle. If `handle` is null, configurations() needs device
-    /// properties. SystemError if cuDNN does not support the graph.
+    /// SystemError if cuDNN does not support the graph. If `handle` is null, configurations() needs device
+    /// properties.
     CudnnAttentionGraph(const CudnnLibrary& library, void* handle, const CudnnAttentionShape& shape);
-    /// The configurations of cuDNN's kernels for the graph, the one that is expected to be fastest first.
-    std::vector<CudnnDescriptor> configurations(const CudnnDescriptor* device_properties) const;
 
-    enum Id : int64_t { q = 1, k, v, out, lse, scale, hidden, first_virtual };
-
-private:
-    const CudnnDescriptor& tensor(int64_t id, cudnn::DataType type, const std::vector<int64_t>& dimensions,
-                                  const std::vector<int64_t>& strides, bool is_by_value = false);
-    const CudnnDescriptor& scores(cudnn::DataType type);
-    const CudnnDescriptor& row_values();
-    const CudnnDescriptor& multiply(const CudnnDescriptor& a, const CudnnDescriptor& b,
-                                    const CudnnDescriptor& c);
-    const CudnnDescriptor& reduce(cudnn::Reduction op, const CudnnDescriptor& x);
-    const CudnnDescriptor& pointwise(cudnn::Pointwise mode, cudnn::DataType precision,
-                                     const CudnnDescriptor& y, const CudnnDescriptor& x,
-                                     const CudnnDescriptor* b = nullptr, const CudnnDescriptor* t = nullptr);
-    const CudnnDescriptor& index(const CudnnDescriptor& of, int64_t axis);
-    const CudnnDescriptor& keep(CudnnDescriptor descriptor);
-
-    const CudnnLibrary& library_;
-    CudnnAttentionShape shape_;
-    int64_t next_id_ = first_virtual;
-    std::vector<std::unique_ptr<CudnnDescriptor>> parts_;
-    std::vector<void*> operations_;
-    std::unique_ptr<CudnnDescriptor> graph_;
+    enum Id : int64_t { q = 1, k, v, out, lse, scale, hidden };
 };
 
-/// The graph with a kernel that was chosen for the GPU of a handle.
+/// The forward with a kernel that was chosen for the GPU of a handle.
 class CudnnAttention {
 public:
     /// SystemError if no kernel gives the same bits each time with at most `most_workspace` bytes of
     /// workspace.
     CudnnAttention(const CudnnLibrary& library, void* handle, const CudnnAttentionShape& shape,
                    int64_t most_workspace);
+    const CudnnPlan& plan() const { return plan_; }
     void run(const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
              double scale, const Tensor& workspace) const;
 
 private:
-    const CudnnLibrary& library_;
-    void* handle_;
     CudnnAttentionGraph graph_;
-    std::unique_ptr<CudnnDescriptor> plan_;
+    CudnnPlan plan_;
 };
+
+/// The part of a batch whose gradients are computed together: so many sequences, and so many key/value heads
+/// with their query heads. All parts have this size.
+struct CudnnBackwardPart {
+    int64_t batch, heads, kv_heads;
+    bool operator==(const CudnnBackwardPart&) const = default;
+};
+
+/// The memory that the gradients of a part need, in bytes.
+struct CudnnBackwardBytes {
+    int64_t delta;       ///< float32, one for each query and head
+    int64_t sums;        ///< float32 sums of dq; 0 if the kernel is deterministic
+    int64_t dq, dk, dv;  ///< kept here, since cuDNN cannot write over q, k and v
+    int64_t library;     ///< the most that cuDNN's kernels ask for
+    int64_t total() const;
+};
+CudnnBackwardBytes backward_bytes(const CudnnBackwardPart& part, const AttentionShape& s, bool deterministic);
+
+/// The part that cuDNN computes at once: no larger than needed to keep a GPU busy, and with a workspace of at
+/// most processor.cudnn_bytes. None if there is no such part: our own kernels compute the gradients.
+std::optional<CudnnBackwardPart> backward_part(const Processor& processor, const AttentionShape& s);
+
+/// True if cuDNN is used for these gradients: as cudnn_fits, gradients in bfloat16 that are overwritten, more
+/// than one token, a width that cuDNN's backward knows, and a part that fits into the workspace.
+bool cudnn_backward_fits(const Processor& processor, std::initializer_list<Tensor> gradients,
+                         const Tensor& out, const Tensor& q, const Tensor& document_start,
+                         const AttentionShape& s, bool accumulate);
+
+/// The sizes of a part; `tokens`: those of the whole batch, which are between the statistics of two heads.
+struct CudnnBackwardShape {
+    int64_t batch, sequence, heads, kv_heads, head_dim, tokens;
+    int64_t ld_dout, ld_out, ld_q, ld_k, ld_v;
+    bool deterministic;
+    auto operator<=>(const CudnnBackwardShape&) const = default;
+};
+
+/// The graph of the gradients dq, dk and dv, whose rows follow each other. With P = exp(scale q k^T - lse),
+/// delta = rowsum(dout out) and dS = P (dout v^T - delta) scale (Dao et al. 2022, FlashAttention, algorithm
+/// 4): dv = P^T dout, dk = dS^T q, dq = dS k. If dq is the result of the product, cuDNN keeps dS in its
+/// workspace and adds in a fixed order. If it is a copy of float32 sums, cuDNN adds to these with atomics.
+/// cuDNN's notes on an engine do not tell the two apart.
+class CudnnBackwardGraph : public CudnnGraph {
+public:
+    CudnnBackwardGraph(const CudnnLibrary& library, void* handle, const CudnnBackwardShape& shape);
+
+    enum Id : int64_t { q = 1, k, v, out, lse, dout, dq, dk, dv, delta, sums, scale, one, hidden };
+};
+
+/// The backward with a kernel that was chosen for the GPU of a handle.
+class CudnnBackward {
+public:
+    /// SystemError if this version of cuDNN has no right kernel, or none with at most `most_workspace` bytes
+    /// of workspace.
+    CudnnBackward(const CudnnLibrary& library, void* handle, const CudnnBackwardShape& shape,
+                  int64_t most_workspace);
+    const CudnnPlan& plan() const { return plan_; }
+    /// The tensors of one part. `sums` may be empty if the kernel is deterministic.
+    struct Operands {
+        Tensor dq, dk, dv, dout, out, lse, q, k, v, delta, sums;
+    };
+    void run(const Operands& operands, double scale, const Tensor& workspace) const;
+
+private:
+    CudnnBackwardGraph graph_;
+    CudnnPlan plan_;
+    bool deterministic_;
+};
+
+/// Why this version of cuDNN should not compute the backward of sequences of this length; empty: it may.
+std::string wrong_version_for_backward(size_t version, int64_t sequence);
 
 }  // namespace coeus::cuda

@@ -7,6 +7,8 @@
 #include "cudnn_attention.hpp"
 #include "scaled_product.hpp"
 
+#include <algorithm>
+
 namespace coeus::cuda::workspace {
 
 /// Kernels::chunk_bytes. No cache holds a chunk, so what counts is how often the operands that do not depend
@@ -63,15 +65,24 @@ inline int64_t sum(const Tensor& a) {
 }
 /// Workspace that a cuDNN kernel may use for attention.
 constexpr int64_t cudnn = 4096;
-inline int64_t attention(const Tensor& out, const Tensor& q, const Tensor& document_start,
-                         const AttentionShape& s) {
-    return cudnn_fits(out, q, document_start, s) ? cudnn : 0;
+inline int64_t attention(const Processor& processor, const Tensor& out, const Tensor& q,
+                         const Tensor& document_start, const AttentionShape& s) {
+    return processor.cudnn_bytes > 0 && cudnn_fits(out, q, document_start, s) ? cudnn : 0;
 }
-/// Row sums of dout out, and the gradients of the queries, which are kept here until the queries are no
-/// longer needed.
-inline int64_t attention_backward(const Tensor& dq, const AttentionShape& s, bool accumulate) {
+/// Our own kernels: row sums of dout out, and the gradients of the queries, which are kept here until the
+/// queries are no longer needed.
+inline int64_t own_attention_backward(const Tensor& dq, const AttentionShape& s, bool accumulate) {
     return padded_bytes(s.heads * s.batch * s.sequence * size_of(Dtype::f32)) +
            (accumulate ? 0 : padded_bytes(dq.count() * size_of(dq.dtype)));
+}
+/// What cuDNN needs, or our own kernels, which compute the gradients if cuDNN cannot.
+inline int64_t attention_backward(const Processor& processor, std::initializer_list<Tensor> gradients,
+                                  const Tensor& out, const Tensor& q, const Tensor& document_start,
+                                  const AttentionShape& s, bool accumulate) {
+    const int64_t own = own_attention_backward(*gradients.begin(), s, accumulate);
+    if (!cudnn_backward_fits(processor, gradients, out, q, document_start, s, accumulate)) return own;
+    const CudnnBackwardPart part = *backward_part(processor, s);
+    return std::max(own, backward_bytes(part, s, processor.deterministic).total());
 }
 
 }  // namespace coeus::cuda::workspace

@@ -99,6 +99,27 @@ TEST_CASE("GPU: steps as graphs give the same bits as steps kernel by kernel") {
     CHECK(read_metrics(folder / "graphs").losses() == read_metrics(folder / "kernels").losses());
 }
 
+TEST_CASE("GPU: attention by cuDNN trains as our own kernels do, as graphs and kernel by kernel") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const Arguments more = on_gpu + Arguments{"--training.mixed_precision_param=bfloat16",
+                                              "--checkpoint.enable", "--checkpoint.interval=6"};
+    const auto run = [&](const char* name, const Arguments& options) {
+        return train_tiny(folder / name, data, more + options).output;
+    };
+    CHECK_THAT(run("own", {"--kernels.attention=own"}), Contains("Attention kernels: our own kernels"));
+    const std::string graphs = run("graphs", {});
+    if (graphs.find("cuDNN cannot be loaded") != std::string::npos) return skip("the program finds no cuDNN");
+    CHECK_THAT(graphs, Contains("Attention kernels: cuDNN 9.") && Contains(", forward and backward"));
+    run("kernels", {"--training.disable_cuda_graphs"});
+    check_close(read_metrics(folder / "graphs").losses(), read_metrics(folder / "own").losses(), 1e-2);
+    CHECK(read_metrics(folder / "graphs").losses() == read_metrics(folder / "kernels").losses());
+    CHECK(differing_arrays(folder / "graphs" / checkpoint_of(6), folder / "kernels" / checkpoint_of(6))
+              .empty());
+    run("any order", {"--kernels.deterministic=false"});
+    check_close(read_metrics(folder / "any order").losses(), read_metrics(folder / "own").losses(), 1e-2);
+}
+
 TEST_CASE("GPU: runs resume with or without offloading, and checkpoints are the same") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);

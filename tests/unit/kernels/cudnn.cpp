@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our graph of attention as cuDNN itself judges it, without a GPU: for the properties of an H100 and an A100
-// it must find kernels for the whole graph. Skipped if there is no cuDNN 9.8 or newer, or neither a driver
-// nor the toolkit's stub of one (cuDNN's engines ask for it).
+// Our graphs of attention as cuDNN itself judges them, without a GPU: for the properties of an A100, H100,
+// H200 and B200 it must find kernels for the whole graph that need no more workspace than is planned. Skipped
+// if there is no cuDNN 9.8 or newer, or neither a driver nor the toolkit's stub of one (cuDNN's engines ask
+// for it).
+#include "coeus/kernels/cudnn.hpp"
+
 #include "../../../src/kernels/cuda/cudnn_attention.hpp"
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
 #include "support/skip.hpp"
 
+#include <array>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <optional>
@@ -75,28 +79,152 @@ std::string gpu(const char* name, int version, int processors, int64_t shared_by
 
 }  // namespace
 
-TEST_CASE("cuDNN has kernels for our graph of attention on H100 and A100") {
+namespace {
+
+struct Gpu {
+    const char* name;
+    int architecture;
+    std::string properties;
+};
+std::vector<Gpu> gpus() {
+    return {{"A100", 80, gpu("NVIDIA A100-SXM4-80GB", 800, 108, 166912)},
+            {"H100", 90, gpu("NVIDIA H100 80GB HBM3", 900, 132, 232448)},
+            {"H200", 90, gpu("NVIDIA H200", 900, 132, 232448)},
+            {"B200", 100, gpu("NVIDIA B200", 1000, 148, 232448)}};
+}
+
+// Sequences, tokens, heads, key/value heads, width.
+std::vector<AttentionShape> shapes() {
+    return {{1, 8192, 32, 8, 128},  {4, 1024, 32, 8, 128}, {1, 4096, 32, 32, 128},
+            {1, 16384, 32, 8, 128}, {2, 1024, 12, 12, 64}, {3, 77, 6, 3, 80},
+            {1, 100, 4, 1, 8},      {2, 2049, 8, 2, 128},  {2, 512, 8, 4, 256}};
+}
+
+CudnnDescriptor device_of(const CudnnLibrary& cudnn, const Gpu& gpu) {
+    CudnnDescriptor device(cudnn, cudnn::Kind::device_properties);
+    device.set<char>(cudnn::Attribute::device_properties_json, cudnn::Type::character,
+                     {gpu.properties.begin(), gpu.properties.end()});
+    device.finalize();
+    return device;
+}
+
+int64_t workspace_of(const CudnnLibrary& cudnn, const CudnnDescriptor& configuration) {
+    int64_t bytes = -1, count = 0;
+    cudnn.check(cudnn.get_attribute(configuration.get(), cudnn::Attribute::engine_config_workspace,
+                                    cudnn::Type::int64, 1, &count, &bytes),
+                "cudnnBackendGetAttribute");
+    return bytes;
+}
+
+// Finalizes a plan for a GPU that is not there. cuDNN compiles the kernel, and then fails when it loads it
+// into the GPU.
+std::string finalize_plan(const CudnnLibrary& cudnn, const CudnnDescriptor& configuration,
+                          const CudnnDescriptor& device) {
+    try {
+        CudnnDescriptor plan(cudnn, cudnn::Kind::plan);
+        plan.set(cudnn::Attribute::plan_engine_config, configuration)
+            .set(cudnn::Attribute::plan_device_properties, device);
+        plan.finalize();
+    } catch (const SystemError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+// All kernels for a graph need at most `most` bytes, none is noted as not deterministic, and all are compiled
+// if a compiler is there.
+void check_kernels(const CudnnLibrary& cudnn, const CudnnGraph& graph, const CudnnDescriptor& device,
+                   int64_t most, const std::string& text) {
+    const std::vector<CudnnDescriptor> configurations = graph.configurations(&device);
+    INFO(text);
+    CHECK_FALSE(configurations.empty());
+    for (const CudnnDescriptor& configuration : configurations) {
+        const CudnnEngine engine = engine_of(cudnn, configuration);
+        const int64_t bytes = workspace_of(cudnn, configuration);
+        fmt::print("{}: {}, {} bytes of workspace, at most {}\n", text, engine.text(), bytes, most);
+        CHECK(bytes >= 0);
+        CHECK(bytes <= most);
+        CHECK(engine.is_deterministic());
+        const std::string error = finalize_plan(cudnn, configuration, device);
+        CHECK((error.empty() || error.find("cuLibraryLoadData") != std::string::npos ||
+               error.find("nvrtc") != std::string::npos));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("cuDNN has kernels for our graphs of attention on A100, H100, H200 and B200") {
     const std::optional<CudnnLibrary> cudnn = library();
     if (!cudnn) return;
     const KeptByLibrary kept;
-    for (const std::string& properties :
-         {gpu("NVIDIA H100 80GB HBM3", 900, 132, 232448), gpu("NVIDIA A100-SXM4-80GB", 800, 108, 166912)}) {
-        CudnnDescriptor device(*cudnn, cudnn::Kind::device_properties);
-        device.set<char>(cudnn::Attribute::device_properties_json, cudnn::Type::character,
-                         {properties.begin(), properties.end()});
-        device.finalize();
-        // batch, sequence, heads, key/value heads, width; rows of queries, keys and values in one matrix
-        for (const auto& [b, s, h, kv, d] : {std::array<int64_t, 5>{1, 4096, 32, 8, 128},
-                                             {2, 1024, 12, 12, 64},
-                                             {3, 77, 6, 3, 80},
-                                             {1, 100, 4, 1, 8},
-                                             {2, 512, 8, 4, 256}}) {
-            const int64_t ld = (h + 2 * kv) * d;
-            const CudnnAttentionGraph graph(*cudnn, nullptr, {b, s, h, kv, d, h * d, ld, ld, ld});
-            INFO(properties << "\n" << b << " x " << s << ", " << h << " and " << kv << " heads of " << d);
-            CHECK(!graph.configurations(&device).empty());
+    for (const Gpu& gpu : gpus()) {
+        const CudnnDescriptor device = device_of(*cudnn, gpu);
+        for (const AttentionShape& s : shapes()) {
+            // rows of queries, keys and values in one matrix
+            const int64_t width = s.heads * s.head_dim, ld = width + 2 * s.kv_heads * s.head_dim;
+            const std::string text = fmt::format("{}, {} x {}, {} and {} heads of {}", gpu.name, s.batch,
+                                                 s.sequence, s.heads, s.kv_heads, s.head_dim);
+            const CudnnAttentionGraph forward(
+                *cudnn, nullptr, {s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim, width, ld, ld, ld});
+            constexpr int64_t of_forward = 4096;
+            check_kernels(*cudnn, forward, device, of_forward, text + ", forward");
+            for (const bool deterministic : {true, false}) {
+                const Processor processor = {.architecture = gpu.architecture,
+                                             .cudnn_bytes = most_cudnn_bytes,
+                                             .deterministic = deterministic};
+                const Tensor bf(nullptr, Dtype::bf16, {64, 64});
+                if (!cudnn_backward_fits(processor, {bf}, bf, bf, {}, s, false)) {
+                    CHECK((s.head_dim == 256 && gpu.architecture != 90));
+                    continue;
+                }
+                const CudnnBackwardPart part = *backward_part(processor, s);
+                const CudnnBackwardGraph backward(
+                    *cudnn, nullptr,
+                    {part.batch, s.sequence, part.heads, part.kv_heads, s.head_dim, s.batch * s.sequence,
+                     width, width, ld, ld, ld, deterministic});
+                check_kernels(*cudnn, backward, device, backward_bytes(part, s, deterministic).library,
+                              fmt::format("{}, {}backward of {} x {} heads at once", text,
+                                          deterministic ? "deterministic " : "", part.batch, part.heads));
+            }
         }
     }
+}
+
+TEST_CASE(
+    "the part of a batch whose gradients cuDNN computes at once keeps a GPU busy and fits its workspace") {
+    const auto part = [](const AttentionShape& s, int64_t bytes = most_cudnn_bytes,
+                         bool deterministic = true) {
+        return backward_part({.cudnn_bytes = bytes, .deterministic = deterministic}, s);
+    };
+    using Part = CudnnBackwardPart;
+    CHECK(part({1, 8192, 32, 8, 128}) == Part{1, 8, 2});    // 512 blocks
+    CHECK(part({1, 8192, 32, 32, 128}) == Part{1, 8, 8});   // one key head for each query head
+    CHECK(part({1, 16384, 32, 8, 128}) == Part{1, 4, 1});   // 2 GiB of scores
+    CHECK(part({1, 32768, 32, 8, 128}) == std::nullopt);    // four heads share a key
+    CHECK(part({1, 32768, 32, 32, 128}) == Part{1, 1, 1});  // too few blocks, but no more fit
+    CHECK(part({4, 1024, 32, 8, 128}) == Part{2, 32, 8});
+    CHECK(part({8, 64, 12, 4, 64}) == Part{8, 12, 4});  // the whole batch has too few blocks
+    CHECK(part({3, 77, 6, 3, 80}) == Part{3, 6, 3});
+    CHECK(part({1, 32768, 32, 8, 128}, most_cudnn_bytes, false) == Part{1, 4, 1});
+    // statistics of a part begin at multiples of 16 bytes
+    CHECK(part({1, 8190, 32, 8, 128}) == std::nullopt);
+    const AttentionShape s = {2, 512, 8, 4, 64};
+    for (const Part& p : {Part{1, 2, 1}, Part{1, 4, 2}, Part{1, 8, 4}, Part{2, 8, 4}}) {
+        const int64_t bytes = backward_bytes(p, s, true).total();
+        CHECK(part(s, bytes) == p);
+        CHECK(part(s, bytes - 1) != p);
+    }
+    CHECK(part(s, backward_bytes({1, 2, 1}, s, true).total() - 1) == std::nullopt);
+}
+
+TEST_CASE("versions of cuDNN with errors do not compute gradients") {
+    CHECK_THAT(wrong_version_for_backward(90501, 128), Catch::Contains("needs cuDNN 9.6 or newer"));
+    CHECK_THAT(wrong_version_for_backward(91001, 128), Catch::Contains("9.10.0 and 9.10.1 has errors"));
+    CHECK_THAT(wrong_version_for_backward(91500, 100),
+               Catch::Contains("100 tokens") && Catch::Contains("needs cuDNN 9.15.1"));
+    CHECK(wrong_version_for_backward(91500, 256).empty());
+    CHECK(wrong_version_for_backward(91501, 100).empty());
+    CHECK(wrong_version_for_backward(90600, 128).empty());
 }
 
 TEST_CASE("cuDNN is asked only for attention in bfloat16 of whole sequences") {

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/attention_choice.hpp"
+
+#include "coeus/comm/together.hpp"
+
+namespace coeus {
+
+namespace {
+
+const std::string own = "our own kernels";
+
+ConfigError no_cudnn(const std::string& why) {
+    return ConfigError(
+        "kernels.attention = \"cudnn\": {}; set the environment variable COEUS_CUDNN to the path of the "
+        "library, or set kernels.attention = \"own\"",
+        why);
+}
+
+// The ranks' kernels for one direction.
+struct Direction {
+    bool some_by_cudnn, some_by_own;
+    std::string why_own;  // why it is our own kernel on this rank
+};
+
+// cuDNN's own text says only that a library is missing.
+std::string with_remedy(const std::string& why) {
+    const bool lacks_compiler = why.find("nvrtc") != std::string::npos ||
+                                why.find("NVRTC") != std::string::npos ||
+                                why.find("RUNTIME_PREREQUISITE_MISSING") != std::string::npos;
+    return lacks_compiler
+               ? why +
+                     " (cuDNN compiles this kernel with NVRTC: install libnvrtc of the CUDA version "
+                     "for which cuDNN was built)"
+               : why;
+}
+
+Direction choose(const Communicator& world, Exec& exec, const std::vector<AttentionCall>& calls,
+                 bool backward, AttentionReport& report) {
+    bool by_cudnn = false, by_own = false;
+    std::string why, refused;
+    for (const AttentionCall& call : calls) {
+        if (call.is_backward != backward) continue;
+        const AttentionKernel kernel = choose_kernel(exec, call);
+        report.details.push_back(
+            fmt::format("Attention of {}: {}", call.text(),
+                        kernel.by_cudnn.empty() ? own + ": " + kernel.why : "cuDNN's " + kernel.by_cudnn));
+        (kernel.by_cudnn.empty() ? by_own : by_cudnn) = true;
+        if (kernel.by_cudnn.empty() && why.empty()) why = kernel.why;
+        if (kernel.is_refused && refused.empty())
+            refused = fmt::format("attention of {}, is computed by {}: {}", call.text(), own,
+                                  with_remedy(kernel.why));
+    }
+    try {
+        together(world, [&] {
+            if (!refused.empty()) throw ConfigError("{}", refused);
+        });
+    } catch (const ConfigError& error) {
+        report.warnings.push_back(error.what());
+    }
+    const auto on_some_rank = [&](bool here) { return world.all_reduce(int64_t(here), Reduce::max) != 0; };
+    return {on_some_rank(by_cudnn), on_some_rank(by_own), why};
+}
+
+}  // namespace
+
+AttentionLibrary attention_library(const Config& config, const Communicator& world, const Device& device) {
+    const bool asks = config.kernels.attention == "cudnn";
+    if (device.is_host()) {
+        if (asks)
+            throw ConfigError(
+                "kernels.attention = \"cudnn\": is for GPUs, but this run computes on CPUs; remove the "
+                "option, or set device = \"cuda\"");
+        return {};
+    }
+    if (config.kernels.attention == "own") return {false, own};
+    try {
+        std::string text;
+        together(world, [&] { text = find_cudnn(); });
+        return {true, text};
+    } catch (const ConfigError& error) {
+        if (asks) throw no_cudnn(error.what());
+        return {false, fmt::format("{}: {}", own, error.what())};
+    }
+}
+
+AttentionReport choose_attention(const Config& config, const Communicator& world,
+                                 const AttentionLibrary& library, Exec& exec,
+                                 const std::vector<AttentionCall>& calls) {
+    if (!library.cudnn) return {library.text, {}, {}};
+    try {
+        together(world, [&] { use_cudnn(exec); });
+    } catch (const ConfigError& error) {
+        use_own_attention(exec);
+        if (config.kernels.attention == "cudnn") throw no_cudnn(error.what());
+        return {own, {fmt::format("attention is computed by {}: {}", own, error.what())}, {}};
+    }
+    AttentionReport report;
+    const Direction forward = choose(world, exec, calls, false, report),
+                    backward = choose(world, exec, calls, true, report);
+    if (!forward.some_by_cudnn && !backward.some_by_cudnn) {
+        report.text =
+            report.warnings.empty() && !forward.why_own.empty() ? own + ": " + forward.why_own : own;
+        return report;
+    }
+    const auto part = [](const Direction& direction, const char* name) {
+        return name + std::string(direction.some_by_own ? " (in part)" : "");
+    };
+    report.text = library.text + ", ";
+    if (forward.some_by_cudnn) report.text += part(forward, "forward");
+    if (backward.some_by_cudnn)
+        report.text += (forward.some_by_cudnn ? " and " : "") + part(backward, "backward");
+    if (!backward.some_by_cudnn) report.text += "; " + own + ", backward";
+    if (!forward.some_by_cudnn) report.text += "; " + own + ", forward";
+    if (report.warnings.empty())
+        for (const Direction* direction : {&forward, &backward})
+            if (direction->some_by_own && !direction->why_own.empty()) {
+                report.text += " (" + direction->why_own + ")";
+                break;
+            }
+    return report;
+}
+
+}  // namespace coeus
