@@ -59,14 +59,19 @@ MODELS = {"1B": Model(2048, 16, 32, 8, 8192, 128256, True, "float32"),
           "3B": Model(3072, 28, 24, 8, 8192, 128256, True, "float32"),
           "7B": Model(4096, 32, 32, 32, 11008, 32000, False, "bfloat16"),
           "8B": Model(4096, 32, 32, 8, 14336, 128256, False, "bfloat16"),
+          # 4 of the 32 blocks of 8B, for GPUs with 80 GB
+          "2B": Model(4096, 4, 32, 8, 14336, 128256, False, "bfloat16"),
           "tiny": Model(64, 2, 4, 2, 96, 320, True, "float32"),
           "tiny-bf16": Model(64, 2, 4, 4, 96, 320, False, "bfloat16")}
-# recipes of linear layers in 8 bits: (converter, its options)
-RECIPES = {"": ("", ""), "tensorwise": ("quantize.linear.float8", ""), "rowwise": ("quantize.linear.float8", 'recipe_name = "rowwise"'),
+# recipes of linear layers in 8 bits: (converter, its options); the output layer stays in bfloat16
+RECIPES = {"": ("", ""),
+           "tensorwise": ("quantize.linear.float8", 'filter_fqns = ["output"]'),
+           "rowwise": ("quantize.linear.float8", 'recipe_name = "rowwise"\nfilter_fqns = ["output"]'),
            "mxfp8": ("quantize.linear.mx", 'recipe_name = "mxfp8_rceil"')}
 # the most informative first
 CASES = [Case("7B", 1024, 2, True), Case("8B", 8192, 2, True), Case("8B", 8192, 2, True, "tensorwise"),
          Case("8B", 8192, 2, True, "rowwise"), Case("8B", 8192, 2, True, "mxfp8"), Case("1B", 4096), Case("3B", 4096), Case("8B", 1024),
+         Case("2B", 8192, 1, True), Case("2B", 8192, 1, True, "tensorwise"), Case("2B", 8192, 1, True, "rowwise"),
          Case("8B", 32768), Case("1B", 1024), Case("1B", 8192), Case("1B", 32768), Case("3B", 1024), Case("3B", 8192),
          Case("7B", 4096), Case("8B", 4096), Case("3B", 32768), Case("7B", 8192), Case("7B", 32768)]
 if TINY:

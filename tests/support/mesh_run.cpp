@@ -217,7 +217,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
             ++some;
             is_far = is_far || !(error <= tolerances.some_arrays);
         }
-        if (is_far || 4 * some > should.size()) lines += differing;
+        if (is_far || double(some) > tolerances.share * double(should.size())) lines += differing;
     };
     const auto compare = [&](const char* what, const auto& scalar, int64_t step, double tolerance) {
         const double is = scalar(many);

@@ -73,7 +73,8 @@ struct Tolerances {
     double loss = 1e-11;
     double later = 1e-11;  ///< of what follows from gradients: their norm, and the validation loss
     double arrays = 1e-9;
-    double some_arrays = 0;  ///< of a quarter of the arrays in each comparison, if it is larger
+    double some_arrays = 0;  ///< of a share of the arrays in each comparison, if it is larger
+    double share = 0.25;
 };
 inline constexpr Tolerances in_float32 = {1e-5, 1e-5, 2e-4};
 /// With a recipe, in float32. Sums in another order move a few numbers to the next 8-bit number, which is up

@@ -173,7 +173,7 @@ template <class Format, class T>
 }
 
 /// What a quantization reads and writes. Q: uint8_t for codes, or bf16 for values, whose scales are not
-/// written but multiplied by, unless there is one that is no power of two.
+/// written but multiplied by, unless there is one that is not a power of two.
 template <class Format, class T, class Q>
 struct Quantization {
     Exec& exec;

@@ -140,8 +140,8 @@ constexpr Dtype decoded_type(Dtype result) {
 struct Chunk {
     int64_t rows, columns;
 };
-/// Of scaled_gemm: so that what is decoded stays in the cache; not fewer than `least`, since each product
-/// packs its operands again.
+/// Those of scaled_gemm: so that what is decoded stays in the cache; not fewer than `least`, since each
+/// product packs its operands again.
 inline Chunk chunk_to_decode(int64_t rows, int64_t columns, int64_t depth, const Operand& a,
                              const Operand& b) {
     constexpr int64_t most_of_b = int64_t(32) << 20, most_of_a = int64_t(8) << 20, most_columns = 4096,

@@ -45,6 +45,7 @@ TEST_CASE("GPU: offloading works with experts on several ranks") {
     const Communicator world = Communicator::world("world");
     std::vector<MeshShape> meshes = {{.dp_shard = 2, .tp = 2, .ep = 4}, {.pp = 2, .dp_shard = 2, .ep = 2}};
     if (world.size() == 2) meshes = {{.dp_shard = 2, .ep = 2}};
+    if (world.size() == 8) meshes = {{.dp_shard = 4, .tp = 2, .ep = 4}};
     for (const MeshShape& mesh : meshes) {
         MeshCase c = {.mesh = mesh, .model = tiny_config(2), .types = {Dtype::f32, Dtype::f32}};
         set_experts(c.model, 3);
