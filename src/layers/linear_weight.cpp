@@ -31,12 +31,12 @@ Tensor WeightPart::operand(Ctx& c, const Form& form) const {
         return w;
     }
     if (form.groups == ScaleGroups::one)
-        return coeus::operand(c, w, form, storage_->one_scales[size_t(std::max(0, param_))].largest);
+        return as_operand(c, w, form, storage_->one_scales[size_t(std::max(0, param_))].largest);
     const Split split = storage_->params().front().shard.tp;
-    return coeus::operand(c, w, form,
-                          {.row_ranks = alone(),
-                           .other_row_ranks = split == Split::rows ? c.tp : alone(),
-                           .column_ranks = split == Split::cols ? c.tp : alone()});
+    return as_operand(c, w, form,
+                      {.row_ranks = alone(),
+                       .other_row_ranks = split == Split::rows ? c.tp : alone(),
+                       .column_ranks = split == Split::cols ? c.tp : alone()});
 }
 
 LinearWeight::LinearWeight(const std::vector<const Storage*>& storages) {

@@ -24,9 +24,9 @@ struct Chunk {
         t.ld *= step;
         return t;
     }
-    // Its rows without gaps, with which products are faster: copied to temp if there are some.
+    // Its rows; values are copied to temp if there are gaps between them, which slow a CPU's products down.
     Tensor dense(Ctx& c, Tensor t) const {
-        if (step == 1) return of(t);
+        if (step == 1 || is_8_bit_float(t.dtype)) return of(t);
         Tensor copy = c.temp.alloc(t.dtype, {rows, t.cols()});
         c.k.cast(c.exec, copy, of(t));
         copy.groups = t.groups;
@@ -64,10 +64,11 @@ Division rows_of(const Ctx& c) {
 class Tokens {
 public:
     Tokens(Ctx& c, Tensor all, const Form& form)
-        : all_(Chunk::is_of_all_rows(form.groups) ? operand(c, all, form, rows_of(c)) : all), form_(form) {}
+        : all_(Chunk::is_of_all_rows(form.groups) ? as_operand(c, all, form, rows_of(c)) : all),
+          form_(form) {}
     Tensor of(Ctx& c, const Chunk& chunk) const {
-        const Tensor rows = chunk.dense(c, all_);
-        return Chunk::is_of_all_rows(form_.groups) ? rows : operand(c, rows, form_, rows_of(c));
+        if (Chunk::is_of_all_rows(form_.groups)) return chunk.dense(c, all_);
+        return as_operand(c, chunk.of(all_), form_, rows_of(c));
     }
 
 private:
@@ -128,12 +129,13 @@ void LossHead::forward(Ctx& c, Tensor x, Tensor labels) const {
         const Division by = Division::columns_of_tokens(c);
         for_each_chunk(c, all, w, [&](const Chunk& chunk, Tensor input, Tensor logits, Tensor losses) {
             losses_of(c, losses, logits, logits, chunk.of(labels));
-            Tensor gradient = operand(c, logits, forms.dy, by);
-            const Tensor rows =
-                chunk.step == 1 ? chunk.of(dall) : c.temp.alloc(dall.dtype, {chunk.rows, dall.cols()});
+            Tensor gradient = as_operand(c, logits, forms.dy, by);
+            const Tensor to = chunk.of(dall);
+            const bool is_copied = chunk.step > 1 && c.k.takes_values;
+            const Tensor rows = is_copied ? c.temp.alloc(dall.dtype, {chunk.rows, dall.cols()}) : to;
             multiply(c, rows, gradient, w_of_dgrad);
-            if (chunk.step > 1) c.k.cast(c.exec, chunk.of(dall), rows);
-            if (forms.dy_of_wgrad != forms.dy) gradient = operand(c, logits, forms.dy_of_wgrad, by);
+            if (is_copied) c.k.cast(c.exec, to, rows);
+            if (forms.dy_of_wgrad != forms.dy) gradient = as_operand(c, logits, forms.dy_of_wgrad, by);
             c.frame.later(c,
                           {.parts = {output_, gradient}, .x = needs_other_x ? inputs.of(c, chunk) : input});
         });
@@ -157,7 +159,7 @@ void LossHead::evaluate(Ctx& c, Tensor x, Tensor labels) const {
 void LossHead::logits(Ctx& c, Tensor logits, Tensor x) const {
     require(c.tp.size() == 1, "logits are computed without tensor parallelism only");
     const Scope temps(c.temp);
-    multiply(c, logits, operand(c, x, projection_.forms().x, rows_of(c)),
+    multiply(c, logits, as_operand(c, x, projection_.forms().x, rows_of(c)),
              transposed(projection_.for_forward(c)));
 }
 

@@ -54,7 +54,7 @@ bool is_given_as_values(const Ctx& c, Tensor x, const Form& form) {
 
 }  // namespace
 
-Tensor operand(Ctx& c, Tensor x, const Form& form, const Division& division) {
+Tensor as_operand(Ctx& c, Tensor x, const Form& form, const Division& division) {
     if (!is_given_as_values(c, x, form)) return quantized(c, x, form, division);
     const Tensor y = c.temp.alloc(Dtype::bf16, x.shape, groups_of_values(form));
     const Scope temps(c.temp);
@@ -62,7 +62,7 @@ Tensor operand(Ctx& c, Tensor x, const Form& form, const Division& division) {
     return y;
 }
 
-Tensor operand(Ctx& c, Tensor x, const Form& form, Tensor largest) {
+Tensor as_operand(Ctx& c, Tensor x, const Form& form, Tensor largest) {
     const bool values = is_given_as_values(c, x, form);
     const Tensor y = values ? c.temp.alloc(Dtype::bf16, x.shape, groups_of_values(form))
                             : c.temp.alloc(form.type, x.shape, form.groups);
@@ -75,7 +75,7 @@ Tensor operand(Ctx& c, Tensor x, const Form& form, Tensor largest) {
 
 Tensor operand_of_tokens(Ctx& c, Tensor x, const Form& form, const Division& division) {
     const bool stays = division.other_row_ranks.size() == 1 && !c.frame.is_owing();
-    return stays ? operand(c, x, form, division) : quantized(c, x, form, division);
+    return stays ? as_operand(c, x, form, division) : quantized(c, x, form, division);
 }
 
 void copy_quantized(Ctx& c, Tensor to, Tensor from, int64_t matrices) {

@@ -27,8 +27,8 @@ struct Tensor {
     Dtype dtype = Dtype::f32;
     Shape shape;
     int64_t ld = 0;  ///< distance between rows in elements; equals cols() if the rows are adjacent
-    /// 8-bit floats only: value = element * the scale of its group. Scales are as far apart as the elements'
-    /// `ld` says.
+    /// 8-bit floats, and their values in bf16 if one scale is left: value = element * the scale of its group.
+    /// Scales are as far apart as the elements' `ld` says.
     void* scale = nullptr;
     ScaleGroups groups = ScaleGroups::none;
 

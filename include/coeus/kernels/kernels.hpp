@@ -149,8 +149,8 @@ struct Kernels {
     /// True if products in 8 bits also take operands as their values in bfloat16 (quantize_values). A backend
     /// without such products has to decode operands, and this is done once for all products of an operand.
     bool takes_values;
-    /// d = op(a) op(b) + c. a, b: type. d: type or acc. c: absent, d itself (accumulate), or a tensor of d's
-    /// shape and type (residual).
+    /// d = op(a) op(b) + c. a, b: type, or both bf16 (values). d: type or acc. c: absent, d itself
+    /// (accumulate), or a tensor of d's shape and type (residual).
     void (*gemm)(Exec&, Tensor d, Operand a, Operand b, Tensor c);
 
     // Matrices in 8 bits (quantization.hpp). A maximum is the bits of a float32 without its sign, i32: they
@@ -166,9 +166,9 @@ struct Kernels {
     /// scales are written. A single scale is not written if q has no room for it. `experts` as before; the
     /// padding of groups is zero in q.
     void (*quantize)(Exec&, Tensor q, Tensor x, Tensor bits, ScaleRule rule, const Groups& experts);
-    /// y (bf16) = the values that quantize would write in `form`, for the bits of quantize: with their scales
-    /// if these are powers of two, and without if there is one scale that is not. This scale is written, and
-    /// y.groups must be one. Only if takes_values.
+    /// y (bf16) = the values of what quantize would write in `form`. y.groups = groups_of_values(form): if
+    /// there is one scale that is not a power of two, y is without it, and it is written to y.scale. Several
+    /// such scales: LogicError. bits: as for quantize. Only if takes_values.
     void (*quantize_values)(Exec&, Tensor y, Tensor x, Tensor bits, const Form& form);
     /// y = the values of q. y: type or acc.
     void (*dequantize)(Exec&, Tensor y, Tensor q);

@@ -17,7 +17,8 @@ namespace coeus {
 struct Ctx;
 
 /// A weight gradient that a linear layer requests: dW += dy^T x; for rows in groups, of each group for its
-/// own matrix. Several weights may share x. x and dy are in the compute type, or all are in 8 bits.
+/// own matrix. Several weights may share x. x and dy are in the compute type, or both are operands in 8 bits,
+/// as codes or as values.
 struct WeightGradient {
     struct Part {
         const Storage* storage;

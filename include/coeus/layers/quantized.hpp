@@ -22,17 +22,18 @@ struct Division {
 /// x in a form, in temp; x itself in the compute type. `experts` (optional): the groups of its rows, whose
 /// columns have scales of their own. The matrices of x[G,R,C] have, too.
 Tensor quantized(Ctx& c, Tensor x, const Form& form, const Division& division, const Groups& experts = {});
-/// x as an operand that this rank multiplies at once, in temp: as quantized(), or as its values if the
-/// backend takes them.
-Tensor operand(Ctx& c, Tensor x, const Form& form, const Division& division);
-/// The same for given largest magnitudes.
-Tensor operand(Ctx& c, Tensor x, const Form& form, Tensor largest);
-/// Rows of tokens as an operand: in 8 bits if tensor-parallel ranks gather them, or if they are kept because
-/// the weight's gradient is computed later.
-Tensor operand_of_tokens(Ctx& c, Tensor x, const Form& form, const Division& division);
-/// The same as quantized(), written to `q`, which has room for the scales.
+/// The same, written to `q`, which has room for the scales.
 void quantize_to(Ctx& c, Tensor q, Tensor x, const Form& form, const Division& division,
                  const Groups& experts = {});
+
+/// x as an operand that this rank multiplies at once, in temp: as quantized(), or as its values if the
+/// backend takes them.
+Tensor as_operand(Ctx& c, Tensor x, const Form& form, const Division& division);
+/// The same for given largest magnitudes.
+Tensor as_operand(Ctx& c, Tensor x, const Form& form, Tensor largest);
+/// Rows of tokens as an operand: in 8 bits if tensor-parallel ranks have other rows, since most layers gather
+/// them, or in a backward that computes the weights' gradients later and keeps their operands.
+Tensor operand_of_tokens(Ctx& c, Tensor x, const Form& form, const Division& division);
 
 /// to = from, of the same type, shape and groups. `matrices`: see scale_shape().
 void copy_quantized(Ctx& c, Tensor to, Tensor from, int64_t matrices = 1);

@@ -314,6 +314,8 @@ void Cpu::quantize(Exec& exec, Tensor q, Tensor x, Tensor bits, ScaleRule rule, 
 void Cpu::quantize_values(Exec& exec, Tensor y, Tensor x, Tensor bits, const Form& form) {
     require(y.dtype == Dtype::bf16 && y.groups == groups_of_values(form),
             "quantize_values: y does not fit the form");
+    require(form.rule != ScaleRule::exact || form.groups == ScaleGroups::one,
+            "quantize_values: several scales are not powers of two");
     quantize_as<bf16>(exec, y, x, bits, form, {});
 }
 

@@ -14,7 +14,7 @@ namespace coeus::cpu {
 
 namespace {
 
-using workspace::chunk_of_sums, workspace::chunk_to_decode, workspace::decoded_type, workspace::has_sums;
+using workspace::chunk_of_sums, workspace::chunk_to_decode, workspace::decoded_type;
 
 /// Calls f(first, number) for parts of [0, count) of at most `most`.
 template <class F>
@@ -64,10 +64,10 @@ void scale_sums(Exec& exec, Tensor d, Tensor sums, float factor, Tensor c) {
 /// d = factor op(a) op(b) + c, for values. `has_sums`: if the library cannot compute it, the sums are
 /// computed in memory of their own, and then multiplied by the factor.
 void multiply_values(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int64_t depth,
-                     float factor, bool has_sums) {
+                     float factor, bool sums_need_memory) {
+    if (!sums_need_memory) return Cpu::gemm(exec, d, a, b, c);
     const bool is_fast = depth > 0 && onednn_is_fast(Dtype::bf16);
     if (is_fast && onednn_gemm(exec, d, a, b, c, depth, factor)) return;
-    if (!has_sums) return Cpu::gemm(exec, d, a, b, c);
     const auto [rows_at_a_time, columns_at_a_time] = chunk_of_sums(d.rows(), d.cols());
     for_chunks(d.cols(), columns_at_a_time, [&](int64_t column, int64_t n) {
         const Operand some_b = columns_of(b, column, n);
@@ -105,7 +105,7 @@ void Cpu::scaled_gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c, bool
     }
     const float factor = scale_left(a) * scale_left(b);
     const auto [rows_at_a_time, columns_at_a_time] = chunk_to_decode(rows, columns, depth, a, b);
-    const bool sums = has_sums(d, a, b, columns_at_a_time);
+    const bool sums = workspace::sums_need_memory(d, a, b, columns_at_a_time);
     for_chunks(columns, columns_at_a_time, [&](int64_t column, int64_t n) {
         const Scope scope(exec.workspace);
         const Operand b_values = decoded(exec, Dtype::bf16, columns_of(b, column, n));

@@ -137,13 +137,13 @@ constexpr Dtype decoded_type(Dtype result) {
     return result == Dtype::f64 ? Dtype::f64 : Dtype::bf16;
 }
 /// Rows and columns of a product that are computed at a time.
-struct Chunk {
+struct ProductChunk {
     int64_t rows, columns;
 };
 /// Those of scaled_gemm: so that what is decoded stays in the cache; not fewer than `least`, since each
 /// product packs its operands again.
-inline Chunk chunk_to_decode(int64_t rows, int64_t columns, int64_t depth, const Operand& a,
-                             const Operand& b) {
+inline ProductChunk chunk_to_decode(int64_t rows, int64_t columns, int64_t depth, const Operand& a,
+                                    const Operand& b) {
     constexpr int64_t most_of_b = int64_t(32) << 20, most_of_a = int64_t(8) << 20, most_columns = 4096,
                       least = 256;
     constexpr auto whole = [](int64_t n) { return n / 64 * 64; };
@@ -155,15 +155,15 @@ inline Chunk chunk_to_decode(int64_t rows, int64_t columns, int64_t depth, const
         is_8_bit_float(a.tensor.dtype) ? std::min(rows, std::max(least, whole(most_of_a / of_row))) : rows,
         n};
 }
-/// If the sums need memory of their own.
-constexpr Chunk chunk_of_sums(int64_t rows, int64_t columns) {
+/// The same of a product whose sums need memory of their own.
+constexpr ProductChunk chunk_of_sums(int64_t rows, int64_t columns) {
     constexpr int64_t most = int64_t(8) << 20, most_columns = 4096;
     const int64_t n = std::min(columns, most_columns);
     return {std::min(rows, most / (4 * std::max<int64_t>(1, n)) / 64 * 64), n};
 }
-/// True if there is a factor of the sums, or the result has gaps between its rows: not all products can
-/// compute these.
-inline bool has_sums(const Tensor& d, const Operand& a, const Operand& b, int64_t columns_at_a_time) {
+/// True if there is a factor of the sums, or if the result has gaps between its rows: not all products can
+/// compute these in place.
+inline bool sums_need_memory(const Tensor& d, const Operand& a, const Operand& b, int64_t columns_at_a_time) {
     return a.tensor.groups == ScaleGroups::one || b.tensor.groups == ScaleGroups::one || !d.dense() ||
            columns_at_a_time < d.cols();
 }
@@ -174,8 +174,8 @@ inline int64_t scaled_gemm(const Tensor& d, const Operand& a, const Operand& b, 
     };
     if (d.dtype == Dtype::f64) return decoded_bytes(a, a.tensor.count()) + decoded_bytes(b, b.tensor.count());
     const int64_t depth = a.is_transposed ? a.tensor.rows() : a.tensor.cols();
-    const Chunk chunk = chunk_to_decode(d.rows(), d.cols(), depth, a, b);
-    const bool sums = has_sums(d, a, b, chunk.columns);
+    const ProductChunk chunk = chunk_to_decode(d.rows(), d.cols(), depth, a, b);
+    const bool sums = sums_need_memory(d, a, b, chunk.columns);
     const auto of_columns = [&](int64_t columns) {
         const auto values = [](int64_t rows, int64_t cols, bool is_transposed) {
             return is_transposed ? transposed(Tensor(nullptr, Dtype::bf16, {cols, rows}))
@@ -187,7 +187,7 @@ inline int64_t scaled_gemm(const Tensor& d, const Operand& a, const Operand& b, 
         };
         const int64_t of_operands = decoded_bytes(a, chunk.rows * depth) + decoded_bytes(b, depth * columns);
         if (!sums) return of_operands + product(d.dtype, chunk.rows, columns);
-        const Chunk part = chunk_of_sums(chunk.rows, columns);
+        const ProductChunk part = chunk_of_sums(chunk.rows, columns);
         const auto of_sums = [&](int64_t n) {
             return bytes(Dtype::f32, part.rows * n) + product(Dtype::f32, part.rows, n);
         };

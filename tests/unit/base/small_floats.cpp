@@ -114,6 +114,23 @@ TEST_CASE("small floats: a number becomes the nearest code") {
     check_all(E5m2());
 }
 
+TEST_CASE("small floats: a rounded number is the value of its code") {
+    const auto check = [](uint32_t bits) {
+        const auto same = [&]<class Format>(Format) {
+            const float x = std::bit_cast<float>(bits), is = rounded<Format>(x),
+                        should = decode<Format>(encode<Format>(x));
+            return std::bit_cast<uint32_t>(is) == std::bit_cast<uint32_t>(should);
+        };
+        return same(E4m3()) && same(E5m2());
+    };
+    int64_t wrong = 0;
+    // all numbers of bfloat16 with their neighbours: ties, subnormal numbers, infinity and NaN are among them
+    for (uint32_t high = 0; high < 0x10000; ++high)
+        for (const uint32_t low : {0U, 1U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU})
+            wrong += !check(high << 16 | low);
+    CHECK(wrong == 0);
+}
+
 TEST_CASE("small floats: all codes of E8M0") {
     for (int code = 0; code < 255; ++code)
         CHECK(double(e8m0_value(uint8_t(code))) == std::pow(2., code - 127));

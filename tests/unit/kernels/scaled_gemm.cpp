@@ -187,7 +187,7 @@ TEST_CASE("scaled gemm: products are exact for all groups, types and residuals")
 TEST_CASE("scaled gemm: products in chunks of rows and columns are exact") {
     const int64_t rows = 460, columns = 6816, depth = 1056;
     const Tensor codes(nullptr, Dtype::fp8_e4m3, {1, 1});
-    const workspace::Chunk chunk = workspace::chunk_to_decode(rows, columns, depth, codes, codes);
+    const workspace::ProductChunk chunk = workspace::chunk_to_decode(rows, columns, depth, codes, codes);
     REQUIRE(chunk.rows < rows);
     REQUIRE(chunk.columns < columns);
     // the last columns need more memory than the first ones, though they are fewer
