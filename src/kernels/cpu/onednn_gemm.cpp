@@ -133,8 +133,10 @@ int64_t gemm_library_bytes(Dtype compute) {
     if (!cpu::onednn_is_fast(compute)) return 2 * mib;
     // 5 MiB of it for products that are computed in slabs, see gemm.cpp
     if (compute == Dtype::f32) return 12 * mib;
-    // measured with oneDNN 3.7 and oneDNN 2.6
-    return (DNNL_VERSION_MAJOR >= 3 ? 12 : 7) * mib;
+    // measured with oneDNN 3.7 and oneDNN 2.6; the kernels for AMX are larger
+    const auto amx = unsigned(dnnl::cpu_isa::avx512_core_amx);
+    const bool has_amx = (unsigned(dnnl::get_effective_cpu_isa()) & amx) == amx;
+    return (DNNL_VERSION_MAJOR >= 3 ? 12 : 7) * mib + (has_amx ? 4 * mib : 0);
 }
 
 }  // namespace coeus
