@@ -112,7 +112,7 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
                     .experts = *experts,
                     .inputs = inputs};
         };
-        const Measured m = measure(processor, context, run);
+        Measured m = measure(processor, context, run);
         take_larger(layers, m, most);
         return m;
     };

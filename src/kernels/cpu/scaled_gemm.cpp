@@ -68,10 +68,10 @@ void multiply_values(Exec& exec, Tensor d, const Operand& a, const Operand& b, T
     if (!sums_need_memory) return Cpu::gemm(exec, d, a, b, c);
     const bool is_fast = depth > 0 && onednn_is_fast(Dtype::bf16);
     if (is_fast && onednn_gemm(exec, d, a, b, c, depth, factor)) return;
-    const auto [rows_at_a_time, columns_at_a_time] = chunk_of_sums(d.rows(), d.cols());
-    for_chunks(d.cols(), columns_at_a_time, [&](int64_t column, int64_t n) {
+    const workspace::ProductChunk part_of_d = chunk_of_sums(d.rows(), d.cols());
+    for_chunks(d.cols(), part_of_d.columns, [&](int64_t column, int64_t n) {
         const Operand some_b = columns_of(b, column, n);
-        for_chunks(d.rows(), rows_at_a_time, [&](int64_t row, int64_t m) {
+        for_chunks(d.rows(), part_of_d.rows, [&](int64_t row, int64_t m) {
             const auto part = [=](const Tensor& t) { return t.slice_rows(row, m).slice_cols(column, n); };
             const Operand some_a = rows_of(a, row, m);
             if (is_fast && !c) {
@@ -104,12 +104,12 @@ void Cpu::scaled_gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c, bool
         return gemm(exec, d, decoded(exec, Dtype::f64, a), decoded(exec, Dtype::f64, b), c);
     }
     const float factor = scale_left(a) * scale_left(b);
-    const auto [rows_at_a_time, columns_at_a_time] = chunk_to_decode(rows, columns, depth, a, b);
-    const bool sums = workspace::sums_need_memory(d, a, b, columns_at_a_time);
-    for_chunks(columns, columns_at_a_time, [&](int64_t column, int64_t n) {
+    const workspace::ProductChunk most = chunk_to_decode(rows, columns, depth, a, b);
+    const bool sums = workspace::sums_need_memory(d, a, b, most.columns);
+    for_chunks(columns, most.columns, [&](int64_t column, int64_t n) {
         const Scope scope(exec.workspace);
         const Operand b_values = decoded(exec, Dtype::bf16, columns_of(b, column, n));
-        for_chunks(rows, rows_at_a_time, [&](int64_t row, int64_t m) {
+        for_chunks(rows, most.rows, [&](int64_t row, int64_t m) {
             const Scope chunk(exec.workspace);
             const auto part = [=](const Tensor& t) { return t.slice_rows(row, m).slice_cols(column, n); };
             multiply_values(exec, part(d), decoded(exec, Dtype::bf16, rows_of(a, row, m)), b_values,
