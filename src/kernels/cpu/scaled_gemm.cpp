@@ -61,8 +61,8 @@ void scale_sums(Exec& exec, Tensor d, Tensor sums, float factor, Tensor c) {
     });
 }
 
-/// d = factor op(a) op(b) + c, for values. `has_sums`: if the library cannot compute it, the sums are
-/// computed in memory of their own, and then multiplied by the factor.
+/// d = factor op(a) op(b) + c, for values. `sums_need_memory`: if the library cannot compute d, the
+/// sums are computed in the workspace, and then multiplied by the factor.
 void multiply_values(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int64_t depth,
                      float factor, bool sums_need_memory) {
     if (!sums_need_memory) return Cpu::gemm(exec, d, a, b, c);
