@@ -4,9 +4,9 @@
 // - Outputs are written completely, whatever the memory contained, and nothing else is written.
 // - The bits do not depend on the number of threads.
 // - The planned workspace is sufficient.
-#include "coeus/device/cpu.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
+#include "support/library_products.hpp"
 #include "support/support.hpp"
 
 #include <cmath>
@@ -54,15 +54,6 @@ TEST_CASE("kernels give the same bits for any number of threads") {
         }
 }
 
-namespace {
-
-bool onednn_is_used(Dtype type) {
-    const std::string level = cpu_vector_level();
-    return type == Dtype::bf16 ? level == "avx512 bf16" : type == Dtype::f32 && level.starts_with("avx512");
-}
-
-}  // namespace
-
 TEST_CASE("kernels use exactly the workspace that dry kernels plan") {
     for (const KernelCase& c : test_cases())
         for (Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
@@ -71,9 +62,7 @@ TEST_CASE("kernels use exactly the workspace that dry kernels plan") {
                 INFO(c.name << " in " << name_of(type) << ", " << threads << " threads");
                 PlannedExec exec(c, operands, threads);
                 c.call(cpu_kernels(), exec, operands);
-                // if oneDNN computes a product on this CPU, the workspace planned for our own product is not
-                // used
-                const bool by_library = onednn_is_used(type) && c.name.find("gemm") != std::string::npos;
+                const bool by_library = library_multiplies(type) && c.name.find("gemm") != std::string::npos;
                 const int64_t planned = planned_bytes(c, operands, threads), used = exec.workspace.peak();
                 CHECK((by_library ? used <= planned : used == planned));
                 CHECK(exec.workspace.mark() == 0);
