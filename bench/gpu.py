@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares training steps of Llamas on one GPU: Coeus and PyTorch with torch.compile take turns.
+"""Compares training steps of Llamas on GPUs: Coeus and PyTorch with torch.compile take turns.
 
     bench/gpu.sh [FOLDER [CASE ...]]      FOLDER: a build folder (default build-cuda) or an unpacked bundle
 
 A case is a model and a sequence length, such as 7B-1024, and a recipe of 8-bit products if it has one (RECIPES), such
-as 8B-8192-rowwise. Such a case has no run of PyTorch; the report compares it with the case without a recipe. Cases run in the order of the table CASES until
-COEUS_GPU_SECONDS (470) have passed; the report names those that are left. The batch of a case is the largest that fits
-on the card by the memory plan, with as little recomputation as possible (SAVING); PyTorch gets the same. Weights and
-moments are bfloat16 for 7B and 8B, and float32 for smaller models; all models compute in bfloat16. Each figure is the
-median of the steps after the warm-up, and of two alternations if a case has two. The data is random text.
+as 8B-8192-rowwise. Such a case has no run of PyTorch; the report compares it with the case without a recipe. Cases run
+in the order of the table CASES until COEUS_GPU_SECONDS (470) have passed; the report names those that are left. The
+local batch of a case is the largest that fits on the card by the memory plan, with as little recomputation as possible
+(SAVING); PyTorch gets the same. Weights and moments are bfloat16 for 7B and 8B, and float32 for smaller models; all
+models compute in bfloat16. A step has at least COEUS_GPU_TOKENS (131072) tokens, by accumulation of gradients; 0: one
+local batch per rank. Each figure is the median of the steps after the warm-up, and of two alternations if a case has
+two and its steps are not accumulated. The data is random text.
+
+RANKS (1) ranks divide the weights (FSDP; fully_shard in PyTorch). The words of LAUNCH and `-n RANKS` start them; without
+it the mpirun of the build or the bundle does. OUT must then be a folder that all nodes see. Figures are per GPU.
 
 The report is printed and written into OUT (default FOLDER) as gpu-bench/gpu-bench.json and .md: card, driver, date, the
-card's rate in matrix products (gpu_gemm), tokens/s, MFU, memory, ratios, and the time by kernel class (--profile, which
-slows a run and so gets runs of its own). If python3 (COEUS_TORCH_PYTHON) has no PyTorch with CUDA, the report says so.
-COEUS_GPU_BENCH=tiny selects small cases for a test of this script.
+card's rate in matrix products (gpu_gemm), tokens/s, MFU, the limit of MFU that a dry run computes for this card
+(roofline), memory, ratios, and the time by kernel class (--profile, which slows a run and so gets runs of its own). If
+python3 (COEUS_TORCH_PYTHON) has no PyTorch with CUDA, the report says so. COEUS_GPU_BENCH=tiny selects small cases for
+a test of this script.
 """
 import datetime
 import json
@@ -76,9 +82,13 @@ CASES = [Case("7B", 1024, 2, True), Case("8B", 8192, 2, True), Case("8B", 8192, 
          Case("7B", 4096), Case("8B", 4096), Case("3B", 32768), Case("7B", 8192), Case("7B", 32768)]
 if TINY:
     CASES = [Case("tiny", 32, 2, True), Case("tiny-bf16", 48)] + [Case("tiny-bf16", 48, recipe=name) for name in RECIPES if name]
-STEPS, WARM_UP = (5, 2) if TINY else (10, 3)
-# tokens per step: the number to aim at, and the number below which more recomputation is tried instead
+# tokens of a local batch: the number to aim at, and the number below which more recomputation is tried instead
 MOST_TOKENS, FEWEST_TOKENS = (128, 64) if TINY else (16384, 4096)
+# tokens of a step, over all ranks, at least; 0: one local batch per rank
+STEP_TOKENS = int(os.environ.get("COEUS_GPU_TOKENS", "256" if TINY else "131072"))
+# the first step is launched kernel by kernel, the second is recorded; steps without accumulation are short
+STEPS, WARM_UP = (5, 2) if TINY or STEP_TOKENS else (10, 3)
+RANKS = int(os.environ.get("RANKS", "1"))
 # ways to save memory, the cheapest first: (section of the deck, option, value)
 SAVING = {"none": [],
           "operations": [("activation_checkpoint", "mode", '"selective"'),
@@ -106,6 +116,7 @@ dataset_path = "{tokens}"
 shuffle = false
 seq_len = {seq}
 local_batch_size = {batch}
+global_batch_size = {sequences}
 steps = {steps}
 dtype = "{m.dtype}"
 {training}
@@ -128,7 +139,7 @@ class Failed(Exception):
 
 
 class Bench:
-    def __init__(self, folder):
+    def __init__(self, folder, gpu):
         self.folder = folder
         self.deadline = time.monotonic() + float(os.environ.get("COEUS_GPU_SECONDS", "470"))
         self.out = Path(os.environ.get("OUT", folder)) / "gpu-bench"
@@ -138,7 +149,9 @@ class Bench:
         self.environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                                 TORCHINDUCTOR_CACHE_DIR=str(self.work / "inductor"))
         self.flops_per_token, self.peak = {}, None
+        self.gpu = gpu
         self.fits, self.tps = {}, {}  # by the name of the case
+        self.launch = launcher(folder) + ["-n", str(RANKS)] if RANKS > 1 else []
 
     def run(self, name, command):
         """Runs a command and returns its standard output; its whole output is written to NAME.log."""
@@ -166,7 +179,7 @@ class Bench:
         """Writes a token file of random words, with a tokenizer trained on them."""
         letters = random.Random(1)
         words = ["".join(letters.choices("abcdefghijklmnopqrstuvwxyz", k=4)) for _ in range(VOCABULARY)]
-        count = STEPS * MOST_TOKENS * (4 if TINY else 2)
+        count = min(STEPS * max(MOST_TOKENS, STEP_TOKENS), 400000) * (4 if TINY else 2)  # repeated if there are too few
         text, tokenizer = self.work / "text.txt", self.work / "tokenizer"
         text.write_text(" ".join(letters.choices(words, k=count)) + "\n")
         coeus = self.program("coeus")
@@ -175,20 +188,37 @@ class Bench:
         self.run("tokenize", coeus + ["tokenize", text, "--tokenizer", tokenizer, "--output",
                                       self.work / "tokens.h5", "--force"])
 
+    def accumulation(self, case, batch):
+        """Returns the number of local batches of a step on each rank."""
+        return max(1, -(-STEP_TOKENS // (batch * case.seq * RANKS)))
+
     def deck(self, case, batch, saving, steps=STEPS):
         model, path = MODELS[case.model], self.work / "deck.toml"
         options = {section: "\n".join(f"{key} = {value}" for its, key, value in SAVING[saving] if its == section)
                    for section in ("training", "activation_checkpoint")}
         converter, recipe = RECIPES[case.recipe]
         options["converters"], options["recipe"] = (f'"{converter}"', f"[{converter}]\n{recipe}") if converter else ("", "")
-        path.write_text(DECK.format(m=model, tied=str(model.tied).lower(), seq=case.seq, batch=batch, steps=steps,
-                                    tokens=self.work / "tokens.h5", **options))
+        sequences = batch * RANKS * self.accumulation(case, batch)
+        path.write_text(DECK.format(m=model, tied=str(model.tied).lower(), seq=case.seq, batch=batch, sequences=sequences,
+                                    steps=steps, tokens=self.work / "tokens.h5", **options))
         return path
 
     def coeus(self, name, deck, *options):
         shutil.rmtree(self.work / "run", ignore_errors=True)
-        return self.run(name, self.program("coeus") + ["train", deck, "--device=cuda",
-                                                       f"--job.dump_folder={self.work / 'run'}", *options])
+        command = self.program("coeus") + ["train", deck, "--device=cuda", f"--job.dump_folder={self.work / 'run'}"]
+        if "--dry_run" in options:
+            return self.run(name, command + [f"--ranks={RANKS}", *options])
+        return self.run(name, self.launch + command + list(options))
+
+    def roofline(self, case, batch, saving):
+        """Returns the limit of MFU in percent by a dry run for this card, or None."""
+        if not self.gpu or case.recipe:
+            return None
+        try:
+            return mfu_limit(self.coeus(f"{case.name}.roofline", self.deck(case, batch, saving), "--dry_run",
+                                        f"--gpu={self.gpu}"))
+        except Failed:
+            return None
 
     def fit(self, case, memory):
         """Returns (sequences per step, key of SAVING) with which a case fits; raises Failed if there are none."""
@@ -228,7 +258,13 @@ class Bench:
         command = [sys.executable, HERE / "torch_llama_cuda.py", *sizes, f"--seq={case.seq}", f"--batch={batch}",
                    f"--dtype={model.dtype}", f"--steps={STEPS}", f"--warm_up={WARM_UP}"]
         command += (["--tied"] if model.tied else []) + (["--device=cpu"] if TINY else [])
-        result = json.loads(self.run(f"{case.name}.torch", command).splitlines()[-1])
+        command.append(f"--accumulation={self.accumulation(case, batch)}")
+        if RANKS > 1:
+            meeting = self.work / "meeting"  # a file of an earlier run would be taken for this one
+            meeting.unlink(missing_ok=True)
+            command += [f"--ranks={RANKS}", f"--meeting={meeting}"]
+        lines = self.run(f"{case.name}.torch", self.launch + command).splitlines()
+        result = json.loads(next(line for line in reversed(lines) if line.startswith("{")))
         ours = self.flops_per_token[case.model, case.seq]
         if abs(result["flops_per_token"] / ours - 1) > 0.01:
             raise Failed(f"computes another model: {result['flops_per_token']:.4g} FLOPs per token, not {ours:.4g}")
@@ -245,6 +281,37 @@ class Bench:
 
     def mfu(self, case, tps):
         return None if not self.peak or case.recipe else 100 * tps * self.flops_per_token[case.model, case.seq] / 1e12 / self.peak
+
+
+def launcher(folder):
+    """Returns the words that start ranks, before `-n RANKS`."""
+    if os.environ.get("LAUNCH"):
+        return os.environ["LAUNCH"].split()
+    if (folder / "run").exists():
+        return [str(folder / "mpirun"), "--oversubscribe", "--bind-to", "none"]
+    done = subprocess.run([HERE.parent / "tools/mpirun_command.sh", folder], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stderr.strip())
+    return done.stdout.split()
+
+
+def mfu_limit(dry_run):
+    """Returns the limit of MFU, in percent, that a dry run with --gpu prints, or None if it prints none."""
+    found = re.search(r"MFU limit\D*?([\d.]+) ?%", dry_run)
+    return float(found[1]) if found else None
+
+
+def gpu_of(card):
+    """Returns the name that --gpu has for a card: h100 for NVIDIA H100 80GB HBM3, h100-pcie for NVIDIA H100 PCIe."""
+    words = re.match(r"(?:NVIDIA )?(?:GeForce )?((?:RTX )?\w+)([ -].*)?$", card)
+    if not words or " MIG " in card:
+        return ""
+    name, rest = words[1].lower().replace(" ", "-"), words[2] or ""
+    form = re.match(r"[ -](PCIe|NVL)\b", rest)
+    if form and form[1] == "PCIe" and name == "a100":
+        form = None  # the same as the others
+    small = "-40gb" if name == "a100" and "40GB" in rest else ""
+    return name + (f"-{form[1].lower()}" if form else "") + small
 
 
 def card():
@@ -274,10 +341,11 @@ def measure(bench, case, memory, no_torch):
         batch, saving = bench.fits.get(plain) or bench.fit(case, memory)
     except Failed as failed:
         return dict(result, note=str(failed))
-    result.update(batch=batch, saving=saving)
+    result.update(batch=batch, saving=saving, tokens=batch * case.seq * RANKS * bench.accumulation(case, batch),
+                  limit=bench.roofline(case, batch, saving))
     bench.fits[case.name] = batch, saving
     notes = []
-    for _ in range(case.turns):
+    for _ in range(case.turns if TINY or not STEP_TOKENS else 1):  # long steps vary less, and take the time
         for name, run in (("coeus", lambda: bench.run_coeus(case, batch, saving)),
                           ("torch", lambda: bench.run_torch(case, batch))):
             if name == "torch" and (no_torch or case.recipe):
@@ -306,22 +374,25 @@ def measure(bench, case, memory, no_torch):
 
 
 def table(results):
-    def cell(result, name):
+    def share(value):
+        return "" if value is None else f"{value:.1f} %"
+
+    def cells(result, name):
+        limit = [share(result.get("limit")) or "no roofline"] if name == "coeus" else []
         if not result[name]:
-            return "|"
-        mfu = result[name + "_mfu"]
+            return " | ".join(["", "", *limit, ""])
         memory = result[name][-1]["memory_gib"]
-        return f"{result[name + '_tps']:,.0f} | {'' if mfu is None else f'{mfu:.1f} %'} | " \
-               f"{'' if memory is None else f'{memory:.1f}'}"
-    lines = ["| case | weights | batch | memory saving | Coeus, tokens/s | MFU | GiB | PyTorch, tokens/s | MFU | GiB | ratio | |",
-             "|---|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---|"]
+        return " | ".join([f"{result[name + '_tps']:,.0f}", share(result[name + "_mfu"]), *limit,
+                           "" if memory is None else f"{memory:.1f}"])
+    lines = ["| case | weights | batch | tokens per step | memory saving | Coeus, tokens/s | MFU | MFU limit | GiB | PyTorch, tokens/s | MFU "
+             "| GiB | ratio | |", "|---|---|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---|"]
     for r in results:
         notes = [r["note"]] if r["note"] else []
         if r["torch"] and (r["torch"][-1]["batch"] != r["batch"] or r["torch"][-1]["recompute"]):
             notes.append(f"PyTorch: batch {r['torch'][-1]['batch']}, blocks recomputed: {r['torch'][-1]['recompute']}")
-        lines.append("| {} | {} | {} | {} | {} | {} | {} | {} |".format(
-            r["case"], r["weights"], r.get("batch", ""), r.get("saving", ""), cell(r, "coeus") if r["coeus"] else " | | ",
-            cell(r, "torch") if r["torch"] else " | | ", f"{r['ratio']:.2f}" if "ratio" in r else "", "; ".join(notes)))
+        lines.append("| {} | {} | {} | {} | {} | {} | {} | {} | {} |".format(
+            r["case"], r["weights"], r.get("batch", ""), f"{r['tokens']:,}" if "tokens" in r else "", r.get("saving", ""),
+            cells(r, "coeus"), cells(r, "torch"), f"{r['ratio']:.2f}" if "ratio" in r else "", "; ".join(notes)))
     return "\n".join(lines)
 
 
@@ -336,9 +407,9 @@ def main():
                  else f"there is no case {unknown[0]}; the cases are {', '.join(known)}")
     name, driver, memory = card()
     no_torch = why_no_torch()
-    bench = Bench(folder)
+    bench = Bench(folder, gpu_of(name))
     report = {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "card": name,
-              "driver": driver, "command": " ".join(["bench/gpu.sh", *sys.argv[1:]]), "torch": no_torch or "", "gemm": [],
+              "driver": driver, "command": " ".join(["bench/gpu.sh", *sys.argv[1:]]), "ranks": RANKS, "torch": no_torch or "", "gemm": [],
               "cases": [], "left_out": []}
     print(f"{report['date']}, card: {name}, driver: {driver}, logs: {bench.out}")
     print(f"PyTorch is left out: {no_torch}" if no_torch else "PyTorch takes turns with Coeus", flush=True)
@@ -355,7 +426,8 @@ def main():
         else:
             report["left_out"].append(case.name)
 
-    lines = [f"{report['date']}, {name}, driver {driver}, `{report['command']}`" + (f"; no PyTorch: {no_torch}" if no_torch else "")]
+    lines = [f"{report['date']}, {name}, driver {driver}, `{report['command']}`, {RANKS} rank{'s' if RANKS > 1 else ''}" +
+             (f"; no PyTorch: {no_torch}" if no_torch else "")]
     lines += ["matrix products: " + "; ".join(f"{g['product']} {g['type']} {g['rows']} x {g['outputs']} x {g['inputs']} "
                                               f"{g['tflops']:.1f} TFLOP/s" for g in report["gemm"]), "", table(report["cases"])]
     for result in report["cases"]:

@@ -1,24 +1,31 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a Llama with PyTorch on a GPU: bench/gpu.sh compares Coeus with this program.
+"""Trains a Llama with PyTorch on GPUs: bench/gpu.sh compares Coeus with this program.
 
     bench/torch_llama_cuda.py --dim 4096 --layers 32 --heads 32 --kv_heads 8 --ffn 14336 --vocab 128256 --seq 8192
-        --batch 1 --dtype bfloat16 [--tied] [--steps 10] [--compile blocks|whole|no] [--device cpu]
+        --batch 1 --dtype bfloat16 [--accumulation 16] [--tied] [--steps 10] [--compile blocks|whole|no] [--device cpu]
+        [--ranks N --meeting FILE]
 
 It is written as is usual today: bfloat16 in the forward and backward, scaled_dot_product_attention, torch.compile (of
 each block and of head and loss, as torchtitan does; or of the whole model), gradient clipping, fused AdamW. --dtype is
-the data type of weights and moments: with float32 it computes under autocast. If memory does not suffice, it first
-recomputes each block in the backward, and then halves the batch. It prints one JSON line: tokens/s of the median step
-after the warm-up, the batch, peak memory, FLOPs per token as Coeus counts them, and losses.
+the data type of weights and moments: with float32 it computes under autocast. A step has --accumulation batches. If
+memory does not suffice, it first recomputes each block in the backward, and then halves the batch. It prints one JSON
+line: tokens/s of the median step after the warm-up, the batch, peak memory, FLOPs per token as Coeus counts them, and
+losses.
+
+With --ranks, mpirun or srun starts that many of this program. They divide the weights (fully_shard of each block and of
+the model, gradients summed in float32) and meet by FILE, which must not exist yet. The figures are those of rank 0.
 """
 import argparse
 import functools
 import json
+import os
 import statistics
 import time
 
 import torch
 from torch import nn
+from torch import distributed
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -103,15 +110,18 @@ def flops_per_token(model, given):
 
 
 def measure(model, optimizer, given, batch):
-    """Returns the seconds and the loss of each step."""
+    """Returns the seconds and the mean loss of each step."""
     device = torch.device(given.device)
     tokens = torch.randint(0, given.vocab, (batch, given.seq + 1), device=device)
     seconds, losses = [], []
     for _ in range(given.steps):
         begin = time.perf_counter()
-        with torch.autocast(device.type, torch.bfloat16, enabled=given.dtype == "float32"):
-            loss = model(tokens[:, :-1], tokens[:, 1:])
-        loss.backward()
+        loss = 0
+        for _ in range(given.accumulation):
+            with torch.autocast(device.type, torch.bfloat16, enabled=given.dtype == "float32"):
+                part = model(tokens[:, :-1], tokens[:, 1:]) / given.accumulation
+            part.backward()
+            loss += part.detach()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -120,18 +130,55 @@ def measure(model, optimizer, given, batch):
     return seconds, losses
 
 
+def rank_of(given):
+    """Returns (rank, rank on its host) as the launcher tells them."""
+    def number(*names):
+        return int(next((os.environ[name] for name in names if name in os.environ), 0))
+    rank = number("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+    local = number("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+    return (rank, local) if given.ranks > 1 else (0, 0)
+
+
+def meet(given):
+    """Joins the other ranks; each has the GPU with its number on the host. Returns the rank."""
+    rank, local = rank_of(given)
+    if given.device == "cuda":
+        torch.cuda.set_device(local % torch.cuda.device_count())
+    if given.ranks > 1:
+        distributed.init_process_group("nccl" if given.device == "cuda" else "gloo", world_size=given.ranks, rank=rank,
+                                       init_method=f"file://{given.meeting}")
+    return rank
+
+
+def divide(model, given):
+    """Divides the weights over the ranks, as torchtitan does."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    options = {"mesh": init_device_mesh(given.device, (given.ranks,)),
+               # the angles of RoPE stay in float32
+               "mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32,
+                                                 cast_forward_inputs=False)}
+    for block in model.blocks:
+        fully_shard(block, **options)
+    fully_shard(model, **options)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("dim", "layers", "heads", "kv_heads", "ffn", "vocab", "seq", "batch"):
         parser.add_argument("--" + name, type=int, required=True)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--warm_up", type=int, default=3)
+    parser.add_argument("--accumulation", type=int, default=1)
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--meeting")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16")
     parser.add_argument("--tied", action="store_true")
     parser.add_argument("--compile", choices=["blocks", "whole", "no"], default="blocks")
     parser.add_argument("--device", default="cuda")
     given = parser.parse_args()
 
+    rank = meet(given)
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
     with torch.device(given.device):
@@ -139,6 +186,8 @@ def main():
         model = Llama(given)
         torch.set_default_dtype(torch.float32)
         model.initialise(given)
+    if given.ranks > 1:
+        divide(model, given)
     optimizer = torch.optim.AdamW(model.parameters(), lr=8e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     if given.compile == "blocks":
         for block in model.blocks:
@@ -162,8 +211,13 @@ def main():
             model.recompute = True
         optimizer.zero_grad(set_to_none=True)  # gradients that the failed step has left
         torch.cuda.empty_cache()
+    if given.ranks > 1:
+        distributed.destroy_process_group()
+    if rank != 0:
+        return
+    tokens = batch * given.seq * given.accumulation
     print(json.dumps({
-        "torch": torch.__version__, "tps": batch * given.seq / statistics.median(seconds[given.warm_up:]), "batch": batch,
+        "torch": torch.__version__, "tps": tokens / statistics.median(seconds[given.warm_up:]), "batch": batch,
         "recompute": model.recompute, "compile": given.compile,
         "memory_gib": torch.cuda.max_memory_allocated() / 2**30 if given.device == "cuda" else None,
         "parameters": sum(p.numel() for p in model.parameters()), "flops_per_token": flops_per_token(model, given),
