@@ -85,7 +85,7 @@ if TINY:
 # tokens of a local batch: the number to aim at, and the number below which more recomputation is tried instead
 MOST_TOKENS, FEWEST_TOKENS = (128, 64) if TINY else (16384, 4096)
 # tokens of a step, over all ranks, at least; 0: one local batch per rank
-STEP_TOKENS = int(os.environ.get("COEUS_GPU_TOKENS", "256" if TINY else "131072"))
+STEP_TOKENS = int(os.environ.get("COEUS_GPU_TOKENS", "0" if TINY else "131072"))
 # the first step is launched kernel by kernel, the second is recorded; steps without accumulation are short
 STEPS, WARM_UP = (5, 2) if TINY or STEP_TOKENS else (10, 3)
 RANKS = int(os.environ.get("RANKS", "1"))
@@ -297,7 +297,7 @@ def launcher(folder):
 
 def mfu_limit(dry_run):
     """Returns the limit of MFU, in percent, that a dry run with --gpu prints, or None if it prints none."""
-    found = re.search(r"MFU limit\D*?([\d.]+) ?%", dry_run)
+    found = re.search(r"MFU limit.*?([\d.]+) ?%", dry_run)
     return float(found[1]) if found else None
 
 

@@ -59,6 +59,7 @@ strip --strip-unneeded "$bundle"/bin/* "$bundle"/lib/*.so* "$bundle"/lib/openmpi
 
 cp -r inputs jobscripts "$bundle/"
 cp tests/gpu/run.sh "$bundle/gpu-tests.sh"
+cp tests/gpu/first_hour.sh "$bundle/first-hour.sh"
 mkdir "$bundle/bench"
 cp bench/gpu.sh bench/gpu.py bench/torch_llama_cuda.py "$bundle/bench/"
 cp LICENSE CHANGELOG.md "$bundle/"
@@ -112,6 +113,7 @@ NVIDIA's driver and CUDA's libraries, from /usr/local/cuda, from CUDA_HOME, or f
     ./coeus train inputs/llama3_debug.toml --dry_run        ./mpirun -n 2 ./coeus train DECK
     ./gpu-tests.sh                                          every test that needs a GPU, on one GPU (8 minutes)
     bench/gpu.sh                                            training speed, compared with PyTorch if python3 has it (8 minutes)
+    ./first-hour.sh                                         all of this and more on all GPUs, with a report to send back (55 minutes)
 Its Open MPI uses shared memory and TCP. "./run PROGRAM" starts any program of bin/ with the libraries of the bundle.
 END
 

@@ -43,7 +43,7 @@ export OMPI_MCA_mpi_yield_when_idle=1
 # --- what the report is made of: files in $work
 
 for file in facts verdicts failed skipped parts pages options; do : >"$work/$file"; done
-on_one_line() { tr '\n|' ' /' | sed 's/  */ /g; s/ $//'; }
+on_one_line() { tr '\n|' ' /' | sed 's/  */ /g; s/^ //; s/ $//'; }
 fact() { printf '| %s | %s |\n' "$1" "$(printf '%s' "$2" | on_one_line)" >>"$work/facts"; } # fact NAME VALUE
 verdict() { printf -- '- %s\n' "$*" >>"$work/verdicts" && echo "   $*"; }
 failed() { # failed WHAT WHY [LOG]
@@ -76,7 +76,7 @@ attempt() { # attempt LOG SECONDS COMMAND ...: returns its exit code, and sets `
     [ "$limit" -gt 0 ] || { why="no time was left" && return 1; }
     command -v "$1" >/dev/null || { why="there is no $1" && return 127; }
     since=$(now)
-    timeout -k 10 "$limit" "$@" >"$log" 2>&1 </dev/null &
+    timeout -k 5 "$limit" "$@" >"$log" 2>&1 </dev/null &
     running=$!
     wait $running
     code=$?
@@ -137,6 +137,7 @@ gpus=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)
 [ -z "${CUDA_VISIBLE_DEVICES-}" ] || gpus=$(echo "$CUDA_VISIBLE_DEVICES" | tr ',' '\n' | grep -c .)
 [ "$gpus" -gt 0 ] || gpus=1
 ranks=${RANKS:-$((nodes * gpus))}
+case $ranks in *[!0-9]* | 0*) echo "RANKS = $ranks: it must be a number of ranks, from 1 on" >&2 && exit 2 ;; esac
 built=$("$coeus" info --build 2>/dev/null)
 find_launcher() { # prints the command that starts ranks
     if [ -n "${LAUNCH-}" ]; then echo "$LAUNCH" && return; fi
@@ -144,7 +145,7 @@ find_launcher() { # prints the command that starts ranks
         kind=pmix
         case $built in *"MPI "*MPICH*) kind=pmi2 ;; esac
         case $(srun --mpi=list 2>&1) in
-            *$kind*) echo "srun --mpi=$kind --kill-on-bad-exit=1 --nodes=$nodes" && return ;;
+            *$kind*) echo "srun --mpi=$kind --kill-on-bad-exit=1 --nodes=$nodes --ntasks-per-node=$(((ranks + nodes - 1) / nodes))" && return ;;
         esac
     fi
     if [ -f "$folder/CMakeCache.txt" ]; then
@@ -580,10 +581,14 @@ write_report() {
         echo "$(date -u +%Y-%m-%dT%H:%M:%SZ), $((($(now) - begin) / 60)) minutes, \`first_hour.sh${arguments:+ $arguments}\`${ended:+. $ended}"
         printf '\n| | |\n|---|---|\n' && cat "$work/facts"
         list "Verdicts" "$work/verdicts"
+        settings_table >"$work/table"
+        awk -F ' *[|] *' 'NR > 2 && $8 != "" && ($8 > 1.03 || $8 < 0.97) {
+            printf "- %s %s: %s times the speed of %s%s\n", $2, $4, $8, $6, $9 == "" ? "" : ", noise " $9 }' "$work/table" >"$work/effects"
+        list "Settings that change the speed by more than 3 %" "$work/effects"
         printf '\n## Settings, with and without\n\n'
         echo "Tokens/s of a GPU, median of the steps after the warm-up, mean of all turns. Ratio: with / without. Noise: how much"
         printf '%s\n\n' "the turns of one kind differ. Numbers are those of the findings in the review of the GPU code."
-        settings_table
+        cat "$work/table"
         list "What failed" "$work/failed"
         list "What was skipped" "$work/skipped"
         printf '\n## Parts\n\n| part | seconds |\n|---|---:|\n' && cat "$work/parts"
@@ -611,8 +616,8 @@ finish() { # the report of what there is; ends the script
     write_report
     pack
     echo "$out/report.md: $good parts ran, $bad failures"
-    [ "$bad" = 0 ]
-    exit
+    [ "$bad" = 0 ] || exit 1
+    exit 0
 }
 
 end_by() { # a signal: stops the run, and reports

@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests the scripts for a machine with a GPU, with the emulated GPU and with programs that fail: gpu_scripts.py BUILD"""
+import importlib.util
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -152,16 +157,56 @@ if "torch_llama" in sys.argv[0]:
         # 6 for each weight (the head is tied), 12 per layer for each query and key
         weights = 320 * 64 + 2 * (64 * 64 * 3 + 3 * 64 * 96 + 2 * 64) + 64
         flops = 6 * weights + 12 * 2 * 64 * 32
-        done, report = self.run_script("tiny-32", PYTHONPATH=self.stand_in_of_torch(flops))
+        done, report = self.run_script("tiny-32", COEUS_GPU_TOKENS="256", PYTHONPATH=self.stand_in_of_torch(flops))
         self.assertEqual(done.returncode, 0)
         (case,) = report["cases"]
         self.assertEqual((case["case"], case["batch"], case["saving"], case["note"]), ("tiny-32", 4, "none", ""))
+        self.assertEqual((case["tokens"], case["limit"]), (256, None))  # two local batches of 128 tokens
+        self.assertIn("Batch: 8 sequences of 32 tokens per step (4 local x 1 data rank x 2 accumulation)",
+                      (self.folder / "gpu-bench/tiny-32.coeus.log").read_text())
+        self.assertIn("| no roofline |", done.stdout)
         self.assertEqual([len(case["coeus"]), len(case["torch"])], [2, 2])
         self.assertGreater(case["coeus_tps"], 0)
         self.assertEqual(case["torch_tps"], 2.0)
         self.assertAlmostEqual(case["ratio"], case["coeus_tps"] / 2)
         self.assertIn("attention_backward", [kernel["name"] for kernel in case["profile"]["classes"]])
         self.assertEqual(len(report["gemm"]), 3)
+
+    def test_several_ranks_and_a_roofline(self):
+        self.link_programs()
+        (self.folder / "coeus").unlink()
+        script(self.folder / "coeus", f"""case "$*" in *--gpu=h100*) echo 'MFU limit (h100): 61.5 % of 989' ;; esac
+            exec {BUILT}/tests/coeus_emulated "$@\"""")
+        driver = self.folder / "driver"
+        script(driver / "nvidia-smi", "echo 'NVIDIA H100 80GB HBM3, 580.1, 81000'")
+        # it starts one rank instead of two, which then has twice as many local batches
+        script(driver / "launch", f'echo "$*" >>{self.folder}/launched; shift 3; exec "$@"')
+        weights = 320 * 64 + 2 * (64 * 64 * 4 + 3 * 64 * 96 + 2 * 64) + 64
+        done, report = self.run_script("tiny-bf16-48", RANKS="2", LAUNCH=f"{driver}/launch --near", COEUS_GPU_TOKENS="500",
+                                       PATH=f"{driver}:{os.environ['PATH']}",
+                                       PYTHONPATH=self.stand_in_of_torch(6 * weights + 12 * 2 * 64 * 48))
+        self.assertEqual(done.returncode, 0)
+        (case,) = report["cases"]
+        # 3 sequences of 48 tokens on each rank, twice: at least 500 tokens
+        self.assertEqual((report["ranks"], case["batch"], case["tokens"], case["limit"]), (2, 2, 576, 61.5))
+        self.assertIn("| 61.5 % |", done.stdout)
+        trained, torch = (self.folder / "launched").read_text().splitlines()
+        self.assertRegex(trained, r"^--near -n 2 .*/coeus train .*/deck.toml --device=cuda")
+        self.assertRegex(torch, r"^--near -n 2 .*torch_llama_cuda.py .*--accumulation=3 --ranks=2 --meeting=.*/meeting$")
+        self.assertEqual(case["torch_tps"], 2.0)
+
+    def test_names_of_gpus_and_limits(self):
+        spec = importlib.util.spec_from_file_location("gpu", ROOT / "bench/gpu.py")
+        bench = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(bench)
+        names = {"NVIDIA H100 80GB HBM3": "h100", "NVIDIA H100 PCIe": "h100-pcie", "NVIDIA H200 NVL": "h200-nvl",
+                 "NVIDIA A100-SXM4-40GB": "a100-40gb", "NVIDIA A100-PCIE-40GB": "a100-40gb",
+                 "NVIDIA A100 80GB PCIe": "a100", "NVIDIA GeForce RTX 4090": "rtx-4090", "NVIDIA RTX A6000": "rtx-a6000",
+                 "NVIDIA GH200 480GB": "gh200", "NVIDIA H100 80GB HBM3 MIG 1g.10gb": ""}
+        self.assertEqual({card: bench.gpu_of(card) for card in names}, names)
+        for text, limit in (("...\nMFU limit: 54.3 %\n", 54.3), ("MFU limit of an H100 is 61% of 989 TFLOP/s", 61.0),
+                            ("MFU: 54 %", None), ("MFU limit unknown\n 50 %", None)):
+            self.assertEqual(bench.mfu_limit(text), limit)
 
     def test_recipes(self):
         self.link_programs()
@@ -201,6 +246,235 @@ if "torch_llama" in sys.argv[0]:
         done = subprocess.run([ROOT / "bench/gpu.sh", self.folder, "9B-1"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 1)
         self.assertIn("there is no case 9B-1; the cases are 7B-1024, ", done.stderr)
+
+
+FAKE = """case $1 in
+    --version) echo 'coeus 0.2.0' ;;
+    info) case $2 in --build) echo '  MPI            Open MPI 4.1.4' ;; *) echo 'a and b: 9 arrays in both, none differ' ;; esac ;;
+    help) echo '- **`comm.deterministic`** (boolean)' ;;
+    train)
+        for word in "$@"; do case $word in --job.dump_folder=*) run=${word#*=} ;; esac; done
+        mkdir -p "$run"
+        echo '[coeus] 2026 - info - Mesh: 2 ranks: dp_shard 2'
+        echo '[coeus] 2026 - info - Ranks exchange tensors through NCCL 2.28.9, without NVLS: comm.deterministic'
+        echo '[coeus] 2026 - warning - only one core'
+        echo '  total                            70.1 GiB of 79.6 GiB'
+        [ -z "${NCCL_DEBUG-}" ] || echo 'host:1:2 [0] NCCL INFO AllReduce: 4096 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}'
+        tps=100; case "$*" in *comm.deterministic=false*) tps=125 ;; esac
+        for step in 1 2 3; do
+            echo "{\\"step\\":$step,\\"loss\\":6.5,\\"grad_norm\\":0.5,\\"tps\\":$tps.0,\\"memory_gib\\":68.5,\\"gpu_memory_gib\\":71.25}"
+        done >"$run/metrics.jsonl" ;;
+esac"""
+
+
+class FirstHour(Script):
+    """tests/gpu/first_hour.sh"""
+    names = ["facts", "start", "tests", "initcheck", "nccl", "bits", "settings", "bench", "kernels", "nsys", "ncu", "settings-again"]
+
+    def setUp(self):
+        super().setUp()
+        self.environment = dict(os.environ, OUT=str(self.folder), COEUS_GPU_BENCH="tiny",
+                                PATH=f"{self.folder / 'tools'}:{os.environ['PATH']}")
+        for name in ("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "CUDA_VISIBLE_DEVICES"):
+            self.environment.pop(name, None)
+
+    def run_script(self, *parts, path=ROOT / "tests/gpu/first_hour.sh", **environment):
+        self.done = subprocess.run([path, self.folder, *parts], capture_output=True, text=True, env=self.environment | environment)
+        return self.read()
+
+    def read(self):
+        """Returns the report, by its titles; checks that the archive has it, and that nothing else is left."""
+        self.assertFalse((self.folder / "first_hour/work").exists())
+        text = (self.folder / "first_hour/report.md").read_text()
+        with open(self.folder / "first_hour.tar.zst", "rb") as packed:
+            unpacked = subprocess.run(["zstd", "-dc"], stdin=packed, capture_output=True, check=True).stdout
+        (self.folder / "first_hour.tar").write_bytes(unpacked)
+        with tarfile.open(self.folder / "first_hour.tar") as files:
+            self.assertEqual(files.extractfile("first_hour/report.md").read().decode(), text)
+        _, *pages = re.split("^## ", "## \n" + text, flags=re.MULTILINE)
+        return {page.split("\n", 1)[0]: page.split("\n", 1)[1] for page in pages}
+
+    def parts(self, report):
+        return re.findall(r"^\| (\S+) \| \d+ \|$", report["Parts"], re.MULTILINE)
+
+    def row(self, report, setting):
+        (row,) = [line.strip("|").split("|") for line in report["Settings, with and without"].splitlines() if f"| {setting}" in line]
+        return [cell.strip() for cell in row]
+
+    def stand_ins(self):
+        """Test programs that pass, and tools of CUDA that only start what they examine."""
+        for program in ("test_gpu", "mpi_gpu", "test_gpu_program"):
+            (self.folder / "tests" / program).unlink(missing_ok=True)
+            script(self.folder / "tests" / program, GOOD)
+        script(self.folder / "tools/nsys", """[ $1 = profile ] || exit 0
+            while [ "$1" != env ] && [ -z "$found" ]; do
+                case $1 in --output=*) echo profile >"${1#*=}.nsys-rep" ;; */coeus) break ;; esac
+                shift
+            done
+            exec "$@\"""")
+        script(self.folder / "tools/ncu", 'while [ "$1" != --export ]; do shift; done; echo kernels >"$2.ncu-rep"')
+        script(self.folder / "tools/compute-sanitizer", 'while [ "${1##*/}" != test_gpu ]; do shift; done; exec "$@"')
+
+    def test_on_the_emulated_gpu(self):
+        self.link_programs()
+        (self.folder / "bench/gpu_attention").symlink_to(BUILT / "bench/gpu_attention")
+        self.stand_ins()
+        parts = [name for name in self.names if not name.startswith("settings")]
+        report = self.run_script(*parts, "B7", "settings-again")
+        self.assertEqual((self.done.returncode, self.done.stderr), (0, ""), self.done.stdout)
+        self.assertNotIn("What failed", report)
+        self.assertEqual(self.parts(report), self.names)
+        self.assertRegex(report["Verdicts"], r"training starts with 1 rank\(s\), model tiny: \d+ tokens/s")
+        self.assertRegex(report["Verdicts"], r"GPU memory .*: planned \d+ MiB, allocated 0.\d+ GiB")
+        for verdict in ("two equal runs on 1 rank(s): the same bits", "steps as graphs and kernel by kernel: the same bits",
+                        "tests (run.sh): 3", "initcheck: no read of uninitialised memory", "nsys-graphs.nsys-rep", "attention.ncu-rep"):
+            self.assertIn(verdict, report["Verdicts"])
+        self.assertEqual(report["What was skipped"].strip(), "- nccl: it needs several ranks that train")
+        _, _, _, with_graphs, _, without, ratio, noise, note = self.row(report, "steps as CUDA graphs")
+        self.assertTrue(int(with_graphs) > 0 and int(without) > 0 and float(ratio) > 0 and noise.endswith(" %"))
+        self.assertEqual(note, "")
+        self.assertIn("| tiny-32 |", report["bench/gpu.sh, 1 rank(s)"])
+        self.assertIn('"pass": "backward"', report["gpu_attention"])
+
+    def test_two_ranks(self):
+        self.link_programs()
+        report = self.run_script("nccl", RANKS="2")
+        self.assertEqual((self.done.returncode, self.parts(report)), (0, ["facts", "start", "nccl"]), self.done.stdout)
+        self.assertIn("training starts with 2 rank(s), model tiny", report["Verdicts"])
+        self.assertIn("| NCCL | pinned host memory: ranks 0 and 1 share GPU", report[""])
+        self.assertEqual(re.findall(r": rank (\d)", report["Where the ranks are"]), ["0", "1"])
+        self.assertIn("nccl: the ranks do not use NCCL", report["What was skipped"])
+
+    def test_nccl_and_settings(self):
+        # stand-ins for the program and for Slurm; a setting of which this program knows nothing
+        script(self.folder / "coeus", FAKE)
+        script(self.folder / "tools/srun", 'case $1 in --mpi=list) echo "none pmix pmi2"; exit ;; esac; while [ $1 != -n ]; do shift; done; shift 2; exec "$@"')
+        report = self.run_script("nccl", "bits", "B1", "B6", RANKS="2", SLURM_JOB_ID="7", SLURM_JOB_NUM_NODES="2")
+        self.assertEqual((self.done.returncode, self.done.stderr), (0, ""), self.done.stdout)
+        self.assertIn("| ranks | 2, started by `srun --mpi=pmix --kill-on-bad-exit=1 --nodes=2 --ntasks-per-node=1 -n 2` |", report[""])
+        self.assertIn("warnings at the start: only one core", report["Verdicts"])
+        self.assertIn("planned 70.1 GiB, allocated 68.5 GiB, in use: 71.25 GiB, by the driver", report["Verdicts"])
+        self.assertRegex(report["What NCCL chose"], r"1 AllReduce: N Bytes -> Algo RING proto LL")
+        self.assertIn("NCCL: NCCL 2.28.9, without NVLS: comm.deterministic, algorithms: 1 Algo RING proto LL", report["Verdicts"])
+        self.assertIn("with comm.deterministic = false: the same bits", report["Verdicts"])
+        self.assertEqual(self.row(report, "sums without NVLS")[3::2], ["100", "125", ""])
+        self.assertEqual(self.row(report, "sums without NVLS")[6], "0.800")
+        self.assertEqual(report["Settings that change the speed by more than 3 %"].strip(),
+                         "- B1 `--comm.deterministic=true`: 0.800 times the speed of `--comm.deterministic=false`")
+        self.assertEqual(self.row(report, "products leave 16 multiprocessors")[8], "this program has no option kernels.sm_margin")
+
+    def test_a_bundle(self):
+        script(self.folder / "first-hour.sh", "")
+        (self.folder / "first-hour.sh").write_text((ROOT / "tests/gpu/first_hour.sh").read_text())
+        script(self.folder / "gpu-tests.sh", "echo kernels 1 passed; echo '7 passed, 0 failed'")
+        script(self.folder / "run", 'here=${0%/*}; program=$1; shift; exec "$here/bin/$program" "$@"')
+        script(self.folder / "bin/gpu_gemm", "echo products")
+        script(self.folder / "bin/gpu_attention", "echo attention")
+        script(self.folder / "bench/gpu.sh", 'mkdir -p "$OUT/gpu-bench"; echo "$RANKS ranks: $*" >"$OUT/gpu-bench/gpu-bench.md"')
+        script(self.folder / "coeus", FAKE)
+        script(self.folder / "mpirun", 'while [ $1 != -n ]; do shift; done; shift 2; exec "$@"')
+        self.done = subprocess.run(["./first-hour.sh", ".", "tests", "bench", "kernels"], cwd=self.folder, capture_output=True,
+                                   text=True, env=self.environment | {"RANKS": "2"})
+        report = self.read()
+        self.assertEqual((self.done.returncode, self.done.stderr), (0, ""), self.done.stdout)
+        self.assertIn("2, started by `mpirun --oversubscribe --bind-to none -n 2`", report[""])
+        self.assertIn("tests (run.sh): 7 passed, 0 failed", report["Verdicts"])
+        self.assertEqual([report[title].split("\n")[2] for title in ("gpu_gemm", "gpu_attention")], ["products", "attention"])
+        for ranks in 1, 2:
+            self.assertIn(f"{ranks} ranks: {self.folder} tiny-32", report[f"bench/gpu.sh, {ranks} rank(s)"])
+
+    def test_runs_with_different_bits(self):
+        self.link_programs()
+        (self.folder / "coeus").unlink()
+        script(self.folder / "coeus", f"""case "$*" in train*bits-2*) set -- "$@" --debug.seed=1 ;; esac
+            exec {BUILT}/tests/coeus_emulated "$@\"""")
+        report = self.run_script("bits")
+        self.assertEqual(self.done.returncode, 1)
+        self.assertIn("steps as graphs and kernel by kernel: the same bits", report["Verdicts"])
+        self.assertRegex(report["What failed"], r"\*\*bits\*\*: two equal runs on 1 rank\(s\): .* arrays in both, \d+ differ \(logs/")
+
+    def test_programs_that_fail(self):
+        script(self.folder / "coeus", "echo 'coeus - error - the card is gone'; kill -SEGV $$")
+        for tool in ("nsys", "ncu", "compute-sanitizer"):
+            script(self.folder / "tools" / tool, f"echo '{tool}: no permission'; exit 9")
+        script(self.folder / "bench/gpu_gemm", "exit 3")
+        report = self.run_script()
+        self.assertEqual(self.done.returncode, 1)
+        self.assertEqual(self.parts(report), self.names)
+        failed = dict(re.findall(r"^- \*\*(.*?)\*\*: (.*)$", report["What failed"], re.MULTILINE))
+        self.assertEqual(list(failed), ["facts", "start", "tests", "initcheck", "bits", "bench, 1 rank(s)", "gpu_gemm", "gpu_attention",
+                                        "nsys", "ncu"])
+        self.assertEqual(failed["start"], "no data: exit code 139: coeus - error - the card is gone (logs/tokenizer.log)")
+        self.assertEqual(failed["ncu"], "exit code 9: ncu: no permission (logs/ncu.log)")
+        self.assertIn("0 passed", failed["tests"])
+        self.assertEqual(failed["gpu_attention"], f"there is no {self.folder}/bench/gpu_attention")
+        for name in ("tokenizer", "tests", "bench-1"):
+            self.assertTrue((self.folder / f"first_hour/logs/{name}.log").exists())
+        self.assertEqual(self.row(report, "steps as CUDA graphs")[8], "this program has no option training.disable_cuda_graphs")
+
+    def test_a_crash_on_several_ranks(self):
+        # one rank trains, two do not: all else is measured with one
+        script(self.folder / "coeus", FAKE)
+        script(self.folder / "tools/launch", "echo 'error: no route to host b'; exit 1")
+        report = self.run_script("nccl", "B1", RANKS="2", LAUNCH=f"{self.folder}/tools/launch")
+        self.assertIn("**start, model tiny, 2 rank(s)**: exit code 1: error: no route to host b (logs/start-tiny-2.log)", report["What failed"])
+        self.assertIn("training starts with 1 rank(s), model tiny: 100 tokens/s", report["Verdicts"])
+        self.assertEqual(self.row(report, "sums without NVLS")[8], "it needs several ranks")
+
+    def test_ranks_that_do_not_find_each_other(self):
+        script(self.folder / "coeus", FAKE.replace("Mesh: 2 ranks", "Mesh: 1 rank"))
+        script(self.folder / "tools/launch", 'shift 2; exec "$@"')
+        report = self.run_script("start", RANKS="2", LAUNCH=f"{self.folder}/tools/launch")
+        self.assertIn("the ranks did not find each other: ", report["What failed"])
+
+    def test_a_missing_program(self):
+        report = self.run_script("start", "tests", "kernels")
+        self.assertEqual((self.done.returncode, self.parts(report)), (1, ["facts", "start", "tests", "kernels"]))
+        for what in (f"**start**: there is no {self.folder}/coeus", f"**gpu_gemm**: there is no {self.folder}/bench/gpu_gemm"):
+            self.assertIn(what, report["What failed"])
+
+    def test_a_program_that_hangs(self):
+        script(self.folder / "coeus", f"case $1 in train) trap '' TERM; while :; do sleep 1; done ;; *) {BUILT}/tests/coeus_emulated \"$@\" ;; esac")
+        report = self.run_script("start", "initcheck", COEUS_RUN_SECONDS="1")
+        self.assertEqual((self.done.returncode, self.parts(report)), (1, ["facts", "start", "initcheck"]))
+        self.assertIn("**start, model tiny, 1 rank(s)**: took longer than 1 s (logs/start-tiny-1.log)", report["What failed"])
+
+    def test_a_signal(self):
+        # the report of what there is, when a job's time ends
+        script(self.folder / "coeus", f"case $1 in train) echo $$ >{self.folder}/started; exec sleep 1000 ;; "
+               f"*) exec {BUILT}/tests/coeus_emulated \"$@\" ;; esac")
+        with subprocess.Popen([ROOT / "tests/gpu/first_hour.sh", self.folder], env=self.environment, stdout=subprocess.DEVNULL) as script_run:
+            while not (self.folder / "started").exists():
+                time.sleep(0.05)
+            script_run.send_signal(signal.SIGTERM)
+            self.assertEqual(script_run.wait(), 1)
+        report = self.read()
+        self.assertEqual((self.parts(report), report["What failed"].splitlines()[1]), (["facts"], "- **start**: ended by SIGTERM"))
+
+    def test_an_error_of_the_script(self):
+        # as if a line of it were wrong
+        text = (ROOT / "tests/gpu/first_hour.sh").read_text()
+        planted = self.folder / "planted.sh"
+        planted.write_text(text.replace("part_nccl() {", "part_nccl() {\n    echo $((no number))", 1))
+        planted.chmod(0o755)
+        script(self.folder / "coeus", FAKE)
+        report = self.run_script("nccl", "kernels", path=planted)
+        self.assertIn("- **nccl**: this script ended by an error of its own", report["What failed"])
+        self.assertEqual(self.done.returncode, 1)
+
+    def test_no_time(self):
+        script(self.folder / "coeus", FAKE)
+        report = self.run_script(COEUS_HOUR_SECONDS="0")
+        self.assertEqual([line.split(":")[0][2:] for line in report["What was skipped"].split("\n") if line], self.names)
+        self.assertEqual(self.done.returncode, 0)
+
+    def test_wrong_arguments(self):
+        for arguments, environment, said in ((["meshes"], {}, "there is no part meshes; the parts are facts start tests "),
+                                             (["start"], {"RANKS": "two"}, "RANKS = two: it must be a number of ranks, from 1 on")):
+            done = subprocess.run([ROOT / "tests/gpu/first_hour.sh", self.folder, *arguments], capture_output=True, text=True,
+                                  env=self.environment | environment)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(said, done.stderr)
 
 
 if __name__ == "__main__":
