@@ -3,7 +3,7 @@
 # The first hour on a new machine with GPUs: first_hour.sh [FOLDER [PART ...]]. FOLDER is a build folder (default
 # build-cuda) or an unpacked bundle, in which this script is called first-hour.sh. Each PART is a name of the last lines
 # of this script, or a number of a setting, such as B6; without one, all parts run. The script tests, measures and
-# compares on all GPUs of this host, or of all nodes of a Slurm job. No failure stops it, and each part has a time
+# compares on all GPUs of this host, or of all nodes of a Slurm job (sbatch --wrap). No failure stops it, and each part has a time
 # limit. It writes OUT/first_hour/report.md (OUT: default FOLDER; for several nodes a folder that all of them see) with
 # a log for each run beside it, and packs both into OUT/first_hour.tar.zst (or .gz), which can be sent back.
 #
@@ -23,12 +23,9 @@ given=${1:-$own}
 folder=$(CDPATH='' cd "$given" && pwd) || exit 2
 [ $# = 0 ] || shift
 arguments=$* wanted=${*:-all}
-base=${OUT:-$folder}
-out=$base/first_hour
+mkdir -p "${OUT:-$folder}" || exit 2
+out=$(CDPATH='' cd "${OUT:-$folder}" && pwd)/first_hour
 logs=$out/logs work=$out/work
-rm -rf "$out"
-mkdir -p "$logs" "$work/rates" || exit 2
-out=$(CDPATH='' cd "$out" && pwd) logs=$out/logs work=$out/work
 coeus=$folder/coeus bench=$here/../../bench/gpu.sh
 tiny=
 [ "${COEUS_GPU_BENCH-}" != tiny ] || tiny=yes
@@ -42,13 +39,14 @@ export OMPI_MCA_mpi_yield_when_idle=1
 
 # --- what the report is made of: files in $work
 
-for file in facts verdicts failed skipped parts pages options; do : >"$work/$file"; done
 on_one_line() { tr '\n|' ' /' | sed 's/  */ /g; s/^ //; s/ $//'; }
 fact() { printf '| %s | %s |\n' "$1" "$(printf '%s' "$2" | on_one_line)" >>"$work/facts"; } # fact NAME VALUE
 verdict() { printf -- '- %s\n' "$*" >>"$work/verdicts" && echo "   $*"; }
 failed() { # failed WHAT WHY [LOG]
     case $2 in *"no time was left"*) skipped "$1" "no time was left" && return ;; esac
-    printf -- '- **%s**: %s%s\n' "$1" "$(printf '%s' "$2" | on_one_line)" "$([ ! -f "$logs/${3-}.log" ] || echo " (logs/$3.log)")" >>"$work/failed"
+    where=
+    [ ! -f "$logs/${3-}.log" ] || where=" (logs/$3.log)"
+    printf -- '- **%s**: %s%s\n' "$1" "$(printf '%s' "$2" | on_one_line)" "$where" >>"$work/failed"
     echo "   $1 FAILED: $2"
 }
 skipped() { # skipped WHAT WHY
@@ -125,7 +123,8 @@ forget() { rm -rf "${work:?}/$1"; } # forget NAME: deletes the folder of a run
 # median FIELD FILE: of the steps after the warm-up
 median() {
     sed -n "s/^{\"step\":\\([0-9]*\\),.*\"$1\":\\([0-9.e+-]*\\)[,}].*/\\1 \\2/p" "$2" 2>/dev/null |
-        awk -v warm="$warm_up" '$1 > warm { print $2 }' | sort -g | awk '{ v[NR] = $1 } END { if (NR) print v[int((NR + 1) / 2)] }'
+        awk -v warm="$warm_up" '$1 > warm { print $2 }' | sort -g |
+        awk '{ v[NR] = $1 } END { if (NR) print v[int((NR + 1) / 2)] }'
 }
 
 whole() { awk -v v="$1" 'BEGIN { printf "%.0f", v }'; }
@@ -145,7 +144,9 @@ find_launcher() { # prints the command that starts ranks
         kind=pmix
         case $built in *"MPI "*MPICH*) kind=pmi2 ;; esac
         case $(srun --mpi=list 2>&1) in
-            *$kind*) echo "srun --mpi=$kind --kill-on-bad-exit=1 --nodes=$nodes --ntasks-per-node=$(((ranks + nodes - 1) / nodes))" && return ;;
+            *$kind*)
+                set -- "$(((ranks + nodes - 1) / nodes))"
+                echo "srun --mpi=$kind --kill-on-bad-exit=1 --nodes=$nodes --ntasks-per-node=$1" && return ;;
         esac
     fi
     if [ -f "$folder/CMakeCache.txt" ]; then
@@ -202,17 +203,23 @@ part_facts() {
     all_facts >"$logs/facts.log" 2>&1
     fact host "$(uname -n), $nodes node(s), $gpus GPU(s) on this one"
     fact card "$(first_line nvidia-smi --query-gpu=name,memory.total --format=csv,noheader)"
-    fact driver "$(first_line nvidia-smi --query-gpu=driver_version --format=csv,noheader) $(nvidia-smi 2>/dev/null | grep -o 'CUDA Version: [0-9.]*')"
-    fact program "$(first_line "$coeus" --version); CUDA of the build: $(echo "$built" | sed -n 's/^  CUDA  *//p')"
+    fact driver "$(first_line nvidia-smi --query-gpu=driver_version --format=csv,noheader)"
+    fact "CUDA of the driver" "$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: \([0-9.]*\).*/\1/p')"
+    fact "CUDA of the build" "$(echo "$built" | sed -n 's/^  CUDA  *//p')"
+    fact program "$(first_line "$coeus" --version)"
     fact MPI "$(echo "$built" | sed -n 's/^  MPI   *//p')"
     fact ranks "$ranks, started by \`$launch -n $ranks\`"
-    "$coeus" help options --markdown 2>"$logs/options.log" | sed -n 's/^- \*\*`\([^`]*\)`\*\*.*/\1/p' >"$work/options"
-    [ -s "$work/options" ] || failed facts "the program does not list its options: $(error_of "$logs/options.log")" options
+    "$coeus" help options --markdown 2>"$logs/options.log" |
+        sed -n 's/^- \*\*`\([^`]*\)`\*\*.*/\1/p' >"$work/options"
+    [ -s "$work/options" ] ||
+        failed facts "the program does not list its options: $(error_of "$logs/options.log")" options
     if [ "$ranks" -gt 1 ]; then
         # shellcheck disable=SC2016,SC2086 # the ranks' shell expands these; words
-        attempt ranks 60 $launch -n "$ranks" sh -c 'echo "$(uname -n): rank ${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-${SLURM_PROCID:-?}}}}," \
-            "cores $(sed -n "s/^Cpus_allowed_list:[[:space:]]*//p" /proc/self/status), locked memory $(ulimit -l) KiB," \
-            "$(nvidia-smi --list-gpus 2>/dev/null | wc -l) GPUs, CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES-}, OMP_NUM_THREADS=${OMP_NUM_THREADS-}"' ||
+        attempt ranks 60 $launch -n "$ranks" sh -c '
+            rank=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-${SLURM_PROCID:-?}}}}
+            echo "$(uname -n): rank $rank, cores $(sed -n "s/^Cpus_allowed_list:[[:space:]]*//p" /proc/self/status)," \
+                "locked memory $(ulimit -l) KiB, $(nvidia-smi --list-gpus 2>/dev/null | wc -l) GPUs," \
+                "CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES-}, OMP_NUM_THREADS=${OMP_NUM_THREADS-}"' ||
             failed ranks "$why" ranks
         sort "$logs/ranks.log" | page "Where the ranks are"
     fi
@@ -222,9 +229,10 @@ part_facts() {
 write_data() { # the tokens of all runs: random words
     awk -v words="$1" -v count="$2" 'BEGIN { srand(1)
         for (i = 0; i < words; ++i) for (j = 0; j < 4; ++j) word[i] = word[i] sprintf("%c", 97 + int(26 * rand()))
-        for (i = 0; i < count; ++i) printf "%s%s", word[int(words * rand())], i % 20 == 19 ? "\n" : " " }' >"$work/text.txt"
-    attempt tokenizer 120 "$coeus" tokenizer "$work/text.txt" "--vocab_size=$1" --output "$work/tokenizer" --force &&
-        attempt tokenize 120 "$coeus" tokenize "$work/text.txt" --tokenizer "$work/tokenizer" --output "$work/tokens.h5" --force
+        for (i = 0; i < count; ++i) printf "%s%s", word[int(words * rand())], i % 20 == 19 ? "\n" : " "
+    }' >"$work/text.txt"
+    attempt tokenizer 120 "$coeus" tokenizer "$work/text.txt" "--vocab_size=$1" --output "$work/tokenizer" &&
+        attempt tokenize 120 "$coeus" tokenize "$work/text.txt" --tokenizer "$work/tokenizer" --output "$work/tokens.h5"
 }
 
 write_deck() { # write_deck DIM LAYERS HEADS KV_HEADS FFN VOCABULARY SEQUENCE TYPE
@@ -259,7 +267,7 @@ init_timeout_seconds = 120
 
 [checkpoint]
 interval = 1000
-export_dtype = "$8"
+last_save_model_only = false
 END
 }
 
@@ -279,7 +287,10 @@ deck_of() {
 start= trained=0
 part_start() {
     [ -x "$coeus" ] || { failed start "there is no $coeus" && return; }
-    write_data "$vocabulary" "$words" || { failed start "no data: $why" "$(basename "$log" .log)" && return; }
+    if ! write_data "$vocabulary" "$words"; then
+        failed start "no data: $why" "$(basename "$log" .log)"
+        return
+    fi
     counts=$ranks
     [ "$ranks" = 1 ] || counts="$ranks 1"
     for count in $counts; do
@@ -294,9 +305,11 @@ part_start() {
     done
     [ $trained != 0 ] || { rm -f "$work/deck.toml" && return; }
     forget $start
-    verdict "training starts with $trained rank(s), model $size: $(whole "$(median tps "$logs/$start.jsonl")") tokens/s per GPU"
+    speed=$(median tps "$logs/$start.jsonl")
+    verdict "training starts with $trained rank(s), model $size: $(whole "$speed") tokens/s per GPU"
     sed -n 's/.* - \(info\|warning\) - \(.*\)/\1: \2/p' "$logs/$start.log" |
-        grep -E 'Computing on|exchange tensors|runs steps|Attention kernels|Start-up|^warning|GPU memory' | page "What the program says at its start"
+        grep -E 'Computing on|exchange tensors|runs steps|Attention kernels|Start-up|^warning|GPU memory' |
+        page "What the program says at its start"
     fact NCCL "$(sed -n 's/.*exchange tensors through //p' "$logs/$start.log" | head -n 1)"
     fact attention "$(sed -n 's/.*Attention kernels: //p' "$logs/$start.log" | head -n 1)"
     grep -c ' - warning - ' "$logs/$start.log" | grep -qx 0 ||
@@ -307,8 +320,9 @@ part_start() {
 memory_verdict() { # memory_verdict RUN: its plan, what it allocated, what the driver says
     plan=$(sed -n 's/^ *total  *\([0-9.]* [KMGT]*i*B\) .*/\1/p' "$logs/$1.log" | head -n 1)
     used=$(median gpu_memory_gib "$logs/$1.jsonl")
-    verdict "GPU memory (B5, B28): planned ${plan:-unknown}, allocated $(median memory_gib "$logs/$1.jsonl" | cut -c 1-6) GiB," \
-        "in use: $([ -z "$used" ] && echo "not reported by the driver" || echo "$(echo "$used" | cut -c 1-6) GiB, by the driver")"
+    allocated=$(median memory_gib "$logs/$1.jsonl")
+    if [ -n "$used" ]; then used="$(echo "$used" | cut -c 1-6) GiB, by the driver"; else used="not reported by the driver"; fi
+    verdict "GPU memory (B5, B28): planned ${plan:-unknown}, allocated $(echo "$allocated" | cut -c 1-6) GiB, in use: $used"
 }
 
 is_by_nccl() { grep -q 'exchange tensors through NCCL' "$logs/$start.log" 2>/dev/null; }
@@ -321,9 +335,8 @@ part_tests() {
         *passed,*failed) verdict "tests (run.sh): $result" ;;
         *) result= ;;
     esac
-    if [ $code != 0 ]; then
-        failed tests "${result:-$why}; parts: $(grep -E ' [1-9][0-9]* failed,' "$logs/tests.log" | cut -d ' ' -f 1 | on_one_line)" tests
-    fi
+    bad=$(grep -E ' [1-9][0-9]* failed,' "$logs/tests.log" 2>/dev/null | cut -d ' ' -f 1 | on_one_line)
+    [ $code = 0 ] || failed tests "${result:-$why}${bad:+; parts: $bad}" tests
     page "Tests" <"$logs/tests.log"
 }
 
@@ -342,67 +355,76 @@ part_initcheck() {
     attempt initcheck 150 env COEUS_GPU_CASES=few "$sanitizer" --tool initcheck --target-processes all --error-exitcode 1 \
         "$@" "GPU kernels agree*"
     code=$?
-    if grep -q 'Device not supported' "$log"; then skipped initcheck "compute-sanitizer does not support this device" && return; fi
-    if [ $code = 0 ]; then verdict "initcheck: no read of uninitialised memory"; else failed initcheck "$why" initcheck; fi
+    if grep -q 'Device not supported' "$log"; then
+        skipped initcheck "compute-sanitizer does not support this device"
+    elif [ $code = 0 ]; then
+        verdict "initcheck: no read of uninitialised memory"
+    else
+        failed initcheck "$why" initcheck
+    fi
 }
 
 part_nccl() {
     [ "$trained" -gt 1 ] || { skipped nccl "it needs several ranks that train" && return; }
     is_by_nccl || { skipped nccl "the ranks do not use NCCL" && return; }
-    train nccl "$trained" NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING,GRAPH --training.steps=3 || failed nccl "$why" nccl
+    train nccl "$trained" NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING,GRAPH --training.steps=3 ||
+        failed nccl "$why" nccl
     forget nccl
     # how often each collective uses which algorithm and protocol, and the channels of each communicator
-    { grep -E 'Bytes -> Algo' "$logs/nccl.log" | sed -E 's/.*NCCL INFO //; s/[0-9]+ Bytes/N Bytes/; s/ time [0-9.]+//; s/[0-9a-fx]{8,}//g'
-      grep -E 'coll channels' "$logs/nccl.log" | sed -E 's/.*NCCL INFO //'
-      grep -oE 'NCCL version .*|NVLS multicast support.*' "$logs/nccl.log"; } | sort | uniq -c | sort -rn | head -n 40 >"$work/nccl"
-    page "What NCCL chose" <"$work/nccl"
+    {
+        grep -E 'Bytes -> Algo' "$logs/nccl.log" |
+            sed -E 's/.*NCCL INFO //; s/[0-9]+ Bytes/N Bytes/; s/ time [0-9.]+//; s/[0-9a-fx]{8,}//g'
+        grep -E 'coll channels' "$logs/nccl.log" | sed -E 's/.*NCCL INFO //'
+        grep -oE 'NCCL version .*|NVLS multicast support.*' "$logs/nccl.log"
+    } | sort | uniq -c | sort -rn | head -n 40 | page "What NCCL chose"
+    algorithms=$(grep -oE 'Algo [A-Za-z0-9_]+ proto [A-Za-z0-9_]+' "$logs/nccl.log" | sort | uniq -c | sort -rn | head -n 4)
     verdict "NCCL: $(sed -n 's/.*exchange tensors through //p' "$logs/nccl.log" | head -n 1)," \
-        "algorithms: $(grep -oE 'Algo [A-Za-z0-9_]+ proto [A-Za-z0-9_]+' "$logs/nccl.log" | sort | uniq -c | sort -rn | head -n 4 | on_one_line)"
+        "algorithms: $(echo "$algorithms" | on_one_line)"
 }
 
-# compare A B WHAT: the weights and losses of two runs, bit by bit. Sets `differs` (empty: they are equal).
+# compare A B: the last checkpoints and the losses of two runs, bit by bit. Sets `differs` (empty: they are equal).
 compare() {
-    attempt "diff-$1-$2" 120 "$coeus" info "$work/$1" --diff "$work/$2" || { differs="they cannot be compared: $why" && return; }
+    if ! attempt "diff-$1-$2" 120 "$coeus" info "$work/$1" --diff "$work/$2"; then
+        differs="they cannot be compared: $why"
+        return
+    fi
     differs=$(grep ' differ$' "$logs/diff-$1-$2.log" | grep -v 'none differ$')
-    for run in "$1" "$2"; do
-        sed -n 's/^\({"step":[0-9]*,"loss":.*"grad_norm":[^,]*\),.*/\1/p' "$logs/$run.jsonl" >"$work/$run.losses"
+    for one in "$1" "$2"; do
+        sed -n 's/^\({"step":[0-9]*,"loss":.*"grad_norm":[^,]*\),.*/\1/p' "$logs/$one.jsonl" >"$work/$one.losses"
     done
-    cmp -s "$work/$1.losses" "$work/$2.losses" || differs="losses or norms; ${differs:-no weights}"
+    cmp -s "$work/$1.losses" "$work/$2.losses" || differs="losses or norms; ${differs:-no arrays}"
     [ -s "$work/$1.losses" ] || differs="there are no losses"
+}
+
+# bits_of RUN WHAT [WORD ...]: trains, and compares weights, moments and losses with those of bits-1
+bits_of() {
+    run=$1 what=$2 differs=
+    shift 2
+    if ! train "$run" "$trained" --checkpoint.enable "$@"; then failed "$run" "$why" "$run" && return; fi
+    compare bits-1 "$run"
+    verdict "$what: $([ -z "$differs" ] && echo "the same bits" || echo "DIFFERENT: $differs")"
+    forget "$run" # checkpoints are large
 }
 
 part_bits() {
     [ "$trained" -gt 0 ] || { failed bits "no model could be trained" && return; }
-    for run in bits-1 bits-2 bits-eager; do
-        eager=
-        [ $run != bits-eager ] || eager=--training.disable_cuda_graphs
-        # shellcheck disable=SC2086 # no word if empty
-        train $run "$trained" --checkpoint.enable $eager || failed $run "$why" $run
-    done
-    for other in bits-2 bits-eager; do
-        what="two equal runs on $trained rank(s)"
-        [ $other = bits-2 ] || what="steps as graphs and kernel by kernel"
-        compare bits-1 $other
-        if [ -z "$differs" ]; then verdict "$what: the same bits"; else
-            verdict "$what: DIFFERENT: $differs"
-            failed bits "$what: $differs" diff-bits-1-$other
-        fi
-    done
-    forget bits-2
-    if is_by_nccl; then # for the report only: these sums may differ
-        train bits-nvls "$trained" --checkpoint.enable --comm.deterministic=false || failed bits-nvls "$why" bits-nvls
-        compare bits-1 bits-nvls
-        verdict "with comm.deterministic = false: ${differs:-the same bits}"
-        forget bits-nvls
-    fi
-    forget bits-1 && forget bits-eager
+    if ! train bits-1 "$trained" --checkpoint.enable; then failed bits-1 "$why" bits-1 && return; fi
+    bits_of bits-2 "two equal runs on $trained rank(s) (B1)"
+    [ -z "$differs" ] || failed bits "two equal runs on $trained rank(s): $differs" diff-bits-1-bits-2
+    bits_of bits-eager "steps as graphs and kernel by kernel" --training.disable_cuda_graphs
+    [ -z "$differs" ] || failed bits "steps as graphs and kernel by kernel: $differs" diff-bits-1-bits-eager
+    # for the report only: these sums may differ
+    ! is_by_nccl || bits_of bits-nvls "with comm.deterministic = false" --comm.deterministic=false
+    forget bits-1
 }
 
 # Settings that are compared: number of the finding; what it needs (1: nothing, 2: two ranks, nccl); what it is; the
 # words with it; without it; of both. Words with -- are options, others are variables of the environment.
 most=$([ -z "$tiny" ] && echo 8 || echo 2) tp=1
 while [ $((2 * tp)) -le "$most" ] && [ $((2 * tp)) -le "$ranks" ] && [ $((2 * tp)) -le "$gpus" ]; do tp=$((2 * tp)); done
-cat >"$work/settings" <<END
+rotate=--parallelism.context_parallel_rotate_method async=--parallelism.enable_async_tensor_parallel
+reshard=--parallelism.fsdp_reshard_after_forward recompute=--activation_checkpoint.mode
+settings=$(cat <<END
 B1;nccl;sums without NVLS;--comm.deterministic=true;--comm.deterministic=false;
 B2;nccl;NCCL keeps the order of operations;NCCL_LAUNCH_ORDER_IMPLICIT=1;NCCL_LAUNCH_ORDER_IMPLICIT=0;--comm.max_ctas=8
 B4;1;one OpenMP thread;OMP_NUM_THREADS=1;OMP_NUM_THREADS=8;
@@ -416,17 +438,18 @@ B12;1;a vocabulary that is not a multiple of 8;--model.vocab_size=$odd;--model.v
 B13;1;measured choice of cuBLASLt's algorithms;--kernels.autotune=true;--kernels.autotune=false;
 B14;1;gradients in bfloat16;--training.gradient_dtype=bfloat16;--training.gradient_dtype=float32;
 B17;1;TF32 in float32;--kernels.allow_tf32=true;--kernels.allow_tf32=false;--training.mixed_precision_param=float32
-B18;2;context parallel as a ring;--parallelism.context_parallel_rotate_method=alltoall;--parallelism.context_parallel_rotate_method=allgather;--parallelism.context_parallel_degree=2
-B19;2;asynchronous tensor parallelism;--parallelism.enable_async_tensor_parallel=true;--parallelism.enable_async_tensor_parallel=false;--parallelism.tensor_parallel_degree=$tp
+B18;2;context parallel as a ring;$rotate=alltoall;$rotate=allgather;--parallelism.context_parallel_degree=2
+B19;2;asynchronous tensor parallelism;$async=true;$async=false;--parallelism.tensor_parallel_degree=$tp
 B20;2;communication before computation;--kernels.stream_priorities=true;--kernels.stream_priorities=false;
 B21;2;prefetch of two units;--parallelism.fsdp_prefetch=2;--parallelism.fsdp_prefetch=1;
 B29;2;every second step observed;--metrics.straggler_freq=2;--metrics.straggler_freq=0;
 -;nccl;exchange by NCCL;--comm.transport=nccl;--comm.transport=staged;
--;2;weights gathered again for the backward;--parallelism.fsdp_reshard_after_forward=always;--parallelism.fsdp_reshard_after_forward=never;
--;1;norms and activations recomputed;--activation_checkpoint.mode=selective;--activation_checkpoint.mode=none;--activation_checkpoint.selective_ac_option=op
--;1;blocks recomputed;--activation_checkpoint.mode=full;--activation_checkpoint.mode=none;
--;1;moments on the host;--training.enable_cpu_offload=true;--training.enable_cpu_offload=false;--activation_checkpoint.mode=full
+-;2;weights gathered again for the backward;$reshard=always;$reshard=never;
+-;1;norms and activations recomputed;$recompute=selective;$recompute=none;--activation_checkpoint.selective_ac_option=op
+-;1;blocks recomputed;$recompute=full;$recompute=none;
+-;1;moments on the host;--training.enable_cpu_offload=true;--training.enable_cpu_offload=false;$recompute=full
 END
+)
 
 note_setting() { echo "$2" >"$work/rates/$1.note"; } # note_setting ROW TEXT
 
@@ -436,7 +459,9 @@ why_not() {
     shift
     for word in "$@"; do
         option=${word#--} option=${option%%=*}
-        case $word in --*) grep -qxF "$option" "$work/options" || { echo "this program has no option $option" && return; } ;; esac
+        case $word in
+            --*) grep -qxF "$option" "$work/options" || { echo "this program has no option $option" && return; } ;;
+        esac
     done
     if [ "$trained" = 0 ]; then echo "no model could be trained"; fi
     if [ "$trained" = 1 ] && [ "$needs" != 1 ]; then echo "it needs several ranks"; fi
@@ -454,7 +479,9 @@ run_settings() { # run_settings TURN
         reason=$(why_not "$needs" $with $without $both)
         if [ -n "$reason" ]; then note_setting $row "$reason" && continue; fi
         if [ $((deadline - $(now))) -le 0 ]; then
-            [ "$1" != 1 ] || { note_setting $row "no time was left" && skipped "setting $number, $what" "no time was left"; }
+            [ "$1" = 1 ] || continue
+            note_setting $row "no time was left"
+            skipped "setting $number, $what" "no time was left"
             continue
         fi
         for kind in with without; do
@@ -486,15 +513,20 @@ settings_table() ( # a subshell: it has variables of its own
         row=$((row + 1))
         is_chosen "$number" || continue
         note=$(cat "$work/rates/$row.note" 2>/dev/null | on_one_line)
-        for kind in with without; do sed "s/^/$kind /" "$work/rates/$row.$kind" 2>/dev/null; done | awk -v number="$number" \
-            -v what="$what${both:+ (\`$both\`)}" -v with="\`$with\`" -v without="\`$without\`" -v note="$note" '
+        what="$what${both:+ (\`$both\`)}"
+        for kind in with without; do sed "s/^/$kind /" "$work/rates/$row.$kind" 2>/dev/null; done |
+            awk -v number="$number" -v what="$what" -v with="\`$with\`" -v without="\`$without\`" -v note="$note" '
             { sum[$1] += $2; n[$1]++; if (!($1 in low) || $2 < low[$1]) low[$1] = $2; if ($2 > high[$1]) high[$1] = $2 }
             END {
                 ratio = noise = a = b = ""
                 if (n["with"]) a = sprintf("%.0f", sum["with"] / n["with"])
                 if (n["without"]) b = sprintf("%.0f", sum["without"] / n["without"])
                 if (a > 0 && b > 0) ratio = sprintf("%.3f", sum["with"] / n["with"] / (sum["without"] / n["without"]))
-                for (kind in n) if (n[kind] > 1) { d = 100 * (high[kind] - low[kind]) * n[kind] / sum[kind]; if (d > most) most = d }
+                for (kind in n)
+                    if (n[kind] > 1) {
+                        d = 100 * (high[kind] - low[kind]) * n[kind] / sum[kind]
+                        if (most == "" || d > most) most = d
+                    }
                 if (most != "") noise = sprintf("%.1f %%", most)
                 printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", number, what, with, a, without, b, ratio, noise, note
             }'
@@ -506,9 +538,9 @@ part_settings_again() { run_settings 2; } # with the time that is left: how much
 
 part_kernels() {
     for program in gpu_gemm gpu_attention; do
-        # shellcheck disable=SC2046 # small shapes on the emulated GPU
-        bench_program $program 120 $program $([ -z "$tiny" ] || { [ $program = gpu_gemm ] && echo 16 || echo 1 16 2 2 16; }) ||
-            failed $program "$why" $program
+        set --
+        case $program$tiny in gpu_gemmyes) set -- 16 ;; gpu_attentionyes) set -- 1 16 2 2 16 ;; esac
+        bench_program $program 120 $program "$@" || failed $program "$why" $program
         [ ! -f "$logs/$program.log" ] || page "$program" <"$logs/$program.log"
     done
 }
@@ -521,13 +553,14 @@ part_nsys() {
     cat >"$work/under_nsys" <<END
 #!/bin/sh
 [ "\${OMPI_COMM_WORLD_RANK:-\${PMIX_RANK:-\${PMI_RANK:-\${SLURM_PROCID:-0}}}}" = 0 ] || exec "\$@"
-exec "$nsys" profile --trace=cuda,nvtx --cuda-graph-trace=node --force-overwrite=true --output="$out/\$PROFILE" "\$@"
+exec "$nsys" profile --trace=cuda,nvtx --cuda-graph-trace=node --force-overwrite=true --output="$out/\$PROFILE" \
+    "\$@"
 END
     chmod +x "$work/under_nsys"
     for kind in graphs eager; do
         eager=$([ $kind = graphs ] && echo false || echo true)
         under=$work/under_nsys
-        train nsys-$kind "$trained" PROFILE=nsys-$kind --training.steps=5 "--training.disable_cuda_graphs=$eager"
+        train nsys-$kind "$trained" PROFILE=nsys-$kind --training.steps=5 --training.disable_cuda_graphs=$eager
         code=$? under=
         forget nsys-$kind
         if [ $code = 0 ] && [ -f "$out/nsys-$kind.nsys-rep" ]; then
@@ -543,8 +576,8 @@ part_ncu() {
     ncu=$(tool ncu)
     [ -n "$ncu" ] || { skipped ncu "there is no ncu" && return; }
     if [ -x "$folder/run" ]; then set -- "$folder/run" gpu_attention; else set -- "$folder/bench/gpu_attention"; fi
-    attempt ncu 180 "$ncu" --set full --target-processes all --kernel-name 'regex:attention|sdpa|fmha|flash' --launch-count 8 \
-        --force-overwrite --export "$out/attention" "$@" 1 4096 32 8 128
+    attempt ncu 180 "$ncu" --set full --target-processes all --kernel-name 'regex:attention|sdpa|fmha|flash' \
+        --launch-count 8 --force-overwrite --export "$out/attention" "$@" 1 4096 32 8 128
     code=$?
     if [ $code = 0 ] && [ -f "$out/attention.ncu-rep" ]; then verdict "ncu: attention.ncu-rep"; else
         failed ncu "${why:-there is no attention.ncu-rep}" ncu
@@ -561,7 +594,8 @@ part_bench() {
         [ "$counts" = "$count" ] || [ "$count" != 1 ] || limit=$((limit / 2))
         # shellcheck disable=SC2086 # words
         attempt bench-$count $((limit + 60)) env "OUT=$out/bench-$count" RANKS=$count "LAUNCH=$launch" \
-            COEUS_GPU_SECONDS=$limit sh "$bench" "$folder" $cases || failed "bench, $count rank(s)" "$why" bench-$count
+            COEUS_GPU_SECONDS=$limit sh "$bench" "$folder" $cases ||
+            failed "bench, $count rank(s)" "$why" bench-$count
         if [ -f "$out/bench-$count/gpu-bench/gpu-bench.md" ]; then
             page "bench/gpu.sh, $count rank(s)" <"$out/bench-$count/gpu-bench/gpu-bench.md"
         fi
@@ -578,16 +612,19 @@ write_report() {
     {
         echo "# The first hour on $(uname -n)"
         echo
-        echo "$(date -u +%Y-%m-%dT%H:%M:%SZ), $((($(now) - begin) / 60)) minutes, \`first_hour.sh${arguments:+ $arguments}\`${ended:+. $ended}"
+        echo "$(date -u +%Y-%m-%dT%H:%M:%SZ), $((($(now) - begin) / 60)) minutes," \
+            "\`first_hour.sh${arguments:+ $arguments}\`${ended:+. It was $ended}"
         printf '\n| | |\n|---|---|\n' && cat "$work/facts"
         list "Verdicts" "$work/verdicts"
         settings_table >"$work/table"
         awk -F ' *[|] *' 'NR > 2 && $8 != "" && ($8 > 1.03 || $8 < 0.97) {
-            printf "- %s %s: %s times the speed of %s%s\n", $2, $4, $8, $6, $9 == "" ? "" : ", noise " $9 }' "$work/table" >"$work/effects"
+            printf "- %s %s: %s times the speed of %s%s\n", $2, $4, $8, $6, $9 == "" ? "" : ", noise " $9
+        }' "$work/table" >"$work/effects"
         list "Settings that change the speed by more than 3 %" "$work/effects"
         printf '\n## Settings, with and without\n\n'
-        echo "Tokens/s of a GPU, median of the steps after the warm-up, mean of all turns. Ratio: with / without. Noise: how much"
-        printf '%s\n\n' "the turns of one kind differ. Numbers are those of the findings in the review of the GPU code."
+        echo "Tokens/s of a GPU, median of the steps after the warm-up, mean of all turns. Ratio: with / without. Noise: how"
+        echo "much the turns of one kind differ. Numbers are those of the findings in the review of the GPU code."
+        echo
         cat "$work/table"
         list "What failed" "$work/failed"
         list "What was skipped" "$work/skipped"
@@ -625,11 +662,6 @@ end_by() { # a signal: stops the run, and reports
     [ -z "$running" ] || { kill "$running" && wait "$running"; } 2>/dev/null
     finish
 }
-trap 'end_by INT' INT
-trap 'end_by TERM' TERM
-trap 'end_by HUP' HUP
-trap 'ended="this script ended by an error of its own"; finish' EXIT
-
 part() { # part NAME SECONDS FUNCTION
     is_wanted "$1" || return 0
     part=$1 since_part=$(now)
@@ -648,14 +680,24 @@ for word in $wanted; do
     if [ "$word" = all ]; then continue; fi
     case " $names " in
         *" $word "*) ;;
-        *) grep -q "^$word;" "$work/settings" || {
-            echo "there is no part $word; the parts are $names $(cut -d ';' -f 1 "$work/settings" | uniq | on_one_line)" >&2
-            exit 2
-        }
+        *)
+            if ! echo "$settings" | grep -q "^$word;"; then
+                echo "there is no part $word; the parts are $names $(echo "$settings" | cut -d ';' -f 1 | uniq | on_one_line)" >&2
+                exit 2
+            fi
             numbers="$numbers$word " wanted="$wanted settings" ;;
     esac
 done
 case " $wanted " in *" all "*) ;; *) wanted="facts start $wanted" ;; esac # the others need these
+
+rm -rf "$out"
+mkdir -p "$logs" "$work/rates" || exit 2
+for file in facts verdicts failed skipped parts pages options; do : >"$work/$file"; done
+echo "$settings" >"$work/settings"
+trap 'end_by INT' INT
+trap 'end_by TERM' TERM
+trap 'end_by HUP' HUP
+trap 'ended="ended by an error of this script"; finish' EXIT
 
 echo "the first hour on $(uname -n): $ranks rank(s), logs: $logs"
 part facts 120 part_facts

@@ -326,7 +326,7 @@ class FirstHour(Script):
         self.assertEqual(self.parts(report), self.names)
         self.assertRegex(report["Verdicts"], r"training starts with 1 rank\(s\), model tiny: \d+ tokens/s")
         self.assertRegex(report["Verdicts"], r"GPU memory .*: planned \d+ MiB, allocated 0.\d+ GiB")
-        for verdict in ("two equal runs on 1 rank(s): the same bits", "steps as graphs and kernel by kernel: the same bits",
+        for verdict in ("two equal runs on 1 rank(s) (B1): the same bits", "steps as graphs and kernel by kernel: the same bits",
                         "tests (run.sh): 3", "initcheck: no read of uninitialised memory", "nsys-graphs.nsys-rep", "attention.ncu-rep"):
             self.assertIn(verdict, report["Verdicts"])
         self.assertEqual(report["What was skipped"].strip(), "- nccl: it needs several ranks that train")
@@ -459,7 +459,7 @@ class FirstHour(Script):
         planted.chmod(0o755)
         script(self.folder / "coeus", FAKE)
         report = self.run_script("nccl", "kernels", path=planted)
-        self.assertIn("- **nccl**: this script ended by an error of its own", report["What failed"])
+        self.assertIn("- **nccl**: ended by an error of this script", report["What failed"])
         self.assertEqual(self.done.returncode, 1)
 
     def test_no_time(self):
@@ -469,12 +469,16 @@ class FirstHour(Script):
         self.assertEqual(self.done.returncode, 0)
 
     def test_wrong_arguments(self):
+        report = self.folder / "first_hour/report.md"
+        report.parent.mkdir()
+        report.write_text("of an earlier run")
         for arguments, environment, said in ((["meshes"], {}, "there is no part meshes; the parts are facts start tests "),
                                              (["start"], {"RANKS": "two"}, "RANKS = two: it must be a number of ranks, from 1 on")):
             done = subprocess.run([ROOT / "tests/gpu/first_hour.sh", self.folder, *arguments], capture_output=True, text=True,
                                   env=self.environment | environment)
             self.assertEqual(done.returncode, 2)
             self.assertIn(said, done.stderr)
+            self.assertEqual(report.read_text(), "of an earlier run")
 
 
 if __name__ == "__main__":
