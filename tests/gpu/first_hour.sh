@@ -3,9 +3,9 @@
 # The first hour on a new machine with GPUs: first_hour.sh [FOLDER [PART ...]]. FOLDER is a build folder (default
 # build-cuda) or an unpacked bundle, in which this script is called first-hour.sh. Each PART is a name of the last lines
 # of this script, or a number of a setting, such as B6; without one, all parts run. The script tests, measures and
-# compares on all GPUs of this host, or of all nodes of a Slurm job (sbatch --wrap). No failure stops it, and each part has a time
-# limit. It writes OUT/first_hour/report.md (OUT: default FOLDER; for several nodes a folder that all of them see) with
-# a log for each run beside it, and packs both into OUT/first_hour.tar.zst (or .gz), which can be sent back.
+# compares on all GPUs of this host, or of all nodes of a Slurm job (sbatch --wrap). No failure stops it, and each part
+# has a time limit. It writes OUT/first_hour/report.md (OUT: default FOLDER; for several nodes a folder that all of them
+# see) with a log for each run beside it, and packs both into OUT/first_hour.tar.zst (or .gz), which can be sent back.
 #
 #   RANKS               number of ranks that train together; default: one for each GPU
 #   LAUNCH              the command that starts them, to which `-n RANKS` is added; default: srun in a job of Slurm,
@@ -626,6 +626,9 @@ write_report() {
         echo "much the turns of one kind differ. Numbers are those of the findings in the review of the GPU code."
         echo
         cat "$work/table"
+        echo
+        echo "Without a setting: B3 (driver, CUDA) is in the first table; B5 and B28 (memory) are among the verdicts; B8 and B9"
+        echo "(GPUs hidden by Slurm, or far from their cores) are warnings of the start; B10, B15, B16 and B22 to B27 are tested."
         list "What failed" "$work/failed"
         list "What was skipped" "$work/skipped"
         printf '\n## Parts\n\n| part | seconds |\n|---|---:|\n' && cat "$work/parts"
