@@ -272,7 +272,7 @@ class Bench:
 
     def profile(self, case, batch, saving):
         """Returns the milliseconds and calls of each kernel class, the largest first, as the program prints them."""
-        output = self.coeus(f"{case.name}.profile", self.deck(case, batch, saving, 4), "--profile")
+        output = self.coeus(f"{case.name}.profile", self.deck(case, batch, saving, 3 if STEP_TOKENS else 4), "--profile")
         table = output[output.index("Profile of rank 0"):]
         rows = re.findall(r"^  (\w[\w ]*?) +([\d.]+)% +(?:([\d.]+) +)?([\d.]+)(.*)$", table, re.MULTILINE)
         return {"text": table.strip(), "classes": [

@@ -258,6 +258,7 @@ FAKE = """case $1 in
         echo '[coeus] 2026 - info - Mesh: 2 ranks: dp_shard 2'
         echo '[coeus] 2026 - info - Ranks exchange tensors through NCCL 2.28.9, without NVLS: comm.deterministic'
         echo '[coeus] 2026 - warning - only one core'
+        echo '[coeus] 2026 - info - The GPU runs steps as CUDA graphs'
         echo '  total                            70.1 GiB of 79.6 GiB'
         [ -z "${NCCL_DEBUG-}" ] || echo 'host:1:2 [0] NCCL INFO AllReduce: 4096 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}'
         tps=100; case "$*" in *comm.deterministic=false*) tps=125 ;; esac
