@@ -40,7 +40,7 @@ export OMPI_MCA_mpi_yield_when_idle=1
 # --- what the report is made of: files in $work
 
 on_one_line() { tr '\n|' ' /' | sed 's/  */ /g; s/^ //; s/ $//'; }
-fact() { printf '| %s | %s |\n' "$1" "$(printf '%s' "$2" | on_one_line)" >>"$work/facts"; } # fact NAME VALUE
+fact() { printf '| %s | %s |\n' "$1" "$(printf '%s' "${2:-not known}" | on_one_line)" >>"$work/facts"; } # fact NAME VALUE
 verdict() { printf -- '- %s\n' "$*" >>"$work/verdicts" && echo "   $*"; }
 failed() { # failed WHAT WHY [LOG]
     case $2 in *"no time was left"*) skipped "$1" "no time was left" && return ;; esac
@@ -310,7 +310,7 @@ part_start() {
     sed -n 's/.* - \(info\|warning\) - \(.*\)/\1: \2/p' "$logs/$start.log" |
         grep -E 'Computing on|exchange tensors|runs steps|Attention kernels|Start-up|^warning|GPU memory' |
         page "What the program says at its start"
-    fact NCCL "$(sed -n 's/.*exchange tensors through //p' "$logs/$start.log" | head -n 1)"
+    [ "$trained" = 1 ] || fact NCCL "$(sed -n 's/.*exchange tensors through //p' "$logs/$start.log" | head -n 1)"
     fact attention "$(sed -n 's/.*Attention kernels: //p' "$logs/$start.log" | head -n 1)"
     grep -c ' - warning - ' "$logs/$start.log" | grep -qx 0 ||
         verdict "warnings at the start: $(sed -n 's/.* - warning - //p' "$logs/$start.log" | head -n 3 | on_one_line)"
@@ -624,10 +624,10 @@ write_report() {
         printf '\n| | |\n|---|---|\n' && cat "$work/facts"
         list "Verdicts" "$work/verdicts"
         settings_table >"$work/table"
-        awk -F ' *[|] *' 'NR > 2 && $8 != "" && ($8 > 1.03 || $8 < 0.97) {
+        awk -F ' *[|] *' 'NR > 2 && $8 != "" && ($8 > 1.03 || $8 < 0.97) && ($8 - 1) ^ 2 > ($9 / 100) ^ 2 {
             printf "- %s %s: %s times the speed of %s%s\n", $2, $4, $8, $6, $9 == "" ? "" : ", noise " $9
         }' "$work/table" >"$work/effects"
-        list "Settings that change the speed by more than 3 %" "$work/effects"
+        list "Settings that change the speed by more than 3 %, and more than the noise" "$work/effects"
         printf '\n## Settings, with and without\n\n'
         echo "Tokens/s of a GPU, median of the steps after the warm-up, mean of all turns. Ratio: with / without. Noise: how"
         echo "much the turns of one kind differ. Numbers are those of the findings in the review of the GPU code."
@@ -635,7 +635,7 @@ write_report() {
         cat "$work/table"
         echo
         echo "Without a setting: B3 (driver, CUDA) is in the first table; B5 and B28 (memory) are among the verdicts; B8 and B9"
-        echo "(GPUs hidden by Slurm, or far from their cores) are warnings of the start; B10, B15, B16 and B22 to B27 are tested."
+        echo "(GPUs hidden by Slurm, or far from their cores) are warnings of the start. The others have tests only."
         list "What failed" "$work/failed"
         list "What was skipped" "$work/skipped"
         printf '\n## Parts\n\n| part | seconds |\n|---|---:|\n' && cat "$work/parts"

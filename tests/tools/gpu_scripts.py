@@ -360,7 +360,7 @@ class FirstHour(Script):
         self.assertIn("with comm.deterministic = false: the same bits", report["Verdicts"])
         self.assertEqual(self.row(report, "sums without NVLS")[3::2], ["100", "125", ""])
         self.assertEqual(self.row(report, "sums without NVLS")[6], "0.800")
-        self.assertEqual(report["Settings that change the speed by more than 3 %"].strip(),
+        self.assertEqual(report["Settings that change the speed by more than 3 %, and more than the noise"].strip(),
                          "- B1 `--comm.deterministic=true`: 0.800 times the speed of `--comm.deterministic=false`")
         self.assertEqual(self.row(report, "products leave 16 multiprocessors")[8], "this program has no option kernels.sm_margin")
 
