@@ -242,7 +242,8 @@ void show(const std::string& path, const InfoOptions& options) {
 Flags info_flags() {
     Flags flags(
         "info",
-        "PATH... [--verify] [--diff OTHER] [--model] [--ranks N] [--gpu NAME] [--newest_step] | --build",
+        "PATH... [--verify] [--diff OTHER] [--model] [--ranks N] [--gpu NAME] [--newest_step] | --build | "
+        "--products [FOLDER]",
         "a file or folder",
         "Shows what a file or folder is and contains: checkpoints, token files, tokenizers, decks, "
         "safetensors files, Hugging Face folders, and folders of runs. The content, not the name, determines "
@@ -260,6 +261,9 @@ Flags info_flags() {
         .add_switch(
             "build",
             "without PATH: show the compiler, flags, libraries and CUDA with which the program was built")
+        .add_switch("products",
+                    "without PATH: show the algorithms that the search on GPUs has kept for matrix "
+                    "products, and how fast they were; of another FOLDER than ~/.cache/coeus/products")
         .add_switch("newest_step",
                     "for a deck: print only the step of the newest checkpoint of its run, or 0; options of "
                     "the deck can be added, as for `coeus train`");
@@ -274,9 +278,15 @@ Flags info_help() {
 
 int info(const Arguments& arguments) {
     const DeckArguments split = split_deck_arguments(arguments);
-    // --build has no path, and --newest_step takes options of a deck
+    // --build and --products have no path, and --newest_step takes options of a deck
     if (arguments == Arguments{"--build"}) {
         show_build();
+        return 0;
+    }
+    if (Arguments rest = arguments; std::erase(rest, "--products") > 0) {
+        if (rest.size() > 1 || (!rest.empty() && rest.front().starts_with('-')))
+            throw ConfigError("coeus info --products: takes only one FOLDER, but got {}", join(rest, " "));
+        show_products(rest.empty() ? "" : rest.front());
         return 0;
     }
     if (std::ranges::count(split.own, "--newest_step") > 0) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/kernels/autotune.hpp"
 #include "coeus/kernels/cudnn.hpp"
 #include "coeus/kernels/kernels.hpp"
+#include "coeus/kernels/product_options.hpp"
 
 namespace coeus {
 
@@ -9,7 +9,7 @@ const Kernels& cuda_kernels() {
     throw SystemError("this program was built without CUDA (make cuda builds one with it)");
 }
 
-void autotune_products(Exec&, const std::string&) {}
+void set_product_options(Exec&, const ProductOptions&) {}
 
 std::string use_cudnn(Exec&) {
     throw ConfigError("this program was built without CUDA (make cuda builds one with it)");

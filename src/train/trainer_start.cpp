@@ -7,7 +7,7 @@
 #include "coeus/base/wall_time.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/engine/memory_advice.hpp"
-#include "coeus/kernels/autotune.hpp"
+#include "coeus/kernels/product_options.hpp"
 #include "coeus/plan/gpu_models.hpp"
 #include "coeus/plan/machine.hpp"
 #include "coeus/pretrained/initial_weights.hpp"
@@ -63,6 +63,16 @@ std::vector<std::string> describe(const RankDevice& device, bool graphs, const C
                                 : "kernel by kernel: CUDA graphs need NCCL between the ranks";
     lines.push_back(fmt::format("The GPU runs steps {}", how));
     return lines;
+}
+
+// One rank of each stage times kept algorithms again, so that a slow one is reported once.
+ProductOptions product_options(const Config& config, const Mesh& mesh) {
+    if (!config.kernels.autotune) return {};
+    const bool is_first = mesh.rank(axis::dp) == 0 && mesh.rank(axis::cp) == 0 && mesh.rank(axis::tp) == 0;
+    return {.folder = user_cache("products"),
+            .recheck = !is_first                         ? Recheck::none
+                       : config.kernels.autotune_recheck ? Recheck::all
+                                                         : Recheck::old};
 }
 
 }  // namespace
@@ -153,7 +163,7 @@ void Trainer::take_memory() {
                       device_.transport().ctas);
     start_up_.phase("memory", [&] { engine_.allocate(mesh_, device_.device()); });
     if (nccl_) nccl_->end_connecting();
-    if (config_.kernels.autotune) autotune_products(engine_.exec(), user_cache("products"));
+    set_product_options(engine_.exec(), product_options(config_, mesh_));
     const AttentionReport attention = choose_attention(config_, mesh_.world(), device_.attention(),
                                                        engine_.exec(), engine_.layer_memory().attention);
     if (first_rank()) {

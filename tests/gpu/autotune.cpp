@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with a search for the fastest algorithm: they meet the same requirements, and a stored choice is
 // used from then on.
-#include "coeus/kernels/autotune.hpp"
+#include "coeus/kernels/product_options.hpp"
 
 #include "gpu/gpu.hpp"
 #include "support/cases.hpp"
@@ -19,7 +19,7 @@ namespace {
 KernelCase autotuned(const KernelCase& c, const std::string& folder) {
     KernelCase tuned = c;
     tuned.call = [call = c.call, folder](const Kernels& kernels, Exec& exec, const Operands& operands) {
-        autotune_products(exec, folder);
+        set_product_options(exec, {.folder = folder});
         call(kernels, exec, operands);
     };
     return tuned;

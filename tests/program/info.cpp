@@ -3,6 +3,7 @@
 // damaged files. (For checkpoints and token files see checkpoint.cpp.)
 #include "coeus/device/memory.hpp"
 #include "coeus/file/safetensors.hpp"
+#include "coeus/kernels/algorithm_cache.hpp"
 #include "coeus/models/registry.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 #include "program/tiny_run.hpp"
@@ -325,6 +326,54 @@ TEST_CASE("the program names the compiler and libraries of its build") {
     CHECK_THAT(build, Catch::Matches("(.|\n)*\n  MPI +(Open MPI|MPICH) [0-9](.|\n)*"));
     CHECK_THAT(build, Contains("-march=") && Contains("libhdf5"));
     CHECK_THAT(refused_info({"--build", "here"}), Contains("here"));
+}
+
+TEST_CASE("info shows which algorithms of products are kept, and how fast they were") {
+    const TemporaryFolder folder;
+    const auto keep = [&](const fs::path& place, const std::string& problem,
+                          const std::optional<cuda::Timing>& timing) {
+        write_file(folder / "products" / place / problem,
+                   cuda::KeptAlgorithm{problem, {1, 2, 3}, timing}.text());
+    };
+    const std::string large = "bfloat16-float32-4096x512x2048-nt-add-ld2048,2048,512,512",
+                      small = "float8_e4m3,float8_e5m2-bfloat16-16x16x32-nn-put-whole",
+                      earlier = "float32-float32-6x4x8-nn-put";
+    keep("H100-cublasLt-130000", large, cuda::Timing{2.5e-5, 1795724208, "node17", 12040});
+    keep("H100-cublasLt-130000", small, cuda::Timing{1.5e-6, 1795724208, "a", 13000});
+    keep("A100-cublasLt-120400", earlier, {});
+    const std::string root = (folder / "products").string(),
+                      of_a100 = root +
+                                "/A100-cublasLt-120400: 1 product\n"
+                                "   TFLOP/s         ms  date        host  driver  algorithm  product\n"
+                                "         -          -  -           -          -  ",
+                      of_h100 = root +
+                                "/H100-cublasLt-130000: 2 products\n"
+                                "   TFLOP/s         ms  date        host    driver  algorithm  product\n"
+                                "     343.6     0.0250  2026-11-26  node17    12.4  ";
+    const std::string text = shown({"--products", root});
+    CHECK_THAT(text, Catch::StartsWith(of_a100) && Contains("  " + earlier + "\n\n" + of_h100));
+    CHECK_THAT(text, Contains("       0.0     0.0015  2026-11-26  a         13.0  ") &&
+                         Contains("  " + large + "\n"));
+    CHECK(shown({"--products", root + "/H100-cublasLt-130000"}) == text.substr(text.find(root + "/H100")));
+    // files of others are named and skipped
+    write_file(folder / "products/H100-cublasLt-130000/notes", "text\n");
+    fs::copy_file(folder / "products/A100-cublasLt-120400" / earlier, folder / "products/renamed");
+    const std::string with_others = shown({root, "--products"});
+    CHECK_THAT(with_others, Contains("  skipped notes: it is not an algorithm that Coeus has kept\n") &&
+                                Contains("  skipped renamed: it is not an algorithm that Coeus has kept\n") &&
+                                Contains(of_h100));
+    fs::create_directory(folder / "none");
+    CHECK_THAT(refused_info({"--products", folder / "none"}),
+               Contains((folder / "none").string() +
+                        " has no algorithms of products; a run on a GPU with kernels.autotune = true keeps "
+                        "them in ~/.cache/coeus/products"));
+    CHECK_THAT(
+        refused_info({"--products", folder / "absent"}),
+        Contains("coeus info --products: " + (folder / "absent").string() + ": this folder does not exist"));
+    CHECK_THAT(refused_info({"--products", folder / "products/renamed"}),
+               Contains("products/renamed is a file; give its folder"));
+    CHECK_THAT(refused_info({"--products", root, "--verify"}),
+               Contains("coeus info --products: takes only one FOLDER, but got " + root + " --verify"));
 }
 
 TEST_CASE("info plans a deck for devices that this machine does not have") {

@@ -62,6 +62,7 @@ struct Config {
     struct Kernels {
         /// time cuBLASLt's algorithms when a shape is first used, and keep the fastest
         bool autotune = true;
+        bool autotune_recheck = false;   ///< time all that were kept again, not only old ones
         std::string attention = "auto";  ///< own, cudnn, auto (cuDNN if it is found)
         bool deterministic = true;       ///< no kernel of a library adds with atomics
     } kernels;

@@ -27,6 +27,8 @@ void show_tokenizer(const std::string& place, const InfoOptions& options);
 void show_deck(const std::string& file, const InfoOptions& options);
 /// Shows how the program was built.
 void show_build();
+/// Shows the algorithms of products that are kept in this folder and the folders in it; "": the user's cache.
+void show_products(const std::string& folder);
 /// Prints the step from which `coeus train` with these arguments (without --newest_step) would resume.
 void show_newest_step(const std::vector<std::string>& arguments);
 /// `place`: a .safetensors file, an index, or a folder with one of them.

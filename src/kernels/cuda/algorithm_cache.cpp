@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "algorithm_cache.hpp"
+#include "coeus/kernels/algorithm_cache.hpp"
 
 #include "coeus/base/host_name.hpp"
 #include "coeus/base/log.hpp"
 
 #include <unistd.h>
 
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -18,21 +20,34 @@ namespace coeus::cuda {
 
 namespace {
 
-// The text of a file: the problem, a tab, the words of the algorithm.
-std::string text_of(const std::string& problem, const Algorithm& algorithm) {
-    std::string text = problem + "\t";
-    for (const uint64_t word : algorithm) text += fmt::format("{:016x}", word);
-    return text + "\n";
+constexpr const char* date_format = "%Y-%m-%dT%H:%M:%SZ";
+
+int64_t date_of(const std::string& text) {
+    tm utc = {};
+    return strptime(text.c_str(), date_format, &utc) ? int64_t(timegm(&utc)) : 0;
 }
 
-std::optional<Algorithm> algorithm_of(const std::string& text, const std::string& problem) {
-    constexpr size_t digits = 16;
-    const size_t begin = problem.size() + 1;
+// The second line of a file.
+std::string text_of(const Timing& timing) {
+    return fmt::format("seconds {:.3e} date {} host {} driver {}", timing.seconds, date_text(timing.date),
+                       timing.host, timing.driver);
+}
+
+std::optional<Timing> timing_of(const std::string& line) {
+    std::istringstream words(line);
+    std::string name, date;
+    Timing timing;
+    words >> name >> timing.seconds >> name >> date >> name >> timing.host >> name >> timing.driver;
+    timing.date = date_of(date);
+    return text_of(timing) == line ? std::optional(timing) : std::nullopt;
+}
+
+Algorithm algorithm_of(const std::string& digits) {
+    constexpr size_t of_word = 16;
     Algorithm algorithm = {};
-    if (text.size() != begin + digits * algorithm.size() + 1) return std::nullopt;
-    for (size_t i = 0; i < algorithm.size(); ++i)
-        algorithm[i] = std::strtoull(text.substr(begin + i * digits, digits).c_str(), nullptr, 16);
-    return text_of(problem, algorithm) == text ? std::optional(algorithm) : std::nullopt;
+    for (size_t i = 0; i < algorithm.size() && (i + 1) * of_word <= digits.size(); ++i)
+        algorithm[i] = std::strtoull(digits.substr(i * of_word, of_word).c_str(), nullptr, 16);
+    return algorithm;
 }
 
 // Part of a temporary file's name that no other process on any host uses.
@@ -42,11 +57,55 @@ std::string name_of_this_process() {
 
 }  // namespace
 
+std::string date_text(int64_t date) {
+    const auto seconds = time_t(date);
+    tm utc = {};
+    gmtime_r(&seconds, &utc);
+    std::array<char, 32> text = {};
+    strftime(text.data(), text.size(), date_format, &utc);
+    return text.data();
+}
+
+Timing Timing::now(double seconds, int driver) {
+    return {seconds, int64_t(time(nullptr)), file_name_of(host_name()), driver};
+}
+
+// The problem, a tab, the words of the algorithm; then the line of its timing.
+std::string KeptAlgorithm::text() const {
+    std::string all = problem + "\t";
+    for (const uint64_t word : algorithm) all += fmt::format("{:016x}", word);
+    return all + "\n" + (timing ? text_of(*timing) + "\n" : "");
+}
+
+std::optional<KeptAlgorithm> KeptAlgorithm::parse(const std::string& text) {
+    std::istringstream lines(text);
+    KeptAlgorithm kept;
+    std::string digits, line;
+    std::getline(lines, kept.problem, '\t');
+    std::getline(lines, digits);
+    kept.algorithm = algorithm_of(digits);
+    if (std::getline(lines, line)) kept.timing = timing_of(line);
+    return kept.text() == text ? std::optional(kept) : std::nullopt;
+}
+
 std::string file_name_of(const std::string& text) {
     std::string name = text;
     for (char& c : name)
         if (!std::isalnum(static_cast<unsigned char>(c)) && !std::strchr(".,-", c)) c = '_';
     return name;
+}
+
+std::optional<double> operations_of(const std::string& problem) {
+    // the sizes come after the types of operands and result
+    const size_t of_result = problem.find('-'),
+                 begin = of_result == std::string::npos ? of_result : problem.find('-', of_result + 1);
+    if (begin == std::string::npos) return std::nullopt;
+    std::istringstream sizes(problem.substr(begin + 1));
+    int64_t m = 0, n = 0, k = 0;
+    char first = 0, second = 0;
+    sizes >> m >> first >> n >> second >> k;
+    const bool is_product = sizes && first == 'x' && second == 'x' && m > 0 && n > 0 && k > 0;
+    return is_product ? std::optional(2.0 * double(m) * double(n) * double(k)) : std::nullopt;
 }
 
 AlgorithmCache::AlgorithmCache(const std::string& folder) {
@@ -60,15 +119,16 @@ std::string AlgorithmCache::path_of(const std::string& problem) const {
     return folder_ + "/" + file_name_of(problem);
 }
 
-std::optional<Algorithm> AlgorithmCache::find(const std::string& problem) {
+std::optional<KeptAlgorithm> AlgorithmCache::find(const std::string& problem) {
     if (!keeps()) return std::nullopt;
     std::ifstream in(path_of(problem), std::ios::binary);
     if (!in) return std::nullopt;
     std::ostringstream text;
     text << in.rdbuf();
-    const std::optional<Algorithm> algorithm = algorithm_of(text.str(), problem);
-    if (!algorithm) reject(problem, "it was not written by Coeus");
-    return algorithm;
+    std::optional<KeptAlgorithm> kept = KeptAlgorithm::parse(text.str());
+    if (kept && kept->problem == problem) return kept;
+    reject(problem, "it was not written by Coeus");
+    return std::nullopt;
 }
 
 void AlgorithmCache::reject(const std::string& problem, const std::string& why) {
@@ -77,21 +137,31 @@ void AlgorithmCache::reject(const std::string& problem, const std::string& why) 
     has_warned_ = true;
 }
 
-std::optional<Algorithm> AlgorithmCache::keep(const std::string& problem, const Algorithm& algorithm) {
+std::string AlgorithmCache::write_temporary(const KeptAlgorithm& kept) const {
+    std::string temporary = folder_ + "/." + name_of_this_process();
+    if ((std::ofstream(temporary, std::ios::binary) << kept.text()).flush()) return temporary;
+    unlink(temporary.c_str());
+    return "";
+}
+
+std::optional<KeptAlgorithm> AlgorithmCache::keep(const KeptAlgorithm& found) {
     if (!keeps()) return std::nullopt;
-    const std::string path = path_of(problem), temporary = folder_ + "/." + name_of_this_process();
-    if (!(std::ofstream(temporary, std::ios::binary) << text_of(problem, algorithm)).flush()) {
-        unlink(temporary.c_str());
-        return std::nullopt;
-    }
+    const std::string path = path_of(found.problem), temporary = write_temporary(found);
+    if (temporary.empty()) return std::nullopt;
     // link() creates the file completely or not at all, and fails if a file of that name exists
-    const bool is_first = rejected_ != problem ? link(temporary.c_str(), path.c_str()) == 0
-                                               : rename(temporary.c_str(), path.c_str()) == 0;
+    const bool is_first = rejected_ != found.problem ? link(temporary.c_str(), path.c_str()) == 0
+                                                     : rename(temporary.c_str(), path.c_str()) == 0;
     const bool has_other = !is_first && errno == EEXIST;
     unlink(temporary.c_str());
     rejected_.clear();
-    if (is_first) return algorithm;
-    return has_other ? find(problem) : std::nullopt;
+    if (is_first) return found;
+    return has_other ? find(found.problem) : std::nullopt;
+}
+
+void AlgorithmCache::renew(const KeptAlgorithm& kept) const {
+    const std::string temporary = keeps() ? write_temporary(kept) : "";
+    if (!temporary.empty() && rename(temporary.c_str(), path_of(kept.problem).c_str()) != 0)
+        unlink(temporary.c_str());
 }
 
 }  // namespace coeus::cuda

@@ -5,7 +5,7 @@
 // that equal calls give equal bits.
 #pragma once
 
-#include "algorithm_cache.hpp"
+#include "coeus/kernels/algorithm_cache.hpp"
 #include "coeus/kernels/kernels.hpp"
 
 #include <cublasLt.h>

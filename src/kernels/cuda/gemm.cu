@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products by cuBLASLt, with one algorithm for each shape: cuBLASLt's first suggestion or, if a search
 // was requested, the fastest.
-#include "algorithm_cache.hpp"
-#include "coeus/base/clock.hpp"
-#include "coeus/kernels/autotune.hpp"
+#include "coeus/base/log.hpp"
+#include "coeus/kernels/product_options.hpp"
 #include "cublaslt.hpp"
 #include "cuda.hpp"
 #include "fastest.hpp"
@@ -11,6 +10,7 @@
 #include "workspace.hpp"
 
 #include <algorithm>
+#include <ctime>
 #include <limits>
 #include <map>
 #include <optional>
@@ -20,7 +20,19 @@ namespace coeus::cuda {
 
 namespace {
 
-/// A copy of a matrix on the host, while a search overwrites the matrix.
+/// Memory for `bytes` bytes on the device, if as much again and 1 GiB stay free; otherwise null.
+std::byte* memory_with_room(size_t bytes) {
+    constexpr size_t spare = size_t(1) << 30;
+    size_t free = 0, total = 0;
+    COEUS_CHECK_CUDA(cudaMemGetInfo(&free, &total));
+    if (free < 2 * bytes + spare) return nullptr;
+    void* memory = nullptr;
+    if (cudaMalloc(&memory, bytes) == cudaSuccess) return static_cast<std::byte*>(memory);
+    cudaGetLastError();  // clears the error, which the next call would report again
+    return nullptr;
+}
+
+/// A copy of a matrix, while a search overwrites the matrix: on the device if it has room, else on the host.
 class SavedMatrix {
 public:
     SavedMatrix(const Tensor& t, cudaStream_t stream)
@@ -28,12 +40,20 @@ public:
           stream_(stream),
           row_bytes_(size_t(t.cols() * size_of(t.dtype))),
           pitch_(size_t(t.ld * size_of(t.dtype))),
-          rows_(size_t(t.rows()) * row_bytes_) {
-        copy(rows_.data(), row_bytes_, matrix_.data, pitch_);
+          on_device_(memory_with_room(size_t(t.rows()) * row_bytes_)) {
+        if (!on_device_) on_host_.resize(size_t(t.rows()) * row_bytes_);
+        copy(rows(), row_bytes_, matrix_.data, pitch_);
     }
-    void restore() { copy(matrix_.data, pitch_, rows_.data(), row_bytes_); }
+    ~SavedMatrix() {
+        if (on_device_) cudaFree(on_device_);
+    }
+    SavedMatrix(const SavedMatrix&) = delete;
+    SavedMatrix& operator=(const SavedMatrix&) = delete;
+
+    void restore() { copy(matrix_.data, pitch_, rows(), row_bytes_); }
 
 private:
+    std::byte* rows() { return on_device_ ? on_device_ : on_host_.data(); }
     void copy(void* to, size_t to_pitch, const void* from, size_t from_pitch) const {
         COEUS_CHECK_CUDA(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, row_bytes_, size_t(matrix_.rows()),
                                            cudaMemcpyDefault, stream_));
@@ -43,7 +63,8 @@ private:
     Tensor matrix_;
     cudaStream_t stream_;
     size_t row_bytes_, pitch_;
-    std::vector<std::byte> rows_;
+    std::byte* on_device_;
+    std::vector<std::byte> on_host_;
 };
 
 /// Number of runs of an algorithm that are timed together: enough that small products take longer than
@@ -53,10 +74,21 @@ int repeats(const ProductShape& s) {
     return int(std::clamp(work / (2.0 * double(s.m) * double(s.n) * double(s.k)), 1.0, most));
 }
 
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+bool is_old(const KeptAlgorithm& kept) {
+    constexpr int64_t days = 30, seconds_of_day = 86400;
+    return !kept.timing || int64_t(time(nullptr)) - kept.timing->date > days * seconds_of_day;
+}
+
 /// The handle, the algorithms, and the descriptions of all products met so far.
 class Products : public BackendState {
 public:
-    explicit Products(const std::string& folder) : cache_(folder) {
+    Products(const Device& device, const ProductOptions& options)
+        : recheck_(options.recheck),
+          cache_(options.folder),
+          begin_(device.make_timed_event()),
+          end_(device.make_timed_event()) {
         COEUS_CHECK_CUBLAS(cublasLtCreate(handle_.out()));
     }
 
@@ -66,7 +98,7 @@ public:
         Plan& plan = plans_.try_emplace(shape, shape).first->second;
         plan.product.set_scales(operands);
         if (!plan.algorithm && plan.is_possible) {
-            plan.algorithm = choose(exec, plan.product, shape, operands);
+            plan.algorithm = choose({exec, plan.product, shape, operands});
             plan.is_possible = plan.algorithm.has_value();
         }
         if (plan.algorithm)
@@ -81,62 +113,100 @@ private:
         std::optional<Algorithm> algorithm;
         bool is_possible = true;
     };
+    /// The first call of a product.
+    struct Call {
+        Exec& exec;
+        const Product& product;
+        const ProductShape& shape;
+        const ProductOperands& operands;
+    };
 
-    std::optional<Algorithm> choose(Exec& exec, const Product& product, const ProductShape& shape,
-                                    const ProductOperands& operands) {
-        if (const auto kept = valid(product, shape, cache_.find(shape.text()))) return *kept;
-        const std::vector<Algorithm> suggested = product.suggestions(handle_);
+    std::optional<Algorithm> choose(const Call& call) {
+        const std::string problem = call.shape.text();
+        const bool may_time = cache_.keeps() && !is_recording(call.exec);
+        if (const auto kept = valid(call, cache_.find(problem))) {
+            if (may_time && (recheck_ == Recheck::all || (recheck_ == Recheck::old && is_old(*kept))))
+                time_again(call, *kept);
+            return kept->algorithm;
+        }
+        const std::vector<Algorithm> suggested = call.product.suggestions(handle_);
         if (suggested.empty()) return std::nullopt;
-        if (suggested.size() == 1 || !cache_.keeps() || is_recording(exec)) return suggested.front();
-        const Algorithm best = search(product, shape, suggested, operands, state_of(exec).stream);
+        if (suggested.size() == 1 || !may_time) return suggested.front();
+        const Fastest best = timed(call, suggested, fastest);
+        if (!(best.seconds < infinity)) return suggested.front();
         // an algorithm that cannot be kept is not used: the next run might find another one
-        return valid(product, shape, cache_.keep(shape.text(), best)).value_or(suggested.front());
+        const auto kept =
+            valid(call, cache_.keep({problem, suggested[size_t(best.number)], timing_of(best.seconds)}));
+        return kept ? kept->algorithm : suggested.front();
     }
 
-    std::optional<Algorithm> valid(const Product& product, const ProductShape& shape,
-                                   const std::optional<Algorithm>& kept) {
-        if (!kept || product.takes(handle_, *kept)) return kept;
-        cache_.reject(shape.text(), "cuBLASLt does not take the algorithm in it");
+    std::optional<KeptAlgorithm> valid(const Call& call, const std::optional<KeptAlgorithm>& kept) {
+        if (!kept || call.product.takes(handle_, kept->algorithm)) return kept;
+        cache_.reject(kept->problem, "cuBLASLt does not take the algorithm in it");
         return std::nullopt;
     }
 
-    /// Times the algorithms on the operands themselves, whose result is overwritten; a matrix that is
-    /// accumulated into is restored. The device must be idle, since work of other streams would be timed as
-    /// well. Waiting for it cannot deadlock: exchanges with other ranks were submitted before, in the same
-    /// order on all ranks.
-    Algorithm search(const Product& product, const ProductShape& shape,
-                     const std::vector<Algorithm>& suggested, const ProductOperands& operands,
-                     cudaStream_t stream) const {
-        std::optional<SavedMatrix> saved;
-        if (shape.adds && shape.in_place) saved.emplace(operands.d, stream);
-        const int runs = repeats(shape);
-        const int best = fastest(int(suggested.size()), [&](int i) {
-            COEUS_CHECK_CUDA(cudaDeviceSynchronize());
-            const Timer timer;
-            for (int run = 0; run < runs; ++run)
-                if (product.run(handle_, suggested[size_t(i)], operands, stream) != CUBLAS_STATUS_SUCCESS)
-                    return std::numeric_limits<double>::infinity();
-            COEUS_CHECK_CUDA(cudaStreamSynchronize(stream));
-            return timer.seconds() / runs;
-        });
-        if (saved) saved->restore();
-        return suggested[size_t(best)];
+    static Timing timing_of(double seconds) { return Timing::now(seconds, cuda_driver_version()); }
+
+    /// Compares a kept algorithm with the library's first suggestion. It stays in any case, since other
+    /// algorithms give other bits.
+    void time_again(const Call& call, const KeptAlgorithm& kept) {
+        constexpr double much_longer = 1.05;
+        const std::vector<Algorithm> suggested = call.product.suggestions(handle_);
+        if (suggested.empty()) return;
+        const std::vector<double> seconds = timed(call, {kept.algorithm, suggested.front()}, least_seconds);
+        if (!(seconds[0] < infinity)) return;
+        cache_.renew({kept.problem, kept.algorithm, timing_of(seconds[0])});
+        if (seconds[0] > much_longer * seconds[1])
+            log::warn(
+                "the algorithm kept for the product {} takes {:.3g} ms, and cuBLASLt's first suggestion "
+                "{:.3g} ms. It is used nevertheless, so that a resumed run has the same bits. To search "
+                "again, delete {}",
+                kept.problem, 1e3 * seconds[0], 1e3 * seconds[1], cache_.path_of(kept.problem));
     }
 
+    /// Times the algorithms as `compare` asks for it, on the operands themselves, whose result is
+    /// overwritten; a matrix that is accumulated into is restored. The device must be idle, since work of
+    /// other streams would be timed as well. Waiting for it cannot deadlock: exchanges with other ranks were
+    /// submitted before, in the same order on all ranks.
+    template <class Result>
+    Result timed(const Call& call, const std::vector<Algorithm>& algorithms,
+                 Result compare(int candidates, FunctionRef<double(int)> seconds)) const {
+        const cudaStream_t stream = state_of(call.exec).stream;
+        std::optional<SavedMatrix> saved;
+        if (call.shape.adds && call.shape.in_place) saved.emplace(call.operands.d, stream);
+        const int runs = repeats(call.shape);
+        Result result = compare(int(algorithms.size()), [&](int i) {
+            COEUS_CHECK_CUDA(cudaDeviceSynchronize());
+            begin_->record(*call.exec.queue);
+            for (int run = 0; run < runs; ++run)
+                if (call.product.run(handle_, algorithms[size_t(i)], call.operands, stream) !=
+                    CUBLAS_STATUS_SUCCESS)
+                    return infinity;
+            end_->record(*call.exec.queue);
+            return end_->seconds_since(*begin_) / runs;
+        });
+        if (saved) saved->restore();
+        return result;
+    }
+
+    Recheck recheck_;
     CublasHandle handle_;
     AlgorithmCache cache_;
+    std::unique_ptr<TimedEvent> begin_, end_;
     std::map<ProductShape, Plan> plans_;
 };
 
-Products& products_of(CudaState& state) {
-    if (!state.products) state.products = std::make_unique<Products>(state.algorithms_folder);
+Products& products_of(Exec& exec) {
+    CudaState& state = state_of(exec);
+    if (!state.products) state.products = std::make_unique<Products>(*exec.device, state.product_options);
     return static_cast<Products&>(*state.products);
 }
 
 }  // namespace
 
 bool multiply_if_possible(Exec& exec, const ProductOperands& operands) {
-    return products_of(state_of(exec)).run(exec, operands);
+    return products_of(exec).run(exec, operands);
 }
 
 void multiply(Exec& exec, const ProductOperands& operands) {
@@ -168,13 +238,15 @@ void Cuda::gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c) {
 
 namespace coeus {
 
-void autotune_products(Exec& exec, const std::string& folder) {
-    if (exec.device->is_host() || folder.empty()) return;
+void set_product_options(Exec& exec, const ProductOptions& options) {
+    if (exec.device->is_host()) return;
     cuda::CudaState& state = cuda::state_of(exec);
-    require(!state.products, "autotune_products must be called before the first product");
-    state.algorithms_folder = fmt::format(
-        "{}/{}", folder,
-        cuda::file_name_of(fmt::format("{}-cublasLt-{}", exec.device->name(), cublasLtGetVersion())));
+    require(!state.products, "set_product_options must be called before the first product");
+    state.product_options = options;
+    if (!options.folder.empty())
+        state.product_options.folder = fmt::format(
+            "{}/{}", options.folder,
+            cuda::file_name_of(fmt::format("{}-cublasLt-{}", exec.device->name(), cublasLtGetVersion())));
 }
 
 }  // namespace coeus

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coeus/device/exec.hpp"
+#include "coeus/kernels/product_options.hpp"
 
 #include <algorithm>
 #include <cuda_runtime.h>
@@ -14,7 +15,7 @@ namespace coeus::cuda {
 /// What kernels need besides their operands. It is in Exec::backend and is made by the first kernel.
 struct CudaState : BackendState {
     cudaStream_t stream = nullptr;           ///< null: CUDA's default stream
-    std::string algorithms_folder;           ///< of matrix products; empty: no search
+    ProductOptions product_options;
     std::unique_ptr<BackendState> products;  ///< made by the first product
     std::unique_ptr<BackendState> cudnn;     ///< null: our own kernels compute attention
 };

@@ -8,6 +8,7 @@
 
 #include "stand_ins/cuda/cuda_runtime.h"
 
+#include <array>
 #include <cstdint>
 
 enum cublasStatus_t {
@@ -97,6 +98,8 @@ namespace coeus::emulation {
 /// The number of products given to streams until now, and of those of 8-bit floats.
 size_t products();
 size_t products_of_8_bits();
+/// How long the library's suggestions take from now on, for any product; at first 1 microsecond each.
+void set_microseconds(const std::array<size_t, 3>& of_suggestions);
 /// The library's version from now on; at first 130000.
 void set_cublas_version(size_t version);
 /// Whether the library has algorithms for products with vectors of scales; true at first.

@@ -33,6 +33,7 @@ namespace {
 
 constexpr uint64_t magic = 0xb1a5;
 constexpr uint64_t algorithms = 3, needed_workspace[algorithms] = {4096, 1 << 20, 0};
+std::array<size_t, algorithms> microseconds = {1, 1, 1};
 std::atomic<size_t> given = 0, given_of_8_bits = 0;
 size_t version = 130000;
 bool has_vector_products = true;
@@ -212,6 +213,10 @@ size_t emulation::products_of_8_bits() {
     return given_of_8_bits;
 }
 
+void emulation::set_microseconds(const std::array<size_t, 3>& of_suggestions) {
+    microseconds = of_suggestions;
+}
+
 void emulation::set_cublas_version(size_t of_library) {
     version = of_library;
 }
@@ -363,6 +368,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
     const Tensor result = tensor_of(d, *d_layout), addend = tensor_of(c, *c_layout);
     const Operand first(tensor_of(b, *b_layout), product->b == CUBLAS_OP_T),
         second(tensor_of(a, *a_layout), product->a == CUBLAS_OP_T);
+    const size_t duration = microseconds[algorithm->data[1]];
     ++given;
     if (has_8_bits(*a_layout)) {
         ++given_of_8_bits;
@@ -378,14 +384,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
                                product->b == CUBLAS_OP_N,
                                product->modes[1],
                                product->scales[1]};
-        emulation::give(stream, [=] {
+        emulation::give(stream, duration, [=] {
             const float of_sums = on_device ? *factors : factor,
                         of_c = on_device ? *of_addend : addend_factor;
             multiply(result, of_a, of_b, double(of_sums), of_c != 0 ? addend : Tensor());
         });
         return CUBLAS_STATUS_SUCCESS;
     }
-    emulation::give(stream, [=] {
+    emulation::give(stream, duration, [=] {
         if (!on_device) return multiply(result, first, second, addend_factor != 0 ? addend : Tensor());
         std::vector<float> sums(size_t(result.count()));
         const Tensor products(sums.data(), Dtype::f32, {result.rows(), result.cols()});

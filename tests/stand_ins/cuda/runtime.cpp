@@ -91,7 +91,8 @@ namespace {
 
 int gpus = std::getenv("COEUS_EMULATED_GPUS") ? std::atoi(std::getenv("COEUS_EMULATED_GPUS")) : 1;
 bool kernels_for_gpu = true, some_starve = false;
-size_t taken = 0;
+constexpr size_t all_memory = size_t(4) << 30;
+size_t taken = 0, free_memory = all_memory;
 std::atomic<size_t> waited = 0;
 std::mutex mutex;  // guards everything below; the thread that waits for work runs it
 std::set<coeus_emulated_stream*> streams;
@@ -194,11 +195,15 @@ void run_until(const Done& done) {
 }  // namespace
 
 void give(coeus_emulated_stream* stream, std::function<void()> work) {
+    give(stream, 1, std::move(work));
+}
+
+void give(coeus_emulated_stream* stream, size_t microseconds, std::function<void()> work) {
     const std::lock_guard lock(mutex);
     if (stream && stream->recording) {
         stream->recording->nodes.push_back({.lane = stream->lane, .work = std::move(work)});
     } else if (stream) {
-        stream->items.push_back({.work = std::move(work), .microseconds = 1});
+        stream->items.push_back({.work = std::move(work), .microseconds = microseconds});
     } else {
         const Access access;
         work();
@@ -266,6 +271,10 @@ void set_gpus(int count) {
     gpus = count;
 }
 
+void set_free_memory(size_t bytes) {
+    free_memory = bytes;
+}
+
 size_t allocations() {
     return taken;
 }
@@ -315,7 +324,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* /*attributes*/, void (*)()
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-    *free = *total = size_t(4) << 30;
+    *free = free_memory;
+    *total = all_memory;
     return cudaSuccess;
 }
 
@@ -323,7 +333,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
     if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     const std::lock_guard lock(mutex);
     ++taken;
-    if (bytes > size_t(4) << 30) return cudaErrorMemoryAllocation;
+    if (bytes > all_memory) return cudaErrorMemoryAllocation;
     *memory = map_device_memory(bytes);
     return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
 }

@@ -17,8 +17,10 @@ struct coeus_emulated_graph;
 
 namespace coeus::emulation {
 
-/// Gives work to a stream. Without a stream (null), the work runs immediately.
+/// Gives work to a stream. Without a stream (null), the work runs immediately. On the device's clock it takes
+/// a microsecond, or as many as are given.
 void give(coeus_emulated_stream* stream, std::function<void()> work);
+void give(coeus_emulated_stream* stream, size_t microseconds, std::function<void()> work);
 /// Gives work that must wait for something outside this process: it can start when `ready` returns true, and
 /// `ready` is called often.
 void give_when(coeus_emulated_stream* stream, std::function<bool()> ready, std::function<void()> work);
@@ -52,6 +54,8 @@ size_t waits();
 
 /// The number of GPUs, 1 at first; with 0, there is "no driver".
 void set_gpus(int count);
+/// The free memory that the driver reports from now on; at first 4 GiB, as much as there is.
+void set_free_memory(size_t bytes);
 /// The number of allocations of device and pinned memory and of events made, until now.
 size_t allocations();
 

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice among cuBLASLt's algorithms for a product, with the emulation's stand-in; the results of
 // products are tested in tests/gpu.
-#include "coeus/kernels/autotune.hpp"
+#include "coeus/base/log.hpp"
+#include "coeus/kernels/algorithm_cache.hpp"
 #include "coeus/kernels/kernels.hpp"
+#include "coeus/kernels/product_options.hpp"
 #include "gpu/gpu.hpp"
 #include "stand_ins/cuda/cublasLt.h"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
+#include <ctime>
 #include <fstream>
+#include <sstream>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -27,14 +31,14 @@ std::ostream& operator<<(std::ostream& out, const Given& given) {
     return out << given.first << " and " << given.second;
 }
 
-Given two_products(const std::string& folder) {
+Given two_products(const ProductOptions& options) {
     const Memory& memory = the_gpu().memory();
     const OwnedTensor a(Dtype::f32, {m, k}, "a", memory), b(Dtype::f32, {k, n}, "b", memory),
         d(Dtype::f32, {m, n}, "d", memory);
     Exec planning, exec(the_gpu());
     dry_cuda_kernels().gemm(planning, d, a.view, b.view, {});
     exec.workspace = Arena(planning.workspace.peak(), "workspace", memory);
-    if (!folder.empty()) autotune_products(exec, folder);
+    set_product_options(exec, options);
     const auto product = [&] {
         const size_t before = emulation::products();
         cuda_kernels().gemm(exec, d, a.view, b.view, {});
@@ -45,13 +49,63 @@ Given two_products(const std::string& folder) {
     return {first, product()};
 }
 
+Given two_products(const std::string& folder) {
+    return two_products(ProductOptions{.folder = folder});
+}
+
 constexpr Given no_search = {1, 1};
+
+/// The times of the library's suggestions while this object lives.
+class Suggestions {
+public:
+    explicit Suggestions(const std::array<size_t, 3>& microseconds) {
+        emulation::set_microseconds(microseconds);
+    }
+    ~Suggestions() { emulation::set_microseconds({1, 1, 1}); }
+    Suggestions(const Suggestions&) = delete;
+    Suggestions& operator=(const Suggestions&) = delete;
+};
+
+std::string content(const fs::path& file) {
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
+}
 
 std::vector<fs::path> files_of(const fs::path& folder) {
     std::vector<fs::path> files;
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder))
         if (entry.is_regular_file()) files.push_back(entry.path());
     return files;
+}
+
+cuda::KeptAlgorithm kept_in(const fs::path& folder) {
+    const std::vector<fs::path> files = files_of(folder);
+    REQUIRE(files.size() == 1);
+    const auto kept = cuda::KeptAlgorithm::parse(content(files.front()));
+    REQUIRE(kept);
+    return *kept;
+}
+/// In the stand-in's algorithms, the second word is their number.
+uint64_t number_of(const cuda::KeptAlgorithm& kept) {
+    return kept.algorithm[1];
+}
+
+void set_date(const fs::path& folder, int64_t days_ago) {
+    cuda::KeptAlgorithm kept = kept_in(folder);
+    REQUIRE(kept.timing);
+    kept.timing->date = int64_t(time(nullptr)) - days_ago * 86400;
+    std::ofstream(files_of(folder).front()) << kept.text();
+}
+
+/// What is logged while two products run.
+std::string said_by_two_products(const ProductOptions& options) {
+    const TemporaryFolder folder;
+    log::init({.file = (folder / "log").string(), .quiet = true});
+    two_products(options);
+    log::flush();
+    log::init({});
+    return content(folder / "log");
 }
 
 }  // namespace
@@ -74,7 +128,7 @@ TEST_CASE("a search for algorithms begins only when nothing else is under way on
         d(Dtype::f32, {m, n}, "d", memory);
     Exec exec(the_gpu()), other(the_gpu());
     exec.workspace = Arena(int64_t(32) << 20, "workspace", memory);
-    autotune_products(exec, folder.path());
+    set_product_options(exec, {.folder = folder.path()});
     const std::unique_ptr<Event> event = the_gpu().make_event();
     for (int i = 0; i < 1000; ++i) cuda_kernels().zero(other, b);
     event->record(*other.queue);
@@ -105,4 +159,94 @@ TEST_CASE("products do not search if nothing can be stored") {
     const TemporaryFolder folder;
     std::ofstream(folder / "file") << "not a folder\n";
     CHECK(two_products(folder / "file") == no_search);
+}
+
+TEST_CASE("the search counts the GPU's time, and keeps it") {
+    const TemporaryFolder folder;
+    const Suggestions suggestions({5, 3, 4});
+    const auto before = int64_t(time(nullptr));
+    two_products(folder.path());
+    const cuda::KeptAlgorithm kept = kept_in(folder.path());
+    CHECK(number_of(kept) == 1);
+    REQUIRE(kept.timing);
+    CHECK(kept.timing->seconds == Approx(3e-6));
+    CHECK(kept.timing->date >= before);
+    CHECK(kept.timing->date <= int64_t(time(nullptr)));
+    CHECK_FALSE(kept.timing->host.empty());
+    CHECK(kept.timing->driver == 13000);
+    CHECK(cuda::operations_of(kept.problem) == 2.0 * m * n * k);
+}
+
+TEST_CASE("a search restores the sums to which a product adds, from the GPU or, if it lacks room, the host") {
+    const size_t bytes = size_t(m * n) * sizeof(float), room = 2 * bytes + (size_t(1) << 30);
+    const bool has_room = GENERATE(true, false);
+    CAPTURE(has_room);
+    emulation::set_free_memory(has_room ? room : room - 1);
+    const TemporaryFolder folder;
+    constexpr int64_t ld = n + 3;
+    const Memory& memory = the_gpu().memory();
+    const OwnedTensor a(Dtype::f32, {m, k}, "a", memory), b(Dtype::f32, {k, n}, "b", memory),
+        wide(Dtype::f32, {m, ld}, "d", memory);
+    std::vector<float> values(size_t(m * ld)), result(values.size());
+    for (size_t i = 0; i < values.size(); ++i) values[i] = float(i + 1);
+    the_gpu().copy(wide.view.data, values.data(), wide.view.bytes());
+    Exec exec(the_gpu());
+    exec.workspace = Arena(int64_t(32) << 20, "workspace", memory);
+    set_product_options(exec, {.folder = folder.path()});
+    const Tensor d = wide.view.slice_cols(0, n), first_row = d.slice_rows(0, 1);
+    cuda_kernels().gemm(exec, first_row, a.view.slice_rows(0, 1), b.view, {});  // makes events
+    const size_t events_made = emulation::allocations();
+    cuda_kernels().gemm(exec, d, a.view, b.view, d);
+    CHECK(emulation::allocations() - events_made == (has_room ? 1 : 0));
+    cuda_kernels().gemm(exec, d, a.view, b.view, d);
+    CHECK(emulation::allocations() - events_made == (has_room ? 1 : 0));
+    exec.queue->finish();
+    the_gpu().copy(result.data(), wide.view.data, wide.view.bytes());
+    std::fill_n(values.begin(), n, 0.0f);  // of the first product
+    CHECK(result == values);               // the operands are 0
+    emulation::set_free_memory(size_t(4) << 30);
+}
+
+TEST_CASE("kept algorithms are timed again if they are old or if this is asked for, and used nevertheless") {
+    const TemporaryFolder folder;
+    {
+        const Suggestions suggestions({5, 3, 4});
+        two_products(folder.path());
+    }
+    const Suggestions suggestions({4, 5, 1});
+    const std::string file = files_of(folder.path()).front().string();
+    const ProductOptions none = {.folder = folder.path(), .recheck = Recheck::none},
+                         old = {.folder = folder.path(), .recheck = Recheck::old},
+                         all = {.folder = folder.path(), .recheck = Recheck::all};
+    const std::string warning =
+        "takes 0.005 ms, and cuBLASLt's first suggestion 0.004 ms. It is used nevertheless, so that a "
+        "resumed run has the same bits. To search again, delete " +
+        file;
+    SECTION("all") {
+        CHECK_THAT(said_by_two_products(all),
+                   Catch::Contains("the algorithm kept for the product float32-float32-6x4x8-") &&
+                       Catch::Contains(warning));
+        CHECK(kept_in(folder.path()).timing->seconds == Approx(5e-6));
+    }
+    SECTION("old ones") {
+        set_date(folder.path(), 29);
+        CHECK(said_by_two_products(old).empty());
+        CHECK(two_products(old) == no_search);
+        set_date(folder.path(), 31);
+        CHECK(two_products(none) == no_search);
+        CHECK_THAT(said_by_two_products(old), Catch::Contains(warning));
+        CHECK(two_products(old) == no_search);  // it is new again
+    }
+    SECTION("files of earlier versions have no time") {
+        cuda::KeptAlgorithm kept = kept_in(folder.path());
+        kept.timing.reset();
+        std::ofstream(file) << kept.text();
+        CHECK_THAT(said_by_two_products(old), Catch::Contains(warning));
+        CHECK(kept_in(folder.path()).timing);
+    }
+    SECTION("a difference of less than 5 % is not reported") {
+        emulation::set_microseconds({100, 104, 1});
+        CHECK(said_by_two_products(all).empty());
+    }
+    CHECK(number_of(kept_in(folder.path())) == 1);
 }

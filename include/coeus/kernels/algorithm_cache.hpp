@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// AlgorithmCache: the fastest algorithm found for each product, kept from run to run in a small file per
+// product. The first process that keeps one decides for all processes that share the folder, so that ranks
+// agree, and runs give the same bits from the first one on.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace coeus::cuda {
+
+/// An algorithm in the form in which cuBLASLt lets it be stored and reused with the same library version.
+using Algorithm = std::array<uint64_t, 8>;
+
+/// How fast an algorithm was, and when and where it was timed.
+struct Timing {
+    double seconds = 0;  ///< for one product
+    int64_t date = 0;    ///< seconds since 1970
+    std::string host;    ///< without spaces
+    int driver = 0;      ///< the CUDA version that it knows, 13000 for 13.0
+
+    /// An algorithm that was timed now, on this host.
+    static Timing now(double seconds, int driver);
+};
+
+/// The content of a file.
+struct KeptAlgorithm {
+    std::string problem;  ///< the product: ProductShape::text()
+    Algorithm algorithm = {};
+    std::optional<Timing> timing = {};  ///< none in files of Coeus 0.2 and older
+
+    std::string text() const;
+    /// Nothing if this is not the text of a file that Coeus wrote.
+    static std::optional<KeptAlgorithm> parse(const std::string& text);
+};
+
+class AlgorithmCache {
+public:
+    /// Creates the folder if it does not exist. If `folder` is "" or cannot be written to, nothing is kept.
+    explicit AlgorithmCache(const std::string& folder);
+
+    bool keeps() const { return !folder_.empty(); }
+    /// The algorithm kept for a problem. Nothing if none was kept, or if the file was not written by Coeus;
+    /// then the first such file causes a warning.
+    std::optional<KeptAlgorithm> find(const std::string& problem);
+    /// Keeps this algorithm, unless another process has kept one meanwhile. Returns the algorithm that is
+    /// kept; nothing if none can be kept.
+    std::optional<KeptAlgorithm> keep(const KeptAlgorithm& found);
+    /// Replaces the timing of a kept algorithm, if possible.
+    void renew(const KeptAlgorithm& kept) const;
+    /// Warns (the first time) that the problem's file is ignored; the next keep() replaces the file.
+    void reject(const std::string& problem, const std::string& why);
+    /// The file of a problem.
+    std::string path_of(const std::string& problem) const;
+
+private:
+    /// Writes a file of another name; "" if that is not possible.
+    std::string write_temporary(const KeptAlgorithm& kept) const;
+
+    std::string folder_;
+    std::string rejected_;  ///< problem whose file is to be replaced
+    bool has_warned_ = false;
+};
+
+/// A name for a file or folder: characters other than letters, digits, '.', ',' and '-' become '_'.
+std::string file_name_of(const std::string& text);
+
+/// Number of floating-point operations of a product, 2 m n k, from its text. Nothing if it has no sizes.
+std::optional<double> operations_of(const std::string& problem);
+
+/// "2026-11-26T20:16:48Z"
+std::string date_text(int64_t date);
+
+}  // namespace coeus::cuda
