@@ -42,6 +42,13 @@ std::vector<Option> job_options() {
               "Time every kept algorithm once in the first step, against cuBLASLt's first suggestion. If it "
               "takes 5 % longer, a warning says so, and it is used nevertheless. `false`: only those that "
               "were timed more than 30 days ago"),
+        works(COEUS_FIELD(kernels.sm_margin), to_run,
+              "On a GPU: number of multiprocessors that cuBLASLt's products leave free for NCCL, if "
+              "parameters are divided (dp_shard x cp > 1), so that products run beside NCCL's operations")
+            .obeys(at_least_0),
+        works(COEUS_FIELD(kernels.allow_tf32), to_run,
+              "On a GPU: cuBLASLt's products of operands in float32 use tensor cores, with operands rounded "
+              "to TF32 (10 bits after the binary point). Sums stay in float32"),
         works(
             COEUS_FIELD(kernels.attention), to_run,
             "Attention kernels on a GPU. `own`: those of Coeus. `cudnn`: cuDNN's in the cases that it "

@@ -14,6 +14,7 @@
 #include "coeus/pretrained/pretrained.hpp"
 #include "coeus/train/describe_quantized.hpp"
 #include "coeus/train/describe_run.hpp"
+#include "coeus/train/product_choice.hpp"
 #include "coeus/train/quantize_checks.hpp"
 #include "coeus/train/run_options.hpp"
 #include "coeus/train/training_data.hpp"
@@ -149,6 +150,7 @@ std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) 
     const Engine engine(model, options);
     add({device.text()});
     add(describe_run(config, mesh, engine, device.memory_bytes));
+    add(product_notices(config, mesh, options));
     if (!config.model.print_after_conversion) add(describe_linear_layers(engine));
     add(idle_converters(engine), doubtful);
     if (config.checkpoint.enable && !config.checkpoint.load_only)

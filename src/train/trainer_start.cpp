@@ -7,7 +7,6 @@
 #include "coeus/base/wall_time.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/engine/memory_advice.hpp"
-#include "coeus/kernels/product_options.hpp"
 #include "coeus/plan/gpu_models.hpp"
 #include "coeus/plan/machine.hpp"
 #include "coeus/pretrained/initial_weights.hpp"
@@ -15,6 +14,7 @@
 #include "coeus/train/describe_quantized.hpp"
 #include "coeus/train/describe_run.hpp"
 #include "coeus/train/dry_run.hpp"
+#include "coeus/train/product_choice.hpp"
 #include "coeus/train/quantize_checks.hpp"
 #include "coeus/train/run_options.hpp"
 #include "coeus/train/trainer.hpp"
@@ -63,16 +63,6 @@ std::vector<std::string> describe(const RankDevice& device, bool graphs, const C
                                 : "kernel by kernel: CUDA graphs need NCCL between the ranks";
     lines.push_back(fmt::format("The GPU runs steps {}", how));
     return lines;
-}
-
-// One rank of each stage times kept algorithms again, so that a slow one is reported once.
-ProductOptions product_options(const Config& config, const Mesh& mesh) {
-    if (!config.kernels.autotune) return {};
-    const bool is_first = mesh.rank(axis::dp) == 0 && mesh.rank(axis::cp) == 0 && mesh.rank(axis::tp) == 0;
-    return {.folder = user_cache("products"),
-            .recheck = !is_first                         ? Recheck::none
-                       : config.kernels.autotune_recheck ? Recheck::all
-                                                         : Recheck::old};
 }
 
 }  // namespace
@@ -144,6 +134,7 @@ std::vector<std::string> Trainer::describe_start(int local_size, int64_t memory_
                     cpu_.first_core >= 0 ? ", pinned" : ""));
     add_all(describe(device_, engine_.options().graphs, config_));
     add_all(describe_run(config_, mesh_.shape(), engine_, memory_limit));
+    add_all(product_notices(config_, mesh_.shape(), engine_.options()));
     add(data_.summary());
     if (const std::string passes = data_.passes(config_.training.steps * global_batch_); !passes.empty())
         add(fmt::format("{} steps = {}", config_.training.steps, passes));
@@ -163,7 +154,11 @@ void Trainer::take_memory() {
                       device_.transport().ctas);
     start_up_.phase("memory", [&] { engine_.allocate(mesh_, device_.device()); });
     if (nccl_) nccl_->end_connecting();
-    set_product_options(engine_.exec(), product_options(config_, mesh_));
+    together(mesh_.world(), [&] {
+        const int multiprocessors = device_.device().multiprocessors();
+        set_product_options(engine_.exec(),
+                            product_options(config_, mesh_, engine_.options(), multiprocessors));
+    });
     const AttentionReport attention = choose_attention(config_, mesh_.world(), device_.attention(),
                                                        engine_.exec(), engine_.layer_memory().attention);
     if (first_rank()) {
@@ -213,6 +208,7 @@ Trainer::~Trainer() {
 // compute at the same time; only rank 0 stores the best result.
 std::optional<double> Trainer::measure_peak(int local_size) {
     if (const Device& device = device_.device(); !device.is_host()) {
+        if (multiplies_in_tf32(config_, engine_.options())) return std::nullopt;
         const std::optional<double> peak = gpu_peak_flops(device.name(), compute_dtype(config_));
         if (!peak && first_rank())
             log::info("The peak FLOP/s of {} in {} are not known: MFU is not reported", device.name(),

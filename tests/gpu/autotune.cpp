@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with a search for the fastest algorithm: they meet the same requirements, and a stored choice is
-// used from then on.
+// Products with options: with a search for the fastest algorithm, whose stored choice is used from then on;
+// with fewer multiprocessors; in TF32.
 #include "coeus/kernels/product_options.hpp"
-
 #include "gpu/gpu.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
@@ -16,13 +15,26 @@ namespace fs = std::filesystem;
 
 namespace {
 
-KernelCase autotuned(const KernelCase& c, const std::string& folder) {
-    KernelCase tuned = c;
-    tuned.call = [call = c.call, folder](const Kernels& kernels, Exec& exec, const Operands& operands) {
-        set_product_options(exec, {.folder = folder});
+KernelCase with_options(const KernelCase& c, const ProductOptions& options) {
+    KernelCase with = c;
+    with.call = [call = c.call, options](const Kernels& kernels, Exec& exec, const Operands& operands) {
+        set_product_options(exec, options);
         call(kernels, exec, operands);
     };
-    return tuned;
+    return with;
+}
+KernelCase autotuned(const KernelCase& c, const std::string& folder) {
+    return with_options(c, {.folder = folder});
+}
+
+void check_agrees(const KernelCase& c, const ProductOptions& options, Dtype type, double bound) {
+    const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, type),
+                   result = run_case_on(the_gpu(), with_options(c, options), type, type);
+    for (size_t i = 0; i < c.arguments.size(); ++i) {
+        if (c.arguments[i].role == Role::input) continue;
+        INFO(c.name << " in " << name_of(type) << ", " << c.arguments[i].name);
+        CHECK(normalised_error(values_of(result[i]), values_of(truth[i])) <= bound);
+    }
 }
 
 size_t files_below(const fs::path& folder) {
@@ -55,4 +67,21 @@ TEST_CASE(
         }
     }
     CHECK(files_below(folder.path()) > 0);
+}
+
+TEST_CASE("GPU kernels: products that leave multiprocessors free agree with double") {
+    for (const KernelCase& c : test_cases()) {
+        if (!c.name.starts_with("gemm")) continue;
+        check_agrees(c, {.sm_margin = 16}, Dtype::f32, c.bound_f32);
+        check_agrees(c, {.sm_margin = 16}, Dtype::bf16, c.bound_bf16);
+    }
+}
+
+TEST_CASE("GPU kernels: products in TF32 agree with double as far as operands rounded to 10 bits do") {
+    constexpr double rounding = 0x1p-11;
+    for (const KernelCase& c : test_cases()) {
+        if (!c.name.starts_with("gemm")) continue;
+        check_agrees(c, {.allow_tf32 = true}, Dtype::f32, c.bound_f32 + 2 * rounding);
+        check_agrees(c, {.allow_tf32 = true}, Dtype::bf16, c.bound_bf16);
+    }
 }

@@ -63,6 +63,8 @@ struct Config {
         /// time cuBLASLt's algorithms when a shape is first used, and keep the fastest
         bool autotune = true;
         bool autotune_recheck = false;   ///< time all that were kept again, not only old ones
+        int64_t sm_margin = 0;           ///< multiprocessors that products leave to NCCL
+        bool allow_tf32 = false;         ///< products of operands in float32
         std::string attention = "auto";  ///< own, cudnn, auto (cuDNN if it is found)
         bool deterministic = true;       ///< no kernel of a library adds with atomics
     } kernels;

@@ -21,6 +21,8 @@ struct ProductOptions {
     /// A kept algorithm is used without a search. If it is timed again and takes 5 % longer than the first
     /// suggestion, a warning says so; it is used nevertheless.
     Recheck recheck = Recheck::none;
+    int sm_margin = 0;        ///< multiprocessors that products leave free; fewer than the GPU has
+    bool allow_tf32 = false;  ///< operands in float32 are rounded to TF32, for tensor cores
 };
 /// Sets the options of this Exec, which must not have run a product yet. Does nothing on the CPU.
 void set_product_options(Exec& exec, const ProductOptions& options);

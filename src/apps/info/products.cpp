@@ -24,10 +24,10 @@ struct Folder {
 };
 
 std::optional<cuda::KeptAlgorithm> read(const fs::path& file) {
-    constexpr size_t most = 4096;
-    std::string text(most, '\0');
+    constexpr int most = 4096;  // bytes; files of Coeus are shorter
+    std::string text(size_t(most), '\0');
     std::ifstream in(file, std::ios::binary);
-    in.read(text.data(), std::streamsize(most));
+    in.read(text.data(), most);
     text.resize(size_t(in.gcount()));
     std::optional<cuda::KeptAlgorithm> kept = cuda::KeptAlgorithm::parse(text);
     const bool is_whole = kept && cuda::file_name_of(kept->problem) == file.filename().string() &&

@@ -72,17 +72,18 @@ void check_cublas(cublasStatus_t status, const char* call) {
 
 std::string ProductShape::text() const {
     constexpr const char* scalings[] = {"", "-factor", "-whole", "-vectors", "-blocks"};
-    return fmt::format("{}{}-{}-{}x{}x{}-{}{}-{}-ld{},{},{},{}-align{},{},{},{}{}{}", name_of(type_a),
+    return fmt::format("{}{}-{}-{}x{}x{}-{}{}-{}-ld{},{},{},{}-align{},{},{},{}{}{}{}{}", name_of(type_a),
                        type_b == type_a ? "" : fmt::format(",{}", name_of(type_b)), name_of(out), m, n, k,
                        transpose_a ? 't' : 'n', transpose_b ? 't' : 'n',
                        !adds      ? "put"
                        : in_place ? "accumulate"
                                   : "add",
                        ld_a, ld_b, ld_c, ld_d, alignment_a, alignment_b, alignment_c, alignment_d,
-                       scalings[size_t(scaling)], fast ? "-fast" : "");
+                       scalings[size_t(scaling)], fast ? "-fast" : "", tf32 ? "-tf32" : "",
+                       sms > 0 ? fmt::format("-sms{}", sms) : "");
 }
 
-ProductShape shape_of(const ProductOperands& o) {
+ProductShape shape_of(const ProductOperands& o, int sms, bool allow_tf32) {
     const Tensor &a = o.a.tensor, &b = o.b.tensor;
     return {o.d.rows(),
             o.d.cols(),
@@ -103,7 +104,9 @@ ProductShape shape_of(const ProductOperands& o) {
             b.dtype,
             o.d.dtype,
             o.scaling,
-            o.fast};
+            o.fast,
+            sms,
+            allow_tf32 && a.dtype == Dtype::f32};
 }
 
 /// Describes one of our matrices, [rows, cols], to cuBLASLt, which stores matrices by columns: its columns
@@ -114,7 +117,9 @@ void Product::make_layout(Layout& layout, Dtype type, int64_t rows, int64_t cols
 }
 
 Product::Product(const ProductShape& s) : scaling_(s.scaling) {
-    COEUS_CHECK_CUBLAS(cublasLtMatmulDescCreate(operation_.out(), CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    const cublasComputeType_t compute = s.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    COEUS_CHECK_CUBLAS(cublasLtMatmulDescCreate(operation_.out(), compute, CUDA_R_32F));
+    if (s.sms > 0) set(operation_, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, int32_t(s.sms));
     set_transpose(operation_, CUBLASLT_MATMUL_DESC_TRANSA, s.transpose_b);
     set_transpose(operation_, CUBLASLT_MATMUL_DESC_TRANSB, s.transpose_a);
     if (s.scaling == Scaling::factor)

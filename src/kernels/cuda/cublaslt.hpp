@@ -65,12 +65,16 @@ struct ProductShape {
     Dtype type_a, type_b, out;
     Scaling scaling;
     bool fast;
+    int sms;    ///< multiprocessors for which algorithms are made; 0: all
+    bool tf32;  ///< operands in float32 are rounded to TF32
     auto operator<=>(const ProductShape&) const = default;
 
-    /// "bfloat16-float32-4096x512x4096-nt-add-...", "float8_e4m3,float8_e5m2-bfloat16-...-whole"
+    /// "bfloat16-float32-4096x512x4096-nt-add-...", "float8_e4m3,float8_e5m2-bfloat16-...-whole",
+    /// "float32-float32-...-tf32-sms116"
     std::string text() const;
 };
-ProductShape shape_of(const ProductOperands& operands);
+/// `sms`: as in ProductShape. `allow_tf32`: for operands in float32.
+ProductShape shape_of(const ProductOperands& operands, int sms, bool allow_tf32);
 
 /// Computes a product with the algorithm chosen for its shape. multiply_if_possible returns false if the
 /// library has no algorithm for it; multiply throws SystemError.

@@ -86,19 +86,25 @@ class Products : public BackendState {
 public:
     Products(const Device& device, const ProductOptions& options)
         : recheck_(options.recheck),
+          sms_(options.sm_margin > 0 ? device.multiprocessors() - options.sm_margin : 0),
+          allow_tf32_(options.allow_tf32),
           cache_(options.folder),
           begin_(device.make_timed_event()),
           end_(device.make_timed_event()) {
         COEUS_CHECK_CUBLAS(cublasLtCreate(handle_.out()));
     }
 
+    ProductShape shape(const ProductOperands& operands) const {
+        return shape_of(operands, sms_, allow_tf32_);
+    }
+
     /// False if the library has no algorithm for the product.
     bool run(Exec& exec, const ProductOperands& operands) {
-        const ProductShape shape = shape_of(operands);
-        Plan& plan = plans_.try_emplace(shape, shape).first->second;
+        const ProductShape product_shape = shape(operands);
+        Plan& plan = plans_.try_emplace(product_shape, product_shape).first->second;
         plan.product.set_scales(operands);
         if (!plan.algorithm && plan.is_possible) {
-            plan.algorithm = choose({exec, plan.product, shape, operands});
+            plan.algorithm = choose({exec, plan.product, product_shape, operands});
             plan.is_possible = plan.algorithm.has_value();
         }
         if (plan.algorithm)
@@ -191,6 +197,8 @@ private:
     }
 
     Recheck recheck_;
+    int sms_;
+    bool allow_tf32_;
     CublasHandle handle_;
     AlgorithmCache cache_;
     std::unique_ptr<TimedEvent> begin_, end_;
@@ -211,8 +219,8 @@ bool multiply_if_possible(Exec& exec, const ProductOperands& operands) {
 
 void multiply(Exec& exec, const ProductOperands& operands) {
     if (!multiply_if_possible(exec, operands))
-        throw SystemError(
-            fmt::format("cuBLASLt has no algorithm for the product {}", shape_of(operands).text()));
+        throw SystemError(fmt::format("cuBLASLt has no algorithm for the product {}",
+                                      products_of(exec).shape(operands).text()));
 }
 
 void Cuda::gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c) {
@@ -242,6 +250,8 @@ void set_product_options(Exec& exec, const ProductOptions& options) {
     if (exec.device->is_host()) return;
     cuda::CudaState& state = cuda::state_of(exec);
     require(!state.products, "set_product_options must be called before the first product");
+    require(options.sm_margin >= 0 && options.sm_margin < exec.device->multiprocessors(),
+            "set_product_options: no multiprocessor is left");
     state.product_options = options;
     if (!options.folder.empty())
         state.product_options.folder = fmt::format(

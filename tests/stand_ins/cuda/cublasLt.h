@@ -3,7 +3,7 @@
 // enforces the library's rules: matrices are stored by columns, sums are in float32, operands have the
 // promised alignment, an algorithm is used only for the product that it was suggested for, and the workspace
 // is not exceeded. Products of 8-bit floats have those of the GPU's architecture: types, sizes, transposes,
-// and the layouts of scales.
+// and the layouts of scales. With TF32, operands are rounded to 10 bits.
 #pragma once
 
 #include "stand_ins/cuda/cuda_runtime.h"
@@ -18,7 +18,7 @@ enum cublasStatus_t {
 };
 enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16BF = 14, CUDA_R_8F_E4M3 = 28, CUDA_R_8F_E5M2 = 29 };
 enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
-enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68 };
+enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 };
 enum cublasLtPointerMode_t { CUBLASLT_POINTER_MODE_HOST = 0, CUBLASLT_POINTER_MODE_DEVICE = 1 };
 enum cublasLtMatmulMatrixScale_t {
     CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F = 0,
@@ -29,6 +29,7 @@ enum cublasLtMatmulDescAttributes_t {
     CUBLASLT_MATMUL_DESC_POINTER_MODE = 2,
     CUBLASLT_MATMUL_DESC_TRANSA = 3,
     CUBLASLT_MATMUL_DESC_TRANSB = 4,
+    CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET = 15,
     CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
     CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18,
     CUBLASLT_MATMUL_DESC_FAST_ACCUM = 25,
@@ -98,6 +99,8 @@ namespace coeus::emulation {
 /// The number of products given to streams until now, and of those of 8-bit floats.
 size_t products();
 size_t products_of_8_bits();
+/// The number of multiprocessors that was asked for the last product; 0: all.
+int last_sm_count_target();
 /// How long the library's suggestions take from now on, for any product; at first 1 microsecond each.
 void set_microseconds(const std::array<size_t, 3>& of_suggestions);
 /// The library's version from now on; at first 130000.

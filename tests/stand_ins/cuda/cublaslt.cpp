@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <vector>
 
 using namespace coeus;
@@ -14,7 +15,8 @@ using namespace coeus;
 struct coeus_emulated_cublas {};
 struct coeus_emulated_product {
     cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
-    bool factors_on_device = false, fast = false;
+    bool factors_on_device = false, fast = false, tf32 = false;
+    int32_t sm_count = 0;        // 0: all
     int32_t modes[2] = {};       // of the scales of a and b
     const void* scales[2] = {};  // null: 1
 };
@@ -35,6 +37,7 @@ constexpr uint64_t magic = 0xb1a5;
 constexpr uint64_t algorithms = 3, needed_workspace[algorithms] = {4096, 1 << 20, 0};
 std::array<size_t, algorithms> microseconds = {1, 1, 1};
 std::atomic<size_t> given = 0, given_of_8_bits = 0;
+std::atomic<int> last_sm_count = 0;
 size_t version = 130000;
 bool has_vector_products = true;
 
@@ -74,7 +77,8 @@ uint64_t hash_of_problem(const coeus_emulated_product& product,
                          std::initializer_list<const coeus_emulated_layout*> layouts) {
     uint64_t hash = magic;
     for (const int64_t value : {int64_t(product.a), int64_t(product.b), int64_t(product.factors_on_device),
-                                int64_t(product.fast), int64_t(product.modes[0]), int64_t(product.modes[1])})
+                                int64_t(product.fast), int64_t(product.tf32), int64_t(product.sm_count),
+                                int64_t(product.modes[0]), int64_t(product.modes[1])})
         hash_in(hash, uint64_t(value));
     for (const coeus_emulated_layout* layout : layouts)
         for (const uint64_t value :
@@ -110,6 +114,7 @@ bool has_algorithm(const coeus_emulated_product& product, const coeus_emulated_l
                    const coeus_emulated_layout& d) {
     const int gpu = emulation::architecture;
     const int32_t mode = product.modes[0];
+    if (product.tf32 && a.type != CUDA_R_32F) return false;
     if (!has_8_bits(a))
         return mode == 0 && product.modes[1] == 0 && !product.scales[0] && !product.scales[1] &&
                !product.fast;
@@ -184,6 +189,25 @@ void multiply(const Tensor& d, const Operand& a, const Operand& b, const Tensor&
     cpu_kernels().gemm(own, d, a, b, c);
 }
 
+/// An operand in float32, rounded to TF32: to nearest, ties away from 0, as cvt.rna does.
+class Rounded {
+public:
+    explicit Rounded(const Operand& from)
+        : rows_(from.tensor.rows()), cols_(from.tensor.cols()), is_transposed_(from.is_transposed) {
+        for (int64_t i = 0; i < rows_ * cols_; ++i) {
+            constexpr uint32_t half = 1u << 12, kept = ~((1u << 13) - 1);
+            const auto bits = std::bit_cast<uint32_t>(float(element(from.tensor, i)));
+            values_.push_back(std::bit_cast<float>((bits + half) & kept));
+        }
+    }
+    Operand operand() { return {Tensor(values_.data(), Dtype::f32, {rows_, cols_}), is_transposed_}; }
+
+private:
+    int64_t rows_, cols_;
+    bool is_transposed_;
+    std::vector<float> values_;
+};
+
 /// d = factor a b + c, for a as the library counts: our b.
 void multiply(const Tensor& d, const Operand8& first, const Operand8& second, double factor,
               const Tensor& c) {
@@ -211,6 +235,10 @@ size_t emulation::products() {
 
 size_t emulation::products_of_8_bits() {
     return given_of_8_bits;
+}
+
+int emulation::last_sm_count_target() {
+    return last_sm_count;
 }
 
 void emulation::set_microseconds(const std::array<size_t, 3>& of_suggestions) {
@@ -243,8 +271,10 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
 }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* product, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
-    require(compute == CUBLAS_COMPUTE_32F && scale == CUDA_R_32F, "cuBLASLt: sums are not in float32");
+    require((compute == CUBLAS_COMPUTE_32F || compute == CUBLAS_COMPUTE_32F_FAST_TF32) && scale == CUDA_R_32F,
+            "cuBLASLt: sums are not in float32");
     *product = new coeus_emulated_product;
+    (*product)->tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product) {
@@ -261,6 +291,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
             product->factors_on_device = value_of<int32_t>(value, bytes) == CUBLASLT_POINTER_MODE_DEVICE;
             break;
         case CUBLASLT_MATMUL_DESC_FAST_ACCUM: product->fast = value_of<int8_t>(value, bytes) != 0; break;
+        case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
+            product->sm_count = value_of<int32_t>(value, bytes);
+            if (product->sm_count < 0) return CUBLAS_STATUS_INVALID_VALUE;
+            break;
         case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
         case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
             product->scales[which - CUBLASLT_MATMUL_DESC_A_SCALE_POINTER] =
@@ -370,6 +404,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
         second(tensor_of(a, *a_layout), product->a == CUBLAS_OP_T);
     const size_t duration = microseconds[algorithm->data[1]];
     ++given;
+    last_sm_count = product->sm_count;
     if (has_8_bits(*a_layout)) {
         ++given_of_8_bits;
         const Operand8 of_a = {a,
@@ -391,7 +426,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
         });
         return CUBLAS_STATUS_SUCCESS;
     }
-    emulation::give(stream, duration, [=] {
+    require(!product->tf32 || !on_device, "cuBLASLt: the stand-in has no such product in TF32");
+    emulation::give(stream, duration, [=, tf32 = product->tf32] {
+        if (tf32)
+            return multiply(result, Rounded(first).operand(), Rounded(second).operand(),
+                            addend_factor != 0 ? addend : Tensor());
         if (!on_device) return multiply(result, first, second, addend_factor != 0 ? addend : Tensor());
         std::vector<float> sums(size_t(result.count()));
         const Tensor products(sums.data(), Dtype::f32, {result.rows(), result.cols()});

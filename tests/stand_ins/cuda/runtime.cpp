@@ -91,8 +91,7 @@ namespace {
 
 int gpus = std::getenv("COEUS_EMULATED_GPUS") ? std::atoi(std::getenv("COEUS_EMULATED_GPUS")) : 1;
 bool kernels_for_gpu = true, some_starve = false;
-constexpr size_t all_memory = size_t(4) << 30;
-size_t taken = 0, free_memory = all_memory;
+size_t taken = 0;
 std::atomic<size_t> waited = 0;
 std::mutex mutex;  // guards everything below; the thread that waits for work runs it
 std::set<coeus_emulated_stream*> streams;
@@ -194,10 +193,6 @@ void run_until(const Done& done) {
 
 }  // namespace
 
-void give(coeus_emulated_stream* stream, std::function<void()> work) {
-    give(stream, 1, std::move(work));
-}
-
 void give(coeus_emulated_stream* stream, size_t microseconds, std::function<void()> work) {
     const std::lock_guard lock(mutex);
     if (stream && stream->recording) {
@@ -269,10 +264,6 @@ void set_kernels_for_gpu(bool are_there) {
 
 void set_gpus(int count) {
     gpus = count;
-}
-
-void set_free_memory(size_t bytes) {
-    free_memory = bytes;
 }
 
 size_t allocations() {

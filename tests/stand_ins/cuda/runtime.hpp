@@ -19,8 +19,10 @@ namespace coeus::emulation {
 
 /// Gives work to a stream. Without a stream (null), the work runs immediately. On the device's clock it takes
 /// a microsecond, or as many as are given.
-void give(coeus_emulated_stream* stream, std::function<void()> work);
 void give(coeus_emulated_stream* stream, size_t microseconds, std::function<void()> work);
+inline void give(coeus_emulated_stream* stream, std::function<void()> work) {
+    give(stream, 1, std::move(work));
+}
 /// Gives work that must wait for something outside this process: it can start when `ready` returns true, and
 /// `ready` is called often.
 void give_when(coeus_emulated_stream* stream, std::function<bool()> ready, std::function<void()> work);
@@ -46,6 +48,10 @@ inline int architecture = 90;
 /// The CUDA version that the driver knows; 13.0 at first.
 inline int driver_version = 13000;
 
+/// Bytes of memory of a GPU, and how many of them the driver reports as free; all at first.
+constexpr size_t all_memory = size_t(4) << 30;
+inline size_t free_memory = all_memory;
+
 /// Whether the program has kernels for this GPU; true at first.
 void set_kernels_for_gpu(bool are_there);
 
@@ -54,8 +60,6 @@ size_t waits();
 
 /// The number of GPUs, 1 at first; with 0, there is "no driver".
 void set_gpus(int count);
-/// The free memory that the driver reports from now on; at first 4 GiB, as much as there is.
-void set_free_memory(size_t bytes);
 /// The number of allocations of device and pinned memory and of events made, until now.
 size_t allocations();
 

@@ -181,7 +181,7 @@ TEST_CASE("a search restores the sums to which a product adds, from the GPU or, 
     const size_t bytes = size_t(m * n) * sizeof(float), room = 2 * bytes + (size_t(1) << 30);
     const bool has_room = GENERATE(true, false);
     CAPTURE(has_room);
-    emulation::set_free_memory(has_room ? room : room - 1);
+    emulation::free_memory = has_room ? room : room - 1;
     const TemporaryFolder folder;
     constexpr int64_t ld = n + 3;
     const Memory& memory = the_gpu().memory();
@@ -204,7 +204,7 @@ TEST_CASE("a search restores the sums to which a product adds, from the GPU or, 
     the_gpu().copy(result.data(), wide.view.data, wide.view.bytes());
     std::fill_n(values.begin(), n, 0.0f);  // of the first product
     CHECK(result == values);               // the operands are 0
-    emulation::set_free_memory(size_t(4) << 30);
+    emulation::free_memory = emulation::all_memory;
 }
 
 TEST_CASE("kept algorithms are timed again if they are old or if this is asked for, and used nevertheless") {
@@ -249,4 +249,58 @@ TEST_CASE("kept algorithms are timed again if they are old or if this is asked f
         CHECK(said_by_two_products(all).empty());
     }
     CHECK(number_of(kept_in(folder.path())) == 1);
+}
+
+TEST_CASE("a margin of multiprocessors is given to the library, and has algorithms of its own") {
+    const TemporaryFolder folder;
+    two_products(folder.path());
+    CHECK(emulation::last_sm_count_target() == 0);
+    const ProductOptions options = {.folder = folder.path(), .sm_margin = 16};
+    CHECK(two_products(options).first > 10);
+    CHECK(emulation::last_sm_count_target() == 132 - 16);
+    CHECK(two_products(options) == no_search);
+    CHECK(emulation::last_sm_count_target() == 132 - 16);
+    const std::vector<fs::path> files = files_of(folder.path());
+    REQUIRE(files.size() == 2);
+    const bool is_first = files[0].filename().string().size() > files[1].filename().string().size();
+    CHECK_THAT(files[is_first ? 0 : 1].filename().string(), Catch::EndsWith("-sms116"));
+    CHECK(two_products(folder.path()) == no_search);
+    CHECK(emulation::last_sm_count_target() == 0);
+}
+
+TEST_CASE("products in TF32 round operands in float32, and have algorithms of their own") {
+    const TemporaryFolder folder;
+    // 1 + 2^-11 is rounded up to 1 + 2^-10, and 1 + 2^-12 down to 1
+    const std::vector<float> rows = {1 + 0x1p-11f, 1 + 0x1p-12f};
+    const Memory& memory = the_gpu().memory();
+    const auto product = [&](Dtype type, bool allow_tf32) {
+        const OwnedTensor a(type, {2, 1}, "a", memory), b(type, {1, 1}, "b", memory),
+            d(Dtype::f32, {2, 1}, "d", memory);
+        OwnedTensor values(type, {2, 1}), one(type, {1, 1});
+        for (int64_t i = 0; i < 2; ++i) set_element(values, i, double(rows[size_t(i)]));
+        set_element(one, 0, 1);
+        the_gpu().copy(a.view.data, values.view.data, a.view.bytes());
+        the_gpu().copy(b.view.data, one.view.data, b.view.bytes());
+        Exec exec(the_gpu());
+        exec.workspace = Arena(int64_t(32) << 20, "workspace", memory);
+        set_product_options(exec, {.folder = folder.path(), .allow_tf32 = allow_tf32});
+        cuda_kernels().gemm(exec, d, a.view, b.view, {});
+        exec.queue->finish();
+        std::vector<float> result(2);
+        the_gpu().copy(result.data(), d.view.data, d.view.bytes());
+        return result;
+    };
+    CHECK(product(Dtype::f32, false) == rows);
+    CHECK(product(Dtype::f32, true) == std::vector<float>{1 + 0x1p-10f, 1});
+    CHECK(product(Dtype::f32, false) == rows);
+    CHECK(product(Dtype::bf16, true) == std::vector<float>{1, 1});
+    size_t with_tf32 = 0;
+    for (const fs::path& file : files_of(folder.path())) {
+        const std::string name = file.filename().string();
+        if (!name.ends_with("-tf32")) continue;
+        ++with_tf32;
+        CHECK_THAT(name, Catch::StartsWith("float32-float32-2x1x1-"));
+    }
+    CHECK(files_of(folder.path()).size() == 3);
+    CHECK(with_tf32 == 1);
 }

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/product_choice.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/user_cache.hpp"
+
+namespace coeus {
+
+namespace {
+
+// Collectives of NCCL are under way while a layer computes: weights are gathered, gradients scattered.
+bool multiplies_beside_nccl(const MeshShape& mesh, const EngineOptions& options) {
+    return options.nccl && mesh.size(axis::fsdp) > 1;
+}
+
+std::string margin_notice(const MeshShape& mesh, const EngineOptions& options) {
+    const std::string idle = "Notice: kernels.sm_margin has no effect ";
+    if (options.backend == Backend::cpu) return idle + "on CPUs: it is for products on GPUs";
+    if (mesh.size(axis::fsdp) == 1)
+        return idle +
+               "on this mesh: only where parameters are divided (dp_shard x cp > 1) do products run beside "
+               "NCCL's operations";
+    if (!options.nccl) return idle + "without NCCL: tensors go through the host";
+    return "";
+}
+
+std::string tf32_notice(const Config& config, const EngineOptions& options) {
+    const std::string idle = "Notice: kernels.allow_tf32 has no effect";
+    if (options.backend == Backend::cpu) return idle + " on CPUs: they have no TF32";
+    if (multiplies_in_tf32(config, options))
+        return "Products use TF32 (kernels.allow_tf32): operands in float32 are rounded to 10 bits after the "
+               "binary point. MFU is not reported, since the peak in TF32 is not known";
+    return idle + ": all products have operands in " + std::string(name_of(options.types.compute)) +
+           "; it is for training.mixed_precision_param = \"float32\"";
+}
+
+std::string recheck_notice(const Config& config, const EngineOptions& options) {
+    const std::string idle = "Notice: kernels.autotune_recheck has no effect ";
+    if (options.backend == Backend::cpu) return idle + "on CPUs: it is for products on GPUs";
+    return config.kernels.autotune ? "" : idle + "with kernels.autotune = false";
+}
+
+}  // namespace
+
+ProductOptions product_options(const Config& config, const Mesh& mesh, const EngineOptions& options,
+                               int multiprocessors) {
+    const bool has_margin = multiplies_beside_nccl(mesh.shape(), options);
+    if (has_margin && config.kernels.sm_margin >= multiprocessors)
+        throw ConfigError(
+            "kernels.sm_margin = {}: this GPU has {} multiprocessors, of which products need at least one; "
+            "give at most {}",
+            config.kernels.sm_margin, multiprocessors, multiprocessors - 1);
+    // one rank of each stage times kept algorithms again, so that a slow one is reported once
+    const bool is_first = mesh.rank(axis::dp) == 0 && mesh.rank(axis::cp) == 0 && mesh.rank(axis::tp) == 0;
+    return {.folder = config.kernels.autotune ? user_cache("products") : "",
+            .recheck = !is_first                         ? Recheck::none
+                       : config.kernels.autotune_recheck ? Recheck::all
+                                                         : Recheck::old,
+            .sm_margin = has_margin ? int(config.kernels.sm_margin) : 0,
+            .allow_tf32 = config.kernels.allow_tf32};
+}
+
+bool multiplies_in_tf32(const Config& config, const EngineOptions& options) {
+    return config.kernels.allow_tf32 && options.backend == Backend::cuda &&
+           options.types.compute == Dtype::f32;
+}
+
+std::vector<std::string> product_notices(const Config& config, const MeshShape& mesh,
+                                         const EngineOptions& options) {
+    std::vector<std::string> lines;
+    const auto add = [&](const std::string& line) {
+        if (!line.empty()) lines.push_back(line);
+    };
+    if (config.kernels.sm_margin > 0) add(margin_notice(mesh, options));
+    if (config.kernels.allow_tf32) add(tf32_notice(config, options));
+    if (config.kernels.autotune_recheck) add(recheck_notice(config, options));
+    if (options.backend == Backend::cuda && options.types.compute == Dtype::f32)
+        add("Notice: attention in float32 runs without tensor cores; training.mixed_precision_param = "
+            "\"bfloat16\" would use them");
+    return lines;
+}
+
+}  // namespace coeus
