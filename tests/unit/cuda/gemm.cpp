@@ -190,6 +190,9 @@ TEST_CASE("a search restores the sums to which a product adds, from the GPU or, 
     std::vector<float> values(size_t(m * ld)), result(values.size());
     for (size_t i = 0; i < values.size(); ++i) values[i] = float(i + 1);
     the_gpu().copy(wide.view.data, values.data(), wide.view.bytes());
+    const std::vector<float> ones(size_t(m * k), 1.0f);  // so that a product is k
+    for (const OwnedTensor* operand : {&a, &b})
+        the_gpu().copy(operand->view.data, ones.data(), operand->view.bytes());
     Exec exec(the_gpu());
     exec.workspace = Arena(int64_t(32) << 20, "workspace", memory);
     set_product_options(exec, {.folder = folder.path()});
@@ -202,8 +205,12 @@ TEST_CASE("a search restores the sums to which a product adds, from the GPU or, 
     CHECK(emulation::allocations() - events_made == (has_room ? 1 : 0));
     exec.queue->finish();
     the_gpu().copy(result.data(), wide.view.data, wide.view.bytes());
-    std::fill_n(values.begin(), n, 0.0f);  // of the first product
-    CHECK(result == values);               // the operands are 0
+    for (size_t i = 0; i < size_t(m); ++i)
+        for (size_t j = 0; j < size_t(n); ++j) {
+            float& value = values[i * size_t(ld) + j];
+            value = (i == 0 ? float(k) : value) + 2 * float(k);
+        }
+    CHECK(result == values);
     emulation::free_memory = emulation::all_memory;
 }
 
