@@ -21,11 +21,12 @@ void check(cudaError_t status, const char* call) {
 
 __global__ void any_kernel() {}
 
-// All kernels are built for the same GPUs, so one of them tells whether this GPU is among them.
-void require_kernels_for(const cudaDeviceProp& gpu) {
-    cudaFuncAttributes attributes;
+// All kernels are built for the same GPUs, so one of them tells whether this GPU is among them. Returns true
+// if the program has only PTX for it, which the driver compiles.
+bool compiles_kernels_for(const cudaDeviceProp& gpu) {
+    cudaFuncAttributes attributes = {};
     const cudaError_t status = cudaFuncGetAttributes(&attributes, any_kernel);
-    if (status == cudaSuccess) return;
+    if (status == cudaSuccess) return attributes.binaryVersion != attributes.ptxVersion;
     cudaGetLastError();
     throw SystemError(
         fmt::format("this program has no kernels for {} (compute capability {}.{}): {}; build it with "
@@ -198,7 +199,7 @@ public:
         COEUS_CHECK_CUDA(cudaSetDevice(number));
         COEUS_CHECK_CUDA(cudaGetDeviceProperties(&properties_, number));
         name_ = properties_.name;
-        require_kernels_for(properties_);
+        compiles_kernels_ = compiles_kernels_for(properties_);
         size_t free = 0, total = 0;
         COEUS_CHECK_CUDA(cudaMemGetInfo(&free, &total));
         free_bytes_ = int64_t(free);
@@ -221,6 +222,7 @@ public:
     }
     int architecture() const override { return 10 * properties_.major + properties_.minor; }
     int multiprocessors() const override { return properties_.multiProcessorCount; }
+    bool compiles_kernels() const override { return compiles_kernels_; }
     int64_t memory_bytes() const override { return free_bytes_; }
     int64_t peak_bytes() const override { return memory_.peak_bytes(); }
     std::string bus_id() const override {
@@ -235,6 +237,7 @@ private:
     GpuMemory memory_{name_};
     PinnedMemory pinned_;
     int64_t free_bytes_ = 0;  // when the run began
+    bool compiles_kernels_ = false;
 };
 
 }  // namespace

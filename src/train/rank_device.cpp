@@ -193,8 +193,9 @@ RankDevice::RankDevice(const Config& config, const Communicator& world, int loca
     const std::vector<std::string> names = gpus_of(world, *gpu_);
     sharing_ = int(std::ranges::count(names, names[size_t(world.rank())]));
     text_ =
-        fmt::format("{}, {} free (GPU {} of {}{})", gpu_->name(), bytes_text(double(gpu_->memory_bytes())),
-                    number, gpus, sharing_ > 1 ? fmt::format(", shared by {} ranks", sharing_) : "");
+        fmt::format("{}, {} free (GPU {} of {}{}{})", gpu_->name(), bytes_text(double(gpu_->memory_bytes())),
+                    number, gpus, sharing_ > 1 ? fmt::format(", shared by {} ranks", sharing_) : "",
+                    gpu_->compiles_kernels() ? ", kernels compiled at the start (PTX)" : "");
     transport_ = transport_from_deck(config, world, *gpu_);
     attention_ = attention_library(config, world, *gpu_);
 }

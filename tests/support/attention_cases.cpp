@@ -188,6 +188,12 @@ std::vector<KernelCase> attention_cases() {
         list.push_back(attention_case({1, 133, 4, 2, 96, 0.1}, false, backward, true, true));
         list.push_back(attention_case({1, 300, 1, 1, 32, 0.18}, true, backward, false, true));
         list.push_back(attention_case({1, 75, 2, 1, 112, 0.1}, false, backward, true));
+        // without tensor cores, since the width is not a multiple of 8; results in both types
+        for (const bool partial : {false, true}) {
+            list.push_back(attention_case({1, 35, 2, 1, 100, 0.1}, false, backward, false, partial));
+            list.push_back(attention_case({1, 19, 2, 2, 250, 0.06}, true, backward, false, partial));
+        }
+        list.push_back(attention_case({1, 70, 2, 1, 64, 0.125}, false, backward, false, true));
         // values narrower and wider than keys
         list.push_back(attention_case({1, 1, 1, 1, 1, 1.0, {}, {}, 2}, false, backward));
         list.push_back(attention_case({2, 49, 4, 2, 24, 0.25, {}, {}, 16}, true, backward, true));

@@ -101,6 +101,9 @@ public:
     virtual int architecture() const { return 0; }
     /// Number of multiprocessors of a GPU; 0 for the host.
     virtual int multiprocessors() const { return 0; }
+    /// True if the program was built for older GPUs only, so that the driver compiles its kernels (PTX) when
+    /// they are first used, and keeps them for later runs.
+    virtual bool compiles_kernels() const { return false; }
 
     bool is_host() const { return backend() == Backend::cpu; }
 };

@@ -50,8 +50,8 @@ public:
     const Device& device() const { return gpu_ ? *gpu_ : host_device(); }
     /// Number of ranks that compute on this device.
     int sharing() const { return sharing_; }
-    /// "NVIDIA H100 80GB HBM3, 79.2 GiB free (GPU 0 of 8)". On the host: why no GPU is used if this program
-    /// was built for GPUs and the deck allows one, else empty.
+    /// "NVIDIA H100 80GB HBM3, 79.2 GiB free (GPU 0 of 8)", and whether the driver compiles its kernels. On
+    /// the host: why no GPU is used if this program was built for GPUs and the deck allows one, else empty.
     const std::string& text() const { return text_; }
     const RankTransport& transport() const { return transport_; }
     const AttentionLibrary& attention() const { return attention_; }

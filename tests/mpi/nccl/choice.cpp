@@ -206,3 +206,17 @@ TEST_CASE("transport: none for CPUs") {
     CHECK(!choice("staged", host_device()).nccl);
     CHECK_THAT(error_of("nccl", host_device()), Contains("computes on CPUs"));
 }
+
+TEST_CASE("the start says that the driver compiles the kernels, on GPUs newer than the program's") {
+    const Communicator world = Communicator::world("world");
+    Config config;
+    config.device = "cuda";
+    const auto text = [&](int architecture) {
+        emulation::architecture = architecture;
+        const RankDevice device(config, world, 0, 1);
+        emulation::architecture = 90;
+        return device.text();
+    };
+    CHECK_THAT(text(120), Contains(", kernels compiled at the start (PTX))"));
+    CHECK_THAT(text(90), !Contains("compiled"));
+}

@@ -121,6 +121,10 @@ struct cudaLaunchConfig_t {
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
+    if (coeus::emulation::on_launch &&
+        !coeus::emulation::on_launch(
+            {reinterpret_cast<const void*>(kernel), config->blockDim.x, config->dynamicSmemBytes}))
+        return cudaSuccess;
     const std::tuple<Parameters...> copies(std::forward<Arguments>(arguments)...);
     coeus::emulation::give(config->stream, [kernel, copies, config = *config] {
         coeus::emulation::run_grid(config.gridDim, config.blockDim, config.dynamicSmemBytes,
@@ -129,8 +133,10 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
     return cudaSuccess;
 }
 
-struct cudaFuncAttributes {};
-/// Fails after set_kernels_for_gpu(false).
+struct cudaFuncAttributes {
+    int ptxVersion, binaryVersion;
+};
+/// Those of a program with code for 8.0 and 9.0, and PTX for 9.0. Fails after set_kernels_for_gpu(false).
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*kernel)());
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 /// Allows as much shared memory as sm_89, which has the least.

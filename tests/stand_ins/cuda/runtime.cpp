@@ -310,8 +310,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) 
     return cudaSuccess;
 }
 
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* /*attributes*/, void (*)()) {
-    return kernels_for_gpu ? cudaSuccess : cudaErrorNoKernelImageForDevice;
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*)()) {
+    if (!kernels_for_gpu) return cudaErrorNoKernelImageForDevice;
+    const int newest = architecture < 90 ? 80 : 90;
+    *attributes = {newest, architecture < 100 ? newest : architecture};
+    return cudaSuccess;
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {

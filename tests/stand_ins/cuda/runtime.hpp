@@ -55,6 +55,16 @@ inline size_t free_memory = all_memory;
 /// Whether the program has kernels for this GPU; true at first.
 void set_kernels_for_gpu(bool are_there);
 
+/// A launch of a kernel: the address of its function, the threads of a block, and their dynamic shared
+/// memory.
+struct Launch {
+    const void* kernel = nullptr;
+    unsigned threads = 0;
+    size_t shared_bytes = 0;
+};
+/// If set: is called for each launch of a kernel. With false the kernel does not run.
+inline std::function<bool(const Launch&)> on_launch;
+
 /// How often the host has waited for a stream, an event or the device.
 size_t waits();
 

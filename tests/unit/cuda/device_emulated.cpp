@@ -153,6 +153,16 @@ TEST_CASE("a GPU for which the program was not built is refused, with the option
     emulation::set_kernels_for_gpu(true);
 }
 
+TEST_CASE("the driver compiles the kernels for GPUs that are newer than the program's") {
+    for (const auto& [architecture, compiled] :
+         {std::pair(80, false), {89, false}, {90, false}, {100, true}}) {
+        emulation::architecture = architecture;
+        CHECK(open_gpu(0)->compiles_kernels() == compiled);
+    }
+    emulation::architecture = 90;
+    CHECK(!host_device().compiles_kernels());
+}
+
 TEST_CASE("a missing GPU is reported with the reason") {
     emulation::set_gpus(0);
     CHECK(visible_gpus() == 0);

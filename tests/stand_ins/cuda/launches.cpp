@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prints how each CUDA kernel is launched, for tools/kernel_resources.py: the kernel's address relative to
+// the program, the threads of a block, and the bytes of their dynamic shared memory, each as the launch with
+// most threads (of these, the one with most memory) has them. The launches are those of the tests' cases, at
+// sizes for tests and at those of a training step, and of types that cases do not combine. The kernels do not
+// run.
+#include "coeus/device/device.hpp"
+#include "coeus/state/step_state.hpp"
+#include "stand_ins/cuda/runtime.hpp"
+#include "support/cases.hpp"
+
+#include <cstdio>
+#include <map>
+#include <utility>
+
+// the first byte of the program, as the linker defines it
+extern "C" const char __executable_start;
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+constexpr auto types = {Dtype::f32, Dtype::bf16};
+
+void run_cases(const std::vector<KernelCase>& cases) {
+    const auto gpu = open_gpu(0);
+    for (const KernelCase& c : cases)
+        for (const Dtype type : types) run_case_on(*gpu, c, type, type);
+}
+
+// rows for blocks of 256 threads
+std::vector<KernelCase> wide_cases() {
+    std::vector<KernelCase> list = step_cases({.tokens = 32,
+                                               .sequence = 16,
+                                               .width = 2048,
+                                               .heads = 16,
+                                               .kv_heads = 16,
+                                               .feed_forward = 2048,
+                                               .vocabulary = 2048});
+    // products are cuBLASLt's, and AdamW's blocks do not depend on sizes
+    std::erase_if(
+        list, [](const KernelCase& c) { return c.name.starts_with("gemm") || c.name.starts_with("adam"); });
+    return list;
+}
+
+// Types that the cases do not combine.
+void run_other_types() {
+    const auto gpu = open_gpu(0);
+    Exec exec(*gpu);
+    exec.workspace = Arena(1 << 20, "workspace", gpu->memory());
+    const Kernels& k = cuda_kernels();
+    const OwnedTensor memory(Dtype::u8, {64 << 20}, "operands", gpu->memory());
+    const auto operand = [&](Dtype type, const Shape& shape) {
+        return Tensor(memory.view.data, type, shape);
+    };
+    const StepState state(*gpu);
+    StepScalars& scalars = state.scalars();
+    const Shape row = {4096};
+    for (const Dtype master : types)
+        for (const Dtype copy : types) {
+            for (const Dtype moment : types) {
+                if (master == Dtype::bf16 && moment == Dtype::f32) continue;
+                k.adam(exec,
+                       {operand(master, row), operand(moment, row), operand(moment, row),
+                        operand(Dtype::f32, row), operand(copy, row)},
+                       {}, {}, scalars);
+            }
+            k.descend(exec, operand(master, row), operand(Dtype::f32, row), operand(copy, row), {}, {},
+                      scalars);
+            k.add(exec, operand(master, row), operand(copy, row));
+        }
+    for (const Dtype type : {Dtype::f32, Dtype::bf16, Dtype::f64})
+        k.sum(exec, &scalars.loss, operand(type, row));
+    k.finish_norm(exec, scalars, 1);
+    for (const bool transposed : {false, true})  // groups of many rows, with sums in float32
+        k.grouped_gemm(
+            exec, operand(Dtype::f32, {1024, 128}), operand(Dtype::bf16, {1024, 128}),
+            {operand(Dtype::bf16, {256, 128}), transposed},
+            {.begins = operand(Dtype::i32, {2}), .counts = operand(Dtype::i32, {2}), .assignments = 1024});
+}
+
+}  // namespace
+
+int main() {
+    using Largest = std::pair<unsigned, size_t>;
+    std::map<const void*, Largest> launches;
+    emulation::on_launch = [&](const emulation::Launch& launch) {
+        Largest& largest = launches[launch.kernel];
+        largest = std::max(largest, {launch.threads, launch.shared_bytes});
+        return false;
+    };
+    run_cases(test_cases());
+    run_cases(wide_cases());
+    run_other_types();
+    // products of 8-bit floats use other kernels on other GPUs
+    for (const int architecture : {80, 89, 100}) {
+        emulation::architecture = architecture;
+        run_cases(quantization_cases());
+    }
+    for (const auto& [kernel, largest] : launches)
+        std::printf("%tx %u %zu\n", static_cast<const char*>(kernel) - &__executable_start, largest.first,
+                    largest.second);
+    return 0;
+}

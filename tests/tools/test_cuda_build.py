@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the tools that build for GPUs, with recorded output of NVIDIA's programs, and with programs that stand in for
+them."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import kernel_resources  # noqa: E402
+from kernel_resources import Table  # noqa: E402
+
+# of ptxas 13.0.88: a forward of attention, and the same with __launch_bounds__(128, 8), which leaves it 64 registers
+MANGLED = ("_ZN5coeus4cuda49_GLOBAL__N__f598ca38_16_attention_mma_cu_45df8ca120attention_mma_kernelINS_4bf16ENS0_10HeadWidths"
+           "ILi128ELi128EEEEEvNS0_5HeadsIT_EEPfNS6_IKS3_EESB_SB_NS0_9DocumentsENS_14AttentionShapeE")
+REPORT = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '{0}' for 'sm_90'
+ptxas info    : Function properties for {0}
+    {1}
+ptxas info    : Used {2}
+ptxas info    : Compile time = 3217.419 ms
+"""
+GOOD = REPORT.format(MANGLED, "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads", "254 registers, used 1 barriers")
+SPILLING = REPORT.format(MANGLED, "1112 bytes stack frame, 2056 bytes spill stores, 2068 bytes spill loads",
+                         "64 registers, used 1 barriers, 1112 bytes cumulative stack size")
+KERNEL = "attention_mma: attention_mma_kernel<bf16, HeadWidths<128, 128>>"
+LISTED = f"toolkit: 13.0.88\narchitectures: sm_90\n{KERNEL} | 128 70656 | 254 0 0 0 2\n"
+
+
+def program(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n" + text + "\n")
+    path.chmod(0o755)
+
+
+class WithFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name).resolve()
+
+
+class KernelResources(WithFolder):
+    """tools/kernel_resources.py"""
+
+    def build(self, report, version="13.0.88"):
+        """Makes a build folder with one CUDA object, which ptxas reported so."""
+        program(self.folder / "nvcc", f"echo 'Cuda compilation tools, release 13.0, V{version}'")
+        (self.folder / "CMakeCache.txt").write_text(f"CMAKE_CUDA_COMPILER:FILEPATH={self.folder}/nvcc\n")
+        objects = self.folder / "CMakeFiles/coeus_cuda.dir/src/kernels/cuda"
+        objects.mkdir(parents=True, exist_ok=True)
+        (objects / "attention_mma.cu.o").touch()
+        (objects / "attention_mma.cu.o.ptxas").write_text(report)
+
+    def compared(self, report, table=LISTED):
+        self.build(report)
+        return kernel_resources.check_build(Table(table), self.folder)[0]
+
+    def test_what_is_listed_passes(self):
+        self.assertEqual(self.compared(GOOD), [])
+
+    def test_a_planted_spill_is_found(self):
+        self.assertEqual(self.compared(SPILLING), [
+            f"{KERNEL} on sm_90: registers were 254, are 64; stack were 0, are 1112; spilled were 0, are 2056; "
+            "blocks were 2, are 3",
+            f"{KERNEL} on sm_90 spills 2056 bytes of registers, and the table gives no reason"])
+
+    def test_a_spill_needs_a_reason(self):
+        spills = LISTED.replace("254 0 0 0 2", "64 1112 2056 0 3")
+        self.assertEqual(self.compared(SPILLING, spills), [
+            f"{KERNEL} on sm_90 spills 2056 bytes of registers, and the table gives no reason"])
+        self.assertEqual(len(self.compared(SPILLING, spills + f"spills: {KERNEL} |\n")), 1)
+        reason = f"spills: {KERNEL} | eight blocks hide the latency\n"
+        self.assertEqual(self.compared(SPILLING, spills + reason), [])
+        self.assertEqual(self.compared(GOOD, LISTED + reason),
+                         [f"{KERNEL} has a reason to spill registers, but does not spill"])
+
+    def test_kernels_that_are_new_or_gone(self):
+        self.assertEqual(self.compared(GOOD, LISTED.replace("<128", "<96")), [
+            f"{KERNEL} on sm_90 is new",
+            f"{KERNEL.replace('<128', '<96')} on sm_90 is in the table, but not in the build"])
+
+    def test_another_toolkit_or_gpu_is_skipped(self):
+        self.build(SPILLING, "13.1.20")
+        with self.assertRaisesRegex(kernel_resources.Skipped, "the table is for CUDA 13.0.88, but this is 13.1.20"):
+            kernel_resources.check_build(Table(LISTED), self.folder)
+        self.build(SPILLING.replace("sm_90", "sm_100"))
+        with self.assertRaisesRegex(kernel_resources.Skipped, "the table is for sm_90, but this build for sm_100"):
+            kernel_resources.check_build(Table(LISTED), self.folder)
+        self.build(GOOD, "11.0.1")
+        out = StringIO()
+        with redirect_stdout(out):
+            self.assertEqual(kernel_resources.main([str(self.folder)]), 77)
+        self.assertRegex(out.getvalue(), r"\Askipped: registers and spills of kernels were not compared: .* this is 11\.0\.1\n\Z")
+
+    def test_what_cannot_be_compared(self):
+        with self.assertRaisesRegex(kernel_resources.Refused, "has no CUDA kernels"):
+            kernel_resources.reports(self.folder)
+        self.build(GOOD)
+        report = next(self.folder.rglob("*.ptxas"))
+        report.write_text(GOOD.replace("Used", "Usd"))
+        with self.assertRaisesRegex(kernel_resources.Refused, "has no registers or no stack of _ZN5coeus"):
+            kernel_resources.reports(self.folder)
+        report.unlink()
+        error = StringIO()
+        with redirect_stderr(error):
+            self.assertEqual(kernel_resources.main([str(self.folder)]), 1)
+        self.assertIn("attention_mma.cu.o and build again", error.getvalue())
+
+    def test_launches(self):
+        def compared(**printed):
+            return kernel_resources.compared_launches(Table(LISTED), {name: value for name, value in printed.items()})
+        name = KERNEL.split(": ", 1)[1]
+        self.assertEqual(compared(**{name: (128, 70656)}), [])
+        self.assertEqual(compared(**{name: (256, 99), "new_kernel": (32, 0)}), [
+            f"{KERNEL}: threads were 128, are 256", f"{KERNEL}: bytes of dynamic shared memory were 70656, are 99",
+            "new_kernel is launched, but is not in the table"])
+        self.assertEqual(compared(), [f"{KERNEL}: no case of the tests launches it"])
+
+    def test_blocks_of_a_multiprocessor(self):
+        # NVIDIA's rules: 64 warps, 32 blocks, 65536 registers in portions of 256 a warp, 1 KiB of each block's shared
+        # memory for the system
+        for arch, threads, registers, shared, expected in (
+                ("sm_80", 256, 32, 0, 8), ("sm_80", 256, 33, 0, 6), ("sm_80", 32, 16, 0, 32), ("sm_80", 1024, 64, 0, 1),
+                ("sm_80", 128, 255, 0, 2), ("sm_80", 128, 128, 100000, 1), ("sm_90", 128, 128, 100000, 2),
+                ("sm_80", 1024, 65, 0, 0)):
+            self.assertEqual(kernel_resources.blocks(arch, threads, registers, shared), expected)
+
+    def test_the_table_is_read_as_it_is_written(self):
+        text = kernel_resources.TABLE.read_text()
+        self.assertEqual(Table(text).text(), text)
+        self.assertTrue(all(Table(text).reasons.values()), "a spill without a reason")
+
+    def test_reports_are_kept_and_warnings_printed(self):
+        program(self.folder / "nvcc", "printf 'ptxas info    : Used 3 registers\\na.cu(3): warning: x\\n' >&2; exit 5")
+        done = subprocess.run([ROOT / "tools/keep_ptxas.sh", self.folder / "nvcc", "-c", "a.cu", "-o", self.folder / "a.o"],
+                              capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (5, "", "a.cu(3): warning: x\n"))
+        self.assertEqual((self.folder / "a.o.ptxas").read_text(), "ptxas info    : Used 3 registers\n")
+        self.assertEqual({path.name for path in self.folder.iterdir()}, {"nvcc", "a.o.ptxas"})
+
+
+class Toolkits(WithFolder):
+    """tools/find_nvcc.sh, tools/compile_matrix.sh and tools/cuda12_toolkit.sh"""
+
+    def script(self, name, *arguments, **environment):
+        done = subprocess.run(["/bin/sh", ROOT / "tools" / name, *arguments], capture_output=True, text=True, timeout=60,
+                              env={"PATH": str(self.folder)} | environment)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_where_nvcc_is_found(self):
+        (self.folder / "sed").symlink_to(shutil.which("sed"))
+        said = "Cuda compilation tools, release 12.4, V12.4.131"
+        for place, environment in (("home/bin/nvcc", {"CUDA_HOME": f"{self.folder}/home"}),
+                                   ("env/lib/python3.11/site-packages/nvidia/cu13/bin/nvcc",
+                                    {"COEUS_CUDA_PYTHON": f"{self.folder}/env"})):
+            program(self.folder / place, f"echo '{said}'")
+            self.assertEqual(self.script("find_nvcc.sh", **environment), (0, f"{self.folder / place}\n", ""))
+            self.assertEqual(self.script("find_nvcc.sh", "--major", **environment), (0, "12\n", ""))
+
+    def test_no_nvcc(self):
+        if Path("/usr/local/cuda/bin/nvcc").exists():
+            self.skipTest("this machine has a CUDA toolkit in /usr/local/cuda")
+        none = "there is no nvcc in CUDA_HOME, /usr/local/cuda, the PATH or a Python environment\n"
+        self.assertEqual(self.script("find_nvcc.sh"), (1, "", none))
+        (self.folder / "dirname").symlink_to(shutil.which("dirname"))
+        self.assertEqual(self.script("compile_matrix.sh"),
+                         (77, "skipped: the kernels were not compiled for all GPUs: " + none, ""))
+
+    def test_refusals_of_cuda12_toolkit(self):
+        for name in ("mktemp", "rm", "mkdir", "dirname"):
+            (self.folder / name).symlink_to(shutil.which(name))
+        new = str(self.folder / "new")
+
+        def said(*arguments, **programs):
+            for name, body in ({"uname": "echo x86_64", "dpkg-deb": "exit 9", "apt-get": "exit 9"} | programs).items():
+                program(self.folder / name, body)
+            code, out, error = self.script("cuda12_toolkit.sh", *arguments)
+            self.assertEqual((code, out), (2, ""))
+            return error
+        self.assertEqual(said(), "cuda12_toolkit.sh: usage: cuda12_toolkit.sh FOLDER [DEBS]\n")
+        self.assertEqual(said(str(self.folder)), f"cuda12_toolkit.sh: {self.folder} exists already; name a new folder\n")
+        self.assertEqual(said(new, uname="echo aarch64"),
+                         "cuda12_toolkit.sh: the packages are for x86-64, but this machine is aarch64\n")
+        self.assertEqual(said(new, str(self.folder)), f"cuda12_toolkit.sh: {self.folder} has no nvidia-cuda-toolkit\n")
+        for name in ("sed", "head"):
+            (self.folder / name).symlink_to(shutil.which(name))
+        self.assertEqual(said(new, **{"apt-get": "exit 0"}),
+                         "cuda12_toolkit.sh: this system names no Debian mirror; set COEUS_DEBIAN_MIRROR\n")
+        self.assertFalse(Path(new).exists())
+
+
+class Bundle(WithFolder):
+    """tools/bundle_run.sh, which starts the programs of a bundle"""
+
+    def setUp(self):
+        super().setUp()
+        run = (ROOT / "tools/bundle_run.sh").read_text().replace("@cuda@", "12").replace("@driver@", "525")
+        self.bundle = self.folder / "bundle"
+        program(self.bundle / "coeus", run.removeprefix("#!/bin/sh\n"))
+        (self.bundle / "bin").mkdir()
+        self.library(self.folder / "cuda12/lib64")
+        subprocess.run(["gcc", "-x", "c", "-", "-o", self.bundle / "bin/coeus", "-Wl,--no-as-needed", "-x", "none",
+                        self.folder / "cuda12/lib64/libcublasLt.so.12"], input=b'#include <stdio.h>\nint main() { puts("ran"); }',
+                       check=True)
+
+    def library(self, folder, major=12):
+        folder.mkdir(parents=True)
+        subprocess.run(["gcc", "-shared", "-x", "c", "/dev/null", f"-Wl,-soname,libcublasLt.so.{major}", "-o",
+                        folder / f"libcublasLt.so.{major}"], check=True)
+
+    def start(self, smi=None, **environment):
+        """The exit code and what is printed, with programs of the system and this nvidia-smi."""
+        path = self.folder / "path"
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir()
+        for name in ("dirname", "ldd", "sed", "tr", "bash", "sh", "cat"):
+            (path / name).symlink_to(shutil.which(name))
+        if smi is not None:
+            program(path / "nvidia-smi", smi)
+        done = subprocess.run([self.bundle / "coeus"], capture_output=True, text=True, env={"PATH": str(path)} | environment)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_libraries_of_cuda(self):
+        self.assertEqual(self.start(CUDA_HOME=str(self.folder / "cuda12")), (0, "ran\n"))
+        environment = self.folder / "env"
+        shutil.copytree(self.folder / "cuda12/lib64", environment / "lib/python3.11/site-packages/nvidia/cublas/lib")
+        for name in ("COEUS_CUDA_PYTHON", "VIRTUAL_ENV"):
+            self.assertEqual(self.start(**{name: str(environment)}), (0, "ran\n"))
+
+    def test_missing_libraries(self):
+        code, said = self.start()
+        self.assertEqual(code, 3)
+        self.assertRegex(said, r"\Acoeus: this bundle needs CUDA 12 \(driver 525 or newer\); found no driver \(nvidia-smi\).*; "
+                               r"libcublasLt\.so\.12 not found\. Set CUDA_HOME to a CUDA 12, or COEUS_CUDA_PYTHON to a Python "
+                               r"environment with its packages\n\Z")
+        header = "| NVIDIA-SMI 550.54.14    Driver Version: 550.54.14      CUDA Version: 12.4     |"
+        self.assertIn("; found driver 550.54.14, CUDA 12.4", self.start(f"echo '{header}'")[1])
+        self.assertIn("; found no driver (nvidia-smi)", self.start("echo 'NVIDIA-SMI has failed'; exit 9")[1])
+
+    def test_libraries_of_another_version(self):
+        other = self.folder / "cuda11/lib64"
+        self.library(other, 11)
+        code, said = self.start(CUDA_HOME=str(other.parent))
+        self.assertEqual(code, 3)
+        self.assertIn(f"found no driver (nvidia-smi); {other} is CUDA 11;", said)
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    import unittests
+    unittests.main()
