@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The project's commands, built on the presets of CMakePresets.json. On Debian they install missing packages.
 .DEFAULT_GOAL := release
-.PHONY: help release debug cuda bundle run test soak fuzz mutants sanitize sanitize-threads lint format bench install deps clean
+.PHONY: help release debug cuda cuda-matrix bundle run test soak fuzz mutants sanitize sanitize-threads lint format bench install deps clean
 
 PREFIX ?= /usr/local
 COEUS_ARCH ?=
@@ -31,7 +31,8 @@ help:
 	@echo 'make bench       measure training steps, compared with PyTorch, and the kernels'
 	@echo 'make debug       build with checks and symbols, build-debug/coeus'
 	@echo 'make cuda        build with the kernels for NVIDIA GPUs, build-cuda/coeus (doc/gpu.md)'
-	@echo 'make bundle      pack such a build as a folder and .tar.zst in build-bundle, for machines with only driver and CUDA libraries'
+	@echo 'make bundle      pack such a build as a folder and .tar.zst, for machines with only driver and CUDA libraries'
+	@echo 'make cuda-matrix compile the kernels for five GPUs (5 minutes)'
 	@echo 'make install     copy program, library, man page, decks and documents to PREFIX (default /usr/local)'
 	@echo 'make deps        install the packages that all these commands need (Debian)'
 	@echo 'make clean       delete the build folders, but not runs and checkpoints'
@@ -53,15 +54,23 @@ cuda:
 	@tools/deps.sh build test
 	@$(call configure,build-cuda,cuda,-DCOEUS_LIBRARIES_OF=$(abspath $(COEUS_LIBRARIES_OF)))
 	@cmake --build --preset cuda --target all coeus_gpu_tests gpu_gemm gpu_attention
+	@tools/kernel_resources.py build-cuda || [ $$? = 77 ]
+
+# with TOOLKITS="FOLDER ...": the files that call CUDA's libraries for these versions of CUDA too
+TOOLKITS ?=
+cuda-matrix:
+	@tools/deps.sh build
+	@tools/compile_matrix.sh $(TOOLKITS)
 
 # the scripts for GPUs start these, and coeus
 BUNDLE_PROGRAMS = tests/test_gpu tests/mpi_gpu tests/test_gpu_program bench/gpu_gemm bench/gpu_attention
+bundle: BUNDLE = build-bundle-cuda$(shell tools/find_nvcc.sh --major)
 bundle:
 	@tools/deps.sh build test bundle
 	@tools/bundle.sh --check
-	@$(call configure,build-bundle,bundle)
-	@cmake --build --preset bundle --target coeus_program $(notdir $(BUNDLE_PROGRAMS))
-	@tools/bundle.sh build-bundle $(addprefix build-bundle/,$(BUNDLE_PROGRAMS))
+	@$(call configure,$(BUNDLE),bundle,-B $(BUNDLE))
+	@cmake --build $(BUNDLE) --target coeus_program $(notdir $(BUNDLE_PROGRAMS))
+	@tools/bundle.sh $(BUNDLE) $(addprefix $(BUNDLE)/,$(BUNDLE_PROGRAMS))
 
 run:
 	@tools/deps.sh build run
@@ -134,4 +143,4 @@ deps:
 	@tools/deps.sh
 
 clean:
-	rm -rf build build-debug build-cuda build-bundle build-asan build-tsan build-fuzz
+	rm -rf build build-debug build-cuda build-cuda-matrix build-bundle-cuda* build-asan build-tsan build-fuzz
