@@ -55,6 +55,7 @@ cuda:
 	@$(call configure,build-cuda,cuda,-DCOEUS_LIBRARIES_OF=$(abspath $(COEUS_LIBRARIES_OF)))
 	@cmake --build --preset cuda --target all coeus_gpu_tests gpu_gemm gpu_attention
 	@tools/kernel_resources.py build-cuda || [ $$? = 77 ]
+	@tools/kernel_instructions.py build-cuda || [ $$? = 77 ]
 
 # with TOOLKITS="FOLDER ...": the files that call CUDA's libraries for these versions of CUDA too
 TOOLKITS ?=

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
+import kernel_instructions  # noqa: E402
 import kernel_resources  # noqa: E402
 from kernel_resources import Table  # noqa: E402
 
@@ -145,6 +147,75 @@ class KernelResources(WithFolder):
         self.assertEqual((done.returncode, done.stdout, done.stderr), (5, "", "a.cu(3): warning: x\n"))
         self.assertEqual((self.folder / "a.o.ptxas").read_text(), "ptxas info    : Used 3 registers\n")
         self.assertEqual({path.name for path in self.folder.iterdir()}, {"nvcc", "a.o.ptxas"})
+
+
+class KernelInstructions(WithFolder):
+    """tools/kernel_instructions.py"""
+
+    # as nvdisasm -c prints it: a loop of two loads and one product, and a load before it
+    CODE = """
+\t.section\t.text.product_kernel,"ax",@progbits
+        /*0000*/                   LDG.E.128 R4, desc[UR4][R2.64] ;
+        /*0010*/               @!P0 BRA `(.L_x_1) ;
+.L_x_0:
+        /*0020*/                   LDSM.16.M88.4 R8, [R6] ;
+        /*0030*/                   LDG.E.CONSTANT R12, desc[UR4][R2.64] ;
+        /*0040*/                   HMMA.16816.F32.BF16 R4, R8, R12, R4 ;
+        /*0050*/              @!UP0 STL [R1], R4 ;
+        /*0060*/               @P1 BRA `(.L_x_0) ;
+.L_x_1:
+        /*0070*/                   EXIT ;
+"""
+
+    def test_instructions_in_loops(self):
+        code = kernel_instructions.code_of(self.CODE)
+        self.assertEqual(list(code), ["product_kernel"])
+        self.assertEqual(kernel_instructions.counts_in_loops(*code["product_kernel"]),
+                         {"HMMA": 1, "LDSM": 1, "LDG.128": 0, "LDL": 0, "STL": 1})
+        straight = self.CODE.replace("BRA `(.L_x_0)", "BRA `(.L_x_1)")
+        self.assertEqual(set(kernel_instructions.counts_in_loops(
+            *kernel_instructions.code_of(straight)["product_kernel"]).values()), {0})
+
+    def test_limits(self):
+        def broken(limits, **count):
+            found = {("product_kernel", "sm_90"): dict.fromkeys(kernel_instructions.COUNTED, 0) | count}
+            return kernel_instructions.broken(kernel_instructions.parsed_limits(limits), found)
+        products = "LDSM per HMMA: product_.* | 0.5\n"
+        self.assertEqual(broken(products, HMMA=8, LDSM=4), [])
+        self.assertEqual(broken(products, HMMA=8, LDSM=5), [
+            "product_kernel on sm_90: 5 LDSM for 8 HMMA, 0.625 for each, more than 0.5"])
+        self.assertEqual(broken("", HMMA=8), [
+            'product_kernel on sm_90: it has products of tensor cores, but no line "LDSM per HMMA: ..."'])
+        self.assertEqual(broken("", LDL=2, STL=1), [
+            "product_kernel on sm_90: 3 accesses of local memory in a loop; make it fit into registers, or write a line "
+            '"local: KERNEL | reason"'])
+        self.assertEqual(broken("local: product_kernel | why\n", LDL=2), [])
+        self.assertEqual(broken("wide: product_kernel\n"),
+                         ["product_kernel on sm_90: no loop loads 16 bytes at a time (LDG.128)"])
+        self.assertEqual(broken("wide: other_kernel\n"), ['"wide: other_kernel" is no kernel\'s name'])
+
+    def test_a_build(self):
+        build = self.folder / "build"
+        path = build / "CMakeFiles/coeus_cuda.dir/a.cu.o"
+        path.parent.mkdir(parents=True)
+        path.touch()
+        (build / "CMakeCache.txt").write_text(f"CMAKE_CUDA_COMPILER:FILEPATH={self.folder}/nvcc\n")
+        program(self.folder / "cuobjdump", "echo 'Extracting ELF file 1: a.sm_90.cubin'; : >a.sm_90.cubin")
+        program(self.folder / "nvdisasm", f"cat <<'END'\n{self.CODE}\nEND")
+        out = StringIO()
+        with redirect_stdout(out):
+            self.assertEqual(kernel_instructions.main([str(build), "--list"]), 0)
+        self.assertEqual(out.getvalue(), "product_kernel sm_90 HMMA 1 LDSM 1 STL 1\n")
+        error = StringIO()
+        with redirect_stderr(error):
+            self.assertEqual(kernel_instructions.main([str(build)]), 1)
+        self.assertIn("1 accesses of local memory in a loop", error.getvalue())
+        (self.folder / "nvdisasm").unlink()
+        out = StringIO()
+        with redirect_stdout(out), unittest.mock.patch.dict(os.environ, {"PATH": str(self.folder), "VIRTUAL_ENV": "",
+                                                                        "COEUS_CUDA_PYTHON": ""}):
+            self.assertEqual(kernel_instructions.main([str(build)]), 77)
+        self.assertRegex(out.getvalue(), "^skipped: the instructions of kernels were not counted: there is no cuobjdump or")
 
 
 class Toolkits(WithFolder):

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the machine code of CUDA kernels against the limits in tests/gpu/kernel_instructions.txt.
+
+    kernel_instructions.py FOLDER          a build with CUDA
+    kernel_instructions.py FOLDER --list   prints what the loops of each kernel contain
+
+It counts the instructions in loops: loads from shared memory for tensor cores (LDSM) and their products (HMMA), loads of
+16 bytes from global memory (LDG.128), and loads and stores of a thread's local memory (LDL, STL), which the compiler uses
+for what does not fit into registers. NVIDIA's cuobjdump and nvdisasm are looked for next to nvcc, in the PATH, and among
+the nvidia packages of a Python environment (COEUS_CUDA_PYTHON, VIRTUAL_ENV). Without them the exit code is 77
+("skipped"). It is 1 if a limit is broken."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import kernel_resources
+
+LIMITS = kernel_resources.ROOT / "tests/gpu/kernel_instructions.txt"
+INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)(.*);")
+COUNTED = ("HMMA", "LDSM", "LDG.128", "LDL", "STL")
+
+
+def tool(name, folder):
+    """The path of one of NVIDIA's programs, or None."""
+    cache = (folder / "CMakeCache.txt").read_text()
+    nvcc = Path(re.search(r"^CMAKE_CUDA_COMPILER:\w+=(.*)$", cache, re.MULTILINE).group(1))
+    places = [nvcc.parent / name]
+    for variable in ("COEUS_CUDA_PYTHON", "VIRTUAL_ENV"):
+        places += Path(os.environ.get(variable) or "/nowhere").glob(f"lib/python3*/site-packages/nvidia/*/bin/{name}")
+    return next((path for path in places if path.is_file()), None) or shutil.which(name)
+
+
+def code_of(text):
+    """{kernel: (instructions, {label: number of the instruction after it})} of what nvdisasm -c prints."""
+    found, current = {}, None
+    for line in text.splitlines():
+        if section := re.match(r"\s*\.section\s+\.text\.([^,\s]+),", line):
+            current = found.setdefault(section.group(1), ([], {}))
+        elif current is None:
+            continue
+        elif label := re.match(r"(\.L_x_\d+):", line):
+            current[1][label.group(1)] = len(current[0])
+        elif instruction := INSTRUCTION.match(line):
+            current[0].append(instruction.groups())
+    return found
+
+
+def counts_in_loops(instructions, labels):
+    """How often each of COUNTED is in a loop: between a jump back and the place to which it jumps."""
+    inside = set()
+    for number, (name, operands) in enumerate(instructions):
+        target = re.search(r"`\((\.L_x_\d+)\)", operands)
+        if name.startswith("BRA") and target and labels.get(target.group(1), number + 1) <= number:
+            inside.update(range(labels[target.group(1)], number + 1))
+    names = Counter()
+    for number in inside:
+        name = instructions[number][0]
+        plain = name.split(".")[0]
+        names["LDG.128" if plain == "LDG" and ".128" in name else plain] += 1
+    return {name: names[name] for name in COUNTED}
+
+
+def counts(folder, cuobjdump, nvdisasm):
+    """{(kernel, architecture): counts_in_loops} of a build."""
+    found = {}
+    objects = sorted(folder.glob("CMakeFiles/coeus_cuda.dir/**/*.cu.o"))
+    if not objects:
+        raise kernel_resources.Refused(f"{folder} has no CUDA kernels: it is not a build made by `make cuda`")
+    for path in objects:
+        with tempfile.TemporaryDirectory() as temporary:
+            subprocess.run([cuobjdump, "-xelf", "all", path.resolve()], cwd=temporary, check=True, capture_output=True)
+            for cubin in sorted(Path(temporary).iterdir()):
+                arch = re.search(r"\.(sm_\w+)\.cubin$", cubin.name).group(1)
+                code = code_of(subprocess.run([nvdisasm, "-c", cubin], check=True, capture_output=True, text=True).stdout)
+                for name, (instructions, labels) in zip(kernel_resources.demangled(list(code)), code.values()):
+                    found[name, arch] = counts_in_loops(instructions, labels)
+    return found
+
+
+def parsed_limits(text):
+    """[(kind, pattern of kernels, value)] of the file."""
+    found = []
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            kind, rest = line.split(": ", 1)
+            pattern, _, value = rest.partition(" | ")
+            found.append((kind, re.compile(pattern), value))
+    return found
+
+
+def broken(limits, found):
+    """What breaks the limits, as text."""
+    said = []
+    for kind, pattern, _ in limits:
+        if not any(pattern.fullmatch(kernel) for kernel, _ in found):
+            said.append(f"\"{kind}: {pattern.pattern}\" is no kernel's name")
+    for (kernel, arch), count in sorted(found.items()):
+        for_kernel = [(kind, value) for kind, pattern, value in limits if pattern.fullmatch(kernel)]
+        kinds = dict(for_kernel)
+        local = count["LDL"] + count["STL"]
+        if local and "local" not in kinds:
+            said.append(f"{kernel} on {arch}: {local} accesses of local memory in a loop; make it fit into registers, or "
+                        "write a line \"local: KERNEL | reason\"")
+        if count["HMMA"]:
+            ratio = count["LDSM"] / count["HMMA"]
+            if "LDSM per HMMA" not in kinds:
+                said.append(f"{kernel} on {arch}: it has products of tensor cores, but no line \"LDSM per HMMA: ...\"")
+            elif ratio > float(kinds["LDSM per HMMA"]):
+                said.append(f"{kernel} on {arch}: {count['LDSM']} LDSM for {count['HMMA']} HMMA, {ratio:.3f} for each, "
+                            f"more than {kinds['LDSM per HMMA']}")
+        if "wide" in kinds and not count["LDG.128"]:
+            said.append(f"{kernel} on {arch}: no loop loads 16 bytes at a time (LDG.128)")
+    return said
+
+
+def main(arguments):
+    folder = Path(arguments[0]) if arguments else None
+    if not folder or arguments[1:] not in ([], ["--list"]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    tools = [tool(name, folder) for name in ("cuobjdump", "nvdisasm")]
+    if None in tools:
+        print("skipped: the instructions of kernels were not counted: there is no cuobjdump or no nvdisasm (packages "
+              "nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm)")
+        return kernel_resources.SKIPPED
+    try:
+        found = counts(folder, *tools)
+    except kernel_resources.Refused as why:
+        print(f"kernel_instructions.py: {why}", file=sys.stderr)
+        return 1
+    if arguments[1:]:
+        for (kernel, arch), count in sorted(found.items()):
+            print(f"{kernel} {arch} " + " ".join(f"{name} {number}" for name, number in count.items() if number))
+        return 0
+    said = broken(parsed_limits(LIMITS.read_text()), found)
+    for line in said:
+        print(f"kernel_instructions.py: {line}", file=sys.stderr)
+    if not said:
+        print(f"the instructions of {len(found)} kernels are within the limits of "
+              f"{LIMITS.relative_to(kernel_resources.ROOT)}")
+    return int(bool(said))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
