@@ -54,7 +54,7 @@ if(NOT CMAKE_CUDA_COMPILER_LAUNCHER)
     endif()
 endif()
 set(options
-    # constexpr functions run on the device too; nvcc cannot compile fmt's consteval functions, so they become plain ones
+    # constexpr functions run on the device too; nvcc cannot compile fmt's consteval functions: they become plain ones
     --expt-relaxed-constexpr -DFMT_CONSTEVAL= -DFMT_USE_CONSTEXPR=1
     -Xcompiler=-Wall,-Wextra,-fopenmp
     # NVIDIA's profilers and compute-sanitizer name lines. The names are much larger than the code, unless compressed

@@ -21,7 +21,6 @@ compile() { # NAME OPTION [SOURCE ...]: all sources if none is named
     folder=build-cuda-matrix/$1
     option=$2
     shift 2
-    # a compiler for one GPU, to ask it which ones it knows
     if [ ! -f "$folder/build.ninja" ]; then
         cmake --preset cuda -B "$folder" "$option" -DCOEUS_BUILD_TESTS=OFF >"$folder.log" 2>&1 ||
             { cat "$folder.log" >&2; failed="$failed $folder"; return; }
@@ -36,7 +35,8 @@ compile() { # NAME OPTION [SOURCE ...]: all sources if none is named
             *) echo "CUDA $version does not know sm_$gpu" ;;
         esac
     done
-    cmake -S . -B "$folder" "-DCOEUS_CUDA_ARCH=${chosen#;}" >"$folder.log" 2>&1
+    cmake -S . -B "$folder" "-DCOEUS_CUDA_ARCH=${chosen#;}" >"$folder.log" 2>&1 ||
+        { cat "$folder.log" >&2; failed="$failed $folder"; return; }
     objects=$(ninja -C "$folder" -t targets all | sed -n 's/^\(CMakeFiles\/coeus_cuda.dir\/.*\.o\): CUDA.*/\1/p')
     if [ $# -gt 0 ]; then
         objects=

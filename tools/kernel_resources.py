@@ -20,8 +20,8 @@ TABLE = ROOT / "tests/gpu/kernel_resources.txt"
 SKIPPED = 77
 HEAD = """# SPDX-License-Identifier: Apache-2.0
 # What each CUDA kernel takes of a multiprocessor. Written by tools/kernel_resources.py, except for the reasons of
-# spills. Columns: kernel | threads of a block and bytes of their dynamic shared memory, as its launch with most threads
-# has them | registers of a thread, bytes of stack, bytes of spilled registers, bytes of static shared memory, and blocks
+# spills. Columns: kernel | threads of a block and bytes of their dynamic shared memory, as its launch with most
+# threads has them | registers of a thread, bytes of stack, of spilled registers and of static shared memory, and blocks
 # that a multiprocessor holds, for each architecture
 """
 FIELDS = ("registers", "stack", "spilled", "static shared memory", "blocks")

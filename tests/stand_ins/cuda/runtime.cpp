@@ -311,10 +311,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) 
 }
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*)()) {
-    if (!kernels_for_gpu) return cudaErrorNoKernelImageForDevice;
-    const int newest = architecture < 90 ? 80 : 90;
-    *attributes = {newest, architecture < 100 ? newest : architecture};
-    return cudaSuccess;
+    const int built = std::min(architecture / 10 * 10, 90);
+    *attributes = {built, architecture < 100 ? built : architecture};
+    return kernels_for_gpu ? cudaSuccess : cudaErrorNoKernelImageForDevice;
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
