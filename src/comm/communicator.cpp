@@ -211,10 +211,16 @@ void Communicator::perform(const char* operation, int64_t bytes, const Where& wh
     work();
 }
 
+// What a planned communicator does instead of an operation: only the observer is told.
+void Communicator::plan(const char* operation, int64_t bytes, const Where& where) const {
+    if (observer_ && size_ > 1) observer_->end(observer_->begin(name_, operation, bytes, where, nullptr));
+}
+
 void Communicator::reduce_scatter(Tensor out, Tensor in, Where where) const {
     require(in.count() == out.count() * size_ && in.dtype == out.dtype,
             "reduce_scatter: counts or types do not match");
-    if (planned_ || (size_ == 1 && out.data == in.data)) return;
+    if (planned_) return plan("reduce_scatter", in.bytes(), where);
+    if (size_ == 1 && out.data == in.data) return;
     perform("reduce_scatter", in.bytes(), where, [&] {
         const int64_t piece = handle_->piece_bytes / size_of(out.dtype);
         for (int64_t first = 0; first < out.count(); first += piece)
@@ -223,7 +229,8 @@ void Communicator::reduce_scatter(Tensor out, Tensor in, Where where) const {
 }
 
 void Communicator::all_reduce(Tensor inout, Reduce op, Where where) const {
-    if (planned_ || size_ == 1 || inout.count() == 0) return;
+    if (size_ == 1 || inout.count() == 0) return;
+    if (planned_) return plan("all_reduce", inout.bytes(), where);
     perform("all_reduce", inout.bytes(), where, [&] {
         const bool counts = inout.dtype == Dtype::i32 || inout.dtype == Dtype::i64;
         if (op == Reduce::max)
@@ -282,7 +289,7 @@ void Communicator::set_largest_message(int64_t bytes) {
 void Communicator::all_gather(Tensor out, Tensor in, Where where) const {
     require(out.count() == in.count() * size_ && in.dtype == out.dtype,
             "all_gather: counts or types do not match");
-    if (planned_) return;
+    if (planned_) return plan("all_gather", out.bytes(), where);
     perform("all_gather", out.bytes(), where, [&] { gather(out, in); });
 }
 
@@ -329,7 +336,7 @@ void Communicator::all_to_all(Tensor out, Tensor in, Where where) const {
     require(out.count() == in.count() && out.count() % size_ == 0 && in.dtype == out.dtype && in.dense() &&
                 out.dense(),
             "all_to_all: counts or types do not match, or rows are apart");
-    if (planned_) return;
+    if (planned_) return plan("all_to_all", in.bytes(), where);
     perform("all_to_all", in.bytes(), where, [&] {
         const int64_t each = in.count() / size_;
         exchange_parts([&](int peer) { return part(out, peer * each, each); },
@@ -339,7 +346,7 @@ void Communicator::all_to_all(Tensor out, Tensor in, Where where) const {
 
 void Communicator::all_to_all(Tensor out, std::span<const RowRange> to, Tensor in,
                               std::span<const RowRange> from, Where where) const {
-    if (planned_) return;
+    if (planned_) return plan("all_to_all", in.bytes(), where);
     check_ranges(out, to, in, from);
     perform("all_to_all", larger_bytes(in, to, from), where, [&] {
         exchange_parts([&](int peer) { return rows_of(out, to[size_t(peer)]); },
@@ -388,7 +395,7 @@ void Communicator::exchange_parts(PartOf out, PartOf in) const {
 
 void Communicator::send_receive(Tensor sent, int to, Tensor received, int from, Where where) const {
     require(sent.dense() && received.dense(), "messages need dense rows");
-    if (planned_) return;
+    if (planned_) return plan("send_receive", sent.bytes(), where);
     perform("send_receive", sent.bytes(), where, [&] {
         for (int64_t first = 0; first < std::max(sent.bytes(), received.bytes());
              first += max_message_bytes) {

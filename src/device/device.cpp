@@ -4,7 +4,9 @@
 #include "coeus/base/error.hpp"
 #include "coeus/device/cpu.hpp"
 
+#include <atomic>
 #include <cstring>
+#include <limits>
 
 namespace coeus {
 
@@ -48,11 +50,52 @@ private:
     std::string name_ = cpu_name();
 };
 
+// Hands out addresses above those of any process, so that an access is an error.
+class PlannedMemory : public Memory {
+public:
+    std::byte* take(int64_t bytes, const std::string& /*what*/) const override {
+        return reinterpret_cast<std::byte*>(next_.fetch_add(padded_bytes(bytes)));  // NOLINT: no memory
+    }
+    void give_back(std::byte* /*data*/, int64_t /*bytes*/) const override {}
+
+private:
+    mutable std::atomic<intptr_t> next_ = intptr_t(1) << 52;
+};
+
+class PlannedQueue : public HostQueue {
+public:
+    void copy(void* /*to*/, const void* /*from*/, int64_t /*bytes*/) override {}
+};
+
+class PlannedDevice : public Device {
+public:
+    PlannedDevice(Backend backend, int architecture) : backend_(backend), architecture_(architecture) {}
+    Backend backend() const override { return backend_; }
+    const std::string& name() const override { return name_; }
+    const Memory& memory() const override { return memory_; }
+    const Memory& staging() const override { return host_memory(); }
+    std::unique_ptr<Queue> make_queue() const override { return std::make_unique<PlannedQueue>(); }
+    void copy(void* /*to*/, const void* /*from*/, int64_t /*bytes*/) const override {}
+    int64_t memory_bytes() const override { return std::numeric_limits<int64_t>::max(); }
+    int64_t peak_bytes() const override { return 0; }
+    int architecture() const override { return architecture_; }
+
+private:
+    Backend backend_;
+    int architecture_;
+    std::string name_ = "a planned device";
+    PlannedMemory memory_;
+};
+
 }  // namespace
 
 const Device& host_device() {
     static const Host host;
     return host;
+}
+
+std::unique_ptr<Device> make_planned_device(Backend backend, int architecture) {
+    return std::make_unique<PlannedDevice>(backend, architecture);
 }
 
 }  // namespace coeus

@@ -90,6 +90,10 @@ void Observers::operands(std::span<const Tensor> tensors) const {
     for (size_t i = count_; i-- > 0;) observers_[i]->operands(tensors);
 }
 
+void Observers::planned(const PlannedKernel& kernel) const {
+    for (size_t i = count_; i-- > 0;) observers_[i]->planned(kernel);
+}
+
 void Observers::end() const {
     for (size_t i = 0; i < count_; ++i) observers_[i]->end();
 }

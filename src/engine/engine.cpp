@@ -133,13 +133,13 @@ void Engine::measure_update() {
     layers_.workspace = std::max(layers_.workspace, exec.workspace.peak());
 }
 
-void Engine::allocate(const Mesh& mesh, const Device& device) {
+void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& kernels) {
     require(device.backend() == options_.backend, "the engine was planned for another backend");
     require(!options_.types.offload || !device.is_host(),
             "state that is on the host already cannot be offloaded");
     mesh_ = &mesh;
     exec_.run_on(device);
-    kernels_ = &kernels_of(options_.backend);
+    kernels_ = &kernels;
     const Memory& memory = device.memory();
     decoder_.allocate(true, device);
     quantized_weights_.allocate();

@@ -24,12 +24,43 @@ void note(Exec& exec, AttentionCall call) {
     add_if_new(static_cast<Noted&>(*exec.backend).attention, call);
 }
 
+// How the operands of a product are stored: "n" as they are multiplied, "t" transposed.
+const char* form_of(const Operand& a, const Operand& b) {
+    if (a.is_transposed) return b.is_transposed ? "tt" : "tn";
+    return b.is_transposed ? "nt" : "nn";
+}
+
+void plan_product(Exec& exec, const Tensor& d, const Operand& a, const Operand& b) {
+    const int64_t depth = a.is_transposed ? a.tensor.rows() : a.tensor.cols();
+    exec.observers.planned({.variant = form_of(a, b), .size = {d.rows(), d.cols(), depth}});
+}
+
+void plan_attention(Exec& exec, const char* kernel, const AttentionShape& s, int launches = 1) {
+    exec.observers.planned(
+        {.variant = kernel, .size = {s.batch, s.sequence, s.head_dim}, .launches = launches});
+}
+
+// A second kernel adds the sums of blocks (column_sums.hpp, reduce.cu).
+void plan_sums(Exec& exec, bool has_sums = true) {
+    exec.observers.planned({.launches = has_sums ? 2 : 1});
+}
+
+// cuDNN's kernels for each part of a backward: row sums of dout out, the gradients, and dq as a product or
+// from sums. Then each of dq, dk and dv is copied. Our own: row sums, a kernel for queries and one for keys.
+constexpr int launches_of_cudnn_part = 6, launches_of_own_backward = 3;
+
+int parts_of(const cuda::CudnnBackwardPart& part, const AttentionShape& s) {
+    return int(div_ceil(s.batch, part.batch) * div_ceil(s.kv_heads, part.kv_heads));
+}
+
 struct DryCuda {
-    static void gemm(Exec& exec, Tensor d, Operand a, Operand, Tensor) {
+    static void gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor) {
         exec.workspace.touch(cuda::workspace::gemm(d, a.tensor));
+        plan_product(exec, d, a, b);
     }
     static void scaled_gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c, bool) {
         exec.workspace.touch(cuda::workspace::scaled_gemm(exec, d, a, b, c));
+        plan_product(exec, d, a, b);
     }
     static void scaled_grouped_gemm(Exec& exec, Tensor, Tensor a, Operand b, const Groups&, bool) {
         exec.workspace.touch(cuda::workspace::scaled_grouped_gemm(a, b.tensor));
@@ -40,24 +71,31 @@ struct DryCuda {
     static void rms_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                   Tensor) {
         exec.workspace.touch(cuda::workspace::column_sums(dweight, x.rows()));
+        plan_sums(exec, bool(dweight));
     }
     static void head_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor x, Tensor, int64_t,
                                    double) {
         exec.workspace.touch(cuda::workspace::column_sums(dweight, x.rows()));
+        plan_sums(exec, bool(dweight));
     }
     static void add_bias_backward(Exec& exec, Tensor dbias, Tensor dy) {
         exec.workspace.touch(cuda::workspace::column_sums(dbias, dy.rows()));
+        plan_sums(exec, bool(dbias));
     }
     static void attention_sink_backward(Exec& exec, Tensor dsinks, Tensor, Tensor out, Tensor, Tensor) {
         exec.workspace.touch(cuda::workspace::column_sums(dsinks, out.rows()));
+        plan_sums(exec, bool(dsinks));
     }
     static void layer_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                     Tensor, Tensor) {
         exec.workspace.touch(cuda::workspace::column_sums(dweight, x.rows()));
+        plan_sums(exec, bool(dweight));
     }
     static void attention(Exec& exec, Tensor out, Tensor, Tensor q, Tensor k, Tensor v, Tensor document_start,
                           const AttentionShape& shape) {
         exec.workspace.touch(cuda::workspace::attention(exec, out, q, document_start, shape));
+        const bool by_cudnn = exec.cudnn_bytes > 0 && cuda::cudnn_fits(out, q, document_start, shape);
+        plan_attention(exec, by_cudnn ? "cudnn" : "own", shape);
         note(exec, {shape, out, q, k, v, document_start});
     }
     static void attention_backward(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out,
@@ -65,11 +103,20 @@ struct DryCuda {
                                    const AttentionShape& shape, bool accumulate) {
         exec.workspace.touch(cuda::workspace::attention_backward(exec, {dq, dk, dv, dout}, out, q,
                                                                  document_start, shape, accumulate));
+        if (cuda::cudnn_backward_fits(exec, {dq, dk, dv, dout}, out, q, document_start, shape, accumulate))
+            plan_attention(exec, exec.deterministic ? "cudnn" : "cudnn_any_order", shape,
+                           launches_of_cudnn_part * parts_of(*cuda::backward_part(exec, shape), shape));
+        else
+            plan_attention(exec, "own", shape, launches_of_own_backward);
         note(exec, {shape, out, q, k, v, document_start, dq, dk, dv, dout, true, accumulate});
     }
-    static void sum(Exec& exec, double*, Tensor a) { exec.workspace.touch(cuda::workspace::sum(a)); }
+    static void sum(Exec& exec, double*, Tensor a) {
+        exec.workspace.touch(cuda::workspace::sum(a));
+        plan_sums(exec);
+    }
     static void sum_of_squares(Exec& exec, double*, Tensor a) {
         exec.workspace.touch(cuda::workspace::sum(a));
+        plan_sums(exec);
     }
 };
 

@@ -61,7 +61,7 @@ public:
     static Communicator world(const std::string& name);
     /// Only this process; needs no MPI.
     static Communicator self();
-    /// For planning runs: acts as if there were `size` ranks. Collectives do nothing.
+    /// For planning runs: acts as if there were `size` ranks. Collectives do nothing but tell the observer.
     static Communicator planned(int rank, int size, const std::string& name);
     ~Communicator();
     Communicator(Communicator&&) noexcept;
@@ -140,6 +140,7 @@ public:
 private:
     template <class Work>
     void perform(const char* operation, int64_t bytes, const Where& where, const Work& work) const;
+    void plan(const char* operation, int64_t bytes, const Where& where) const;
     void gather(Tensor out, Tensor in) const;
     void gather_by_doubling(std::byte* all, int64_t bytes) const;
     using PartOf = FunctionRef<Tensor(int)>;

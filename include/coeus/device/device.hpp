@@ -109,6 +109,9 @@ public:
 };
 
 const Device& host_device();
+/// A device for planning runs, whose kernels are those of a table that computes nothing. Its memory is
+/// addresses that nothing may access, and its queues copy nothing, at once. Its staging memory is real.
+std::unique_ptr<Device> make_planned_device(Backend backend, int architecture);
 
 /// Number of GPUs that this process sees; 0 if there is no driver, or if the program was built without CUDA.
 int visible_gpus();

@@ -52,6 +52,16 @@ enum class ExchangeAxis : uint8_t { pp, tp, cp, ep, dp, world };
 const char* name_of(Exchange exchange);
 ExchangeAxis axis_of(Exchange exchange);
 
+/// What a table for planning knows of the kernel that would compute a call, besides its operands.
+struct PlannedKernel {
+    /// Which of several kernels. For a product, how its operands are stored ("nt": a as it is, b transposed);
+    /// for attention, whose kernel it is ("cudnn", "cudnn_any_order", "own").
+    const char* variant = "";
+    /// Rows, columns and depth of a product; sequences, tokens of each, and width of a head for attention.
+    std::array<int64_t, 3> size = {};
+    int launches = 1;  ///< kernels that a GPU is given for the call
+};
+
 /// Notified when a kernel starts and ends; on a GPU, when it is submitted to the queue. Counting, profiling
 /// and tracing are observers.
 class KernelObserver {
@@ -63,6 +73,9 @@ public:
     virtual void begin_exchange(Exchange exchange, double bytes) { begin(name_of(exchange), 0, bytes); }
     /// The tensors of the call that has just begun, outputs first. Absent operands have no shape.
     virtual void operands(std::span<const Tensor>) {}
+    /// In a planning run for a GPU: the kernel of the call that has just begun, if it has more than one, or
+    /// more than one launch.
+    virtual void planned(const PlannedKernel&) {}
     virtual void end() = 0;
 };
 
@@ -84,6 +97,7 @@ public:
     void begin(const char* kernel, double flops, double bytes) const;
     void begin_exchange(Exchange exchange, double bytes) const;
     void operands(std::span<const Tensor> tensors) const;
+    void planned(const PlannedKernel& kernel) const;
     void end() const;
 
 private:

@@ -88,7 +88,11 @@ public:
     const ParamGroups& optimizer() const { return optimizer_; }
     /// Allocates all memory that the engine will ever use, on a device of options().backend. Mesh and device
     /// must outlive the engine.
-    void allocate(const Mesh& mesh = mesh_of_one(), const Device& device = host_device());
+    void allocate(const Mesh& mesh = mesh_of_one(), const Device& device = host_device()) {
+        allocate(mesh, device, kernels_of(options_.backend));
+    }
+    /// The same with other kernels than those of the backend.
+    void allocate(const Mesh& mesh, const Device& device, const Kernels& kernels);
 
     Decoder& decoder() { return decoder_; }
     const Decoder& decoder() const { return decoder_; }
