@@ -2,6 +2,8 @@
 # Builds one static library per folder of src. A folder may use the folders named after its USES, and those that they
 # use. The order is the layering of doc/design.md; tools/check_includes.py checks that the includes obey it.
 
+include(cmake/embedded.cmake)
+
 function(coeus_compile_in_batches target)
     if(COEUS_UNITY_BATCH GREATER 1)
         set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${COEUS_UNITY_BATCH})
@@ -83,6 +85,12 @@ coeus_library(io USES state comm device file base)
 coeus_library(data USES comm device file base LIBRARIES coeus_pcre2 coeus_utf8proc coeus_sentencepiece Threads::Threads)
 coeus_library(plan USES pipeline models layers state comm kernels device file base)
 coeus_library(engine USES plan pipeline optim layers models state comm kernels device file base)
+coeus_library(predict USES engine plan pipeline optim layers models state comm kernels device file base)
+if(NOT COEUS_LIBRARIES_OF)
+    coeus_embed(machines machines machine_files coeus machines.hpp)
+    target_sources(coeus_predict PRIVATE ${machines})
+    target_include_directories(coeus_predict PRIVATE ${PROJECT_SOURCE_DIR}/src/predict)
+endif()
 coeus_library(generate USES plan pipeline data layers models state comm kernels device file base)
 coeus_library(config USES models layers optim state comm kernels device file base LIBRARIES Boost::program_options)
 coeus_library(pretrained USES config models io data layers optim state comm kernels device file base)
@@ -109,7 +117,7 @@ const char* const page_script = R"js(@script@)js";
     target_sources(coeus_report PRIVATE ${PROJECT_BINARY_DIR}/report_page.cpp)
     target_include_directories(coeus_report PRIVATE ${PROJECT_SOURCE_DIR}/src/report)
 endif()
-coeus_library(train USES report watchdog observe guards pretrained engine config job plan pipeline optim data io models layers
+coeus_library(train USES predict report watchdog observe guards pretrained engine config job plan pipeline optim data io models layers
     state comm kernels device file base LIBRARIES Threads::Threads)
 
 add_library(coeus INTERFACE)
@@ -130,7 +138,7 @@ endif()
 # the commands; main() is not in the library
 include(cmake/jobscripts.cmake)
 include(cmake/built_with.cmake)
-coeus_library(apps USES train report watchdog observe guards pretrained generate engine config job plan pipeline optim data io models layers state comm kernels device file base
+coeus_library(apps USES train predict report watchdog observe guards pretrained generate engine config job plan pipeline optim data io models layers state comm kernels device file base
     LIBRARIES coeus_jobscripts coeus_built_with)
 # coeus_executable(NAME LIBRARIES): the program, with the libraries of a build with or without GPUs
 function(coeus_executable name)

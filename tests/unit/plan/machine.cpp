@@ -2,7 +2,6 @@
 #include "coeus/plan/machine.hpp"
 
 #include "coeus/base/clock.hpp"
-#include "coeus/plan/gpu_models.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -34,37 +33,6 @@ double peak(int threads, Dtype dtype, const std::string& cpu, const std::filesys
 }
 
 }  // namespace
-
-TEST_CASE("peaks of GPUs are dense values for the compute type, and an unknown GPU has none") {
-    struct Known {
-        const char* name;
-        double bf16, f32;
-    };
-    for (const auto& [name, bf16, f32] :
-         {Known{"NVIDIA A100-SXM4-80GB", 312e12, 19.5e12}, Known{"NVIDIA A100 80GB PCIe", 312e12, 19.5e12},
-          Known{"NVIDIA A800-SXM4-80GB", 312e12, 19.5e12}, Known{"NVIDIA A10", 125e12, 31.2e12},
-          Known{"NVIDIA RTX A6000", 154.85e12, 38.7e12}, Known{"NVIDIA H100 80GB HBM3", 989.4e12, 66.9e12},
-          Known{"NVIDIA H100 PCIe", 756e12, 51.2e12}, Known{"NVIDIA H100 NVL", 835e12, 60e12},
-          Known{"NVIDIA H800", 989.4e12, 66.9e12}, Known{"NVIDIA H200", 989.4e12, 66.9e12},
-          Known{"NVIDIA H200 NVL", 835e12, 60e12}, Known{"NVIDIA GH200 480GB", 989.4e12, 66.9e12},
-          Known{"NVIDIA L4", 121e12, 30.3e12}, Known{"NVIDIA L40", 181e12, 90.5e12},
-          Known{"NVIDIA L40S", 362e12, 91.6e12}, Known{"NVIDIA GeForce RTX 4090", 165.2e12, 82.6e12}}) {
-        CAPTURE(name);
-        CHECK(gpu_peak_flops(name, Dtype::bf16) == bf16);
-        CHECK(gpu_peak_flops(name, Dtype::f32) == f32);
-        CHECK_FALSE(gpu_peak_flops(name, Dtype::f64).has_value());
-    }
-    CHECK(gpu_peak_flops("NVIDIA H20", Dtype::bf16) == 148e12);
-    CHECK(gpu_peak_flops("NVIDIA B200", Dtype::bf16) == 2.25e15);
-    CHECK(gpu_peak_flops("NVIDIA GB200", Dtype::bf16) == 2.5e15);
-    CHECK_FALSE(gpu_peak_flops("NVIDIA B200", Dtype::f32).has_value());
-    for (const char* name :
-         {"NVIDIA GeForce RTX 9999", "NVIDIA GeForce RTX 4090 D", "NVIDIA GeForce RTX 4090 Laptop GPU",
-          "NVIDIA A10G", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA ", ""}) {
-        CAPTURE(name);
-        CHECK_FALSE(gpu_peak_flops(name, Dtype::bf16).has_value());
-    }
-}
 
 TEST_CASE("the CPU's peak is the best ever measured for each CPU, number of threads and type") {
     const TemporaryFolder folder;

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/predict/machine_file.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/file/toml.hpp"
+#include "coeus/kernels/kernels.hpp"
+
+#include <algorithm>
+#include <functional>
+
+namespace coeus {
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+Names kernel_names() {
+    Names names = {"*"};
+#define COEUS_NAME(name) names.emplace_back(#name);
+    COEUS_EACH_KERNEL(COEUS_NAME)
+#undef COEUS_NAME
+    return names;
+}
+
+// A table of the file: its keys, and where they are. Every table with a number names its source.
+class Table {
+public:
+    Table(std::string name, std::string place) : name_(std::move(name)), place_(std::move(place)) {}
+
+    void add(const std::string& key, const TomlValue& value, const std::string& place) {
+        entries_.push_back({key, value, place});
+    }
+    const std::string& place() const { return place_; }
+
+    // Each of these reads a key and marks it as known.
+    std::string text(const std::string& key, const Names& allowed = {}, bool required = true) {
+        const TomlEntry* const entry = find(key, required, "a text");
+        if (!entry) return "";
+        const std::string* const text = entry->value.as<std::string>();
+        if (!text) refuse(*entry, "must be a text in quotes");
+        if (!allowed.empty() && std::ranges::find(allowed, *text) == allowed.end()) {
+            const std::string near = nearest_name(*text, allowed);
+            refuse(*entry, near.empty() ? "must be one of " + join(allowed, ", ")
+                                        : fmt::format("is unknown; did you mean {}?", near));
+        }
+        if (text->empty()) refuse(*entry, "must not be empty");
+        return *text;
+    }
+    Names texts(const std::string& key) {
+        const TomlEntry* const entry = find(key, false, "");
+        Names all;
+        if (!entry) return all;
+        const auto* const list = entry->value.as<TomlValue::List>();
+        if (!list) refuse(*entry, "must be a list of texts");
+        for (const TomlValue& value : *list) {
+            if (!value.as<std::string>()) refuse(*entry, "must be a list of texts");
+            all.push_back(*value.as<std::string>());
+        }
+        return all;
+    }
+    // A positive number; 0 if it is absent.
+    double number(const std::string& key, bool required = false) {
+        const TomlEntry* const entry = find(key, required, "a number above 0");
+        if (!entry) return 0;
+        has_number_ = true;
+        const double value = number_of(*entry, entry->value);
+        if (value <= 0) refuse(*entry, "must be above 0; leave it out if it is not known");
+        return value;
+    }
+    int64_t whole_number(const std::string& key, bool required = false) {
+        const double value = number(key, required);
+        if (value != double(int64_t(value))) refuse(*find(key, true, ""), "must be a whole number");
+        return int64_t(value);
+    }
+    bool boolean(const std::string& key) {
+        const TomlEntry* const entry = find(key, false, "");
+        if (!entry) return false;
+        const bool* const value = entry->value.as<bool>();
+        if (!value) refuse(*entry, "must be true or false");
+        return *value;
+    }
+    BandwidthCurve curve(const std::string& key) {
+        const TomlEntry* const entry = find(key, false, "");
+        BandwidthCurve points;
+        if (!entry) return points;
+        has_number_ = true;
+        const char* const rule = "must be a list of [bytes, bytes per second] above 0, with ascending bytes";
+        const auto* const list = entry->value.as<TomlValue::List>();
+        if (!list || list->empty()) refuse(*entry, rule);
+        for (const TomlValue& point : *list) {
+            const auto* const pair = point.as<TomlValue::List>();
+            if (!pair || pair->size() != 2) refuse(*entry, rule);
+            points.emplace_back(number_of(*entry, (*pair)[0]), number_of(*entry, (*pair)[1]));
+            const auto& [bytes, rate] = points.back();
+            if (bytes <= 0 || rate <= 0 || (points.size() > 1 && bytes <= points[points.size() - 2].first))
+                refuse(*entry, rule);
+        }
+        return points;
+    }
+    // Refuses keys that nothing has read. A table with numbers needs a source.
+    void end() {
+        for (const TomlEntry& entry : entries_) {
+            if (std::ranges::find(known_, entry.key) != known_.end()) continue;
+            if (entry.key == "from") continue;
+            const std::string near = nearest_name(entry.key, known_);
+            throw ConfigError("{}: unknown key {}{}; {}", entry.place, in_table(entry.key),
+                              near.empty() ? "" : "; did you mean " + near + "?",
+                              fmt::format("it has {}", join(known_, ", ")));
+        }
+        if (has_number_) text("from");
+    }
+
+    [[noreturn]] void refuse(const std::string& rule) const {
+        throw ConfigError("{}: {}: {}", place_, name_, rule);
+    }
+
+private:
+    std::string in_table(const std::string& key) const {
+        return name_.empty() ? key : fmt::format("{}.{}", name_, key);
+    }
+    [[noreturn]] void refuse(const TomlEntry& entry, const std::string& rule) const {
+        throw ConfigError("{}: {} = {}: {}", entry.place, in_table(entry.key), toml_text(entry.value), rule);
+    }
+    double number_of(const TomlEntry& entry, const TomlValue& value) const {
+        if (const int64_t* const integer = value.as<int64_t>()) return double(*integer);
+        if (const double* const real = value.as<double>()) return *real;
+        refuse(entry, "must be a number");
+    }
+    const TomlEntry* find(const std::string& key, bool required, const std::string& what) {
+        if (std::ranges::find(known_, key) == known_.end()) known_.push_back(key);
+        const auto found = std::ranges::find(entries_, key, &TomlEntry::key);
+        if (found != entries_.end()) return &*found;
+        if (required)
+            throw ConfigError("{}: {} is missing: it must be {}", place_, in_table(key),
+                              key == "from" ? "the source of the table's numbers" : what);
+        return nullptr;
+    }
+
+    std::string name_, place_;
+    std::vector<TomlEntry> entries_;
+    Names known_;
+    bool has_number_ = false;
+};
+
+// The file as tables: those with one name, and lists of tables.
+class Tables {
+public:
+    Tables(std::string_view text, const std::string& file) : file_(file) {
+        for (const TomlEntry& entry : parse_toml(text, file)) {
+            const auto* const list = entry.value.as<TomlValue::List>();
+            if (list && !list->empty() && list->front().as<TomlTable>()) {
+                add_list(entry, *list);
+                continue;
+            }
+            const size_t dot = entry.key.find('.');
+            const std::string name = dot == std::string::npos ? "" : entry.key.substr(0, dot);
+            tables_.try_emplace(name, name, entry.place)
+                .first->second.add(dot == std::string::npos ? entry.key : entry.key.substr(dot + 1),
+                                   entry.value, entry.place);
+        }
+        tables_.try_emplace("", "", file);
+    }
+
+    // Calls read(table) if the file has this table.
+    void one(const std::string& name, const std::function<void(Table&)>& read) {
+        known_.push_back(name);
+        const auto found = tables_.find(name);
+        if (found == tables_.end()) return;
+        read(found->second);
+        found->second.end();
+    }
+    void each(const std::string& name, const std::function<void(Table&)>& read) {
+        known_.push_back(name);
+        for (Table& table : lists_[name]) {
+            read(table);
+            table.end();
+        }
+    }
+    void end() const {
+        const auto check = [&](const std::string& name, const std::string& place) {
+            if (std::ranges::find(known_, name) != known_.end()) return;
+            const std::string near = nearest_name(name, known_);
+            throw ConfigError("{}: unknown table {}{} A machine file has {}", place, name,
+                              near.empty() ? "." : "; did you mean " + near + "?",
+                              join({known_.begin() + 1, known_.end()}, ", "));
+        };
+        for (const auto& [name, table] : tables_) check(name, table.place());
+        for (const auto& [name, tables] : lists_)
+            if (!tables.empty()) check(name, tables.front().place());
+    }
+
+private:
+    void add_list(const TomlEntry& entry, const TomlValue::List& list) {
+        for (size_t i = 0; i < list.size(); ++i) {
+            const TomlTable* const table = list[i].as<TomlTable>();
+            if (!table) throw ConfigError("{}: {}: must be a list of tables", entry.place, entry.key);
+            Table& read =
+                lists_[entry.key].emplace_back(fmt::format("{}[{}]", entry.key, i + 1), entry.place);
+            constexpr std::string_view prefix = "table.";
+            for (const TomlEntry& inner : parse_toml("table = " + table->text, file_))
+                read.add(inner.key.substr(prefix.size()), inner.value, entry.place);
+        }
+    }
+
+    std::string file_;
+    std::map<std::string, Table> tables_;
+    std::map<std::string, std::vector<Table>> lists_;
+    Names known_;
+};
+
+Dtype type_of(Table& table) {
+    static const Names types = {"bf16", "f32", "f8"};
+    const std::string name = table.text("type", types);
+    return name == "bf16" ? Dtype::bf16 : name == "f32" ? Dtype::f32 : Dtype::fp8_e4m3;
+}
+
+void read_rates(Tables& tables, MachineFile& machine) {
+    tables.each("products", [&](Table& t) {
+        MachineFile::Products& p = machine.products.emplace_back();
+        p.type = type_of(t);
+        p.form = t.text("form", {"nt", "nn", "tn"}, false);
+        p.m = t.number("m");
+        p.n = t.number("n");
+        p.k = t.number("k");
+        p.flops = t.number("flops", true);
+    });
+    tables.each("rows", [&](Table& t) {
+        MachineFile::Rows& r = machine.rows.emplace_back();
+        r.kernel = t.text("kernel", kernel_names());
+        r.bytes_per_call = t.number("bytes_per_call");
+        r.bytes_per_second = t.number("bytes_per_second", true);
+        r.seconds = t.number("seconds");
+    });
+    tables.each("attention", [&](Table& t) {
+        MachineFile::Attention& a = machine.attention.emplace_back();
+        a.type = type_of(t);
+        a.kernel = t.text("kernel", {"own", "cudnn", "cudnn_any_order"});
+        a.head_dim = t.number("head_dim");
+        a.tokens = t.number("tokens");
+        a.forward = t.number("forward");
+        a.backward = t.number("backward");
+        if (a.forward == 0 && a.backward == 0) t.refuse("has neither forward nor backward");
+    });
+    tables.each("calls", [&](Table& t) {
+        const std::string key = t.text("key");
+        machine.calls[key] = t.number("seconds", true);
+    });
+}
+
+void read_network(Tables& tables, MachineFile& machine) {
+    tables.one("node", [&](Table& t) { machine.ranks_of_node = int(t.whole_number("ranks", true)); });
+    tables.each("level", [&](Table& t) {
+        MachineFile::Level& level = machine.levels.emplace_back();
+        level.name = t.text("name");
+        level.ranks = int(t.whole_number("ranks"));
+        level.alpha = t.number("alpha");
+        level.hop = t.number("hop");
+        level.per_node = t.number("per_node");
+        for (const char* operation :
+             {"all_gather", "reduce_scatter", "all_reduce", "all_reduce_nvls", "all_to_all", "message"})
+            if (BandwidthCurve curve = t.curve(operation); !curve.empty())
+                level.bandwidth[operation] = std::move(curve);
+        if (level.per_node == 0 && level.bandwidth.empty())
+            t.refuse("has neither per_node nor a bandwidth by size, such as all_gather");
+    });
+    tables.one("overlap", [&](Table& t) {
+        MachineFile::Overlap& o = machine.overlap.emplace();
+        o.sms = t.number("sms", true);
+        o.sms_of_a_collective = t.number("sms_of_a_collective", true);
+        if (o.sms_of_a_collective >= o.sms) t.refuse("sms_of_a_collective must be less than sms");
+        o.memory_share = t.number("memory_share");
+        if (o.memory_share >= 1) t.refuse("memory_share must be less than 1");
+        o.serial_collectives = t.boolean("serial_collectives");
+    });
+}
+
+}  // namespace
+
+const char* text_of(MachineFile::Kind kind) {
+    switch (kind) {
+        case MachineFile::Kind::sheet: return "from data sheets and published results";
+        case MachineFile::Kind::measured: return "measured, in part on another card";
+        case MachineFile::Kind::fitted: return "fitted to runs";
+    }
+    throw LogicError("unknown kind of machine file");
+}
+
+MachineFile parse_machine_file(std::string_view text, const std::string& file) {
+    constexpr int64_t mib = int64_t(1) << 20;
+    Tables tables(text, file);
+    MachineFile machine;
+    tables.one("", [&](Table& t) {
+        machine.name = t.text("name");
+        machine.aliases = t.texts("aliases");
+        machine.title = t.text("title");
+        const std::string kind = t.text("kind", {"sheet", "measured", "fitted"});
+        machine.kind = kind == "sheet"      ? MachineFile::Kind::sheet
+                       : kind == "measured" ? MachineFile::Kind::measured
+                                            : MachineFile::Kind::fitted;
+    });
+    tables.one("gpu", [&](Table& t) {
+        GpuModel& gpu = machine.gpu.emplace();
+        gpu.title = t.text("model");
+        gpu.capability = int(t.whole_number("capability", true));
+        gpu.memory_bytes = t.whole_number("memory_mib", true) * mib;
+    });
+    tables.one("peak", [&](Table& t) {
+        for (const auto& [key, type] : {std::pair("bf16", Dtype::bf16), std::pair("f32", Dtype::f32)})
+            if (const double flops = t.number(key); flops > 0) machine.peak[type] = flops;
+        machine.peak_of_8_bits = t.number("f8");
+    });
+    tables.one("memory", [&](Table& t) { machine.memory_bandwidth = t.number("bytes_per_second", true); });
+    tables.one("launch", [&](Table& t) {
+        if (const double s = t.number("seconds"); s > 0) machine.launch = s;
+        if (const double s = t.number("seconds_in_graph"); s > 0) machine.launch_in_graph = s;
+    });
+    read_rates(tables, machine);
+    read_network(tables, machine);
+    tables.end();
+    return machine;
+}
+
+}  // namespace coeus

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Machine files: the built-in ones, and each message about a wrong one.
+#include "coeus/predict/machine_file.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+#include <fstream>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+const std::string head = "name = \"mine\"\ntitle = \"My GPU\"\nkind = \"measured\"\n",
+                  gpu = "[gpu]\nmodel = \"X1\"\ncapability = 90\nmemory_mib = 1024\nfrom = \"here\"\n";
+
+std::string refusal(const std::string& text) {
+    try {
+        parse_machine_file(text, "mine.toml");
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("peaks of GPUs are dense values for the compute type, and an unknown GPU has none") {
+    struct Known {
+        const char* name;
+        double bf16, f32;
+    };
+    for (const auto& [name, bf16, f32] :
+         {Known{"NVIDIA A100-SXM4-80GB", 312e12, 19.5e12}, Known{"NVIDIA A100 80GB PCIe", 312e12, 19.5e12},
+          Known{"NVIDIA A800-SXM4-80GB", 312e12, 19.5e12}, Known{"NVIDIA A10", 125e12, 31.2e12},
+          Known{"NVIDIA RTX A6000", 154.85e12, 38.7e12}, Known{"NVIDIA H100 80GB HBM3", 989.4e12, 66.9e12},
+          Known{"NVIDIA H100 PCIe", 756e12, 51.2e12}, Known{"NVIDIA H100 NVL", 835e12, 60e12},
+          Known{"NVIDIA H800", 989.4e12, 66.9e12}, Known{"NVIDIA H200", 989.4e12, 66.9e12},
+          Known{"NVIDIA H200 NVL", 835e12, 60e12}, Known{"NVIDIA GH200 480GB", 989.4e12, 66.9e12},
+          Known{"NVIDIA L4", 121e12, 30.3e12}, Known{"NVIDIA L40", 181e12, 90.5e12},
+          Known{"NVIDIA L40S", 362e12, 91.6e12}, Known{"NVIDIA GeForce RTX 4090", 165.2e12, 82.6e12}}) {
+        CAPTURE(name);
+        CHECK(gpu_peak_flops(name, Dtype::bf16) == bf16);
+        CHECK(gpu_peak_flops(name, Dtype::f32) == f32);
+        CHECK_FALSE(gpu_peak_flops(name, Dtype::f64).has_value());
+    }
+    CHECK(gpu_peak_flops("NVIDIA H20", Dtype::bf16) == 148e12);
+    CHECK(gpu_peak_flops("NVIDIA B200", Dtype::bf16) == 2.25e15);
+    CHECK(gpu_peak_flops("NVIDIA GB200", Dtype::bf16) == 2.5e15);
+    CHECK_FALSE(gpu_peak_flops("NVIDIA B200", Dtype::f32).has_value());
+    for (const char* name :
+         {"NVIDIA GeForce RTX 9999", "NVIDIA GeForce RTX 4090 D", "NVIDIA GeForce RTX 4090 Laptop GPU",
+          "NVIDIA A10G", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA ", ""}) {
+        CAPTURE(name);
+        CHECK_FALSE(gpu_peak_flops(name, Dtype::bf16).has_value());
+    }
+}
+
+TEST_CASE("GPUs have one machine file, and all earlier names are known") {
+    CHECK(machine_of_gpu("h100").name == "h100-sxm");
+    CHECK(&machine_of_gpu("h100-sxm") == &machine_of_gpu("h100"));
+    CHECK(machine_of_gpu("a100").name == "a100-80");
+    for (const char* name :
+         {"a10",      "a40",  "a100",      "a100-40gb", "a800",     "rtx-a6000", "h100",    "h100-pcie",
+          "h100-nvl", "h800", "h800-pcie", "h200",      "h200-nvl", "gh200",     "h20",     "b200",
+          "gb200",    "b300", "gb300",     "l4",        "l40",      "l40s",      "rtx-4090"}) {
+        CAPTURE(name);
+        CHECK(machine_of_gpu(name).gpu->memory_bytes > 0);
+    }
+    CHECK(built_in_machines().contains("cpu-avx512"));
+    REQUIRE_THROWS_WITH(machine_of_gpu("cpu-avx512"), Contains("unknown GPU"));
+}
+
+TEST_CASE("a machine file has rates by kernel and size, a network and sources") {
+    const MachineFile machine =
+        parse_machine_file(head + "aliases = [\"our\"]\n" + gpu +
+                               "[peak]\nbf16 = 2e12\nfrom = \"sheet\"\n"
+                               "[[products]]\ntype = \"bf16\"\nform = \"nt\"\nm = 8\n"
+                               "flops = 1e12\nfrom = \"measured\"\n"
+                               "[[level]]\nname = \"node\"\nranks = 8\n"
+                               "all_gather = [[1e6, 1e9], [1e9, 2e9]]\nfrom = \"guess\"\n",
+                           "mine.toml");
+    CHECK(machine.name == "mine");
+    CHECK(machine.aliases == std::vector<std::string>{"our"});
+    CHECK(machine.kind == MachineFile::Kind::measured);
+    CHECK(machine.gpu->capability == 90);
+    CHECK(machine.gpu->memory_bytes == int64_t(1) << 30);
+    CHECK(machine.peak.at(Dtype::bf16) == 2e12);
+    CHECK_FALSE(machine.peak.contains(Dtype::f32));
+    REQUIRE(machine.products.size() == 1);
+    CHECK(machine.products[0].form == "nt");
+    CHECK(machine.products[0].m == 8);
+    CHECK(machine.products[0].n == 0);
+    REQUIRE(machine.levels.size() == 1);
+    CHECK(machine.levels[0].bandwidth.at("all_gather") == BandwidthCurve{{1e6, 1e9}, {1e9, 2e9}});
+    CHECK_FALSE(machine.overlap.has_value());
+}
+
+TEST_CASE("messages about machine files name key, value, rule and the nearest name") {
+    struct Wrong {
+        std::string text, message;
+    };
+    const std::string from = "from = \"here\"\n";
+    for (
+        const auto& [text, message] : {
+            Wrong{"title = \"x\"\nkind = \"sheet\"\n", "mine.toml:1:1: name is missing: it must be a text"},
+            Wrong{"name = \"x\"\ntitle = \"x\"\nkind = \"shet\"\n",
+                  "mine.toml:3:1: kind = \"shet\": is unknown; did you mean sheet?"},
+            Wrong{"name = \"x\"\ntitle = \"x\"\nkind = \"abcdefgh\"\n",
+                  "mine.toml:3:1: kind = \"abcdefgh\": must be one of sheet, measured, fitted"},
+            Wrong{"name = 1\ntitle = \"x\"\nkind = \"sheet\"\n",
+                  "mine.toml:1:1: name = 1: must be a text in quotes"},
+            Wrong{"name = \"\"\ntitle = \"x\"\nkind = \"sheet\"\n",
+                  "mine.toml:1:1: name = \"\": must not be empty"},
+            Wrong{
+                head + "alias = \"y\"\n",
+                "mine.toml:4:1: unknown key alias; did you mean aliases?; it has name, aliases, title, kind"},
+            Wrong{head + "aliases = \"y\"\n", "mine.toml:4:1: aliases = \"y\": must be a list of texts"},
+            Wrong{head + "aliases = [1]\n", "mine.toml:4:1: aliases = [1]: must be a list of texts"},
+            Wrong{
+                head + "[peek]\nbf16 = 1.0\n" + from,
+                "mine.toml:5:1: unknown table peek; did you mean peak? A machine file has gpu, peak, memory, "
+                "launch, products, rows, attention, calls, node, level, overlap"},
+            Wrong{head + "[[qqqqqqq]]\nbf16 = 1.0\n",
+                  "mine.toml:4:3: unknown table qqqqqqq. A machine file has gpu, peak, memory, launch, "
+                  "products, rows, attention, calls, node, level, overlap"},
+            Wrong{head + "[peak]\nbf17 = 1.0\n" + from,
+                  "mine.toml:5:1: unknown key peak.bf17; did you mean bf16?; it has bf16, f32, f8"},
+            Wrong{head + "[peak]\nbf16 = 1.0\n",
+                  "mine.toml:5:1: peak.from is missing: it must be the source of the table's numbers"},
+            Wrong{head + "[peak]\nbf16 = -1\n" + from,
+                  "mine.toml:5:1: peak.bf16 = -1: must be above 0; leave it out if it is not known"},
+            Wrong{head + "[peak]\nbf16 = \"fast\"\n" + from,
+                  "mine.toml:5:1: peak.bf16 = \"fast\": must be a number"},
+            Wrong{head + "[memory]\n" + from,
+                  "mine.toml:5:1: memory.bytes_per_second is missing: it must be a number above 0"},
+            Wrong{head + "[node]\nranks = 1.5\n" + from,
+                  "mine.toml:5:1: node.ranks = 1.5: must be a whole number"},
+            Wrong{head + "[[rows]]\nkernel = \"swigl\"\nbytes_per_second = 1.0\n" + from,
+                  "mine.toml:4:3: rows[1].kernel = \"swigl\": is unknown; did you mean swiglu?"},
+            Wrong{head + "[[products]]\ntype = \"bf16\"\n" + from,
+                  "mine.toml:4:3: products[1].flops is missing: it must be a number above 0"},
+            Wrong{head + "[[attention]]\ntype = \"bf16\"\nkernel = \"own\"\n" + from,
+                  "mine.toml:4:3: attention[1]: has neither forward nor backward"},
+            Wrong{
+                head + "[[level]]\nname = \"node\"\n" + from,
+                "mine.toml:4:3: level[1]: has neither per_node nor a bandwidth by size, such as all_gather"},
+            Wrong{head + "[[level]]\nname = \"node\"\nall_gather = [[2.0, 1.0], [1.0, 1.0]]\n" + from,
+                  "mine.toml:4:3: level[1].all_gather = [[2.0, 1.0], [1.0, 1.0]]: must be a list of [bytes, "
+                  "bytes per second] above 0, with ascending bytes"},
+            Wrong{head + "[overlap]\nsms = 8\nsms_of_a_collective = 8\n" + from,
+                  "mine.toml:5:1: overlap: sms_of_a_collective must be less than sms"},
+            Wrong{head + "[overlap]\nsms = 8\nsms_of_a_collective = 1\nmemory_share = 1\n" + from,
+                  "mine.toml:5:1: overlap: memory_share must be less than 1"},
+            Wrong{head + "[overlap]\nsms = 8\nsms_of_a_collective = 1\nserial_collectives = 1\n" + from,
+                  "mine.toml:7:1: overlap.serial_collectives = 1: must be true or false"},
+        }) {
+        CAPTURE(text);
+        CHECK(refusal(text) == message);
+    }
+}
+
+TEST_CASE("--gpu takes a machine file too") {
+    const TemporaryFolder folder;
+    const std::string path = (folder.path() / "mine.toml").string(),
+                      none = (folder.path() / "no.toml").string();
+    std::ofstream(path) << head + gpu;
+    CHECK(machine_of_gpu(path).gpu->title == "X1");
+    std::ofstream(path) << head;
+    REQUIRE_THROWS_WITH(machine_of_gpu(path),
+                        Contains("--gpu=" + path + ": the machine file has no table gpu"));
+    REQUIRE_THROWS_WITH(machine_of_gpu(none), Contains("no.toml"));
+}
