@@ -8,7 +8,8 @@
 #include "coeus/device/cpu.hpp"
 #include "coeus/device/device.hpp"
 #include "coeus/io/checkpoint.hpp"
-#include "coeus/plan/gpu_models.hpp"
+#include "coeus/predict/machine_file.hpp"
+#include "coeus/predict/roofline.hpp"
 #include "coeus/pretrained/initial_weights.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/pretrained/pretrained.hpp"
@@ -72,6 +73,17 @@ std::string lacking_depths(const std::string& weights, const DecoderConfig& mode
     }
 }
 
+// `options` are those of the memory plan, which is without graphs of several ranks.
+std::string roofline_text(const Config& config, const DecoderConfig& model, EngineOptions options,
+                          const MachineFile& machine) {
+    options.graphs = !config.training.disable_cuda_graphs && (options.mesh.ranks() == 1 || options.nccl);
+    try {
+        return roofline_of(model, options, machine).text(machine, options.mesh);
+    } catch (const ConfigError& error) {
+        return fmt::format("No roofline: {}", error.what());
+    }
+}
+
 }  // namespace
 
 PlannedDevice planned_device(const CommandLine& command_line, Backend backend) {
@@ -79,7 +91,7 @@ PlannedDevice planned_device(const CommandLine& command_line, Backend backend) {
     if (command_line.memory_bytes > 0)
         return {cpu ? "a rank on CPUs" : "a GPU", command_line.memory_bytes, false};
     if (!command_line.gpu.empty()) {
-        const GpuModel& gpu = gpu_model(command_line.gpu);
+        const GpuModel& gpu = *machine_of_gpu(command_line.gpu).gpu;
         return {"an NVIDIA " + gpu.title, gpu.memory_bytes, false, gpu.capability};
     }
     if (cpu) return {"the CPUs of this host", memory_limit_bytes(), true};
@@ -173,6 +185,8 @@ std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) 
     add(data.notices);
     if (const std::string notice = unused_weights_notice(config); !notice.empty()) add({notice});
     if (!config.training.shuffle.value_or(true)) add({unshuffled_notice});
+    if (options.backend == Backend::cuda && !command_line.gpu.empty())
+        add({roofline_text(config, model, options, machine_of_gpu(command_line.gpu))});
     for (const std::string& advice : advice_on_memory(config, engine, device))
         add({advice}, !advice.starts_with(does_not_fit) ? fine : device.is_here ? refused_here : refused);
     return lines;

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// The roofline of four decks: with the rates that a review assumed before Coeus had run on a GPU, with those
+// of the built-in machine files, and beside what was measured.
+#include "coeus/predict/roofline.hpp"
+
+#include "coeus/pretrained/model_source.hpp"
+#include "coeus/train/dry_run.hpp"
+#include "coeus/train/run_options.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+const std::string roofline_decks = COEUS_SOURCE_DIR "/tests/decks/",
+                  machines = COEUS_SOURCE_DIR "/tests/data/machines/";
+
+// A deck's model and options for a GPU.
+struct Planned {
+    DecoderConfig model;
+    EngineOptions options;
+};
+
+Planned planned(const std::string& deck, int ranks, const Words& more = {}) {
+    Words words = {roofline_decks + deck, "--dry_run", "--device=cuda"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Config config = parse_command_line(words).config;
+    const DecoderConfig model = model_from_deck(config);
+    EngineOptions options = engine_options(config, model, mesh_shape(config, ranks), 0, 1);
+    options.architecture = 90;
+    options.graphs = true;
+    return {model, options};
+}
+
+// Attention's backward by our own kernels, its forward by cuDNN, whose backward gets no workspace.
+Planned with_own_backward(Planned p) {
+    p.options.cudnn_bytes = 4096;
+    return p;
+}
+
+double row_of(const Roofline& roofline, const std::string& name) {
+    const auto row = std::ranges::find(roofline.rows, name, &RooflineRow::name);
+    return row == roofline.rows.end() ? 0 : row->local_batch;
+}
+
+}  // namespace
+
+TEST_CASE("the roofline with the rates of a review gives the MFU that the review estimated") {
+    struct Estimated {
+        const char* deck;
+        int ranks;
+        const char* machine;
+        double mfu;
+    };
+    for (const auto& [deck, ranks, machine, mfu] : {Estimated{"roofline_a.toml", 1, "reviewed_h100", 0.54},
+                                                    Estimated{"roofline_b.toml", 1, "reviewed_h200", 0.59},
+                                                    Estimated{"roofline_c.toml", 1, "reviewed_h200", 0.47},
+                                                    Estimated{"roofline_d.toml", 8, "reviewed_h100", 0.43}}) {
+        CAPTURE(deck);
+        const Planned p = with_own_backward(planned(deck, ranks));
+        const Roofline roofline =
+            roofline_of(p.model, p.options, machine_of_gpu(machines + machine + ".toml"));
+        CHECK(roofline.mfu_of_local_batch() == Approx(mfu).margin(0.03));
+        CHECK(roofline.by_data_sheet.empty());
+        CHECK(roofline.left_out.empty());
+    }
+}
+
+TEST_CASE("what a run does by default reaches the MFU that is asked for, at the rates of the machine files") {
+    struct Bar {
+        const char* deck;
+        int ranks;
+        const char* gpu;
+        double mfu;
+    };
+    for (const auto& [deck, ranks, gpu, mfu] :
+         {Bar{"roofline_a.toml", 1, "h100-sxm", 0.57}, Bar{"roofline_b.toml", 1, "h200", 0.61},
+          Bar{"roofline_c.toml", 1, "h200", 0.60}, Bar{"roofline_d.toml", 8, "h100-sxm", 0.53}}) {
+        CAPTURE(deck);
+        const Planned p = planned(deck, ranks);
+        CHECK(p.options.deterministic);
+        const Roofline roofline = roofline_of(p.model, p.options, machine_of_gpu(gpu));
+        CHECK(roofline.mfu_of_local_batch() >= mfu);
+        CHECK(roofline.mfu_of_step() >= mfu);
+        CHECK(roofline.by_data_sheet.empty());
+        CHECK(roofline.left_out.empty());
+        // with our own backward, each is slower
+        const Planned own = with_own_backward(planned(deck, ranks));
+        CHECK(roofline_of(own.model, own.options, machine_of_gpu(gpu)).local_batch > roofline.local_batch);
+    }
+}
+
+// doc/performance.md: 7B with 16 x 1024 tokens and 8B with 8192 tokens on an H200, with our own backward; 4
+// of the blocks of 8B on an H100 with either
+TEST_CASE("the roofline is near the steps that were measured") {
+    const Words one = {"--training.global_batch_size=-1"},
+                four = {"--training.global_batch_size=-1", "--model.n_layers=4"};
+    const auto step = [](const Planned& p, const char* gpu) {
+        return roofline_of(p.model, p.options, machine_of_gpu(gpu)).step();
+    };
+    CHECK(step(with_own_backward(planned("roofline_b.toml", 1, one)), "h200") == Approx(1.208).epsilon(0.05));
+    CHECK(step(with_own_backward(planned("roofline_c.toml", 1, one)), "h200") == Approx(0.986).epsilon(0.05));
+    CHECK(step(planned("roofline_c.toml", 1, four), "h100") == Approx(8192 / 52947.0).epsilon(0.05));
+    CHECK(step(with_own_backward(planned("roofline_c.toml", 1, four)), "h100") ==
+          Approx(8192 / 46962.0).epsilon(0.05));
+}
+
+TEST_CASE("a roofline counts what a step adds to its local batches, and collectives that nothing hides") {
+    const Planned p = planned("roofline_d.toml", 8);
+    const Roofline roofline = roofline_of(p.model, p.options, machine_of_gpu("h100"));
+    double rows = 0, once = 0;
+    for (const RooflineRow& row : roofline.rows) {
+        rows += row.local_batch;
+        once += row.once;
+    }
+    CHECK(rows == Approx(roofline.local_batch));
+    CHECK(once == Approx(roofline.once));
+    CHECK(roofline.step() == Approx(16 * roofline.local_batch + roofline.once));
+    CHECK(roofline.mfu_of_step() < roofline.mfu_of_local_batch());
+    CHECK(row_of(roofline, "kernels slowed by collectives") > 0);
+    CHECK(row_of(roofline, "waits for gathers of weights") > 0);
+    CHECK(row_of(roofline, "optimizer") == Approx(0).margin(1e-9));
+    CHECK(roofline.graph_nodes > 16 * roofline.launches);
+
+    // one collective at a time, and a network of a tenth: both are slower
+    MachineFile serial = machine_of_gpu("h100"), slow = serial;
+    serial.overlap->serial_collectives = true;
+    CHECK(roofline_of(p.model, p.options, serial).local_batch > roofline.local_batch);
+    for (auto& [operation, curve] : slow.levels.front().bandwidth)
+        for (auto& [bytes, rate] : curve) rate /= 30;
+    const Roofline exposed = roofline_of(p.model, p.options, slow);
+    CHECK(row_of(exposed, "waits for sums of gradients") > 0.1);
+    CHECK(row_of(exposed, "waits for gathers of weights") > 0.1);
+}
+
+TEST_CASE("a dry run prints a roofline, and says what no rate is known for") {
+    const auto text = [](const std::string& deck, const Words& more, int ranks) {
+        Words words = {roofline_decks + deck, "--dry_run"};
+        words.insert(words.end(), more.begin(), more.end());
+        for (const PlanLine& line : dry_run_lines(parse_command_line(words), ranks))
+            if (line.text.find("oofline") != std::string::npos) return line.text;
+        return std::string();
+    };
+    const std::string c = text("roofline_c.toml", {"--gpu=h200"}, 1);
+    CHECK_THAT(c, Contains("Roofline by the rates of h200") && Contains("attention, backward") &&
+                      Contains("MFU at most 6") && Contains("step of 16 local batches") &&
+                      Contains("nodes of the step's CUDA graphs") && !Contains("left out") &&
+                      !Contains("data sheet,"));
+    CHECK_THAT(text("roofline_d.toml", {"--gpu=h100"}, 8), Contains("waits for gathers of weights"));
+    CHECK_THAT(
+        text("roofline_c.toml", {"--gpu=b200"}, 1),
+        Contains("at the peaks of the data sheet, which no kernel reaches: RoPE; SwiGLU; "
+                 "attention, backward (cudnn); loss and embedding; norms; optimizer; zeroing, casts, sums"));
+    CHECK_THAT(
+        text("roofline_d.toml", {"--gpu=l40s"}, 8),
+        Contains(
+            "left out, since the machine file says nothing about it: all_gather; all_reduce; gaps between "
+            "launches; reduce_scatter"));
+    CHECK_THAT(
+        text("roofline_c.toml", {"--gpu=h200", "--training.enable_cpu_offload"}, 1),
+        Contains(
+            "No roofline: the transfers of offloaded state (training.enable_cpu_offload) are not recorded"));
+    CHECK_THAT(text("roofline_c.toml", {"--gpu=h200", "--model.converters=float8"}, 1),
+               Contains("quantizing") && !Contains("MFU"));
+    CHECK_THAT(text("roofline_d.toml",
+                    {"--gpu=h100", "--parallelism.pipeline_parallel_degree=2",
+                     "--parallelism.data_parallel_shard_degree=4"},
+                    8),
+               Contains("without waits for other pipeline stages") && !Contains("MFU"));
+    CHECK(text("roofline_c.toml", {"--device=cuda"}, 1).empty());
+}
