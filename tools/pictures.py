@@ -15,6 +15,7 @@ FOLDERS = {
     "apps": ("run", "sub-commands"),
     "train": ("run", "one run: start, steps, saving, resuming"),
     "generate": ("run", "text from a model"),
+    "predict": ("model", "machine files, time of a step"),
     "report": ("around", "metrics, pages"),
     "watchdog": ("around", "hangs, crashes"),
     "observe": ("around", "time, memory"),

@@ -57,7 +57,7 @@ Flags train_help() {
         "--section.no_option. `coeus help options` prints every option with its meaning and default.");
     flags.add_switch("dry_run", "validate everything, print mesh, model and memory, run nothing")
         .add("ranks", "N", "", "for a dry run: as if started on N ranks")
-        .add("gpu", "NAME", "", "for a dry run: plan for this GPU: h100, h200, a100-40gb, ...")
+        .add("gpu", "NAME", "", "for a dry run: plan for this GPU: h100-sxm, h200, ..., or a machine file")
         .add("memory", "SIZE", "", "for a dry run: plan for ranks with this much memory, for example 80GiB")
         .add_switch("strict", "for a dry run: exit code 2 if a run would be refused")
         .add_switch("profile", "print at the end which kernels the time went to (profiling.kernels)")
