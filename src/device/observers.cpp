@@ -94,6 +94,10 @@ void Observers::planned(const PlannedKernel& kernel) const {
     for (size_t i = count_; i-- > 0;) observers_[i]->planned(kernel);
 }
 
+void Observers::launch(const char* kernel) const {
+    for (size_t i = count_; i-- > 0;) observers_[i]->launch(kernel);
+}
+
 void Observers::end() const {
     for (size_t i = 0; i < count_; ++i) observers_[i]->end();
 }

@@ -126,10 +126,8 @@ inline Cost attention_sink_backward(Tensor dsinks, Tensor dout, Tensor out, Tens
 }
 inline Cost attention_cached(Tensor out, Tensor lse, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
                              Tensor slots, Tensor positions, const AttentionShape& s) {
-    double seen = 0;  // rows of the cache that are read
-    const auto* position = static_cast<const int32_t*>(positions.data);
-    for (int64_t b = 0; position && b < s.batch; ++b)
-        seen += double(position[b] + 1 - first_key(s, nullptr, position[b]));
+    // positions may be in a GPU's memory: as many rows are counted as a full cache would need
+    const double seen = double(s.batch * (s.sequence - first_key(s, nullptr, s.sequence - 1)));
     return {2 * seen * double(s.heads * (s.head_dim + s.value_width())),
             bytes(out, lse, q, k, v, slots, positions) +
                 seen * double((keys.cols() + values.cols()) * size_of(keys.dtype))};

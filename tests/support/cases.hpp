@@ -152,8 +152,9 @@ Operands prepared_operands(const KernelCase& c, Dtype type, Dtype values, uint64
 /// Runs the case (after its preparation) and returns the operands.
 Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype values, int threads = 2,
                   uint64_t seed = 1, const Kernels& dry = dry_kernels());
-/// The same on a GPU; the returned operands are on the host.
-Operands run_case_on(const Device& gpu, const KernelCase& c, Dtype type, Dtype values, uint64_t seed = 1);
+/// The same on a GPU; the returned operands are on the host. `observer`, if not null, is told of the calls.
+Operands run_case_on(const Device& gpu, const KernelCase& c, Dtype type, Dtype values, uint64_t seed = 1,
+                     KernelObserver* observer = nullptr);
 /// The elements of a tensor as doubles.
 std::vector<double> values_of(const Tensor& t);
 /// Fills a tensor with NaN (indices with a negative number, codes with a number).

@@ -220,7 +220,8 @@ KernelCase scaled_gemm_case(const ScaledShape& s, Residual residual, bool acc_ou
 std::vector<KernelCase> quantization_cases() {
     std::vector<KernelCase> list;
     constexpr Dtype e4m3 = Dtype::fp8_e4m3, e5m2 = Dtype::fp8_e5m2;
-    const std::vector<Sizes> any = {{1, 1, 1}, {1, 7, 33, 5}, {3, 37, 19}, {1, 70, 300, 4}, {1, 3, 20000}},
+    const std::vector<Sizes> any = {{1, 1, 1},       {1, 7, 33, 5}, {3, 37, 19},
+                                    {1, 70, 300, 4}, {1, 3, 20000}, {1, 64, 512}},
                              blocks = {{1, 32, 32}, {1, 96, 160, 32}, {3, 32, 64}, {1, 64, 1056, 32}};
     for (const Sizes& s : any) {
         for (const G groups : {G::one, G::rows, G::cols}) {

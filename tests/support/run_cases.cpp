@@ -156,7 +156,8 @@ void fill_with_nan(Arena& workspace, const Device& device, int64_t bytes) {
 
 }  // namespace
 
-Operands run_case_on(const Device& gpu, const KernelCase& c, Dtype type, Dtype values, uint64_t seed) {
+Operands run_case_on(const Device& gpu, const KernelCase& c, Dtype type, Dtype values, uint64_t seed,
+                     KernelObserver* observer) {
     Operands host = prepared_operands(c, type, values, seed), there;
     for (size_t i = 0; i < host.storage.size(); ++i) {
         const Tensor from = host.storage[i].view, seen = host.tensors[i];
@@ -172,6 +173,7 @@ Operands run_case_on(const Device& gpu, const KernelCase& c, Dtype type, Dtype v
     Exec exec(gpu);
     exec.workspace = Arena(bytes, "the workspace of " + c.name, gpu.memory());
     fill_with_nan(exec.workspace, gpu, bytes);
+    const Observation observation = observer ? exec.observers.add(*observer) : Observation();
     c.call(kernels_of(gpu.backend()), exec, there);
     exec.queue->finish();
     for (size_t i = 0; i < host.storage.size(); ++i) {

@@ -76,6 +76,8 @@ public:
     /// In a planning run for a GPU: the kernel of the call that has just begun, if it has more than one, or
     /// more than one launch.
     virtual void planned(const PlannedKernel&) {}
+    /// The call launches a kernel on a GPU; each call may launch several.
+    virtual void launch(const char*) {}
     virtual void end() = 0;
 };
 
@@ -98,6 +100,7 @@ public:
     void begin_exchange(Exchange exchange, double bytes) const;
     void operands(std::span<const Tensor> tensors) const;
     void planned(const PlannedKernel& kernel) const;
+    void launch(const char* kernel) const;
     void end() const;
 
 private:

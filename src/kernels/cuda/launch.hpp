@@ -38,13 +38,14 @@ struct Grid {
     size_t shared_bytes = 0;  ///< of a block: shared_memory()
 };
 
-/// Launches a kernel. The name is for messages.
+/// Launches a kernel. The name is for messages and observers.
 template <class... Parameters>
 void launch(Exec& exec, const char* name, const Grid& grid, void (*kernel)(Parameters...),
             const std::type_identity_t<Parameters>&... arguments) {
     if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
     require(grid.blocks.y <= most_blocks_across && grid.blocks.z <= most_blocks_across,
             "more blocks across than a grid can have");
+    exec.observers.launch(name);
     constexpr size_t usual_shared_bytes = 48 << 10;
     if (grid.shared_bytes > usual_shared_bytes)
         check(

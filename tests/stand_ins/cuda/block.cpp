@@ -100,6 +100,7 @@ struct Block {
 struct Abandoned {};  // thrown in a waiting thread when its block ends
 
 Block* current = nullptr;
+GridObserver* grid_observer = nullptr;
 std::mt19937_64 draw(1);
 
 std::string place(const Thread& t) {
@@ -211,6 +212,7 @@ void run_warp(Lanes warp, size_t first, Stacks& stacks) {
             run_until_it_waits(warp[lane], stacks[first + lane]);
             if (!current->failure.empty()) return;
         }
+        if (grid_observer) grid_observer->warp_waits();
     } while (release_lanes(warp));
 }
 
@@ -275,6 +277,7 @@ void run_grid(Index grid, Index block_size, size_t shared_bytes, const std::func
     if (block_size.y != 1 || block_size.z != 1)
         throw std::runtime_error("emulation: blocks are rows of threads");
     static Stacks stacks;
+    if (grid_observer) grid_observer->begin_grid();
     for (unsigned z = 0; z < grid.z; ++z)
         for (unsigned y = 0; y < grid.y; ++y)
             for (unsigned x = 0; x < grid.x; ++x) {
@@ -289,12 +292,21 @@ void run_grid(Index grid, Index block_size, size_t shared_bytes, const std::func
                 block.threads.resize(block_size.x);
                 block.slots.resize((block_size.x + warp_size - 1) / warp_size * warp_size * slot_bytes);
                 for (unsigned i = 0; i < block_size.x; ++i)
-                    block.threads[i].at = {{i, 0, 0}, {x, y, z}, block_size, grid, shared.get()};
+                    block.threads[i].at = {{i, 0, 0}, {x, y, z},    block_size,
+                                           grid,      shared.get(), shared_bytes};
                 current = &block;
                 run_block(block, stacks);
                 current = nullptr;
                 if (!block.failure.empty()) throw std::runtime_error(block.failure);
             }
+}
+
+void observe_grids(GridObserver* observer) {
+    grid_observer = observer;
+}
+
+void tell_of_access(const void* place, const void* memory, size_t bytes, bool writes) {
+    if (grid_observer && current) grid_observer->access(place, memory, bytes, writes);
 }
 
 void block_barrier() {
@@ -318,6 +330,8 @@ void warp_collective(Collective run, void* operands, const char* what) {
 void copy_async(void* to, const void* from, size_t bytes) {
     const auto is_aligned = [bytes](const void* p) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; };
     if (!is_aligned(to) || !is_aligned(from)) fail("a copy is not at a multiple of its size");
+    if (from) tell_of_access(__builtin_return_address(0), from, bytes, false);
+    tell_of_access(__builtin_return_address(0), to, bytes, true);
     std::memset(to, 0xff, bytes);
     current->running->copies.push_back({to, from, bytes});
 }

@@ -24,6 +24,7 @@ struct Index {
 struct Thread {
     Index thread, block, block_size, grid;
     std::byte* shared = nullptr;  ///< of its block
+    size_t shared_bytes = 0;
     int lane() const { return int(thread.x % 32); }
 };
 const Thread& thread();
@@ -36,6 +37,21 @@ uint64_t random_number();
 /// Runs `body` as every thread of the grid. Throws std::runtime_error if threads wait for each other in vain;
 /// it names one of them and what it waits for.
 void run_grid(Index grid, Index block_size, size_t shared_bytes, const std::function<void()>& body);
+
+/// Is told what a grid does (memory_counter.hpp).
+class GridObserver {
+public:
+    virtual ~GridObserver() = default;
+    virtual void begin_grid() = 0;
+    /// The running thread accesses memory; `place` is where the kernel does so.
+    virtual void access(const void* place, const void* memory, size_t bytes, bool writes) = 0;
+    /// The warp that has run until now waits, or has ended.
+    virtual void warp_waits() = 0;
+};
+/// From now on the observer, which is borrowed, is told; with null, none.
+void observe_grids(GridObserver* observer);
+/// Tells the observer, if there is one and a kernel runs.
+void tell_of_access(const void* place, const void* memory, size_t bytes, bool writes);
 
 /// All threads of the block must call this.
 void block_barrier();

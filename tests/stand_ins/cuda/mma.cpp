@@ -75,6 +75,7 @@ void multiply_by_all(void* const* lanes) {
 
 void load_matrices(uint32_t (&parts)[4], const void* row, bool transposed) {
     if (reinterpret_cast<uintptr_t>(row) % 16 != 0) fail("ldmatrix: a row is not at a multiple of 16 bytes");
+    tell_of_access(__builtin_return_address(0), row, sizeof(uint32_t[4]), false);
     LoadOperands operands = {parts, row, transposed};
     warp_collective(load_by_all, &operands, transposed ? "ldmatrix.trans" : "ldmatrix");
 }

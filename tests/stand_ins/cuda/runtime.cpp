@@ -99,9 +99,8 @@ std::vector<coeus_emulated_graph*> recordings;  // captures in progress
 size_t recorded = 0, launched = 0;              // numbers of graphs until now
 size_t clock_microseconds = 0;
 struct Mapping {
-    size_t bytes;  // from the address that was returned
-    void* whole;   // the whole mapping
-    size_t whole_bytes;
+    size_t bytes, whole_bytes;  // from the address that was returned, and of the whole mapping
+    void* whole;                // the whole mapping
 };
 std::map<void*, Mapping> device_memory;
 std::function<void(bool again)> told_of_waiting = [](bool) {};
@@ -124,7 +123,7 @@ void* map_device_memory(size_t bytes) {
         std::align(huge, bytes, memory, left);
         madvise(memory, bytes, MADV_HUGEPAGE);
     }
-    device_memory[memory] = {bytes, whole, bytes + room};
+    device_memory[memory] = {bytes, bytes + room, whole};
     return memory;
 }
 
@@ -218,13 +217,17 @@ coeus_emulated_stream& default_stream() {
 
 bool is_on_device(const void* address) {
     const std::lock_guard lock(mutex);
-    return std::ranges::any_of(device_memory, [&](const auto& entry) {
-        const auto* const first = static_cast<const std::byte*>(entry.first);
-        return address >= first && address < first + entry.second.bytes;
-    });
+    return is_device_memory(address);
 }
 
 }  // namespace
+
+bool is_device_memory(const void* address) {
+    auto next = device_memory.upper_bound(const_cast<void*>(address));
+    if (next == device_memory.begin()) return false;
+    --next;
+    return address < static_cast<const std::byte*>(next->first) + next->second.bytes;
+}
 
 void give_when(coeus_emulated_stream* stream, std::function<bool()> ready, std::function<void()> work) {
     const std::lock_guard lock(mutex);
@@ -355,8 +358,7 @@ cudaError_t cudaFreeHost(void* memory) {
 
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
     if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
-    give(&default_stream(), [=] { std::memset(to, value, bytes); });
-    return cudaSuccess;
+    return cudaMemsetAsync(to, value, bytes, &default_stream());
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {

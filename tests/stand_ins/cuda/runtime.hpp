@@ -70,6 +70,9 @@ size_t waits();
 
 /// The number of GPUs, 1 at first; with 0, there is "no driver".
 void set_gpus(int count);
+/// Whether work that runs on the device finds device memory at this address. Only such work may ask.
+bool is_device_memory(const void* address);
+
 /// The number of allocations of device and pinned memory and of events made, until now.
 size_t allocations();
 
