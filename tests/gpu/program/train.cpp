@@ -54,6 +54,21 @@ TEST_CASE("GPU: a run trains, validates and reports as on the CPU") {
     CHECK(gpu.steps[0].memory_gib > 0);
 }
 
+TEST_CASE("GPU: products use TF32 if the deck allows it") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const Outcome usual = train_tiny(folder / "usual", data, on_gpu);
+    const Outcome tf32 = train_tiny(folder / "tf32", data, on_gpu + Arguments{"--kernels.allow_tf32"});
+    CHECK_THAT(usual.output, Contains("attention in float32 runs without tensor cores"));
+    CHECK(count_of("TF32", usual.output) == 0);
+    CHECK_THAT(tf32.output, Contains("Products use TF32 (kernels.allow_tf32)"));
+    const std::vector<double> losses = read_metrics(folder / "usual").losses(),
+                              rounded = read_metrics(folder / "tf32").losses();
+    check_close(rounded, losses, 1e-2);
+    CHECK(rounded != losses);
+    CHECK_THAT(run_coeus({"info", "--products"}).output, Contains("-tf32\n"));
+}
+
 TEST_CASE("GPU: checkpoints are written asynchronously, and resumed on the GPU and on the CPU") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);
