@@ -2,8 +2,8 @@
 // Kernels that choose among algorithms, at a shape whose first call is captured in a graph. Anything that a
 // capture does not allow (timing candidates, loading a kernel) is left to later calls, and the result is the
 // same.
-#include "coeus/kernels/product_options.hpp"
 #include "coeus/kernels/cudnn.hpp"
+#include "coeus/kernels/product_options.hpp"
 #include "gpu/gpu.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
@@ -48,8 +48,9 @@ TEST_CASE("GPU kernels: a product whose first call is captured searches for no a
     for (const KernelCase& c : test_cases())
         if (c.name.starts_with("gemm"))
             for (const Dtype type : {Dtype::f32, Dtype::bf16})
-                check_agrees(c, recorded(c, [&](Exec& exec) { set_product_options(exec, {.folder = folder.path()}); }),
-                             type);
+                check_agrees(
+                    c, recorded(c, [&](Exec& exec) { set_product_options(exec, {.folder = folder.path()}); }),
+                    type);
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
         CHECK_FALSE(entry.is_regular_file());
 }

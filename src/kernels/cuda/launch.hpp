@@ -14,7 +14,7 @@ namespace coeus::cuda {
 
 /// What kernels need besides their operands. It is in Exec::backend and is made by the first kernel.
 struct CudaState : BackendState {
-    cudaStream_t stream = nullptr;           ///< null: CUDA's default stream
+    cudaStream_t stream = nullptr;  ///< null: CUDA's default stream
     ProductOptions product_options;
     std::unique_ptr<BackendState> products;  ///< made by the first product
     std::unique_ptr<BackendState> cudnn;     ///< null: our own kernels compute attention
