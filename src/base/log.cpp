@@ -124,6 +124,7 @@ void init(const Options& options) {
     s.file.reset();
     if (!options.file.empty()) {
         s.file = std::make_shared<spdlog::logger>("file", std::make_shared<FileSink>(options.file));
+        s.file->set_level(spdlog::level::debug);
         s.file->set_pattern("%Y-%m-%d %H:%M:%S,%e %l %v");
     }
 }

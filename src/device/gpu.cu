@@ -82,17 +82,21 @@ public:
 class GpuGraph : public Graph {
 public:
     explicit GpuGraph(cudaGraph_t recorded) {
-        const cudaError_t status = cudaGraphInstantiate(&graph_, recorded, 0);
+        const cudaError_t counted = cudaGraphGetNodes(recorded, nullptr, &nodes_),
+                          status = cudaGraphInstantiate(&graph_, recorded, 0);
         cudaGraphDestroy(recorded);
+        check(counted, "cudaGraphGetNodes");
         check(status, "cudaGraphInstantiate");
     }
     ~GpuGraph() override { cudaGraphExecDestroy(graph_); }
     GpuGraph(const GpuGraph&) = delete;
     GpuGraph& operator=(const GpuGraph&) = delete;
+    int64_t nodes() const override { return int64_t(nodes_); }
     cudaGraphExec_t native() const { return graph_; }
 
 private:
     cudaGraphExec_t graph_ = nullptr;
+    size_t nodes_ = 0;
 };
 
 class GpuQueue : public Queue {

@@ -264,28 +264,52 @@ bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t valid
     step_->stage(scalars);
     for (int64_t i = 0; i < options_.accumulation; ++i) training_part_.stage(i, local_batch(i));
     exchanges_->forget_extra_rounds();
-    bool whole = true;
-    give(gradients_, [&] { whole = submit_gradients(goes_on); });
-    return whole;
+    return gives_graphs() ? submit_graphs() : submit_gradients(goes_on);
 }
 
 bool Engine::submit_gradients(FunctionRef<bool()> goes_on) {
-    step_->bring(exec_);
-    kernels_->zero(exec_, decoder_.parameters().gradients());
-    if (loads_.view) kernels_->zero(exec_, loads_);
+    begin_gradients();
     bool whole = true;
     for (int64_t i = 0; i < options_.accumulation && whole; ++i) {
         if (i > 0 && !options_.graphs && !goes_on())
             whole = false;
         else
-            forward_backward(i);
+            forward_backward(training_part_.bring(exec_, i), i == options_.accumulation - 1);
     }
     sum_over_ranks();
     return whole;
 }
 
+// One graph for each local batch; those between the first and the last share one. The ids of a local batch
+// are brought before its graph, to where the local batch before had its own. The graphs gather all weights
+// that they read.
+bool Engine::submit_graphs() {
+    gathered_.forget_weights();
+    for (int64_t i = 0; i < options_.accumulation; ++i) {
+        const bool first = i == 0, last = i == options_.accumulation - 1;
+        const Batch batch = training_part_.bring(exec_, i);
+        StepGraph& graph = last ? last_gradients_ : first ? first_gradients_ : gradients_between_;
+        graph.give(exec_, [&] {
+            if (first) begin_gradients();
+            forward_backward(batch, last);
+            if (last) sum_over_ranks();
+            gathered_.finish_streams();
+        });
+    }
+    return true;
+}
+
+void Engine::begin_gradients() {
+    step_->bring(exec_);
+    kernels_->zero(exec_, decoder_.parameters().gradients());
+    if (loads_.view) kernels_->zero(exec_, loads_);
+}
+
 bool Engine::update() {
-    give(update_, [this] { submit_update(); });
+    if (gives_graphs())
+        update_.give(exec_, [this] { submit_update(); });
+    else
+        submit_update();
     gathered_.forget_weights();
     const bool overflows = step_->read(exec_).overflow > 0;
     if (overflows) repeat_with_rounds();
@@ -334,24 +358,20 @@ void Engine::renew_weights() {
     gathered_.forget_weights();
 }
 
-// A graph contains the gathers of all weights that it reads.
-void Engine::give(StepGraph& work, FunctionRef<void()> call) {
-    if (!gives_graphs()) return call();
-    gathered_.forget_weights();
-    work.give(exec_, call);
+int64_t Engine::graph_nodes() const {
+    return first_gradients_.nodes() + gradients_between_.nodes() + last_gradients_.nodes() + update_.nodes();
 }
 
 void Engine::forget_graphs() {
-    gradients_.forget();
-    update_.forget();
+    for (StepGraph* graph : {&first_gradients_, &gradients_between_, &last_gradients_, &update_})
+        graph->forget();
 }
 
-void Engine::forward_backward(int64_t local_batch) {
-    const Batch part = training_part_.bring(exec_, local_batch);
+// `last`: the local batch is the step's last.
+void Engine::forward_backward(const Batch& local_batch, bool last) {
     const BatchShape shape = micro_batch_of(options_);
     for (size_t m = 0; m < micro_batches_.size(); ++m)
-        micro_batches_[m] = part.slice(int64_t(m) * shape.sequences, shape.sequences);
-    const bool last = local_batch == options_.accumulation - 1;
+        micro_batches_[m] = local_batch.slice(int64_t(m) * shape.sequences, shape.sequences);
     const BlockInputs& inputs = offloaded_inputs_ ? *offloaded_inputs_ : inputs_in_frame();
     executor_.forward_backward(
         flow_of(micro_batches_[0].count()), last, [&](int m, Frame& frame, bool paired) {

@@ -302,12 +302,16 @@ void Gathered::finish_gradients() {
     for (size_t unit = uses_left_.size(); unit-- > 0;)
         if (uses_left_[unit] > 0) reduce_later(unit, true);
     const ObservedExchange wait(*compute_, Exchange::reduce_gradients);
+    finish_streams();
+    last_uses_ = false;
+    expect_uses();
+}
+
+void Gathered::finish_streams() {
     reduction_.join();
     for (const auto* places : {&weights_, &gradients_})
         if (*places)
             for (Places::State& state : (*places)->states) state.pending.join();
-    last_uses_ = false;
-    expect_uses();
 }
 
 void Gathered::expect_uses() {

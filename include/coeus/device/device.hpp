@@ -18,6 +18,8 @@ enum class Backend : uint8_t { cpu, cuda };
 class Graph {
 public:
     virtual ~Graph() = default;
+    /// How many pieces of work it has: kernels, copies, operations between GPUs.
+    virtual int64_t nodes() const { return 0; }
 };
 
 /// An ordered queue of work, owned by an Exec. Errors of the device are thrown as SystemError by whichever

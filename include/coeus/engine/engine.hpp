@@ -131,6 +131,8 @@ public:
     bool uses_expert_blocks() const { return options_.exchanges.expert_blocks; }
     /// Must be called after the owned weights were changed other than by update().
     void renew_weights();
+    /// The number of nodes of the graphs that were recorded, which does not depend on accumulation beyond 3.
+    int64_t graph_nodes() const;
     /// Destroys the graphs; called before the communicators that they refer to are destroyed.
     void forget_graphs();
     /// This rank's sum of the token losses of a validation batch (not divided by anything); 0 if it does not
@@ -156,11 +158,12 @@ private:
     void measure_update();
     std::vector<GatherRanks> gather_ranks(const Mesh& mesh) const;
     std::vector<MatrixRanks> matrix_ranks(const Mesh& mesh) const;
-    void give(StepGraph& work, FunctionRef<void()> call);
     bool submit_gradients(FunctionRef<bool()> goes_on);
+    bool submit_graphs();
+    void begin_gradients();
     void submit_update();
     void repeat_with_rounds();
-    void forward_backward(int64_t local_batch);
+    void forward_backward(const Batch& local_batch, bool last);
     void sum_over_ranks();
     void add_balance_loss();
     void balance_experts();
@@ -191,7 +194,9 @@ private:
     std::vector<Batch> micro_batches_;  // of a local batch
     std::optional<StepState> step_, validation_;
     OwnedTensor loads_;  // Ctx::loads of a step
-    StepGraph gradients_, update_;
+    StepGraph first_gradients_{"the gradients of a step's first local batch"},
+        gradients_between_{"the gradients of a local batch between the first and the last"},
+        last_gradients_{"the gradients of a step's last local batch, and their sums"}, update_{"the update"};
     StepScalars staged_;  // of the step
     int64_t computed_twice_ = 0;
     std::bitset<10> twice_of_late_;  // which of the last steps were computed twice

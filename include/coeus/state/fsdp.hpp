@@ -115,6 +115,8 @@ public:
     void expect_last_uses(bool last) { last_uses_ = last; }
     /// Counts a last use whose lease ended before expect_last_uses() was called.
     void end_use(size_t unit);
+    /// Makes the computation wait for all work of the streams.
+    void finish_streams();
     /// Called after the last backward of a step. Afterwards every gradient is in the owned rows, summed over
     /// all ranks that read data, and no work of the streams is left to wait for.
     void finish_gradients();

@@ -68,6 +68,83 @@ TEST_CASE("NCCL: experts on several ranks, in one round and in many") {
     }
 }
 
+namespace {
+
+// Steps of several local batches: each kind of parallelism that may have work under way between two of them.
+std::vector<MeshCase> several_batches(int ranks) {
+    std::vector<MeshCase> cases;
+    const auto add = [&](const MeshShape& mesh, const auto& change) {
+        MeshCase c = {.mesh = mesh, .model = tiny_config()};
+        change(c);
+        c.types = {Dtype::f32, Dtype::f32};
+        c.device = &the_gpu();
+        c.nccl = &nccl_stand_in();
+        cases.push_back(c);
+    };
+    const auto nothing = [](MeshCase&) {};
+    const auto keeps_all = [](MeshCase& c) { c.gather = {.weights = Keep::all, .gradients = Keep::all}; };
+    const auto schedule = [](const char* name) {
+        return [name](MeshCase& c) { set_schedule(c, *find_schedule(name)); };
+    };
+    const auto experts = [](MeshCase& c) {
+        set_experts(c.model, 1);
+        c.exchanges.expert_capacity = 1e9;
+    };
+    if (ranks == 2) {
+        add({.dp_shard = 2}, nothing);
+        add({.dp_shard = 2}, keeps_all);
+        add({.dp_replicate = 2}, nothing);
+        add({.tp = 2}, [](MeshCase& c) { c.exchanges.overlap_tokens = true; });
+        add({.cp = 2}, [](MeshCase& c) { c.exchanges.context.exchange = ContextExchange::ring; });
+        add({.pp = 2}, schedule("1F1B"));
+        add({.pp = 2}, schedule("ZBVZeroBubble"));
+        add({.dp_shard = 2, .ep = 2}, experts);
+    } else {
+        add({.dp_replicate = 2, .dp_shard = 2}, nothing);
+        add({.pp = 2, .dp_shard = 2}, schedule("Interleaved1F1B"));
+        add({.dp_shard = 2, .tp = 2}, keeps_all);
+    }
+    return cases;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "NCCL: graphs of local batches have the bits of kernel by kernel, and do not grow with their number") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() == 1) return;
+    uint64_t order = 0;
+    std::vector<int64_t> nodes;
+    const auto run = [&](MeshCase c, int64_t local_batches) {
+        c.local_batches = local_batches;
+        CAPTURE(c.name());
+        set_order(++order + uint64_t(world.rank()));
+        Mesh mesh(world.split(0, "world"), c.mesh);
+        NcclWorld nccl(*c.nccl, mesh.world(), *c.device);
+        mesh.connect(nccl);
+        MeshCase in_graphs = c;
+        in_graphs.graphs = true;
+        MeshRun by_graphs(in_graphs, mesh), one_by_one(c, mesh);
+        for (int64_t step = 1; step <= 2; ++step) {
+            TestBatch batch = batch_of_step(c, uint64_t(step));
+            CHECK(by_graphs.step(step, batch));
+            CHECK(one_by_one.step(step, batch));
+            CHECK(by_graphs.engine.scalars().loss == one_by_one.engine.scalars().loss);
+        }
+        CHECK(by_graphs.whole(&Storage::gradient) == one_by_one.whole(&Storage::gradient));
+        CHECK(by_graphs.whole(&Storage::master) == one_by_one.whole(&Storage::master));
+        nodes.push_back(by_graphs.engine.graph_nodes());
+        by_graphs.engine.forget_graphs();
+    };
+    // one runs kernel by kernel, the next ones as a graph
+    const std::vector<MeshCase> cases = several_batches(world.size());
+    for (const MeshCase& c : cases) run(c, 4);
+    run(cases.front(), 3);
+    CHECK(nodes.back() > 0);
+    CHECK(nodes.back() == nodes.front());
+    CHECK(nccl_live() == 0);
+}
+
 TEST_CASE("NCCL: a step in which experts' rows do not fit into their blocks is computed again exactly") {
     const Communicator world = Communicator::world("world");
     if (world.size() == 1) return;

@@ -77,6 +77,7 @@ std::vector<MeshCase> cases_for(int ranks) {
                  {.mesh = {.tp = 2}, .model = tiny_config()},
                  {.mesh = {.cp = 2}, .model = tiny_config()},
                  with_experts({.mesh = {.dp_shard = 2, .ep = 2}, .model = tiny_config()}, 1e9)};
+        cases[0].local_batches = 4;
         cases[1].exchanges.overlap_tokens = true;
         cases[2].exchanges.context = {.exchange = ContextExchange::ring, .balancing = Balancing::head_tail};
     } else {
@@ -86,6 +87,7 @@ std::vector<MeshCase> cases_for(int ranks) {
                  with_schedule({.pp = 2, .tp = 2}, "ZBVZeroBubble"),
                  with_schedule({.pp = 2, .cp = 2}, "InterleavedZeroBubble"),
                  with_experts(with_schedule({.pp = 2, .dp_shard = 2, .ep = 2}, "DualPipeV"), 1.5)};
+        cases[0].local_batches = cases[2].local_batches = 4;
         cases[5].gather = {.weights = Keep::all, .gradients = Keep::all};
     }
     // all on two ranks, some of them on four

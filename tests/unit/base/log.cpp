@@ -26,10 +26,11 @@ TEST_CASE("the log file contains the lines that the terminal hides, without colo
     CHECK_FALSE(log::on_terminal());
     CHECK_FALSE(log::colored());
     log::info("step: {}  \033[32mloss:  8.1\033[39m done", 1);
-    log::debug("unseen");
+    log::debug("only in the file");
     log::flush();
     const std::string text = test::read_file(file);
     CHECK_THAT(text, Contains("info step: 1  loss:  8.1 done"));
+    CHECK_THAT(text, Contains("debug only in the file"));
     CHECK(text.find('\033') == std::string::npos);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Properties that only the emulated GPU can show: missing forks and joins, a lack of memory, no GPU.
 #include "coeus/base/error.hpp"
+#include "coeus/base/log.hpp"
 #include "coeus/device/step_graph.hpp"
 #include "coeus/device/stream.hpp"
 #include "coeus/kernels/kernels.hpp"
@@ -8,6 +9,7 @@
 #include "stand_ins/cuda/block.hpp"
 #include "stand_ins/cuda/runtime.hpp"
 #include "support/catch.hpp"
+#include "support/support.hpp"
 
 #include <functional>
 
@@ -76,7 +78,7 @@ TEST_CASE("a GPU: repeated work is captured, with the streams that it forks, and
         Numbers one(*gpu, 1), sum(*gpu, 0), twice(*gpu, 0);
         Exec computation(*gpu);
         Stream beside(Stream::Mode::eager, computation);
-        StepGraph work;
+        StepGraph work("sums");
         const size_t before = emulation::graph_launches();
         int called = 0;
         for (int time = 1; time <= 5; ++time) {
@@ -98,8 +100,34 @@ TEST_CASE("a GPU: repeated work is captured, with the streams that it forks, and
         for (int time = 0, added = 1; time < 5; ++time, added *= 2) expected = (expected + float(added)) * 3;
         CHECK(sum.first() == expected);
         CHECK(called == 2);
+        CHECK(work.nodes() == 5);
         CHECK(emulation::graph_launches() == before + 4);
     }
+}
+
+TEST_CASE("a GPU: the log says how large a graph is") {
+    struct Restore {
+        ~Restore() { log::init({}); }
+    } restore;
+    const test::TemporaryFolder folder;
+    const std::string file = (folder / "log.txt").string();
+    log::init({.file = file, .quiet = true});
+    const auto gpu = open_gpu(0);
+    Numbers one(*gpu, 1);
+    Exec computation(*gpu);
+    StepGraph graph("the sums of a test");
+    CHECK(graph.nodes() == 0);
+    const auto give = [&] {
+        graph.give(computation, [&] { cuda_kernels().add(computation, one.memory, one.memory); });
+    };
+    give();
+    CHECK(graph.nodes() == 0);
+    give();
+    log::flush();
+    CHECK_THAT(test::read_file(file),
+               Catch::Contains("the sums of a test: a CUDA graph of 1 nodes, instantiated in "));
+    graph.forget();
+    CHECK(graph.nodes() == 0);
 }
 
 TEST_CASE("a GPU: an operation that a capture forbids is an error") {
@@ -110,7 +138,7 @@ TEST_CASE("a GPU: an operation that a capture forbids is an error") {
         Exec computation(*gpu);
         Stream beside(Stream::Mode::eager, computation);
         const int64_t before = beside.exec().queue->mark();
-        StepGraph graph;
+        StepGraph graph("sums");
         const auto give = [&] {
             graph.give(computation, [&] {
                 k.add(computation, one.memory, one.memory);

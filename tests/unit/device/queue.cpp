@@ -35,7 +35,7 @@ TEST_CASE("the host's queue has no graphs") {
     CHECK_THROWS_WITH(exec.queue->begin_recording(), Catch::Contains("the host's queue records no graphs"));
     CHECK_THROWS_WITH(exec.queue->end_recording(), Catch::Contains("the host's queue records no graphs"));
     CHECK_THROWS_WITH(exec.queue->give(Graph()), Catch::Contains("the host's queue takes no graphs"));
-    StepGraph step;
+    StepGraph step("calls");
     int calls = 0;
     step.give(exec, [&] { ++calls; });
     CHECK(calls == 1);  // once, without a graph
