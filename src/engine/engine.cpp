@@ -301,7 +301,7 @@ bool Engine::submit_graphs() {
 
 void Engine::begin_gradients() {
     step_->bring(exec_);
-    kernels_->zero(exec_, decoder_.parameters().gradients());
+    decoder_.parameters().begin_gradients(exec_, *kernels_);
     if (loads_.view) kernels_->zero(exec_, loads_);
 }
 

@@ -101,9 +101,12 @@ void add_gradient(Ctx& c, const WeightGradient& gradient) {
     const auto add = [&](Tensor x, int64_t first) {
         for (const WeightGradient::Part& part : gradient.parts.all()) {
             if (!is_trainable(part)) continue;
-            const Tensor of_x = part.storage->g.slice_rows(part.first_row, part.dy.cols())
-                                    .slice_cols(gradient.first_col, x.cols());
-            multiply(c, of_x, transposed(part.dy.slice_rows(first, x.rows())), x, of_x);
+            const Tensor g = part.storage->g, of_x = g.slice_rows(part.first_row, part.dy.cols())
+                                                         .slice_cols(gradient.first_col, x.cols());
+            const bool replaces = part.storage->begin_product(part.first_row, part.dy.cols());
+            require(!replaces || of_x.cols() == g.cols(),
+                    "only a product of all columns can replace a gradient");
+            multiply(c, of_x, transposed(part.dy.slice_rows(first, x.rows())), x, replaces ? Tensor{} : of_x);
         }
     };
     if (gradient.x_is_scattered)

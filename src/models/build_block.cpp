@@ -46,7 +46,7 @@ Param Declare::named(const std::string& name, const Shape& shape, WeightRole rol
 
 Param Declare::linear(const std::string& name, const Shape& shape, WeightRole role, Split split) const {
     Param param = weight(name, shape, role, split);
-    param.takes_recipe = true;
+    param.takes_recipe = param.sums_products = true;
     param.recipe = recipe_of_linear(parameters_.types().quantize, param.name, shape.rows(), shape.cols());
     return param;
 }

@@ -258,8 +258,12 @@ void Gathered::hold_gradients(size_t unit) {
             gradients_->make_room(unit);
             state.pending.join();
         }
-        for_each_gathered(
-            unit, [&](size_t i, const Storage&) { kernels_->zero(*compute_, gradients_->of(unit, i)); });
+        for_each_gathered(unit, [&](size_t i, const Storage& storage) {
+            if (storage.sums_products())
+                storage.forget_gradient();
+            else
+                kernels_->zero(*compute_, gradients_->of(unit, i));
+        });
         state.valid = true;
     }
     ++state.leases;
@@ -267,6 +271,9 @@ void Gathered::hold_gradients(size_t unit) {
 
 // Submits the reduction of a unit to the stream.
 void Gathered::reduce_later(size_t unit, bool complete) {
+    const Unit& storages = parameters_.units()[unit];
+    for (size_t i = storages.first; i < storages.first + storages.count; ++i)
+        parameters_.storages()[i].zero_forgotten(*compute_, *kernels_);
     const ObservedExchange wait(*compute_, Exchange::reduce_gradients);  // the wait if the stream is eager
     if (is_gathered(unit) && gradients_->states[unit].valid) {
         gradients_->states[unit].valid = false;

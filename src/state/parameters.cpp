@@ -292,6 +292,24 @@ void Parameters::initialise(uint64_t seed, int threads) {
         }
 }
 
+// One call for neighbours in memory.
+void Parameters::begin_gradients(Exec& exec, const Kernels& kernels) const {
+    int64_t first = 0, end = 0;
+    const auto zero = [&] {
+        if (end > first) kernels.zero(exec, gradients_.slice_rows(first, end - first));
+    };
+    for_each_in_memory([&](const Storage& storage) {
+        const int64_t count = bytes_of(storage, types_.accumulate()) / size_of(types_.accumulate());
+        if (storage.sums_products() && !storage.is_gathered()) {
+            storage.forget_gradient();
+            zero();
+            first = end + count;
+        }
+        end += count;
+    });
+    zero();
+}
+
 void Parameters::clear_moments(Exec& exec, const Kernels& kernels) const {
     for (const Buffer& moments : moments_)
         if (types_.offload)

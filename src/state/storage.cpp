@@ -32,6 +32,9 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
                 "parameters of one storage must be trained together or not at all, and of one type");
         require(param.shard.tp == first.shard.tp && param.shard.sharding == first.shard.sharding,
                 "parameters of one storage must be divided alike");
+        require(param.sums_products == first.sums_products && (!param.sums_products || param.groups == 1),
+                "parameters of one storage must have gradients of one kind, without groups if they are sums "
+                "of products");
         require(param.recipe == first.recipe, "parameters of one storage must be quantized alike");
         require(param.groups == first.groups && param.groups > 0 && param.shape.rows() % param.groups == 0,
                 "parameters of one storage must have equally many groups, each of equal rows");
@@ -95,6 +98,27 @@ void Storage::keep(std::vector<Moment> kept, FunctionRef<size_t(const Param&)> g
     for (Param& param : params_) param.group = group_of(param);
     kept_ = std::move(kept);
     moments.assign(kept_.size(), Tensor());
+}
+
+bool Storage::begin_product(int64_t first_row, int64_t rows) const {
+    uint64_t begun = 0;
+    for (size_t i = 0; i < params_.size(); ++i) {
+        const Param& param = params_[i];
+        if (param.first_row < first_row + rows && first_row < param.first_row + param.local.rows)
+            begun |= uint64_t(1) << i;
+    }
+    const uint64_t replaced = forgotten_ & begun;
+    require(replaced == 0 || replaced == begun,
+            "a product is added to rows of which only some count as zero");
+    forgotten_ &= ~begun;
+    return replaced != 0;
+}
+
+void Storage::zero_forgotten(Exec& exec, const Kernels& kernels) const {
+    for (size_t i = 0; i < params_.size(); ++i)
+        if (const Param& param = params_[i]; is_forgotten(i))
+            kernels.zero(exec, g.slice_rows(param.first_row, param.local.rows));
+    forgotten_ = 0;
 }
 
 Tensor Storage::rows_of(const Param& param, Tensor of) const {

@@ -8,6 +8,7 @@
 #include "support/support.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -97,6 +98,18 @@ void MeshRun::compute_gradients(int64_t number, TestBatch& batch, const StepLimi
 bool MeshRun::step(int64_t number, TestBatch& batch, const StepLimits& limits) {
     compute_gradients(number, batch, limits);
     return engine.update();
+}
+
+void MeshRun::poison_gradients() {
+    const Parameters& parameters = engine.decoder().parameters();
+    for (const Storage& storage : parameters.storages())
+        for (const Tensor& gradient : {storage.gradient, storage.g}) {
+            if (!gradient.data || gradient.count() == 0) continue;
+            const OwnedTensor nan(gradient.dtype, gradient.shape);
+            for (int64_t i = 0; i < nan.view.count(); ++i)
+                set_element(nan, i, std::numeric_limits<double>::quiet_NaN());
+            parameters.device().copy(gradient.data, nan.view.data, nan.view.bytes());
+        }
 }
 
 double MeshRun::evaluate(TestBatch& batch) {
@@ -232,6 +245,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     };
     for (int64_t step = 1; step <= steps; ++step) {
         TestBatch batch = batch_of_step(c, uint64_t(step));
+        many.poison_gradients();
         if (!many.step(step, batch) || (one && !one->step(step, batch))) lines += "a step was not finite\n";
         const auto scalar = [](double StepScalars::*member) {
             return [member](const MeshRun& run) { return run.engine.scalars().*member; };

@@ -53,6 +53,8 @@ public:
     void compute_gradients(int64_t number, TestBatch& batch, const StepLimits& limits = {});
     /// Computes gradients and updates the weights. Returns false if they are not finite or beyond a limit.
     bool step(int64_t number, TestBatch& batch, const StepLimits& limits = {});
+    /// Sets all gradients to NaN: a step must not read what the step before left.
+    void poison_gradients();
     /// The loss of the batch's first sequences, as many as in a validation batch, on every rank.
     double evaluate(TestBatch& batch);
     /// Whole parameters, or their gradients or moments, by name, on every rank. Collective.

@@ -6,8 +6,8 @@
 //   weights     the owned rows are all-gathered in the compute type, or in 8 bits (quantized_weights.hpp),
 //   into
 //               the unit's place in a buffer
-//   gradients   a full gradient, zero at the beginning of the lease, is reduce-scattered at its end and added
-//               to the owned rows
+//   gradients   a full gradient, which is zero or counts as zero (Storage::forget_gradient) at the beginning
+//               of the lease, is reduce-scattered at its end and added to the owned rows
 //
 // If replicas have the same rows, the owned gradients are summed over the replicas once the step's last
 // gradient of the unit is complete. Each storage's sharding says which ranks these are. The collectives of a

@@ -84,8 +84,11 @@ struct Param {
     Init init;
     Shard shard = {};
     ParamRole role = ParamRole::matrix;
-    bool trainable = true;         ///< the optimizer updates it
-    bool takes_recipe = false;     ///< the layer that uses it can compute in 8 bits
+    bool trainable = true;      ///< the optimizer updates it
+    bool takes_recipe = false;  ///< the layer that uses it can compute in 8 bits
+    /// Its gradient is a sum of products of all its columns (WeightGradient), so that the first of them can
+    /// replace what is in memory. Equal within a Storage.
+    bool sums_products = false;
     Recipe recipe = Recipe::none;  ///< how this layer computes; equal within a Storage
     /// Its weights are in the accumulation type, whatever the types of the run: small numbers that are
     /// updated by small amounts. Not gathered and not offloaded.

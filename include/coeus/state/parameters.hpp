@@ -137,6 +137,9 @@ public:
     /// The tensors of a run, or of a part of one.
     static OwnedRows rows_of(const Storage& storage, const OwnedRun& run);
 
+    /// Begins the sums of a step: sets the owned gradients to zero, except those of storages of which this
+    /// rank owns everything, if they sum products; these count as zero.
+    void begin_gradients(Exec& exec, const Kernels& kernels) const;
     /// All owned gradients as one vector, including gaps for alignment, which stay zero.
     Tensor gradients() const { return gradients_; }
     /// The parts of gradients() that belong to one unit in one sharding: those that are partial, and the

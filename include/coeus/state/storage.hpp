@@ -10,6 +10,7 @@
 #pragma once
 
 #include "coeus/base/function_ref.hpp"
+#include "coeus/kernels/kernels.hpp"
 #include "coeus/state/param.hpp"
 #include "coeus/state/quantize.hpp"
 
@@ -83,6 +84,16 @@ public:
     Tensor w;  ///< compute type; gathered, or if one rank owns all: the master or a converted copy
     Tensor g;  ///< gradient, in the accumulation type
 
+    /// True if all that is added to g are products.
+    bool sums_products() const { return params_.front().sums_products && trainable(); }
+    /// From now on g counts as zero, whatever is in its memory. For storages that sum products.
+    void forget_gradient() const { forgotten_ = (uint64_t(1) << params_.size()) - 1; }
+    /// Called before a product is added to these rows of g: all of them, or those of one parameter. True if
+    /// they still count as zero without being so: the product must replace what is there.
+    bool begin_product(int64_t first_row, int64_t rows) const;
+    /// Sets the rows of g to zero that still count as zero.
+    void zero_forgotten(Exec& exec, const Kernels& kernels) const;
+
     /// For each parameter, if they have one scale: the largest magnitude i32[1], and the scale f32[1] of w in
     /// 8 bits.
     struct OneScale {
@@ -112,6 +123,7 @@ public:
 private:
     void lay_out();
     void list_runs();
+    bool is_forgotten(size_t param) const { return (forgotten_ >> param & 1) != 0; }
 
     std::vector<Param> params_;
     Dtype master_type_, compute_type_;
@@ -121,6 +133,9 @@ private:
     size_t unit_;
     Shape shape_, shard_shape_;
     int64_t rows_per_group_ = 0, rows_per_shard_ = 0, shard_first_row_ = 0;
+    // a bit for each parameter whose rows of g count as zero: about the contents of the memory, which layers
+    // change although their storages are constant
+    mutable uint64_t forgotten_ = 0;
 };
 
 }  // namespace coeus

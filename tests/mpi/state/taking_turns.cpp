@@ -20,12 +20,16 @@ public:
 
     /// Gathers in the order in which they are given to an eager stream; ! marks a layer that waits for one.
     std::string gathers;
-    /// T or B: a gradient whose summation begins; t or b: a gradient that is reduced. On a deferred stream a
-    /// reduction runs as late as possible, when someone waits for it.
+    /// T or B: a gradient whose summation begins, with zero or with its first product; t or b: a gradient that
+    /// is reduced. On a deferred stream a reduction runs as late as possible, when someone waits for it.
     std::string sums;
 
     void begin(const char* kernel, double, double bytes) override {
         if (std::strcmp(kernel, "zero") == 0) note(sums, int64_t(bytes), "TB");
+        multiplies_ = std::strcmp(kernel, "gemm") == 0;
+    }
+    void operands(std::span<const Tensor> all) override {
+        if (multiplies_ && !all.back()) note(sums, all.front().bytes(), "TB");
     }
     void begin_exchange(Exchange, double) override { waiting_ = true; }
     void end() override { waiting_ = false; }
@@ -45,7 +49,7 @@ private:
         return true;
     }
     int64_t table_, block_;
-    bool waiting_ = false;
+    bool waiting_ = false, multiplies_ = false;
 };
 
 // Two local batches of a tied model with sharded weights.

@@ -199,6 +199,32 @@ TEST_CASE("engine: a checkpoint copies weights and moments, wherever they are") 
     }
 }
 
+TEST_CASE("engine: a step zeroes only the gradients that are not sums of products") {
+    struct Zeroed : KernelObserver {
+        int64_t bytes = 0;
+        bool zeroes = false;
+        void begin(const char* kernel, double, double) override { zeroes = std::string(kernel) == "zero"; }
+        void operands(std::span<const Tensor> all) override {
+            if (zeroes) bytes += all.front().bytes();
+        }
+        void end() override {}
+    } zeroed;
+    Ready ready(options(Dtype::f64, 2, 2));
+    TestBatch batch(4, seq_len, tiny_config().vocab);
+    const Observation observation = ready.engine.observe(zeroed);
+    CHECK(step(ready.engine, batch, 1));
+    const Parameters& parameters = ready.engine.decoder().parameters();
+    int64_t others = 0, all = 0;
+    for (const Storage& storage : parameters.storages()) {
+        all += storage.g.bytes();
+        if (storage.params().front().role == ParamRole::norm ||
+            storage.params().front().role == ParamRole::embedding)
+            others += padded_bytes(storage.g.bytes());
+    }
+    CHECK(zeroed.bytes == others);
+    CHECK(4 * others < all);
+}
+
 TEST_CASE("engine: the same steps give the same bits") {
     TestBatch batch(2, seq_len, tiny_config().vocab);
     for (Dtype master : {Dtype::f32, Dtype::bf16}) {

@@ -7,6 +7,9 @@
 #include "support/catch.hpp"
 #include "support/gradcheck.hpp"
 
+#include <algorithm>
+#include <limits>
+
 using namespace coeus;
 using namespace coeus::test;
 
@@ -67,6 +70,78 @@ TEST_CASE("flows with different numbers of tensors are not cast, and a flow has 
     CHECK_THROWS_WITH(cast_flow(c, Flow({y, y}), x),
                       Catch::Contains("flows have different numbers of tensors"));
     CHECK_THROWS_WITH(Flow({x, x, x, x, x}), Catch::Contains("more flows between blocks than Flow::most"));
+}
+
+TEST_CASE("the first product of a forgotten gradient replaces what is in memory, and later ones are added") {
+    constexpr int64_t tokens = 6, width = 4;
+    Parameters parameters({Dtype::f64, Dtype::f64});
+    const auto param = [&](const char* name, int64_t rows) {
+        return Param{.name = name, .shape = {rows, width}, .init = Init::ones(), .sums_products = true};
+    };
+    const Storage& storage = parameters.add({param("a", 2), param("b", 3)});
+    parameters.allocate(true);
+    Exec exec;
+    Frame frame(4096, 4);
+    Arena temp;
+    StepScalars scalars;
+    Ctx c{exec, cpu_kernels(), frame, temp, Batch{}, scalars};
+    const Tensor x = frame.keep(Dtype::f64, {tokens, width}), dy = frame.keep(Dtype::f64, {tokens, 5});
+    for (int64_t i = 0; i < x.count(); ++i) set_element(x, i, double(i + 1));
+    for (int64_t i = 0; i < dy.count(); ++i) set_element(dy, i, double(i % 7) - 2);
+    const auto fill = [&](double value) {
+        for (int64_t i = 0; i < storage.g.count(); ++i) set_element(storage.g, i, value);
+    };
+    const auto add = [&](int64_t first_row, int64_t rows) {
+        add_gradient(c, {.parts =
+                             [&] {
+                                 WeightGradient::Parts parts;
+                                 parts.add({&storage, dy.slice_cols(first_row, rows), first_row});
+                                 return parts;
+                             }(),
+                         .x = x});
+    };
+    fill(0);
+    add(0, 5);
+    const std::vector<double> once = values(storage.g);
+    add(0, 5);
+    const std::vector<double> twice = values(storage.g);
+    CHECK(twice != once);
+
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const auto forget = [&] {
+        fill(nan);
+        storage.forget_gradient();
+    };
+    forget();
+    add(0, 5);
+    CHECK(values(storage.g) == once);
+    add(0, 5);
+    CHECK(values(storage.g) == twice);
+    // parameter by parameter
+    forget();
+    add(2, 3);
+    add(0, 2);
+    add(2, 3);
+    add(0, 2);
+    CHECK(values(storage.g) == twice);
+    // rows without a product
+    forget();
+    add(2, 3);
+    storage.zero_forgotten(exec, c.k);
+    std::vector<double> some = once;
+    std::fill_n(some.begin(), 2 * width, 0);
+    CHECK(values(storage.g) == some);
+    storage.zero_forgotten(exec, c.k);
+    CHECK(values(storage.g) == some);
+    add(0, 2);
+    CHECK(values(storage.g) == once);
+
+    forget();
+    add(2, 3);
+    CHECK_THROWS_WITH(add(0, 5), Catch::Contains("rows of which only some count as zero"));
+    forget();
+    CHECK_THROWS_WITH(add_gradient(c, {.parts = {&storage, dy}, .x = x.slice_cols(0, 2)}),
+                      Catch::Contains("only a product of all columns can replace a gradient"));
 }
 
 TEST_CASE("a frozen parameter gets no gradient, but its input does") {

@@ -4,6 +4,7 @@
 
 #include "coeus/base/random.hpp"
 #include "coeus/state/step_state.hpp"
+#include "counted.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
@@ -66,6 +67,51 @@ TEST_CASE("storages refuse parameters that cannot be stacked") {
     frozen.trainable = false;
     CHECK_THROWS_WITH(parameters.add({matrix("a", 2, 3), frozen}),
                       Catch::Contains("parameters of one storage must be trained together or not at all"));
+}
+
+TEST_CASE("storages refuse parameters whose gradients are of two kinds, and products of groups") {
+    const auto param = [](bool sums_products, int64_t groups = 1) {
+        return Param{.name = "w",
+                     .shape = {4, 2},
+                     .init = Init::ones(),
+                     .sums_products = sums_products,
+                     .groups = groups};
+    };
+    Parameters parameters({});
+    CHECK_THROWS_WITH(parameters.add({param(true), param(false)}), Contains("gradients of one kind"));
+    CHECK_THROWS_WITH(parameters.add({param(true, 2)}), Contains("without groups"));
+    CHECK_NOTHROW(parameters.add({param(true), param(true)}));
+}
+
+TEST_CASE("at the beginning of a step, gradients are zero, or count as zero if they sum products") {
+    for (const int ranks : {1, 2}) {
+        Parameters parameters({}, ShardPlace{.fsdp = ranks});
+        std::vector<bool> sums;
+        const auto add = [&](bool sums_products, bool trainable = true) {
+            parameters.add({.name = fmt::format("w{}", sums.size()),
+                            .shape = {4, 3},
+                            .init = Init::ones(),
+                            .trainable = trainable,
+                            .sums_products = sums_products});
+            sums.push_back(sums_products && trainable && ranks == 1);
+        };
+        for (const bool each : {true, false, false, true, true, false}) add(each);
+        add(true, false);
+        parameters.allocate(true);
+        for (int64_t i = 0; i < parameters.gradients().count(); ++i)
+            set_element(parameters.gradients(), i, 7);
+        Exec exec;
+        calls = {};
+        parameters.begin_gradients(exec, counting_kernels());
+        CHECK(calls.zeros == (ranks == 1 ? 2 : 1));
+        for (size_t i = 0; i < sums.size(); ++i) {
+            const Storage& storage = parameters.storages()[i];
+            CHECK(values(storage.gradient) ==
+                  std::vector<double>(size_t(storage.gradient.count()), sums[i] ? 7 : 0));
+            CHECK(storage.begin_product(0, 4) == sums[i]);
+            CHECK_FALSE(storage.begin_product(0, 4));
+        }
+    }
 }
 
 TEST_CASE("storages refuse more moments than owned rows can carry") {
