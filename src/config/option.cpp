@@ -70,6 +70,8 @@ const Rule at_most_256 = {"from 1 to 256", [](double v) { return v >= 1 && v <= 
 const Rule below_100 = {"from 1 to 99", [](double v) { return v >= 1 && v <= 99; },
                         [](double v) { return v < 1 ? 1.0 : 99.0; }};
 const Rule finite = {"a finite number", [](double v) { return std::isfinite(v); }};
+const Rule one_or_two = {"1 or 2", [](double v) { return v == 1 || v == 2; },
+                         [](double v) { return v < 1 ? 1.0 : 2.0; }};
 const Rule degree = {"from 1 to 65536", [](double v) { return v >= 1 && v <= max_degree; },
                      [](double v) { return v < 1 ? 1.0 : max_degree; }};
 const Rule degree_or_rest = {"from 1 to 65536, or -1 for the ranks that are left",

@@ -17,6 +17,12 @@ std::vector<Option> parallel_options() {
               "Free the gathered weights after the forward pass and gather them again for the backward pass. "
               "`default`: only without pipeline parallelism")
             .one_of({"default", "always", "never"}),
+        works(
+            COEUS_FIELD(parallelism.fsdp_prefetch), to_nothing,
+            "Coeus only: how many units (embedding, blocks, head) are gathered ahead of the one that is "
+            "computed. 2 hides slower gathers, and takes the memory of one more block. No effect if gathered "
+            "weights are kept (`parallelism.fsdp_reshard_after_forward`)")
+            .obeys(one_or_two),
         works(COEUS_FIELD(parallelism.tensor_parallel_degree), to_nothing,
               "Number of ranks that split each layer")
             .obeys(degree),

@@ -93,7 +93,10 @@ void Executor::receive(const ProgramStep& step, const Flow& flow) {
 // The computation of a step has its turn.
 void Executor::begin(const ProgramStep& step) {
     running_ = &step;
-    stages_[size_t(step.stage)].expect_last_uses(last_ && step.last_use);
+    const Stage& stage = stages_[size_t(step.stage)];
+    stage.expect_last_uses(last_ && step.last_use);
+    const bool forward_follows = step.forward_next >= 0 && !(last_ && step.is_last);
+    stage.expect_forward(forward_follows ? &stages_[size_t(step.forward_next)] : nullptr);
 }
 
 void Executor::other_of_pair() {

@@ -54,6 +54,7 @@ public:
     }
 
     Program program() {
+        find_next_forwards();
         std::vector<bool> forward(program_.stages.size()), end(program_.stages.size());  // seen later
         for (auto step = program_.steps.rbegin(); step != program_.steps.rend(); ++step) {
             if (!step->action.computes() || step->action.kind == ActionKind::backward_input) continue;
@@ -65,6 +66,22 @@ public:
     }
 
 private:
+    void find_next_forwards() {
+        const auto computes = [](const ProgramStep& step) { return step.action.computes(); };
+        const auto first = std::ranges::find_if(program_.steps, computes);
+        if (first == program_.steps.end()) return;
+        const auto forward_of = [](const ProgramStep& step) {
+            return step.action.kind == ActionKind::forward ? step.stage : -1;
+        };
+        int next = forward_of(*first);
+        bool is_last = true;
+        for (auto step = program_.steps.rbegin(); step != program_.steps.rend(); ++step) {
+            if (!computes(*step)) continue;
+            step->is_last = std::exchange(is_last, false);
+            step->forward_next = std::exchange(next, forward_of(*step));
+        }
+    }
+
     // The places of a (stage, micro-batch)'s data.
     struct Flow {
         int frame = -1;

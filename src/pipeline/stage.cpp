@@ -11,17 +11,25 @@ namespace coeus {
 using WeightLease = Gathered::WeightLease;
 using GradientLease = Gathered::GradientLease;
 
+// Prefetches the units of the segments from this one on.
 void Stage::prefetch_forward(size_t segment) const {
-    if (gathered_ && segment < part_.last) gathered_->prefetch(model_->segments()[segment].unit);
+    if (!gathered_) return;
+    const size_t end = std::min(part_.last, segment + size_t(gathered_->prefetched_units()));
+    for (size_t s = segment; s < end; ++s) gathered_->prefetch(model_->segments()[s].unit);
 }
 
-// Prefetches the unit of the last segment before this one whose backward reads weights.
+// Prefetches the units of the last segments before this one whose backward reads weights; if there are not
+// enough, the unit with which the forward that follows begins.
 void Stage::prefetch_backward(size_t segment) const {
     if (!gathered_) return;
-    for (size_t s = segment; s-- > part_.first;) {
+    int left = gathered_->prefetched_units();
+    for (size_t s = segment; left > 0 && s-- > part_.first;) {
         const Segment& before = model_->segments()[s];
-        if (before.block && !before.block->is_lookup()) return gathered_->prefetch(before.unit);
+        if (!before.block || before.block->is_lookup()) continue;
+        gathered_->prefetch(before.unit);
+        --left;
     }
+    if (left > 0) gathered_->prefetch_next();
 }
 
 // The gradients of an objective are complete at once; that of its input waits in the frame.

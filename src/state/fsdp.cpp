@@ -29,8 +29,9 @@ public:
         Pending pending;  // work that fills or empties the place
     };
 
-    // `what`: Storage::w or Storage::g.
-    Places(const Parameters& parameters, Tensor Storage::*what, Keep keep)
+    // `what`: Storage::w or Storage::g. `ahead`: how many units besides one in use are there at the same
+    // time.
+    Places(const Parameters& parameters, Tensor Storage::*what, Keep keep, int ahead)
         : parameters_(parameters), what_(what) {
         for (const Unit& unit : parameters.units()) {
             State& state = states.emplace_back();
@@ -40,7 +41,7 @@ public:
         if (keep == Keep::all)
             stack();
         else
-            take_turns();
+            take_turns(ahead);
     }
 
     int64_t bytes() const { return bytes_; }
@@ -92,10 +93,10 @@ private:
         }
     }
 
-    void take_turns() {
+    void take_turns(int ahead) {
         std::vector<int64_t> bytes;
         for (const State& state : states) bytes.push_back(state.bytes);
-        const UnitPlaces places = place_units(bytes, parameters_.neighbours());
+        const UnitPlaces places = place_units(bytes, parameters_.neighbours(ahead));
         bytes_ = places.bytes;
         for (size_t u = 0; u < states.size(); ++u) states[u].first = places.first[u];
     }
@@ -115,8 +116,8 @@ Gathered::Gathered(Parameters& parameters, const GatherOptions& options)
                                            [](const Storage& storage) { return storage.is_gathered(); }));
     }
     if (std::ranges::find(is_gathered_, true) == is_gathered_.end()) return;
-    weights_ = std::make_unique<Places>(parameters, &Storage::w, options.weights);
-    gradients_ = std::make_unique<Places>(parameters, &Storage::g, options.gradients);
+    weights_ = std::make_unique<Places>(parameters, &Storage::w, options.weights, options.prefetch);
+    gradients_ = std::make_unique<Places>(parameters, &Storage::g, options.gradients, 1);
 }
 
 bool Gathered::is_gathered(size_t unit) const {

@@ -75,9 +75,17 @@ size_t Parameters::begin_unit(int uses) {
     return units_.size() - 1;
 }
 
-Neighbours Parameters::neighbours() const {
+Neighbours Parameters::neighbours(int distance) const {
     Neighbours all = other_neighbours_;
     for (size_t u = 0; u + 1 < units_.size(); ++u) all.emplace_back(u, u + 1);
+    if (distance == 1) return all;
+    const Neighbours adjacent = all;
+    for (const auto& [a, b] : adjacent)
+        for (const auto& [c, d] : adjacent) {
+            if (a == c && b != d) all.emplace_back(b, d);
+            if (b == d && a != c) all.emplace_back(a, c);
+            if (b == c && a != d) all.emplace_back(a, d);
+        }
     return all;
 }
 

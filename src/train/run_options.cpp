@@ -95,6 +95,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     const bool keeps = reshard == "never" || (reshard == "default" && mesh.pp > 1);
     options.gather.weights = keeps ? Keep::all : Keep::neighbours;
     options.gather.gradients = mesh.pp > 1 ? Keep::all : Keep::neighbours;
+    options.gather.prefetch = int(config.parallelism.fsdp_prefetch);
     options.streams = transport.nccl ? Stream::Mode::eager : Stream::Mode::threaded;
     options.backend = backend_from_deck(config);
     options.architecture = architecture;

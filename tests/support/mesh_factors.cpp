@@ -134,7 +134,12 @@ const std::vector<MeshFactor>& mesh_factors() {
         {2, has_cp, [](MeshCase& c, int n) { c.exchanges.context.balancing = Balancing(n); }, true},
         {2, has_tp, [](MeshCase& c, int whole) { c.exchanges.split_loss = whole == 0; }, true},
         {2, has_tp, [](MeshCase& c, int n) { c.exchanges.overlap_tokens = n != 0; }, true},
-        {2, shards, [](MeshCase& c, int n) { c.gather.weights = Keep(n); }, true},
+        {3, shards,
+         [](MeshCase& c, int n) {
+             c.gather.weights = Keep(n % 2);
+             c.gather.prefetch = n == 2 ? 2 : 1;
+         },
+         true},
         {2, shards, [](MeshCase& c, int n) { c.gather.gradients = Keep(n); }, true},
         {3, always, [](MeshCase& c, int n) { c.streams = Stream::Mode(n); }, true},
         {3, always, [](MeshCase& c, int n) { c.model.attention.value_dim = 3 * n; }, true},

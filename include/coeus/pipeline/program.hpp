@@ -27,6 +27,10 @@ struct ProgramStep {
     bool pairs_with_next = false;
     bool ends_frame = false;
     bool last_use = false;  ///< the stage's last F (for the head), or last B or W (for all else)
+    bool is_last = false;   ///< the rank's last computation
+    /// A computation: the index of the stage whose F is the rank's next one; -1: it is not an F. The first
+    /// one of the program is next after the last, for another local batch.
+    int forward_next = -1;
 };
 
 struct Program {

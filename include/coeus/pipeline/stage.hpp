@@ -15,6 +15,8 @@
 #include "coeus/models/model.hpp"
 #include "coeus/state/fsdp.hpp"
 
+#include <optional>
+
 namespace coeus {
 
 class Stage {
@@ -46,6 +48,12 @@ public:
         if (gathered_) gathered_->expect_last_uses(last);
     }
 
+    /// Sets the stage whose forward follows the next backward; null: none. Its first unit is gathered during
+    /// the backward.
+    void expect_forward(const Stage* stage) const {
+        if (gathered_) gathered_->expect_next(stage ? std::optional(stage->first_unit()) : std::nullopt);
+    }
+
     /// Like forward up to the first objective, without a backward: the frame holds only one block at a time.
     Flow evaluate(Ctx& c, Flow in) const;
     /// For a whole language model: the logits (acc) of every token, out [T, V], for generation and tests.
@@ -54,6 +62,7 @@ public:
     void last_logits(Ctx& c, Tensor out) const;
 
 private:
+    size_t first_unit() const { return model_->segments()[part_.first].unit; }
     bool is_last() const { return part_.last == model_->segments().size(); }
     Flow without_backward(Ctx& c, Flow in) const;
     void predict(Ctx& c, Tensor out, const Flow& flow) const;

@@ -16,13 +16,15 @@
 //
 // All collectives run on streams: the gather of the next unit overlaps with the computation of the present
 // one, and the reduction of a unit with the backward of the next one. If units are released after use, they
-// take turns in one buffer, which is as large as the two largest neighbours (unit_places.hpp).
+// take turns in one buffer, which is as large as the two largest neighbours (unit_places.hpp), or as three
+// units in a row if weights are gathered two units ahead.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
 #include "coeus/device/stream.hpp"
 #include "coeus/state/parameters.hpp"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -39,6 +41,7 @@ enum class Keep : uint8_t {
 struct GatherOptions {
     Keep weights = Keep::neighbours;
     Keep gradients = Keep::neighbours;
+    int prefetch = 1;  ///< how many units are gathered ahead of the one in use, if weights are not kept
 };
 
 /// The ranks of one sharding that gather weights and sum gradients. `gather` and `reduce` are two
@@ -108,8 +111,16 @@ public:
 
     /// True if a lease on the unit's weights lives, or if they are not gathered.
     bool is_in_use(size_t unit) const;
+    /// GatherOptions::prefetch.
+    int prefetched_units() const { return options_.prefetch; }
     /// Begins to gather a unit if its place in the buffer is free.
     void prefetch(size_t unit);
+    /// Sets the first unit of the forward that follows the backward; none: no forward follows it at once.
+    void expect_next(std::optional<size_t> unit) { next_ = unit; }
+    /// Prefetches that unit.
+    void prefetch_next() {
+        if (next_) prefetch(*next_);
+    }
     /// Sets whether the leases of gradients that follow are the last uses of their units in the step. A
     /// unit's gradient is complete when as many of these leases have ended as the unit has uses.
     void expect_last_uses(bool last) { last_uses_ = last; }
@@ -149,6 +160,7 @@ private:
     const Kernels* kernels_ = nullptr;
     Exec* compute_ = nullptr;
     bool last_uses_ = false;
+    std::optional<size_t> next_;
     bool gave_back_ = false;      // gradients that were not reduced
     std::vector<int> uses_left_;  // by unit: the step's last uses of its gradient that remain
     std::unique_ptr<Stream> gather_stream_, reduce_stream_;  // must end before what their work refers to

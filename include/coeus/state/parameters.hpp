@@ -58,8 +58,9 @@ public:
     /// Declares that a unit is used right after another one, besides those with adjacent numbers: a table
     /// that the head uses again, after the last block.
     void use_after(size_t unit, size_t other) { other_neighbours_.emplace_back(unit, other); }
-    /// Pairs of units that are used one after the other, so that both are gathered at the same time.
-    Neighbours neighbours() const;
+    /// Pairs of units that are used one after the other, so that both are gathered at the same time; with
+    /// `distance` 2 also pairs with one unit between them.
+    Neighbours neighbours(int distance = 1) const;
     /// Sets whether the parameters added next are this rank's (as at first) or another pipeline rank's, which
     /// are only listed in model().
     void set_here(bool here) { here_ = here; }

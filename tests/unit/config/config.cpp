@@ -186,6 +186,9 @@ TEST_CASE("Values out of range name the rule and the nearest valid value") {
                Contains("from 1 to 65536, or -1 for the ranks that are left; the nearest valid value is -1"));
     CHECK_THAT(error_of({"--parallelism.tensor_parallel_degree=100000"}),
                Contains("from 1 to 65536; the nearest valid value is 65536"));
+    CHECK(error_of({"--parallelism.fsdp_prefetch=3"}) ==
+          "command line: parallelism.fsdp_prefetch = 3: must be 1 or 2; the nearest valid value is 2");
+    CHECK_THAT(error_of({"--parallelism.fsdp_prefetch=0"}), Contains("the nearest valid value is 1"));
     CHECK_THAT(error_of({"--checkpoint.exclude_from_loading=model"}),
                Contains("must be one of optimizer, lr_scheduler, dataloader, train_state"));
     CHECK(error_of({"--checkpoint.enable", "--checkpoint.exclude_from_loading=dataloader,optimizer"}) ==

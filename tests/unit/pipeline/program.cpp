@@ -297,6 +297,27 @@ TEST_CASE("one rank with one stage exchanges nothing and has one frame") {
     CHECK_FALSE(program.runs_halves[0]);
 }
 
+TEST_CASE("a computation knows the stage whose forward is next on its rank, also in the next local batch") {
+    const auto text_of_rank = [](const Timetable& table, int rank) {
+        std::string text;
+        for (const ProgramStep& step : program_of(table, rank).steps) {
+            if (!step.action.computes()) {
+                CHECK(step.forward_next == -1);
+                continue;
+            }
+            text += fmt::format("{}{}", text.empty() ? "" : " ", text_of(step.action));
+            if (step.forward_next >= 0) text += fmt::format(">{}", step.forward_next);
+            if (step.is_last) text += "|";
+        }
+        return text;
+    };
+    CHECK(text_of_rank(one_stage(), 0) == "0F0 0B0>0|");
+    CHECK(text_of_rank(table_of("1F1B", 2, 3, 1), 0) == "0F0>0 0F1 0B0>0 0F2 0B1 0B2>0|");
+    CHECK(text_of_rank(table_of("1F1B", 2, 3, 1), 1) == "1F0 1B0>0 1F1 1B1>0 1F2 1B2>0|");
+    CHECK(text_of_rank(table_of("Interleaved1F1B", 2, 2, 2), 1) ==
+          "1F0>0 1F1>1 3F0 3B0>1 3F1 3B1 1B0 1B1>0|");
+}
+
 TEST_CASE("validation runs the stages in order") {
     for (const PipelineShape shape : {PipelineShape{3, 1, 1}, PipelineShape{2, 1, 3}}) {
         std::vector<Program> programs;

@@ -218,6 +218,55 @@ TEST_CASE("gathered: a unit that was prefetched is not gathered again, and does 
     }
 }
 
+TEST_CASE("gathered: two units can be gathered ahead, in the memory of three, gradients in that of two") {
+    const GatherOptions ahead = {.prefetch = 2};
+    Rig rig({2, 2, 2, 2, 2}, {.gather = ahead});
+    CHECK(rig.gathered->bytes().weights == 3 * 2 * 64);
+    CHECK(rig.gathered->bytes().gradients == 2 * 2 * 64);
+    CHECK(rig.gathered->prefetched_units() == 2);
+    for (size_t u = 0; u < 5; ++u) fill(rig[u].master, 10 * double(u + 1));
+    for (size_t u = 0; u < 5; ++u) {
+        const auto lease = rig.weights(u);
+        for (size_t next = u + 1; next < std::min<size_t>(5, u + 3); ++next) rig.gathered->prefetch(next);
+        CHECK(calls.casts == int(std::min<size_t>(5, u + 3)));
+        CHECK(element(rig[u].w, 7) == 10 * double(u + 1) + 7);
+    }
+    CHECK(calls.casts == 5);
+    // units of other sizes, a table that is used at both ends, few units
+    for (const bool tied : {false, true})
+        for (const auto& rows : std::vector<std::vector<int64_t>>{
+                 {4, 2, 6, 2}, {2, 8, 2, 4, 6}, {8, 2, 4}, {3, 5}, {9, 1, 3, 5, 7, 1, 2}}) {
+            CAPTURE(tied, rows);
+            Rig other(rows, {.gather = ahead, .cols = 3, .tied = tied});
+            for (size_t u = 0; u + 2 < rows.size(); ++u) {
+                CHECK_FALSE(overlap(other[u].w, other[u + 1].w));
+                CHECK_FALSE(overlap(other[u].w, other[u + 2].w));
+                CHECK_FALSE(overlap(other[u].g, other[u + 1].g));
+            }
+            if (!tied || rows.size() < 4) continue;
+            CHECK_FALSE(overlap(other[0].w, other[rows.size() - 2].w));
+        }
+}
+
+TEST_CASE("gathered: the unit of the forward that follows a backward is gathered if one follows") {
+    Rig rig({2, 2, 2}, {});
+    rig.gathered->prefetch_next();
+    CHECK(calls.casts == 0);
+    rig.gathered->expect_next(0);
+    {
+        const auto lease = rig.weights(1);
+        rig.gathered->prefetch_next();
+        rig.gathered->prefetch_next();
+        CHECK(calls.casts == 2);
+    }
+    { const auto lease = rig.weights(0); }
+    CHECK(calls.casts == 2);
+    rig.gathered->expect_next({});
+    rig.gathered->forget_weights();
+    rig.gathered->prefetch_next();
+    CHECK(calls.casts == 2);
+}
+
 TEST_CASE("gathered: weights are gathered again after an update, which waits for those that use them") {
     for (const GatherOptions& keep : {neighbours, all})
         for (const auto streams : {Stream::Mode::eager, Stream::Mode::deferred}) {
