@@ -20,8 +20,8 @@ public:
 
     /// Gathers in the order in which they are given to an eager stream; ! marks a layer that waits for one.
     std::string gathers;
-    /// T or B: a gradient whose summation begins, with zero or with its first product; t or b: a gradient that
-    /// is reduced. On a deferred stream a reduction runs as late as possible, when someone waits for it.
+    /// T or B: a gradient whose summation begins, with zero or with its first product; t or b: a gradient
+    /// that is reduced. On a deferred stream a reduction runs as late as possible, when someone waits for it.
     std::string sums;
 
     void begin(const char* kernel, double, double bytes) override {

@@ -27,6 +27,7 @@ struct Options {
     int64_t cols = 8;  // a row fills one alignment
     bool tied = false;
     int uses = 1;
+    bool sums_products = false;
 };
 constexpr GatherOptions neighbours = {}, all = {Keep::all, Keep::all};
 
@@ -49,7 +50,8 @@ struct Rig {
             parameters.begin_unit(first && options.tied ? 2 : options.uses);
             parameters.add({.name = fmt::format("m{}", parameters.units().size()),
                             .shape = {r, options.cols},
-                            .init = Init::ones()});
+                            .init = Init::ones(),
+                            .sums_products = options.sums_products});
         }
         if (options.tied && rows.size() > 2) parameters.use_after(0, rows.size() - 1);
         gathered = std::make_unique<Gathered>(parameters, options.gather);
@@ -374,6 +376,32 @@ TEST_CASE("gathered: a gradient is zero when its lease begins, and is added to t
             const auto next = rig.gradients(0);
             CHECK(values(rig[0].g) == Values(16, 0));
         }
+}
+
+TEST_CASE("gathered: gradients that sum products are not zeroed, unless no product came") {
+    for (const GatherOptions& keep : {neighbours, all}) {
+        const bool stays = keep.gradients == Keep::all;
+        CAPTURE(stays);
+        Rig rig({2, 2}, {.gather = keep, .sums_products = true});
+        for (const bool first : {true, false}) {
+            fill(rig[0].g, 5);
+            auto lease = rig.gradients(0);
+            CHECK(values(rig[0].g) == counted(5, 16));
+            CHECK(rig[0].begin_product(0, 2) == (first || !stays));
+            CHECK_FALSE(rig[0].begin_product(0, 2));
+            lease.release();
+        }
+        CHECK(calls.zeros == 0);
+        fill(rig[1].g, 9);
+        rig.use_gradients(1);
+        rig.gathered->finish_gradients();
+        CHECK(calls.zeros == 1);
+        CHECK(values(rig[1].gradient) == Values(8, 0));
+        Values expected = counted(5, 8);
+        if (!stays)
+            for (double& value : expected) value *= 2;
+        CHECK(values(rig[0].gradient) == expected);
+    }
 }
 
 TEST_CASE("gathered: gradients of units that share a place cannot be held at the same time") {
