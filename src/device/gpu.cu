@@ -3,6 +3,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/device/device.hpp"
+#include "coeus/device/gpu_presence.hpp"
 
 #include <algorithm>
 #include <array>
@@ -237,30 +238,49 @@ private:
     int64_t free_bytes_ = 0;  // when the run began
 };
 
+struct GpuCount {
+    int number = 0;
+    cudaError_t status = cudaSuccess;
+};
+GpuCount count_gpus() {
+    GpuCount count;
+    count.status = cudaGetDeviceCount(&count.number);
+    if (count.status == cudaSuccess) return count;
+    cudaGetLastError();
+    return {.status = count.status};
+}
+
 }  // namespace
 
 int visible_gpus() {
-    int count = 0;
-    if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
-    cudaGetLastError();
-    return 0;
+    return count_gpus().number;
 }
 
 bool built_with_cuda() {
     return true;
 }
 
-int cuda_driver_version() {
-    int version = 0;
-    return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
+bool cuda_fails() {
+    const cudaError_t status = count_gpus().status;
+    return status != cudaSuccess && status != cudaErrorNoDevice;
+}
+
+CudaVersions cuda_versions() {
+    CudaVersions versions;
+    // without a driver, the first call succeeds and gives 0
+    if (cudaDriverGetVersion(&versions.driver) != cudaSuccess) versions.driver = 0;
+    COEUS_CHECK_CUDA(cudaRuntimeGetVersion(&versions.toolkit));
+    return versions;
 }
 
 std::string why_no_gpu() {
-    int count = 0;
-    const cudaError_t status = cudaGetDeviceCount(&count);
-    cudaGetLastError();
-    if (status == cudaSuccess) return count > 0 ? "" : "no GPU is visible (CUDA_VISIBLE_DEVICES hides them?)";
-    return fmt::format("no GPU: {}", cudaGetErrorString(status));
+    const auto [number, status] = count_gpus();
+    if (number > 0) return "";
+    if (status == cudaSuccess || status == cudaErrorNoDevice)
+        return "no GPU is visible (CUDA_VISIBLE_DEVICES hides them?)";
+    if (status == cudaErrorInsufficientDriver)
+        return insufficient_driver_text(cuda_versions(), driver_version());
+    return fmt::format("CUDA reports \"{}\"", cudaGetErrorString(status));
 }
 
 std::unique_ptr<Device> open_gpu(int number) {

@@ -9,6 +9,7 @@
 #include "coeus/comm/nccl_environment.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/device/device.hpp"
+#include "coeus/device/gpu_presence.hpp"
 
 #include <algorithm>
 #include <array>
@@ -95,7 +96,7 @@ void settle_launch_order(RankTransport& nccl, const Config& config, const Commun
             "environment variable COEUS_NCCL to the path of a newer NCCL",
             limit, nccl_version_text(least(nccl.nccl->version())));
     const LaunchFacts facts = {.nccl = least(nccl.nccl->version()),
-                               .driver = least(cuda_driver_version()),
+                               .driver = least(cuda_versions().driver),
                                .graphs = !config.training.disable_cuda_graphs,
                                // pipelines may have one more, of the ranks with the embedding table
                                .communicators = carrying_communicators(mesh) + (mesh.pp > 1 ? 1 : 0),
@@ -111,20 +112,28 @@ void settle_launch_order(RankTransport& nccl, const Config& config, const Commun
 }
 
 ConfigError no_gpu(const std::string& asked) {
-    return ConfigError("{}: {}; \"auto\" or \"cpu\" would compute on CPUs", asked, why_no_gpu());
+    return ConfigError("{}: {}; \"cpu\" would compute on CPUs", asked, why_no_gpu());
+}
+
+// ConfigError if this host has a GPU that cannot be used: "auto" would then compute on CPUs unnoticed.
+void require_usable(const std::string& asked, const std::filesystem::path& root) {
+    if (const std::string unusable = unusable_gpu(root); !unusable.empty())
+        throw ConfigError("{}: {}. \"cpu\" would compute on CPUs", asked, unusable);
 }
 
 }  // namespace
 
-Backend backend_from_deck(const Config& config) {
+Backend backend_from_deck(const Config& config, const std::filesystem::path& root) {
     if (config.device == "cuda") return Backend::cuda;
+    if (wants_gpu_where_there_is_one(config)) require_usable("device = \"auto\"", root);
     return wants_gpu_where_there_is_one(config) && visible_gpus() > 0 ? Backend::cuda : Backend::cpu;
 }
 
-std::unique_ptr<Device> gpu_of_command(const std::string& device) {
+std::unique_ptr<Device> gpu_of_command(const std::string& device, const std::filesystem::path& root) {
     if (device == "cpu") return nullptr;
     if (visible_gpus() > 0) return open_gpu(0);
     if (device == "cuda") throw no_gpu("--device=cuda");
+    require_usable("--device=auto", root);
     return nullptr;
 }
 
@@ -166,13 +175,15 @@ RankTransport transport_from_deck(const Config& config, const Communicator& worl
     return {.text = by_host + ": " + why};
 }
 
-RankDevice::RankDevice(const Config& config, const Communicator& world, int local_rank, int local_size)
+RankDevice::RankDevice(const Config& config, const Communicator& world, int local_rank, int local_size,
+                       const std::filesystem::path& root)
     : sharing_(local_size) {  // ranks that share the host's CPUs
     const int gpus = wants_gpu_where_there_is_one(config) ? visible_gpus() : 0;
     const bool missing = world.all_reduce(int64_t(gpus == 0), Reduce::max) != 0,
                found = world.all_reduce(int64_t(gpus > 0), Reduce::max) != 0;
     together(world, [&] {
         if (gpus == 0 && config.device == "cuda") throw no_gpu("device = \"cuda\"");
+        if (gpus == 0 && wants_gpu_where_there_is_one(config)) require_usable("device = \"auto\"", root);
         if (gpus == 0 && missing && found)
             throw ConfigError(
                 "device = \"auto\": rank {} sees no GPU, but other ranks do; request GPUs on every node "

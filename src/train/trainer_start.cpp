@@ -6,6 +6,7 @@
 #include "coeus/base/version.hpp"
 #include "coeus/base/wall_time.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/device/gpu_presence.hpp"
 #include "coeus/engine/memory_advice.hpp"
 #include "coeus/kernels/autotune.hpp"
 #include "coeus/plan/gpu_models.hpp"
@@ -57,6 +58,7 @@ std::vector<std::string> describe(const RankDevice& device, bool graphs, const C
     if (const std::string& transport = device.transport().text; !transport.empty())
         lines.push_back("Ranks exchange tensors through " + transport);
     if (on_host) return lines;
+    lines.push_back(cuda_versions_text(cuda_versions(), driver_version()));
     const char* const how = graphs ? "as CUDA graphs"
                             : config.training.disable_cuda_graphs
                                 ? "kernel by kernel: training.disable_cuda_graphs"

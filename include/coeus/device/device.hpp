@@ -107,14 +107,20 @@ public:
 
 const Device& host_device();
 
-/// Number of GPUs that this process sees; 0 if there is no driver, or if the program was built without CUDA.
+/// Number of GPUs that this process sees; 0 if CUDA cannot be used, or if the program was built without it.
 int visible_gpus();
 /// The reason why there are none, for messages.
 std::string why_no_gpu();
+/// True if CUDA cannot be used at all: its driver is missing, too old or broken. False if the driver works
+/// but shows no GPU, and if the program was built without CUDA.
+bool cuda_fails();
 bool built_with_cuda();
-/// The CUDA version that the driver knows, 12090 for 12.9; 0 if there is no driver, or if the program was
-/// built without CUDA.
-int cuda_driver_version();
+/// Versions of CUDA, 12090 for 12.9.
+struct CudaVersions {
+    int driver = 0;   ///< the newest that the driver knows; 0: there is no driver
+    int toolkit = 0;  ///< with which the program was built; 0: without CUDA
+};
+CudaVersions cuda_versions();
 /// Opens a GPU by its number. The device must outlive everything that is made from it. SystemError if it
 /// cannot be used.
 std::unique_ptr<Device> open_gpu(int number);

@@ -52,10 +52,12 @@ enum cudaError_t {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
     cudaErrorNoKernelImageForDevice = 209,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
+    cudaErrorSystemNotReady = 802,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901,
     cudaErrorStreamCaptureUnjoined = 904,
@@ -75,6 +77,10 @@ inline cudaError_t cudaGetLastError() {
 }
 inline cudaError_t cudaDriverGetVersion(int* version) {
     *version = coeus::emulation::driver_version;
+    return cudaSuccess;
+}
+inline cudaError_t cudaRuntimeGetVersion(int* version) {
+    *version = coeus::emulation::toolkit_version;
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count);

@@ -89,8 +89,7 @@ namespace coeus::emulation {
 
 namespace {
 
-int gpus = std::getenv("COEUS_EMULATED_GPUS") ? std::atoi(std::getenv("COEUS_EMULATED_GPUS")) : 1;
-bool kernels_for_gpu = true, some_starve = false;
+bool some_starve = false;
 size_t taken = 0;
 std::atomic<size_t> waited = 0;
 std::mutex mutex;  // guards everything below; the thread that waits for work runs it
@@ -258,14 +257,6 @@ void let_streams_starve(bool some) {
     some_starve = some;
 }
 
-void set_kernels_for_gpu(bool are_there) {
-    kernels_for_gpu = are_there;
-}
-
-void set_gpus(int count) {
-    gpus = count;
-}
-
 size_t allocations() {
     return taken;
 }
@@ -273,51 +264,6 @@ size_t allocations() {
 }  // namespace coeus::emulation
 
 using namespace coeus::emulation;
-
-const char* cudaGetErrorString(cudaError_t status) {
-    switch (status) {
-        case cudaSuccess: return "no error";
-        case cudaErrorInvalidValue: return "invalid argument";
-        case cudaErrorMemoryAllocation: return "out of memory";
-        case cudaErrorNoKernelImageForDevice:
-            return "no kernel image is available for execution on the device";
-        case cudaErrorNoDevice: return "no CUDA-capable device is detected";
-        case cudaErrorInvalidResourceHandle: return "invalid resource handle";
-        case cudaErrorNotReady: return "device not ready";
-        case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
-        case cudaErrorStreamCaptureInvalidated:
-            return "operation failed due to a previous error during capture";
-        case cudaErrorStreamCaptureUnjoined: return "capturing stream has unjoined work";
-        case cudaErrorStreamCaptureIsolation:
-            return "dependency created on uncaptured work in another stream";
-        case cudaErrorCapturedEvent:
-            return "operation not permitted on an event last recorded in a capturing stream";
-    }
-    return "unknown error";
-}
-
-cudaError_t cudaGetDeviceCount(int* count) {
-    *count = gpus;
-    return gpus > 0 ? cudaSuccess : cudaErrorNoDevice;
-}
-
-cudaError_t cudaSetDevice(int device) {
-    return device < gpus ? cudaSuccess : cudaErrorNoDevice;
-}
-
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) {
-    *properties = {"emulated GPU", 0, 1, 0, architecture / 10, architecture % 10};
-    return cudaSuccess;
-}
-
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* /*attributes*/, void (*)()) {
-    return kernels_for_gpu ? cudaSuccess : cudaErrorNoKernelImageForDevice;
-}
-
-cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-    *free = *total = size_t(4) << 30;
-    return cudaSuccess;
-}
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
     if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;

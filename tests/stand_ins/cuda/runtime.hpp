@@ -41,8 +41,8 @@ void on_waiting(std::function<void(bool again)> told);
 /// The compute capability that GPUs have which are opened from now on, 90 for 9.0; 90 at first.
 inline int architecture = 90;
 
-/// The CUDA version that the driver knows; 13.0 at first.
-inline int driver_version = 13000;
+/// The CUDA versions that the driver knows and that the program was built with; 13.0 at first.
+inline int driver_version = 13000, toolkit_version = 13000;
 
 /// Whether the program has kernels for this GPU; true at first.
 void set_kernels_for_gpu(bool are_there);
@@ -50,8 +50,10 @@ void set_kernels_for_gpu(bool are_there);
 /// How often the host has waited for a stream, an event or the device.
 size_t waits();
 
-/// The number of GPUs, 1 at first; with 0, there is "no driver".
+/// The number of GPUs, 1 at first.
 void set_gpus(int count);
+/// From now on there are no GPUs, since CUDA fails with this status.
+void set_failure(int status);
 /// The number of allocations of device and pinned memory and of events made, until now.
 size_t allocations();
 

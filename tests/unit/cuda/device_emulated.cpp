@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Properties that only the emulated GPU can show: missing forks and joins, a lack of memory, no GPU.
 #include "coeus/base/error.hpp"
+#include "coeus/device/gpu_presence.hpp"
 #include "coeus/device/step_graph.hpp"
 #include "coeus/device/stream.hpp"
 #include "coeus/kernels/kernels.hpp"
@@ -8,7 +9,12 @@
 #include "stand_ins/cuda/block.hpp"
 #include "stand_ins/cuda/runtime.hpp"
 #include "support/catch.hpp"
+#include "support/support.hpp"
 
+#include <cstdlib>
+#include <cuda_runtime.h>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 
 using namespace coeus;
@@ -156,8 +162,45 @@ TEST_CASE("a GPU for which the program was not built is refused, with the option
 TEST_CASE("a missing GPU is reported with the reason") {
     emulation::set_gpus(0);
     CHECK(visible_gpus() == 0);
-    CHECK_THAT(why_no_gpu(), Catch::Contains("no CUDA-capable device is detected"));
+    CHECK(!cuda_fails());
+    CHECK(why_no_gpu() == "no GPU is visible (CUDA_VISIBLE_DEVICES hides them?)");
     CHECK_THROWS_WITH(open_gpu(0), Catch::Contains("no CUDA-capable device is detected"));
     emulation::set_gpus(1);
     CHECK(visible_gpus() == 1);
+    CHECK(why_no_gpu().empty());
+}
+
+TEST_CASE("a GPU that cannot be used is reported with the reason") {
+    const TemporaryFolder folder;
+    const std::filesystem::path root = folder / "root";
+    std::filesystem::create_directories(root / "dev");
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    emulation::set_failure(cudaErrorInsufficientDriver);
+    emulation::driver_version = 12040;
+    CHECK(visible_gpus() == 0);
+    CHECK(cuda_fails());
+    CHECK(unusable_gpu(root).empty());  // there is none
+    std::ofstream(root / "dev/nvidia0") << "";
+    CHECK(unusable_gpu(root) ==
+          "GPU /dev/nvidia0 cannot be used: the driver knows CUDA 12.4, but this program was built with CUDA "
+          "13.0, which needs driver 580 or newer; update the driver, or use a program that was built with "
+          "CUDA 12");
+    for (const char* hides : {"", "-1", "NoDevFiles"}) {
+        setenv("CUDA_VISIBLE_DEVICES", hides, 1);
+        CHECK(unusable_gpu(root).empty());
+    }
+    setenv("CUDA_VISIBLE_DEVICES", "0", 1);
+    emulation::driver_version = 0;
+    CHECK(unusable_gpu(root) ==
+          "GPU /dev/nvidia0 cannot be used: NVIDIA's driver (libcuda.so.1) is not found; a container gets it "
+          "from its host with docker --gpus or apptainer --nv");
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    emulation::driver_version = 13000;
+    emulation::set_failure(cudaErrorSystemNotReady);
+    CHECK(unusable_gpu(root) ==
+          "GPU /dev/nvidia0 cannot be used: CUDA reports \"system not yet initialized\"");
+    emulation::set_gpus(0);  // the driver works and shows none
+    CHECK(unusable_gpu(root).empty());
+    emulation::set_gpus(1);
+    CHECK(unusable_gpu(root).empty());
 }
