@@ -25,7 +25,11 @@ CudaVersions cuda_versions() {
     return {};
 }
 
-std::unique_ptr<Device> open_gpu(int /*number*/) {
+std::string gpu_bus_id(int /*number*/) {
+    throw SystemError(why_no_gpu());
+}
+
+std::unique_ptr<Device> open_gpu(int /*number*/, Waiting /*waiting*/) {
     throw SystemError(why_no_gpu());
 }
 

@@ -57,6 +57,8 @@ public:
     /// "NVIDIA H100 80GB HBM3, 79.2 GiB free (GPU 0 of 8)". On the host: why no GPU is used if this program
     /// was built for GPUs and the deck allows one, else empty.
     const std::string& text() const { return text_; }
+    /// What is wrong with the ranks' places on their hosts, the same on every rank.
+    const std::vector<std::string>& warnings() const { return warnings_; }
     const RankTransport& transport() const { return transport_; }
     const AttentionLibrary& attention() const { return attention_; }
 
@@ -64,6 +66,7 @@ private:
     std::unique_ptr<Device> gpu_;
     int sharing_;
     std::string text_;
+    std::vector<std::string> warnings_;
     RankTransport transport_;
     AttentionLibrary attention_;
 };

@@ -68,7 +68,12 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) {
-    *properties = {"emulated GPU", 0, 1, 0, architecture / 10, architecture % 10};
+    *properties = {"emulated GPU", architecture / 10, architecture % 10};
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device) {
+    *value = which == cudaDevAttrPciBusId ? 1 + device : 0;
     return cudaSuccess;
 }
 
@@ -77,6 +82,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* /*attributes*/, void (*)()
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-    *free = *total = size_t(4) << 30;
+    *total = size_t(4) << 30;
+    *free = *total - device_bytes();
     return cudaSuccess;
 }

@@ -45,6 +45,7 @@ struct coeus_emulated_stream {
     // if set, given work becomes nodes of this graph, on this lane
     coeus_emulated_graph* recording = nullptr;
     size_t lane = 0;
+    int priority = 0;                                   // the order of work does not depend on it
     uint64_t rank = coeus::emulation::random_number();  // if some streams starve, lower ranks come first
     bool waits_outside() const { return !items.empty() && items.front().ready; }
     bool can_go_on() const {
@@ -249,6 +250,10 @@ size_t waits() {
     return waited;
 }
 
+int priority(const coeus_emulated_stream* stream) {
+    return stream->priority;
+}
+
 size_t graph_launches() {
     return launched;
 }
@@ -259,6 +264,13 @@ void let_streams_starve(bool some) {
 
 size_t allocations() {
     return taken;
+}
+
+size_t device_bytes() {
+    const std::lock_guard lock(mutex);
+    size_t bytes = bytes_of_libraries;
+    for (const auto& [memory, mapping] : device_memory) bytes += mapping.bytes;
+    return bytes;
 }
 
 }  // namespace coeus::emulation
@@ -342,7 +354,9 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
 }
 
 cudaError_t cudaDeviceSynchronize() {
-    if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
+    // the device includes the streams of any capture, whichever thread began it
+    if (refused([](const auto& /*recording*/) { return true; }) != cudaSuccess)
+        return cudaErrorStreamCaptureUnsupported;
     run_until([] {
         return std::all_of(streams.begin(), streams.end(),
                            [](auto* stream) { return stream->items.empty(); });
@@ -350,9 +364,9 @@ cudaError_t cudaDeviceSynchronize() {
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned /*flags*/, int priority) {
     const std::lock_guard lock(mutex);
-    *stream = new coeus_emulated_stream;
+    *stream = new coeus_emulated_stream{.priority = priority};
     streams.insert(*stream);
     return cudaSuccess;
 }
@@ -379,6 +393,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
     ++taken;
+    if ((flags & cudaEventBlockingSync) != 0) ++events_with_sleep;
     *event = new coeus_emulated_event{.timed = (flags & cudaEventDisableTiming) == 0};
     return cudaSuccess;
 }
@@ -451,7 +466,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     return status;
 }
 
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* instance, cudaGraph_t graph, unsigned long long /*flags*/) {
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* instance, cudaGraph_t graph, unsigned long long flags) {
+    graph_flags = flags;
     *instance = new coeus_emulated_graph(*graph);
     return cudaSuccess;
 }

@@ -44,6 +44,11 @@ inline int architecture = 90;
 /// The CUDA versions that the driver knows and that the program was built with; 13.0 at first.
 inline int driver_version = 13000, toolkit_version = 13000;
 
+/// The flags that were last set for the GPU, and the number of events for which threads wait asleep, until
+/// now.
+inline unsigned device_flags = 0;
+inline size_t events_with_sleep = 0;
+
 /// Whether the program has kernels for this GPU; true at first.
 void set_kernels_for_gpu(bool are_there);
 
@@ -56,5 +61,13 @@ void set_gpus(int count);
 void set_failure(int status);
 /// The number of allocations of device and pinned memory and of events made, until now.
 size_t allocations();
+/// Bytes of device memory that are in use, and how many of these libraries have taken; 0 at first.
+size_t device_bytes();
+inline size_t bytes_of_libraries = 0;
+
+/// The priority of a stream: 0 the least, -5 the greatest.
+int priority(const coeus_emulated_stream* stream);
+/// The flags of the last graph that was instantiated.
+inline unsigned long long graph_flags = 0;
 
 }  // namespace coeus::emulation

@@ -16,6 +16,8 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <thread>
+#include <vector>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -157,6 +159,103 @@ TEST_CASE("a GPU for which the program was not built is refused, with the option
                                        Catch::Contains("COEUS_CUDA_ARCH=90") &&
                                        Catch::Contains("device = \"cpu\""));
     emulation::set_kernels_for_gpu(true);
+}
+
+TEST_CASE("a GPU: a thread waits for it asleep if that was asked for") {
+    const auto made_for = [](Waiting waiting) {
+        emulation::device_flags = 0;
+        const size_t before = emulation::events_with_sleep;
+        const auto gpu = open_gpu(0, waiting);
+        const Exec computation(*gpu);
+        return emulation::events_with_sleep - before;
+    };
+    CHECK(made_for(Waiting::awake) == 0);
+    CHECK(emulation::device_flags == 0);
+    CHECK(made_for(Waiting::asleep) == 64);
+    CHECK(emulation::device_flags == cudaDeviceScheduleBlockingSync);
+}
+
+TEST_CASE("a GPU: a copy is done when its call returns, from pageable memory and within the device") {
+    const auto gpu = open_gpu(0);
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        emulation::set_seed(seed);
+        Numbers from(*gpu, 0), copied(*gpu, 0), sum(*gpu, 0), sum_of_copied(*gpu, 0);
+        const std::vector<float> pageable(size_t(Numbers::count), 7);
+        Exec queue(*gpu);
+        gpu->copy(from.memory.view.data, pageable.data(), from.memory.view.bytes());
+        cuda_kernels().add(queue, sum.memory, from.memory);
+        queue.queue->finish();
+        gpu->copy(copied.memory.view.data, from.memory.view.data, from.memory.view.bytes());
+        cuda_kernels().add(queue, sum_of_copied.memory, copied.memory);
+        queue.queue->finish();
+        CHECK(sum.first() == 7);
+        CHECK(sum_of_copied.first() == 7);
+    }
+}
+
+TEST_CASE("a GPU: communication has a high priority, also in graphs") {
+    const auto gpu = open_gpu(0);
+    const auto priority_of = [](const Exec& exec) {
+        return emulation::priority(static_cast<cudaStream_t>(exec.queue->native()));
+    };
+    Numbers one(*gpu, 1);
+    Exec computation(*gpu);
+    Stream copies(Stream::Mode::eager, computation),
+        gathers(Stream::Mode::eager, computation, Priority::high);
+    CHECK(priority_of(computation) == 0);
+    CHECK(priority_of(copies.exec()) == 0);
+    CHECK(priority_of(gathers.exec()) == -5);
+    computation.queue->begin_recording();
+    cuda_kernels().add(computation, one.memory, one.memory);
+    const auto graph = computation.queue->end_recording();
+    CHECK(emulation::graph_flags == cudaGraphInstantiateFlagUseNodePriority);
+}
+
+TEST_CASE("a GPU: the memory that libraries take is counted") {
+    const auto gpu = open_gpu(0);
+    CHECK(gpu->taken_bytes() == 0);
+    const Buffer own(1 << 20, "own", gpu->memory());
+    CHECK(gpu->taken_bytes() == 1 << 20);
+    emulation::bytes_of_libraries = 3 << 20;
+    CHECK(gpu->taken_bytes() == 4 << 20);
+    emulation::bytes_of_libraries = 0;
+    CHECK(gpu->memory_bytes() - gpu->taken_bytes() == open_gpu(0)->memory_bytes());
+}
+
+TEST_CASE("a GPU: while a thread records a graph, no thread may wait for the whole device") {
+    const auto gpu = open_gpu(0);
+    Numbers one(*gpu, 1);
+    const auto recording = [&](const std::function<void()>& other_thread) {
+        Exec computation(*gpu);
+        computation.queue->begin_recording();
+        cuda_kernels().add(computation, one.memory, one.memory);
+        std::string text = "no error";
+        std::thread([&] {
+            try {
+                other_thread();
+            } catch (const SystemError& error) {
+                text = error.what();
+            }
+        }).join();
+        try {
+            computation.queue->end_recording();
+        } catch (const SystemError& error) {
+            text += fmt::format(", and {}", error.what());
+        }
+        return text;
+    };
+    CHECK(recording([] {}) == "no error");
+    float number = 0;
+    CHECK_THAT(recording([&] { gpu->copy(&number, one.memory.view.data, sizeof number); }),
+               Catch::Contains("not permitted when stream is capturing") && Catch::Contains(", and ") &&
+                   Catch::Contains("due to a previous error during capture"));
+    // a thread may allocate, and wait for its own queue
+    CHECK(recording([] {
+              void* memory = nullptr;
+              if (cudaMalloc(&memory, 64) != cudaSuccess || cudaFree(memory) != cudaSuccess)
+                  throw SystemError("no memory");
+          }) == "no error");
+    CHECK(recording([&] { Exec(*gpu).queue->finish(); }) == "no error");
 }
 
 TEST_CASE("a missing GPU is reported with the reason") {
