@@ -233,7 +233,7 @@ public:
     NcclMessages(NcclTransport& transport, Exec& computation, int count)
         : transport_(transport),
           computation_(computation),
-          queue_(computation.device->make_queue()),
+          queue_(computation.device->make_queue(Priority::high)),
           points_(size_t(count)) {
         given_.reserve(size_t(count));
     }

@@ -3,6 +3,7 @@
 
 #include "coeus/base/error_text.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace coeus {
@@ -27,6 +28,17 @@ std::vector<std::string> broadcast_texts(const Communicator& comm, const std::ve
         at = colon + 1 + length;
     }
     return all;
+}
+
+std::vector<std::string> gather_texts(const Communicator& comm, const std::string& text) {
+    const auto size = size_t(comm.all_reduce(int64_t(text.size()), Reduce::max)) + 1;
+    std::vector<char> own(size), all(size * size_t(comm.size()));
+    std::ranges::copy(text, own.begin());
+    comm.all_gather(Tensor(all.data(), Dtype::u8, {int64_t(all.size())}),
+                    Tensor(own.data(), Dtype::u8, {int64_t(size)}));
+    std::vector<std::string> texts;
+    for (size_t at = 0; at < all.size(); at += size) texts.emplace_back(&all[at]);
+    return texts;
 }
 
 namespace {

@@ -7,7 +7,9 @@ namespace coeus::config {
 std::vector<Option> job_options() {
     return {
         works(COEUS_FIELD(device), to_nothing,
-              "Where to compute. `auto`: on a GPU if there is one and Coeus is built with CUDA, else on CPUs")
+              "Where to compute. `auto`: on a GPU if there is one and Coeus is built with CUDA, else on "
+              "CPUs; a "
+              "GPU that cannot be used is an error")
             .one_of({"auto", "cpu", "cuda"}),
 
         works(COEUS_FIELD(job.config_file), to_nothing, "The deck. The same as giving it as first argument"),

@@ -111,6 +111,7 @@ CpuShare share_of_cpu(int wanted, int local_rank, int local_size, int sharing, c
         share.cores = nearby.count;
         share.sharing = near.ranks;
     }
+    const int equal = share.cores / share.sharing;  // 0: ranks share cores
     const char* environment = std::getenv("OMP_NUM_THREADS");
     if (wanted > 0) {
         share.threads = wanted;
@@ -118,33 +119,50 @@ CpuShare share_of_cpu(int wanted, int local_rank, int local_size, int sharing, c
     } else if (environment && std::atoi(environment) > 0) {
         share.threads = std::atoi(environment);
         share.reason = "OMP_NUM_THREADS";
+        if (near.is_gpu && !share.bound && share.threads > equal && equal > 0) {
+            share.reason += fmt::format(" = {}, more than its cores", share.threads);
+            share.threads = equal;
+        }
     } else {
-        share.threads = std::max(1, share.cores / share.sharing);
+        share.threads = std::max(1, equal);
         share.reason = share.bound
                            ? fmt::format("bound to {} of {} cores", share.cores, share.machine_cores)
                            : fmt::format("{} cores{}", share.cores, nearby.count > 0 ? " near the GPU" : "");
         if (!share.bound || sharing > 1)
             share.reason += fmt::format(" / {} {}", share.sharing, share.sharing == 1 ? "rank" : "ranks");
     }
-    if (nearby.count > 0) {
-        if (share.threads * near.ranks <= nearby.count)
-            share.first_core = nearby.first + near.number * share.threads;
-        return share;
-    }
-    // a rank alone is not bound: other programs on this host may be bound to some of the cores
-    if (!share.bound && local_size > 1 && share.threads * local_size <= share.cores)
-        share.first_core = local_rank * share.threads;
+    // a rank alone is not bound to CPUs: other programs on this host may be bound to some of the cores
+    if (share.bound || (nearby.count == 0 && local_size == 1) || share.threads > equal) return share;
+    share.own_cores = near.is_gpu ? equal : share.threads;
+    share.first_core = nearby.first + (nearby.count > 0 ? near.number : local_rank) * share.own_cores;
     return share;
+}
+
+double cores_per_rank(int local_size, int sharing) {
+    const Topology topology;
+    const int cores = topology.bound_cores();
+    return double(cores) / (cores < topology.cores() ? sharing : local_size);
 }
 
 std::string cpu_binding() {
     return Topology().binding();
 }
 
+bool share_processors(const std::string& list, const std::string& other) {
+    hwloc_bitmap_t first = hwloc_bitmap_alloc(), second = hwloc_bitmap_alloc();
+    const bool known = !list.empty() && !other.empty() &&
+                       hwloc_bitmap_list_sscanf(first, list.c_str()) == 0 &&
+                       hwloc_bitmap_list_sscanf(second, other.c_str()) == 0;
+    const bool share = !known || hwloc_bitmap_intersects(first, second);
+    hwloc_bitmap_free(first);
+    hwloc_bitmap_free(second);
+    return share;
+}
+
 void apply(const CpuShare& share) {
     omp_set_dynamic(0);
     omp_set_num_threads(share.threads);
-    if (share.first_core >= 0) Topology().bind_process(share.first_core, share.threads);
+    if (share.first_core >= 0) Topology().bind_process(share.first_core, share.own_cores);
 }
 
 void run_in_short_slices() {

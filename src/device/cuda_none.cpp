@@ -17,11 +17,19 @@ std::string why_no_gpu() {
     return "this program was built without CUDA (make cuda builds one with it)";
 }
 
-int cuda_driver_version() {
-    return 0;
+bool cuda_fails() {
+    return false;
 }
 
-std::unique_ptr<Device> open_gpu(int /*number*/) {
+CudaVersions cuda_versions() {
+    return {};
+}
+
+std::string gpu_bus_id(int /*number*/) {
+    throw SystemError(why_no_gpu());
+}
+
+std::unique_ptr<Device> open_gpu(int /*number*/, Waiting /*waiting*/) {
     throw SystemError(why_no_gpu());
 }
 

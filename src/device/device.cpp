@@ -39,7 +39,9 @@ public:
     const std::string& name() const override { return name_; }
     const Memory& memory() const override { return host_memory(); }
     const Memory& staging() const override { return host_memory(); }
-    std::unique_ptr<Queue> make_queue() const override { return std::make_unique<HostQueue>(); }
+    std::unique_ptr<Queue> make_queue(Priority /*priority*/) const override {
+        return std::make_unique<HostQueue>();
+    }
     void copy(void* to, const void* from, int64_t bytes) const override {
         std::memcpy(to, from, size_t(bytes));
     }

@@ -3,6 +3,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/device/device.hpp"
+#include "coeus/device/gpu_presence.hpp"
 
 #include <algorithm>
 #include <array>
@@ -82,8 +83,10 @@ public:
 class GpuGraph : public Graph {
 public:
     explicit GpuGraph(cudaGraph_t recorded) {
+        // without the flag, all nodes have the priority of the queue that launches the graph
         const cudaError_t counted = cudaGraphGetNodes(recorded, nullptr, &nodes_),
-                          status = cudaGraphInstantiate(&graph_, recorded, 0);
+                          status = cudaGraphInstantiate(&graph_, recorded,
+                                                        cudaGraphInstantiateFlagUseNodePriority);
         cudaGraphDestroy(recorded);
         check(counted, "cudaGraphGetNodes");
         check(status, "cudaGraphInstantiate");
@@ -101,10 +104,15 @@ private:
 
 class GpuQueue : public Queue {
 public:
-    explicit GpuQueue(int gpu) : gpu_(gpu) {
-        COEUS_CHECK_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-        for (cudaEvent_t& event : marks_)
-            COEUS_CHECK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    GpuQueue(int gpu, Waiting waiting, Priority priority) : gpu_(gpu) {
+        int least = 0, greatest = 0;
+        COEUS_CHECK_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+        COEUS_CHECK_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                                      priority == Priority::high ? greatest : least));
+        // waits for events do not follow the flags of the device
+        const unsigned flags =
+            cudaEventDisableTiming | (waiting == Waiting::asleep ? cudaEventBlockingSync : 0u);
+        for (cudaEvent_t& event : marks_) COEUS_CHECK_CUDA(cudaEventCreateWithFlags(&event, flags));
     }
     ~GpuQueue() override {
         cudaStreamSynchronize(stream_);
@@ -199,21 +207,22 @@ private:
 
 class Gpu : public Device {
 public:
-    explicit Gpu(int number) : number_(number) {
+    Gpu(int number, Waiting waiting) : number_(number), waiting_(waiting) {
         COEUS_CHECK_CUDA(cudaSetDevice(number));
+        if (waiting == Waiting::asleep) COEUS_CHECK_CUDA(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));
         COEUS_CHECK_CUDA(cudaGetDeviceProperties(&properties_, number));
         name_ = properties_.name;
         compiles_kernels_ = compiles_kernels_for(properties_);
-        size_t free = 0, total = 0;
-        COEUS_CHECK_CUDA(cudaMemGetInfo(&free, &total));
-        free_bytes_ = int64_t(free);
+        free_bytes_ = free_now();
     }
 
     Backend backend() const override { return Backend::cuda; }
     const std::string& name() const override { return name_; }
     const Memory& memory() const override { return memory_; }
     const Memory& staging() const override { return pinned_; }
-    std::unique_ptr<Queue> make_queue() const override { return std::make_unique<GpuQueue>(number_); }
+    std::unique_ptr<Queue> make_queue(Priority priority) const override {
+        return std::make_unique<GpuQueue>(number_, waiting_, priority);
+    }
     std::unique_ptr<Event> make_event() const override { return std::make_unique<GpuEvent>(number_); }
     std::unique_ptr<TimedEvent> make_timed_event() const override {
         return std::make_unique<GpuTimedEvent>();
@@ -229,13 +238,18 @@ public:
     bool compiles_kernels() const override { return compiles_kernels_; }
     int64_t memory_bytes() const override { return free_bytes_; }
     int64_t peak_bytes() const override { return memory_.peak_bytes(); }
-    std::string bus_id() const override {
-        return fmt::format("{:04x}:{:02x}:{:02x}.0", properties_.pciDomainID, properties_.pciBusID,
-                           properties_.pciDeviceID);
-    }
+    int64_t taken_bytes() const override { return free_bytes_ - free_now(); }
+    std::string bus_id() const override { return gpu_bus_id(number_); }
 
 private:
+    static int64_t free_now() {
+        size_t free = 0, total = 0;
+        COEUS_CHECK_CUDA(cudaMemGetInfo(&free, &total));
+        return int64_t(free);
+    }
+
     int number_;
+    Waiting waiting_;
     cudaDeviceProp properties_ = {};
     std::string name_;
     GpuMemory memory_{name_};
@@ -244,34 +258,63 @@ private:
     bool compiles_kernels_ = false;
 };
 
+struct GpuCount {
+    int number = 0;
+    cudaError_t status = cudaSuccess;
+};
+GpuCount count_gpus() {
+    GpuCount count;
+    count.status = cudaGetDeviceCount(&count.number);
+    if (count.status == cudaSuccess) return count;
+    cudaGetLastError();
+    return {.status = count.status};
+}
+
 }  // namespace
 
 int visible_gpus() {
-    int count = 0;
-    if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
-    cudaGetLastError();
-    return 0;
+    return count_gpus().number;
 }
 
 bool built_with_cuda() {
     return true;
 }
 
-int cuda_driver_version() {
-    int version = 0;
-    return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
+bool cuda_fails() {
+    const cudaError_t status = count_gpus().status;
+    return status != cudaSuccess && status != cudaErrorNoDevice;
+}
+
+CudaVersions cuda_versions() {
+    CudaVersions versions;
+    // without a driver, the first call succeeds and gives 0
+    if (cudaDriverGetVersion(&versions.driver) != cudaSuccess) versions.driver = 0;
+    COEUS_CHECK_CUDA(cudaRuntimeGetVersion(&versions.toolkit));
+    return versions;
 }
 
 std::string why_no_gpu() {
-    int count = 0;
-    const cudaError_t status = cudaGetDeviceCount(&count);
-    cudaGetLastError();
-    if (status == cudaSuccess) return count > 0 ? "" : "no GPU is visible (CUDA_VISIBLE_DEVICES hides them?)";
-    return fmt::format("no GPU: {}", cudaGetErrorString(status));
+    const auto [number, status] = count_gpus();
+    if (number > 0) return "";
+    if (status == cudaSuccess || status == cudaErrorNoDevice)
+        return "no GPU is visible (CUDA_VISIBLE_DEVICES hides them?)";
+    if (status == cudaErrorInsufficientDriver)
+        return insufficient_driver_text(cuda_versions(), driver_version());
+    return fmt::format("CUDA reports \"{}\"", cudaGetErrorString(status));
 }
 
-std::unique_ptr<Device> open_gpu(int number) {
-    return std::make_unique<Gpu>(number);
+std::string gpu_bus_id(int number) {
+    const auto part = [&](cudaDeviceAttr which) {
+        int value = 0;
+        COEUS_CHECK_CUDA(cudaDeviceGetAttribute(&value, which, number));
+        return value;
+    };
+    return fmt::format("{:04x}:{:02x}:{:02x}.0", part(cudaDevAttrPciDomainId), part(cudaDevAttrPciBusId),
+                       part(cudaDevAttrPciDeviceId));
+}
+
+std::unique_ptr<Device> open_gpu(int number, Waiting waiting) {
+    return std::make_unique<Gpu>(number, waiting);
 }
 
 }  // namespace coeus

@@ -9,7 +9,7 @@ namespace coeus {
 namespace {
 
 // Values from nvml.h, which are the same in all versions of the driver.
-constexpr int success = 0;
+constexpr int success = 0, no_permission = 4, not_found = 6;
 constexpr int sm_clock = 1, memory_clock = 2;  // kinds of clocks
 constexpr int on_die = 0;                      // kind of temperature
 constexpr unsigned text_length = 96;
@@ -90,6 +90,19 @@ std::optional<GpuMonitor> GpuMonitor::of_bus_id(const std::string& bus_id, const
     void* gpu = nullptr;
     if (!nvml->running() || nvml->by_bus_id(bus_id.c_str(), &gpu) != success) return std::nullopt;
     return GpuMonitor(std::move(nvml), gpu);
+}
+
+std::vector<std::string> GpuMonitor::hidden(const std::vector<std::string>& bus_ids,
+                                            const std::string& library) {
+    const Library nvml(library);
+    std::vector<std::string> found;
+    if (nvml.running())
+        for (const std::string& id : bus_ids) {
+            void* gpu = nullptr;
+            const int status = nvml.by_bus_id(id.c_str(), &gpu);
+            if (status == no_permission || status == not_found) found.push_back(id);
+        }
+    return found;
 }
 
 GpuMonitor::GpuMonitor(std::unique_ptr<Library> library, void* gpu)

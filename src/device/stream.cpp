@@ -87,8 +87,9 @@ struct Stream::Waiting {
 
 Stream::Stream(Mode mode) : Stream(mode, Exec()) {}
 
-Stream::Stream(Mode mode, const Exec& computation)
-    : beside_(computation.is_synchronous() ? nullptr : computation.queue.get()), exec_(*computation.device) {
+Stream::Stream(Mode mode, const Exec& computation, Priority priority)
+    : beside_(computation.is_synchronous() ? nullptr : computation.queue.get()),
+      exec_(*computation.device, priority) {
     if (mode == Mode::threaded) worker_ = std::make_unique<Worker>(*this);
     if (mode == Mode::deferred) waiting_ = std::make_unique<Waiting>(*this);
 }

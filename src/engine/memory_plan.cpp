@@ -59,9 +59,11 @@ MemoryPlan plan_training(const EngineOptions& options, const Decoder& decoder,
     if (options.snapshot) plan.add(term::snapshot, StateSnapshot::bytes(parameters), host);
     plan.add(term::libraries,
              gpu ? cuda_library_bytes : library_bytes(options.types.compute, options.mesh.ranks()));
-    if (gpu && options.nccl)
-        plan.add(term::nccl,
-                 nccl_bytes(carrying_communicators(options.mesh) + (shared_table ? 1 : 0), options.nvls));
+    const int communicators = carrying_communicators(options.mesh) + (shared_table ? 1 : 0);
+    if (gpu && options.nccl && communicators > 0) {
+        plan.add(term::nccl, nccl_bytes(communicators, options.nvls));
+        plan.add(term::spare, spare_bytes);
+    }
     plan.add(term::offloading, layers.input_places);
     if (options.types.offload)
         plan.add(term::offloading, Offloaded::bytes(parameters, options.offload_chunk));

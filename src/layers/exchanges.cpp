@@ -4,8 +4,8 @@
 namespace coeus {
 
 Exchanges::Exchanges(const ExchangeOptions& options, const Mesh& mesh, Exec& exec, Stream::Mode streams)
-    : token_stream(mesh[axis::tp].size() > 1 ? streams : Stream::Mode::eager, exec),
-      expert_stream(mesh[axis::ep].size() > 1 ? streams : Stream::Mode::eager, exec),
+    : token_stream(mesh[axis::tp].size() > 1 ? streams : Stream::Mode::eager, exec, Priority::high),
+      expert_stream(mesh[axis::ep].size() > 1 ? streams : Stream::Mode::eager, exec, Priority::high),
       tp(mesh[axis::tp]),
       cp(mesh[axis::cp]),
       kv(make_kv_exchange(options.context, mesh[axis::cp], exec)),

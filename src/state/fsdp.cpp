@@ -150,8 +150,8 @@ void Gathered::allocate(const std::vector<GatherRanks>& ranks, Stream::Mode stre
     }
     kernels_ = &kernels;
     compute_ = &compute;
-    gather_stream_ = std::make_unique<Stream>(streams, compute);
-    reduce_stream_ = std::make_unique<Stream>(streams, compute);
+    gather_stream_ = std::make_unique<Stream>(streams, compute, Priority::high);
+    reduce_stream_ = std::make_unique<Stream>(streams, compute, Priority::high);
     if (!weights_) return;
     weights_->allocate("gathered weights", compute.device->memory());
     gradients_->allocate("unreduced gradients", compute.device->memory());

@@ -2,16 +2,17 @@
 #include "coeus/train/rank_device.hpp"
 
 #include "coeus/base/flight_recorder.hpp"
-#include "coeus/base/host_name.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/launch_order.hpp"
 #include "coeus/comm/mesh.hpp"
 #include "coeus/comm/nccl_environment.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/device/cpu.hpp"
 #include "coeus/device/device.hpp"
+#include "coeus/device/gpu_presence.hpp"
+#include "gpu_placement.hpp"
 
 #include <algorithm>
-#include <array>
 #include <unordered_map>
 #include <vector>
 
@@ -23,26 +24,12 @@ bool wants_gpu_where_there_is_one(const Config& config) {
     return config.device == "cuda" || (config.device == "auto" && config.training.dtype != "float64");
 }
 
-// "GPU 0000:1b:00.0 of host a" of every rank of the world.
-std::vector<std::string> gpus_of(const Communicator& world, const Device& device) {
-    using Name = std::array<char, 320>;
-    const std::string text = fmt::format("GPU {} of host {}", device.bus_id(), host_name());
-    Name own = {};
-    text.copy(own.data(), own.size() - 1);
-    std::vector<Name> all(size_t(world.size()));
-    world.all_gather(Tensor(all.data(), Dtype::u8, {int64_t(sizeof(Name)) * world.size()}),
-                     Tensor(own.data(), Dtype::u8, {int64_t(sizeof(Name))}));
-    std::vector<std::string> names;
-    for (const Name& name : all) names.emplace_back(name.data());
-    return names;
-}
-
 // "ranks 0 and 1 share GPU ...", for the first two that do; "" if none do.
-std::string sharing_text(const std::vector<std::string>& gpus) {
+std::string sharing_text(const std::vector<GpuOfRank>& gpus) {
     std::unordered_map<std::string, size_t> first;
     for (size_t rank = 0; rank < gpus.size(); ++rank)
-        if (const auto [found, is_new] = first.emplace(gpus[rank], rank); !is_new)
-            return fmt::format("ranks {} and {} share {}", found->second, rank, gpus[rank]);
+        if (const auto [found, is_new] = first.emplace(gpus[rank].text(), rank); !is_new)
+            return fmt::format("ranks {} and {} share {}", found->second, rank, gpus[rank].text());
     return "";
 }
 
@@ -95,7 +82,7 @@ void settle_launch_order(RankTransport& nccl, const Config& config, const Commun
             "environment variable COEUS_NCCL to the path of a newer NCCL",
             limit, nccl_version_text(least(nccl.nccl->version())));
     const LaunchFacts facts = {.nccl = least(nccl.nccl->version()),
-                               .driver = least(cuda_driver_version()),
+                               .driver = least(cuda_versions().driver),
                                .graphs = !config.training.disable_cuda_graphs,
                                // pipelines may have one more, of the ranks with the embedding table
                                .communicators = carrying_communicators(mesh) + (mesh.pp > 1 ? 1 : 0),
@@ -111,20 +98,28 @@ void settle_launch_order(RankTransport& nccl, const Config& config, const Commun
 }
 
 ConfigError no_gpu(const std::string& asked) {
-    return ConfigError("{}: {}; \"auto\" or \"cpu\" would compute on CPUs", asked, why_no_gpu());
+    return ConfigError("{}: {}; \"cpu\" would compute on CPUs", asked, why_no_gpu());
+}
+
+// ConfigError if this host has a GPU that cannot be used: "auto" would then compute on CPUs unnoticed.
+void require_usable(const std::string& asked, const std::filesystem::path& root) {
+    if (const std::string unusable = unusable_gpu(root); !unusable.empty())
+        throw ConfigError("{}: {}. \"cpu\" would compute on CPUs", asked, unusable);
 }
 
 }  // namespace
 
-Backend backend_from_deck(const Config& config) {
+Backend backend_from_deck(const Config& config, const std::filesystem::path& root) {
     if (config.device == "cuda") return Backend::cuda;
+    if (wants_gpu_where_there_is_one(config)) require_usable("device = \"auto\"", root);
     return wants_gpu_where_there_is_one(config) && visible_gpus() > 0 ? Backend::cuda : Backend::cpu;
 }
 
-std::unique_ptr<Device> gpu_of_command(const std::string& device) {
+std::unique_ptr<Device> gpu_of_command(const std::string& device, const std::filesystem::path& root) {
     if (device == "cpu") return nullptr;
     if (visible_gpus() > 0) return open_gpu(0);
     if (device == "cuda") throw no_gpu("--device=cuda");
+    require_usable("--device=auto", root);
     return nullptr;
 }
 
@@ -141,7 +136,7 @@ RankTransport transport_from_deck(const Config& config, const Communicator& worl
     if (world.size() == 1) return {};
     const std::string by_host = "pinned host memory";
     if (config.comm.transport == "staged") return {.text = by_host};
-    const std::string shared = sharing_text(gpus_of(world, device));
+    const std::string shared = sharing_text(gpus_of_ranks(world, device));
     if (!shared.empty()) {
         if (asks)
             throw ConfigError(
@@ -166,13 +161,15 @@ RankTransport transport_from_deck(const Config& config, const Communicator& worl
     return {.text = by_host + ": " + why};
 }
 
-RankDevice::RankDevice(const Config& config, const Communicator& world, int local_rank, int local_size)
+RankDevice::RankDevice(const Config& config, const Communicator& world, int local_rank, int local_size,
+                       const std::filesystem::path& root)
     : sharing_(local_size) {  // ranks that share the host's CPUs
     const int gpus = wants_gpu_where_there_is_one(config) ? visible_gpus() : 0;
     const bool missing = world.all_reduce(int64_t(gpus == 0), Reduce::max) != 0,
                found = world.all_reduce(int64_t(gpus > 0), Reduce::max) != 0;
     together(world, [&] {
         if (gpus == 0 && config.device == "cuda") throw no_gpu("device = \"cuda\"");
+        if (gpus == 0 && wants_gpu_where_there_is_one(config)) require_usable("device = \"auto\"", root);
         if (gpus == 0 && missing && found)
             throw ConfigError(
                 "device = \"auto\": rank {} sees no GPU, but other ranks do; request GPUs on every node "
@@ -185,18 +182,26 @@ RankDevice::RankDevice(const Config& config, const Communicator& world, int loca
         attention_ = attention_library(config, world, host_device());
         return;
     }
-    const int number = local_rank % gpus;
+    const GpuPlacement placement = place_on_gpu(world, local_rank, local_size, gpus, root);
+    // a thread that waits awake would take a core from NCCL's and CUDA's threads
+    const Waiting waiting = placement.cores < cores_for_gpu ? Waiting::asleep : Waiting::awake;
     together(world, [&] {
         const Recorded recorded(OperationKind::driver, "open_gpu", std::source_location::current());
-        gpu_ = open_gpu(number);
+        gpu_ = open_gpu(placement.number, waiting);
     });
-    const std::vector<std::string> names = gpus_of(world, *gpu_);
-    sharing_ = int(std::ranges::count(names, names[size_t(world.rank())]));
+    const std::vector<GpuOfRank> all = gpus_of_ranks(world, *gpu_);
+    sharing_ = int(std::ranges::count(all, all[size_t(world.rank())]));
     text_ =
         fmt::format("{}, {} free (GPU {} of {}{}{})", gpu_->name(), bytes_text(double(gpu_->memory_bytes())),
-                    number, gpus, sharing_ > 1 ? fmt::format(", shared by {} ranks", sharing_) : "",
+                    placement.number, gpus, sharing_ > 1 ? fmt::format(", shared by {} ranks", sharing_) : "",
                     gpu_->compiles_kernels() ? ", kernels compiled at the start (PTX)" : "");
+    if (waiting == Waiting::asleep)
+        text_ += fmt::format(", waiting for it asleep ({:.3g} cores per rank)", placement.cores);
     transport_ = transport_from_deck(config, world, *gpu_);
+    if (!placement.warning.empty()) warnings_.push_back(placement.warning);
+    if (transport_.nccl)
+        if (std::string warning = isolation_warning(world, all); !warning.empty())
+            warnings_.push_back(std::move(warning));
     attention_ = attention_library(config, world, *gpu_);
 }
 

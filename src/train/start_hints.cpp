@@ -55,7 +55,7 @@ std::string hint_of(const Place& place) {
 
 }  // namespace
 
-StartFacts start_facts(const CpuShare& cpu, int local_ranks, const Config& config) {
+StartFacts start_facts(const CpuShare& cpu, int local_ranks, bool has_gpu, const Config& config) {
     return {.vector_level = cpu_vector_level(),
             .built_for_avx2 = built_for_avx2(),
             .built_for_bf16_pairs = built_for_bf16_pairs(),
@@ -63,6 +63,7 @@ StartFacts start_facts(const CpuShare& cpu, int local_ranks, const Config& confi
             .debug_build = build_type() == "Debug",
             .local_ranks = local_ranks,
             .cpu = cpu,
+            .has_gpu = has_gpu,
             .places = places_of(config)};
 }
 
@@ -93,8 +94,15 @@ std::vector<std::string> start_hints(const StartFacts& facts) {
             sharing > facts.cpu.cores ? fmt::format(" and start at most {} ranks here", facts.cpu.cores)
                                       : ""));
     // mpirun binds each rank of a small run to one core by default
-    if (facts.cpu.bound && facts.cpu.cores == 1 && sharing == 1 &&
-        facts.cpu.machine_cores >= 2 * facts.local_ranks)
+    if (facts.cpu.bound && facts.has_gpu && facts.cpu.cores < cores_for_gpu * sharing &&
+        facts.cpu.machine_cores * sharing > facts.cpu.cores * facts.local_ranks)
+        hints.push_back(fmt::format(
+            "{} bound to {} of this host's {} cores, but a rank with a GPU needs {}, for CUDA, NCCL and the "
+            "data loader: start with mpirun --bind-to none (srun: --cpus-per-task={})",
+            sharing > 1 ? fmt::format("{} ranks are", sharing) : "each rank is", facts.cpu.cores,
+            facts.cpu.machine_cores, cores_for_gpu, facts.cpu.machine_cores / facts.local_ranks));
+    else if (facts.cpu.bound && facts.cpu.cores == 1 && sharing == 1 &&
+             facts.cpu.machine_cores >= 2 * facts.local_ranks)
         hints.push_back(fmt::format(
             "each rank is bound to 1 of this host's {} cores: start with mpirun --bind-to none (srun: "
             "--cpus-per-task={}) to use them all",

@@ -27,11 +27,12 @@ struct StartFacts {
     bool debug_build = false;
     int local_ranks = 1;
     CpuShare cpu;
+    bool has_gpu = false;  ///< this rank computes on one
     std::vector<Place> places = {};
 };
 /// The facts of this host. Their places are the dump folder, the checkpoint folder, and the first path of the
 /// training and the validation data.
-StartFacts start_facts(const CpuShare& cpu, int local_ranks, const Config& config);
+StartFacts start_facts(const CpuShare& cpu, int local_ranks, bool has_gpu, const Config& config);
 
 /// One line each, the most important first; none if there is nothing to improve.
 std::vector<std::string> start_hints(const StartFacts& facts);

@@ -10,6 +10,7 @@
 #include "coeus/observe/memory_snapshot.hpp"
 #include "coeus/plan/machine.hpp"
 #include "coeus/report/load_history.hpp"
+#include "gpu_memory_use.hpp"
 
 #include <cmath>
 #include <limits>
@@ -67,6 +68,8 @@ void Trainer::run() {
         owner_.require_owned_now_and_then();
         report();
         report_stragglers(time);
+        if (done == 0) report_gpu_memory("after the first step");
+        if (done == 1 && engine_.options().graphs) report_gpu_memory("after the first graphs");
         if (validation_due()) goodput_->during(&StartTimes::validation, [&] { validate(); });
         if (stop_.is_agreed() && !progress_.is_finished(steps)) end_run();
         if (restore_if_bad()) {
@@ -319,6 +322,19 @@ void Trainer::report() {
 
 void Trainer::say_goodput() {
     if (const std::string goodput = goodput_->finish(progress_.step); first_rank()) log::info("{}", goodput);
+}
+
+void Trainer::report_gpu_memory(const std::string& when) {
+    const Device& device = device_.device();
+    if (device.is_host()) return;
+    const MemoryPlan& plan = engine_.plan();
+    const GpuMemoryUse use = gpu_memory_use(mesh_.world(), plan.total() - plan.bytes(term::spare),
+                                            device.taken_bytes(), device_.sharing() == 1);
+    if (!first_rank() || use.rank < 0) return;
+    if (use.exceeds_plan())
+        log::warn("{}", use.text(when));
+    else
+        log::info("{}", use.text(when));
 }
 
 void Trainer::report_stragglers(const StepTime& time) {

@@ -6,6 +6,7 @@
 #include "coeus/base/version.hpp"
 #include "coeus/base/wall_time.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/device/gpu_presence.hpp"
 #include "coeus/engine/memory_advice.hpp"
 #include "coeus/plan/machine.hpp"
 #include "coeus/predict/machine_file.hpp"
@@ -33,7 +34,7 @@ constexpr const char* before_training = "before the first step; nothing was lost
 // This rank's share of the host's cores, near its device. Collective.
 CpuShare cpu_share(const Config& config, const Device& device, const MpiRuntime& mpi) {
     const int sharing = mpi.local_ranks_with(cpu_binding()).ranks;
-    NearDevice near = {.processors = processors_near(device.bus_id())};
+    NearDevice near = {.is_gpu = !device.is_host(), .processors = processors_near(device.bus_id())};
     const MpiRuntime::Alike alike = mpi.local_ranks_with(near.processors);
     near.ranks = alike.ranks;
     near.number = alike.number;
@@ -57,6 +58,7 @@ std::vector<std::string> describe(const RankDevice& device, bool graphs, const C
     if (const std::string& transport = device.transport().text; !transport.empty())
         lines.push_back("Ranks exchange tensors through " + transport);
     if (on_host) return lines;
+    lines.push_back(cuda_versions_text(cuda_versions(), driver_version()));
     const char* const how = graphs ? "as CUDA graphs"
                             : config.training.disable_cuda_graphs
                                 ? "kernel by kernel: training.disable_cuda_graphs"
@@ -103,6 +105,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
     });
     if (first_rank()) {
         for (const std::string& line : describe_start(local_size, limit)) log::info("{}", line);
+        for (const std::string& line : device_.warnings()) log::warn("{}", line);
         for (const std::string& line : device_.transport().warnings) log::warn("{}", line);
         for (const std::string& line : idle_converters(engine_)) log::warn("{}", line);
     }
@@ -138,7 +141,8 @@ std::vector<std::string> Trainer::describe_start(int local_size, int64_t memory_
     add(data_.summary());
     if (const std::string passes = data_.passes(config_.training.steps * global_batch_); !passes.empty())
         add(fmt::format("{} steps = {}", config_.training.steps, passes));
-    std::vector<std::string> hints = start_hints(start_facts(cpu_, local_size, config_));
+    std::vector<std::string> hints =
+        start_hints(start_facts(cpu_, local_size, !device_.device().is_host(), config_));
     if (const std::string& folder = saving_.checkpoints().folder().path();
         config_.checkpoint.enable && !config_.checkpoint.load_only)
         hints.push_back(striping_advice(file_system_of(folder), folder, saving_.full_state_bytes(),

@@ -51,6 +51,8 @@ TEST_CASE("a job script has the requested options, the machine's own, and needs 
               "#SBATCH --time=1-12:00:00", "#SBATCH --account=lab", "#SBATCH --job-name=llama3_1b",
               "#SBATCH --requeue", "#SBATCH --open-mode=append"})
             CHECK(count_of(std::string("\n") + line + "\n", script) == 1);
+        CHECK(count_of("\n#SBATCH --distribution=block:block\n", script) ==
+              (machine == std::string("local") ? 0 : 1));
         CHECK_THAT(script, Contains("# Mesh: 32 ranks: dp_shard 32") && Contains("--signal=B:USR1@"));
         CHECK_THAT(script,
                    Contains("\nset -- " + deck +

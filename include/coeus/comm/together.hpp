@@ -30,4 +30,7 @@ std::string broadcast_text(const Communicator& comm, std::string text, int root 
 std::vector<std::string> broadcast_texts(const Communicator& comm, const std::vector<std::string>& texts,
                                          int root = 0);
 
+/// Returns the texts of all ranks on every rank. Collective.
+std::vector<std::string> gather_texts(const Communicator& comm, const std::string& text);
+
 }  // namespace coeus

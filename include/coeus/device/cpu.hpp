@@ -16,11 +16,13 @@ struct CpuShare {
     /// The first of this rank's own cores. -1: not pinned, because ranks share the cores or something else
     /// has bound the process.
     int first_core = -1;
+    int own_cores = 0;   ///< number of its own cores; 0: not pinned
     std::string reason;  ///< explains `threads`: "2 cores / 1 rank", "OMP_NUM_THREADS"
 };
 
-/// The processors near a device of this host, and the ranks that share them.
+/// The device of a rank, the processors near it, and the ranks that share them.
 struct NearDevice {
+    bool is_gpu = false;
     std::string processors;  ///< "0-31,64-95"; empty: it does not matter, or is unknown
     int ranks = 1;           ///< ranks of this host whose devices are near the same processors
     int number = 0;          ///< this rank's number among them
@@ -32,16 +34,27 @@ std::string processors_near(const std::string& bus_id, const std::filesystem::pa
 /// Chooses the threads, and perhaps the cores, of one of `local_size` ranks on this host. The number of
 /// threads is the first of these that applies:
 /// - `wanted` (from the deck), if above 0
-/// - OMP_NUM_THREADS
+/// - OMP_NUM_THREADS; with a GPU, at most an equal share of the cores
 /// - the cores that this process is bound to, divided by the `sharing` ranks of this host (this one included)
 ///   that are bound to the same cores
 /// - an equal share of the machine's cores, or of those near the rank's device if `near` is given
 ///
-/// A rank gets cores of its own if there are enough for every rank and nothing has bound the process yet.
+/// A rank gets cores of its own if there are enough for every rank and nothing has bound the process yet: one
+/// for each thread or, with a GPU, an equal share, since threads of CUDA, of NCCL and of the data loader need
+/// some beside the threads that compute.
 CpuShare share_of_cpu(int wanted, int local_rank, int local_size, int sharing = 1,
                       const NearDevice& near = {});
+/// The cores of this host for each of the ranks that may use them, as the process is bound before apply().
+/// `sharing`: as for share_of_cpu().
+double cores_per_rank(int local_size, int sharing);
+/// Fewer cores per rank than this are few for a rank with a GPU: for the thread that submits its work, those
+/// of CUDA and of NCCL, and the data loader.
+inline constexpr int cores_for_gpu = 4;
 /// The processors that this process may run on: "0-7,16-23".
 std::string cpu_binding();
+/// True if two lists of processors have one in common, or if one of them is empty or not valid: it is
+/// unknown.
+bool share_processors(const std::string& list, const std::string& other);
 /// Sets OpenMP's number of threads. If the share has cores of its own, binds the process to them, with its
 /// compute threads and its helper threads (the data loader).
 void apply(const CpuShare& share);

@@ -14,6 +14,10 @@ namespace coeus {
 /// The kind of kernels. Known before a device is opened, for planning.
 enum class Backend : uint8_t { cpu, cuda };
 
+/// Which of the queues' kernels a GPU begins first. Those of communication, which take few multiprocessors,
+/// would otherwise wait until all blocks of a large product have begun.
+enum class Priority : uint8_t { normal, high };
+
 /// Recorded work that one call submits again. It refers to the memory that it was recorded with.
 class Graph {
 public:
@@ -86,7 +90,7 @@ public:
     virtual const Memory& memory() const = 0;
     /// Host memory from which copies are asynchronous: pinned memory for a GPU.
     virtual const Memory& staging() const = 0;
-    virtual std::unique_ptr<Queue> make_queue() const = 0;
+    virtual std::unique_ptr<Queue> make_queue(Priority priority) const = 0;
     /// An event; null if the device's queues are synchronous.
     virtual std::unique_ptr<Event> make_event() const { return nullptr; }
     virtual std::unique_ptr<TimedEvent> make_timed_event() const { return nullptr; }
@@ -97,6 +101,9 @@ public:
     virtual int64_t memory_bytes() const = 0;
     /// The most bytes of memory() that were ever allocated at a time.
     virtual int64_t peak_bytes() const = 0;
+    /// Bytes of a GPU's memory that were free when it was opened and are not now, also those that libraries
+    /// took, or other processes; 0 for the host.
+    virtual int64_t taken_bytes() const { return 0; }
     /// Address on the PCI bus, "0000:1b:00.0"; empty for the host.
     virtual std::string bus_id() const { return {}; }
     /// Compute capability of a GPU, 90 for 9.0; 0 for the host.
@@ -115,16 +122,27 @@ const Device& host_device();
 /// addresses that nothing may access, and its queues copy nothing, at once. Its staging memory is real.
 std::unique_ptr<Device> make_planned_device(Backend backend, int architecture);
 
-/// Number of GPUs that this process sees; 0 if there is no driver, or if the program was built without CUDA.
+/// Number of GPUs that this process sees; 0 if CUDA cannot be used, or if the program was built without it.
 int visible_gpus();
 /// The reason why there are none, for messages.
 std::string why_no_gpu();
+/// True if CUDA cannot be used at all: its driver is missing, too old or broken. False if the driver works
+/// but shows no GPU, and if the program was built without CUDA.
+bool cuda_fails();
 bool built_with_cuda();
-/// The CUDA version that the driver knows, 12090 for 12.9; 0 if there is no driver, or if the program was
-/// built without CUDA.
-int cuda_driver_version();
+/// Versions of CUDA, 12090 for 12.9.
+struct CudaVersions {
+    int driver = 0;   ///< the newest that the driver knows; 0: there is no driver
+    int toolkit = 0;  ///< with which the program was built; 0: without CUDA
+};
+CudaVersions cuda_versions();
+/// The bus_id() of a visible GPU, without opening it.
+std::string gpu_bus_id(int number);
+/// How a thread waits for a GPU: by looking at it all the time, or asleep, which takes longer to notice the
+/// end and leaves the core to others.
+enum class Waiting : uint8_t { awake, asleep };
 /// Opens a GPU by its number. The device must outlive everything that is made from it. SystemError if it
 /// cannot be used.
-std::unique_ptr<Device> open_gpu(int number);
+std::unique_ptr<Device> open_gpu(int number, Waiting waiting = Waiting::awake);
 
 }  // namespace coeus

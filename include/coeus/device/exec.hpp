@@ -35,13 +35,13 @@ struct Exec : Processor {
     /// Runs on the host.
     Exec() : Exec(host_device()) {}
     /// Runs on a device, with a queue of its own.
-    explicit Exec(const Device& d) { run_on(d); }
+    explicit Exec(const Device& d, Priority priority = Priority::normal) { run_on(d, priority); }
     /// Plans for a processor, or runs on the host.
     explicit Exec(const Processor& processor) : Exec() { static_cast<Processor&>(*this) = processor; }
     /// Moves to another device, with a new queue there.
-    void run_on(const Device& d) {
+    void run_on(const Device& d, Priority priority = Priority::normal) {
         device = &d;
-        queue = d.make_queue();
+        queue = d.make_queue(priority);
         architecture = d.architecture();
     }
     /// True if calls return after their work is done.

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace coeus {
 
@@ -32,6 +33,10 @@ public:
     static std::optional<GpuMonitor> of_bus_id(const std::string& bus_id,
                                                const std::string& library = default_library);
     static constexpr const char* default_library = "libnvidia-ml.so.1";
+    /// Those of the GPUs that the driver hides from this process: a control group or a container keeps it
+    /// from opening them. (CUDA_VISIBLE_DEVICES hides nothing here.) Empty if the driver cannot be asked.
+    static std::vector<std::string> hidden(const std::vector<std::string>& bus_ids,
+                                           const std::string& library = default_library);
 
     GpuMonitor(GpuMonitor&&) noexcept;
     GpuMonitor& operator=(GpuMonitor&&) noexcept;

@@ -47,7 +47,7 @@ public:
     };
     explicit Stream(Mode mode);
     /// A stream next to a computation, which must outlive it; it runs on the computation's device.
-    Stream(Mode mode, const Exec& computation);
+    Stream(Mode mode, const Exec& computation, Priority priority = Priority::normal);
     /// Waits for all work.
     ~Stream();
     Stream(const Stream&) = delete;

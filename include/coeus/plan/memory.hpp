@@ -27,7 +27,7 @@ inline constexpr const char *weights = "weights", *compute_weights = "weights in
                             *loads = "loads of experts", *cache = "key/value cache",
                             *copies = "copies for checkpoints", *snapshot = "in-memory snapshot",
                             *libraries = "library buffers", *nccl = "NCCL buffers (estimate)",
-                            *offloading = "offloading buffers",
+                            *spare = "kept free", *offloading = "offloading buffers",
                             *ids_and_reductions = "token ids and reductions";
 }  // namespace term
 
@@ -83,6 +83,9 @@ int64_t library_bytes(Dtype compute, int ranks);
 /// x 8 bytes (NCCL's source, src/include/device.h). A communicator is assumed to have a ring and a tree of 16
 /// channels, its minimum over the NVLink of H100 and B200. For NVLS: src/transport/nvls.cc.
 int64_t nccl_bytes(int communicators, bool nvls = false);
+/// Bytes of a GPU that a plan with NCCL keeps free, since NCCL allocates during the first steps and its need
+/// is an estimate.
+inline constexpr int64_t spare_bytes = int64_t(1) << 30;
 /// Throws ConfigError with the largest terms if the plan exceeds the limit; `remedy` returns what to change.
 void require_fits(const MemoryPlan& plan, int64_t limit_bytes, const std::function<std::string()>& remedy);
 /// The same for host memory in a run on GPUs.

@@ -8,6 +8,7 @@
 #include "coeus/config/config.hpp"
 #include "coeus/train/attention_choice.hpp"
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,12 +16,14 @@
 namespace coeus {
 
 /// The backend of a run with this deck on this host. For `device = "cuda"` it is CUDA even if the host has no
-/// GPU, so that such a run can be planned anywhere.
-Backend backend_from_deck(const Config& config);
+/// GPU, so that such a run can be planned anywhere. ConfigError if it is "auto" and the host has a GPU that
+/// cannot be used (unusable_gpu()). Tests pass another folder as `root`.
+Backend backend_from_deck(const Config& config, const std::filesystem::path& root = "/");
 
 /// For commands of one process: the first GPU of this host if `device` ("auto", "cuda" or "cpu") asks for one
-/// and there is one; else null. ConfigError if `device` is "cuda" and there is none.
-std::unique_ptr<Device> gpu_of_command(const std::string& device);
+/// and there is one; else null. ConfigError if `device` is "cuda" and there is none, and if it is "auto" and
+/// there is one that cannot be used.
+std::unique_ptr<Device> gpu_of_command(const std::string& device, const std::filesystem::path& root = "/");
 
 /// The library that carries tensors between the ranks' devices.
 struct RankTransport {
@@ -42,10 +45,11 @@ RankTransport transport_from_deck(const Config& config, const Communicator& worl
 class RankDevice {
 public:
     /// For rank number `local_rank` of the `local_size` ranks of this host. Collective over `world`.
-    /// ConfigError if the deck asks for a GPU and there is none, if some ranks have a GPU and others do not,
-    /// and as transport_from_deck() and
-    /// attention_library().
-    RankDevice(const Config& config, const Communicator& world, int local_rank, int local_size);
+    /// ConfigError if the deck asks for a GPU and there is none, if it leaves the choice to the program and a
+    /// GPU cannot be used, if some ranks have a GPU and others do not, and as transport_from_deck() and
+    /// attention_library(). Tests pass another folder as `root`.
+    RankDevice(const Config& config, const Communicator& world, int local_rank, int local_size,
+               const std::filesystem::path& root = "/");
 
     const Device& device() const { return gpu_ ? *gpu_ : host_device(); }
     /// Number of ranks that compute on this device.
@@ -53,6 +57,8 @@ public:
     /// "NVIDIA H100 80GB HBM3, 79.2 GiB free (GPU 0 of 8)", and whether the driver compiles its kernels. On
     /// the host: why no GPU is used if this program was built for GPUs and the deck allows one, else empty.
     const std::string& text() const { return text_; }
+    /// What is wrong with the ranks' places on their hosts, the same on every rank.
+    const std::vector<std::string>& warnings() const { return warnings_; }
     const RankTransport& transport() const { return transport_; }
     const AttentionLibrary& attention() const { return attention_; }
 
@@ -60,6 +66,7 @@ private:
     std::unique_ptr<Device> gpu_;
     int sharing_;
     std::string text_;
+    std::vector<std::string> warnings_;
     RankTransport transport_;
     AttentionLibrary attention_;
 };

@@ -77,6 +77,8 @@ private:
     /// After a step that was refused: skips it or rewinds, as the guards decide, or ends the run.
     void pass_over();
     void report();
+    /// After the first and the second step: GPU memory against the plan. `when`: "after the first step".
+    void report_gpu_memory(const std::string& when);
     void report_stragglers(const StepTime& time);
     void say_goodput();
     void note_saved(const SavedCheckpoint& done);

@@ -40,6 +40,7 @@ TEST_CASE("GPU: a run trains, validates and reports as on the CPU") {
         folder / "gpu", data,
         more + on_gpu + Arguments{"--profile", "--profiling.enable_profiling", "--profiling.profile_freq=6"});
     CHECK_THAT(run.output, Contains("Computing on ") && Contains("(GPU 0 of "));
+    CHECK_THAT(run.output, Contains("knows CUDA ") && Contains("; this program was built with CUDA "));
     CHECK_THAT(run.output, Contains("Profile of rank 0") && Contains("attention_backward"));
     CHECK_THAT(run.output, Contains("Trace of step 6 in "));
     CHECK_THAT(run.output, Contains("on the host"));
@@ -105,6 +106,12 @@ TEST_CASE("GPU: steps as graphs give the same bits as steps kernel by kernel") {
                                        more + on_gpu + Arguments{"--training.disable_cuda_graphs"}),
                   shared = train_tiny(folder / "shared", data, more + on_gpu, 2);
     CHECK_THAT(graphs.output, Contains("The GPU runs steps as CUDA graphs"));
+    const char *const first_step = "GPU memory after the first step: ",
+                      *const first_graphs = "GPU memory after the first graphs: ";
+    CHECK_THAT(graphs.output,
+               Contains(first_step) && Contains(first_graphs) && !Contains("more than planned"));
+    CHECK_THAT(kernels.output, Contains(first_step) && !Contains(first_graphs));
+    CHECK_THAT(shared.output, !Contains(first_step));
     CHECK_THAT(kernels.output, Contains("kernel by kernel: training.disable_cuda_graphs"));
     CHECK_THAT(shared.output, Contains("kernel by kernel: CUDA graphs need NCCL between the ranks"));
     for (const int step : {3, 6})

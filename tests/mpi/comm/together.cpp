@@ -63,3 +63,11 @@ TEST_CASE("broadcast_text carries text of any length") {
             CHECK(broadcast_text(world, mine, root) == std::string(length, char('a' + root)));
         }
 }
+
+TEST_CASE("together: every rank gets the texts of all, of any lengths") {
+    const Communicator world = Communicator::world("world");
+    const auto text_of = [](int rank) { return std::string(size_t(3 * rank), char('a' + rank)); };
+    const std::vector<std::string> all = gather_texts(world, text_of(world.rank()));
+    REQUIRE(int(all.size()) == world.size());
+    for (int rank = 0; rank < world.size(); ++rank) CHECK(all[size_t(rank)] == text_of(rank));
+}

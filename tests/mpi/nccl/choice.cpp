@@ -23,7 +23,9 @@ public:
     const std::string& name() const override { return the_gpu().name(); }
     const Memory& memory() const override { return the_gpu().memory(); }
     const Memory& staging() const override { return the_gpu().staging(); }
-    std::unique_ptr<Queue> make_queue() const override { return the_gpu().make_queue(); }
+    std::unique_ptr<Queue> make_queue(Priority priority) const override {
+        return the_gpu().make_queue(priority);
+    }
     void copy(void* to, const void* from, int64_t bytes) const override { the_gpu().copy(to, from, bytes); }
     int multiprocessors() const override { return the_gpu().multiprocessors(); }
     int64_t memory_bytes() const override { return the_gpu().memory_bytes(); }

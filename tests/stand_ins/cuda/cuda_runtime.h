@@ -52,10 +52,12 @@ enum cudaError_t {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
     cudaErrorNoKernelImageForDevice = 209,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
+    cudaErrorSystemNotReady = 802,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901,
     cudaErrorStreamCaptureUnjoined = 904,
@@ -63,10 +65,10 @@ enum cudaError_t {
     cudaErrorCapturedEvent = 907
 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
-constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2;
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventBlockingSync = 1,
+                   cudaEventDisableTiming = 2, cudaDeviceScheduleBlockingSync = 4;
 struct cudaDeviceProp {
     const char* name;
-    int pciDomainID, pciBusID, pciDeviceID;
     int major = 9, minor = 0, multiProcessorCount = 132;
 };
 const char* cudaGetErrorString(cudaError_t status);
@@ -77,8 +79,18 @@ inline cudaError_t cudaDriverGetVersion(int* version) {
     *version = coeus::emulation::driver_version;
     return cudaSuccess;
 }
+inline cudaError_t cudaRuntimeGetVersion(int* version) {
+    *version = coeus::emulation::toolkit_version;
+    return cudaSuccess;
+}
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
+inline cudaError_t cudaSetDeviceFlags(unsigned flags) {
+    coeus::emulation::device_flags = flags;
+    return cudaSuccess;
+}
+enum cudaDeviceAttr { cudaDevAttrPciBusId = 33, cudaDevAttrPciDeviceId = 34, cudaDevAttrPciDomainId = 50 };
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaMalloc(void** memory, size_t bytes);
@@ -93,7 +105,12 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                               size_t height, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaDeviceSynchronize();
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
@@ -110,6 +127,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 using cudaGraphNode_t = void*;
 /// Counts the nodes; never lists them.
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count);
+enum cudaGraphInstantiateFlags { cudaGraphInstantiateFlagUseNodePriority = 8 };
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* instance, cudaGraph_t graph, unsigned long long flags);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);

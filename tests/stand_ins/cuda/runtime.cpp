@@ -23,8 +23,7 @@ namespace coeus::emulation {
 
 namespace {
 
-int gpus = std::getenv("COEUS_EMULATED_GPUS") ? std::atoi(std::getenv("COEUS_EMULATED_GPUS")) : 1;
-bool kernels_for_gpu = true, some_starve = false;
+bool some_starve = false;
 size_t taken = 0;
 std::atomic<size_t> waited = 0;
 std::mutex mutex;  // guards everything below; the thread that waits for work runs it
@@ -187,6 +186,10 @@ size_t waits() {
     return waited;
 }
 
+int priority(const coeus_emulated_stream* stream) {
+    return stream->priority;
+}
+
 size_t graph_launches() {
     return launched;
 }
@@ -195,69 +198,20 @@ void let_streams_starve(bool some) {
     some_starve = some;
 }
 
-void set_kernels_for_gpu(bool are_there) {
-    kernels_for_gpu = are_there;
-}
-
-void set_gpus(int count) {
-    gpus = count;
-}
-
 size_t allocations() {
     return taken;
+}
+
+size_t device_bytes() {
+    const std::lock_guard lock(mutex);
+    size_t bytes = bytes_of_libraries;
+    for (const auto& [memory, mapping] : device_memory) bytes += mapping.bytes;
+    return bytes;
 }
 
 }  // namespace coeus::emulation
 
 using namespace coeus::emulation;
-
-const char* cudaGetErrorString(cudaError_t status) {
-    switch (status) {
-        case cudaSuccess: return "no error";
-        case cudaErrorInvalidValue: return "invalid argument";
-        case cudaErrorMemoryAllocation: return "out of memory";
-        case cudaErrorNoKernelImageForDevice:
-            return "no kernel image is available for execution on the device";
-        case cudaErrorNoDevice: return "no CUDA-capable device is detected";
-        case cudaErrorInvalidResourceHandle: return "invalid resource handle";
-        case cudaErrorNotReady: return "device not ready";
-        case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
-        case cudaErrorStreamCaptureInvalidated:
-            return "operation failed due to a previous error during capture";
-        case cudaErrorStreamCaptureUnjoined: return "capturing stream has unjoined work";
-        case cudaErrorStreamCaptureIsolation:
-            return "dependency created on uncaptured work in another stream";
-        case cudaErrorCapturedEvent:
-            return "operation not permitted on an event last recorded in a capturing stream";
-    }
-    return "unknown error";
-}
-
-cudaError_t cudaGetDeviceCount(int* count) {
-    *count = gpus;
-    return gpus > 0 ? cudaSuccess : cudaErrorNoDevice;
-}
-
-cudaError_t cudaSetDevice(int device) {
-    return device < gpus ? cudaSuccess : cudaErrorNoDevice;
-}
-
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) {
-    *properties = {"emulated GPU", 0, 1, 0, architecture / 10, architecture % 10};
-    return cudaSuccess;
-}
-
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*)()) {
-    const int built = std::min(architecture / 10 * 10, 90);
-    *attributes = {built, architecture < 100 ? built : architecture};
-    return kernels_for_gpu ? cudaSuccess : cudaErrorNoKernelImageForDevice;
-}
-
-cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-    *free = free_memory;
-    *total = all_memory;
-    return cudaSuccess;
-}
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
     if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
@@ -335,7 +289,9 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
 }
 
 cudaError_t cudaDeviceSynchronize() {
-    if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
+    // the device includes the streams of any capture, whichever thread began it
+    if (refused([](const auto& /*recording*/) { return true; }) != cudaSuccess)
+        return cudaErrorStreamCaptureUnsupported;
     run_until([] {
         return std::all_of(streams.begin(), streams.end(),
                            [](auto* stream) { return stream->items.empty(); });
@@ -343,9 +299,9 @@ cudaError_t cudaDeviceSynchronize() {
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned /*flags*/, int priority) {
     const std::lock_guard lock(mutex);
-    *stream = new coeus_emulated_stream;
+    *stream = new coeus_emulated_stream{.priority = priority};
     streams.insert(*stream);
     return cudaSuccess;
 }
@@ -372,6 +328,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
     ++taken;
+    if ((flags & cudaEventBlockingSync) != 0) ++events_with_sleep;
     *event = new coeus_emulated_event{.timed = (flags & cudaEventDisableTiming) == 0};
     return cudaSuccess;
 }
@@ -452,7 +409,8 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t*
     return cudaSuccess;
 }
 
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* instance, cudaGraph_t graph, unsigned long long /*flags*/) {
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* instance, cudaGraph_t graph, unsigned long long flags) {
+    graph_flags = flags;
     *instance = new coeus_emulated_graph(*graph);
     return cudaSuccess;
 }

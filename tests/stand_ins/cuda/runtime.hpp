@@ -45,8 +45,13 @@ void on_waiting(std::function<void(bool again)> told);
 /// The compute capability that GPUs have which are opened from now on, 90 for 9.0; 90 at first.
 inline int architecture = 90;
 
-/// The CUDA version that the driver knows; 13.0 at first.
-inline int driver_version = 13000;
+/// The CUDA versions that the driver knows and that the program was built with; 13.0 at first.
+inline int driver_version = 13000, toolkit_version = 13000;
+
+/// The flags that were last set for the GPU, and the number of events for which threads wait asleep, until
+/// now.
+inline unsigned device_flags = 0;
+inline size_t events_with_sleep = 0;
 
 /// Bytes of memory of a GPU, and how many of them the driver reports as free; all at first.
 constexpr size_t all_memory = size_t(4) << 30;
@@ -68,12 +73,22 @@ inline std::function<bool(const Launch&)> on_launch;
 /// How often the host has waited for a stream, an event or the device.
 size_t waits();
 
-/// The number of GPUs, 1 at first; with 0, there is "no driver".
+/// The number of GPUs, 1 at first.
 void set_gpus(int count);
+/// From now on there are no GPUs, since CUDA fails with this status.
+void set_failure(int status);
 /// Whether work that runs on the device finds device memory at this address. Only such work may ask.
 bool is_device_memory(const void* address);
 
 /// The number of allocations of device and pinned memory and of events made, until now.
 size_t allocations();
+/// Bytes of device memory that are in use, and how many of these libraries have taken; 0 at first.
+size_t device_bytes();
+inline size_t bytes_of_libraries = 0;
+
+/// The priority of a stream: 0 the least, -5 the greatest.
+int priority(const coeus_emulated_stream* stream);
+/// The flags of the last graph that was instantiated.
+inline unsigned long long graph_flags = 0;
 
 }  // namespace coeus::emulation

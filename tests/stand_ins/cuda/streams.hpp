@@ -38,6 +38,7 @@ struct coeus_emulated_stream {
     // if set, given work becomes nodes of this graph, on this lane
     coeus_emulated_graph* recording = nullptr;
     size_t lane = 0;
+    int priority = 0;                                   // the order of work does not depend on it
     uint64_t rank = coeus::emulation::random_number();  // if some streams starve, lower ranks come first
     bool waits_outside() const { return !items.empty() && items.front().ready; }
     bool can_go_on() const {

@@ -220,7 +220,7 @@ void issue(const Launch& calls, coeus_emulated_stream* stream) {
 
 struct TemporaryStream {
     cudaStream_t stream = nullptr;
-    TemporaryStream() { cudaStreamCreateWithFlags(&stream, 0); }
+    TemporaryStream() { cudaStreamCreateWithPriority(&stream, 0, 0); }
     ~TemporaryStream() { cudaStreamDestroy(stream); }
     TemporaryStream(const TemporaryStream&) = delete;
     TemporaryStream& operator=(const TemporaryStream&) = delete;

@@ -2,6 +2,7 @@
 // Properties that only the emulated GPU can show: missing forks and joins, a lack of memory, no GPU.
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
+#include "coeus/device/gpu_presence.hpp"
 #include "coeus/device/step_graph.hpp"
 #include "coeus/device/stream.hpp"
 #include "coeus/kernels/kernels.hpp"
@@ -11,7 +12,13 @@
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
+#include <cstdlib>
+#include <cuda_runtime.h>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <thread>
+#include <vector>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -191,11 +198,145 @@ TEST_CASE("the driver compiles the kernels for GPUs that are newer than the prog
     CHECK(!host_device().compiles_kernels());
 }
 
+TEST_CASE("a GPU: a thread waits for it asleep if that was asked for") {
+    const auto made_for = [](Waiting waiting) {
+        emulation::device_flags = 0;
+        const size_t before = emulation::events_with_sleep;
+        const auto gpu = open_gpu(0, waiting);
+        const Exec computation(*gpu);
+        return emulation::events_with_sleep - before;
+    };
+    CHECK(made_for(Waiting::awake) == 0);
+    CHECK(emulation::device_flags == 0);
+    CHECK(made_for(Waiting::asleep) == 64);
+    CHECK(emulation::device_flags == cudaDeviceScheduleBlockingSync);
+}
+
+TEST_CASE("a GPU: a copy is done when its call returns, from pageable memory and within the device") {
+    const auto gpu = open_gpu(0);
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        emulation::set_seed(seed);
+        Numbers from(*gpu, 0), copied(*gpu, 0), sum(*gpu, 0), sum_of_copied(*gpu, 0);
+        const std::vector<float> pageable(size_t(Numbers::count), 7);
+        Exec queue(*gpu);
+        gpu->copy(from.memory.view.data, pageable.data(), from.memory.view.bytes());
+        cuda_kernels().add(queue, sum.memory, from.memory);
+        queue.queue->finish();
+        gpu->copy(copied.memory.view.data, from.memory.view.data, from.memory.view.bytes());
+        cuda_kernels().add(queue, sum_of_copied.memory, copied.memory);
+        queue.queue->finish();
+        CHECK(sum.first() == 7);
+        CHECK(sum_of_copied.first() == 7);
+    }
+}
+
+TEST_CASE("a GPU: communication has a high priority, also in graphs") {
+    const auto gpu = open_gpu(0);
+    const auto priority_of = [](const Exec& exec) {
+        return emulation::priority(static_cast<cudaStream_t>(exec.queue->native()));
+    };
+    Numbers one(*gpu, 1);
+    Exec computation(*gpu);
+    Stream copies(Stream::Mode::eager, computation),
+        gathers(Stream::Mode::eager, computation, Priority::high);
+    CHECK(priority_of(computation) == 0);
+    CHECK(priority_of(copies.exec()) == 0);
+    CHECK(priority_of(gathers.exec()) == -5);
+    computation.queue->begin_recording();
+    cuda_kernels().add(computation, one.memory, one.memory);
+    const auto graph = computation.queue->end_recording();
+    CHECK(emulation::graph_flags == cudaGraphInstantiateFlagUseNodePriority);
+}
+
+TEST_CASE("a GPU: the memory that libraries take is counted") {
+    const auto gpu = open_gpu(0);
+    CHECK(gpu->taken_bytes() == 0);
+    const Buffer own(1 << 20, "own", gpu->memory());
+    CHECK(gpu->taken_bytes() == 1 << 20);
+    emulation::bytes_of_libraries = 3 << 20;
+    CHECK(gpu->taken_bytes() == 4 << 20);
+    emulation::bytes_of_libraries = 0;
+    CHECK(gpu->memory_bytes() - gpu->taken_bytes() == open_gpu(0)->memory_bytes());
+}
+
+TEST_CASE("a GPU: while a thread records a graph, no thread may wait for the whole device") {
+    const auto gpu = open_gpu(0);
+    Numbers one(*gpu, 1);
+    const auto recording = [&](const std::function<void()>& other_thread) {
+        Exec computation(*gpu);
+        computation.queue->begin_recording();
+        cuda_kernels().add(computation, one.memory, one.memory);
+        std::string text = "no error";
+        std::thread([&] {
+            try {
+                other_thread();
+            } catch (const SystemError& error) {
+                text = error.what();
+            }
+        }).join();
+        try {
+            computation.queue->end_recording();
+        } catch (const SystemError& error) {
+            text += fmt::format(", and {}", error.what());
+        }
+        return text;
+    };
+    CHECK(recording([] {}) == "no error");
+    float number = 0;
+    CHECK_THAT(recording([&] { gpu->copy(&number, one.memory.view.data, sizeof number); }),
+               Catch::Contains("not permitted when stream is capturing") && Catch::Contains(", and ") &&
+                   Catch::Contains("due to a previous error during capture"));
+    // a thread may allocate, and wait for its own queue
+    CHECK(recording([] {
+              void* memory = nullptr;
+              if (cudaMalloc(&memory, 64) != cudaSuccess || cudaFree(memory) != cudaSuccess)
+                  throw SystemError("no memory");
+          }) == "no error");
+    CHECK(recording([&] { Exec(*gpu).queue->finish(); }) == "no error");
+}
+
 TEST_CASE("a missing GPU is reported with the reason") {
     emulation::set_gpus(0);
     CHECK(visible_gpus() == 0);
-    CHECK_THAT(why_no_gpu(), Catch::Contains("no CUDA-capable device is detected"));
+    CHECK(!cuda_fails());
+    CHECK(why_no_gpu() == "no GPU is visible (CUDA_VISIBLE_DEVICES hides them?)");
     CHECK_THROWS_WITH(open_gpu(0), Catch::Contains("no CUDA-capable device is detected"));
     emulation::set_gpus(1);
     CHECK(visible_gpus() == 1);
+    CHECK(why_no_gpu().empty());
+}
+
+TEST_CASE("a GPU that cannot be used is reported with the reason") {
+    const TemporaryFolder folder;
+    const std::filesystem::path root = folder / "root";
+    std::filesystem::create_directories(root / "dev");
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    emulation::set_failure(cudaErrorInsufficientDriver);
+    emulation::driver_version = 12040;
+    CHECK(visible_gpus() == 0);
+    CHECK(cuda_fails());
+    CHECK(unusable_gpu(root).empty());  // there is none
+    std::ofstream(root / "dev/nvidia0") << "";
+    CHECK(unusable_gpu(root) ==
+          "GPU /dev/nvidia0 cannot be used: the driver knows CUDA 12.4, but this program was built with CUDA "
+          "13.0, which needs driver 580 or newer; update the driver, or use a program that was built with "
+          "CUDA 12");
+    for (const char* hides : {"", "-1", "NoDevFiles"}) {
+        setenv("CUDA_VISIBLE_DEVICES", hides, 1);
+        CHECK(unusable_gpu(root).empty());
+    }
+    setenv("CUDA_VISIBLE_DEVICES", "0", 1);
+    emulation::driver_version = 0;
+    CHECK(unusable_gpu(root) ==
+          "GPU /dev/nvidia0 cannot be used: NVIDIA's driver (libcuda.so.1) is not found; a container gets it "
+          "from its host with docker --gpus or apptainer --nv");
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    emulation::driver_version = 13000;
+    emulation::set_failure(cudaErrorSystemNotReady);
+    CHECK(unusable_gpu(root) ==
+          "GPU /dev/nvidia0 cannot be used: CUDA reports \"system not yet initialized\"");
+    emulation::set_gpus(0);  // the driver works and shows none
+    CHECK(unusable_gpu(root).empty());
+    emulation::set_gpus(1);
+    CHECK(unusable_gpu(root).empty());
 }

@@ -133,7 +133,7 @@ TEST_CASE("applying a share sets OpenMP's threads and binds the process to its c
     apply({.cores = 2, .threads = 3, .first_core = -1, .reason = ""});
     CHECK(omp_get_max_threads() == 3);
     CHECK(share_of_cpu(1, 0, 1).cores == cores);
-    apply({.cores = cores, .threads = 1, .first_core = 0, .reason = ""});
+    apply({.cores = cores, .threads = 1, .first_core = 0, .own_cores = 1, .reason = ""});
     CHECK(omp_get_max_threads() == 1);
     CHECK(share_of_cpu(1, 0, 1).cores == 1);
     omp_set_num_threads(before);
@@ -182,6 +182,74 @@ TEST_CASE("a rank with some of its cores near its GPU gets cores among these") {
     // a list of all processors selects nothing, and an invalid list is ignored
     CHECK(share_of_cpu(1, 0, 1, 1, {.processors = all}).first_core == -1);
     CHECK(share_of_cpu(1, 0, 1, 1, {.processors = "none"}).first_core == -1);
+}
+
+namespace {
+
+// Makes hwloc see another machine for the life of this object. The process is not bound there.
+class OtherMachine {
+public:
+    explicit OtherMachine(const char* description) { setenv(name, description, 1); }
+    ~OtherMachine() { unsetenv(name); }
+    OtherMachine(const OtherMachine&) = delete;
+    OtherMachine& operator=(const OtherMachine&) = delete;
+
+private:
+    static constexpr const char* name = "HWLOC_SYNTHETIC";
+};
+
+}  // namespace
+
+TEST_CASE("a rank with a GPU gets its share of the cores whatever the number of threads is") {
+    const OtherMachine two_sockets("package:2 core:16 pu:2");
+    const std::string second = "32-63";  // its processors
+    const auto share = [&](int rank, int wanted = 0) {
+        return share_of_cpu(wanted, 4 + rank, 8, 1,
+                            {.is_gpu = true, .processors = second, .ranks = 4, .number = rank});
+    };
+    {
+        const ThreadsVariable one("1");
+        for (int rank = 0; rank < 4; ++rank) {
+            CHECK(share(rank).threads == 1);
+            CHECK(share(rank).reason == "OMP_NUM_THREADS");
+            CHECK(share(rank).first_core == 16 + 4 * rank);
+            CHECK(share(rank).own_cores == 4);
+        }
+        // a rank without a GPU needs a core for each thread
+        const CpuShare on_cpu = share_of_cpu(0, 3, 8);
+        CHECK(on_cpu.first_core == 3);
+        CHECK(on_cpu.own_cores == 1);
+        // one NUMA node: all processors are near all GPUs
+        const CpuShare anywhere =
+            share_of_cpu(0, 3, 8, 1, {.is_gpu = true, .processors = "0-63", .ranks = 8, .number = 3});
+        CHECK(anywhere.threads == 1);
+        CHECK(anywhere.first_core == 12);
+        CHECK(anywhere.own_cores == 4);
+    }
+    {
+        const ThreadsVariable many("32");
+        CHECK(share(1).threads == 4);
+        CHECK(share(1).reason == "OMP_NUM_THREADS = 32, more than its cores");
+        CHECK(share(1).own_cores == 4);
+        CHECK(share_of_cpu(0, 0, 2).threads == 32);
+    }
+    const ThreadsVariable unset(nullptr);
+    CHECK(share(2).threads == 4);
+    CHECK(share(2).own_cores == 4);
+    // the deck's threads have no room there
+    CHECK(share(2, 8).threads == 8);
+    CHECK(share(2, 8).first_core == -1);
+    CHECK(share(2, 8).own_cores == 0);
+    CHECK(cores_per_rank(8, 8) == 4);
+    CHECK(cores_per_rank(10, 1) == 3.2);
+}
+
+TEST_CASE("the cores per rank of bound ranks are those to which they are bound") {
+    const Binding as_started;
+    if (share_of_cpu(1, 0, 1).cores < 2) return test::skip("there is no second core");
+    as_started.bind_to_first();
+    CHECK(cores_per_rank(8, 1) == 1);
+    CHECK(cores_per_rank(8, 2) == 0.5);
 }
 
 namespace {

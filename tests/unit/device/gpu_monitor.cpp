@@ -114,3 +114,14 @@ TEST_CASE("GPU monitor: throttle reasons in words") {
     CHECK(throttle_text(0x80) == "power brake");
     CHECK(throttle_text(uint64_t(1) << 40).empty());  // of a future driver
 }
+
+TEST_CASE("GPU monitor: GPUs that the driver hides from this process") {
+    StandIn nvml;
+    const std::string other = "0000:18:00.0";
+    CHECK(GpuMonitor::hidden({bus, other}, COEUS_NVML_STAND_IN) == std::vector<std::string>{other});
+    CHECK(GpuMonitor::hidden({bus}, COEUS_NVML_STAND_IN).empty());
+    CHECK(nvml.users() == 0);
+    nvml.has_driver() = false;
+    CHECK(GpuMonitor::hidden({bus, other}, COEUS_NVML_STAND_IN).empty());
+    CHECK(GpuMonitor::hidden({bus, other}, "/absent/libnvidia-ml.so.1").empty());
+}

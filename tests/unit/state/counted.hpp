@@ -28,7 +28,9 @@ public:
     const std::string& name() const override { return host_device().name(); }
     const Memory& memory() const override { return *this; }
     const Memory& staging() const override { return *this; }
-    std::unique_ptr<Queue> make_queue() const override { return host_device().make_queue(); }
+    std::unique_ptr<Queue> make_queue(Priority priority) const override {
+        return host_device().make_queue(priority);
+    }
     void copy(void* to, const void* from, int64_t bytes) const override {
         host_device().copy(to, from, bytes);
     }

@@ -114,12 +114,15 @@ TEST_CASE("the plan of GPUs estimates the memory of NCCL for each communicator")
     CHECK(shards.bytes(term::nccl) == nccl_bytes(4));  // weights, gradients, loss, norm
     CHECK(on_gpus({"--comm.deterministic=false"}).bytes(term::nccl) == nccl_bytes(4, true));
     CHECK_THAT(shards.text(0), Catch::Contains("NCCL buffers (estimate)"));
+    CHECK(shards.bytes(term::spare) == int64_t(1) << 30);
+    CHECK_THAT(shards.text(0), Catch::Contains("\n  kept free                       1.00 GiB\n"));
     const MemoryPlan two = on_gpus({"--parallelism.tensor_parallel_degree=2"});
     CHECK(two.bytes(term::nccl) == nccl_bytes(5));
     // through host memory
     MemoryPlan staged = on_gpus({"--comm.transport=staged"});
     CHECK(staged.bytes(term::nccl) == 0);
-    CHECK(staged.total() == shards.total() - shards.bytes(term::nccl));
+    CHECK(staged.bytes(term::spare) == 0);
+    CHECK(staged.total() == shards.total() - shards.bytes(term::nccl) - shards.bytes(term::spare));
     CHECK(planned(8, {"--device=cpu"}).bytes(term::nccl) == 0);
     CHECK(planned(1, {"--device=cuda", "--training.seq_len=1024"}).bytes(term::nccl) == 0);
 }

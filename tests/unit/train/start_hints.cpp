@@ -99,6 +99,28 @@ TEST_CASE("hints: cores that stay idle because the launcher bound each rank to o
     CHECK(start_hints(facts).empty());
 }
 
+TEST_CASE("hints: few cores for a rank with a GPU") {
+    StartFacts facts = {.local_ranks = 8,
+                        .cpu = {.cores = 1, .threads = 1, .machine_cores = 64, .bound = true},
+                        .has_gpu = true};
+    CHECK(
+        only_hint(facts) ==
+        "each rank is bound to 1 of this host's 64 cores, but a rank with a GPU needs 4, for CUDA, NCCL and "
+        "the data loader: start with mpirun --bind-to none (srun: --cpus-per-task=8)");
+    facts.cpu.cores = 3;
+    CHECK_THAT(only_hint(facts), Contains("each rank is bound to 3 of this host's 64 cores"));
+    facts.cpu.cores = 4;
+    CHECK(start_hints(facts).empty());
+    facts.cpu.sharing = 2;  // of a core of another rank's
+    CHECK_THAT(only_hint(facts), Contains("2 ranks are bound to 4 of this host's 64 cores"));
+    // the host has no more
+    facts.cpu = {.cores = 1, .threads = 1, .machine_cores = 8, .bound = true};
+    CHECK(start_hints(facts).empty());
+    // unbound ranks share all cores
+    facts.cpu = {.cores = 8, .threads = 1, .sharing = 8, .machine_cores = 8};
+    CHECK(start_hints(facts).empty());
+}
+
 TEST_CASE("hints: slow storage for what the run writes and reads") {
     StartFacts facts = good_facts();
     for (const char* name : {"nfs", "smb", "fuse", "9p", "afs"}) {
@@ -159,7 +181,7 @@ TEST_CASE("hints: the facts of this process") {
     config.checkpoint.folder = "checkpoint";
     const auto options_of = [&] {
         Words options;
-        for (const Place& place : start_facts(cpu, 5, config).places) options.push_back(place.option);
+        for (const Place& place : start_facts(cpu, 5, false, config).places) options.push_back(place.option);
         return options;
     };
     std::filesystem::create_directory(folder / "checkpoint");
@@ -169,7 +191,8 @@ TEST_CASE("hints: the facts of this process") {
     config.validation.enable = true;
     CHECK(options_of() ==
           Words{"job.dump_folder", "checkpoint.folder", "training.dataset_path", "validation.dataset_path"});
-    const StartFacts facts = start_facts(cpu, 5, config);
+    const StartFacts facts = start_facts(cpu, 5, true, config);
+    CHECK(facts.has_gpu);
     CHECK(facts.computes_in_bf16);
     CHECK(facts.places[1].path == config.checkpoint.folder);
     CHECK(facts.places[2].path == config.training.dataset_path[0]);
