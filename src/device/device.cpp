@@ -76,7 +76,9 @@ public:
     const std::string& name() const override { return name_; }
     const Memory& memory() const override { return memory_; }
     const Memory& staging() const override { return host_memory(); }
-    std::unique_ptr<Queue> make_queue() const override { return std::make_unique<PlannedQueue>(); }
+    std::unique_ptr<Queue> make_queue(Priority /*priority*/) const override {
+        return std::make_unique<PlannedQueue>();
+    }
     void copy(void* /*to*/, const void* /*from*/, int64_t /*bytes*/) const override {}
     int64_t memory_bytes() const override { return std::numeric_limits<int64_t>::max(); }
     int64_t peak_bytes() const override { return 0; }

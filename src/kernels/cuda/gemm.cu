@@ -152,7 +152,7 @@ private:
         return std::nullopt;
     }
 
-    static Timing timing_of(double seconds) { return Timing::now(seconds, cuda_driver_version()); }
+    static Timing timing_of(double seconds) { return Timing::now(seconds, cuda_versions().driver); }
 
     /// Compares a kept algorithm with the library's first suggestion. It stays in any case, since other
     /// algorithms give other bits.
