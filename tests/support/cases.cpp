@@ -485,6 +485,8 @@ std::vector<KernelCase> test_cases() {
         for (bool decoupled : {false, true})
             for (bool copy : {false, true}) list.push_back(adam_case(rows * width, decoupled, copy));
     }
+    // more rows than a GPU sums in one level
+    list.push_back(rms_norm_backward_case(1100, 24, Plus::none));
     // rows that begin one element off alignment: a GPU's threads divide their columns differently from those
     // of the weight
     for (KernelCase c : {rms_norm_backward_case(70, 256, Plus::other),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversions, sums of tensors and zeros, element by element; RoPE; SwiGLU.
 #include "../rows/matrix.hpp"
-#include "../rows/rope.hpp"
 #include "../rows/swiglu.hpp"
 #include "cuda.hpp"
 #include "launch.hpp"
+#include "mma.hpp"
 #include "team.hpp"
 
 namespace coeus::cuda {
@@ -61,15 +61,55 @@ __global__ void sum_parts_kernel(T* out, const T* parts, int64_t terms, int64_t 
     });
 }
 
-/// The warps of a block take the heads in turn.
-template <class T>
+/// Rotates pairs whose first elements are adjacent. Their second ones are `distance` further on or, if
+/// `together`, each lies beside its first one, and all are moved at once.
+template <int pairs, bool together, class T>
+__device__ void rotate_pairs(T* x, int64_t distance, const Acc<T> (&angles)[2 * pairs]) {
+    const auto turn = [&](int i, T& first, T& second) {
+        Acc<T> a = load(first), b = load(second);
+        rotate(a, b, angles[2 * i], angles[2 * i + 1]);
+        first = store<T>(a);
+        second = store<T>(b);
+    };
+    if constexpr (together) {
+        Pack<T, 2 * pairs> both = load_pack<2 * pairs>(x);
+        COEUS_UNROLL
+        for (int i = 0; i < pairs; ++i) turn(i, both.values[2 * i], both.values[2 * i + 1]);
+        store_pack(x, both);
+    } else {
+        Pack<T, pairs> first = load_pack<pairs>(x), second = load_pack<pairs>(x + distance);
+        COEUS_UNROLL
+        for (int i = 0; i < pairs; ++i) turn(i, first.values[i], second.values[i]);
+        store_pack(x, first);
+        store_pack(x + distance, second);
+    }
+}
+
+/// A block rotates all heads of a token. A thread keeps the angles of `pairs` pairs for several heads.
+template <int pairs, bool together, class T>
 __global__ void rope_kernel(Rows<T> x, Rows<const Acc<T>> table, const int32_t* positions, int64_t heads,
                             RopeShape s, bool inverse) {
-    const WarpTeam team;
-    const int64_t row = blockIdx.x, warps = blockDim.x / warp_size;
-    for (int64_t head = threadIdx.x / warp_size; head < heads; head += warps)
-        rope_row(team, x[row] + head * s.head_dim + s.first, table[positions[row]], s.width, s.layout,
-                 inverse);
+    using A = Acc<T>;
+    const unsigned parts = unsigned(s.width / 2 / pairs), of_head = parts < blockDim.x ? parts : blockDim.x,
+                   heads_at_once = blockDim.x / of_head;
+    if (threadIdx.x >= heads_at_once * of_head || threadIdx.x >= heads * of_head) return;
+    const bool beside = s.layout == RopeLayout::interleaved;
+    const int64_t half = s.width / 2, step = beside ? 2 : 1, distance = beside ? 1 : half;
+    T* const row = x[blockIdx.x] + s.first;
+    const A* const angles = table[positions[blockIdx.x]];
+    constexpr int size = pairs > 1 ? pack_count<A>() : 1;
+    for (int64_t j = int64_t(threadIdx.x % of_head) * pairs; j < half; j += int64_t(of_head) * pairs) {
+        A own[2 * pairs];
+        COEUS_UNROLL
+        for (int i = 0; i < 2 * pairs; i += size) {
+            const Pack<A, size> pack = load_pack<size>(angles + 2 * j + i);
+            COEUS_UNROLL
+            for (int e = 0; e < size; ++e)
+                own[i + e] = inverse && (i + e) % 2 == 1 ? -pack.values[e] : pack.values[e];
+        }
+        for (int64_t head = threadIdx.x / of_head; head < heads; head += heads_at_once)
+            rotate_pairs<pairs, together>(row + head * s.head_dim + step * j, distance, own);
+    }
 }
 
 template <class T>
@@ -139,10 +179,21 @@ void Cuda::rope(Exec& exec, Tensor x, Tensor table, Tensor positions, const Rope
             "rope: columns are not whole heads of pairs");
     require(table.cols() == s.width && positions.count() == x.rows(),
             "rope: table or positions have the wrong shape");
+    if (s.width == 0) return;
     dispatch(x.dtype, [&]<class T>(T) {
-        launch(exec, "rope", {blocks_for(x.rows()), 128}, rope_kernel<T>, rows_of<T>(x),
-               rows_of<const Acc<T>>(table), positions.as<const int32_t>(), x.cols() / s.head_dim, s,
-               inverse);
+        const auto rotate = [&]<int pairs, bool together>() {
+            launch(exec, "rope", {blocks_for(x.rows()), 128}, rope_kernel<pairs, together, T>, rows_of<T>(x),
+                   rows_of<const Acc<T>>(table), positions.as<const int32_t>(), x.cols() / s.head_dim, s,
+                   inverse);
+        };
+        constexpr int size = pack_count<T>();
+        const bool in_packs = in_pieces({x, table}) && s.first % size == 0 && s.head_dim % size == 0;
+        if (in_packs && s.layout == RopeLayout::interleaved && s.width % size == 0)
+            rotate.template operator()<size / 2, true>();
+        else if (in_packs && s.layout == RopeLayout::half_split && s.width % (2 * size) == 0)
+            rotate.template operator()<size, false>();
+        else
+            rotate.template operator()<1, false>();
     });
 }
 

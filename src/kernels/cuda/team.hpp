@@ -8,6 +8,7 @@
 #include "../rows/team.hpp"
 
 #include <cuda_runtime.h>
+#include <limits>
 
 namespace coeus::cuda {
 
@@ -157,6 +158,18 @@ protected:
         for (int64_t j = packed + rank_; j < n; j += count_) g(f(load(in[j])...));
     }
 
+    /// Calls g(pack) for this thread's packs of elements, in order; the last elements are packs of one.
+    template <class G, class T>
+    __device__ void visit_packs(int64_t n, G&& g, const T* in) const {
+        constexpr int size = pack_count<T>();
+        int64_t packed = 0;
+        if (is_aligned<size>(in)) {
+            packed = n / size * size;
+            for (int64_t j = rank_ * size; j < packed; j += count_ * size) g(load_pack<size>(in + j));
+        }
+        for (int64_t j = packed + rank_; j < n; j += count_) g(load_pack<1>(in + j));
+    }
+
 private:
     template <class T, int size, class F, class... In>
     __device__ static Pack<T, size> map_pack(int64_t j, F&& f, const Pack<In, size>&... in) {
@@ -295,12 +308,43 @@ public:
             n, [&](A value) { best = value > best ? value : best; }, [](A value) { return value; }, in);
         return over_warps(warp_largest(best), [](A a, A b) { return b > a ? b : a; });
     }
+    /// Each thread reads its elements once: its sum is multiplied when a larger one comes.
+    template <class A, class T>
+    __device__ Two<A> sum_of_exp(int64_t n, const T* in) const {
+        Two<A> sums = {std::numeric_limits<A>::lowest(), 0};
+        visit_packs(
+            n, [&](const auto& pack) { sums = joined(sums, sum_of_pack<A>(pack)); }, in);
+        COEUS_UNROLL
+        for (int distance = warp_size / 2; distance > 0; distance /= 2)
+            sums = joined(sums, {__shfl_xor_sync(whole_warp, sums.first, distance),
+                                 __shfl_xor_sync(whole_warp, sums.second, distance)});
+        return over_warps(sums, [](const Two<A>& a, const Two<A>& b) { return joined(a, b); });
+    }
     /// Waits until all threads are here; each then sees what the others have written.
     __device__ void barrier() const { __syncthreads(); }
 
 private:
+    /// Largest elements and sums of exp of two parts as those of the whole.
+    template <class A>
+    __device__ static Two<A> joined(const Two<A>& a, const Two<A>& b) {
+        const A largest = b.first > a.first ? b.first : a.first;
+        return {largest, a.second * exp_of(a.first - largest) + b.second * exp_of(b.first - largest)};
+    }
+    template <class A, class T, int size>
+    __device__ static Two<A> sum_of_pack(const Pack<T, size>& pack) {
+        Two<A> sums = {std::numeric_limits<A>::lowest(), 0};
+        COEUS_UNROLL
+        for (int i = 0; i < size; ++i) {
+            const A value = load(pack.values[i]);
+            sums.first = value > sums.first ? value : sums.first;
+        }
+        COEUS_UNROLL
+        for (int i = 0; i < size; ++i) sums.second += exp_of(A(load(pack.values[i])) - sums.first);
+        return sums;
+    }
     template <class A, class Join>
     __device__ A over_warps(A of_warp, Join&& join) const {
+        static_assert(sizeof(A) * warp_size <= shared_bytes);
         A* of_warps = reinterpret_cast<A*>(shared_);
         if (threadIdx.x % warp_size == 0) of_warps[threadIdx.x / warp_size] = of_warp;
         __syncthreads();

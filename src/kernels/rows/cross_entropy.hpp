@@ -20,9 +20,7 @@ template <class Team, class T>
 COEUS_HD Acc<T> log_sum_exp_row(const Team& team, const T* logits, int64_t width) {
     using A = Acc<T>;
     if (width == 0) return -std::numeric_limits<A>::infinity();
-    const A largest = team.template largest<A>(width, logits);
-    const A total = team.template sum<A>(
-        width, [=](A x) { return exp_of(x - largest); }, logits);
+    const auto [largest, total] = team.template sum_of_exp<A>(width, logits);
     return largest + std::log(total);
 }
 

@@ -9,7 +9,7 @@
 
 namespace coeus::rows {
 
-/// The result of the function of map_two.
+/// Two results of a function.
 template <class A>
 struct Two {
     A first, second;
@@ -95,6 +95,13 @@ struct Lane {
 #pragma omp simd reduction(max : best)
         for (int64_t j = 0; j < n; ++j) best = load(in[j]) > best ? load(in[j]) : best;
         return best;
+    }
+    /// Returns the largest in[j], for n > 0, and the sum of exp(in[j] - largest). A NaN makes the sum NaN.
+    template <class A, class T>
+    Two<A> sum_of_exp(int64_t n, const T* in) const {
+        const A largest = this->largest<A>(n, in);
+        return {largest, sum<A>(
+                             n, [=](A x) { return exp_of(x - largest); }, in)};
     }
 };
 
