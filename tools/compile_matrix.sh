@@ -52,10 +52,10 @@ compile() { # NAME OPTION [SOURCE ...]: all sources if none is named
 }
 
 mkdir -p build-cuda-matrix
-compile default -DCOEUS_CUDA=ON
 for toolkit; do
     option=-DCMAKE_CUDA_COMPILER=$toolkit/bin/nvcc
     [ -x "$toolkit/bin/nvcc" ] || option=-DCOEUS_CUDA_PYTHON=$toolkit
     compile "$(echo "$toolkit" | tr -c 'A-Za-z0-9.\n' _)" "$option" $interfaces
 done
+compile default -DCOEUS_CUDA=ON
 [ -z "$failed" ] || { echo "compile_matrix.sh: failed:$failed" >&2; exit 1; }
