@@ -83,10 +83,10 @@ public:
 class GpuGraph : public Graph {
 public:
     explicit GpuGraph(cudaGraph_t recorded) {
+        const cudaError_t counted = cudaGraphGetNodes(recorded, nullptr, &nodes_);
         // without the flag, all nodes have the priority of the queue that launches the graph
-        const cudaError_t counted = cudaGraphGetNodes(recorded, nullptr, &nodes_),
-                          status = cudaGraphInstantiate(&graph_, recorded,
-                                                        cudaGraphInstantiateFlagUseNodePriority);
+        const cudaError_t status =
+            cudaGraphInstantiate(&graph_, recorded, cudaGraphInstantiateFlagUseNodePriority);
         cudaGraphDestroy(recorded);
         check(counted, "cudaGraphGetNodes");
         check(status, "cudaGraphInstantiate");

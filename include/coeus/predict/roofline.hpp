@@ -23,7 +23,7 @@ struct Roofline {
     /// of 1. Nothing if MFU is not reported for such a run or such a machine.
     std::optional<double> at_peak;
     int64_t launches = 0, launches_once = 0;  ///< of kernels
-    int64_t graph_nodes = 0;                  ///< kernels and collectives of a step; 0: no graphs
+    int64_t graph_nodes = 0;                  ///< kernels and collectives in graphs; 0: no graphs
     std::vector<std::string> by_data_sheet;   ///< classes of kernels with the time of the data sheet's peaks
     std::vector<std::string> left_out;        ///< what the machine file says nothing about
 
