@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <cuda_runtime.h>
+#include <string_view>
 
 namespace coeus {
 
@@ -102,11 +104,17 @@ private:
     size_t nodes_ = 0;
 };
 
+// Measurements compare a run with this variable and a run without it.
+bool has_priorities() {
+    const char* const text = std::getenv("COEUS_STREAM_PRIORITIES");
+    return !text || std::string_view(text) != "0";
+}
+
 class GpuQueue : public Queue {
 public:
     GpuQueue(int gpu, Waiting waiting, Priority priority) : gpu_(gpu) {
         int least = 0, greatest = 0;
-        COEUS_CHECK_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+        if (has_priorities()) COEUS_CHECK_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
         COEUS_CHECK_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
                                                       priority == Priority::high ? greatest : least));
         // waits for events do not follow the flags of the device

@@ -442,11 +442,10 @@ B11;1;attention by cuDNN;--kernels.attention=auto;--kernels.attention=own;
 B11;1;the same bits each time;--kernels.deterministic=true;--kernels.deterministic=false;
 B12;1;a vocabulary that is not a multiple of 8;--model.vocab_size=$odd;--model.vocab_size=$padded;
 B13;1;measured choice of cuBLASLt's algorithms;--kernels.autotune=true;--kernels.autotune=false;
-B14;1;gradients in bfloat16;--training.gradient_dtype=bfloat16;--training.gradient_dtype=float32;
 B17;1;TF32 in float32;--kernels.allow_tf32=true;--kernels.allow_tf32=false;--training.mixed_precision_param=float32
 B18;2;context parallel as a ring;$rotate=alltoall;$rotate=allgather;--parallelism.context_parallel_degree=2
 B19;tp;asynchronous tensor parallelism;$async=true;$async=false;--parallelism.tensor_parallel_degree=$tp
-B20;2;communication before computation;--kernels.stream_priorities=true;--kernels.stream_priorities=false;
+B20;2;communication before computation;COEUS_STREAM_PRIORITIES=1;COEUS_STREAM_PRIORITIES=0;
 B21;2;prefetch of two units;--parallelism.fsdp_prefetch=2;--parallelism.fsdp_prefetch=1;
 B29;2;every second step observed;--metrics.straggler_freq=2;--metrics.straggler_freq=0;
 other;nccl;exchange by NCCL;--comm.transport=nccl;--comm.transport=staged;

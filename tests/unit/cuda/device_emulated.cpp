@@ -246,6 +246,10 @@ TEST_CASE("a GPU: communication has a high priority, also in graphs") {
     cuda_kernels().add(computation, one.memory, one.memory);
     const auto graph = computation.queue->end_recording();
     CHECK(emulation::graph_flags == cudaGraphInstantiateFlagUseNodePriority);
+
+    setenv("COEUS_STREAM_PRIORITIES", "0", 1);
+    CHECK(priority_of(Stream(Stream::Mode::eager, computation, Priority::high).exec()) == 0);
+    unsetenv("COEUS_STREAM_PRIORITIES");
 }
 
 TEST_CASE("a GPU: the memory that libraries take is counted") {
