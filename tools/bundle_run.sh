@@ -22,7 +22,7 @@ for folder in "${COEUS_CUDA_PYTHON:-/nowhere}"/lib/python3*/site-packages/nvidia
         version=${library##*/libcublasLt.so.}
         case $version in "$cuda" | "$cuda".* | '[0-9]*') ;; *) found="; $folder is CUDA ${version%%.*}" ;; esac
     done
-    other=$other$found
+    case $other in *"$found"*) ;; *) other=$other$found ;; esac
 done
 export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 # the loader's own message would not say how to help

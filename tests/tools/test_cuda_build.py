@@ -322,6 +322,10 @@ class Bundle(WithFolder):
         code, said = self.start(CUDA_HOME=str(other.parent))
         self.assertEqual(code, 3)
         self.assertIn(f"found no driver (nvidia-smi); {other} is CUDA 11;", said)
+        environment = self.folder / "env"
+        self.library(environment / "lib/python3.11/site-packages/nvidia/cublas/lib", 11)
+        said = self.start(COEUS_CUDA_PYTHON=str(environment), VIRTUAL_ENV=str(environment))[1]
+        self.assertEqual(said.count(" is CUDA 11"), 1)
 
 
 if __name__ == "__main__":
