@@ -296,8 +296,8 @@ def launcher(folder):
 
 
 def mfu_limit(dry_run):
-    """Returns the limit of MFU, in percent, that a dry run with --gpu prints, or None if it prints none."""
-    found = re.search(r"MFU limit.*?([\d.]+) ?%", dry_run)
+    """Returns the MFU of a step, in percent, that the roofline of a dry run gives at most, or None without one."""
+    found = re.search(r"^ *step of .* MFU at most ([\d.]+) %", dry_run, re.MULTILINE)
     return float(found[1]) if found else None
 
 

@@ -281,8 +281,9 @@ bool Engine::submit_gradients(FunctionRef<bool()> goes_on) {
 }
 
 // One graph for each local batch; those between the first and the last share one. The ids of a local batch
-// are brought before its graph, to where the local batch before had its own. The graphs gather all weights
-// that they read.
+// are brought before its graph, to where the local batch before had its own. Together
+// they gather all weights that they read: what a graph finds gathered when it is recorded is what the graph
+// before it leaves at each replay.
 bool Engine::submit_graphs() {
     gathered_.forget_weights();
     for (int64_t i = 0; i < options_.accumulation; ++i) {

@@ -24,9 +24,16 @@ std::string describe_offloading(const Engine& engine) {
                                 "(activation_checkpoint.mode = \"full\" does that)");
 }
 
-}  // namespace
-
-namespace {
+// Why gathers two units ahead are not made although the deck asks for them; "" if they are made.
+std::string prefetch_notice(const MeshShape& mesh, const GatherOptions& gather) {
+    if (gather.prefetch == 1) return "";
+    const std::string idle = "Notice: parallelism.fsdp_prefetch has no effect ";
+    if (mesh.size(axis::fsdp) == 1)
+        return idle + "on this mesh: only where parameters are divided (dp_shard x cp > 1) are they gathered";
+    if (gather.weights == Keep::all)
+        return idle + "if gathered weights are kept (fsdp_reshard_after_forward)";
+    return "";
+}
 
 // The widths between the matrices of dense layers, and of layers with experts.
 std::string widths_text(const DecoderConfig& m) {
@@ -102,6 +109,8 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
     if (const std::string recomputed = engine.recompute().text(engine.decoder().layers_here());
         !recomputed.empty())
         lines.push_back(recomputed);
+    if (std::string notice = prefetch_notice(mesh, options.gather); !notice.empty())
+        lines.push_back(std::move(notice));
     if (config.training.enable_cpu_offload) lines.push_back(describe_offloading(engine));
     lines.push_back(engine.plan().text(memory_limit));
     if (mesh.pp > 1) {

@@ -9,8 +9,8 @@ namespace coeus {
 
 std::string GpuMemoryUse::text(const std::string& when) const {
     const std::string facts =
-        fmt::format("GPU memory {}: {} in use, {} planned (rank {}, the furthest from its plan)", when,
-                    bytes_text(double(taken)), bytes_text(double(planned)), rank);
+        fmt::format("GPU memory {}: {} in use, {} planned (rank {}, which uses most compared with its plan)",
+                    when, bytes_text(double(taken)), bytes_text(double(planned)), rank);
     if (!exceeds_plan()) return facts;
     return fmt::format(
         "{}. That is {:.0f} % more than planned: libraries (CUDA, NCCL, cuBLASLt, cuDNN) took more than was "

@@ -42,11 +42,13 @@ GpuPlacement place_on_gpu(const Communicator& world, int local_rank, int local_s
                           const std::filesystem::path& root) {
     std::vector<std::string> ids, near_to;
     std::string list;
-    for (int gpu = 0; gpu < gpus; ++gpu) {
-        ids.push_back(gpu_bus_id(gpu));
-        list += ids.back() + ' ';
-        near_to.push_back(processors_near(ids.back(), root));
-    }
+    together(world, [&] {
+        for (int gpu = 0; gpu < gpus; ++gpu) {
+            ids.push_back(gpu_bus_id(gpu));
+            list += ids.back() + ' ';
+            near_to.push_back(processors_near(ids.back(), root));
+        }
+    });
     const std::vector<std::string> hosts = gather_texts(world, host_name()),
                                    bindings = gather_texts(world, cpu_binding()),
                                    seen = gather_texts(world, list);
@@ -70,8 +72,8 @@ GpuPlacement place_on_gpu(const Communicator& world, int local_rank, int local_s
                           bindings[own], ids[number], near_to[number]);
     if (const FirstText first = first_text(world, far); first.ranks > 0)
         placement.warning = fmt::format(
-            "{}, so their copies pass through other processors ({} of {} ranks). Start with srun "
-            "--distribution=block:block, or with mpirun --bind-to none",
+            "{}. Copies to such a GPU pass through other processors; this concerns {} of {} ranks. Start with "
+            "srun --distribution=block:block, or with mpirun --bind-to none",
             first.text, first.ranks, world.size());
     return placement;
 }

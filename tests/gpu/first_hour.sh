@@ -146,7 +146,7 @@ find_launcher() { # prints the command that starts ranks
         case $(srun --mpi=list 2>&1) in
             *$kind*)
                 set -- "$(((ranks + nodes - 1) / nodes))"
-                echo "srun --mpi=$kind --kill-on-bad-exit=1 --nodes=$nodes --ntasks-per-node=$1" && return ;;
+                echo "srun --mpi=$kind --kill-on-bad-exit=1 --distribution=block:block --nodes=$nodes --ntasks-per-node=$1" && return ;;
         esac
     fi
     if [ -f "$folder/CMakeCache.txt" ]; then
@@ -158,7 +158,8 @@ find_launcher() { # prints the command that starts ranks
 [ ! -x "$folder/run" ] || PATH=$folder:$PATH bench=$folder/bench/gpu.sh
 launch=$(find_launcher)
 # srun does not inherit this option from sbatch
-export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-1}"
+cores=$((${SLURM_CPUS_ON_NODE:-$(nproc)} * nodes / ranks))
+export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-$((cores > 0 ? cores : 1))}"
 
 # --- parts
 
@@ -433,7 +434,6 @@ reshard=--parallelism.fsdp_reshard_after_forward recompute=--activation_checkpoi
 settings=$(cat <<END
 B1;nccl;sums without NVLS;--comm.deterministic=true;--comm.deterministic=false;
 B2;nccl;NCCL keeps the order of operations;NCCL_LAUNCH_ORDER_IMPLICIT=1;NCCL_LAUNCH_ORDER_IMPLICIT=0;--comm.max_ctas=8
-B4;1;one OpenMP thread;OMP_NUM_THREADS=1;OMP_NUM_THREADS=8;
 B6;nccl;NCCL on 16 blocks;--comm.max_ctas=16;--comm.max_ctas=0;
 B6;nccl;NCCL on 8 blocks;--comm.max_ctas=8;--comm.max_ctas=0;
 B6;nccl;products leave 16 multiprocessors;--kernels.sm_margin=16;--kernels.sm_margin=0;

@@ -120,15 +120,16 @@ TEST_CASE(
     c.types.offload = true;
     MeshRun run(c, mesh_of_one());
     TestBatch batch = batch_of_step(c, 1);
+    CHECK(run.step(1, batch));  // the search for fast products makes its events
     const size_t before = gpu_allocations();
-    for (int64_t step = 1; step <= 3; ++step) CHECK(run.step(step, batch));
+    for (int64_t step = 2; step <= 4; ++step) CHECK(run.step(step, batch));
     run.evaluate(batch);
     CHECK(gpu_allocations() == before);
     const Parameters& parameters = run.engine.decoder().parameters();
     const StorageTensor kinds[] = {&Storage::master, exp_avg, exp_avg_sq};
     std::vector<std::vector<double>> state;
     for (const StorageTensor& kind : kinds) state.push_back(all_of(parameters, kind));
-    run.engine.compute_gradients(4, 1e-2, batch.valid_labels(),
+    run.engine.compute_gradients(5, 1e-2, batch.valid_labels(),
                                  [&](int64_t i) { return batch.local_batch(i * c.sequences, c.sequences); });
     const float nan = std::numeric_limits<float>::quiet_NaN();
     c.device->copy(parameters.gradients().data, &nan, sizeof(nan));

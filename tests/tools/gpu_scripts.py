@@ -174,9 +174,6 @@ if "torch_llama" in sys.argv[0]:
 
     def test_several_ranks_and_a_roofline(self):
         self.link_programs()
-        (self.folder / "coeus").unlink()
-        script(self.folder / "coeus", f"""case "$*" in *--gpu=h100*) echo 'MFU limit (h100): 61.5 % of 989' ;; esac
-            exec {BUILT}/tests/coeus_emulated "$@\"""")
         driver = self.folder / "driver"
         script(driver / "nvidia-smi", "echo 'NVIDIA H100 80GB HBM3, 580.1, 81000'")
         # it starts one rank instead of two, which then has twice as many local batches
@@ -188,8 +185,10 @@ if "torch_llama" in sys.argv[0]:
         self.assertEqual(done.returncode, 0)
         (case,) = report["cases"]
         # 3 sequences of 48 tokens on each rank, twice: at least 500 tokens
-        self.assertEqual((report["ranks"], case["batch"], case["tokens"], case["limit"]), (2, 2, 576, 61.5))
-        self.assertIn("| 61.5 % |", done.stdout)
+        self.assertEqual((report["ranks"], case["batch"], case["tokens"]), (2, 2, 576))
+        # what the program itself prints of an H100
+        self.assertGreater(case["limit"], 0)
+        self.assertIn(f"| {case['limit']:.1f} % |", done.stdout)
         trained, torch = (self.folder / "launched").read_text().splitlines()
         self.assertRegex(trained, r"^--near -n 2 .*/coeus train .*/deck.toml --device=cuda")
         self.assertRegex(torch, r"^--near -n 2 .*torch_llama_cuda.py .*--accumulation=3 --ranks=2 --meeting=.*/meeting$")
@@ -204,8 +203,8 @@ if "torch_llama" in sys.argv[0]:
                  "NVIDIA A100 80GB PCIe": "a100", "NVIDIA GeForce RTX 4090": "rtx-4090", "NVIDIA RTX A6000": "rtx-a6000",
                  "NVIDIA GH200 480GB": "gh200", "NVIDIA H100 80GB HBM3 MIG 1g.10gb": ""}
         self.assertEqual({card: bench.gpu_of(card) for card in names}, names)
-        for text, limit in (("...\nMFU limit: 54.3 %\n", 54.3), ("MFU limit of an H100 is 61% of 989 TFLOP/s", 61.0),
-                            ("MFU: 54 %", None), ("MFU limit unknown\n 50 %", None)):
+        for text, limit in (("  local batch: 1.0 ms, MFU at most 61.6 %\n  step of 2 local batches: 2.1 ms, MFU at most 54.3 %\n",
+                             54.3), ("MFU: 54 %", None), ("  step of 2 local batches: 2.1 ms, 5 tokens/s per rank\n", None)):
             self.assertEqual(bench.mfu_limit(text), limit)
 
     def test_recipes(self):
@@ -352,7 +351,7 @@ class FirstHour(Script):
         script(self.folder / "tools/srun", 'case $1 in --mpi=list) echo "none pmix pmi2"; exit ;; esac; while [ $1 != -n ]; do shift; done; shift 2; exec "$@"')
         report = self.run_script("nccl", "bits", "B1", "B6", RANKS="2", SLURM_JOB_ID="7", SLURM_JOB_NUM_NODES="2")
         self.assertEqual((self.done.returncode, self.done.stderr), (0, ""), self.done.stdout)
-        self.assertIn("| ranks | 2, started by `srun --mpi=pmix --kill-on-bad-exit=1 --nodes=2 --ntasks-per-node=1 -n 2` |", report[""])
+        self.assertIn("| ranks | 2, started by `srun --mpi=pmix --kill-on-bad-exit=1 --distribution=block:block --nodes=2 --ntasks-per-node=1 -n 2` |", report[""])
         self.assertIn("warnings at the start: only one core", report["Verdicts"])
         self.assertIn("planned 70.1 GiB, allocated 68.5 GiB, in use: 71.25 GiB, by the driver", report["Verdicts"])
         self.assertRegex(report["What NCCL chose"], r"1 AllReduce: N Bytes -> Algo RING proto LL")

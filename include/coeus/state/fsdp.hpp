@@ -4,8 +4,7 @@
 // Rajbhandari et al. 2020; Zhao et al. 2023):
 //
 //   weights     the owned rows are all-gathered in the compute type, or in 8 bits (quantized_weights.hpp),
-//   into
-//               the unit's place in a buffer
+//               into the unit's place in a buffer
 //   gradients   a full gradient, which is zero or counts as zero (Storage::forget_gradient) at the beginning
 //               of the lease, is reduce-scattered at its end and added to the owned rows
 //

@@ -135,8 +135,8 @@ TEST_CASE("device: a rank gets the GPU near the core to which it is bound") {
     REQUIRE(far.warnings().size() == 1);
     CHECK(far.warnings()[0] ==
           fmt::format("rank 0 is bound to the processors {}, but its GPU 0000:01:00.0 is near the processors "
-                      "{}, so their copies pass through other processors (1 of 2 ranks). Start with srun "
-                      "--distribution=block:block, or with mpirun --bind-to none",
+                      "{}. Copies to such a GPU pass through other processors; this concerns 1 of 2 ranks. "
+                      "Start with srun --distribution=block:block, or with mpirun --bind-to none",
                       processors[1], processors[0]));
 }
 
@@ -163,7 +163,7 @@ TEST_CASE("device: a warning tells that ranks cannot open each other's GPUs") {
     CHECK(isolation_warning(world, gpus, "/absent/libnvidia-ml.so.1").empty());
 }
 
-TEST_CASE("device: memory in use against the plan, of the rank that is furthest beyond it") {
+TEST_CASE("device: memory in use against the plan, of the rank that uses most compared with it") {
     const Communicator world = Communicator::world("world");
     constexpr int64_t gib = int64_t(1) << 30;
     // rank 1 is beyond its plan
@@ -173,8 +173,12 @@ TEST_CASE("device: memory in use against the plan, of the rank that is furthest 
     CHECK(use.taken == 51 * gib);
     CHECK(!use.exceeds_plan());
     CHECK(use.text("after the first step") ==
-          "GPU memory after the first step: 51.0 GiB in use, 50.0 GiB planned (rank 1, the furthest from its "
-          "plan)");
+          "GPU memory after the first step: 51.0 GiB in use, 50.0 GiB planned (rank 1, which uses most "
+          "compared with its plan)");
+    // all are below their plans
+    const GpuMemoryUse below = gpu_memory_use(world, 50 * gib, (world.rank() == 1 ? 45 : 40) * gib, true);
+    CHECK(below.rank == 1);
+    CHECK(below.taken == 45 * gib);
     // ranks that share a GPU do not know
     const GpuMemoryUse shared = gpu_memory_use(world, 50 * gib, 60 * gib, world.rank() == 0);
     CHECK(shared.rank == 0);

@@ -138,6 +138,18 @@ TEST_CASE("dry run: devices are given by name or size, and wrong ones are refuse
                Contains("--gpu=h100 plans for a GPU, but device = \"cpu\""));
 }
 
+TEST_CASE("dry run: a notice tells why two units are not gathered ahead") {
+    const auto notice = [](const Words& more, int ranks) {
+        Words words = {decks + "/llama3_debug.toml", "--dry_run", "--parallelism.fsdp_prefetch=2"};
+        words.insert(words.end(), more.begin(), more.end());
+        return line_with(lines_of(words, ranks), "parallelism.fsdp_prefetch has no effect");
+    };
+    CHECK_THAT(notice({}, 1), Contains("only where parameters are divided"));
+    CHECK_THAT(notice({"--parallelism.fsdp_reshard_after_forward=never"}, 2),
+               Contains("if gathered weights are kept (fsdp_reshard_after_forward)"));
+    CHECK(notice({}, 2).empty());
+}
+
 TEST_CASE("dry run: --strict ends with exit code 2 if a run would be refused") {
     const TemporaryFolder folder;
     const std::string data = folder / "tokens.h5";
