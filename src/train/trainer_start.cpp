@@ -158,11 +158,12 @@ void Trainer::take_memory() {
                       device_.transport().ctas);
     start_up_.phase("memory", [&] { engine_.allocate(mesh_, device_.device()); });
     if (nccl_) nccl_->end_connecting();
-    together(mesh_.world(), [&] {
-        const int multiprocessors = device_.device().multiprocessors();
-        set_product_options(engine_.exec(),
-                            product_options(config_, mesh_, engine_.options(), multiprocessors));
-    });
+    if (!device_.device().is_host())
+        together(mesh_.world(), [&] {
+            const int multiprocessors = device_.device().multiprocessors();
+            set_product_options(engine_.exec(),
+                                product_options(config_, mesh_, engine_.options(), multiprocessors));
+        });
     const AttentionReport attention = choose_attention(config_, mesh_.world(), device_.attention(),
                                                        engine_.exec(), engine_.layer_memory().attention);
     if (first_rank()) {
