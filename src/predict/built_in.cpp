@@ -22,15 +22,21 @@ bool is_of_model(const std::string& name, const std::string& model) {
            (rest[0] == ' ' && rest.size() > 1 && rest[1] >= '0' && rest[1] <= '9');
 }
 
-// A machine file of the user. It is kept, as the built-in ones are.
+// A machine file of the user. It is read once and kept, as the built-in ones are.
 const MachineFile& read_machine(const std::string& path) {
     static std::map<std::string, MachineFile> read;
+    if (const auto known = read.find(path); known != read.end()) return known->second;
     constexpr int64_t most_bytes = 16 << 20;
-    const MachineFile machine = parse_machine_file(read_text_file(path, most_bytes), path);
+    MachineFile machine = parse_machine_file(read_text_file(path, most_bytes), path);
     if (!machine.gpu)
         throw ConfigError("--gpu={}: the machine file has no table gpu (model, capability, memory_mib)",
                           path);
-    return read[path] = machine;
+    if (!machine.aliases.empty())
+        throw ConfigError(
+            "--gpu={}: aliases are only for the machine files that the program contains; leave them out, and "
+            "give this file by its path",
+            path);
+    return read.emplace(path, std::move(machine)).first->second;
 }
 
 }  // namespace

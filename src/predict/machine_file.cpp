@@ -7,7 +7,9 @@
 #include "coeus/kernels/kernels.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
 
 namespace coeus {
 
@@ -68,10 +70,12 @@ public:
         if (value <= 0) refuse(*entry, "must be above 0; leave it out if it is not known");
         return value;
     }
-    int64_t whole_number(const std::string& key, bool required = false) {
+    int whole_number(const std::string& key, bool required = false) {
+        constexpr int largest = std::numeric_limits<int>::max();
         const double value = number(key, required);
-        if (value != double(int64_t(value))) refuse(*find(key, true, ""), "must be a whole number");
-        return int64_t(value);
+        if (value > largest) refuse(*find(key, true, ""), fmt::format("must be at most {}", largest));
+        if (value != std::floor(value)) refuse(*find(key, true, ""), "must be a whole number");
+        return int(value);
     }
     bool boolean(const std::string& key) {
         const TomlEntry* const entry = find(key, false, "");
@@ -100,13 +104,12 @@ public:
     }
     // Refuses keys that nothing has read. A table with numbers needs a source.
     void end() {
+        if (!name_.empty()) known_.emplace_back("from");
         for (const TomlEntry& entry : entries_) {
             if (std::ranges::find(known_, entry.key) != known_.end()) continue;
-            if (entry.key == "from") continue;
             const std::string near = nearest_name(entry.key, known_);
-            throw ConfigError("{}: unknown key {}{}; {}", entry.place, in_table(entry.key),
-                              near.empty() ? "" : "; did you mean " + near + "?",
-                              fmt::format("it has {}", join(known_, ", ")));
+            throw ConfigError("{}: unknown key {}{} Known are {}", entry.place, in_table(entry.key),
+                              near.empty() ? "." : "; did you mean " + near + "?", join(known_, ", "));
         }
         if (has_number_) text("from");
     }
@@ -124,8 +127,10 @@ private:
     }
     double number_of(const TomlEntry& entry, const TomlValue& value) const {
         if (const int64_t* const integer = value.as<int64_t>()) return double(*integer);
-        if (const double* const real = value.as<double>()) return *real;
-        refuse(entry, "must be a number");
+        const double* const real = value.as<double>();
+        if (!real) refuse(entry, "must be a number");
+        if (!std::isfinite(*real)) refuse(entry, "must be finite; leave it out if it is not known");
+        return *real;
     }
     const TomlEntry* find(const std::string& key, bool required, const std::string& what) {
         if (std::ranges::find(known_, key) == known_.end()) known_.push_back(key);
@@ -165,6 +170,9 @@ public:
     // Calls read(table) if the file has this table.
     void one(const std::string& name, const std::function<void(Table&)>& read) {
         known_.push_back(name);
+        if (const auto list = lists_.find(name); list != lists_.end())
+            throw ConfigError("{}: {} must be one table: write [{}]", list->second.front().place(), name,
+                              name);
         const auto found = tables_.find(name);
         if (found == tables_.end()) return;
         read(found->second);
@@ -172,7 +180,11 @@ public:
     }
     void each(const std::string& name, const std::function<void(Table&)>& read) {
         known_.push_back(name);
-        for (Table& table : lists_[name]) {
+        if (const auto table = tables_.find(name); table != tables_.end())
+            throw ConfigError("{}: {} must be a list: write [[{}]]", table->second.place(), name, name);
+        const auto list = lists_.find(name);
+        if (list == lists_.end()) return;
+        for (Table& table : list->second) {
             read(table);
             table.end();
         }
@@ -186,8 +198,7 @@ public:
                               join({known_.begin() + 1, known_.end()}, ", "));
         };
         for (const auto& [name, table] : tables_) check(name, table.place());
-        for (const auto& [name, tables] : lists_)
-            if (!tables.empty()) check(name, tables.front().place());
+        for (const auto& [name, tables] : lists_) check(name, tables.front().place());
     }
 
 private:
@@ -244,16 +255,17 @@ void read_rates(Tables& tables, MachineFile& machine) {
     });
     tables.each("calls", [&](Table& t) {
         const std::string key = t.text("key");
-        machine.calls[key] = t.number("seconds", true);
+        if (!machine.calls.try_emplace(key, t.number("seconds", true)).second)
+            t.refuse(fmt::format("an earlier table has the key \"{}\" too; leave one of them out", key));
     });
 }
 
 void read_network(Tables& tables, MachineFile& machine) {
-    tables.one("node", [&](Table& t) { machine.ranks_of_node = int(t.whole_number("ranks", true)); });
+    tables.one("node", [&](Table& t) { machine.ranks_of_node = t.whole_number("ranks", true); });
     tables.each("level", [&](Table& t) {
         MachineFile::Level& level = machine.levels.emplace_back();
         level.name = t.text("name");
-        level.ranks = int(t.whole_number("ranks"));
+        level.ranks = t.whole_number("ranks");
         level.alpha = t.number("alpha");
         level.hop = t.number("hop");
         level.per_node = t.number("per_node");
@@ -263,6 +275,11 @@ void read_network(Tables& tables, MachineFile& machine) {
                 level.bandwidth[operation] = std::move(curve);
         if (level.per_node == 0 && level.bandwidth.empty())
             t.refuse("has neither per_node nor a bandwidth by size, such as all_gather");
+        if (level.per_node > 0 && !level.bandwidth.empty())
+            t.refuse(
+                fmt::format("has both per_node, which is for a level between nodes, and {}, which is for "
+                            "one within a node; leave one of them out",
+                            level.bandwidth.begin()->first));
     });
     tables.one("overlap", [&](Table& t) {
         MachineFile::Overlap& o = machine.overlap.emplace();
@@ -280,7 +297,7 @@ void read_network(Tables& tables, MachineFile& machine) {
 const char* text_of(MachineFile::Kind kind) {
     switch (kind) {
         case MachineFile::Kind::sheet: return "from data sheets and published results";
-        case MachineFile::Kind::measured: return "measured, in part on another card";
+        case MachineFile::Kind::measured: return "measured";
         case MachineFile::Kind::fitted: return "fitted to runs";
     }
     throw LogicError("unknown kind of machine file");
@@ -298,11 +315,12 @@ MachineFile parse_machine_file(std::string_view text, const std::string& file) {
         machine.kind = kind == "sheet"      ? MachineFile::Kind::sheet
                        : kind == "measured" ? MachineFile::Kind::measured
                                             : MachineFile::Kind::fitted;
+        machine.note = t.text("note", {}, false);
     });
     tables.one("gpu", [&](Table& t) {
         GpuModel& gpu = machine.gpu.emplace();
         gpu.title = t.text("model");
-        gpu.capability = int(t.whole_number("capability", true));
+        gpu.capability = t.whole_number("capability", true);
         gpu.memory_bytes = t.whole_number("memory_mib", true) * mib;
     });
     tables.one("peak", [&](Table& t) {

@@ -65,9 +65,10 @@ struct MachineFile {
     };
 
     std::string name;                  ///< "h100-sxm"
-    std::vector<std::string> aliases;  ///< other names that mean it
+    std::vector<std::string> aliases;  ///< other names that mean it, of a built-in machine
     std::string title;
     Kind kind = Kind::sheet;
+    std::string note;  ///< on the rates, printed after the kind; may be empty
     std::optional<GpuModel> gpu;
     int ranks_of_node = 0;                          ///< 0: not known
     std::map<Dtype, double> peak;                   ///< dense, FLOP/s
@@ -91,8 +92,9 @@ MachineFile parse_machine_file(std::string_view text, const std::string& file);
 /// The machines of the folder machines, which are embedded in the program, by name.
 const std::map<std::string, MachineFile>& built_in_machines();
 
-/// The machine of a GPU for --gpu: a name, or the path of a machine file, which ends with ".toml".
-/// ConfigError if it is unknown, with the nearest name and all names, or if it has no GPU.
+/// The machine of a GPU for --gpu: a name, or the path of a machine file, which ends with ".toml". A file is
+/// read once, and references stay valid. ConfigError if it is unknown, with the nearest name and all names;
+/// if it has no GPU; or if a file that is not built in has aliases.
 const MachineFile& machine_of_gpu(const std::string& name);
 
 /// Dense peak in FLOP/s of a GPU, by the name that its driver reports: with tensor cores for bf16, without

@@ -12,6 +12,7 @@
 using namespace coeus;
 using namespace coeus::test;
 using Catch::Contains;
+using Catch::Equals;
 
 namespace {
 
@@ -77,7 +78,7 @@ TEST_CASE("GPUs have one machine file, and all earlier names are known") {
 
 TEST_CASE("a machine file has rates by kernel and size, a network and sources") {
     const MachineFile machine =
-        parse_machine_file(head + "aliases = [\"our\"]\n" + gpu +
+        parse_machine_file(head + "aliases = [\"our\"]\nnote = \"on our node\"\n" + gpu +
                                "[peak]\nbf16 = 2e12\nfrom = \"sheet\"\n"
                                "[[products]]\ntype = \"bf16\"\nform = \"nt\"\nm = 8\n"
                                "flops = 1e12\nfrom = \"measured\"\n"
@@ -87,6 +88,7 @@ TEST_CASE("a machine file has rates by kernel and size, a network and sources") 
     CHECK(machine.name == "mine");
     CHECK(machine.aliases == std::vector<std::string>{"our"});
     CHECK(machine.kind == MachineFile::Kind::measured);
+    CHECK(machine.note == "on our node");
     CHECK(machine.gpu->capability == 90);
     CHECK(machine.gpu->memory_bytes == int64_t(1) << 30);
     CHECK(machine.peak.at(Dtype::bf16) == 2e12);
@@ -105,60 +107,82 @@ TEST_CASE("messages about machine files name key, value, rule and the nearest na
         std::string text, message;
     };
     const std::string from = "from = \"here\"\n";
-    for (
-        const auto& [text, message] : {
-            Wrong{"title = \"x\"\nkind = \"sheet\"\n", "mine.toml:1:1: name is missing: it must be a text"},
-            Wrong{"name = \"x\"\ntitle = \"x\"\nkind = \"shet\"\n",
-                  "mine.toml:3:1: kind = \"shet\": is unknown; did you mean sheet?"},
-            Wrong{"name = \"x\"\ntitle = \"x\"\nkind = \"abcdefgh\"\n",
-                  "mine.toml:3:1: kind = \"abcdefgh\": must be one of sheet, measured, fitted"},
-            Wrong{"name = 1\ntitle = \"x\"\nkind = \"sheet\"\n",
-                  "mine.toml:1:1: name = 1: must be a text in quotes"},
-            Wrong{"name = \"\"\ntitle = \"x\"\nkind = \"sheet\"\n",
-                  "mine.toml:1:1: name = \"\": must not be empty"},
-            Wrong{
-                head + "alias = \"y\"\n",
-                "mine.toml:4:1: unknown key alias; did you mean aliases?; it has name, aliases, title, kind"},
-            Wrong{head + "aliases = \"y\"\n", "mine.toml:4:1: aliases = \"y\": must be a list of texts"},
-            Wrong{head + "aliases = [1]\n", "mine.toml:4:1: aliases = [1]: must be a list of texts"},
-            Wrong{
-                head + "[peek]\nbf16 = 1.0\n" + from,
-                "mine.toml:5:1: unknown table peek; did you mean peak? A machine file has gpu, peak, memory, "
-                "launch, products, rows, attention, calls, node, level, overlap"},
-            Wrong{head + "[[qqqqqqq]]\nbf16 = 1.0\n",
-                  "mine.toml:4:3: unknown table qqqqqqq. A machine file has gpu, peak, memory, launch, "
-                  "products, rows, attention, calls, node, level, overlap"},
-            Wrong{head + "[peak]\nbf17 = 1.0\n" + from,
-                  "mine.toml:5:1: unknown key peak.bf17; did you mean bf16?; it has bf16, f32, f8"},
-            Wrong{head + "[peak]\nbf16 = 1.0\n",
-                  "mine.toml:5:1: peak.from is missing: it must be the source of the table's numbers"},
-            Wrong{head + "[peak]\nbf16 = -1\n" + from,
-                  "mine.toml:5:1: peak.bf16 = -1: must be above 0; leave it out if it is not known"},
-            Wrong{head + "[peak]\nbf16 = \"fast\"\n" + from,
-                  "mine.toml:5:1: peak.bf16 = \"fast\": must be a number"},
-            Wrong{head + "[memory]\n" + from,
-                  "mine.toml:5:1: memory.bytes_per_second is missing: it must be a number above 0"},
-            Wrong{head + "[node]\nranks = 1.5\n" + from,
-                  "mine.toml:5:1: node.ranks = 1.5: must be a whole number"},
-            Wrong{head + "[[rows]]\nkernel = \"swigl\"\nbytes_per_second = 1.0\n" + from,
-                  "mine.toml:4:3: rows[1].kernel = \"swigl\": is unknown; did you mean swiglu?"},
-            Wrong{head + "[[products]]\ntype = \"bf16\"\n" + from,
-                  "mine.toml:4:3: products[1].flops is missing: it must be a number above 0"},
-            Wrong{head + "[[attention]]\ntype = \"bf16\"\nkernel = \"own\"\n" + from,
-                  "mine.toml:4:3: attention[1]: has neither forward nor backward"},
-            Wrong{
-                head + "[[level]]\nname = \"node\"\n" + from,
-                "mine.toml:4:3: level[1]: has neither per_node nor a bandwidth by size, such as all_gather"},
-            Wrong{head + "[[level]]\nname = \"node\"\nall_gather = [[2.0, 1.0], [1.0, 1.0]]\n" + from,
-                  "mine.toml:4:3: level[1].all_gather = [[2.0, 1.0], [1.0, 1.0]]: must be a list of [bytes, "
-                  "bytes per second] above 0, with ascending bytes"},
-            Wrong{head + "[overlap]\nsms = 8\nsms_of_a_collective = 8\n" + from,
-                  "mine.toml:5:1: overlap: sms_of_a_collective must be less than sms"},
-            Wrong{head + "[overlap]\nsms = 8\nsms_of_a_collective = 1\nmemory_share = 1\n" + from,
-                  "mine.toml:5:1: overlap: memory_share must be less than 1"},
-            Wrong{head + "[overlap]\nsms = 8\nsms_of_a_collective = 1\nserial_collectives = 1\n" + from,
-                  "mine.toml:7:1: overlap.serial_collectives = 1: must be true or false"},
-        }) {
+    for (const auto& [text, message] : {
+             Wrong{"title = \"x\"\nkind = \"sheet\"\n", "mine.toml:1:1: name is missing: it must be a text"},
+             Wrong{"name = \"x\"\ntitle = \"x\"\nkind = \"shet\"\n",
+                   "mine.toml:3:1: kind = \"shet\": is unknown; did you mean sheet?"},
+             Wrong{"name = \"x\"\ntitle = \"x\"\nkind = \"abcdefgh\"\n",
+                   "mine.toml:3:1: kind = \"abcdefgh\": must be one of sheet, measured, fitted"},
+             Wrong{"name = 1\ntitle = \"x\"\nkind = \"sheet\"\n",
+                   "mine.toml:1:1: name = 1: must be a text in quotes"},
+             Wrong{"name = \"\"\ntitle = \"x\"\nkind = \"sheet\"\n",
+                   "mine.toml:1:1: name = \"\": must not be empty"},
+             Wrong{head + "alias = \"y\"\n",
+                   "mine.toml:4:1: unknown key alias; did you mean aliases? Known are name, aliases, title, "
+                   "kind, note"},
+             Wrong{head + "from = \"y\"\n",
+                   "mine.toml:4:1: unknown key from. Known are name, aliases, title, kind, note"},
+             Wrong{head + "aliases = \"y\"\n", "mine.toml:4:1: aliases = \"y\": must be a list of texts"},
+             Wrong{head + "aliases = [1]\n", "mine.toml:4:1: aliases = [1]: must be a list of texts"},
+             Wrong{head + "[peek]\nbf16 = 1.0\n" + from,
+                   "mine.toml:5:1: unknown table peek; did you mean peak? A machine file has gpu, peak, "
+                   "memory, "
+                   "launch, products, rows, attention, calls, node, level, overlap"},
+             Wrong{head + "[[qqqqqqq]]\nbf16 = 1.0\n",
+                   "mine.toml:4:3: unknown table qqqqqqq. A machine file has gpu, peak, memory, launch, "
+                   "products, rows, attention, calls, node, level, overlap"},
+             Wrong{head + "[peak]\nbf17 = 1.0\n" + from,
+                   "mine.toml:5:1: unknown key peak.bf17; did you mean bf16? Known are bf16, f32, f8, from"},
+             Wrong{head + "[peak]\nbf16 = inf\n" + from,
+                   "mine.toml:5:1: peak.bf16 = inf: must be finite; leave it out if it is not known"},
+             Wrong{head + "[peak]\nbf16 = nan\n" + from,
+                   "mine.toml:5:1: peak.bf16 = nan: must be finite; leave it out if it is not known"},
+             Wrong{head + "[peak]\nbf16 = 1.0\n",
+                   "mine.toml:5:1: peak.from is missing: it must be the source of the table's numbers"},
+             Wrong{head + "[peak]\nbf16 = -1\n" + from,
+                   "mine.toml:5:1: peak.bf16 = -1: must be above 0; leave it out if it is not known"},
+             Wrong{head + "[peak]\nbf16 = \"fast\"\n" + from,
+                   "mine.toml:5:1: peak.bf16 = \"fast\": must be a number"},
+             Wrong{head + "[memory]\n" + from,
+                   "mine.toml:5:1: memory.bytes_per_second is missing: it must be a number above 0"},
+             Wrong{head + "[node]\nranks = 1.5\n" + from,
+                   "mine.toml:5:1: node.ranks = 1.5: must be a whole number"},
+             Wrong{head + "[node]\nranks = 2147483648\n" + from,
+                   "mine.toml:5:1: node.ranks = 2147483648: must be at most 2147483647"},
+             Wrong{head + "[node]\nranks = 1e300\n" + from,
+                   "mine.toml:5:1: node.ranks = 1e+300: must be at most 2147483647"},
+             Wrong{head + "[products]\ntype = \"bf16\"\nflops = 1.0\n" + from,
+                   "mine.toml:5:1: products must be a list: write [[products]]"},
+             Wrong{head + "[[peak]]\nbf16 = 1.0\n" + from,
+                   "mine.toml:4:3: peak must be one table: write [peak]"},
+             Wrong{head + "[[calls]]\nkey = \"k\"\nseconds = 1.0\n" + from +
+                       "[[calls]]\nkey = \"k\"\nseconds = 2.0\n" + from,
+                   "mine.toml:4:3: calls[2]: an earlier table has the key \"k\" too; leave one of them out"},
+             Wrong{head + "[[level]]\nname = \"node\"\nper_node = 1.0\nall_gather = [[1.0, 1.0]]\n" + from,
+                   "mine.toml:4:3: level[1]: has both per_node, which is for a level between nodes, and "
+                   "all_gather, which is for one within a node; leave one of them out"},
+             Wrong{head + "[[level]]\nname = \"node\"\nall_gather = [[1.0, inf]]\n" + from,
+                   "mine.toml:4:3: level[1].all_gather = [[1.0, inf]]: must be finite; leave it out if it is "
+                   "not known"},
+             Wrong{head + "[[rows]]\nkernel = \"swigl\"\nbytes_per_second = 1.0\n" + from,
+                   "mine.toml:4:3: rows[1].kernel = \"swigl\": is unknown; did you mean swiglu?"},
+             Wrong{head + "[[products]]\ntype = \"bf16\"\n" + from,
+                   "mine.toml:4:3: products[1].flops is missing: it must be a number above 0"},
+             Wrong{head + "[[attention]]\ntype = \"bf16\"\nkernel = \"own\"\n" + from,
+                   "mine.toml:4:3: attention[1]: has neither forward nor backward"},
+             Wrong{
+                 head + "[[level]]\nname = \"node\"\n" + from,
+                 "mine.toml:4:3: level[1]: has neither per_node nor a bandwidth by size, such as all_gather"},
+             Wrong{head + "[[level]]\nname = \"node\"\nall_gather = [[2.0, 1.0], [1.0, 1.0]]\n" + from,
+                   "mine.toml:4:3: level[1].all_gather = [[2.0, 1.0], [1.0, 1.0]]: must be a list of [bytes, "
+                   "bytes per second] above 0, with ascending bytes"},
+             Wrong{head + "[overlap]\nsms = 8\nsms_of_a_collective = 8\n" + from,
+                   "mine.toml:5:1: overlap: sms_of_a_collective must be less than sms"},
+             Wrong{head + "[overlap]\nsms = 8\nsms_of_a_collective = 1\nmemory_share = 1\n" + from,
+                   "mine.toml:5:1: overlap: memory_share must be less than 1"},
+             Wrong{head + "[overlap]\nsms = 8\nsms_of_a_collective = 1\nserial_collectives = 1\n" + from,
+                   "mine.toml:7:1: overlap.serial_collectives = 1: must be true or false"},
+         }) {
         CAPTURE(text);
         CHECK(refusal(text) == message);
     }
@@ -169,9 +193,21 @@ TEST_CASE("--gpu takes a machine file too") {
     const std::string path = (folder.path() / "mine.toml").string(),
                       none = (folder.path() / "no.toml").string();
     std::ofstream(path) << head + gpu;
-    CHECK(machine_of_gpu(path).gpu->title == "X1");
+    const MachineFile& machine = machine_of_gpu(path);
+    CHECK(machine.gpu->title == "X1");
+    const std::string empty = (folder.path() / "empty.toml").string(),
+                      named = (folder.path() / "named.toml").string();
+    std::ofstream(empty) << head;
+    REQUIRE_THROWS_WITH(machine_of_gpu(empty),
+                        Contains("--gpu=" + empty + ": the machine file has no table gpu"));
+    std::ofstream(named) << head + "aliases = [\"our\"]\n" + gpu;
+    REQUIRE_THROWS_WITH(machine_of_gpu(named),
+                        Equals("--gpu=" + named +
+                               ": aliases are only for the machine files that the program "
+                               "contains; leave them out, and give this file by its path"));
+    // it is read once
     std::ofstream(path) << head;
-    REQUIRE_THROWS_WITH(machine_of_gpu(path),
-                        Contains("--gpu=" + path + ": the machine file has no table gpu"));
+    CHECK(&machine_of_gpu(path) == &machine);
+    CHECK(machine.gpu->title == "X1");
     REQUIRE_THROWS_WITH(machine_of_gpu(none), Contains("no.toml"));
 }
