@@ -40,9 +40,17 @@ void plan_attention(Exec& exec, const char* kernel, const AttentionShape& s, int
         {.variant = kernel, .size = {s.batch, s.sequence, s.head_dim}, .launches = launches});
 }
 
-// A second kernel adds the sums of blocks (column_sums.hpp, reduce.cu).
-void plan_sums(Exec& exec, bool has_sums = true) {
-    exec.observers.planned({.launches = has_sums ? 2 : 1});
+// Further kernels add the sums of blocks (column_sums.hpp), if the gradient is wanted.
+void plan_column_sums(Exec& exec, const Tensor& gradient, int64_t rows) {
+    exec.workspace.touch(cuda::workspace::column_sums(gradient, rows));
+    const int launches_of_sums = cuda::workspace::adds_in_two_levels(rows) ? 2 : 1;
+    exec.observers.planned({.launches = 1 + (gradient ? launches_of_sums : 0)});
+}
+
+// A second kernel adds the sums of blocks (reduce.cu).
+void plan_sum(Exec& exec, const Tensor& a) {
+    exec.workspace.touch(cuda::workspace::sum(a));
+    exec.observers.planned({.launches = 2});
 }
 
 // cuDNN's kernels for each part of a backward: row sums of dout out, the gradients, and dq as a product or
@@ -70,26 +78,21 @@ struct DryCuda {
     }
     static void rms_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                   Tensor) {
-        exec.workspace.touch(cuda::workspace::column_sums(dweight, x.rows()));
-        plan_sums(exec, bool(dweight));
+        plan_column_sums(exec, dweight, x.rows());
     }
     static void head_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor x, Tensor, int64_t,
                                    double) {
-        exec.workspace.touch(cuda::workspace::column_sums(dweight, x.rows()));
-        plan_sums(exec, bool(dweight));
+        plan_column_sums(exec, dweight, x.rows());
     }
     static void add_bias_backward(Exec& exec, Tensor dbias, Tensor dy) {
-        exec.workspace.touch(cuda::workspace::column_sums(dbias, dy.rows()));
-        plan_sums(exec, bool(dbias));
+        plan_column_sums(exec, dbias, dy.rows());
     }
     static void attention_sink_backward(Exec& exec, Tensor dsinks, Tensor, Tensor out, Tensor, Tensor) {
-        exec.workspace.touch(cuda::workspace::column_sums(dsinks, out.rows()));
-        plan_sums(exec, bool(dsinks));
+        plan_column_sums(exec, dsinks, out.rows());
     }
     static void layer_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                     Tensor, Tensor) {
-        exec.workspace.touch(cuda::workspace::column_sums(dweight, x.rows()));
-        plan_sums(exec, bool(dweight));
+        plan_column_sums(exec, dweight, x.rows());
     }
     static void attention(Exec& exec, Tensor out, Tensor, Tensor q, Tensor k, Tensor v, Tensor document_start,
                           const AttentionShape& shape) {
@@ -110,14 +113,8 @@ struct DryCuda {
             plan_attention(exec, "own", shape, launches_of_own_backward);
         note(exec, {shape, out, q, k, v, document_start, dq, dk, dv, dout, true, accumulate});
     }
-    static void sum(Exec& exec, double*, Tensor a) {
-        exec.workspace.touch(cuda::workspace::sum(a));
-        plan_sums(exec);
-    }
-    static void sum_of_squares(Exec& exec, double*, Tensor a) {
-        exec.workspace.touch(cuda::workspace::sum(a));
-        plan_sums(exec);
-    }
+    static void sum(Exec& exec, double*, Tensor a) { plan_sum(exec, a); }
+    static void sum_of_squares(Exec& exec, double*, Tensor a) { plan_sum(exec, a); }
 };
 
 }  // namespace

@@ -9,9 +9,7 @@
 
 namespace coeus::cuda {
 
-/// How many of the blocks' sums a thread adds in the first of two levels, so that there are threads for all
-/// multiprocessors.
-constexpr int64_t partial_group = 32;
+using workspace::partial_group;
 
 /// Adds the rows of a group to its first row.
 template <class A>
@@ -46,7 +44,7 @@ void add_column_sums(Exec& exec, Tensor out, int64_t rows, int64_t width, Launch
     launch_sums(partial, blocks);
     if (!partial) return;
     const unsigned columns = blocks_for(div_ceil(width, 256));
-    const bool two_levels = blocks > partial_group;
+    const bool two_levels = workspace::adds_in_two_levels(rows);
     if (two_levels)
         launch(exec, "add_groups", {dim3(columns, unsigned(div_ceil(blocks, partial_group)))},
                add_groups_kernel<A>, partial, blocks, width);

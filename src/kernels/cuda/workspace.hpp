@@ -22,6 +22,9 @@ constexpr int64_t chunk_bytes = int64_t(256) << 20;
 constexpr int64_t thin_rows = 16;
 /// Rows (tokens) whose gradients a block sums (column_sums.hpp).
 constexpr int64_t column_block = 16;
+/// How many of the blocks' sums a thread adds in the first of two levels, so that there are threads for all
+/// multiprocessors.
+constexpr int64_t partial_group = 32;
 /// Elements that a block adds for a sum.
 constexpr int64_t sum_block = 1 << 14;
 /// Workspace that cuBLASLt may use (NVIDIA's recommendation for Hopper).
@@ -58,6 +61,10 @@ inline int64_t scaled_grouped_gemm(const Tensor& a, const Tensor& b) {
 /// Sums of a gradient, which may be absent, for each block of rows.
 inline int64_t column_sums(const Tensor& gradient, int64_t rows) {
     return gradient ? padded_bytes(div_ceil(rows, column_block) * gradient.count() * size_of(Dtype::f32)) : 0;
+}
+/// Whether the blocks' sums are added in two levels.
+inline bool adds_in_two_levels(int64_t rows) {
+    return div_ceil(rows, column_block) > partial_group;
 }
 /// One double for each block.
 inline int64_t sum(const Tensor& a) {

@@ -23,6 +23,31 @@ TEST_CASE("kernels use exactly the workspace planned for a GPU") {
         }
 }
 
+TEST_CASE("a planning run counts the launches of kernels that sum over rows") {
+    struct Launches : KernelObserver {
+        int done = 0, planned_ones = 0;
+        void begin(const char*, double, double) override {}
+        void launch(const char*) override { ++done; }
+        void planned(const PlannedKernel& kernel) override { planned_ones += kernel.launches; }
+        void end() override {}
+    };
+    const auto launches = [](const KernelCase& c, const Kernels& kernels) {
+        const Operands operands = prepared_operands(c, Dtype::f32, Dtype::f32);
+        PlannedExec exec(c, operands, 1, dry_cuda_kernels());
+        Launches seen;
+        const Observation observation = exec.observers.add(seen);
+        c.call(kernels, exec, operands);
+        return &kernels == &dry_cuda_kernels() ? seen.planned_ones : seen.done;
+    };
+    // 32 blocks of 16 rows, and one more
+    for (const auto& [rows, expected] : {std::pair(int64_t(512), 2), std::pair(int64_t(513), 3)}) {
+        CAPTURE(rows);
+        const KernelCase c = rms_norm_backward_case(rows, 8, Plus::none);
+        CHECK(launches(c, cuda_kernels()) == expected);
+        CHECK(launches(c, dry_cuda_kernels()) == expected);
+    }
+}
+
 TEST_CASE("CUDA kernels accept more rows than a grid has blocks in y") {
     const int64_t rows = 65537;  // a grid has at most 65535 blocks in y
     const OwnedTensor gate_up(Dtype::f32, {rows, 2}), dy(Dtype::f32, {rows, 1}), y(Dtype::f32, {rows, 1}),
