@@ -40,10 +40,11 @@ std::vector<Option> job_options() {
               "On a GPU: when a matrix product of a new shape is first computed, time the algorithms that "
               "cuBLASLt suggests and keep the fastest, also for later runs (in `~/.cache/coeus/products`). "
               "`false`: use the first suggestion"),
-        works(COEUS_FIELD(kernels.autotune_recheck), to_nothing,
-              "Time every kept algorithm once in the first step, against cuBLASLt's first suggestion. If it "
-              "takes 5 % longer, a warning says so, and it is used nevertheless. `false`: only those that "
-              "were timed more than 30 days ago"),
+        works(
+            COEUS_FIELD(kernels.autotune_recheck), to_nothing,
+            "Time every kept algorithm again when its product is first used, against cuBLASLt's first "
+            "suggestion, on one rank of each pipeline stage. If it takes 5 % longer, a warning says so, and "
+            "it is used nevertheless. `false`: only those that were timed more than 30 days ago"),
         works(COEUS_FIELD(kernels.sm_margin), to_run,
               "On a GPU: number of multiprocessors that cuBLASLt's products leave free for NCCL, if "
               "parameters are divided (dp_shard x cp > 1), so that products run beside NCCL's operations")

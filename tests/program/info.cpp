@@ -332,8 +332,10 @@ TEST_CASE("info shows which algorithms of products are kept, and how fast they w
     const TemporaryFolder folder;
     const auto keep = [&](const fs::path& place, const std::string& problem,
                           const std::optional<cuda::Timing>& timing) {
-        write_file(folder / "products" / place / problem,
-                   cuda::KeptAlgorithm{problem, {1, 2, 3}, timing}.text());
+        const cuda::KeptAlgorithm kept = {problem, {1, 2, 3}, timing};
+        const fs::path file = folder / "products" / place / problem;
+        write_file(file, kept.text());
+        if (timing) write_file(file.string() + cuda::timing_suffix, kept.timing_text());
     };
     const std::string large = "bfloat16-float32-4096x512x2048-nt-add-ld2048,2048,512,512",
                       small = "float8_e4m3,float8_e5m2-bfloat16-16x16x32-nn-put-whole",
@@ -355,6 +357,12 @@ TEST_CASE("info shows which algorithms of products are kept, and how fast they w
     CHECK_THAT(text, Contains("       0.0     0.0015  2026-11-26  a         13.0  ") &&
                          Contains("  " + large + "\n"));
     CHECK(shown({"--products", root + "/H100-cublasLt-130000"}) == text.substr(text.find(root + "/H100")));
+    // the timing of an algorithm that is not kept any more is not shown
+    write_file(
+        folder / "products/A100-cublasLt-120400" / (earlier + cuda::timing_suffix),
+        cuda::KeptAlgorithm{earlier, {4, 5, 6}, cuda::Timing{1, 1795724208, "b", 13000}}.timing_text());
+    write_file(folder / "products/before" / (earlier + cuda::timing_suffix), "");
+    CHECK(shown({"--products", root}) == text);
     // files of others are named and skipped
     write_file(folder / "products/H100-cublasLt-130000/notes", "text\n");
     fs::copy_file(folder / "products/A100-cublasLt-120400" / earlier, folder / "products/renamed");

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // AlgorithmCache: the fastest algorithm found for each product, kept from run to run in a small file per
 // product. The first process that keeps one decides for all processes that share the folder, so that ranks
-// agree, and runs give the same bits from the first one on.
+// agree, and runs give the same bits from the first one on. The file has the format of Coeus 0.2 and is never
+// changed, so that all versions agree. A file beside it says how fast the algorithm was.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -25,15 +27,23 @@ struct Timing {
     static Timing now(double seconds, int driver);
 };
 
-/// The content of a file.
+/// What is added to the name of an algorithm's file for that of its timing.
+inline constexpr const char* timing_suffix = ".time";
+
+/// The content of an algorithm's file, and of the file of its timing.
 struct KeptAlgorithm {
     std::string problem;  ///< the product: ProductShape::text()
     Algorithm algorithm = {};
-    std::optional<Timing> timing = {};  ///< none in files of Coeus 0.2 and older
+    std::optional<Timing> timing = {};  ///< none if Coeus 0.2 or older kept the algorithm
 
+    /// The content of the algorithm's file.
     std::string text() const;
-    /// Nothing if this is not the text of a file that Coeus wrote.
-    static std::optional<KeptAlgorithm> parse(const std::string& text);
+    /// The content of the timing's file: also the algorithm, since another one may be kept later. Needs a
+    /// timing.
+    std::string timing_text() const;
+    /// Reads an algorithm's file, and the timing beside it if that is whole and of this algorithm. Nothing if
+    /// there is no such file, or if Coeus did not write it.
+    static std::optional<KeptAlgorithm> read(const std::filesystem::path& file);
 };
 
 class AlgorithmCache {
@@ -48,16 +58,16 @@ public:
     /// Keeps this algorithm, unless another process has kept one meanwhile. Returns the algorithm that is
     /// kept; nothing if none can be kept.
     std::optional<KeptAlgorithm> keep(const KeptAlgorithm& found);
-    /// Replaces the timing of a kept algorithm, if possible.
+    /// Replaces the timing of a kept algorithm, if possible. The algorithm's file stays as it is.
     void renew(const KeptAlgorithm& kept) const;
     /// Warns (the first time) that the problem's file is ignored; the next keep() replaces the file.
     void reject(const std::string& problem, const std::string& why);
-    /// The file of a problem.
+    /// The file of a problem's algorithm.
     std::string path_of(const std::string& problem) const;
 
 private:
     /// Writes a file of another name; "" if that is not possible.
-    std::string write_temporary(const KeptAlgorithm& kept) const;
+    std::string write_temporary(const std::string& text) const;
 
     std::string folder_;
     std::string rejected_;  ///< problem whose file is to be replaced

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <utility>
 
@@ -24,12 +23,7 @@ struct Folder {
 };
 
 std::optional<cuda::KeptAlgorithm> read(const fs::path& file) {
-    constexpr int most = 4096;  // bytes; files of Coeus are shorter
-    std::string text(size_t(most), '\0');
-    std::ifstream in(file, std::ios::binary);
-    in.read(text.data(), most);
-    text.resize(size_t(in.gcount()));
-    std::optional<cuda::KeptAlgorithm> kept = cuda::KeptAlgorithm::parse(text);
+    std::optional<cuda::KeptAlgorithm> kept = cuda::KeptAlgorithm::read(file);
     const bool is_whole = kept && cuda::file_name_of(kept->problem) == file.filename().string() &&
                           cuda::operations_of(kept->problem);
     return is_whole ? kept : std::nullopt;
@@ -43,7 +37,7 @@ std::map<fs::path, Folder> read_folders(const fs::path& root) {
     for (fs::recursive_directory_iterator entry(root, options, failed), end; !failed && entry != end;
          entry.increment(failed)) {
         if (entry.depth() > 0) entry.disable_recursion_pending();
-        if (!entry->is_regular_file(failed)) continue;
+        if (!entry->is_regular_file(failed) || entry->path().extension() == cuda::timing_suffix) continue;
         Folder& folder = folders[entry->path().parent_path()];
         const std::string name = entry->path().filename().string();
         if (auto kept = read(entry->path()))

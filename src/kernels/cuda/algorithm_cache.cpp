@@ -27,19 +27,18 @@ int64_t date_of(const std::string& text) {
     return strptime(text.c_str(), date_format, &utc) ? int64_t(timegm(&utc)) : 0;
 }
 
-// The second line of a file.
 std::string text_of(const Timing& timing) {
-    return fmt::format("seconds {:.3e} date {} host {} driver {}", timing.seconds, date_text(timing.date),
+    return fmt::format("seconds {:.3e} date {} host {} driver {}\n", timing.seconds, date_text(timing.date),
                        timing.host, timing.driver);
 }
 
-std::optional<Timing> timing_of(const std::string& line) {
-    std::istringstream words(line);
+std::optional<Timing> timing_of(const std::string& text) {
+    std::istringstream words(text);
     std::string name, date;
     Timing timing;
     words >> name >> timing.seconds >> name >> date >> name >> timing.host >> name >> timing.driver;
     timing.date = date_of(date);
-    return text_of(timing) == line ? std::optional(timing) : std::nullopt;
+    return timing.seconds > 0 && text_of(timing) == text ? std::optional(timing) : std::nullopt;
 }
 
 Algorithm algorithm_of(const std::string& digits) {
@@ -48,6 +47,26 @@ Algorithm algorithm_of(const std::string& digits) {
     for (size_t i = 0; i < algorithm.size() && (i + 1) * of_word <= digits.size(); ++i)
         algorithm[i] = std::strtoull(digits.substr(i * of_word, of_word).c_str(), nullptr, 16);
     return algorithm;
+}
+
+std::optional<KeptAlgorithm> algorithm_in(const std::string& text) {
+    std::istringstream words(text);
+    KeptAlgorithm kept;
+    std::string digits;
+    std::getline(words, kept.problem, '\t');
+    std::getline(words, digits);
+    kept.algorithm = algorithm_of(digits);
+    return kept.text() == text ? std::optional(kept) : std::nullopt;
+}
+
+// The content of a file; only the beginning if it is longer than files of Coeus.
+std::string content_of(const std::filesystem::path& file) {
+    constexpr int most = 4096;
+    std::string text(size_t(most), '\0');
+    std::ifstream in(file, std::ios::binary);
+    in.read(text.data(), most);
+    text.resize(size_t(in.gcount()));
+    return text;
 }
 
 // Part of a temporary file's name that no other process on any host uses.
@@ -70,22 +89,22 @@ Timing Timing::now(double seconds, int driver) {
     return {seconds, int64_t(time(nullptr)), file_name_of(host_name()), driver};
 }
 
-// The problem, a tab, the words of the algorithm; then the line of its timing.
+// The problem, a tab, the words of the algorithm. Coeus 0.2 requires exactly this.
 std::string KeptAlgorithm::text() const {
     std::string all = problem + "\t";
     for (const uint64_t word : algorithm) all += fmt::format("{:016x}", word);
-    return all + "\n" + (timing ? text_of(*timing) + "\n" : "");
+    return all + "\n";
 }
 
-std::optional<KeptAlgorithm> KeptAlgorithm::parse(const std::string& text) {
-    std::istringstream lines(text);
-    KeptAlgorithm kept;
-    std::string digits, line;
-    std::getline(lines, kept.problem, '\t');
-    std::getline(lines, digits);
-    kept.algorithm = algorithm_of(digits);
-    if (std::getline(lines, line)) kept.timing = timing_of(line);
-    return kept.text() == text ? std::optional(kept) : std::nullopt;
+std::string KeptAlgorithm::timing_text() const {
+    return text() + text_of(timing.value());
+}
+
+std::optional<KeptAlgorithm> KeptAlgorithm::read(const std::filesystem::path& file) {
+    const std::string text = content_of(file), timing_text = content_of(file.string() + timing_suffix);
+    std::optional<KeptAlgorithm> kept = algorithm_in(text);
+    if (kept && timing_text.starts_with(text)) kept->timing = timing_of(timing_text.substr(text.size()));
+    return kept;
 }
 
 std::string file_name_of(const std::string& text) {
@@ -121,11 +140,9 @@ std::string AlgorithmCache::path_of(const std::string& problem) const {
 
 std::optional<KeptAlgorithm> AlgorithmCache::find(const std::string& problem) {
     if (!keeps()) return std::nullopt;
-    std::ifstream in(path_of(problem), std::ios::binary);
-    if (!in) return std::nullopt;
-    std::ostringstream text;
-    text << in.rdbuf();
-    std::optional<KeptAlgorithm> kept = KeptAlgorithm::parse(text.str());
+    const std::string path = path_of(problem);
+    if (access(path.c_str(), R_OK) != 0) return std::nullopt;
+    std::optional<KeptAlgorithm> kept = KeptAlgorithm::read(path);
     if (kept && kept->problem == problem) return kept;
     reject(problem, "it was not written by Coeus");
     return std::nullopt;
@@ -137,16 +154,16 @@ void AlgorithmCache::reject(const std::string& problem, const std::string& why) 
     has_warned_ = true;
 }
 
-std::string AlgorithmCache::write_temporary(const KeptAlgorithm& kept) const {
+std::string AlgorithmCache::write_temporary(const std::string& text) const {
     std::string temporary = folder_ + "/." + name_of_this_process();
-    if ((std::ofstream(temporary, std::ios::binary) << kept.text()).flush()) return temporary;
+    if ((std::ofstream(temporary, std::ios::binary) << text).flush()) return temporary;
     unlink(temporary.c_str());
     return "";
 }
 
 std::optional<KeptAlgorithm> AlgorithmCache::keep(const KeptAlgorithm& found) {
     if (!keeps()) return std::nullopt;
-    const std::string path = path_of(found.problem), temporary = write_temporary(found);
+    const std::string path = path_of(found.problem), temporary = write_temporary(found.text());
     if (temporary.empty()) return std::nullopt;
     // link() creates the file completely or not at all, and fails if a file of that name exists
     const bool is_first = rejected_ != found.problem ? link(temporary.c_str(), path.c_str()) == 0
@@ -154,14 +171,15 @@ std::optional<KeptAlgorithm> AlgorithmCache::keep(const KeptAlgorithm& found) {
     const bool has_other = !is_first && errno == EEXIST;
     unlink(temporary.c_str());
     rejected_.clear();
-    if (is_first) return found;
-    return has_other ? find(found.problem) : std::nullopt;
+    if (!is_first) return has_other ? find(found.problem) : std::nullopt;
+    if (found.timing) renew(found);
+    return found;
 }
 
 void AlgorithmCache::renew(const KeptAlgorithm& kept) const {
-    const std::string temporary = keeps() ? write_temporary(kept) : "";
-    if (!temporary.empty() && rename(temporary.c_str(), path_of(kept.problem).c_str()) != 0)
-        unlink(temporary.c_str());
+    const std::string temporary = keeps() ? write_temporary(kept.timing_text()) : "",
+                      path = path_of(kept.problem) + timing_suffix;
+    if (!temporary.empty() && rename(temporary.c_str(), path.c_str()) != 0) unlink(temporary.c_str());
 }
 
 }  // namespace coeus::cuda

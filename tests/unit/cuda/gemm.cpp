@@ -72,17 +72,19 @@ std::string content(const fs::path& file) {
     return text.str();
 }
 
+/// The files of algorithms.
 std::vector<fs::path> files_of(const fs::path& folder) {
     std::vector<fs::path> files;
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder))
-        if (entry.is_regular_file()) files.push_back(entry.path());
+        if (entry.is_regular_file() && entry.path().extension() != cuda::timing_suffix)
+            files.push_back(entry.path());
     return files;
 }
 
 cuda::KeptAlgorithm kept_in(const fs::path& folder) {
     const std::vector<fs::path> files = files_of(folder);
     REQUIRE(files.size() == 1);
-    const auto kept = cuda::KeptAlgorithm::parse(content(files.front()));
+    const auto kept = cuda::KeptAlgorithm::read(files.front());
     REQUIRE(kept);
     return *kept;
 }
@@ -95,7 +97,7 @@ void set_date(const fs::path& folder, int64_t days_ago) {
     cuda::KeptAlgorithm kept = kept_in(folder);
     REQUIRE(kept.timing);
     kept.timing->date = int64_t(time(nullptr)) - days_ago * 86400;
-    std::ofstream(files_of(folder).front()) << kept.text();
+    std::ofstream(files_of(folder).front().string() + cuda::timing_suffix) << kept.timing_text();
 }
 
 /// What is logged while two products run.
@@ -233,6 +235,7 @@ TEST_CASE("kept algorithms are timed again if they are old or if this is asked f
         CHECK_THAT(said_by_two_products(all),
                    Catch::Contains("the algorithm kept for the product float32-float32-6x4x8-") &&
                        Catch::Contains(warning));
+        REQUIRE(kept_in(folder.path()).timing);
         CHECK(kept_in(folder.path()).timing->seconds == Approx(5e-6));
     }
     SECTION("old ones") {
@@ -244,18 +247,30 @@ TEST_CASE("kept algorithms are timed again if they are old or if this is asked f
         CHECK_THAT(said_by_two_products(old), Catch::Contains(warning));
         CHECK(two_products(old) == no_search);  // it is new again
     }
-    SECTION("files of earlier versions have no time") {
-        cuda::KeptAlgorithm kept = kept_in(folder.path());
-        kept.timing.reset();
-        std::ofstream(file) << kept.text();
+    SECTION("those without a time, as Coeus 0.2 keeps them") {
+        fs::remove(file + cuda::timing_suffix);
+        const std::string text = content(file);
         CHECK_THAT(said_by_two_products(old), Catch::Contains(warning));
         CHECK(kept_in(folder.path()).timing);
+        CHECK(content(file) == text);
     }
     SECTION("a difference of less than 5 % is not reported") {
         emulation::set_microseconds({100, 104, 1});
         CHECK(said_by_two_products(all).empty());
     }
     CHECK(number_of(kept_in(folder.path())) == 1);
+}
+
+TEST_CASE("without the file of an algorithm, products search again, whatever time was kept") {
+    const TemporaryFolder folder;
+    two_products(folder.path());
+    fs::remove(files_of(folder.path()).front());
+    const Suggestions suggestions({5, 3, 4});
+    CHECK(two_products(folder.path()).first > 10);
+    const cuda::KeptAlgorithm kept = kept_in(folder.path());
+    CHECK(number_of(kept) == 1);
+    REQUIRE(kept.timing);
+    CHECK(kept.timing->seconds == Approx(3e-6));
 }
 
 TEST_CASE("a margin of multiprocessors is given to the library, and has algorithms of its own") {

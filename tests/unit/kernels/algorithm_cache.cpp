@@ -89,20 +89,14 @@ TEST_CASE("algorithm cache: files that are damaged, truncated or of another prob
     AlgorithmCache cache(folder.path());
     const std::string problem = "16x16x16";
     REQUIRE(cache.keep(kept(problem, 1)));
-    std::string first, second;
-    std::ifstream in(folder / problem);
-    std::getline(in, first);
-    std::getline(in, second);
-    std::string other_problem = first, no_number = first, no_date = second;
+    const std::string whole = read_file(folder / problem), line = whole.substr(0, whole.size() - 1);
+    std::string other_problem = whole, no_number = line;
     other_problem[0] = '2';
     no_number.back() = 'x';
-    no_date.replace(no_date.find(" 20") + 1, 4, "abcd");
-    for (const std::string& text :
-         {std::string(), first, first + "\n\n", other_problem + "\n" + second + "\n",
-          no_number + "\n" + second + "\n", first + "\n" + no_date + "\n", first + "\n" + second,
-          first + "\n" + second + "\n\n", second + "\n" + first + "\n"}) {
+    for (const std::string& text : {std::string(), line, whole + "\n", whole + whole, other_problem,
+                                    no_number + "\n", read_file(folder / (problem + timing_suffix))}) {
         INFO(text);
-        std::ofstream(folder / problem) << text;
+        write_file(folder / problem, text);
         AlgorithmCache reader(folder.path());
         CHECK(!reader.find(problem));
         CHECK(first_of(reader.keep(kept(problem, 7))) == 7);
@@ -110,19 +104,34 @@ TEST_CASE("algorithm cache: files that are damaged, truncated or of another prob
     }
 }
 
-TEST_CASE("algorithm cache: files of earlier versions have the same algorithms, without a timing") {
+TEST_CASE("algorithm cache: Coeus 0.2 and this version use each other's files, which stay as they are") {
     const TemporaryFolder folder;
     const std::string problem =
-        "bfloat16-float32-4096x512x2048-nt-add-ld2048,2048,512,512-align256,256,256,256";
-    std::ofstream(folder / problem) << problem
-                                    << "\t0000000000000001000000000000000200000000000000030000000000000004"
-                                       "000000000000000500000000000000060000000000000007ffffffffffffffff\n";
+                          "bfloat16-float32-4096x512x2048-nt-add-ld2048,2048,512,512-align256,256,256,256",
+                      text = problem +
+                             "\t0000000000000001000000000000000200000000000000030000000000000004"
+                             "000000000000000500000000000000060000000000000007ffffffffffffffff\n";
+    const std::string file = folder / problem, timing_file = file + timing_suffix;
     AlgorithmCache cache(folder.path());
-    const std::optional<KeptAlgorithm> found = cache.find(problem);
-    REQUIRE(found);
-    CHECK(found->algorithm == algorithm(1));
-    CHECK_FALSE(found->timing);
-    cache.renew({problem, found->algorithm, Timing{2.5e-4, 1795724208, "node17", 12040}});
+    SECTION("kept by this version") {
+        REQUIRE(cache.keep(kept(problem, 1)));
+        REQUIRE(cache.find(problem)->timing);
+        // what Coeus 0.2 requires
+        CHECK(read_file(file).size() == problem.size() + 1 + 128 + 1);
+    }
+    SECTION("kept by Coeus 0.2") {
+        write_file(file, text);
+        CHECK(cache.find(problem)->algorithm == algorithm(1));
+        CHECK_FALSE(cache.find(problem)->timing);
+        CHECK(first_of(cache.keep(kept(problem, 9))) == 1);
+        CHECK_FALSE(fs::exists(timing_file));
+    }
+    const fs::file_time_type written = fs::last_write_time(file);
+    cache.renew({problem, algorithm(1), Timing{2.5e-4, 1795724208, "node17", 12040}});
+    CHECK(fs::last_write_time(file) == written);
+    CHECK(read_file(file) == text);
+    CHECK(read_file(timing_file) ==
+          text + "seconds 2.500e-04 date 2026-11-26T20:16:48Z host node17 driver 12040\n");
     const std::optional<KeptAlgorithm> renewed = cache.find(problem);
     REQUIRE((renewed && renewed->timing));
     CHECK(renewed->algorithm == algorithm(1));
@@ -130,8 +139,46 @@ TEST_CASE("algorithm cache: files of earlier versions have the same algorithms, 
     CHECK(renewed->timing->date == 1795724208);
     CHECK(renewed->timing->host == "node17");
     CHECK(renewed->timing->driver == 12040);
-    CHECK(renewed->text().ends_with(
-        "\nseconds 2.500e-04 date 2026-11-26T20:16:48Z host node17 driver 12040\n"));
+}
+
+TEST_CASE("algorithm cache: a timing that is damaged or of another algorithm is none, and is replaced") {
+    const TemporaryFolder folder;
+    AlgorithmCache cache(folder.path());
+    const std::string problem = "16x16x16", timing_file = folder / (problem + timing_suffix);
+    REQUIRE(cache.keep(kept(problem, 1)));
+    const std::string whole = read_file(folder / problem), both = read_file(timing_file),
+                      timing = both.substr(whole.size());
+    std::string no_date = both, other_problem = both;
+    no_date.replace(no_date.find(" 20") + 1, 4, "abcd");
+    other_problem[0] = '2';
+    for (const std::string& text :
+         {std::string(), whole, timing, timing + whole, both + "\n", both.substr(0, both.size() - 1), no_date,
+          other_problem, kept(problem, 9).timing_text(), std::string(10000, 'x'),
+          whole + "seconds 0.000e+00 date 2026-11-26T20:16:48Z host node17 driver 12040\n"}) {
+        INFO(text);
+        write_file(timing_file, text);
+        AlgorithmCache reader(folder.path());
+        REQUIRE(first_of(reader.find(problem)) == 1);
+        CHECK_FALSE(reader.find(problem)->timing);
+        reader.renew(kept(problem, 1));
+        CHECK(reader.find(problem)->timing);
+    }
+    fs::remove(timing_file);
+    CHECK_FALSE(cache.find(problem)->timing);
+    CHECK(read_file(folder / problem) == whole);
+}
+
+TEST_CASE("algorithm cache: deleting an algorithm's file is enough to keep another one") {
+    const TemporaryFolder folder;
+    AlgorithmCache cache(folder.path());
+    REQUIRE(cache.keep(kept("8x8x8", 1)));
+    fs::remove(folder / "8x8x8");
+    CHECK_FALSE(cache.find("8x8x8"));
+    CHECK(first_of(cache.keep({"8x8x8", algorithm(2)})) == 2);
+    CHECK_FALSE(cache.find("8x8x8")->timing);
+    fs::remove(folder / "8x8x8");
+    CHECK(first_of(cache.keep(kept("8x8x8", 3))) == 3);
+    CHECK(cache.find("8x8x8")->timing);
 }
 
 TEST_CASE("the number of operations of a product is known from its text") {
