@@ -24,6 +24,12 @@ std::optional<double> seconds_at_peak(const DecoderConfig& config, const EngineO
     return config.flops_per_token(options.training.seq_len) * tokens / peak->second;
 }
 
+// "measured, in part on another card"
+std::string rates_text(const MachineFile& machine) {
+    const std::string kind = text_of(machine.kind);
+    return machine.note.empty() ? kind : kind + ", " + machine.note;
+}
+
 }  // namespace
 
 std::optional<double> Roofline::mfu_of_local_batch() const {
@@ -37,7 +43,8 @@ std::optional<double> Roofline::mfu_of_step() const {
 }
 
 // A step of one local batch, and how much longer one of two takes.
-Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, const MachineFile& machine) {
+Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, const MachineFile& machine,
+                     bool in_tf32) {
     const Rates rates(machine, options.nvls);
     const Recording one = record_step(config, with_local_batches(options, 1)),
                     two = record_step(config, with_local_batches(options, 2));
@@ -52,7 +59,8 @@ Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, 
     all.once = 2 * first.total - both.total;
     all.local_batches = options.accumulation;
     all.tokens = double(options.training.count()) / options.mesh.size(axis::pp | axis::cp | axis::tp);
-    all.at_peak = seconds_at_peak(config, options, machine, all.tokens);
+    all.in_tf32 = in_tf32;
+    if (!in_tf32) all.at_peak = seconds_at_peak(config, options, machine, all.tokens);
     all.launches = two.launches() - one.launches();
     all.launches_once = one.launches() - all.launches;
     const int64_t communications = two.communications() - one.communications();
@@ -69,7 +77,7 @@ std::string Roofline::text(const MachineFile& machine, const MeshShape& mesh) co
     constexpr double printed = 0.05e-3;
     const auto ms = [](double seconds) { return seconds < printed ? 0 : 1e3 * seconds; };
     std::string text = fmt::format("Roofline by the rates of {} ({}), {}:\n  {:<32}{:>18}{:>9}{:>14}",
-                                   machine.name, machine.title, text_of(machine.kind), "milliseconds",
+                                   machine.name, machine.title, rates_text(machine), "milliseconds",
                                    "per local batch", "share", "once a step");
     const auto line = [&](const std::string& name, double of_batch, double of_step) {
         text += fmt::format("\n  {:<32}{:>18.1f}{:>7.1f} %{:>14}", name, ms(of_batch),
@@ -92,6 +100,7 @@ std::string Roofline::text(const MachineFile& machine, const MeshShape& mesh) co
                         with_commas(local_batches * launches + launches_once));
     if (graph_nodes > 0)
         text += fmt::format("; nodes of the step's CUDA graphs: {}", with_commas(graph_nodes));
+    if (in_tf32) text += "\n  products in TF32: no rate is known; their time is that of products in float32";
     if (!by_data_sheet.empty())
         text += fmt::format("\n  at the peaks of the data sheet, which no kernel reaches: {}",
                             join(by_data_sheet, "; "));

@@ -22,6 +22,7 @@ struct Roofline {
     /// FLOPs of these tokens as MFU counts them, relative to the peak: the seconds of a local batch at an MFU
     /// of 1. Nothing if MFU is not reported for such a run or such a machine.
     std::optional<double> at_peak;
+    bool in_tf32 = false;  ///< products are in TF32, for which no rate is known, and have the time of float32
     int64_t launches = 0, launches_once = 0;  ///< of kernels
     int64_t graph_nodes = 0;                  ///< kernels and collectives in graphs; 0: no graphs
     std::vector<std::string> by_data_sheet;   ///< classes of kernels with the time of the data sheet's peaks
@@ -35,7 +36,8 @@ struct Roofline {
     std::string text(const MachineFile& machine, const MeshShape& mesh) const;
 };
 
-/// That of options.rank. ConfigError as record_step().
-Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, const MachineFile& machine);
+/// That of options.rank. `in_tf32`: a run multiplies in TF32. ConfigError as record_step().
+Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, const MachineFile& machine,
+                     bool in_tf32 = false);
 
 }  // namespace coeus

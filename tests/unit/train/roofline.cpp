@@ -152,10 +152,11 @@ TEST_CASE("a dry run prints a roofline, and says what no rate is known for") {
         return std::string();
     };
     const std::string c = text("roofline_c.toml", {"--gpu=h200"}, 1);
-    CHECK_THAT(c, Contains("Roofline by the rates of h200") && Contains("attention, backward") &&
-                      Contains("MFU at most 6") && Contains("step of 16 local batches") &&
-                      Contains("nodes of the step's CUDA graphs") && !Contains("left out") &&
-                      !Contains("data sheet,"));
+    CHECK_THAT(c, Contains("Roofline by the rates of h200") &&
+                      Contains("), measured, in part on another card:") && !Contains("TF32") &&
+                      Contains("attention, backward") && Contains("MFU at most 6") &&
+                      Contains("step of 16 local batches") && Contains("nodes of the step's CUDA graphs") &&
+                      !Contains("left out") && !Contains("data sheet,"));
     CHECK_THAT(text("roofline_d.toml", {"--gpu=h100"}, 8), Contains("waits for gathers of weights"));
     CHECK_THAT(
         text("roofline_c.toml", {"--gpu=b200"}, 1),
@@ -172,6 +173,10 @@ TEST_CASE("a dry run prints a roofline, and says what no rate is known for") {
             "No roofline: the transfers of offloaded state (training.enable_cpu_offload) are not recorded"));
     CHECK_THAT(text("roofline_c.toml", {"--gpu=h200", "--model.converters=float8"}, 1),
                Contains("quantizing") && !Contains("MFU"));
+    CHECK_THAT(text("roofline_c.toml",
+                    {"--gpu=h200", "--training.mixed_precision_param=float32", "--kernels.allow_tf32"}, 1),
+               Contains("products in TF32: no rate is known; their time is that of products in float32") &&
+                   !Contains("MFU"));
     CHECK_THAT(text("roofline_d.toml",
                     {"--gpu=h100", "--parallelism.pipeline_parallel_degree=2",
                      "--parallelism.data_parallel_shard_degree=4"},
