@@ -186,8 +186,8 @@ if "torch_llama" in sys.argv[0]:
         (case,) = report["cases"]
         # 3 sequences of 48 tokens on each rank, twice: at least 500 tokens
         self.assertEqual((report["ranks"], case["batch"], case["tokens"]), (2, 2, 576))
-        # what the program itself prints of an H100
-        self.assertGreater(case["limit"], 0)
+        # what the program itself prints of an H100, for so small a model
+        self.assertEqual(case["limit"], 0.0)
         self.assertIn(f"| {case['limit']:.1f} % |", done.stdout)
         trained, torch = (self.folder / "launched").read_text().splitlines()
         self.assertRegex(trained, r"^--near -n 2 .*/coeus train .*/deck.toml --device=cuda")
