@@ -188,7 +188,7 @@ TEST_CASE("messages about machine files name key, value, rule and the nearest na
     }
 }
 
-TEST_CASE("--gpu takes a machine file too") {
+TEST_CASE("a machine file is taken by --gpu too") {
     const TemporaryFolder folder;
     const std::string path = (folder.path() / "mine.toml").string(),
                       none = (folder.path() / "no.toml").string();
