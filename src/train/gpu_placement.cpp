@@ -72,8 +72,8 @@ GpuPlacement place_on_gpu(const Communicator& world, int local_rank, int local_s
                           bindings[own], ids[number], near_to[number]);
     if (const FirstText first = first_text(world, far); first.ranks > 0)
         placement.warning = fmt::format(
-            "{}. Copies to such a GPU pass through other processors; this concerns {} of {} ranks. Start with "
-            "srun --distribution=block:block, or with mpirun --bind-to none",
+            "{}. Copies to such a GPU pass through other processors; this concerns {} of {} ranks. Start "
+            "with srun --distribution=block:block, or with mpirun --bind-to none",
             first.text, first.ranks, world.size());
     return placement;
 }
