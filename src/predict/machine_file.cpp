@@ -282,13 +282,14 @@ void read_network(Tables& tables, MachineFile& machine) {
                             level.bandwidth.begin()->first));
     });
     tables.one("overlap", [&](Table& t) {
-        MachineFile::Overlap& o = machine.overlap.emplace();
+        MachineFile::Overlap o;
         o.sms = t.number("sms", true);
         o.sms_of_a_collective = t.number("sms_of_a_collective", true);
         if (o.sms_of_a_collective >= o.sms) t.refuse("sms_of_a_collective must be less than sms");
         o.memory_share = t.number("memory_share");
         if (o.memory_share >= 1) t.refuse("memory_share must be less than 1");
         o.serial_collectives = t.boolean("serial_collectives");
+        machine.overlap = o;
     });
 }
 

@@ -8,7 +8,7 @@
 namespace coeus {
 
 std::string GpuMemoryUse::text(const std::string& when) const {
-    const std::string facts =
+    std::string facts =
         fmt::format("GPU memory {}: {} in use, {} planned (rank {}, which uses most compared with its plan)",
                     when, bytes_text(double(taken)), bytes_text(double(planned)), rank);
     if (!exceeds_plan()) return facts;
