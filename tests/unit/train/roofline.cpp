@@ -19,7 +19,7 @@ using Catch::Contains;
 
 namespace {
 
-const std::string roofline_decks = COEUS_SOURCE_DIR "/tests/decks/",
+const std::string roofline_decks = COEUS_SOURCE_DIR "/tests/data/roofline/",
                   machines = COEUS_SOURCE_DIR "/tests/data/machines/";
 
 // A deck's model and options for a GPU.
