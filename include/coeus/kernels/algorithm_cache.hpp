@@ -41,8 +41,8 @@ struct KeptAlgorithm {
     /// The content of the timing's file: also the algorithm, since another one may be kept later. Needs a
     /// timing.
     std::string timing_text() const;
-    /// Reads an algorithm's file, and the timing beside it if that is whole and of this algorithm. Nothing if
-    /// there is no such file, or if Coeus did not write it.
+    /// Reads an algorithm's file, and the timing beside it if that is whole and of this algorithm. Returns
+    /// nothing if the file does not exist, or if Coeus did not write it.
     static std::optional<KeptAlgorithm> read(const std::filesystem::path& file);
 };
 

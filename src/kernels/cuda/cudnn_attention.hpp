@@ -72,7 +72,7 @@ struct CudnnBackwardBytes {
 CudnnBackwardBytes backward_bytes(const CudnnBackwardPart& part, const AttentionShape& s, bool deterministic);
 
 /// The part that cuDNN computes at once: no larger than needed to keep a GPU busy, and with a workspace of at
-/// most processor.cudnn_bytes. Empty if there is no such part; our own kernels compute the gradients then.
+/// most processor.cudnn_bytes. Returns nothing without such a part: then our own kernels compute.
 std::optional<CudnnBackwardPart> backward_part(const Processor& processor, const AttentionShape& s);
 
 /// True if cuDNN is used for these gradients: as cudnn_fits, gradients in bfloat16 that are overwritten, more
