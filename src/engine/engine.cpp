@@ -63,8 +63,12 @@ std::vector<Stage> stages_of(const Model& model, Gathered* gathered) {
 }
 
 Processor processor_of(const EngineOptions& options) {
-    return {options.threads, options.architecture, options.types.quantize.emulate, options.cudnn_bytes,
-            options.deterministic};
+    return {.threads = options.threads,
+            .architecture = options.architecture,
+            .emulates_8_bits = options.types.quantize.emulate,
+            .cudnn_bytes = options.cudnn_bytes,
+            .deterministic = options.deterministic,
+            .chunk_bytes = options.chunk_bytes};
 }
 
 // The choices for this rank's stages, or their plan, by `choose`: as planned by the first of the ranks with
@@ -80,8 +84,9 @@ auto recompute_for(const DecoderConfig& config, const EngineOptions& options, co
     const Executor executor(options.pipeline.timetable, rank, stages_of(any, nullptr), exec);
     return choose(options.recompute, config.all_layers(), [&](const std::vector<Recompute>& choices) {
         const Decoder decoder(config, options.types, 1, place_in(options.mesh, first), parts, choices);
-        return measure_training(decoder, executor, micro_batch_of(options), {}, {.threads = options.threads},
-                                mesh, options.exchanges, options.backend);
+        return measure_training(decoder, executor, micro_batch_of(options), {},
+                                {.threads = options.threads, .chunk_bytes = options.chunk_bytes}, mesh,
+                                options.exchanges, options.backend);
     });
 }
 

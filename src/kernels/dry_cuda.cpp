@@ -146,8 +146,7 @@ std::vector<AttentionCall> planned_attention(const Exec& planning) {
 }
 
 const Kernels& dry_cuda_kernels() {
-    static constexpr Kernels table =
-        observed_table<DryCuda>("dry cuda", cuda::workspace::chunk_bytes, cuda::workspace::thin_rows, false);
+    static constexpr Kernels table = observed_table<DryCuda>("dry cuda", cuda::workspace::thin_rows, false);
     return table;
 }
 

@@ -316,11 +316,9 @@ COEUS_EACH_KERNEL(COEUS_NAME)
 
 /// The table of a backend.
 template <class Backend>
-constexpr Kernels observed_table(const char* name, int64_t chunk_bytes, int64_t thin_rows,
-                                 bool takes_values) {
+constexpr Kernels observed_table(const char* name, int64_t thin_rows, bool takes_values) {
     Kernels table{};
     table.name = name;
-    table.chunk_bytes = chunk_bytes;
     table.thin_rows = thin_rows;
     table.takes_values = takes_values;
 #define COEUS_ENTRY(entry)                                                                      \

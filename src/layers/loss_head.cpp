@@ -39,11 +39,12 @@ struct Chunk {
     }
 };
 
-// Chunks of consecutive rows: logits of the backend's preferred size, but enough rows for an efficient GEMM.
+// Chunks of consecutive rows: logits of the preferred size, but enough rows for an efficient GEMM.
 // `columns` are those of the widest part of the vocabulary, so that all tensor-parallel ranks use the same
 // chunks.
-int64_t chunk_rows(const Kernels& kernels, int64_t tokens, int64_t columns, Dtype dtype) {
-    const int64_t fitting = kernels.chunk_bytes / (std::max<int64_t>(1, columns) * size_of(dtype)) / 64 * 64;
+int64_t chunk_rows(const Processor& processor, int64_t tokens, int64_t columns, Dtype dtype) {
+    const int64_t fitting =
+        processor.chunk_bytes / (std::max<int64_t>(1, columns) * size_of(dtype)) / 64 * 64;
     return std::min(tokens, std::max<int64_t>(256, fitting));
 }
 
@@ -86,7 +87,8 @@ void LossHead::for_each_chunk(Ctx& c, Tensor all, Tensor w, const Each& each) co
     const int64_t columns = div_ceil(output_->params().front().shape.rows(), c.tp.size());
     const bool share = Chunk::is_of_all_rows(forms.dy_of_wgrad.groups);
     const int64_t step = share ? sharing_chunks(all.rows() * c.cp.size()) : 1;
-    const int64_t most = share ? div_ceil(all.rows(), step) : chunk_rows(c.k, all.rows(), columns, all.dtype);
+    const int64_t most =
+        share ? div_ceil(all.rows(), step) : chunk_rows(c.exec, all.rows(), columns, all.dtype);
     const Scope temps(c.temp);
     const Tensor losses = c.temp.alloc(output_->g.dtype, {all.rows()});
     const Tensor logits = c.temp.alloc(all.dtype, {most, output_->w.rows()});

@@ -13,6 +13,7 @@
 #include "coeus/pretrained/initial_weights.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/pretrained/pretrained.hpp"
+#include "coeus/train/chunk_choice.hpp"
 #include "coeus/train/describe_quantized.hpp"
 #include "coeus/train/describe_run.hpp"
 #include "coeus/train/product_choice.hpp"
@@ -116,6 +117,7 @@ bool advice_holds(const Config& config, const DecoderConfig& model, const Altern
             engine_options(changed, model, mesh_shape(changed, advice.options.mesh.ranks()),
                            advice.options.rank, advice.options.threads);
         options.architecture = advice.options.architecture;
+        options.chunk_bytes = advice.options.chunk_bytes;
         const auto promised = plans_of_stages(model, advice.options), kept = plans_of_stages(model, options);
         return std::ranges::equal(promised, kept, [](const MemoryPlan& a, const MemoryPlan& b) {
             return b.total() <= a.total() && b.total(MemoryPlace::host) <= a.total(MemoryPlace::host);
@@ -160,6 +162,7 @@ std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) 
     const PlannedDevice device = planned_device(command_line, options.backend);
     require_8_bit_products(options, device.title, device.capability);
     options.architecture = device.capability;
+    options = with_largest_chunks(model, options, device.memory_bytes);
     const Engine engine(model, options);
     add({device.text()});
     add(describe_run(config, mesh, engine, device.memory_bytes));

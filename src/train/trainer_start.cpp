@@ -12,6 +12,7 @@
 #include "coeus/predict/machine_file.hpp"
 #include "coeus/pretrained/initial_weights.hpp"
 #include "coeus/pretrained/model_source.hpp"
+#include "coeus/train/chunk_choice.hpp"
 #include "coeus/train/describe_quantized.hpp"
 #include "coeus/train/describe_run.hpp"
 #include "coeus/train/dry_run.hpp"
@@ -67,6 +68,11 @@ std::vector<std::string> describe(const RankDevice& device, bool graphs, const C
     return lines;
 }
 
+// Bytes of a device that a rank may use.
+int64_t memory_of(const RankDevice& device) {
+    return device.device().memory_bytes() / device.sharing();
+}
+
 }  // namespace
 
 Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdog& watchdog,
@@ -87,8 +93,11 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
       model_(model_from_deck(config_, mesh_.world())),
       engine_(start_up.make<Engine>(
           "plan", model_,
-          engine_options(config_, model_, mesh_.shape(), mesh_.world().rank(), cpu_.threads,
-                         device_.transport(), device_.device().architecture(), device_.attention().cudnn))),
+          with_largest_chunks(
+              model_,
+              engine_options(config_, model_, mesh_.shape(), mesh_.world().rank(), cpu_.threads,
+                             device_.transport(), device_.device().architecture(), device_.attention().cudnn),
+              memory_of(device_), mesh_.world()))),
       data_(start_up.make<TrainingData>("data", config_, model_.vocab, folder_.data_folder(), mesh_.world(),
                                         cpu_.cores)),
       schedule_(schedule_from_deck(config_, &notices_)),
@@ -98,7 +107,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
     watchdog_.meet_in(folder_.root(), owner_.id());
     apply(cpu_);
     const int local_size = mpi.local_size();
-    const int64_t limit = device_.device().memory_bytes() / device_.sharing();
+    const int64_t limit = memory_of(device_);
     global_batch_ = config_.training.local_batch_size * mesh_.size(axis::dp) * engine_.options().accumulation;
     together(mesh_.world(), [&] {
         require_8_bit_products(engine_.options(), device_.device().name(), device_.device().architecture());

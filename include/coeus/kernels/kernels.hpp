@@ -135,14 +135,9 @@ struct DescentOptions {
     size_t group = 0;   ///< parameter group, whose scalars in StepScalars are used
 };
 
-/// The kernels of one backend as function pointers, and two sizes that callers adapt to.
+/// The kernels of one backend as function pointers, and a size that callers adapt to.
 struct Kernels {
     const char* name;
-    /// Preferred size in bytes of an intermediate result that one GEMM writes and the next kernels read.
-    /// Callers that may process rows in chunks choose chunks of about this size. On a CPU, a chunk then stays
-    /// in the last-level cache until the next kernels read it. On a GPU, the other operand is then read so
-    /// rarely that the products do not wait for memory.
-    int64_t chunk_bytes;
     /// Most rows with which a product with a transposed weight reads the weight only once, and so the most
     /// tokens to generate at the same time. On a CPU the bits of such a row do not depend on the other rows.
     int64_t thin_rows;
@@ -391,7 +386,7 @@ struct Kernels {
     DO(momentum) DO(normalize) DO(scaled_sum) DO(descend)
 // clang-format on
 #define COEUS_COUNT_KERNEL(name) +1
-static_assert(sizeof(Kernels) == sizeof(const char*) + 3 * sizeof(int64_t) +
+static_assert(sizeof(Kernels) == sizeof(const char*) + 2 * sizeof(int64_t) +
                                      (0 COEUS_EACH_KERNEL(COEUS_COUNT_KERNEL)) * sizeof(void*),
               "COEUS_EACH_KERNEL names every entry of Kernels");
 #undef COEUS_COUNT_KERNEL

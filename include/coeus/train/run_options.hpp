@@ -18,7 +18,7 @@ namespace coeus {
 /// and mesh, and as pipeline_from_deck(): a dry run, `coeus info` and a run refuse the same decks. With NCCL,
 /// streams have no threads of their own: NCCL queues all calls at once, and needs those of several
 /// communicators in the same order on every rank. Steps are run as CUDA graphs if the host takes no part in
-/// them. `cudnn`: the ranks use cuDNN.
+/// them. `cudnn`: the ranks use cuDNN. Chunks on GPUs are the smallest (chunk_choice.hpp).
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
                              int rank, int threads, const RankTransport& transport, int architecture,
                              bool cudnn);

@@ -6,6 +6,7 @@
 #include "coeus/device/memory.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/pretrained/model_source.hpp"
+#include "coeus/train/chunk_choice.hpp"
 #include "coeus/train/describe_quantized.hpp"
 #include "coeus/train/describe_run.hpp"
 #include "coeus/train/dry_run.hpp"
@@ -88,9 +89,10 @@ void show_deck(const std::string& file, const InfoOptions& options) {
         mesh_shape(config, options.ranks > 0 ? options.ranks : fewest_ranks(config.parallelism));
     const DecoderConfig model = model_from_deck(config);
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
-    const Engine engine(model, engine_options(config, model, mesh, 0, threads));
+    const EngineOptions options_of_run = engine_options(config, model, mesh, 0, threads);
+    const PlannedDevice device = planned_device(deck, options_of_run.backend);
+    const Engine engine(model, with_largest_chunks(model, options_of_run, device.memory_bytes));
     print("{}: deck, {}\n", file, printable(config.job.description));
-    const PlannedDevice device = planned_device(deck, engine.options().backend);
     require_8_bit_products(engine.options(), device.title, device.capability);
     print("  {}\n", device.text());
     for (const std::string& text : describe_run(config, mesh, engine, device.memory_bytes))

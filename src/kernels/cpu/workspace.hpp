@@ -9,8 +9,6 @@
 
 namespace coeus::workspace {
 
-/// Kernels::chunk_bytes: a chunk stays in the last-level cache until the next kernels read it.
-inline constexpr int64_t chunk_bytes = int64_t(8) << 20;
 /// Rows whose gradients are summed at a time (column_sums.hpp).
 inline constexpr int64_t column_block = 64;
 /// Elements that a sum adds at a time.

@@ -5,8 +5,7 @@
 namespace coeus {
 
 const Kernels& cuda_kernels() {
-    static constexpr Kernels table =
-        observed_table<cuda::Cuda>("cuda", cuda::workspace::chunk_bytes, cuda::workspace::thin_rows, false);
+    static constexpr Kernels table = observed_table<cuda::Cuda>("cuda", cuda::workspace::thin_rows, false);
     return table;
 }
 

@@ -11,12 +11,6 @@
 
 namespace coeus::cuda::workspace {
 
-/// Kernels::chunk_bytes. No cache holds a chunk, so what counts is how often the operands that do not depend
-/// on the rows pass through memory. For each chunk of logits the weight [V, D] is read twice in bf16 and its
-/// f32 gradient is read and written: 12 V D bytes for 6 rows V D operations. That is rows / 2 operations per
-/// byte, while an H100 does 300 operations in the time of a byte. With 1024 rows and a vocabulary of 128256,
-/// the products do not wait for memory.
-constexpr int64_t chunk_bytes = int64_t(256) << 20;
 /// Kernels::thin_rows: as on the CPU, so that the same commands work. cuBLASLt does not promise that the bits
 /// of a row are independent of the others.
 constexpr int64_t thin_rows = 16;

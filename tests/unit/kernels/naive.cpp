@@ -450,7 +450,6 @@ void descend(Exec&, Tensor master, Tensor direction, Tensor compute, const Desce
 const Kernels& naive_kernels() {
     static const Kernels table = with_quantization(with_experts({
         .name = "naive",
-        .chunk_bytes = int64_t(1) << 20,
         .thin_rows = 16,
         .gemm = gemm,
         .embedding = embedding,

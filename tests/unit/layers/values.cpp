@@ -227,7 +227,7 @@ TEST_CASE("loss head: the loss is the scaled sum over valid labels, added to the
     }
 }
 
-TEST_CASE("loss head: chunks have 8 MiB of logits, 256 MiB on a GPU, and at least 256 tokens") {
+TEST_CASE("loss head: chunks have 8 MiB of logits, 1 GiB or 256 MiB on a GPU, and at least 256 tokens") {
     struct Chunks : KernelObserver {
         int seen = 0;
         void begin(const char* kernel, double, double) override {
@@ -235,19 +235,19 @@ TEST_CASE("loss head: chunks have 8 MiB of logits, 256 MiB on a GPU, and at leas
         }
         void end() override {}
     };
-    const auto chunks = [](int64_t tokens, int64_t vocab, Dtype dtype, Backend backend = Backend::cpu) {
+    const auto chunks = [](int64_t tokens, int64_t vocab, Dtype dtype, int64_t bytes = cpu_chunk_bytes) {
         Parameters parameters({dtype, dtype});
         const Storage &norm = parameters.add({.name = "norm", .shape = {4}}),
                       &output = parameters.add({.name = "output", .shape = {vocab, 4}});
         const Tensor ids(nullptr, Dtype::i32, {tokens});
         const Batch batch = {.sequences = 1, .seq_len = tokens, .tokens = ids, .labels = ids};
         Chunks count;
-        Exec exec;
+        Exec exec(Processor{.chunk_bytes = bytes});
         const Observation observation = exec.observers.add(count);
         Frame frame;
         Arena temp;
         StepScalars scalars;
-        Ctx c{exec, dry_kernels_of(backend), frame, temp, batch, scalars};
+        Ctx c{exec, dry_kernels(), frame, temp, batch, scalars};
         DecoderHead(std::make_unique<RmsNorm>(norm, 1e-5), output)
             .evaluate(c, Tensor(nullptr, dtype, {tokens, 4}));
         return count.seen;
@@ -260,11 +260,14 @@ TEST_CASE("loss head: chunks have 8 MiB of logits, 256 MiB on a GPU, and at leas
     CHECK(chunks(2048 + 2049, 1000, Dtype::f32) == 3);
     CHECK(chunks(256, 100000, Dtype::f64) == 1);
     CHECK(chunks(1000, 100000, Dtype::f64) == 4);
-    CHECK(chunks(1024, 128256, Dtype::bf16, Backend::cuda) == 1);
-    CHECK(chunks(1025, 128256, Dtype::bf16, Backend::cuda) == 2);
-    CHECK(chunks(512, 128256, Dtype::f32, Backend::cuda) == 1);
-    CHECK(chunks(513, 128256, Dtype::f32, Backend::cuda) == 2);
-    CHECK(chunks(256, 1000000, Dtype::f32, Backend::cuda) == 1);
+    const auto [large, small] = gpu_chunk_bytes;
+    CHECK(chunks(1024, 128256, Dtype::bf16, small) == 1);
+    CHECK(chunks(1025, 128256, Dtype::bf16, small) == 2);
+    CHECK(chunks(512, 128256, Dtype::f32, small) == 1);
+    CHECK(chunks(513, 128256, Dtype::f32, small) == 2);
+    CHECK(chunks(256, 1000000, Dtype::f32, small) == 1);
+    CHECK(chunks(4160, 128256, Dtype::bf16, large) == 1);
+    CHECK(chunks(4161, 128256, Dtype::bf16, large) == 2);
 }
 
 TEST_CASE("loss head: if all labels are -100 there is no loss and no gradient") {

@@ -4,6 +4,7 @@
 #include "coeus/predict/roofline.hpp"
 
 #include "coeus/pretrained/model_source.hpp"
+#include "coeus/train/chunk_choice.hpp"
 #include "coeus/train/dry_run.hpp"
 #include "coeus/train/run_options.hpp"
 #include "support/catch.hpp"
@@ -42,6 +43,12 @@ Planned planned(const std::string& deck, int ranks, const Words& more = {}) {
 // Attention's backward by our own kernels, its forward by cuDNN, whose backward gets no workspace.
 Planned with_own_backward(Planned p) {
     p.options.cudnn_bytes = 4096;
+    return p;
+}
+
+// With the chunks of logits that a run has on such a GPU.
+Planned with_chunks_on(Planned p, const char* gpu) {
+    p.options = with_largest_chunks(p.model, p.options, machine_of_gpu(gpu).gpu->memory_bytes);
     return p;
 }
 
@@ -92,8 +99,9 @@ TEST_CASE("what a run does by default reaches the MFU that is asked for, at the 
          {Bar{"roofline_a.toml", 1, "h100-sxm", 0.57}, Bar{"roofline_b.toml", 1, "h200", 0.61},
           Bar{"roofline_c.toml", 1, "h200", 0.60}, Bar{"roofline_d.toml", 8, "h100-sxm", 0.53}}) {
         CAPTURE(deck);
-        const Planned p = planned(deck, ranks);
+        const Planned p = with_chunks_on(planned(deck, ranks), gpu);
         CHECK(p.options.deterministic);
+        CHECK(p.options.chunk_bytes == gpu_chunk_bytes.front());
         const Roofline roofline = roofline_of(p.model, p.options, machine_of_gpu(gpu));
         CHECK(roofline.mfu_of_local_batch().value() >= mfu);
         CHECK(roofline.mfu_of_step().value() >= mfu);

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The size of the chunks of logits on planned GPUs: the largest with which every rank fits.
+#include "coeus/train/chunk_choice.hpp"
+
+#include "coeus/base/text.hpp"
+#include "coeus/pretrained/model_source.hpp"
+#include "coeus/train/dry_run.hpp"
+#include "coeus/train/run_options.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+#include <algorithm>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+constexpr int64_t chunk_gib = int64_t(1) << 30;
+
+// 8 billion parameters on 8 ranks, each with 8192 tokens of a vocabulary of 128256: 2 GiB of logits.
+const Words large_deck = {COEUS_SOURCE_DIR "/inputs/base/llama3_8b.toml", "--dry_run", "--device=cuda",
+                          "--training.seq_len=8192", "--training.local_batch_size=1"};
+
+Words large_deck_with(const Words& more) {
+    Words words = large_deck;
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+}
+
+struct OfChunks {
+    DecoderConfig model;
+    EngineOptions options;
+    // The largest plan of a stage.
+    int64_t bytes(int64_t chunk_bytes) const {
+        EngineOptions of_size = options;
+        of_size.chunk_bytes = chunk_bytes;
+        int64_t most = 0;
+        for (const MemoryPlan& plan : plans_of_stages(model, of_size)) most = std::max(most, plan.total());
+        return most;
+    }
+    int64_t chosen(std::optional<int64_t> limit) const {
+        return with_largest_chunks(model, options, limit).chunk_bytes;
+    }
+};
+
+OfChunks planned_chunks(const Words& words, int ranks) {
+    const Config config = parse_command_line(words).config;
+    const DecoderConfig model = model_from_deck(config);
+    return {model, engine_options(config, model, mesh_shape(config, ranks), 0, 1)};
+}
+
+// The memory plan that a dry run prints, and what it says of chunks.
+struct SaidOfChunks {
+    std::string plan, chunks;
+};
+SaidOfChunks said_of_chunks(const Words& words, int ranks) {
+    SaidOfChunks all;
+    for (const PlanLine& line : dry_run_lines(parse_command_line(words), ranks)) {
+        if (line.text.starts_with("memory plan per rank")) all.plan = line.text;
+        if (line.text.find("chunks") != std::string::npos) all.chunks = line.text;
+    }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("chunks of logits: 1 GiB if every stage's plan fits, else 256 MiB") {
+    for (const Words& more : {Words{}, Words{"--parallelism.pipeline_parallel_degree=2",
+                                             "--parallelism.pipeline_parallel_microbatch_size=1",
+                                             "--training.local_batch_size=2"}}) {
+        const OfChunks p = planned_chunks(large_deck_with(more), 8);
+        CHECK(p.options.chunk_bytes == chunk_gib / 4);
+        const int64_t large = p.bytes(chunk_gib), small = p.bytes(chunk_gib / 4);
+        CHECK(large >= small);  // the head may be on a smaller stage
+        CHECK(p.chosen(large) == chunk_gib);
+        CHECK(p.chosen(large - 1) == chunk_gib / 4);
+        CHECK(p.chosen(small - 1) == chunk_gib / 4);  // the run is refused
+        CHECK(p.chosen(std::nullopt) == chunk_gib);
+    }
+    const OfChunks on_cpus = planned_chunks(large_deck_with({"--device=cpu"}), 8);
+    CHECK(on_cpus.chosen(int64_t(1) << 50) == cpu_chunk_bytes);
+}
+
+TEST_CASE("chunks of logits: a dry run plans 1 GiB on an H200 and 256 MiB on a small card") {
+    const OfChunks p = planned_chunks(large_deck, 8);
+    const auto total = [&](int64_t chunk_bytes) { return bytes_text(double(p.bytes(chunk_bytes))); };
+    REQUIRE(total(chunk_gib) != total(chunk_gib / 4));
+    const SaidOfChunks large = said_of_chunks(large_deck_with({"--gpu=h200"}), 8),
+                       small = said_of_chunks(
+                           large_deck_with({fmt::format("--memory={}MiB", (p.bytes(chunk_gib) - 1) >> 20)}),
+                           8);
+    CHECK_THAT(large.plan, Contains(total(chunk_gib) + " of "));
+    CHECK(large.chunks == "");
+    CHECK_THAT(small.plan, Contains(total(chunk_gib / 4) + " of "));
+    CHECK(
+        small.chunks ==
+        "Notice: logits are computed in chunks of 256 MiB; with 1.00 GiB, a rank would not fit into its GPU");
+}
