@@ -87,7 +87,7 @@ struct DryCpu {
 }  // namespace
 
 const Kernels& dry_kernels() {
-    static constexpr Kernels table = observed_table<DryCpu>("dry", workspace::thin_rows, true);
+    static constexpr Kernels table = observed_table<DryCpu>("dry", workspace::thin_rows, 1, true);
     return table;
 }
 

@@ -316,10 +316,12 @@ COEUS_EACH_KERNEL(COEUS_NAME)
 
 /// The table of a backend.
 template <class Backend>
-constexpr Kernels observed_table(const char* name, int64_t thin_rows, bool takes_values) {
+constexpr Kernels observed_table(const char* name, int64_t thin_rows, int64_t row_multiple,
+                                 bool takes_values) {
     Kernels table{};
     table.name = name;
     table.thin_rows = thin_rows;
+    table.row_multiple = row_multiple;
     table.takes_values = takes_values;
 #define COEUS_ENTRY(entry)                                                                      \
     if constexpr (requires { &Backend::entry; })                                                \

@@ -91,7 +91,9 @@ void LossHead::for_each_chunk(Ctx& c, Tensor all, Tensor w, const Each& each) co
         share ? div_ceil(all.rows(), step) : chunk_rows(c.exec, all.rows(), columns, all.dtype);
     const Scope temps(c.temp);
     const Tensor losses = c.temp.alloc(output_->g.dtype, {all.rows()});
-    const Tensor logits = c.temp.alloc(all.dtype, {most, output_->w.rows()});
+    const int64_t width = output_->w.rows();
+    const Tensor logits =
+        c.temp.alloc(all.dtype, {most, round_up(width, c.k.row_multiple)}).slice_cols(0, width);
     const Tokens tokens(c, all, forms.x);
     int64_t done = 0;
     for (int64_t i = 0; done < all.rows(); ++i) {

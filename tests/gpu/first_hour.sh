@@ -440,7 +440,7 @@ B6;nccl;products leave 16 multiprocessors;--kernels.sm_margin=16;--kernels.sm_ma
 B7;1;steps as CUDA graphs;--training.disable_cuda_graphs=false;--training.disable_cuda_graphs=true;
 B11;1;attention by cuDNN;--kernels.attention=auto;--kernels.attention=own;
 B11;1;the same bits each time;--kernels.deterministic=true;--kernels.deterministic=false;
-B12;1;a vocabulary that is not a multiple of 8;--model.vocab_size=$odd;--model.vocab_size=$padded;
+B12;1;a vocabulary that is not a multiple of 8, with padded rows of logits, beside a multiple of 64;--model.vocab_size=$odd;--model.vocab_size=$padded;
 B13;1;measured choice of cuBLASLt's algorithms;--kernels.autotune=true;--kernels.autotune=false;
 B17;1;TF32 in float32;--kernels.allow_tf32=true;--kernels.allow_tf32=false;--training.mixed_precision_param=float32
 B18;2;context parallel as a ring;$rotate=alltoall;$rotate=allgather;--parallelism.context_parallel_degree=2

@@ -135,12 +135,15 @@ struct DescentOptions {
     size_t group = 0;   ///< parameter group, whose scalars in StepScalars are used
 };
 
-/// The kernels of one backend as function pointers, and a size that callers adapt to.
+/// The kernels of one backend as function pointers, and two sizes that callers adapt to.
 struct Kernels {
     const char* name;
     /// Most rows with which a product with a transposed weight reads the weight only once, and so the most
     /// tokens to generate at the same time. On a CPU the bits of such a row do not depend on the other rows.
     int64_t thin_rows;
+    /// A matrix that products read or write should have rows a multiple of so many elements apart. cuBLASLt's
+    /// fastest kernels (TMA) take only distances and addresses that are multiples of 16 bytes.
+    int64_t row_multiple;
     /// True if products in 8 bits also take operands as their values in bfloat16 (quantize_values). A backend
     /// without such products has to decode operands, and this is done once for all products of an operand.
     bool takes_values;
@@ -386,7 +389,7 @@ struct Kernels {
     DO(momentum) DO(normalize) DO(scaled_sum) DO(descend)
 // clang-format on
 #define COEUS_COUNT_KERNEL(name) +1
-static_assert(sizeof(Kernels) == sizeof(const char*) + 2 * sizeof(int64_t) +
+static_assert(sizeof(Kernels) == sizeof(const char*) + 3 * sizeof(int64_t) +
                                      (0 COEUS_EACH_KERNEL(COEUS_COUNT_KERNEL)) * sizeof(void*),
               "COEUS_EACH_KERNEL names every entry of Kernels");
 #undef COEUS_COUNT_KERNEL

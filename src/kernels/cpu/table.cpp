@@ -5,7 +5,7 @@
 namespace coeus {
 
 const Kernels& cpu_kernels() {
-    static constexpr Kernels table = observed_table<cpu::Cpu>("cpu", workspace::thin_rows, true);
+    static constexpr Kernels table = observed_table<cpu::Cpu>("cpu", workspace::thin_rows, 1, true);
     return table;
 }
 

@@ -5,7 +5,8 @@
 namespace coeus {
 
 const Kernels& cuda_kernels() {
-    static constexpr Kernels table = observed_table<cuda::Cuda>("cuda", cuda::workspace::thin_rows, false);
+    static constexpr Kernels table =
+        observed_table<cuda::Cuda>("cuda", cuda::workspace::thin_rows, cuda::workspace::row_multiple, false);
     return table;
 }
 

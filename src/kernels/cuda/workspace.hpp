@@ -14,6 +14,8 @@ namespace coeus::cuda::workspace {
 /// Kernels::thin_rows: as on the CPU, so that the same commands work. cuBLASLt does not promise that the bits
 /// of a row are independent of the others.
 constexpr int64_t thin_rows = 16;
+/// Kernels::row_multiple: lines of 128 bytes in bfloat16.
+constexpr int64_t row_multiple = 64;
 /// Rows (tokens) whose gradients a block sums (column_sums.hpp).
 constexpr int64_t column_block = 16;
 /// How many of the blocks' sums a thread adds in the first of two levels, so that there are threads for all

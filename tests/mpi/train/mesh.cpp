@@ -45,6 +45,30 @@ TEST_CASE("mesh: every factorisation equals one rank") {
         CHECK(differs_from_one_rank(variant.mesh_case(), world) == "");
 }
 
+TEST_CASE("mesh: wide feed-forward layers and experts, divided in pieces of 8 columns, equal one rank") {
+    const Communicator world = Communicator::world("world");
+    const MeshShape mesh = {.tp = world.size()};
+    const int64_t width = 128 * mesh.tp + 12;  // an equal part is not a multiple of 8
+    for (const int experts : {0, 2, 3}) {
+        CAPTURE(experts);
+        MeshCase c = {.mesh = mesh, .model = model_for(mesh, false)};
+        set_experts(c.model, experts);
+        c.model.feed_forward.hidden = width;
+        if (c.model.moe.experts > 0) c.model.moe.hidden = width;
+        if (c.model.moe.shared_hidden > 0) c.model.moe.shared_hidden = width;
+        const Decoder decoder(c.model, c.types, 1, ShardPlace{.tp = mesh.tp});
+        int divided = 0;
+        for (const Storage& storage : decoder.parameters().storages())
+            for (const Param& param : storage.params())
+                if (mesh.tp > 1 && param.shard.tp == Split::cols && param.shape.cols() == width) {
+                    CHECK(param.local.cols % 8 == 0);
+                    ++divided;
+                }
+        CHECK((divided > 0) == (mesh.tp > 1));
+        CHECK(differs_from_one_rank(c, world) == "");
+    }
+}
+
 TEST_CASE("soak: every factorisation with all combinations of the other choices equals one rank", "[.soak]") {
     const Communicator world = Communicator::world("world");
     for (const MeshVariant& variant : full_product(all_meshes(world.size())))

@@ -451,6 +451,7 @@ const Kernels& naive_kernels() {
     static const Kernels table = with_quantization(with_experts({
         .name = "naive",
         .thin_rows = 16,
+        .row_multiple = 1,
         .gemm = gemm,
         .embedding = embedding,
         .embedding_backward = embedding_backward,
