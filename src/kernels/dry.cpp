@@ -24,7 +24,7 @@ struct DryCpu {
     static void scaled_grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups&, bool) {
         exec.workspace.touch(workspace::scaled_grouped_gemm(d, a, b.tensor, exec.threads));
     }
-    static void scaled_grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, const Groups&) {
+    static void scaled_grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, Tensor, const Groups&) {
         exec.workspace.touch(workspace::scaled_grouped_gemm(d, a, b, exec.threads));
     }
     static void rms_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
@@ -73,7 +73,7 @@ struct DryCpu {
     static void grouped_gemm(Exec& exec, Tensor, Tensor a, Operand, const Groups&) {
         exec.workspace.touch(workspace::grouped_gemm(a, exec.threads));
     }
-    static void grouped_gemm_weights(Exec& exec, Tensor, Tensor a, Tensor, const Groups&) {
+    static void grouped_gemm_weights(Exec& exec, Tensor, Tensor a, Tensor, Tensor, const Groups&) {
         exec.workspace.touch(workspace::grouped_gemm(a, exec.threads));
     }
     static void add_group_bias_backward(Exec& exec, Tensor dbias, Tensor, Tensor dy, Tensor, Tensor,

@@ -73,7 +73,7 @@ struct DryCuda {
     static void scaled_grouped_gemm(Exec& exec, Tensor, Tensor a, Operand b, const Groups&, bool) {
         exec.workspace.touch(cuda::workspace::scaled_grouped_gemm(a, b.tensor));
     }
-    static void scaled_grouped_gemm_weights(Exec& exec, Tensor, Tensor a, Tensor b, const Groups&) {
+    static void scaled_grouped_gemm_weights(Exec& exec, Tensor, Tensor a, Tensor b, Tensor, const Groups&) {
         exec.workspace.touch(cuda::workspace::scaled_grouped_gemm(a, b));
     }
     static void rms_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,

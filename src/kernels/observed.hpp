@@ -166,16 +166,16 @@ inline Cost grouped_gemm(Tensor d, Tensor a, Operand b, const Groups& groups) {
     return {2 * rows * double(d.cols()) * double(a.cols()),
             rows * double(d.cols() * size_of(d.dtype) + a.cols() * size_of(a.dtype)) + bytes(b.tensor)};
 }
-inline Cost grouped_gemm_weights(Tensor d, Tensor a, Tensor b, const Groups& groups) {
+inline Cost grouped_gemm_weights(Tensor d, Tensor a, Tensor b, Tensor c, const Groups& groups) {
     const double rows = double(groups.assignments);
     return {2 * rows * double(a.cols()) * double(b.cols()),
-            rows * double((a.cols() + b.cols()) * size_of(a.dtype)) + 2 * bytes(d)};
+            rows * double((a.cols() + b.cols()) * size_of(a.dtype)) + (c ? 2 : 1) * bytes(d)};
 }
 inline Cost scaled_grouped_gemm(Tensor d, Tensor a, Operand b, const Groups& groups, bool) {
     return grouped_gemm(d, a, b, groups);
 }
-inline Cost scaled_grouped_gemm_weights(Tensor d, Tensor a, Tensor b, const Groups& groups) {
-    return grouped_gemm_weights(d, a, b, groups);
+inline Cost scaled_grouped_gemm_weights(Tensor d, Tensor a, Tensor b, Tensor c, const Groups& groups) {
+    return grouped_gemm_weights(d, a, b, c, groups);
 }
 inline Cost add_group_bias(Tensor y, Tensor bias, Tensor, const Groups& groups) {
     const double elements = double(groups.assignments * y.cols());

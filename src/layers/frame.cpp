@@ -95,7 +95,9 @@ void add_gradient(Ctx& c, const WeightGradient& gradient) {
         const WeightGradient::Part& part = gradient.parts.all().front();
         const auto multiply_groups = gradient.x.groups == ScaleGroups::none ? c.k.grouped_gemm_weights
                                                                             : c.k.scaled_grouped_gemm_weights;
-        return multiply_groups(c.exec, part.storage->g, part.dy, gradient.x, gradient.groups);
+        const Tensor g = part.storage->g;
+        const bool replaces = part.storage->begin_product(0, g.rows());
+        return multiply_groups(c.exec, g, part.dy, gradient.x, replaces ? Tensor{} : g, gradient.groups);
     }
     const Scope temps(c.temp);
     const auto add = [&](Tensor x, int64_t first) {

@@ -291,7 +291,7 @@ ExpertWeights expert_weights(const Declare& declare, const MoeConfig& m) {
         Param param = declare.named(name, {m.experts, rows, cols}, role, split);
         param.together = together;
         param.groups = m.experts;
-        param.takes_recipe = true;
+        param.takes_recipe = param.sums_products = true;
         param.recipe = recipe_of_experts(parameters.types().quantize, param.name, rows, cols);
         param.shard.sharding = parameters.expert_sharding();
         return param;
@@ -342,8 +342,10 @@ std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& con
                                     Output activated) {
     const MoeConfig& m = config;
     Parameters& parameters = declare.parameters();
-    const Storage& router = parameters.add(declare.weight("moe.router.gate", {m.experts, declare.model().dim},
-                                                          WeightRole::router, Split::partial));
+    Param gate = declare.weight("moe.router.gate", {m.experts, declare.model().dim}, WeightRole::router,
+                                Split::partial);
+    gate.sums_products = true;
+    const Storage& router = parameters.add(std::move(gate));
     const Storage* router_bias = m.router_bias
                                      ? &parameters.add(declare.named("moe.router.gate.bias", {m.experts},
                                                                      WeightRole::router_bias, Split::partial))

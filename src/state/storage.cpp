@@ -32,9 +32,8 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
                 "parameters of one storage must be trained together or not at all, and of one type");
         require(param.shard.tp == first.shard.tp && param.shard.sharding == first.shard.sharding,
                 "parameters of one storage must be divided alike");
-        require(param.sums_products == first.sums_products && (!param.sums_products || param.groups == 1),
-                "parameters of one storage must have gradients of one kind, without groups if they are sums "
-                "of products");
+        require(param.sums_products == first.sums_products,
+                "parameters of one storage must have gradients of one kind");
         require(param.recipe == first.recipe, "parameters of one storage must be quantized alike");
         require(param.groups == first.groups && param.groups > 0 && param.shape.rows() % param.groups == 0,
                 "parameters of one storage must have equally many groups, each of equal rows");
@@ -101,6 +100,8 @@ void Storage::keep(std::vector<Moment> kept, FunctionRef<size_t(const Param&)> g
 }
 
 bool Storage::begin_product(int64_t first_row, int64_t rows) const {
+    require(params_.front().groups == 1 || rows == shape_.rows(),
+            "the matrices of all groups get their products at once");
     uint64_t begun = 0;
     for (size_t i = 0; i < params_.size(); ++i) {
         const Param& param = params_[i];
@@ -115,9 +116,12 @@ bool Storage::begin_product(int64_t first_row, int64_t rows) const {
 }
 
 void Storage::zero_forgotten(Exec& exec, const Kernels& kernels) const {
-    for (size_t i = 0; i < params_.size(); ++i)
-        if (const Param& param = params_[i]; is_forgotten(i))
-            kernels.zero(exec, g.slice_rows(param.first_row, param.local.rows));
+    if (forgotten_ == all_params())
+        kernels.zero(exec, g);
+    else
+        for (size_t i = 0; i < params_.size(); ++i)
+            if (const Param& param = params_[i]; is_forgotten(i))
+                kernels.zero(exec, g.slice_rows(param.first_row, param.local.rows));
     forgotten_ = 0;
 }
 

@@ -202,14 +202,16 @@ void add_products(std::vector<KernelCase>& list, const Assignments& s, int64_t w
                              k.grouped_gemm(e, o[g], o[g + 1], {o[g + 2], transposed_b}, groups);
                          },
                          {g + 1}));
-    list.push_back(grouped_case("grouped_gemm_weights", s,
-                                {{"d", update, acc, {s.experts * width, other}},
-                                 {"a", input, compute, {rows, width}, 0, 0.3, 2 * pad},
-                                 {"b", input, compute, {rows, other}, 0, 1, pad}},
-                                [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
-                                    k.grouped_gemm_weights(e, o[g], o[g + 1], o[g + 2], groups);
-                                },
-                                {g + 1, g + 2}));
+    for (const bool first : {false, true})
+        list.push_back(grouped_case(first ? "grouped_gemm_weights first" : "grouped_gemm_weights", s,
+                                    {{"d", first ? output : update, acc, {s.experts * width, other}},
+                                     {"a", input, compute, {rows, width}, 0, 0.3, 2 * pad},
+                                     {"b", input, compute, {rows, other}, 0, 1, pad}},
+                                    [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
+                                        k.grouped_gemm_weights(e, o[g], o[g + 1], o[g + 2],
+                                                               first ? Tensor() : o[g], groups);
+                                    },
+                                    {g + 1, g + 2}));
 }
 
 /// Rows with their columns' scales for each group, and products of 8-bit floats. `along`: rows or blocks.
@@ -312,24 +314,27 @@ void add_quantized(std::vector<KernelCase>& list, const Assignments& s, int64_t 
         }
     const G columns = groups_along(along, false);
     const Shape a = {rows, width}, b = {rows, other};
-    KernelCase c =
-        grouped_case("scaled_grouped_gemm_weights", s,
-                     {{"d", update, acc, {s.experts * width, other}},
-                      codes("a", input, a),
-                      scales("scales of a", input, columns, a),
-                      codes("b", input, b),
-                      scales("scales of b", input, columns, b),
-                      values("values of a", a),
-                      values("values of b", b),
-                      maxima("bits of a", columns, a),
-                      maxima("bits of b", columns, b)},
-                     [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
-                         k.scaled_grouped_gemm_weights(e, o[g], quantized(o[g + 1], type, columns, o[g + 2]),
-                                                       quantized(o[g + 3], type, columns, o[g + 4]), groups);
-                     },
-                     {g + 5, g + 6});
-    list.push_back(
-        with_quantized(c, {{g + 1, g + 2, g + 5, g + 7}, {g + 3, g + 4, g + 6, g + 8}}, columns, true));
+    for (const bool first : {false, true}) {
+        KernelCase c = grouped_case(
+            first ? "scaled_grouped_gemm_weights first" : "scaled_grouped_gemm_weights", s,
+            {{"d", first ? output : update, acc, {s.experts * width, other}},
+             codes("a", input, a),
+             scales("scales of a", input, columns, a),
+             codes("b", input, b),
+             scales("scales of b", input, columns, b),
+             values("values of a", a),
+             values("values of b", b),
+             maxima("bits of a", columns, a),
+             maxima("bits of b", columns, b)},
+            [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
+                k.scaled_grouped_gemm_weights(e, o[g], quantized(o[g + 1], type, columns, o[g + 2]),
+                                              quantized(o[g + 3], type, columns, o[g + 4]),
+                                              first ? Tensor() : o[g], groups);
+            },
+            {g + 5, g + 6});
+        list.push_back(
+            with_quantized(c, {{g + 1, g + 2, g + 5, g + 7}, {g + 3, g + 4, g + 6, g + 8}}, columns, true));
+    }
 }
 
 void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t width, int64_t other) {

@@ -246,6 +246,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     for (int64_t step = 1; step <= steps; ++step) {
         TestBatch batch = batch_of_step(c, uint64_t(step));
         many.poison_gradients();
+        if (one) one->poison_gradients();
         if (!many.step(step, batch) || (one && !one->step(step, batch))) lines += "a step was not finite\n";
         const auto scalar = [](double StepScalars::*member) {
             return [member](const MeshRun& run) { return run.engine.scalars().*member; };

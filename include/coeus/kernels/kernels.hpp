@@ -291,12 +291,13 @@ struct Kernels {
     /// after the other.
     /// Padding is set to zero; rows after the last group are not touched.
     void (*grouped_gemm)(Exec&, Tensor d, Tensor a, Operand b, const Groups& groups);
-    /// For each group g of rows: d[g] += a^T b. a[rows, O], b[rows, I], d: G matrices [O, I] (acc).
-    void (*grouped_gemm_weights)(Exec&, Tensor d, Tensor a, Tensor b, const Groups& groups);
+    /// For each group g of rows: d[g] = c[g] + a^T b. a[rows, O], b[rows, I], d: G matrices [O, I] (acc). c
+    /// is d or absent. Without c, the matrices of groups without rows become zero.
+    void (*grouped_gemm_weights)(Exec&, Tensor d, Tensor a, Tensor b, Tensor c, const Groups& groups);
     /// The two products for 8-bit floats, with groups of scales as in scaled_gemm. Columns of rows in groups,
     /// and of matrices, have scales [G,C].
     void (*scaled_grouped_gemm)(Exec&, Tensor d, Tensor a, Operand b, const Groups& groups, bool fast);
-    void (*scaled_grouped_gemm_weights)(Exec&, Tensor d, Tensor a, Tensor b, const Groups& groups);
+    void (*scaled_grouped_gemm_weights)(Exec&, Tensor d, Tensor a, Tensor b, Tensor c, const Groups& groups);
     /// y[i] += scale[i] bias[g] for each row i of group g; bias[G,N]: type, scale[rows] (acc): optional.
     void (*add_group_bias)(Exec&, Tensor y, Tensor bias, Tensor scale, const Groups& groups);
     /// dbias[G,N] (acc) += the sum over each group of scale[i] dy[i]. dscale[rows] (acc, optional) = dy[i] .

@@ -87,9 +87,9 @@ public:
     /// True if all that is added to g are products.
     bool sums_products() const { return params_.front().sums_products && trainable(); }
     /// From now on g counts as zero, whatever is in its memory. For storages that sum products.
-    void forget_gradient() const { forgotten_ = (uint64_t(1) << params_.size()) - 1; }
-    /// Called before a product is added to these rows of g: all of them, or those of one parameter. True if
-    /// they still count as zero without being so: the product must replace what is there.
+    void forget_gradient() const { forgotten_ = all_params(); }
+    /// Called before a product is added to these rows of g: all of them, or those of one parameter without
+    /// groups. True if they still count as zero without being so: the product must replace what is there.
     bool begin_product(int64_t first_row, int64_t rows) const;
     /// Sets the rows of g to zero that still count as zero.
     void zero_forgotten(Exec& exec, const Kernels& kernels) const;
@@ -123,6 +123,7 @@ public:
 private:
     void lay_out();
     void list_runs();
+    uint64_t all_params() const { return (uint64_t(1) << params_.size()) - 1; }
     bool is_forgotten(size_t param) const { return (forgotten_ >> param & 1) != 0; }
 
     std::vector<Param> params_;

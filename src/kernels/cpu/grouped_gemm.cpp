@@ -177,33 +177,37 @@ void Cpu::grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups& 
     zero_padding(exec, d, groups);
 }
 
-void Cpu::grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, const Groups& groups) {
+void Cpu::grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, Tensor c, const Groups& groups) {
     check_groups(groups, a);
     require(a.rows() == b.rows() && d.rows() == groups.number() * a.cols() && d.cols() == b.cols() &&
-                a.dtype == b.dtype && d.dtype == acc_of(a.dtype),
+                a.dtype == b.dtype && d.dtype == acc_of(a.dtype) && (!c || c.data == d.data),
             "grouped_gemm_weights: shapes or types do not fit");
     exec.workspace.touch(workspace::grouped_gemm(a, exec.threads));
     const auto rows_in = [&](const Tensor& t, int64_t g) {
         const GroupRows rows = rows_of_group(groups, g);
         return t.slice_rows(rows.begin, rows.count);
     };
+    if (!c)
+        for (int64_t g = 0; g < groups.number(); ++g)
+            if (rows_of_group(groups, g).count == 0) zero(exec, matrix_of(d, groups, g));
     if (a.dtype == Dtype::f64) {
         for (int64_t g = 0; g < groups.number(); ++g)
             if (rows_of_group(groups, g).count > 0) {
                 const Tensor sums = matrix_of(d, groups, g);
-                gemm(exec, sums, transposed(rows_in(a, g)), rows_in(b, g), sums);
+                gemm(exec, sums, transposed(rows_in(a, g)), rows_in(b, g), c ? sums : Tensor{});
             }
         return;
     }
     const auto rows_of = [&](int64_t g) { return rows_of_group(groups, g).count > 0 ? a.cols() : 0; };
     const auto multiply = [&]<class T>(T) {
-        for_jobs<T>(
-            exec, groups, d.cols(), rows_of,
-            [&](const JobMemory<T>& memory, int64_t g, int64_t row, int64_t rows, int64_t column,
-                int64_t cols) {
-                const Tensor block = matrix_of(d, groups, g).slice_rows(row, rows).slice_cols(column, cols);
-                run_job<T, float>(memory, block, transposed(rows_in(a, g)), row, rows_in(b, g), column, true);
-            });
+        for_jobs<T>(exec, groups, d.cols(), rows_of,
+                    [&](const JobMemory<T>& memory, int64_t g, int64_t row, int64_t rows, int64_t column,
+                        int64_t cols) {
+                        const Tensor block =
+                            matrix_of(d, groups, g).slice_rows(row, rows).slice_cols(column, cols);
+                        run_job<T, float>(memory, block, transposed(rows_in(a, g)), row, rows_in(b, g),
+                                          column, bool(c));
+                    });
     };
     if (a.dtype == Dtype::f32)
         multiply(float());

@@ -139,12 +139,13 @@ void Cpu::scaled_grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const G
     grouped_gemm(exec, d, decoded_rows(exec, type, a, groups), {matrices, b.is_transposed}, groups);
 }
 
-void Cpu::scaled_grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, const Groups& groups) {
+void Cpu::scaled_grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, Tensor c,
+                                      const Groups& groups) {
     const Dtype type = decoded_type(d.dtype);
     const Scope scope(exec.workspace);
     const Tensor a_values = decoded_rows(exec, type, a, groups),
                  b_values = decoded_rows(exec, type, b, groups);
-    grouped_gemm_weights(exec, d, a_values, b_values, groups);
+    grouped_gemm_weights(exec, d, a_values, b_values, c, groups);
 }
 
 }  // namespace coeus::cpu

@@ -5,7 +5,7 @@
 // its rows in memory, otherwise across them:
 //   d = a b^T       a and b are deep
 //   d = a b         a is deep
-//   d[g] += a^T b   neither is; the depth is that of the group's rows
+//   d[g] += a^T b   neither is; the depth is that of the group's rows (also d[g] = a^T b)
 // On tensor cores (bf16, in pieces of 16 bytes) the tiles of the operands are loaded in pairs. Two pairs are
 // in shared memory, so that one is loaded while the other is used.
 #include "cuda.hpp"
@@ -25,6 +25,7 @@ struct GroupedProduct {
     int64_t rows;     ///< of a group's matrix in d, if a is not deep
     int64_t columns;  ///< of d
     int64_t depth;    ///< if a is deep
+    bool accumulate;  ///< the products are added to d
 };
 
 /// A block's tile of d, and the operands from its first row, column and depth on. Rows from `rows` to
@@ -56,7 +57,7 @@ __device__ Work<T, O> work_of(const GroupedProduct<T, O>& p, int tile_rows, int 
         const int64_t down = (p.rows + tile_rows - 1) / tile_rows;
         const int64_t group = tile / down, row = tile % down * tile_rows;
         const PlaceInGroup at = p.groups.place(group, 0);
-        const int64_t rows = at.count > 0 ? p.rows - row : 0;
+        const int64_t rows = at.count > 0 || !p.accumulate ? p.rows - row : 0;
         return {p.d[group * p.rows + row] + column,
                 p.a[at.row] + row,
                 p.b[at.row] + column,
@@ -115,7 +116,7 @@ __global__ void grouped_gemm_kernel(GroupedProduct<T, O> p) {
             if constexpr (left_deep)
                 to = store<O>(i < w.rows ? sums[r][c] : 0.0f);
             else
-                to += sums[r][c];
+                to = p.accumulate ? to + sums[r][c] : sums[r][c];
         }
 }
 
@@ -220,7 +221,7 @@ __global__ void __launch_bounds__(product_threads) grouped_gemm_mma_kernel(Group
                 const float* const pair = sums[r][c].values + 2 * half;
                 if (column < w.columns)
                     put_pair(w.d + row * p.d.ld + column, row < w.rows ? pair[0] : 0.0f,
-                             row < w.rows ? pair[1] : 0.0f, !left_deep);
+                             row < w.rows ? pair[1] : 0.0f, !left_deep && p.accumulate);
             }
         }
     }
@@ -249,10 +250,16 @@ bool tensor_cores_fit(std::initializer_list<Tensor> operands) {
 }
 
 template <bool left_deep, bool right_deep, class T, class O>
-void multiply(Exec& exec, const char* name, Tensor d, Tensor a, Tensor b, const Groups& groups) {
-    const GroupedProduct<T, O> p = {rows_of<O>(d),           rows_of<const T>(a),      rows_of<const T>(b),
-                                    device_groups(groups),   left_deep ? 0 : a.cols(), d.cols(),
-                                    left_deep ? a.cols() : 0};
+void multiply(Exec& exec, const char* name, Tensor d, Tensor a, Tensor b, const Groups& groups,
+              bool accumulate) {
+    const GroupedProduct<T, O> p = {.d = rows_of<O>(d),
+                                    .a = rows_of<const T>(a),
+                                    .b = rows_of<const T>(b),
+                                    .groups = device_groups(groups),
+                                    .rows = left_deep ? 0 : a.cols(),
+                                    .columns = d.cols(),
+                                    .depth = left_deep ? a.cols() : 0,
+                                    .accumulate = accumulate};
     const int64_t buffer_rows = a.rows();
     if constexpr (std::is_same_v<T, bf16>) {
         // tall tiles read the operands less often, but more of their rows are beyond the end of a group
@@ -278,20 +285,20 @@ void Cuda::grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups&
             "grouped_gemm: shapes or types do not fit");
     if (columns == 0) return;
     const auto multiply_to = [&]<class T, class O>(T, O) {
-        b.is_transposed ? multiply<true, true, T, O>(exec, "grouped_gemm", d, a, b.tensor, groups)
-                        : multiply<true, false, T, O>(exec, "grouped_gemm", d, a, b.tensor, groups);
+        b.is_transposed ? multiply<true, true, T, O>(exec, "grouped_gemm", d, a, b.tensor, groups, false)
+                        : multiply<true, false, T, O>(exec, "grouped_gemm", d, a, b.tensor, groups, false);
     };
     dispatch(a.dtype,
              [&]<class T>(T) { d.dtype == Dtype::f32 ? multiply_to(T(), float()) : multiply_to(T(), T()); });
 }
 
-void Cuda::grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, const Groups& groups) {
+void Cuda::grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, Tensor c, const Groups& groups) {
     require(a.rows() == b.rows() && d.rows() == groups.number() * a.cols() && d.cols() == b.cols() &&
-                a.dtype == b.dtype && d.dtype == acc_of(a.dtype),
+                a.dtype == b.dtype && d.dtype == acc_of(a.dtype) && (!c || c.data == d.data),
             "grouped_gemm_weights: shapes or types do not fit");
     if (d.cols() == 0) return;
     dispatch(a.dtype, [&]<class T>(T) {
-        multiply<false, false, T, Acc<T>>(exec, "grouped_gemm_weights", d, a, b, groups);
+        multiply<false, false, T, Acc<T>>(exec, "grouped_gemm_weights", d, a, b, groups, bool(c));
     });
 }
 

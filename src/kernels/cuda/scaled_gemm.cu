@@ -276,13 +276,14 @@ void Cuda::scaled_grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const 
     grouped_gemm(exec, d, rows_values, {matrices, b.is_transposed}, groups);
 }
 
-void Cuda::scaled_grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, const Groups& groups) {
+void Cuda::scaled_grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, Tensor c,
+                                       const Groups& groups) {
     const Scope scope(exec.workspace);
     const Tensor a_values = exec.workspace.alloc(Dtype::bf16, {a.rows(), a.cols()}),
                  b_values = exec.workspace.alloc(Dtype::bf16, {b.rows(), b.cols()});
     decode_all(exec, a_values, a, false, groups);
     decode_all(exec, b_values, b, false, groups);
-    grouped_gemm_weights(exec, d, a_values, b_values, groups);
+    grouped_gemm_weights(exec, d, a_values, b_values, c, groups);
 }
 
 }  // namespace coeus::cuda

@@ -65,6 +65,37 @@ TEST_CASE("experts: every division over ranks, with any capacity, equals one ran
     check_divisions(Communicator::world("world").size() <= 4);
 }
 
+// A local batch has fewer rows than there are experts, on the mesh and on one rank.
+TEST_CASE("experts: those without rows have no gradient, whatever was in its memory") {
+    const Communicator world = Communicator::world("world");
+    size_t number = 0;
+    for (const MeshShape& mesh : meshes_of(world.size(), {axis::pp, axis::dp_shard, axis::cp, axis::tp})) {
+        std::vector<MeshShape> views = views_of(mesh);
+        views.push_back(mesh);
+        for (const MeshShape& view : views) {
+            MeshCase c = {.mesh = view, .model = tiny_config()};
+            c.model.attention.heads = c.model.attention.kv_heads = 8;
+            c.model.attention.head_dim = 4;
+            set_experts(c.model, 1 + int(number) % (expert_kinds - 1));
+            c.seq_len = 2 * mesh.cp * mesh.tp;
+            if (mesh.pp > 1) set_schedule(c, schedules()[number % schedules().size()]);
+            const int64_t rows = c.sequences * c.seq_len * c.model.moe.top_k;
+            c.model.moe.experts = round_up(2 * rows, view.ep * c.model.moe.groups);
+            c.local_batches = 1 + int64_t(number % 2);
+            c.gather.gradients = Keep(number / 2 % 2);
+            c.exchanges.expert_capacity = capacities[number++ % std::size(capacities)];
+            CHECK(differs_from_one_rank(c, world, 2) == "");
+            // in 8 bits
+            if (mesh.pp > 1 || mesh.cp > 1 || view.ep > 1) continue;
+            c.model.dim = 32;
+            c.model.moe.hidden = 16 * mesh.tp;
+            if (c.model.moe.shared_hidden > 0) c.model.moe.shared_hidden = 16 * mesh.tp;
+            c.types.quantize = {.experts = Recipe::rowwise, .expert_fqns = {"experts"}};
+            CHECK(differs_from_one_rank(c, world, 1, {1e-11, 1e-5, 1e-5}) == "");
+        }
+    }
+}
+
 TEST_CASE("soak: every division of experts with every capacity equals one rank", "[.soak]") {
     check_divisions(true);
 }

@@ -184,7 +184,10 @@ void grouped_gemm(Exec&, Tensor d, Tensor a, Operand b, const Groups& groups) {
     });
 }
 
-void grouped_gemm_weights(Exec&, Tensor d, Tensor a, Tensor b, const Groups& groups) {
+void grouped_gemm_weights(Exec&, Tensor d, Tensor a, Tensor b, Tensor c, const Groups& groups) {
+    if (!c)
+        for (int64_t i = 0; i < d.rows(); ++i)
+            for (int64_t j = 0; j < d.cols(); ++j) set(d, i, j, 0);
     for_rows(groups, [&](int64_t i, int64_t g, bool is_padding) {
         for (int64_t o = 0; !is_padding && o < a.cols(); ++o)
             for (int64_t j = 0; j < b.cols(); ++j) {

@@ -312,9 +312,9 @@ TEST_CASE("scaled gemm: products of rows in groups are those of each group") {
                 for (int64_t i = 0; i < d.view.count(); ++i) set_element(d, i, double(i % 9) - 4);
                 Exec planning;
                 planning.threads = threads;
-                dry_kernels().scaled_grouped_gemm_weights(planning, d, dy, x, groups);
+                dry_kernels().scaled_grouped_gemm_weights(planning, d, dy, x, d, groups);
                 Threads exec(threads, planning.workspace.peak());
-                cpu_kernels().scaled_grouped_gemm_weights(exec, d, dy, x, groups);
+                cpu_kernels().scaled_grouped_gemm_weights(exec, d, dy, x, d, groups);
                 CHECK(exec.workspace.peak() == planning.workspace.peak());
                 for (int64_t g = 0; g < 3; ++g) {
                     const OwnedTensor sums = exact_product(transposed(with_columns_of(rows_of(dy, g), dy, g)),

@@ -69,7 +69,7 @@ TEST_CASE("storages refuse parameters that cannot be stacked") {
                       Catch::Contains("parameters of one storage must be trained together or not at all"));
 }
 
-TEST_CASE("storages refuse parameters whose gradients are of two kinds, and products of groups") {
+TEST_CASE("storages refuse parameters whose gradients are of two kinds, and products of some groups") {
     const auto param = [](bool sums_products, int64_t groups = 1) {
         return Param{.name = "w",
                      .shape = {4, 2},
@@ -79,8 +79,30 @@ TEST_CASE("storages refuse parameters whose gradients are of two kinds, and prod
     };
     Parameters parameters({});
     CHECK_THROWS_WITH(parameters.add({param(true), param(false)}), Contains("gradients of one kind"));
-    CHECK_THROWS_WITH(parameters.add({param(true, 2)}), Contains("without groups"));
     CHECK_NOTHROW(parameters.add({param(true), param(true)}));
+    const Storage& groups = parameters.add({param(true, 2), param(true, 2)});
+    groups.forget_gradient();
+    CHECK_THROWS_WITH(groups.begin_product(0, 4), Contains("the matrices of all groups"));
+    CHECK(groups.begin_product(0, 8));
+    CHECK_FALSE(groups.begin_product(0, 8));
+}
+
+TEST_CASE("gradients of groups that no product replaced become zero, in one call") {
+    Parameters parameters({});
+    const auto param = [](const char* name) {
+        return Param{.name = name, .shape = {4, 2}, .init = Init::ones(), .sums_products = true, .groups = 2};
+    };
+    const Storage& storage = parameters.add({param("a"), param("b")});
+    parameters.allocate(true);
+    for (int64_t i = 0; i < storage.g.count(); ++i) set_element(storage.g, i, 7);
+    storage.forget_gradient();
+    Exec exec;
+    calls = {};
+    storage.zero_forgotten(exec, counting_kernels());
+    CHECK(calls.zeros == 1);
+    CHECK(values(storage.g) == std::vector<double>(16, 0));
+    storage.zero_forgotten(exec, counting_kernels());
+    CHECK(calls.zeros == 1);
 }
 
 TEST_CASE("at the beginning of a step, gradients are zero, or count as zero if they sum products") {
