@@ -101,6 +101,18 @@ void quantize_whole(const Kernels& k, Exec& exec, Tensor q, Tensor x, Tensor bit
                     const Groups& experts = {});
 /// The number of largest magnitudes, of which each gives a scale; 1 for blocks, which have none.
 int64_t count_of_maxima(ScaleGroups groups, int64_t rows, int64_t cols, int64_t matrices = 1);
+/// A kernel that finds the largest magnitudes of its result, the first operand, and the same call without
+/// room for them, which has one operand less.
+struct LargestCase {
+    KernelCase with_largest, plain;
+    int64_t parts;  ///< of the result's columns, each with a largest magnitude
+};
+/// With numbers of all sizes, infinity and NaN.
+std::vector<LargestCase> largest_cases();
+/// What is wrong if `run` runs cases in one type: the largest magnitudes are not those of another pass over
+/// the result, or the result is another one than without them. Empty if nothing is wrong.
+std::string wrong_largest(const LargestCase& c, const std::function<Operands(const KernelCase&)>& run,
+                          const Operands& before);
 /// The products of rows grouped by expert, [groups * rows, width] by matrices [other, width]: forward,
 /// gradient of the rows, gradient of the matrices. Every group has the same number of rows.
 std::vector<KernelCase> grouped_product_cases(int64_t groups, int64_t rows, int64_t width, int64_t other);

@@ -337,6 +337,15 @@ TEST_CASE("quantization: a largest magnitude includes what is there, and NaN is 
     }
 }
 
+TEST_CASE("quantization: kernels find the largest magnitude of what they write") {
+    for (const LargestCase& c : largest_cases())
+        for (const Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+            INFO(c.with_largest.name << " in " << name_of(type));
+            const auto run = [&](const KernelCase& one) { return run_case(one, cpu_kernels(), type, type); };
+            CHECK(wrong_largest(c, run, prepared_operands(c.with_largest, type, type)) == "");
+        }
+}
+
 TEST_CASE("quantization: a tensor without rows writes only the scales") {
     const int64_t row_count = 64, columns = 96;
     const OwnedTensor x(Dtype::bf16, {row_count, columns});

@@ -28,7 +28,7 @@ struct MoeCase {
 std::string check_moe(const MoeCase& m, int64_t width, const TestBatch& batch) {
     const auto build = [&](Parameters& parameters) {
         auto norm = make_norm(parameters, "norm", width, NormKind::rms, m.norm_output);
-        const LinearInput input(m.norm_output == Output::recomputed ? norm.get() : nullptr);
+        const LinearInput input(m.norm_output.place == Output::recomputed ? norm.get() : nullptr);
         const auto of_experts = [&](const std::string& name, int64_t rows, int64_t cols) {
             Param param = weight(name, m.experts * rows, cols);
             param.groups = m.experts;
