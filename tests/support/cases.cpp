@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 namespace coeus::test {
@@ -96,8 +95,6 @@ KernelCase gemm_case(int64_t m, int64_t n, int64_t k, bool transpose_a, bool tra
     return c;
 }
 
-namespace {
-
 KernelCase rms_norm_case(int64_t rows, int64_t width) {
     return {
         "rms_norm " + shape_name({rows, width}),
@@ -107,8 +104,6 @@ KernelCase rms_norm_case(int64_t rows, int64_t width) {
          {"weight", input, compute, {width}, 1, 0.2}},
         [](const Kernels& k, Exec& e, const Operands& o) { k.rms_norm(e, o[0], o[1], o[2], o[3], 1e-5); }};
 }
-
-}  // namespace
 
 KernelCase rms_norm_backward_case(int64_t rows, int64_t width, Plus plus) {
     KernelCase c;
@@ -137,8 +132,6 @@ KernelCase rms_norm_backward_case(int64_t rows, int64_t width, Plus plus) {
     return c;
 }
 
-namespace {
-
 KernelCase layer_norm_case(int64_t rows, int64_t width, bool weighted) {
     return {"layer_norm " + shape_name({rows, width}) + (weighted ? "" : " without weight"),
             {{"y", output, compute, {rows, width}},
@@ -150,8 +143,6 @@ KernelCase layer_norm_case(int64_t rows, int64_t width, bool weighted) {
                 k.layer_norm(e, o[0], o[1], o[2], o[3], weighted ? o[4] : Tensor(), 1e-5);
             }};
 }
-
-}  // namespace
 
 KernelCase layer_norm_backward_case(int64_t rows, int64_t width, bool weighted, Plus plus) {
     KernelCase c;
@@ -229,15 +220,11 @@ KernelCase rope_case(int64_t tokens, int64_t heads, const RopeShape& s, bool inv
     return c;
 }
 
-namespace {
-
 KernelCase swiglu_case(int64_t rows, int64_t width) {
     return {"swiglu " + shape_name({rows, width}),
             {{"y", output, compute, {rows, width}}, {"gate_up", input, compute, {rows, 2 * width}, 0, 3}},
             [](const Kernels& k, Exec& e, const Operands& o) { k.swiglu(e, o[0], o[1]); }};
 }
-
-}  // namespace
 
 KernelCase swiglu_backward_case(int64_t rows, int64_t width, bool in_place) {
     return {"swiglu_backward " + shape_name({rows, width}) + (in_place ? " in place" : ""),
@@ -543,73 +530,6 @@ std::vector<Product> step_products(const StepShape& s) {
     linear(s.width, s.feed_forward);
     linear(s.vocabulary, s.width);
     return list;
-}
-
-namespace {
-
-LargestCase largest_case(const KernelCase& plain, int64_t parts) {
-    KernelCase c = plain;
-    c.name += " with its largest magnitude";
-    // what is there is sometimes larger
-    constexpr double bits_of_4 = 0x40800000;
-    c.arguments.push_back({"bits", update, index_kind, {parts}, bits_of_4});
-    c.call = [=, call = plain.call](const Kernels& k, Exec& e, const Operands& o) {
-        Operands given;
-        given.tensors = o.tensors;
-        given.tensors[0].largest = o.tensors.back().data;
-        given.tensors[0].largest_cols = o[0].cols() / parts;
-        call(k, e, given);
-    };
-    return {std::move(c), plain, parts};
-}
-
-// The same with a number at a place of an operand, and everything else as it was.
-KernelCase with_number(KernelCase c, size_t operand, double number) {
-    c.name += fmt::format(" with {}", number);
-    c.prepare = [=](const Kernels&, Exec&, const Operands& o) {
-        set_element(o[operand], o[operand].count() / 2, number);
-    };
-    return c;
-}
-
-}  // namespace
-
-std::vector<LargestCase> largest_cases() {
-    constexpr double infinity = std::numeric_limits<double>::infinity(),
-                     nan = std::numeric_limits<double>::quiet_NaN();
-    std::vector<LargestCase> list;
-    for (const auto& [rows, width] :
-         {std::pair<int64_t, int64_t>{1, 1}, {5, 16}, {131, 33}, {64, 256}, {3, 8200}})
-        for (const double number : {1.0, 3e4, infinity, nan}) {
-            list.push_back(largest_case(with_number(rms_norm_case(rows, width), 2, number), 1));
-            list.push_back(largest_case(with_number(layer_norm_case(rows, width, true), 3, number), 1));
-            list.push_back(largest_case(with_number(layer_norm_case(rows, width, false), 3, number), 1));
-            list.push_back(largest_case(with_number(swiglu_case(rows, width), 1, number), 1));
-            list.push_back(largest_case(with_number(swiglu_backward_case(rows, width, false), 1, number), 2));
-            list.push_back(largest_case(with_number(swiglu_backward_case(rows, width, true), 0, number), 2));
-        }
-    return list;
-}
-
-std::string wrong_largest(const LargestCase& c, const std::function<Operands(const KernelCase&)>& run,
-                          const Operands& before) {
-    const Operands found = run(c.with_largest), plain = run(c.plain);
-    for (size_t i = 0; i < plain.storage.size(); ++i)
-        if (c.plain.arguments[i].role != input &&
-            std::memcmp(plain.storage[i].view.data, found.storage[i].view.data,
-                        size_t(plain.storage[i].view.bytes())) != 0)
-            return c.plain.arguments[i].name + " is another one";
-    const Tensor y = found[0], bits = found.tensors.back(), expected = before.tensors.back();
-    const int64_t width = y.cols() / c.parts;
-    Exec exec;
-    for (int64_t part = 0; part < c.parts; ++part) {
-        cpu_kernels().largest_magnitudes(exec, expected.slice_rows(part, 1),
-                                         y.slice_cols(part * width, width), ScaleGroups::one, {});
-        if (element(expected, part) != element(bits, part))
-            return fmt::format("part {} has {}, and not {}", part, element(bits, part),
-                               element(expected, part));
-    }
-    return "";
 }
 
 std::vector<KernelCase> step_cases(const StepShape& s) {

@@ -109,8 +109,8 @@ struct LargestCase {
 };
 /// With numbers of all sizes, infinity and NaN.
 std::vector<LargestCase> largest_cases();
-/// What is wrong if `run` runs cases in one type: the largest magnitudes are not those of another pass over
-/// the result, or the result is another one than without them. Empty if nothing is wrong.
+/// What is wrong if `run` runs cases in one type, with these operands: the largest magnitudes are not those
+/// that largest_magnitudes finds, or the result is another one than without them. Empty if nothing is wrong.
 std::string wrong_largest(const LargestCase& c, const std::function<Operands(const KernelCase&)>& run,
                           const Operands& before);
 /// The products of rows grouped by expert, [groups * rows, width] by matrices [other, width]: forward,
@@ -123,7 +123,9 @@ KernelCase attention_cached_case(const AttentionShape& shape, int64_t kept, int6
 enum class Plus { none, other, in_dx };
 KernelCase momentum_case(int64_t count, bool nesterov);
 KernelCase descend_case(int64_t count, bool compute_copy);
+KernelCase rms_norm_case(int64_t rows, int64_t width);
 KernelCase rms_norm_backward_case(int64_t rows, int64_t width, Plus plus);
+KernelCase layer_norm_case(int64_t rows, int64_t width, bool weighted);
 KernelCase layer_norm_backward_case(int64_t rows, int64_t width, bool weighted, Plus plus);
 /// `in`: the memory of the result.
 enum class Place { own, of_gradient, of_input };
@@ -132,6 +134,7 @@ KernelCase head_norm_backward_case(int64_t tokens, int64_t heads, int64_t head_d
                                    Place place);
 KernelCase rope_case(int64_t tokens, int64_t heads, const RopeShape& shape, bool inverse,
                      int64_t padding = 0);
+KernelCase swiglu_case(int64_t rows, int64_t width);
 KernelCase swiglu_backward_case(int64_t rows, int64_t width, bool in_place);
 /// `divided`: the table is one of three parts of a vocabulary.
 KernelCase embedding_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided = false);

@@ -158,8 +158,8 @@ struct Kernels {
 
     /// bits = the larger of bits and the largest |float(x)| of each group (one, rows, cols; shapes as in
     /// ScaleGroups). x: type or acc. `experts` (optional): the groups of rows of x that have columns of their
-    /// own. Without them, the matrices of x[G,R,C] have columns of their own. Where a kernel says that it
-    /// finds the largest magnitude of its result y, y.largest is `bits` of groups one, and optional.
+    /// own. Without them, the matrices of x[G,R,C] have columns of their own. Kernels that find the largest
+    /// magnitude of their result y do so with y.largest as `bits` of groups one, if it is given.
     void (*largest_magnitudes)(Exec&, Tensor bits, Tensor x, ScaleGroups groups, const Groups& experts);
     /// q = x / scale, clamped and rounded to nearest even, and its scales by `rule`: s = largest number / the
     /// group's largest magnitude, q = float(x) s, scale = 1 / s. bits: the largest magnitudes; absent for

@@ -3,6 +3,7 @@
 #include "quantization.hpp"
 
 #include "../../../src/kernels/scales.hpp"
+#include "support/cases.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
