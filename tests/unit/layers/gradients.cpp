@@ -293,7 +293,7 @@ TEST_CASE("latent attention: gradients with and without latents of queries") {
         for (const Output output : {Output::kept, Output::recomputed})
             for (const RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half_split})
                 for (const int64_t window : {0, 4}) {
-                    CAPTURE(q_rank, int(output), int(layout), window);
+                    CAPTURE(q_rank, int(output.place), int(layout), window);
                     const LatentHeads heads = {.shape = {.heads = 3, .nope = 5, .rope = 4, .value = 7},
                                                .q_rank = q_rank,
                                                .kv_rank = 6,
