@@ -101,11 +101,12 @@ void quantize_whole(const Kernels& k, Exec& exec, Tensor q, Tensor x, Tensor bit
                     const Groups& experts = {});
 /// The number of largest magnitudes, of which each gives a scale; 1 for blocks, which have none.
 int64_t count_of_maxima(ScaleGroups groups, int64_t rows, int64_t cols, int64_t matrices = 1);
-/// A kernel that finds the largest magnitudes of its result, the first operand, and the same call without
-/// room for them, which has one operand less.
+/// A kernel that finds the largest magnitudes of its result, and the same call without room for them, which
+/// has one operand less.
 struct LargestCase {
     KernelCase with_largest, plain;
-    int64_t parts;  ///< of the result's columns, each with a largest magnitude
+    int64_t parts;      ///< of the result's columns, each with a largest magnitude
+    size_t result = 0;  ///< its number among the operands
 };
 /// With numbers of all sizes, infinity and NaN.
 std::vector<LargestCase> largest_cases();

@@ -10,7 +10,7 @@ namespace coeus::test {
 
 namespace {
 
-LargestCase largest_case(const KernelCase& plain, int64_t parts) {
+LargestCase largest_case(const KernelCase& plain, int64_t parts, size_t result = 0) {
     KernelCase c = plain;
     c.name += " with its largest magnitude";
     // what is there is sometimes larger
@@ -19,11 +19,11 @@ LargestCase largest_case(const KernelCase& plain, int64_t parts) {
     c.call = [=, call = plain.call](const Kernels& k, Exec& e, const Operands& o) {
         Operands given;
         given.tensors = o.tensors;
-        given.tensors[0].largest = o.tensors.back().data;
-        given.tensors[0].largest_cols = o[0].cols() / parts;
+        given.tensors[result].largest = o.tensors.back().data;
+        given.tensors[result].largest_cols = o[result].cols() / parts;
         call(k, e, given);
     };
-    return {std::move(c), plain, parts};
+    return {std::move(c), plain, parts, result};
 }
 
 // The same with a number at a place of an operand, and everything else as it was.
@@ -51,6 +51,14 @@ std::vector<LargestCase> largest_cases() {
             list.push_back(largest_case(with_number(swiglu_backward_case(rows, width, false), 1, number), 2));
             list.push_back(largest_case(with_number(swiglu_backward_case(rows, width, true), 0, number), 2));
         }
+    for (const int64_t count : {1, 7, 20000})
+        for (const bool copy : {false, true})
+            for (const double number : {1.0, 3e4, infinity, nan}) {
+                list.push_back(largest_case(with_number(adam_case(count, true, copy), 0, number), 1,
+                                            copy ? size_t(4) : 0));
+                list.push_back(
+                    largest_case(with_number(descend_case(count, copy), 0, number), 1, copy ? size_t(2) : 0));
+            }
     return list;
 }
 
@@ -62,12 +70,13 @@ std::string wrong_largest(const LargestCase& c, const std::function<Operands(con
             std::memcmp(plain.storage[i].view.data, found.storage[i].view.data,
                         size_t(plain.storage[i].view.bytes())) != 0)
             return c.plain.arguments[i].name + " is another one";
-    const Tensor y = found[0], bits = found.tensors.back(), expected = before.tensors.back();
+    const Tensor y = found[c.result], bits = found.tensors.back(), expected = before.tensors.back();
     const int64_t width = y.cols() / c.parts;
     Exec exec;
     for (int64_t part = 0; part < c.parts; ++part) {
         cpu_kernels().largest_magnitudes(exec, expected.slice_rows(part, 1),
-                                         y.slice_cols(part * width, width), ScaleGroups::one, {});
+                                         c.parts > 1 ? y.slice_cols(part * width, width) : y,
+                                         ScaleGroups::one, {});
         if (element(expected, part) != element(bits, part))
             return fmt::format("part {} has {}, and not {}", part, element(bits, part),
                                element(expected, part));

@@ -4,6 +4,7 @@
 
 #include "../rows/team.hpp"
 #include "../scales.hpp"
+#include "cpu.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -46,10 +47,21 @@ public:
         raise(bits_[0], largest_of(n, first));
         raise(bits_[1], largest_of(n, second));
     }
+    template <class C, class F, class In, class T, class... More>
+    void update(int64_t n, C* copy, F&& f, const In* in, T* value, More*... more) const {
+        Lane::update(n, copy, f, in, value, more...);
+        raise(bits_[0], copy ? largest_of(n, copy) : largest_of(n, value));
+    }
 
 private:
     int32_t* bits_;
 };
+
+/// Finds the largest magnitude of weights that stay, if there is room for it.
+inline void find_largest(Exec& exec, const Tensor& weights) {
+    const Tensor bits(weights.largest, Dtype::i32, {1});
+    if (weights.largest) Cpu::largest_magnitudes(exec, bits, weights, ScaleGroups::one, {});
+}
 
 /// Calls f with the lane that writes rows of `out`.
 template <class F>

@@ -40,6 +40,24 @@ public:
             },
             in...);
     }
+    template <class C, class F, class In, class T, class... More>
+    __device__ void update(int64_t n, C* copy, F&& f, const In* in, T* value, More*... more) const {
+        const auto change = [&](int64_t first) {
+            return [&, g = f(first)](int64_t j, const In& input, T& changed, More&... others) {
+                g(j, input, changed, others...);
+                if (copy)
+                    noted<C>(largest_.first, load(changed));
+                else
+                    noted<T>(largest_.first, load(changed));
+            };
+        };
+        Team::update(n, copy, change, in, value, more...);
+    }
+    /// Only finds the largest magnitude of elements.
+    template <class T>
+    __device__ void read(int64_t n, const T* elements) const {
+        Team::each(n, [&](int64_t j) { noted<T>(largest_.first, load(elements[j])); });
+    }
     /// What this thread has found.
     __device__ Two<int32_t> largest_written() const { return largest_; }
 
@@ -58,9 +76,26 @@ private:
 template <class Team, bool with_largest>
 using MaybeWithLargest = std::conditional_t<with_largest, WithLargest<Team>, Team>;
 
+/// The threads of the whole grid.
+template <bool with_largest>
+__device__ MaybeWithLargest<Threads, with_largest> whole_grid() {
+    return {int64_t(blockIdx.x) * blockDim.x + threadIdx.x, int64_t(gridDim.x) * blockDim.x};
+}
+
 /// Shared memory in bytes for raise().
 template <bool with_largest>
 constexpr size_t bytes_for = with_largest ? BlockTeam::shared_bytes : 0;
+
+/// Raises bits for weights that stay: those in `compute` if it is not null.
+template <class Team, class T, class C>
+__device__ void raise_for_weights(const Team& team, int32_t* bits, int64_t count, const T* master,
+                                  const C* compute) {
+    if (compute)
+        team.read(count, compute);
+    else
+        team.read(count, master);
+    raise(bits, team.largest_written().first);
+}
 
 /// Calls f<with_largest>(bits) for a result.
 template <class F>
