@@ -20,7 +20,7 @@ STANDARD = {
                  " reverse transform copy_if lower_bound upper_bound shuffle replace_if mismatch unique"
                  " stable_partition nth_element is_sorted partition_point ranges",
     "array": "array",
-    "atomic": "atomic memory_order_relaxed memory_order_release memory_order_acquire atomic_thread_fence",
+    "atomic": "atomic atomic_ref memory_order_relaxed memory_order_release memory_order_acquire atomic_thread_fence",
     "bit": "bit_cast bit_floor bit_width bit_ceil countr_zero rotl rotr endian popcount",
     "cctype": "isalnum isdigit tolower toupper isspace isalpha",
     "charconv": "from_chars to_chars",

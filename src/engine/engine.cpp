@@ -332,9 +332,10 @@ void Engine::submit_update() {
                  (*mesh_)[owner_axes]);
     if (options_.limits) agree_on_refusal();
     const WholeMatrices matrices(matrix_ranks_, temp_);
+    quantized_weights_.begin_update(exec_, *kernels_);
     optimizer_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars(), &matrices,
                       offloaded_ ? &*offloaded_ : nullptr);
-    quantized_weights_.renew(exec_, *kernels_, (*mesh_)[owner_axes]);
+    quantized_weights_.finish_update(exec_, *kernels_, (*mesh_)[owner_axes]);
     balance_experts();
 }
 

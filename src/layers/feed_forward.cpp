@@ -12,7 +12,7 @@ Tensor SwiGlu::forward(Ctx& c, Tensor gate_up) const {
 
 Tensor SwiGlu::again(Ctx& c) const {
     const Tensor gate_up = c.frame.pop(this);
-    const Tensor y = c.temp.alloc(gate_up.dtype, {gate_up.rows(), gate_up.cols() / 2});
+    const Tensor y = allocate(c, output_, gate_up.dtype, {gate_up.rows(), gate_up.cols() / 2});
     c.k.swiglu(c.exec, y, gate_up);
     c.frame.push(this, gate_up);
     return y;
@@ -20,8 +20,10 @@ Tensor SwiGlu::again(Ctx& c) const {
 
 Tensor SwiGlu::backward(Ctx& c, Tensor dy) const {
     const Tensor gate_up = c.frame.pop(this);
-    c.k.swiglu_backward(c.exec, gate_up, dy, gate_up);
-    return gate_up;
+    const Tensor gradient =
+        gradient_with_largest_ ? with_largest(c, gate_up, c.temp.alloc(Dtype::i32, {2})) : gate_up;
+    c.k.swiglu_backward(c.exec, gradient, dy, gate_up);
+    return gradient;
 }
 
 Tensor FeedForward::forward(Ctx& c, Tensor x, Tensor residual) const {

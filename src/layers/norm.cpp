@@ -13,7 +13,7 @@ Tensor gradient_of(const Storage* weight) {
 }  // namespace
 
 Tensor RmsNorm::forward(Ctx& c, Tensor x) const {
-    Tensor y = allocate(c, output_, x.dtype, x.shape);
+    const Tensor y = allocate(c, output_, x.dtype, x.shape);
     Tensor rstd = c.frame.keep(acc_of(x.dtype), {x.rows()});
     c.k.rms_norm(c.exec, y, rstd, x, weight_->w, eps_);
     c.frame.push(this, x);
@@ -23,7 +23,7 @@ Tensor RmsNorm::forward(Ctx& c, Tensor x) const {
 
 Tensor RmsNorm::again(Ctx& c) const {
     const Tensor rstd = c.frame.pop(this), x = c.frame.pop(this);
-    const Tensor y = c.temp.alloc(x.dtype, x.shape);
+    const Tensor y = allocate(c, output_, x.dtype, x.shape);
     c.k.rms_norm(c.exec, y, rstd, x, weight_->w, eps_);
     c.frame.push(this, x);
     c.frame.push(this, rstd);
@@ -38,7 +38,7 @@ Tensor RmsNorm::backward(Ctx& c, Tensor dy, Tensor plus) const {
 }
 
 Tensor LayerNorm::forward(Ctx& c, Tensor x) const {
-    Tensor y = allocate(c, output_, x.dtype, x.shape);
+    const Tensor y = allocate(c, output_, x.dtype, x.shape);
     Tensor mean = c.frame.keep(acc_of(x.dtype), {x.rows()});
     Tensor rstd = c.frame.keep(acc_of(x.dtype), {x.rows()});
     c.k.layer_norm(c.exec, y, mean, rstd, x, weight_ ? weight_->w : Tensor{}, eps_);
@@ -50,7 +50,7 @@ Tensor LayerNorm::forward(Ctx& c, Tensor x) const {
 
 Tensor LayerNorm::again(Ctx& c) const {
     const Tensor rstd = c.frame.pop(this), mean = c.frame.pop(this), x = c.frame.pop(this);
-    const Tensor y = c.temp.alloc(x.dtype, x.shape);
+    const Tensor y = allocate(c, output_, x.dtype, x.shape);
     c.k.layer_norm(c.exec, y, mean, rstd, x, weight_ ? weight_->w : Tensor{}, eps_);
     c.frame.push(this, x);
     c.frame.push(this, mean);

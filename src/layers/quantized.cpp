@@ -15,13 +15,20 @@ void agree(Ctx& c, Tensor bits, const Communicator& ranks, Exchange exchange) {
     ranks.all_reduce(c.exec, bits, Reduce::max);
 }
 
+// The largest magnitude of each group on this rank.
+Tensor own_magnitudes(Ctx& c, Tensor x, ScaleGroups groups, const Groups& experts) {
+    if (groups == ScaleGroups::one && x.has_largest()) return Tensor(x.largest, Dtype::i32, {1});
+    const Tensor bits = c.temp.alloc(Dtype::i32, scale_shape(groups, x.shape, matrices_of(x, experts)));
+    c.k.zero(c.exec, bits);
+    c.k.largest_magnitudes(c.exec, bits, x, groups, experts);
+    return bits;
+}
+
 // The largest magnitude of each group, over all ranks; absent if quantize() finds it by itself.
 Tensor largest_magnitudes(Ctx& c, Tensor x, ScaleGroups groups, const Division& by, const Groups& experts) {
     const bool by_rows = groups == ScaleGroups::rows, by_one = groups == ScaleGroups::one;
     if (!by_one && groups != ScaleGroups::cols && !(by_rows && by.column_ranks.size() > 1)) return {};
-    const Tensor bits = c.temp.alloc(Dtype::i32, scale_shape(groups, x.shape, matrices_of(x, experts)));
-    c.k.zero(c.exec, bits);
-    c.k.largest_magnitudes(c.exec, bits, x, groups, experts);
+    const Tensor bits = own_magnitudes(c, x, groups, experts);
     if (by_one || by_rows) agree(c, bits, by.column_ranks, Exchange::agree_on_scales);
     if (!by_rows) {
         agree(c, bits, by.other_row_ranks, Exchange::agree_on_scales);
@@ -31,6 +38,13 @@ Tensor largest_magnitudes(Ctx& c, Tensor x, ScaleGroups groups, const Division& 
 }
 
 }  // namespace
+
+Tensor with_largest(Ctx& c, Tensor t, Tensor bits) {
+    c.k.zero(c.exec, bits);
+    t.largest = bits.data;
+    t.largest_cols = t.cols() / bits.count();
+    return t;
+}
 
 void quantize_to(Ctx& c, Tensor q, Tensor x, const Form& form, const Division& division,
                  const Groups& experts) {

@@ -80,12 +80,15 @@ PreNormBlock::Part build_part(const Declare& declare, const char* norm_name, Out
 
 namespace {
 
-// The place of an operation's output that these weights multiply. If all of them need it in 8 bits, they keep
-// it instead of the operation.
+// The output of an operation that these weights multiply. If all of them need it in 8 bits, they keep it
+// instead of the operation.
 Output output_for(const std::vector<Param>& weights, Output output) {
     const bool in_8_bits = std::ranges::all_of(
         weights, [](const Param& weight) { return forms_of(weight.recipe).x_of_wgrad.is_8_bit(); });
-    return output == Output::kept && in_8_bits ? Output::kept_in_8_bits : output;
+    const bool with_one_scale = std::ranges::any_of(
+        weights, [](const Param& weight) { return forms_of(weight.recipe).x.groups == ScaleGroups::one; });
+    return {output.place == Output::kept && in_8_bits ? Output::kept_in_8_bits : output.place,
+            with_one_scale};
 }
 
 std::vector<Param> query_key_value(const Declare& declare, const AttentionConfig& a) {

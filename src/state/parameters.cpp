@@ -2,6 +2,7 @@
 #include "coeus/state/parameters.hpp"
 
 #include "coeus/device/host_rows.hpp"
+#include "coeus/state/quantized_weights.hpp"
 
 #include <algorithm>
 #include <thread>
@@ -341,6 +342,11 @@ OwnedRows Parameters::rows_of(const Storage& storage, const OwnedRun& run) {
                        .compute = storage.is_8_bit() ? Tensor{} : rows(storage.compute),
                        .moments = {}};
     for (size_t i = 0; i < storage.moments.size(); ++i) owned.moments[i] = rows(storage.moments[i]);
+    if (storage.has_one_scales()) {
+        Tensor& weights = owned.compute ? owned.compute : owned.master;
+        weights.largest = one_scale_of(storage, *run.param).largest.data;
+        weights.largest_cols = weights.cols();
+    }
     return owned;
 }
 

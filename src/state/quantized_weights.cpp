@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/state/quantized_weights.hpp"
 
-namespace coeus {
+#include <algorithm>
 
-namespace {
+namespace coeus {
 
 const Storage::OneScale& one_scale_of(const Storage& storage, const Param& param) {
     return storage.one_scales[size_t(&param - storage.params().data())];
 }
-
-}  // namespace
 
 QuantizedWeights::QuantizedWeights(Parameters& parameters) : parameters_(parameters) {
     for (const Storage* storage : parameters.model())
@@ -44,23 +42,40 @@ void QuantizedWeights::allocate() {
 }
 
 void QuantizedWeights::renew(Exec& exec, const Kernels& kernels, const Communicator& owners) const {
+    begin_update(exec, kernels);
+    for (const Storage& storage : parameters_.storages()) find_largest(exec, kernels, storage);
+    agree(exec, kernels, owners);
+}
+
+void QuantizedWeights::begin_update(Exec& exec, const Kernels& kernels) const {
+    if (any()) kernels.zero(exec, largest_);
+}
+
+void QuantizedWeights::finish_update(Exec& exec, const Kernels& kernels, const Communicator& owners) const {
+    for (const Storage& storage : parameters_.storages())
+        if (!storage.trainable()) find_largest(exec, kernels, storage);
+    agree(exec, kernels, owners);
+}
+
+void QuantizedWeights::find_largest(Exec& exec, const Kernels& kernels, const Storage& storage) {
+    if (!storage.has_one_scales()) return;
+    const bool has_copy = storage.compute && !storage.is_8_bit();
+    for (const OwnedRun& run : storage.runs())
+        kernels.largest_magnitudes(exec, one_scale_of(storage, *run.param).largest,
+                                   Storage::rows_of(run, has_copy ? storage.compute : storage.master),
+                                   ScaleGroups::one, {});
+}
+
+void QuantizedWeights::agree(Exec& exec, const Kernels& kernels, const Communicator& owners) const {
     if (!any()) return;
-    kernels.zero(exec, largest_);
-    bool is_rounded = false;
-    for (const Storage& storage : parameters_.storages()) {
-        if (!storage.has_one_scales()) continue;
-        // a rounded weight's magnitude is the rounded magnitude
-        is_rounded = is_rounded || storage.w.dtype == Dtype::bf16;
-        const bool has_copy = storage.compute && !storage.is_8_bit();
-        for (const OwnedRun& run : storage.runs())
-            kernels.largest_magnitudes(exec, one_scale_of(storage, *run.param).largest,
-                                       Storage::rows_of(run, has_copy ? storage.compute : storage.master),
-                                       ScaleGroups::one, {});
-    }
     {
         const ObservedExchange noted(exec, Exchange::agree_on_weight_scales, largest_);
         owners.all_reduce(exec, largest_, Reduce::max);
     }
+    // a rounded weight's magnitude is the rounded magnitude
+    const bool is_rounded = std::ranges::any_of(parameters_.storages(), [](const Storage& storage) {
+        return storage.has_one_scales() && storage.w.dtype == Dtype::bf16;
+    });
     if (is_rounded) {
         const Tensor magnitudes(largest_.data, Dtype::f32, largest_.shape);
         kernels.cast(exec, rounded_, magnitudes);

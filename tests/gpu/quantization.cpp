@@ -55,6 +55,15 @@ bool same_numbers(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
+TEST_CASE("GPU kernels find the largest magnitude of what they write") {
+    for (const LargestCase& c : largest_cases())
+        for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
+            INFO(c.with_largest.name << " in " << name_of(type));
+            const auto run = [&](const KernelCase& one) { return run_case_on(the_gpu(), one, type, type); };
+            CHECK(wrong_largest(c, run, prepared_operands(c.with_largest, type, type)) == "");
+        }
+}
+
 TEST_CASE("GPU kernels quantize every number to the CPU's bytes") {
     constexpr double infinity = std::numeric_limits<double>::infinity(),
                      nan = std::numeric_limits<double>::quiet_NaN(), tiny = 0x1p-133;

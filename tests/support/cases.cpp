@@ -95,8 +95,6 @@ KernelCase gemm_case(int64_t m, int64_t n, int64_t k, bool transpose_a, bool tra
     return c;
 }
 
-namespace {
-
 KernelCase rms_norm_case(int64_t rows, int64_t width) {
     return {
         "rms_norm " + shape_name({rows, width}),
@@ -106,8 +104,6 @@ KernelCase rms_norm_case(int64_t rows, int64_t width) {
          {"weight", input, compute, {width}, 1, 0.2}},
         [](const Kernels& k, Exec& e, const Operands& o) { k.rms_norm(e, o[0], o[1], o[2], o[3], 1e-5); }};
 }
-
-}  // namespace
 
 KernelCase rms_norm_backward_case(int64_t rows, int64_t width, Plus plus) {
     KernelCase c;
@@ -136,8 +132,6 @@ KernelCase rms_norm_backward_case(int64_t rows, int64_t width, Plus plus) {
     return c;
 }
 
-namespace {
-
 KernelCase layer_norm_case(int64_t rows, int64_t width, bool weighted) {
     return {"layer_norm " + shape_name({rows, width}) + (weighted ? "" : " without weight"),
             {{"y", output, compute, {rows, width}},
@@ -149,8 +143,6 @@ KernelCase layer_norm_case(int64_t rows, int64_t width, bool weighted) {
                 k.layer_norm(e, o[0], o[1], o[2], o[3], weighted ? o[4] : Tensor(), 1e-5);
             }};
 }
-
-}  // namespace
 
 KernelCase layer_norm_backward_case(int64_t rows, int64_t width, bool weighted, Plus plus) {
     KernelCase c;
@@ -228,15 +220,11 @@ KernelCase rope_case(int64_t tokens, int64_t heads, const RopeShape& s, bool inv
     return c;
 }
 
-namespace {
-
 KernelCase swiglu_case(int64_t rows, int64_t width) {
     return {"swiglu " + shape_name({rows, width}),
             {{"y", output, compute, {rows, width}}, {"gate_up", input, compute, {rows, 2 * width}, 0, 3}},
             [](const Kernels& k, Exec& e, const Operands& o) { k.swiglu(e, o[0], o[1]); }};
 }
-
-}  // namespace
 
 KernelCase swiglu_backward_case(int64_t rows, int64_t width, bool in_place) {
     return {"swiglu_backward " + shape_name({rows, width}) + (in_place ? " in place" : ""),

@@ -101,6 +101,19 @@ void quantize_whole(const Kernels& k, Exec& exec, Tensor q, Tensor x, Tensor bit
                     const Groups& experts = {});
 /// The number of largest magnitudes, of which each gives a scale; 1 for blocks, which have none.
 int64_t count_of_maxima(ScaleGroups groups, int64_t rows, int64_t cols, int64_t matrices = 1);
+/// A kernel that finds the largest magnitudes of its result, and the same call without room for them, which
+/// has one operand less.
+struct LargestCase {
+    KernelCase with_largest, plain;
+    int64_t parts;      ///< of the result's columns, each with a largest magnitude
+    size_t result = 0;  ///< its number among the operands
+};
+/// With numbers of all sizes, infinity and NaN.
+std::vector<LargestCase> largest_cases();
+/// What is wrong if `run` runs cases in one type, with these operands: the largest magnitudes are not those
+/// that largest_magnitudes finds, or the result is another one than without them. Empty if nothing is wrong.
+std::string wrong_largest(const LargestCase& c, const std::function<Operands(const KernelCase&)>& run,
+                          const Operands& before);
 /// The products of rows grouped by expert, [groups * rows, width] by matrices [other, width]: forward,
 /// gradient of the rows, gradient of the matrices. Every group has the same number of rows.
 std::vector<KernelCase> grouped_product_cases(int64_t groups, int64_t rows, int64_t width, int64_t other);
@@ -111,7 +124,9 @@ KernelCase attention_cached_case(const AttentionShape& shape, int64_t kept, int6
 enum class Plus { none, other, in_dx };
 KernelCase momentum_case(int64_t count, bool nesterov);
 KernelCase descend_case(int64_t count, bool compute_copy);
+KernelCase rms_norm_case(int64_t rows, int64_t width);
 KernelCase rms_norm_backward_case(int64_t rows, int64_t width, Plus plus);
+KernelCase layer_norm_case(int64_t rows, int64_t width, bool weighted);
 KernelCase layer_norm_backward_case(int64_t rows, int64_t width, bool weighted, Plus plus);
 /// `in`: the memory of the result.
 enum class Place { own, of_gradient, of_input };
@@ -120,6 +135,7 @@ KernelCase head_norm_backward_case(int64_t tokens, int64_t heads, int64_t head_d
                                    Place place);
 KernelCase rope_case(int64_t tokens, int64_t heads, const RopeShape& shape, bool inverse,
                      int64_t padding = 0);
+KernelCase swiglu_case(int64_t rows, int64_t width);
 KernelCase swiglu_backward_case(int64_t rows, int64_t width, bool in_place);
 /// `divided`: the table is one of three parts of a vocabulary.
 KernelCase embedding_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided = false);

@@ -31,6 +31,11 @@ struct Tensor {
     /// Scales are as far apart as the elements' `ld` says.
     void* scale = nullptr;
     ScaleGroups groups = ScaleGroups::none;
+    /// Optional: the largest magnitudes of parts of `largest_cols` columns each, i32 (Kernels::
+    /// largest_magnitudes). A kernel that can find them while it writes the elements does so if there is
+    /// room. Slices lose them, except the columns of one part.
+    void* largest = nullptr;
+    int64_t largest_cols = 0;
 
     Tensor() = default;
     Tensor(void* d, Dtype t, const Shape& s) : data(d), dtype(t), shape(s), ld(s.cols()) {}
@@ -41,6 +46,8 @@ struct Tensor {
     int64_t cols() const { return shape.cols(); }
     int64_t count() const { return shape.count(); }
     int64_t bytes() const { return count() * size_of(dtype); }
+    /// True if the largest magnitude of all elements is at `largest`.
+    bool has_largest() const { return largest && largest_cols == cols(); }
     bool dense() const { return ld == cols(); }
 
     /// The elements; T may be const. LogicError if the tensor has another element type.

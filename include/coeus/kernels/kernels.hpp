@@ -156,7 +156,8 @@ struct Kernels {
 
     /// bits = the larger of bits and the largest |float(x)| of each group (one, rows, cols; shapes as in
     /// ScaleGroups). x: type or acc. `experts` (optional): the groups of rows of x that have columns of their
-    /// own. Without them, the matrices of x[G,R,C] have columns of their own.
+    /// own. Without them, the matrices of x[G,R,C] have columns of their own. Kernels that find the largest
+    /// magnitude of their result y do so with y.largest as `bits` of groups one, if it is given.
     void (*largest_magnitudes)(Exec&, Tensor bits, Tensor x, ScaleGroups groups, const Groups& experts);
     /// q = x / scale, clamped and rounded to nearest even, and its scales by `rule`: s = largest number / the
     /// group's largest magnitude, q = float(x) s, scale = 1 / s. bits: the largest magnitudes; absent for
@@ -180,14 +181,15 @@ struct Kernels {
     /// dtable[V,D] (acc) += dy[T,D], added by token; tokens outside the part are skipped.
     void (*embedding_backward)(Exec&, Tensor dtable, Tensor dy, Tensor tokens, VocabularyPart part);
 
-    /// y = x rstd w. rstd[T] (acc) = (mean x^2 + eps)^-1/2 is kept for the backward. Zhang and Sennrich 2019.
+    /// y = x rstd w. rstd[T] (acc) = (mean x^2 + eps)^-1/2 is kept for the backward. Finds the largest
+    /// magnitude of y. Zhang and Sennrich 2019.
     void (*rms_norm)(Exec&, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps);
     /// dx = plus + J^T dy. dweight[D] (acc) += sum over T; absent if the weight is frozen. `plus` is the
     /// gradient from the residual path (optional). dx may be plus or dy.
     void (*rms_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor rstd,
                               Tensor weight);
     /// y = (x - mean) rstd w. The weight is optional; there is no bias. mean and rstd [T] (acc) are kept for
-    /// the backward. Ba et al. 2016.
+    /// the backward. Finds the largest magnitude of y. Ba et al. 2016.
     void (*layer_norm)(Exec&, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor weight, double eps);
     /// Like rms_norm_backward. dweight is also absent if there is no weight.
     void (*layer_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x,
@@ -254,9 +256,9 @@ struct Kernels {
     void (*attention_cached)(Exec&, Tensor out, Tensor lse, Tensor keys, Tensor values, Tensor q, Tensor k,
                              Tensor v, Tensor slots, Tensor positions, const AttentionShape& shape);
 
-    /// y[T,F] = silu(g) u, where gate_up[T,2F] = [g | u]. Shazeer 2020.
+    /// y[T,F] = silu(g) u, where gate_up[T,2F] = [g | u]. Finds the largest magnitude of y. Shazeer 2020.
     void (*swiglu)(Exec&, Tensor y, Tensor gate_up);
-    /// Its gradient. dgate_up may be gate_up.
+    /// Its gradient. dgate_up may be gate_up. Finds the largest magnitudes of both halves of dgate_up.
     void (*swiglu_backward)(Exec&, Tensor dgate_up, Tensor dy, Tensor gate_up);
 
     /// The experts of each token and their weights: experts i32[n,k], in ascending order; weights[n,k] (acc).

@@ -12,7 +12,10 @@ namespace coeus {
 /// silu(gate) * up.
 class SwiGlu : public Recomputable {
 public:
-    explicit SwiGlu(Output output) : output_(output) {}
+    /// `gradient_with_largest`: the backward also finds the largest magnitudes of the gradients of gate and
+    /// up.
+    explicit SwiGlu(Output output, bool gradient_with_largest = false)
+        : output_(output), gradient_with_largest_(gradient_with_largest) {}
     /// gate_up [T, 2F] -> [T, F], kept or in temp.
     Tensor forward(Ctx& c, Tensor gate_up) const;
     Tensor again(Ctx& c) const override;
@@ -21,6 +24,7 @@ public:
 
 private:
     Output output_;
+    bool gradient_with_largest_;
 };
 
 class FeedForward : public Sublayer {
@@ -29,7 +33,7 @@ public:
     /// `w2`: [D, F/P]. `input`: the input of w13. `activated`: where the input of w2 goes.
     FeedForward(const LinearWeight& w13, const Storage& w2, LinearInput input = {},
                 Output activated = Output::kept)
-        : swiglu_(std::make_unique<SwiGlu>(activated)),
+        : swiglu_(std::make_unique<SwiGlu>(activated, w13.has_one_scale_for_gradients())),
           w13_(w13, input),
           w2_(w2, LinearInput(activated, *swiglu_)) {}
 

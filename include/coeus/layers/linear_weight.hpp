@@ -54,6 +54,11 @@ public:
         return std::ranges::any_of(
             parts_, [&](const WeightPart& part) { return part.forms() != parts_.front().forms(); });
     }
+    /// True if the gradients of some part's outputs are quantized with one scale.
+    bool has_one_scale_for_gradients() const {
+        return std::ranges::any_of(
+            parts_, [](const WeightPart& part) { return part.forms().dy.groups == ScaleGroups::one; });
+    }
     /// The forms of the input, if it is not mixed; the compute type if it is.
     RecipeForms forms() const { return is_mixed() ? RecipeForms{} : parts_.front().forms(); }
     /// Those of the quantized parts.

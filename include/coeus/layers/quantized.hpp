@@ -19,6 +19,10 @@ struct Division {
     static Division whole() { return {alone(), alone(), alone()}; }
 };
 
+/// t with room for the largest magnitudes of equally wide parts of its columns: bits i32[parts], which become
+/// zero. The kernel that writes t finds them (kernels.hpp), and the functions below need not.
+Tensor with_largest(Ctx& c, Tensor t, Tensor bits);
+
 /// x in a form, in temp; x itself in the compute type. `experts` (optional): the groups of its rows, whose
 /// columns have scales of their own. The matrices of x[G,R,C] have, too.
 Tensor quantized(Ctx& c, Tensor x, const Form& form, const Division& division, const Groups& experts = {});

@@ -16,13 +16,19 @@ enum class Recompute : uint8_t {
     block        ///< everything except its last matrix product: only the block's input is kept
 };
 
-/// The destination of an operation's output: the frame; temp, and it is recomputed later; or temp, and the
-/// linear layer after it keeps it in 8 bits.
-enum class Output : uint8_t { kept, recomputed, kept_in_8_bits };
+/// What becomes of an operation's output.
+struct Output {
+    /// The frame keeps it; or it goes to temp, and is recomputed later; or it goes to temp, and the linear
+    /// layer after it keeps it in 8 bits.
+    enum Place : uint8_t { kept, recomputed, kept_in_8_bits };
 
-inline Tensor allocate(Ctx& c, Output output, Dtype dtype, const Shape& shape) {
-    return output == Output::kept ? c.frame.keep(dtype, shape) : c.temp.alloc(dtype, shape);
-}
+    Output(Place of, bool largest = false) : place(of), with_largest(largest) {}  // NOLINT: implicit
+    Place place;
+    bool with_largest;  ///< the operation also finds its largest magnitude, for a linear layer with one scale
+};
+
+/// Room for the output: in the frame if it is kept there, else in temp.
+Tensor allocate(Ctx& c, Output output, Dtype dtype, const Shape& shape);
 
 /// An operation whose output can be recomputed in the backward.
 class Recomputable {
@@ -39,10 +45,10 @@ class LinearInput {
 public:
     /// `source`: the operation that recomputes it, which outlives it; null: it is kept.
     LinearInput(const Recomputable* source = nullptr)  // NOLINT: implicit
-        : output_(source ? Output::recomputed : Output::kept), source_(source) {}
+        : place_(source ? Output::recomputed : Output::kept), source_(source) {}
     /// The output of `source` goes to `output`.
     LinearInput(Output output, const Recomputable& source)
-        : output_(output), source_(output == Output::recomputed ? &source : nullptr) {}
+        : place_(output.place), source_(output.place == Output::recomputed ? &source : nullptr) {}
 
     /// Returns x in the form of the forward's product, in temp or in the frame, and keeps what recall()
     /// needs.
@@ -53,12 +59,12 @@ public:
     Tensor recall(Ctx& c, const RecipeForms& forms, const Division& division) const;
     /// True if what recall() returns is in temp.
     bool is_lent(const RecipeForms& forms) const {
-        return output_ == Output::recomputed || (output_ == Output::kept && forms.x_of_wgrad.is_8_bit());
+        return place_ == Output::recomputed || (place_ == Output::kept && forms.x_of_wgrad.is_8_bit());
     }
 
 private:
     Tensor keep_in_8_bits(Ctx& c, Tensor x, const Form& form, const Division& division) const;
-    Output output_ = Output::kept;
+    Output::Place place_ = Output::kept;
     const Recomputable* source_ = nullptr;
 };
 

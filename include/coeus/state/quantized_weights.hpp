@@ -22,14 +22,24 @@ public:
     /// Called after the masters changed. `owners` are all ranks that have parts of the parameters. Weights in
     /// 8 bits that this rank has whole are made here, others when they are gathered.
     void renew(Exec& exec, const Kernels& kernels, const Communicator& owners) const;
+    /// The same around an update, in which the optimizer finds the largest magnitudes of what it updates
+    /// (Parameters::rows_of), also if it refuses the update: begin_update() before it, finish_update() after
+    /// it.
+    void begin_update(Exec& exec, const Kernels& kernels) const;
+    void finish_update(Exec& exec, const Kernels& kernels, const Communicator& owners) const;
 
 private:
+    static void find_largest(Exec& exec, const Kernels& kernels, const Storage& storage);
+    void agree(Exec& exec, const Kernels& kernels, const Communicator& owners) const;
     static constexpr int64_t apart = 4;  // elements between those of two parameters: 16 bytes
     Parameters& parameters_;
     int64_t count_ = 0;  // of the model's parameters that have one scale
     Buffer buffer_;
     Tensor largest_, rounded_, scales_;
 };
+
+/// The largest magnitude and scale of a parameter of the storage, which has one scale for each.
+const Storage::OneScale& one_scale_of(const Storage& storage, const Param& param);
 
 /// Quantizes the rows that this rank owns from the masters, with the scales of the last renewal, into `to`
 /// [owned rows, columns] of 8-bit floats.

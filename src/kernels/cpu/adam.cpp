@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../rows/adam.hpp"
 
+#include "largest.hpp"
 #include "rounding.hpp"
 
 namespace coeus::cpu {
@@ -14,18 +15,21 @@ void Cpu::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, con
     require(t.master.dense() && t.exp_avg.dense() && t.exp_avg_sq.dense() && t.grad.dense() &&
                 (!t.compute || t.compute.dense()),
             "adam: rows are not adjacent");
-    if (scalars.refusals != 0) return;
+    const Tensor weights = t.compute ? t.compute : t.master;
+    if (scalars.refusals != 0) return find_largest(exec, weights);
     const RandomStream random = rounding_stream(options.seed, place, scalars.step);
     const auto by_type = [](Dtype type, const auto& f) { dispatch(type, f); };
     dispatch_moments(t.master.dtype, t.exp_avg.dtype, by_type, [&]<class T, class M>(T, M) {
         const auto factors = adam_factors<Acc<T>>(options, scalars);
         const auto update = [&]<class C>(C* compute) {
-            for_parts_with_bits<T>(
-                exec, count, place, random, [&](int64_t i, int64_t n, const uint64_t* bits) {
-                    adam_row(Lane(), t.master.as<T>() + i, t.exp_avg.as<M>() + i, t.exp_avg_sq.as<M>() + i,
-                             t.grad.as<const Acc<T>>() + i, compute ? compute + i : nullptr, n, factors,
-                             [=](int64_t) { return [=](int64_t j) { return bits[j]; }; });
-                });
+            with_lane(weights, [&](const auto& lane) {
+                for_parts_with_bits<T>(
+                    exec, count, place, random, [&](int64_t i, int64_t n, const uint64_t* bits) {
+                        adam_row(lane, t.master.as<T>() + i, t.exp_avg.as<M>() + i, t.exp_avg_sq.as<M>() + i,
+                                 t.grad.as<const Acc<T>>() + i, compute ? compute + i : nullptr, n, factors,
+                                 [=](int64_t) { return [=](int64_t j) { return bits[j]; }; });
+                    });
+            });
         };
         if (t.compute)
             dispatch(t.compute.dtype, [&]<class C>(C) { update(t.compute.as<C>()); });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../rows/momentum.hpp"
 
+#include "largest.hpp"
 #include "rounding.hpp"
 
 namespace coeus::cpu {
@@ -53,17 +54,20 @@ void Cpu::descend(Exec& exec, Tensor master, Tensor direction, Tensor compute, c
             "descend: tensors differ in length");
     require(master.dense() && direction.dense() && (!compute || compute.dense()),
             "descend: rows are not adjacent");
-    if (scalars.refusals != 0) return;
+    const Tensor weights = compute ? compute : master;
+    if (scalars.refusals != 0) return find_largest(exec, weights);
     const RandomStream random = rounding_stream(options.seed, place, scalars.step);
     dispatch(master.dtype, [&]<class T>(T) {
         const auto factors = descent_factors<Acc<T>>(options, scalars);
         const auto* d = direction.as<const Acc<T>>();
         const auto update = [&]<class C>(C* copy) {
-            for_parts_with_bits<T>(
-                exec, count, place, random, [&](int64_t first, int64_t n, const uint64_t* bits) {
-                    descent_row(Lane(), master.as<T>() + first, d + first, copy ? copy + first : nullptr, n,
-                                factors, [=](int64_t) { return [=](int64_t j) { return bits[j]; }; });
-                });
+            with_lane(weights, [&](const auto& lane) {
+                for_parts_with_bits<T>(
+                    exec, count, place, random, [&](int64_t first, int64_t n, const uint64_t* bits) {
+                        descent_row(lane, master.as<T>() + first, d + first, copy ? copy + first : nullptr, n,
+                                    factors, [=](int64_t) { return [=](int64_t j) { return bits[j]; }; });
+                    });
+            });
         };
         if (compute)
             dispatch(compute.dtype, [&]<class C>(C) { update(compute.as<C>()); });

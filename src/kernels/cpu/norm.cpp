@@ -3,6 +3,7 @@
 #include "../rows/norm.hpp"
 
 #include "column_sums.hpp"
+#include "largest.hpp"
 
 namespace coeus::cpu {
 
@@ -22,6 +23,7 @@ void check(Tensor y, Tensor x, Tensor weight, Tensor statistic) {
     require(y.rows() == x.rows() && y.cols() == x.cols(), "norm: input and output differ in shape");
     require(!weight || weight.count() == x.cols(), "norm: the weight does not have the width of the input");
     require(statistic.count() == x.rows(), "norm: needs one statistic for each row");
+    require(!y.largest || y.has_largest(), "norm: the result has one largest magnitude");
 }
 
 }  // namespace
@@ -32,8 +34,10 @@ void Cpu::rms_norm(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor weight, d
         using A = Acc<T>;
         const T* w = weight.as<const T>();
         A* r = rstd.as<A>();
-        parallel_rows(exec, x.rows(), x.cols(), [&](int64_t i) {
-            r[i] = rms_norm_row(Lane(), y.row<T>(i), x.row<const T>(i), w, x.cols(), A(eps));
+        with_lane(y, [&](const auto& lane) {
+            parallel_rows(exec, x.rows(), x.cols(), [&](int64_t i) {
+                r[i] = rms_norm_row(lane, y.row<T>(i), x.row<const T>(i), w, x.cols(), A(eps));
+            });
         });
     });
 }
@@ -114,10 +118,12 @@ void Cpu::layer_norm(Exec& exec, Tensor y, Tensor mean, Tensor rstd, Tensor x, T
         using A = Acc<T>;
         const T* w = weight ? weight.as<const T>() : nullptr;
         A *m = mean.as<A>(), *r = rstd.as<A>();
-        parallel_rows(exec, x.rows(), x.cols(), [&](int64_t i) {
-            const auto kept = layer_norm_row(Lane(), y.row<T>(i), x.row<const T>(i), w, x.cols(), A(eps));
-            m[i] = kept.mean;
-            r[i] = kept.rstd;
+        with_lane(y, [&](const auto& lane) {
+            parallel_rows(exec, x.rows(), x.cols(), [&](int64_t i) {
+                const auto kept = layer_norm_row(lane, y.row<T>(i), x.row<const T>(i), w, x.cols(), A(eps));
+                m[i] = kept.mean;
+                r[i] = kept.rstd;
+            });
         });
     });
 }

@@ -6,20 +6,13 @@
 #include "../scales.hpp"
 #include "cpu.hpp"
 #include "group_rows.hpp"
+#include "largest.hpp"
 
 namespace coeus::cpu {
 
 namespace {
 
-/// The largest magnitude of a row.
-template <class T>
-int32_t largest_of(int64_t n, const T* x) {
-    int32_t largest = 0;
-#pragma omp simd reduction(max : largest)
-    for (int64_t j = 0; j < n; ++j) largest = std::max(largest, magnitude_bits(float(load(x[j]))));
-    return largest;
-}
-/// The same of a block. The constant length makes it several times faster.
+/// The largest magnitude of a block. The constant length makes it several times faster.
 template <class T>
 int32_t largest_of_block(const T* x) {
     int32_t largest = 0;

@@ -2,6 +2,7 @@
 #include "../rows/adam.hpp"
 #include "../rows/matrix.hpp"
 #include "cuda.hpp"
+#include "largest.hpp"
 #include "launch.hpp"
 #include "rounding.hpp"
 #include "team.hpp"
@@ -18,16 +19,21 @@ struct AdamOperands {
     int64_t count;
 };
 
-/// The scalars of the step are in device memory.
-template <class T, class M, class C>
-__global__ void adam_kernel(AdamOperands<T, M> t, C* compute, AdamOptions options, ElementPlace place,
-                            const StepScalars* scalars) {
-    if (scalars->refusals != 0) return;
+/// The scalars of the step are in device memory. bits: the largest magnitude of the weights, if with_largest.
+template <class T, class M, class C, bool with_largest>
+__global__ void adam_kernel(AdamOperands<T, M> t, C* compute, int32_t* bits, AdamOptions options,
+                            ElementPlace place, const StepScalars* scalars) {
+    const auto team = whole_grid<with_largest>();
+    if (scalars->refusals != 0) {
+        if constexpr (with_largest) raise_for_weights(team, bits, t.count, t.master, compute);
+        return;
+    }
     const AdamFactors<Acc<T>> factors = adam_factors<Acc<T>>(options, *scalars);
     const RandomStream random = rounding_stream(options.seed, place, scalars->step);
     const int64_t run = place.run > 0 ? place.run : t.count;
-    adam_row(grid_team(), t.master, t.exp_avg, t.exp_avg_sq, t.grad, compute, t.count, factors,
+    adam_row(team, t.master, t.exp_avg, t.exp_avg_sq, t.grad, compute, t.count, factors,
              [&](int64_t first) { return BitsFrom(random, place, run, first); });
+    if constexpr (with_largest) raise(bits, team.largest_written().first);
 }
 
 }  // namespace
@@ -41,13 +47,16 @@ void Cuda::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, co
     require(t.master.dense() && t.exp_avg.dense() && t.exp_avg_sq.dense() && t.grad.dense() &&
                 (!t.compute || t.compute.dense()),
             "adam: rows are not adjacent");
-    const Grid grid = {blocks_for(std::min<int64_t>(div_ceil(count, 256 * 4), 1 << 16))};
+    const unsigned blocks = blocks_for(std::min<int64_t>(div_ceil(count, 256 * 4), 1 << 16));
     const auto by_type = [](Dtype type, const auto& f) { dispatch(type, f); };
     dispatch_moments(t.master.dtype, t.exp_avg.dtype, by_type, [&]<class T, class M>(T, M) {
         const AdamOperands<T, M> operands = {t.master.as<T>(), t.exp_avg.as<M>(), t.exp_avg_sq.as<M>(),
                                              t.grad.as<const Acc<T>>(), count};
         const auto update = [&]<class C>(C* compute) {
-            launch(exec, "adam", grid, adam_kernel<T, M, C>, operands, compute, options, place, &scalars);
+            with_largest_of(t.compute ? t.compute : t.master, [&]<bool with_largest>(int32_t* bits) {
+                launch(exec, "adam", {.blocks = blocks, .shared_bytes = bytes_for<with_largest>},
+                       adam_kernel<T, M, C, with_largest>, operands, compute, bits, options, place, &scalars);
+            });
         };
         if (t.compute)
             dispatch(t.compute.dtype, [&]<class C>(C) { update(t.compute.as<C>()); });

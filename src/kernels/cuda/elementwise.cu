@@ -3,6 +3,7 @@
 #include "../rows/matrix.hpp"
 #include "../rows/swiglu.hpp"
 #include "cuda.hpp"
+#include "largest.hpp"
 #include "launch.hpp"
 #include "mma.hpp"
 #include "team.hpp"
@@ -24,13 +25,14 @@ Extent extent_of(const Tensor& out, const Tensor& a) {
 }
 /// Blocks (row, part of the columns). Rows come first, since a grid can have far more blocks in that
 /// direction.
-Grid grid_of(const Extent& e) {
+Grid grid_of(const Extent& e, size_t shared_bytes = 0) {
     return {dim3(blocks_for(e.rows),
                  unsigned(std::min<int64_t>(div_ceil(e.width, elements_per_block), most_blocks_across))),
-            threads_for(e.width)};
+            threads_for(e.width), shared_bytes};
 }
 /// The threads of all blocks of a row.
-__device__ Threads row_team() {
+template <class Team = Threads>
+__device__ Team row_team() {
     return {int64_t(blockIdx.y) * blockDim.x + threadIdx.x, int64_t(gridDim.y) * blockDim.x};
 }
 
@@ -112,18 +114,27 @@ __global__ void rope_kernel(Rows<T> x, Rows<const Acc<T>> table, const int32_t* 
     }
 }
 
-template <class T>
-__global__ void swiglu_kernel(Rows<T> y, Rows<const T> gate_up, int64_t width) {
+/// bits: the largest magnitude of y, if with_largest.
+template <class T, bool with_largest>
+__global__ void swiglu_kernel(Rows<T> y, int32_t* bits, Rows<const T> gate_up, int64_t width) {
+    const auto team = row_team<MaybeWithLargest<Threads, with_largest>>();
     const T* gate = gate_up[blockIdx.x];
-    swiglu_row(row_team(), y[blockIdx.x], gate, gate + width, width);
+    swiglu_row(team, y[blockIdx.x], gate, gate + width, width);
+    if constexpr (with_largest) raise(bits, team.largest_written().first);
 }
 
-template <class T>
-__global__ void swiglu_backward_kernel(Rows<T> dgate_up, Rows<const T> dy, Rows<const T> gate_up,
-                                       int64_t width) {
+/// bits: those of both gradients, if with_largest.
+template <class T, bool with_largest>
+__global__ void swiglu_backward_kernel(Rows<T> dgate_up, int32_t* bits, Rows<const T> dy,
+                                       Rows<const T> gate_up, int64_t width) {
+    const auto team = row_team<MaybeWithLargest<Threads, with_largest>>();
     const T* gate = gate_up[blockIdx.x];
     T* dgate = dgate_up[blockIdx.x];
-    swiglu_backward_row(row_team(), dgate, dgate + width, dy[blockIdx.x], gate, gate + width, width);
+    swiglu_backward_row(team, dgate, dgate + width, dy[blockIdx.x], gate, gate + width, width);
+    if constexpr (with_largest) {
+        raise(bits, team.largest_written().first);
+        raise(bits + 1, team.largest_written().second);
+    }
 }
 
 }  // namespace
@@ -200,9 +211,12 @@ void Cuda::rope(Exec& exec, Tensor x, Tensor table, Tensor positions, const Rope
 void Cuda::swiglu(Exec& exec, Tensor y, Tensor gate_up) {
     const int64_t width = y.cols();
     require(gate_up.cols() == 2 * width && gate_up.rows() == y.rows(), "swiglu: gate_up is not [T, 2F]");
+    require(!y.largest || y.largest_cols == width, "swiglu: y has one largest magnitude");
     dispatch(y.dtype, [&]<class T>(T) {
-        launch(exec, "swiglu", grid_of({y.rows(), width}), swiglu_kernel<T>, rows_of<T>(y),
-               rows_of<const T>(gate_up), width);
+        with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
+            launch(exec, "swiglu", grid_of({y.rows(), width}, bytes_for<with_largest>),
+                   swiglu_kernel<T, with_largest>, rows_of<T>(y), bits, rows_of<const T>(gate_up), width);
+        });
     });
 }
 
@@ -210,9 +224,14 @@ void Cuda::swiglu_backward(Exec& exec, Tensor dgate_up, Tensor dy, Tensor gate_u
     const int64_t width = dy.cols();
     require(gate_up.cols() == 2 * width && gate_up.rows() == dy.rows() && dgate_up.cols() == 2 * width,
             "swiglu: gate_up is not [T, 2F]");
+    require(!dgate_up.largest || dgate_up.largest_cols == width,
+            "swiglu: dgate_up has two largest magnitudes");
     dispatch(dy.dtype, [&]<class T>(T) {
-        launch(exec, "swiglu_backward", grid_of({dy.rows(), width}), swiglu_backward_kernel<T>,
-               rows_of<T>(dgate_up), rows_of<const T>(dy), rows_of<const T>(gate_up), width);
+        with_largest_of(dgate_up, [&]<bool with_largest>(int32_t* bits) {
+            launch(exec, "swiglu_backward", grid_of({dy.rows(), width}, bytes_for<with_largest>),
+                   swiglu_backward_kernel<T, with_largest>, rows_of<T>(dgate_up), bits, rows_of<const T>(dy),
+                   rows_of<const T>(gate_up), width);
+        });
     });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../rows/momentum.hpp"
 #include "cuda.hpp"
+#include "largest.hpp"
 #include "launch.hpp"
 #include "rounding.hpp"
 #include "team.hpp"
@@ -9,8 +10,9 @@ namespace coeus::cuda {
 
 namespace {
 
-Grid grid_of_elements(int64_t count) {
-    return {blocks_for(std::min<int64_t>(div_ceil(count, 256 * 4), 1 << 16))};
+Grid grid_of_elements(int64_t count, size_t shared_bytes = 0) {
+    return {.blocks = blocks_for(std::min<int64_t>(div_ceil(count, 256 * 4), 1 << 16)),
+            .shared_bytes = shared_bytes};
 }
 
 template <class A>
@@ -31,15 +33,21 @@ __global__ void scaled_sum_kernel(T* out, Acc<T> alpha, const T* a, Acc<T> beta,
     scaled_sum_row(grid_team(), out, alpha, a, beta, b, count);
 }
 
-template <class T, class C>
-__global__ void descend_kernel(T* master, const Acc<T>* direction, C* compute, int64_t count,
+/// bits: as in adam_kernel.
+template <class T, class C, bool with_largest>
+__global__ void descend_kernel(T* master, const Acc<T>* direction, C* compute, int32_t* bits, int64_t count,
                                DescentOptions options, ElementPlace place, const StepScalars* scalars) {
-    if (scalars->refusals != 0) return;
+    const auto team = whole_grid<with_largest>();
+    if (scalars->refusals != 0) {
+        if constexpr (with_largest) raise_for_weights(team, bits, count, master, compute);
+        return;
+    }
     const DescentFactors<Acc<T>> factors = descent_factors<Acc<T>>(options, *scalars);
     const RandomStream random = rounding_stream(options.seed, place, scalars->step);
     const int64_t run = place.run > 0 ? place.run : count;
-    descent_row(grid_team(), master, direction, compute, count, factors,
+    descent_row(team, master, direction, compute, count, factors,
                 [&](int64_t first) { return BitsFrom(random, place, run, first); });
+    if constexpr (with_largest) raise(bits, team.largest_written().first);
 }
 
 }  // namespace
@@ -82,8 +90,11 @@ void Cuda::descend(Exec& exec, Tensor master, Tensor direction, Tensor compute, 
             "descend: rows are not adjacent");
     dispatch(master.dtype, [&]<class T>(T) {
         const auto update = [&]<class C>(C* copy) {
-            launch(exec, "descend", grid_of_elements(count), descend_kernel<T, C>, master.as<T>(),
-                   direction.as<const Acc<T>>(), copy, count, options, place, &scalars);
+            with_largest_of(compute ? compute : master, [&]<bool with_largest>(int32_t* bits) {
+                launch(exec, "descend", grid_of_elements(count, bytes_for<with_largest>),
+                       descend_kernel<T, C, with_largest>, master.as<T>(), direction.as<const Acc<T>>(), copy,
+                       bits, count, options, place, &scalars);
+            });
         };
         if (compute)
             dispatch(compute.dtype, [&]<class C>(C) { update(compute.as<C>()); });

@@ -6,30 +6,34 @@
 #include "../rows/norm.hpp"
 #include "column_sums.hpp"
 #include "cuda.hpp"
+#include "largest.hpp"
 
 namespace coeus::cuda {
 
 namespace {
 
-template <class T>
-__global__ void rms_norm_kernel(Rows<T> y, Acc<T>* rstd, Rows<const T> x, const T* weight, int64_t width,
-                                Acc<T> eps) {
-    const BlockTeam team(shared_memory());
+/// bits: the largest magnitude of y, if with_largest.
+template <class T, bool with_largest>
+__global__ void rms_norm_kernel(Rows<T> y, Acc<T>* rstd, int32_t* bits, Rows<const T> x, const T* weight,
+                                int64_t width, Acc<T> eps) {
+    const MaybeWithLargest<BlockTeam, with_largest> team(shared_memory());
     const int64_t row = blockIdx.x;
     const Acc<T> r = rms_norm_row(team, y[row], x[row], weight, width, eps);
     if (team.first()) rstd[row] = r;
+    if constexpr (with_largest) raise(bits, team.largest_written().first);
 }
 
-template <class T>
-__global__ void layer_norm_kernel(Rows<T> y, Acc<T>* mean, Acc<T>* rstd, Rows<const T> x, const T* weight,
-                                  int64_t width, Acc<T> eps) {
-    const BlockTeam team(shared_memory());
+template <class T, bool with_largest>
+__global__ void layer_norm_kernel(Rows<T> y, Acc<T>* mean, Acc<T>* rstd, int32_t* bits, Rows<const T> x,
+                                  const T* weight, int64_t width, Acc<T> eps) {
+    const MaybeWithLargest<BlockTeam, with_largest> team(shared_memory());
     const int64_t row = blockIdx.x;
     const MeanAndRstd<Acc<T>> kept = layer_norm_row(team, y[row], x[row], weight, width, eps);
     if (team.first()) {
         mean[row] = kept.mean;
         rstd[row] = kept.rstd;
     }
+    if constexpr (with_largest) raise(bits, team.largest_written().first);
 }
 
 /// mean: null for RMSNorm. partial[block][width]: sums of the weight's gradient, or null.
@@ -63,6 +67,7 @@ void check(Tensor y, Tensor x, Tensor weight, Tensor statistic) {
     require(y.rows() == x.rows() && y.cols() == x.cols(), "norm: input and output differ in shape");
     require(!weight || weight.count() == x.cols(), "norm: the weight does not have the width of the input");
     require(statistic.count() == x.rows(), "norm: needs one statistic for each row");
+    require(!y.largest || y.has_largest(), "norm: the result has one largest magnitude");
 }
 
 Grid rows_grid(int64_t rows, int64_t width) {
@@ -91,8 +96,11 @@ void norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor plus
 void Cuda::rms_norm(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps) {
     check(y, x, weight, rstd);
     dispatch(x.dtype, [&]<class T>(T) {
-        launch(exec, "rms_norm", rows_grid(x.rows(), x.cols()), rms_norm_kernel<T>, rows_of<T>(y),
-               rstd.as<Acc<T>>(), rows_of<const T>(x), weight.as<const T>(), x.cols(), Acc<T>(eps));
+        with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
+            launch(exec, "rms_norm", rows_grid(x.rows(), x.cols()), rms_norm_kernel<T, with_largest>,
+                   rows_of<T>(y), rstd.as<Acc<T>>(), bits, rows_of<const T>(x), weight.as<const T>(),
+                   x.cols(), Acc<T>(eps));
+        });
     });
 }
 
@@ -187,9 +195,11 @@ void Cuda::head_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, 
 void Cuda::layer_norm(Exec& exec, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor weight, double eps) {
     check(y, x, weight, rstd);
     dispatch(x.dtype, [&]<class T>(T) {
-        launch(exec, "layer_norm", rows_grid(x.rows(), x.cols()), layer_norm_kernel<T>, rows_of<T>(y),
-               mean.as<Acc<T>>(), rstd.as<Acc<T>>(), rows_of<const T>(x),
-               weight ? weight.as<const T>() : nullptr, x.cols(), Acc<T>(eps));
+        with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
+            launch(exec, "layer_norm", rows_grid(x.rows(), x.cols()), layer_norm_kernel<T, with_largest>,
+                   rows_of<T>(y), mean.as<Acc<T>>(), rstd.as<Acc<T>>(), bits, rows_of<const T>(x),
+                   weight ? weight.as<const T>() : nullptr, x.cols(), Acc<T>(eps));
+        });
     });
 }
 

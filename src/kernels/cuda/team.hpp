@@ -299,14 +299,14 @@ public:
         A best = least;
         visit(
             n, [&](A value) { best = value > best ? value : best; }, f, in);
-        return over_warps(warp_largest(best), [](A a, A b) { return b > a ? b : a; });
+        return largest_of_threads(best);
     }
     template <class A, class T>
     __device__ A largest(int64_t n, const T* in) const {
         A best = load(in[0]);
         visit(
             n, [&](A value) { best = value > best ? value : best; }, [](A value) { return value; }, in);
-        return over_warps(warp_largest(best), [](A a, A b) { return b > a ? b : a; });
+        return largest_of_threads(best);
     }
     /// Each thread reads its elements once: its sum is multiplied when a larger one comes.
     template <class A, class T>
@@ -319,6 +319,11 @@ public:
             sums = joined(sums, {__shfl_xor_sync(whole_warp, sums.first, distance),
                                  __shfl_xor_sync(whole_warp, sums.second, distance)});
         return over_warps(sums, [](const Two<A>& a, const Two<A>& b) { return joined(a, b); });
+    }
+    /// The largest value of all threads.
+    template <class A>
+    __device__ A largest_of_threads(A value) const {
+        return over_warps(warp_largest(value), [](A a, A b) { return b > a ? b : a; });
     }
     /// Waits until all threads are here; each then sees what the others have written.
     __device__ void barrier() const { __syncthreads(); }

@@ -134,6 +134,9 @@ std::vector<TypedCase> traffic_cases() {
                              "scaled_grouped_gemm_weights 40 x 3 of 4",
                              "zero"})
         list.push_back({aligned(named(name))});
+    for (LargestCase& c : largest_cases())
+        if (c.plain.name.ends_with("[64, 256] with 1") || c.plain.name.ends_with(" 20000 copy with 1"))
+            list.push_back({std::move(c.with_largest)});
     for (KernelCase& c : cases_of_scalars()) list.push_back({std::move(c)});
     return list;
 }

@@ -93,6 +93,7 @@ int main() {
     };
     run_cases(test_cases());
     run_cases(wide_cases());
+    for (const LargestCase& c : largest_cases()) run_cases({c.with_largest});
     run_other_types();
     // products of 8-bit floats use other kernels on other GPUs
     std::vector<KernelCase> products = quantization_cases();

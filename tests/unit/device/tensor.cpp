@@ -136,3 +136,20 @@ TEST_CASE("copies convert types, also between rows that are not contiguous") {
     CHECK_THROWS_WITH(test::copy_converting(to, from.view.reshape({2, 6}).slice_cols(0, 3)),
                       Catch::Contains("copied tensors differ in shape"));
 }
+
+TEST_CASE("slices lose the largest magnitude, except the columns of a part that has its own") {
+    int32_t bits[2] = {};
+    OwnedTensor owned(Dtype::f32, {4, 6});
+    Tensor t = owned;
+    t.largest = bits;
+    t.largest_cols = 3;
+    CHECK(!t.has_largest());
+    CHECK(t.slice_cols(0, 3).largest == bits);
+    CHECK(t.slice_cols(0, 3).has_largest());
+    CHECK(t.slice_cols(3, 3).largest == bits + 1);
+    CHECK(t.slice_cols(3, 3).slice_cols(0, 3).largest == bits + 1);
+    for (const Tensor& other :
+         {t.slice_cols(1, 3), t.slice_cols(0, 2), t.slice_cols(0, 6), t.slice_cols(3, 3).slice_cols(0, 2),
+          t.slice_rows(0, 2), t.slice_cols(3, 3).slice_rows(1, 1), t.reshape({2, 12})})
+        CHECK(other.largest == nullptr);
+}

@@ -3,6 +3,7 @@
 #include "quantization.hpp"
 
 #include "../../../src/kernels/scales.hpp"
+#include "support/cases.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -335,6 +336,15 @@ TEST_CASE("quantization: a largest magnitude includes what is there, and NaN is 
             CHECK(std::isnan(std::bit_cast<float>(bits.view.as<int32_t>()[0])));
         }
     }
+}
+
+TEST_CASE("quantization: kernels find the largest magnitude of what they write") {
+    for (const LargestCase& c : largest_cases())
+        for (const Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+            INFO(c.with_largest.name << " in " << name_of(type));
+            const auto run = [&](const KernelCase& one) { return run_case(one, cpu_kernels(), type, type); };
+            CHECK(wrong_largest(c, run, prepared_operands(c.with_largest, type, type)) == "");
+        }
 }
 
 TEST_CASE("quantization: a tensor without rows writes only the scales") {

@@ -247,7 +247,7 @@ struct LatentLayer {
 private:
     LatentAttention make(Parameters& parameters, const LatentHeads& h, int64_t width, Output output) {
         const LatentShape& s = h.shape;
-        const LinearInput input(output == Output::recomputed ? norm.get() : nullptr);
+        const LinearInput input(output.place == Output::recomputed ? norm.get() : nullptr);
         const bool has_q_latents = h.q_rank > 0;
         std::vector<Param> down;
         if (has_q_latents) down.push_back(weight("wq_a", h.q_rank, width));
@@ -293,7 +293,7 @@ TEST_CASE("latent attention: gradients with and without latents of queries") {
         for (const Output output : {Output::kept, Output::recomputed})
             for (const RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half_split})
                 for (const int64_t window : {0, 4}) {
-                    CAPTURE(q_rank, int(output), int(layout), window);
+                    CAPTURE(q_rank, int(output.place), int(layout), window);
                     const LatentHeads heads = {.shape = {.heads = 3, .nope = 5, .rope = 4, .value = 7},
                                                .q_rank = q_rank,
                                                .kv_rank = 6,
@@ -437,7 +437,7 @@ TEST_CASE("pre-norm block: gradients with every norm and every kind of recomputa
                 const Storage& w13 = parameters.add({weight("w1", 7, 6), weight("w3", 7, 6)});
                 const Storage& w2 = parameters.add(weight("w2", 6, 7));
                 const auto input = [&](const std::unique_ptr<Norm>& norm) {
-                    return LinearInput(output == Output::recomputed ? norm.get() : nullptr);
+                    return LinearInput(output.place == Output::recomputed ? norm.get() : nullptr);
                 };
                 const LinearInput attention_input = input(attention_norm), ffn_input = input(ffn_norm);
                 std::vector<PreNormBlock::Part> parts(2);

@@ -28,7 +28,7 @@ struct MoeCase {
 std::string check_moe(const MoeCase& m, int64_t width, const TestBatch& batch) {
     const auto build = [&](Parameters& parameters) {
         auto norm = make_norm(parameters, "norm", width, NormKind::rms, m.norm_output);
-        const LinearInput input(m.norm_output == Output::recomputed ? norm.get() : nullptr);
+        const LinearInput input(m.norm_output.place == Output::recomputed ? norm.get() : nullptr);
         const auto of_experts = [&](const std::string& name, int64_t rows, int64_t cols) {
             Param param = weight(name, m.experts * rows, cols);
             param.groups = m.experts;
@@ -108,7 +108,7 @@ TEST_CASE("moe: gradients with every kind of router, shared experts, biases, cla
                 for (const Output output : {Output::kept, Output::recomputed}) {
                     const bool biased = gate.interleaved;
                     CAPTURE(route.top_k, route.sigmoid, route.normalise, route.groups, biased,
-                            gate.scales_input, shared, int(output));
+                            gate.scales_input, shared, int(output.place));
                     CHECK(check_moe({.experts = 6,
                                      .hidden = 3,
                                      .route = route,
@@ -127,7 +127,7 @@ TEST_CASE("moe: gradients of the loss that balances the experts within each sequ
               .top_k = 3, .groups = 3, .kept_groups = 2, .sigmoid = true, .normalise = true, .scale = 2.5}})
         for (const double coefficient : {0.1, 1000.0})  // with the other gradients, and almost alone
             for (const Output output : {Output::kept, Output::recomputed}) {
-                CAPTURE(route.top_k, route.sigmoid, coefficient, int(output));
+                CAPTURE(route.top_k, route.sigmoid, coefficient, int(output.place));
                 CHECK(check_moe({.experts = 6,
                                  .hidden = 3,
                                  .route = route,
@@ -143,7 +143,7 @@ TEST_CASE("moe: gradients of experts whose rows come in one round, in two and in
     for (const double capacity : {0.001, 0.2, 0.9, 1.0, 10.0})
         for (const bool biased : {false, true})
             for (const Output output : {Output::kept, Output::recomputed}) {
-                CAPTURE(capacity, biased, int(output));
+                CAPTURE(capacity, biased, int(output.place));
                 CHECK(check_moe({.experts = 5,
                                  .hidden = 3,
                                  .route = {.top_k = 2, .normalise = true},

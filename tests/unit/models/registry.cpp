@@ -15,6 +15,7 @@
 
 using namespace coeus;
 using namespace coeus::test;
+using Catch::Contains;
 
 namespace {
 
