@@ -76,6 +76,10 @@ struct DryCuda {
     static void scaled_grouped_gemm_weights(Exec& exec, Tensor, Tensor a, Tensor b, Tensor, const Groups&) {
         exec.workspace.touch(cuda::workspace::scaled_grouped_gemm(a, b));
     }
+    static void embedding_backward(Exec& exec, Tensor, Tensor, Tensor tokens, VocabularyPart) {
+        exec.workspace.touch(cuda::workspace::sorted_tokens(tokens));
+        exec.observers.planned({.launches = 2});  // the sort and the sums
+    }
     static void rms_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                   Tensor) {
         plan_column_sums(exec, dweight, x.rows());

@@ -63,7 +63,9 @@ inline Cost embedding(Tensor y, Tensor tokens, Tensor, VocabularyPart) {
     return {0, 2 * bytes(y) + bytes(tokens)};
 }
 inline Cost embedding_backward(Tensor dtable, Tensor dy, Tensor tokens, VocabularyPart) {
-    return {double(dy.count()), bytes(dy, tokens) + 2 * double(dy.count() * size_of(dtable.dtype))};
+    const int64_t most_rows = std::min(dy.rows(), dtable.rows());  // that tokens of the batch have
+    return {double(dy.count()),
+            bytes(dy, tokens) + 2 * double(most_rows * dy.cols() * size_of(dtable.dtype))};
 }
 inline Cost rms_norm(Tensor y, Tensor rstd, Tensor x, Tensor weight, double) {
     return {4 * double(x.count()), bytes(y, rstd, x, weight)};

@@ -7,7 +7,8 @@
 //     2         1   2   0
 //             ->  ->  ->  (and from the last to the first)
 //
-// Gradients take one more step, which brings them back to their rank.
+// Gradients take one more step, which brings them back to their rank. In the backward, the sum of the ranks
+// before arrives while a rank computes its own gradients of the same part. Then it adds them and passes on.
 #include "coeus/layers/context_parallel.hpp"
 
 #include <utility>
@@ -22,6 +23,17 @@ struct KeysAndValues {
         : keys(both.slice_cols(0, t.k.cols())), values(both.slice_cols(t.k.cols(), t.v.cols())) {}
 };
 
+// The two exchanges may be under way at the same time.
+int channel_of(Exchange exchange) {
+    return exchange == Exchange::pass_keys_on ? 0 : 1;
+}
+int number_sent(Exchange exchange) {
+    return 2 * channel_of(exchange);
+}
+int number_received(Exchange exchange) {
+    return number_sent(exchange) + 1;
+}
+
 }  // namespace
 
 // [T, K (d + e)] in temp, to be sent as one message.
@@ -34,17 +46,18 @@ Tensor RingExchange::keys_and_values(Ctx& c, const AttentionTensors& t) const {
 }
 
 // Sends to the right and receives from the left.
-void RingExchange::pass_on(Tensor here, Tensor coming) const {
-    const int ranks = cp_.size(), rank = cp_.rank();
-    messages_->receive(1, coming, (rank + ranks - 1) % ranks, 0);
-    messages_->send(0, here, (rank + 1) % ranks, 0);
+void RingExchange::pass_on(Exchange exchange, Tensor here, Tensor coming) const {
+    const int ranks = cp_.size(), rank = cp_.rank(), channel = channel_of(exchange);
+    messages_->receive(number_received(exchange), coming, (rank + ranks - 1) % ranks, channel);
+    messages_->send(number_sent(exchange), here, (rank + 1) % ranks, channel);
     messages_->start();  // together: each rank's receive needs its neighbour's send
 }
 
 // Waits for the part of the messages that the computation did not hide.
 void RingExchange::finish(Ctx& c, Exchange exchange, Tensor passed) const {
     const ObservedExchange noted(c.exec, exchange, passed);
-    messages_->wait_for_all();
+    messages_->wait(number_sent(exchange));
+    messages_->wait(number_received(exchange));
 }
 
 void RingExchange::forward(Ctx& c, const AttentionTensors& t) const {
@@ -57,7 +70,7 @@ void RingExchange::forward(Ctx& c, const AttentionTensors& t) const {
     shape.query_part = part_of(cp_.rank(), t);
     for (int step = 0; step < cp_.size(); ++step) {
         const bool first = step == 0, last = step == cp_.size() - 1;
-        if (!last) pass_on(here, coming);
+        if (!last) pass_on(Exchange::pass_keys_on, here, coming);
         shape.key_part = part_of((cp_.rank() + cp_.size() - step) % cp_.size(), t);
         const KeysAndValues kv(here, t);
         c.k.attention(c.exec, first ? out : other, first ? t.lse : other_lse, t.q, kv.keys, kv.values,
@@ -75,29 +88,37 @@ void RingExchange::backward(Ctx& c, const AttentionTensors& t, Tensor dout) cons
     add_sinks_backward(c, t.dsinks, dout, t.out, t.lse, t.sinks);
     const Dtype acc = t.lse.dtype;
     Tensor here = keys_and_values(c, t), coming = c.temp.alloc(here.dtype, here.shape);
-    Tensor gradients = c.temp.alloc(acc, here.shape), arriving = c.temp.alloc(acc, here.shape);
+    // gradients of keys and values: this rank's, the sum that is being passed on, and the one that arrives
+    Tensor own = c.temp.alloc(acc, here.shape), sum = c.temp.alloc(acc, here.shape),
+           arriving = c.temp.alloc(acc, here.shape);
     const Tensor dq = c.temp.alloc(acc, t.q.shape);
-    c.k.zero(c.exec, gradients);
     c.k.zero(c.exec, dq);
     AttentionShape shape = t.shape;
     shape.query_part = part_of(cp_.rank(), t);
     for (int step = 0; step < cp_.size(); ++step) {
-        const bool last = step == cp_.size() - 1;
-        if (!last) pass_on(here, coming);
+        const bool first = step == 0, last = step == cp_.size() - 1;
+        if (!last) pass_on(Exchange::pass_keys_on, here, coming);
         shape.key_part = part_of((cp_.rank() + cp_.size() - step) % cp_.size(), t);
-        const KeysAndValues kv(here, t), sums(gradients, t);
-        c.k.attention_backward(c.exec, dq, sums.keys, sums.values, dout, t.out, t.lse, t.q, kv.keys,
+        const KeysAndValues kv(here, t), gradients(own, t);
+        c.k.zero(c.exec, own);
+        c.k.attention_backward(c.exec, dq, gradients.keys, gradients.values, dout, t.out, t.lse, t.q, kv.keys,
                                kv.values, c.batch.document_start, shape, true);
+        if (first) {
+            std::swap(own, sum);
+        } else {
+            finish(c, Exchange::pass_gradients_on, sum);
+            c.k.add(c.exec, arriving, own);
+            std::swap(sum, arriving);
+        }
+        pass_on(Exchange::pass_gradients_on, sum, arriving);
         if (!last) finish(c, Exchange::pass_keys_on, here);
-        pass_on(gradients, arriving);
-        finish(c, Exchange::pass_gradients_on, gradients);
         std::swap(here, coming);
-        std::swap(gradients, arriving);
     }
-    const KeysAndValues sums(gradients, t);
+    finish(c, Exchange::pass_gradients_on, sum);
+    const KeysAndValues gradients(arriving, t);
     c.k.cast(c.exec, t.q, dq);
-    c.k.cast(c.exec, t.k, sums.keys);
-    c.k.cast(c.exec, t.v, sums.values);
+    c.k.cast(c.exec, t.k, gradients.keys);
+    c.k.cast(c.exec, t.v, gradients.values);
 }
 
 }  // namespace coeus

@@ -38,6 +38,14 @@ std::vector<Place> places_of(const Config& config) {
     return places;
 }
 
+// Tokens of a micro-batch that a tensor-parallel rank has.
+int64_t tokens_of_rank(const Config& config) {
+    const auto& p = config.parallelism;
+    const int64_t sequences = p.pipeline_parallel_degree > 1 ? p.pipeline_parallel_microbatch_size
+                                                             : config.training.local_batch_size;
+    return sequences * config.training.seq_len / (p.context_parallel_degree * p.tensor_parallel_degree);
+}
+
 // "" if the place is fine.
 std::string hint_of(const Place& place) {
     const char* const better = "a local disk or a parallel file system (Lustre, GPFS, BeeGFS)";
@@ -56,6 +64,7 @@ std::string hint_of(const Place& place) {
 }  // namespace
 
 StartFacts start_facts(const CpuShare& cpu, int local_ranks, bool has_gpu, const Config& config) {
+    const bool is_async = config.parallelism.enable_async_tensor_parallel;
     return {.vector_level = cpu_vector_level(),
             .built_for_avx2 = built_for_avx2(),
             .built_for_bf16_pairs = built_for_bf16_pairs(),
@@ -64,6 +73,8 @@ StartFacts start_facts(const CpuShare& cpu, int local_ranks, bool has_gpu, const
             .local_ranks = local_ranks,
             .cpu = cpu,
             .has_gpu = has_gpu,
+            .async_ranks = is_async ? config.parallelism.tensor_parallel_degree : 1,
+            .async_tokens = is_async ? tokens_of_rank(config) : 0,
             .places = places_of(config)};
 }
 
@@ -107,6 +118,13 @@ std::vector<std::string> start_hints(const StartFacts& facts) {
             "each rank is bound to 1 of this host's {} cores: start with mpirun --bind-to none (srun: "
             "--cpus-per-task={}) to use them all",
             facts.cpu.machine_cores, facts.cpu.machine_cores / facts.local_ranks));
+    constexpr int64_t many_async_ranks = 8;
+    if (facts.has_gpu && facts.async_ranks >= many_async_ranks)
+        hints.push_back(fmt::format(
+            "with parallelism.enable_async_tensor_parallel and tensor_parallel_degree = {}, a GPU computes "
+            "each product in {} parts of {} tokens, which may be too few to occupy it: measure the speed "
+            "with and without enable_async_tensor_parallel",
+            facts.async_ranks, facts.async_ranks, facts.async_tokens));
     for (const Place& place : facts.places)
         if (std::string hint = hint_of(place); !hint.empty()) hints.push_back(std::move(hint));
     return hints;

@@ -28,6 +28,9 @@ struct StartFacts {
     int local_ranks = 1;
     CpuShare cpu;
     bool has_gpu = false;  ///< this rank computes on one
+    /// Tensor-parallel ranks that exchange tokens while they compute, and the tokens that each of the
+    /// products then has; 1 and 0: they do not.
+    int64_t async_ranks = 1, async_tokens = 0;
     std::vector<Place> places = {};
 };
 /// The facts of this host. Their places are the dump folder, the checkpoint folder, and the first path of the

@@ -87,6 +87,23 @@ TEST_CASE("GPU kernels: Adam rounds each element by its index in the whole param
     }
 }
 
+TEST_CASE("GPU kernels: the embedding's gradient adds tokens in their order, as the CPU does") {
+    struct Case {
+        int64_t tokens, width, vocabulary;
+        bool divided = false;
+    };
+    for (const Case& of : {Case{1, 8, 11},              // a token that occurs once
+                           Case{300, 7, 1},             // one token only
+                           Case{3000, 40, 25},          // many of each, several for each thread of the sort
+                           Case{1100, 16, 2000, true},  // most outside the part
+                           Case{2500, 264, 70000}})     // most of them once; five digits
+        for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
+            const KernelCase c = embedding_backward_case(of.tokens, of.width, of.vocabulary, of.divided);
+            CAPTURE(c.name, name_of(type));
+            CHECK(same_bits(run_case(c, cpu_kernels(), type, type), run_case_on(the_gpu(), c, type, type)));
+        }
+}
+
 TEST_CASE("GPU kernels give the same bits each time") {
     for (const KernelCase& c : cases()) {
         const Operands first = run_in_order(c, 1);

@@ -475,6 +475,9 @@ std::vector<KernelCase> test_cases() {
     }
     // more rows than a GPU sums in one level
     list.push_back(rms_norm_backward_case(1100, 24, Plus::none));
+    // more tokens than a GPU has threads to sort them: many of each, and few of each, most outside the part
+    list.push_back(embedding_backward_case(2500, 24, 3));
+    list.push_back(embedding_backward_case(1500, 8, 300, true));
     // rows that begin one element off alignment: a GPU's threads divide their columns differently from those
     // of the weight
     for (KernelCase c : {rms_norm_backward_case(70, 256, Plus::other),

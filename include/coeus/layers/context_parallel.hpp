@@ -63,22 +63,22 @@ private:
 
 /// Keys and values travel around the ranks, one part at a time, while attention to the present part is
 /// computed; the results are merged (Liu et al. 2023, Ring Attention). In the backward the gradients travel
-/// with them, in acc, and end on the ranks that have the tokens.
+/// one step after them, in acc, and end on the ranks that have the tokens.
 class RingExchange : public DividedExchange {
 public:
     /// `exec` is that of the computation; it must outlive the exchange.
     RingExchange(const Communicator& cp, Balancing balancing, Exec& exec)
         : DividedExchange(cp, balancing),
-          messages_(std::make_unique<PointToPoint>(cp, 2, Sends::standard, exec)) {}
+          messages_(std::make_unique<PointToPoint>(cp, 4, Sends::standard, exec)) {}
     void forward(Ctx& c, const AttentionTensors& t) const override;
     void backward(Ctx& c, const AttentionTensors& t, Tensor dout) const override;
 
 private:
     Tensor keys_and_values(Ctx& c, const AttentionTensors& t) const;
-    void pass_on(Tensor here, Tensor coming) const;
+    void pass_on(Exchange exchange, Tensor here, Tensor coming) const;
     void finish(Ctx& c, Exchange exchange, Tensor passed) const;
 
-    std::unique_ptr<PointToPoint> messages_;  // one to the right, one from the left
+    std::unique_ptr<PointToPoint> messages_;  // of each exchange: one to the right, one from the left
 };
 
 /// Exchanges all heads of this rank's tokens for all tokens of this rank's heads (H/P query and K/P key/value

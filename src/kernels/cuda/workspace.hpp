@@ -62,6 +62,10 @@ inline int64_t column_sums(const Tensor& gradient, int64_t rows) {
 inline bool adds_in_two_levels(int64_t rows) {
     return div_ceil(rows, column_block) > partial_group;
 }
+/// A batch's tokens and their rows, sorted by row, and the room between two passes of the sort.
+inline int64_t sorted_tokens(const Tensor& tokens) {
+    return 2 * padded_bytes(tokens.count() * size_of(Dtype::i64));
+}
 /// One double for each block.
 inline int64_t sum(const Tensor& a) {
     return padded_bytes((a.dense() ? div_ceil(a.count(), sum_block) : a.rows()) * size_of(Dtype::f64));

@@ -53,12 +53,14 @@ TEST_CASE("context parallel: head-tail gives every rank the same number of pairs
 
 namespace {
 
-// The exchanges that a planning run reports.
+// The kernels and exchanges that a planning run reports.
 struct Seen : KernelObserver {
     std::map<std::string, double> bytes;
+    std::vector<std::string> names;  // in their order
     int open = 0;
     void begin(const char* name, double, double b) override {
         bytes[name] += b;
+        names.push_back(name);
         ++open;
     }
     void end() override { --open; }
@@ -103,7 +105,7 @@ TEST_CASE("context parallel: temporaries are as in doc/parallelism.md") {
                       a = Layer::a;
     CHECK(Layer(ContextExchange::all_gather, true).temporaries == P * T * K * d * (2 * e + 3 * a));
     CHECK(Layer(ContextExchange::ring, false).temporaries == T * d * (4 * K * e + 2 * H * a) + T * H * a);
-    CHECK(Layer(ContextExchange::ring, true).temporaries == T * d * (4 * K * e + 4 * K * a + H * a));
+    CHECK(Layer(ContextExchange::ring, true).temporaries == T * d * (4 * K * e + 6 * K * a + H * a));
     CHECK(Layer(ContextExchange::heads, true).temporaries == T * d * (9 * H + 6 * K) * e);
     for (const auto exchange : {ContextExchange::all_gather, ContextExchange::heads})
         CHECK(Layer(exchange, false).temporaries < Layer(exchange, true).temporaries);
@@ -136,4 +138,14 @@ TEST_CASE("context parallel: an observer sees each exchange") {
                 break;
         }
     }
+}
+
+TEST_CASE(
+    "context parallel: the ring's backward waits for gradients only after the attention of the next step") {
+    std::vector<std::string> order = Layer(ContextExchange::ring, true).seen.names;
+    std::erase_if(
+        order, [](const auto& name) { return name != "attention_backward" && name != "pass_gradients_on"; });
+    CHECK(order == std::vector<std::string>{"attention_backward", "attention_backward", "pass_gradients_on",
+                                            "attention_backward", "pass_gradients_on", "attention_backward",
+                                            "pass_gradients_on", "pass_gradients_on"});
 }

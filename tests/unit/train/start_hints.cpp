@@ -99,6 +99,36 @@ TEST_CASE("hints: cores that stay idle because the launcher bound each rank to o
     CHECK(start_hints(facts).empty());
 }
 
+TEST_CASE("hints: products of few tokens") {
+    Config config;
+    config.training.local_batch_size = 4;
+    config.training.seq_len = 4096;
+    config.parallelism.tensor_parallel_degree = 8;
+    const auto hints_of = [&](bool has_gpu) {
+        StartFacts facts = good_facts();
+        const StartFacts found = start_facts(facts.cpu, facts.local_ranks, has_gpu, config);
+        facts.has_gpu = has_gpu;
+        facts.async_ranks = found.async_ranks;
+        facts.async_tokens = found.async_tokens;
+        return start_hints(facts);
+    };
+    CHECK(hints_of(true).empty());
+    config.parallelism.enable_async_tensor_parallel = true;
+    CHECK(hints_of(true) == std::vector<std::string>{
+                                "with parallelism.enable_async_tensor_parallel and tensor_parallel_degree = "
+                                "8, a GPU computes each product in 8 parts of 2048 tokens, which may be too "
+                                "few to occupy it: measure the speed with and without "
+                                "enable_async_tensor_parallel"});
+    CHECK(hints_of(false).empty());
+    config.parallelism.tensor_parallel_degree = 16;
+    config.parallelism.context_parallel_degree = 2;
+    config.parallelism.pipeline_parallel_degree = 2;  // one sequence a micro-batch
+    REQUIRE(hints_of(true).size() == 1);
+    CHECK_THAT(hints_of(true)[0], Contains("16 parts of 128 tokens"));
+    config.parallelism.tensor_parallel_degree = 4;
+    CHECK(hints_of(true).empty());
+}
+
 TEST_CASE("hints: few cores for a rank with a GPU") {
     StartFacts facts = {.local_ranks = 8,
                         .cpu = {.cores = 1, .threads = 1, .machine_cores = 64, .bound = true},
