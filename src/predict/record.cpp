@@ -93,8 +93,11 @@ public:
     }
     void operands(std::span<const Tensor> tensors) override {
         if (exchange() || tensors.empty()) return;
-        // a product may be in another type than its operands
-        const size_t typical = is_product(call_) ? 1 : 0;
+        // products and attention may be in another type than their results: that of a, q, dout
+        const size_t typical = is_product(call_)                        ? 1
+                               : call_.kernel == "attention"          ? 2
+                               : call_.kernel == "attention_backward" ? 3
+                                                                      : 0;
         call_.type = tensors[std::min(typical, tensors.size() - 1)].dtype;
         if (is_8_bit_float(call_.type)) call_.type = Dtype::fp8_e4m3;
     }

@@ -215,6 +215,9 @@ TEST_CASE("a recording has the keys and values of divided sequences, gathered or
     CHECK(passed.size() == 3 * (1 + 1 + 2));
     REQUIRE(queues_of(ring, passed).size() == 1);
     CHECK(queues_of(ring, passed) != QueueNumbers{0});
+    // results are merged in float32, but products are those of bfloat16
+    for (const Call& call : ring.calls)
+        if (call.kernel == "attention" || call.kernel == "attention_backward") CHECK(call.type == Dtype::bf16);
 }
 
 TEST_CASE("offloaded state is not recorded") {
