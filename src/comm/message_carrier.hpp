@@ -25,8 +25,8 @@ std::unique_ptr<MessageCarrier> make_host_messages(const Communicator& ranks, in
 /// Carries tensors where `exec` runs through MPI, by way of pinned host memory.
 std::unique_ptr<MessageCarrier> make_staged_messages(const Communicator& ranks, int count, Sends sends,
                                                      Exec& exec);
-/// Of a planned communicator, beside an asynchronous computation: an observer of `ranks` is told of each
-/// operation.
+/// Sends nothing, for a planned communicator beside an asynchronous computation. The observer of `ranks` is
+/// told of each operation.
 std::unique_ptr<MessageCarrier> make_planned_messages(const Communicator& ranks, int count, Exec& exec);
 
 }  // namespace coeus

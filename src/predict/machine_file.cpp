@@ -269,12 +269,13 @@ void read_network(Tables& tables, MachineFile& machine) {
         if (level.per_node == 0 && level.bandwidth.empty())
             t.refuse("has neither per_node nor a bandwidth by size, such as all_gather");
         if (level.per_node > 0 && level.ranks > 0)
-            t.refuse("has both per_node and ranks: a level between nodes connects any number; leave ranks out");
+            t.refuse(
+                "has both per_node and ranks: a level between nodes connects any number; leave ranks out");
         if (level.per_node == 0 && level.hop > 0)
             t.refuse("has hop, but no per_node: hop is of a level between nodes; leave it out");
         if (level.per_node > 0 && std::ranges::count_if(machine.levels, [](const MachineFile::Level& other) {
-                return other.per_node > 0;
-            }) > 1)
+                                      return other.per_node > 0;
+                                  }) > 1)
             t.refuse("an earlier level has per_node too; leave one of them out");
         if (level.per_node > 0 && !level.bandwidth.empty())
             t.refuse(

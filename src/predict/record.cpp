@@ -94,7 +94,7 @@ public:
     void operands(std::span<const Tensor> tensors) override {
         if (exchange() || tensors.empty()) return;
         // products and attention may be in another type than their results: that of a, q, dout
-        const size_t typical = is_product(call_)                        ? 1
+        const size_t typical = is_product(call_)                      ? 1
                                : call_.kernel == "attention"          ? 2
                                : call_.kernel == "attention_backward" ? 3
                                                                       : 0;
@@ -235,7 +235,8 @@ Recording record_step(const DecoderConfig& config, const EngineOptions& options)
         if (options.graphs) recorder.finish_queues();
         return true;
     };
-    engine.compute_gradients(1, 0, 1, [&](int64_t) { return rows; }, {}, end_graph);
+    engine.compute_gradients(
+        1, 0, 1, [&](int64_t) { return rows; }, {}, end_graph);
     engine.update();
     recorder.stop();
     mesh.observe(nullptr);

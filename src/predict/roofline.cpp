@@ -128,7 +128,8 @@ Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, 
     all.order = order;
     all.communication = communication_of(first, both);
     if (carrying_communicators(options.mesh) > 1) {
-        const LaunchOrder other = order == LaunchOrder::serial ? LaunchOrder::overlapped : LaunchOrder::serial;
+        const LaunchOrder other =
+            order == LaunchOrder::serial ? LaunchOrder::overlapped : LaunchOrder::serial;
         const Played of_one = play(one, rates, options.graphs, other),
                      of_two = play(two, rates, options.graphs, other);
         all.other = {.order = other,
@@ -155,11 +156,12 @@ Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, 
     return all;
 }
 
-// Of each purpose, and what the other order of operations would give.
+// A table by purpose, and what the other order of operations would give.
 std::string Roofline::communication_text() const {
     if (communication.empty()) return "";
-    std::string text = fmt::format("\n  {:<32}{:>18}{:>9}{:>14}{:>9}", fmt::format("communication, {}", text_of(order)),
-                                   "per local batch", "exposed", "once a step", "exposed");
+    std::string text =
+        fmt::format("\n  {:<32}{:>18}{:>9}{:>14}{:>9}", fmt::format("communication, {}", text_of(order)),
+                    "per local batch", "exposed", "once a step", "exposed");
     CommunicationRow sum = {.name = "sum"};
     const auto line = [&](const CommunicationRow& row) {
         text += fmt::format("\n  {:<32}{:>18.1f}{:>9.1f}{:>14.1f}{:>9.1f}", row.name, ms(row.total),
@@ -174,11 +176,11 @@ std::string Roofline::communication_text() const {
     }
     line(sum);
     if (other)
-        text += fmt::format("\n  {}: {:.1f} ms exposed per local batch, {:.1f} once; a local batch takes {:.1f} ms, "
-                            "a step {:.1f} ms",
-                            text_of(other->order), ms(other->exposed), ms(other->exposed_once),
-                            ms(other->local_batch),
-                            ms(double(local_batches) * other->local_batch + other->once));
+        text += fmt::format(
+            "\n  {}: {:.1f} ms exposed per local batch, {:.1f} once; a local batch takes {:.1f} ms, "
+            "a step {:.1f} ms",
+            text_of(other->order), ms(other->exposed), ms(other->exposed_once), ms(other->local_batch),
+            ms(double(local_batches) * other->local_batch + other->once));
     return text;
 }
 
@@ -216,7 +218,9 @@ std::string Roofline::text(const MachineFile& machine, const MeshShape& mesh) co
         text += fmt::format("\n  left out, since the machine file says nothing about it: {}",
                             join(left_out, "; "));
     if (mesh.pp > 1)
-        text += "\n  waits for other stages: as if each stage took as long as that of this pipeline rank, the first";
+        text +=
+            "\n  waits for other stages: as if each stage took as long as that of this pipeline rank, the "
+            "first";
     return text;
 }
 

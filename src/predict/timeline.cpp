@@ -17,11 +17,12 @@ constexpr const char *products = "products", *attention_forward = "attention, fo
                      *quantizing = "quantizing", *casts = "zeroing, casts, sums", *optimizer = "optimizer",
                      *slowed = "kernels slowed by collectives", *gaps = "gaps between launches";
 constexpr std::array<const char*, num_purposes> waits = {
-    "waits for gathers of weights", "waits for sums of gradients",   "waits for tensor parallelism",
+    "waits for gathers of weights", "waits for sums of gradients",  "waits for tensor parallelism",
     "waits for keys and values",    "waits for messages of stages", "waits for rows of experts",
     "waits for other collectives"};
-constexpr std::array classes = {products, attention_forward, attention_backward, norms, rope, swiglu,
-                                experts,  loss,              quantizing,         casts, optimizer};
+constexpr std::array classes = {
+    products, attention_forward, attention_backward, norms, rope, swiglu, experts, loss, quantizing,
+    casts,    optimizer};
 
 // The kernels of each class; all products are named gemm.
 const std::map<std::string, const char*>& classes_of_kernels() {
@@ -188,9 +189,9 @@ private:
     const Rates& rates_;
     double gap_;
     LaunchOrder order_;
-    double share_ = 1;            // of its rate that a kernel has beside a collective
-    std::vector<Point> queues_;   // after the work so far
-    std::vector<Point> points_;   // of each entry's queue, after the entry
+    double share_ = 1;              // of its rate that a kernel has beside a collective
+    std::vector<Point> queues_;     // after the work so far
+    std::vector<Point> points_;     // of each entry's queue, after the entry
     double begun_ = 0, ended_ = 0;  // the latest begin and end of an operation so far
     ActionKind action_ = {};
     double action_began_ = 0;

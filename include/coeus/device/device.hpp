@@ -130,8 +130,8 @@ public:
 };
 
 /// A device for planning runs, whose kernels are those of a table that computes nothing. Its memory is
-/// addresses that nothing may access. Its queues are asynchronous, as those of a GPU, but copy nothing, record
-/// no graphs, and are always finished. Its staging memory is real. The observer must outlive it.
+/// addresses that nothing may access. Its queues are asynchronous, as those of a GPU, but copy nothing,
+/// record no graphs, and are always finished. Its staging memory is real. The observer must outlive it.
 std::unique_ptr<Device> make_planned_device(Backend backend, int architecture, QueueObserver& observer);
 
 /// Number of GPUs that this process sees; 0 if CUDA cannot be used, or if the program was built without it.

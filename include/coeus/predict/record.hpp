@@ -53,9 +53,9 @@ struct Collective {
 /// What a rank submits to one of its queues. Queue 0 is the computation's.
 struct Submitted {
     enum class Kind : uint8_t {
-        kernel,        ///< of the computation; `index` is that of a Call
-        collective,    ///< `index` is that of a Collective
-        wait,          ///< later work of the queue waits for the entry with the number `index`, of another one
+        kernel,      ///< of the computation; `index` is that of a Call
+        collective,  ///< `index` is that of a Collective
+        wait,        ///< later work of the queue waits for the entry with the number `index`, of another one
         begin_action,  ///< of the pipeline, until end_action; `index` is an ActionKind
         end_action
     };
@@ -77,10 +77,10 @@ struct Recording {
     int64_t communications() const;  ///< collectives of the step
 };
 
-/// Records a step with options.accumulation local batches on options.rank. With options.graphs, the computation
-/// waits for all queues at the end of each local batch, where a graph ends. The kernels of other queues are
-/// not seen: casts of own parts before gathers, additions to owned gradients after sums. Not for offloaded
-/// state (StateTypes::offload), whose transfers are not seen: ConfigError.
+/// Records a step with options.accumulation local batches on options.rank. With options.graphs, the
+/// computation waits for all queues at the end of each local batch, where a graph ends. The kernels of other
+/// queues are not seen: casts of own parts before gathers, additions to owned gradients after sums. Not for
+/// offloaded state (StateTypes::offload), whose transfers are not seen: ConfigError.
 Recording record_step(const DecoderConfig& config, const EngineOptions& options);
 
 }  // namespace coeus

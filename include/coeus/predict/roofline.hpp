@@ -36,8 +36,8 @@ struct Roofline {
     LaunchOrder order = LaunchOrder::overlapped;
     std::vector<CommunicationRow> communication;  ///< no total is 0
     std::optional<OtherOrder> other;              ///< nothing if a rank has fewer than two communicators
-    int64_t local_batches = 1;         ///< of a step
-    double tokens = 0;                 ///< of a local batch, divided by the ranks that share them
+    int64_t local_batches = 1;                    ///< of a step
+    double tokens = 0;                            ///< of a local batch, divided by the ranks that share them
     /// FLOPs of these tokens as MFU counts them, relative to the peak: the seconds of a local batch at an MFU
     /// of 1. Nothing if MFU is not reported for such a run or such a machine.
     std::optional<double> at_peak;
@@ -62,8 +62,8 @@ private:
 /// driver. `max_ctas`: comm.max_ctas.
 LaunchOrder planned_order(const MachineFile& machine, const EngineOptions& options, int64_t max_ctas = 0);
 
-/// That of options.rank. In a pipeline, all ranks' actions are taken to be as long as this rank's, and it waits
-/// for them as in simulate(). `in_tf32`: a run multiplies in TF32. ConfigError as record_step().
+/// That of options.rank. In a pipeline, all ranks' actions are taken to be as long as this rank's, and it
+/// waits for them as in simulate(). `in_tf32`: a run multiplies in TF32. ConfigError as record_step().
 Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, const MachineFile& machine,
                      LaunchOrder order = LaunchOrder::overlapped, bool in_tf32 = false);
 

@@ -100,7 +100,8 @@ TEST_CASE("a recording has the kernels of every local batch and of the update, o
 TEST_CASE("a recording has the gathers and sums of FSDP, their bytes and queues, and the waits for them") {
     const MeshShape mesh = {.dp_shard = 4};
     const Recording r = record_step(tiny_config(3), options_of(mesh, 2));
-    const auto gathers = operations(r, Purpose::weights), sums = operations(r, Purpose::gradients, "reduce_scatter");
+    const auto gathers = operations(r, Purpose::weights),
+               sums = operations(r, Purpose::gradients, "reduce_scatter");
     // gradients are float32 and are summed once in each local batch, weights are gathered once or twice
     const double of_weights = bytes_of(r, sums) / 2 / 2;
     CHECK(bytes_of(r, gathers) >= 2 * of_weights);
@@ -138,8 +139,8 @@ TEST_CASE("graphs end with all queues") {
         const auto sums = operations(r, Purpose::gradients, "reduce_scatter");
         const size_t last = sums[sums.size() / 2 - 1];
         const auto wait_for_it = std::ranges::find(r.submitted, Submitted{wait, 0, uint32_t(last)});
-        return std::ranges::count(std::ranges::subrange(r.submitted.begin() + int64_t(last), wait_for_it), kernel,
-                                  &Submitted::kind);
+        return std::ranges::count(std::ranges::subrange(r.submitted.begin() + int64_t(last), wait_for_it),
+                                  kernel, &Submitted::kind);
     };
     CHECK(waits_for_last_sum(graphs) == 0);
     CHECK(waits_for_last_sum(apart) > 10);
@@ -180,7 +181,8 @@ TEST_CASE("a recording has the rows that go to experts of other ranks, beside th
     CHECK(queues_of(r, rows) != QueueNumbers{0});
     CHECK(ahead_of_waits(r, rows) == std::vector<int64_t>(rows.size(), 0));
     const uint32_t weights_of_experts = axis::efsdp;
-    CHECK(std::ranges::none_of(r.collectives, [&](const Collective& c) { return c.axes == weights_of_experts; }));
+    CHECK(std::ranges::none_of(r.collectives,
+                               [&](const Collective& c) { return c.axes == weights_of_experts; }));
 }
 
 TEST_CASE("a recording has the actions of a pipeline rank, and messages on a queue of their own") {
@@ -217,7 +219,8 @@ TEST_CASE("a recording has the keys and values of divided sequences, gathered or
     CHECK(queues_of(ring, passed) != QueueNumbers{0});
     // results are merged in float32, but products are those of bfloat16
     for (const Call& call : ring.calls)
-        if (call.kernel == "attention" || call.kernel == "attention_backward") CHECK(call.type == Dtype::bf16);
+        if (call.kernel == "attention" || call.kernel == "attention_backward")
+            CHECK(call.type == Dtype::bf16);
 }
 
 TEST_CASE("offloaded state is not recorded") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time lines of small recordings, computed by hand. A kernel of n bytes takes n seconds, and so do a gather and
-// a sum of n bytes over two ranks and a message of n bytes.
+// Time lines of small recordings, computed by hand. A kernel of n bytes takes n seconds, and so do a gather
+// and a sum of n bytes over two ranks and a message of n bytes.
 #include "coeus/predict/timeline.hpp"
 
 #include "support/catch.hpp"
@@ -48,7 +48,8 @@ public:
         recording_.calls.push_back({.kernel = kernel, .variant = "", .bytes = seconds});
         return add(Kind::kernel, computation, recording_.calls.size() - 1);
     }
-    Written& collective(uint32_t queue, double seconds, Purpose purpose, const char* operation, unsigned axes) {
+    Written& collective(uint32_t queue, double seconds, Purpose purpose, const char* operation,
+                        unsigned axes) {
         recording_.collectives.push_back({operation, axes, seconds, purpose});
         return add(Kind::collective, queue, recording_.collectives.size() - 1);
     }
@@ -192,9 +193,16 @@ TEST_CASE("each purpose has its communication: experts, stages, context") {
 TEST_CASE("actions of a pipeline have their time, without that between them") {
     Written step(3);
     step.compute(1).act(ActionKind::forward).compute(2).end_act();
-    step.compute(4).act(ActionKind::backward).compute(3).end_act().act(ActionKind::forward).compute(5).end_act();
+    step.compute(4)
+        .act(ActionKind::backward)
+        .compute(3)
+        .end_act()
+        .act(ActionKind::forward)
+        .compute(5)
+        .end_act();
     const Played played = step.play();
-    CHECK(played.actions == std::map<ActionKind, double>{{ActionKind::forward, 7}, {ActionKind::backward, 3}});
+    CHECK(played.actions ==
+          std::map<ActionKind, double>{{ActionKind::forward, 7}, {ActionKind::backward, 3}});
 }
 
 TEST_CASE("kernels are slower while an operation of another queue runs") {
