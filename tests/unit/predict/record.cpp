@@ -113,6 +113,9 @@ TEST_CASE("a recording has the gathers and sums of FSDP, their bytes and queues,
     CHECK(gathers.size() == (5 + 2 + 1) + (3 + 2));
     CHECK(sums.size() == 2 * 5);
     CHECK(ahead_of_waits(r, gathers) == std::vector<int64_t>(gathers.size(), 0));
+    // the computation waits for the others, and they for the computation, but not for each other
+    for (const Submitted& s : r.submitted)
+        if (s.kind == wait) CHECK((s.queue == 0) != (r.submitted[s.index].queue == 0));
     for (const size_t i : gathers) CHECK(r.collectives[r.submitted[i].index].axes == axis::dp_shard);
     // the loss, and the norm
     CHECK(operations(r, Purpose::gradients, "all_reduce").size() == 1);
