@@ -212,8 +212,8 @@ void Communicator::perform(const char* operation, int64_t bytes, const Where& wh
 }
 
 // What a planned communicator does instead of an operation: only the observer is told.
-void Communicator::plan(const char* operation, int64_t bytes, const Where& where) const {
-    if (observer_ && size_ > 1) observer_->end(observer_->begin(name_, operation, bytes, where, nullptr));
+void Communicator::plan(const char* operation, int64_t bytes, const Where& where, const Queue* queue) const {
+    if (observer_ && size_ > 1) observer_->end(observer_->begin(name_, operation, bytes, where, queue));
 }
 
 void Communicator::reduce_scatter(Tensor out, Tensor in, Where where) const {
@@ -424,21 +424,23 @@ void Communicator::connect(NcclWorld& nccl, int max_ctas) {
 }
 
 void Communicator::grouped(const Exec& exec, FunctionRef<void()> calls) const {
-    if (!exec.is_synchronous() && size_ > 1 && !planned_)
-        transport(exec).grouped(calls);
-    else
-        calls();
+    if (exec.is_synchronous() || size_ == 1) return calls();
+    if (!planned_) return transport(exec).grouped(calls);
+    if (observer_) observer_->begin_group();
+    calls();
+    if (observer_) observer_->end_group();
 }
 
 void Communicator::all_reduce(Exec& exec, Tensor inout, Reduce op, Where where) const {
     if (exec.is_synchronous()) return all_reduce(inout, op, where);
-    if (planned_ || size_ == 1 || inout.count() == 0) return;
+    if (size_ == 1 || inout.count() == 0) return;
+    if (planned_) return plan("all_reduce", inout.bytes(), where, exec.queue.get());
     transport(exec).all_reduce(*exec.queue, inout, op, where);
 }
 
 // Submits the exchange to the Exec's queue. With one rank, `out` gets a copy of `in`.
 void Communicator::carry(Exec& exec, Exchange exchange, Tensor out, Tensor in, Where where) const {
-    if (planned_ || (size_ == 1 && out.data == in.data)) return;
+    if (size_ == 1 && out.data == in.data) return;
     if (size_ == 1) return exec.queue->copy(out.data, in.data, in.bytes());
     (transport(exec).*exchange)(*exec.queue, out, in, where);
 }
@@ -447,6 +449,7 @@ void Communicator::all_gather(Exec& exec, Tensor out, Tensor in, Where where) co
     if (exec.is_synchronous()) return all_gather(out, in, where);
     require(out.count() == in.count() * size_ && in.dtype == out.dtype,
             "all_gather: counts or types do not match");
+    if (planned_) return plan("all_gather", out.bytes(), where, exec.queue.get());
     carry(exec, &Transport::all_gather, out, in, where);
 }
 
@@ -454,6 +457,7 @@ void Communicator::reduce_scatter(Exec& exec, Tensor out, Tensor in, Where where
     if (exec.is_synchronous()) return reduce_scatter(out, in, where);
     require(in.count() == out.count() * size_ && in.dtype == out.dtype,
             "reduce_scatter: counts or types do not match");
+    if (planned_) return plan("reduce_scatter", in.bytes(), where, exec.queue.get());
     carry(exec, &Transport::reduce_scatter, out, in, where);
 }
 
@@ -461,13 +465,14 @@ void Communicator::all_to_all(Exec& exec, Tensor out, Tensor in, Where where) co
     if (exec.is_synchronous()) return all_to_all(out, in, where);
     require(in.count() == out.count() && in.count() % size_ == 0 && in.dtype == out.dtype,
             "all_to_all: counts or types do not match");
+    if (planned_) return plan("all_to_all", in.bytes(), where, exec.queue.get());
     carry(exec, &Transport::all_to_all, out, in, where);
 }
 
 void Communicator::all_to_all(Exec& exec, Tensor out, std::span<const RowRange> to, Tensor in,
                               std::span<const RowRange> from, Where where) const {
     if (exec.is_synchronous()) return all_to_all(out, to, in, from, where);
-    if (planned_) return;
+    if (planned_) return plan("all_to_all", in.bytes(), where, exec.queue.get());
     check_ranges(out, to, in, from);
     if (size_ > 1) return transport(exec).all_to_all(*exec.queue, out, to, in, from, where);
     const Tensor kept = rows_of(in, from[0]);
@@ -479,7 +484,7 @@ void Communicator::send_receive(Exec& exec, Tensor sent, int to, Tensor received
     if (exec.is_synchronous()) return send_receive(sent, to, received, from, where);
     require(sent.dense() && received.dense() && sent.bytes() == received.bytes(),
             "messages of a device need dense rows and equal sizes");
-    if (planned_) return;
+    if (planned_) return plan("send_receive", sent.bytes(), where, exec.queue.get());
     transport(exec).send_receive(*exec.queue, sent, to, received, from, where);
 }
 

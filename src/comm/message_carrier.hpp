@@ -7,7 +7,7 @@
 
 namespace coeus {
 
-/// The arguments are those of PointToPoint, whose communicator is not planned.
+/// The arguments are those of PointToPoint.
 class MessageCarrier {
 public:
     virtual ~MessageCarrier() = default;
@@ -25,5 +25,8 @@ std::unique_ptr<MessageCarrier> make_host_messages(const Communicator& ranks, in
 /// Carries tensors where `exec` runs through MPI, by way of pinned host memory.
 std::unique_ptr<MessageCarrier> make_staged_messages(const Communicator& ranks, int count, Sends sends,
                                                      Exec& exec);
+/// Sends nothing, for a planned communicator beside an asynchronous computation. The observer of `ranks` is
+/// told of each operation.
+std::unique_ptr<MessageCarrier> make_planned_messages(const Communicator& ranks, int count, Exec& exec);
 
 }  // namespace coeus

@@ -10,6 +10,8 @@ namespace coeus {
 namespace {
 
 std::unique_ptr<MessageCarrier> carrier(const Communicator& ranks, int count, Sends sends, Exec& exec) {
+    if (ranks.is_planned())
+        return exec.is_synchronous() ? nullptr : make_planned_messages(ranks, count, exec);
     if (exec.is_synchronous()) return make_host_messages(ranks, count, sends);
     if (Transport* transport = ranks.handle().transport.get())
         if (auto messages = transport->make_messages(exec, count)) return messages;
@@ -31,7 +33,7 @@ PointToPoint::PointToPoint(const Communicator& ranks, int count, Sends sends, Ex
     : ranks_(ranks),
       computation_(exec.is_synchronous() ? nullptr : exec.queue.get()),
       under_way_(size_t(count)),
-      messages_(ranks.is_planned() ? nullptr : carrier(ranks, count, sends, exec)) {}
+      messages_(carrier(ranks, count, sends, exec)) {}
 
 PointToPoint::~PointToPoint() = default;
 
@@ -64,7 +66,7 @@ void PointToPoint::wait(int number) {
     Message& message = under_way_[size_t(number)];
     const Recorded recorded(ranks_.handle().line, OperationKind::message, message.operation, message.bytes,
                             message.where, message.peer);
-    CommunicationObserver* observer = ranks_.observer();
+    CommunicationObserver* observer = ranks_.is_planned() ? nullptr : ranks_.observer();
     const int64_t event = observer ? observer->begin(ranks_.name(), message.operation, message.bytes,
                                                      message.where, computation_)
                                    : 0;

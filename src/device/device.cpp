@@ -66,18 +66,26 @@ private:
 
 class PlannedQueue : public HostQueue {
 public:
+    explicit PlannedQueue(QueueObserver& observer) : observer_(observer) {}
+    bool is_synchronous() const override { return false; }
     void copy(void* /*to*/, const void* /*from*/, int64_t /*bytes*/) override {}
+    int64_t mark() override { return observer_.mark(*this); }
+    void wait_for(const Queue& other, int64_t point) override { observer_.wait(*this, other, point); }
+
+private:
+    QueueObserver& observer_;
 };
 
 class PlannedDevice : public Device {
 public:
-    PlannedDevice(Backend backend, int architecture) : backend_(backend), architecture_(architecture) {}
+    PlannedDevice(Backend backend, int architecture, QueueObserver& observer)
+        : backend_(backend), architecture_(architecture), observer_(observer) {}
     Backend backend() const override { return backend_; }
     const std::string& name() const override { return name_; }
     const Memory& memory() const override { return memory_; }
     const Memory& staging() const override { return host_memory(); }
     std::unique_ptr<Queue> make_queue(Priority /*priority*/) const override {
-        return std::make_unique<PlannedQueue>();
+        return std::make_unique<PlannedQueue>(observer_);
     }
     void copy(void* /*to*/, const void* /*from*/, int64_t /*bytes*/) const override {}
     int64_t memory_bytes() const override { return std::numeric_limits<int64_t>::max(); }
@@ -87,6 +95,7 @@ public:
 private:
     Backend backend_;
     int architecture_;
+    QueueObserver& observer_;
     std::string name_ = "a planned device";
     PlannedMemory memory_;
 };
@@ -98,8 +107,8 @@ const Device& host_device() {
     return host;
 }
 
-std::unique_ptr<Device> make_planned_device(Backend backend, int architecture) {
-    return std::make_unique<PlannedDevice>(backend, architecture);
+std::unique_ptr<Device> make_planned_device(Backend backend, int architecture, QueueObserver& observer) {
+    return std::make_unique<PlannedDevice>(backend, architecture, observer);
 }
 
 }  // namespace coeus

@@ -77,13 +77,6 @@ public:
         if (value != std::floor(value)) refuse(*find(key, true, ""), "must be a whole number");
         return int(value);
     }
-    bool boolean(const std::string& key) {
-        const TomlEntry* const entry = find(key, false, "");
-        if (!entry) return false;
-        const bool* const value = entry->value.as<bool>();
-        if (!value) refuse(*entry, "must be true or false");
-        return *value;
-    }
     BandwidthCurve curve(const std::string& key) {
         const TomlEntry* const entry = find(key, false, "");
         BandwidthCurve points;
@@ -275,6 +268,15 @@ void read_network(Tables& tables, MachineFile& machine) {
                 level.bandwidth[operation] = std::move(curve);
         if (level.per_node == 0 && level.bandwidth.empty())
             t.refuse("has neither per_node nor a bandwidth by size, such as all_gather");
+        if (level.per_node > 0 && level.ranks > 0)
+            t.refuse(
+                "has both per_node and ranks: a level between nodes connects any number; leave ranks out");
+        if (level.per_node == 0 && level.hop > 0)
+            t.refuse("has hop, but no per_node: hop is of a level between nodes; leave it out");
+        if (level.per_node > 0 && std::ranges::count_if(machine.levels, [](const MachineFile::Level& other) {
+                                      return other.per_node > 0;
+                                  }) > 1)
+            t.refuse("an earlier level has per_node too; leave one of them out");
         if (level.per_node > 0 && !level.bandwidth.empty())
             t.refuse(
                 fmt::format("has both per_node, which is for a level between nodes, and {}, which is for "
@@ -288,8 +290,11 @@ void read_network(Tables& tables, MachineFile& machine) {
         if (o.sms_of_a_collective >= o.sms) t.refuse("sms_of_a_collective must be less than sms");
         o.memory_share = t.number("memory_share");
         if (o.memory_share >= 1) t.refuse("memory_share must be less than 1");
-        o.serial_collectives = t.boolean("serial_collectives");
         machine.overlap = o;
+    });
+    tables.one("nccl", [&](Table& t) {
+        machine.nccl = t.whole_number("version", true);
+        machine.driver = t.whole_number("driver", true);
     });
 }
 

@@ -142,7 +142,7 @@ std::optional<double> Rates::seconds(const std::string& operation, double bytes,
     const auto outer =
         std::ranges::find_if(levels, [](const MachineFile::Level& level) { return level.per_node > 0; });
     const double moved = bytes * bus_share(operation, group.ranks);
-    double bandwidth = HUGE_VAL, latency = 0;
+    double seconds = 0, latency = 0;
     if (on_a_node > 1) {
         if (inner == levels.end()) return std::nullopt;
         auto curve = inner->bandwidth.find(operation == "send_receive" ? "message" : operation);
@@ -152,15 +152,22 @@ std::optional<double> Rates::seconds(const std::string& operation, double bytes,
         if (curve == inner->bandwidth.end()) return std::nullopt;
         // below the first point, time is constant
         const double first = curve->second.front().first;
-        bandwidth = on_curve(curve->second, bytes) * std::min(1.0, bytes / first);
+        seconds = moved / (on_curve(curve->second, bytes) * std::min(1.0, bytes / first));
         latency = inner->alpha;  // beside what the curve has
     }
     if (group.nodes > 1) {
         if (outer == levels.end() || machine_.ranks_of_node == 0) return std::nullopt;
-        bandwidth = std::min(bandwidth, outer->per_node * on_a_node / machine_.ranks_of_node);
-        latency += outer->alpha * std::log2(group.ranks) + outer->hop * (group.nodes - 1);
+        const double of_a_rank = outer->per_node / machine_.ranks_of_node;
+        // what each rank of the group sends to other nodes, or all of its ranks on a node together
+        const double leaves = operation == "all_to_all"
+                                  ? bytes * (group.ranks - on_a_node) / group.ranks / of_a_rank
+                                  : moved / (of_a_rank * on_a_node);
+        seconds = std::max(seconds, leaves);
+        const bool message = operation == "send_receive";
+        latency += message ? outer->alpha + outer->hop
+                           : outer->alpha * std::log2(group.ranks) + outer->hop * (group.nodes - 1);
     }
-    return moved / bandwidth + latency;
+    return seconds + latency;
 }
 
 }  // namespace coeus

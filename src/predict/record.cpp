@@ -2,6 +2,7 @@
 #include "coeus/predict/record.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/pipeline/executor.hpp"
 
 #include <algorithm>
 #include <map>
@@ -31,7 +32,32 @@ bool is_product(const Call& call) {
     return call.kernel.find("gemm") != std::string::npos;
 }
 
-class Recorder final : public KernelObserver, public CommunicationObserver {
+// The purpose of what is submitted during an exchange.
+Purpose purpose_of(Exchange exchange) {
+    if (exchange == Exchange::gather_weights) return Purpose::weights;
+    if (exchange == Exchange::reduce_gradients) return Purpose::gradients;
+    if (exchange == Exchange::gather_matrix_parts) return Purpose::others;
+    switch (axis_of(exchange)) {
+        case ExchangeAxis::pp: return Purpose::stages;
+        case ExchangeAxis::tp: return Purpose::tensor;
+        case ExchangeAxis::cp: return Purpose::context;
+        case ExchangeAxis::ep: return Purpose::experts;
+        default: return Purpose::others;
+    }
+}
+
+// The purpose of what is submitted ahead, before anything waits for it.
+Purpose purpose_of(const std::string& operation, unsigned axes) {
+    if (operation == "all_gather") return Purpose::weights;
+    if (operation != "send_receive") return Purpose::others;
+    if (axes == axis::pp) return Purpose::stages;
+    return axes == axis::tp ? Purpose::tensor : Purpose::context;
+}
+
+class Recorder final : public KernelObserver,
+                       public CommunicationObserver,
+                       public QueueObserver,
+                       public ActionObserver {
 public:
     Recorder(Recording& recording, const Mesh& mesh)
         : recording_(recording), calls_(recording.calls), collectives_(recording.collectives) {
@@ -47,6 +73,17 @@ public:
         axes_.try_emplace(mesh.expert_gradient_reduction().name(), axis::efsdp);
     }
 
+    // Records from now on.
+    void start(const Queue& computation) {
+        number_of(computation);
+        records_ = true;
+    }
+    void stop() { records_ = false; }
+    // The computation waits for everything.
+    void finish_queues() {
+        for (uint32_t queue = 1; queue < last_.size(); ++queue) wait(0, queue, last_[queue]);
+    }
+
     void begin(const char* kernel, double flops, double bytes) override {
         open_.push_back(std::nullopt);
         call_ = {};
@@ -55,9 +92,12 @@ public:
         call_.bytes = bytes;
     }
     void operands(std::span<const Tensor> tensors) override {
-        if (is_exchange() || tensors.empty()) return;
-        // a product may be in another type than its operands
-        const size_t typical = is_product(call_) ? 1 : 0;
+        if (exchange() || tensors.empty()) return;
+        // products and attention may be in another type than their results: that of a, q, dout
+        const size_t typical = is_product(call_)                      ? 1
+                               : call_.kernel == "attention"          ? 2
+                               : call_.kernel == "attention_backward" ? 3
+                                                                      : 0;
         call_.type = tensors[std::min(typical, tensors.size() - 1)].dtype;
         if (is_8_bit_float(call_.type)) call_.type = Dtype::fp8_e4m3;
     }
@@ -66,56 +106,82 @@ public:
         call_.size = kernel.size;
         call_.launches = kernel.launches;
     }
-    void begin_exchange(Exchange exchange, double /*bytes*/) override {
-        open_.push_back(exchange);
-        has_reduced_ = false;
-    }
+    void begin_exchange(Exchange exchange, double /*bytes*/) override { open_.push_back(exchange); }
     void end() override {
-        const std::optional<Exchange> ended = open_.back();
+        if (!exchange()) add(Submitted::Kind::kernel, 0, calls_.number(call_));
         open_.pop_back();
-        if (!ended)
-            add(Submitted::Kind::kernel, calls_.number(call_));
-        else if (*ended == Exchange::gather_weights)
-            add(Submitted::Kind::wait_for_gathers);
-        else if (*ended == Exchange::reduce_gradients && !has_reduced_)
-            add(Submitted::Kind::wait_for_room);
     }
 
     int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
-                  const std::source_location& /*where*/, const Queue* /*queue*/) override {
+                  const std::source_location& /*where*/, const Queue* queue) override {
         const auto axes = axes_.find(communicator);
-        if (axes == axes_.end()) return 0;  // of the world: numbers of the host
-        add(kind_of(operation), collectives_.number({operation, axes->second, double(bytes)}));
+        if (!queue || axes == axes_.end()) return 0;  // numbers of the host
+        if (!records_) return 0;
+        const Purpose purpose = exchange() ? purpose_of(*exchange()) : purpose_of(operation, axes->second);
+        const Collective collective = {operation, axes->second, double(bytes), purpose};
+        if (!is_grouped_) {
+            add(Submitted::Kind::collective, number_of(*queue), collectives_.number(collective));
+        } else if (!group_) {
+            group_ = collective;
+            queue_of_group_ = number_of(*queue);
+        } else {
+            group_->bytes += collective.bytes;
+        }
         return 0;
     }
     void end(int64_t /*event*/) override {}
+    void begin_group() override { is_grouped_ = true; }
+    void end_group() override {
+        if (group_) add(Submitted::Kind::collective, queue_of_group_, collectives_.number(*group_));
+        group_.reset();
+        is_grouped_ = false;
+    }
+
+    // A point is the number of entries up to the queue's last one.
+    int64_t mark(const Queue& queue) override { return records_ ? last_[number_of(queue)] : 0; }
+    void wait(const Queue& queue, const Queue& other, int64_t point) override {
+        if (records_) wait(number_of(queue), number_of(other), point);
+    }
+
+    void begin_action(const Action& action) override {
+        add(Submitted::Kind::begin_action, 0, uint32_t(action.kind));
+    }
+    void end_action() override { add(Submitted::Kind::end_action, 0); }
 
 private:
-    bool is_exchange() const { return !open_.empty() && open_.back().has_value(); }
-    Submitted::Kind kind_of(const std::string& operation) {
-        const bool in_reduction = is_exchange() && *open_.back() == Exchange::reduce_gradients,
-                   may_be_gather = !is_exchange() || *open_.back() == Exchange::gather_weights;
-        if (in_reduction) {
-            has_reduced_ = true;
-            return Submitted::Kind::reduce;
+    std::optional<Exchange> exchange() const { return open_.empty() ? std::nullopt : open_.back(); }
+    uint32_t number_of(const Queue& queue) {
+        const auto [known, is_new] = queues_.try_emplace(&queue, uint32_t(queues_.size()));
+        if (is_new) {
+            last_.push_back(0);
+            recording_.queues = uint32_t(queues_.size());
         }
-        return may_be_gather && operation == "all_gather" ? Submitted::Kind::gather
-                                                          : Submitted::Kind::exchange;
+        return known->second;
     }
-    void add(Submitted::Kind kind, uint32_t index = 0) {
-        if (kind >= Submitted::Kind::wait_for_gathers && !recording_.submitted.empty() &&
-            recording_.submitted.back().kind == kind)
-            return;
-        recording_.submitted.push_back({kind, index});
+    void wait(uint32_t queue, uint32_t other, int64_t point) {
+        int64_t& waited = waited_[{queue, other}];
+        if (point <= waited) return;
+        waited = point;
+        add(Submitted::Kind::wait, queue, uint32_t(point - 1));
+    }
+    void add(Submitted::Kind kind, uint32_t queue, uint32_t index = 0) {
+        if (!records_) return;
+        recording_.submitted.push_back({kind, queue, index});
+        last_[queue] = int64_t(recording_.submitted.size());
     }
 
     Recording& recording_;
     Numbered<Call> calls_;
     Numbered<Collective> collectives_;
     std::map<std::string, unsigned> axes_;  // by the name of a communicator
+    std::map<const Queue*, uint32_t> queues_;
+    std::vector<int64_t> last_;  // by queue, the number of entries up to its last one
+    std::map<std::pair<uint32_t, uint32_t>, int64_t> waited_;  // for which point, by queue and other queue
     Call call_;
     std::vector<std::optional<Exchange>> open_;  // what has begun; nothing: a kernel
-    bool has_reduced_ = false;
+    bool records_ = false, is_grouped_ = false;
+    std::optional<Collective> group_;
+    uint32_t queue_of_group_ = 0;
 };
 
 }  // namespace
@@ -135,10 +201,7 @@ int64_t Recording::launches() const {
 }
 
 int64_t Recording::communications() const {
-    return std::ranges::count_if(submitted, [](const Submitted& operation) {
-        using enum Submitted::Kind;
-        return operation.kind == gather || operation.kind == reduce || operation.kind == exchange;
-    });
+    return std::ranges::count(submitted, Submitted::Kind::collective, &Submitted::kind);
 }
 
 Recording record_step(const DecoderConfig& config, const EngineOptions& options) {
@@ -147,14 +210,18 @@ Recording record_step(const DecoderConfig& config, const EngineOptions& options)
     EngineOptions recorded = options;
     recorded.streams = Stream::Mode::eager;  // the order in which work is submitted
     recorded.snapshot = false;
-    const std::unique_ptr<Device> device = make_planned_device(options.backend, options.architecture);
+    recorded.graphs = false;
     Mesh mesh = Mesh::planned(options.mesh, options.rank);
+    Recording recording = {.mesh = options.mesh, .rank = options.rank};
+    Recorder recorder(recording, mesh);
+    const std::unique_ptr<Device> device =
+        make_planned_device(options.backend, options.architecture, recorder);
     Engine engine(config, recorded);
     engine.allocate(mesh, *device, dry_kernels_of(options.backend));
 
-    Recording recording = {.mesh = options.mesh, .rank = options.rank};
-    Recorder recorder(recording, mesh);
+    recorder.start(*engine.exec().queue);
     mesh.observe(&recorder);
+    engine.observe_pipeline(&recorder, nullptr);
     const Observation observed = engine.observe(recorder);
     const BatchShape& batch = options.training;
     const std::vector<int32_t> ids(size_t(batch.count()));  // zeros: tokens, labels, and starts of documents
@@ -164,9 +231,14 @@ Recording record_step(const DecoderConfig& config, const EngineOptions& options)
         .tokens = ids,
         .labels = ids,
         .document_start = batch.masks_documents ? std::span<const int32_t>(ids) : std::span<const int32_t>()};
-    engine.compute_gradients(1, 0, 1, [&](int64_t) { return rows; });
-    recording.submitted.push_back({Submitted::Kind::wait_for_gradients});
+    const auto end_graph = [&] {
+        if (options.graphs) recorder.finish_queues();
+        return true;
+    };
+    engine.compute_gradients(
+        1, 0, 1, [&](int64_t) { return rows; }, {}, end_graph);
     engine.update();
+    recorder.stop();
     mesh.observe(nullptr);
     return recording;
 }

@@ -2,9 +2,11 @@
 #include "coeus/predict/roofline.hpp"
 
 #include "coeus/base/text.hpp"
-#include "timeline.hpp"
+#include "coeus/pipeline/simulate.hpp"
+#include "coeus/predict/timeline.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace coeus {
 
@@ -24,10 +26,62 @@ std::optional<double> seconds_at_peak(const DecoderConfig& config, const EngineO
     return config.flops_per_token(options.training.seq_len) * tokens / peak->second;
 }
 
+constexpr double printed = 0.05e-3;  // seconds
+
+double ms(double seconds) {
+    return std::abs(seconds) < printed ? 0 : 1e3 * seconds;
+}
+
 // "measured, in part on another card"
 std::string rates_text(const MachineFile& machine) {
     const std::string kind = text_of(machine.kind);
     return machine.note.empty() ? kind : kind + ", " + machine.note;
+}
+
+// For how long a rank of a pipeline waits for others in each local batch, if all actions of a kind take as
+// long as its own. `one` and `two` are steps with as many local batches.
+double stage_waits_of(const EngineOptions& options, const Played& one, const Played& two) {
+    const Timetable& table = options.pipeline.timetable;
+    if (options.mesh.pp == 1) return 0;
+    const int rank = options.mesh.coordinate(options.rank, axis::pp);
+    std::map<ActionKind, int64_t> number;
+    for (const Cell& cell : table.rows[size_t(rank)])
+        for (int i = 0; i < cell.size(); ++i) ++number[cell[i].kind];
+    const auto nanoseconds = [&](ActionKind kind) {
+        const auto found = two.actions.find(kind);
+        if (found == two.actions.end()) return int64_t(0);
+        return int64_t(std::llround(1e9 * (found->second - one.actions.at(kind)) / double(number.at(kind))));
+    };
+    CostModel cost = {.forward = nanoseconds(ActionKind::forward),
+                      .backward = nanoseconds(ActionKind::backward),
+                      .backward_input = nanoseconds(ActionKind::backward_input),
+                      .backward_weight = nanoseconds(ActionKind::backward_weight)};
+    // kinds that only other ranks have
+    if (cost.backward == 0) cost.backward = cost.backward_input + cost.backward_weight;
+    if (cost.backward_input == 0) cost.backward_input = cost.backward - cost.backward / 2;
+    if (cost.backward_weight == 0) cost.backward_weight = cost.backward / 2;
+    const Simulation simulation = simulate(table, cost);
+    return 1e-9 * double(simulation.makespan - simulation.busy[size_t(rank)]);
+}
+
+// By purpose. `one` and `two` are steps with as many local batches.
+std::vector<CommunicationRow> communication_of(const Played& one, const Played& two) {
+    std::vector<CommunicationRow> rows;
+    for (size_t purpose = 0; purpose < num_purposes; ++purpose) {
+        const Communication &first = one.communication[purpose], &both = two.communication[purpose];
+        if (both.total > 0)
+            rows.push_back({.name = name_of(Purpose(purpose)),
+                            .total = both.total - first.total,
+                            .exposed = both.exposed - first.exposed,
+                            .total_once = 2 * first.total - both.total,
+                            .exposed_once = 2 * first.exposed - both.exposed});
+    }
+    return rows;
+}
+
+// "one after the other"
+const char* text_of(LaunchOrder order) {
+    return order == LaunchOrder::serial ? "one after the other" : "overlapped";
 }
 
 }  // namespace
@@ -42,21 +96,50 @@ std::optional<double> Roofline::mfu_of_step() const {
     return double(local_batches) * *at_peak / step();
 }
 
+LaunchOrder planned_order(const MachineFile& machine, const EngineOptions& options, int64_t max_ctas) {
+    if (machine.nccl == 0) return LaunchOrder::overlapped;
+    return launch_choice({.nccl = machine.nccl,
+                          .driver = machine.driver,
+                          .graphs = options.graphs,
+                          .communicators = carrying_communicators(options.mesh),
+                          .max_ctas = max_ctas,
+                          .multiprocessors = machine.overlap ? int(machine.overlap->sms) : 0})
+        .order;
+}
+
 // A step of one local batch, and how much longer one of two takes.
 Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, const MachineFile& machine,
-                     bool in_tf32) {
+                     LaunchOrder order, bool in_tf32) {
     const Rates rates(machine, options.nvls);
     const Recording one = record_step(config, with_local_batches(options, 1)),
                     two = record_step(config, with_local_batches(options, 2));
-    const Played first = play(one, rates, options.graphs), both = play(two, rates, options.graphs);
+    const Played first = play(one, rates, options.graphs, order),
+                 both = play(two, rates, options.graphs, order);
     Roofline all;
     for (const auto& [name, seconds] : both.seconds) {
         const double of_first = first.seconds.contains(name) ? first.seconds.at(name) : 0;
         if (seconds > 0) all.rows.push_back({name, seconds - of_first, 2 * of_first - seconds});
     }
+    const double for_stages = stage_waits_of(options, first, both);
+    if (for_stages > 0) all.rows.push_back({stage_waits, for_stages, 0});
     std::ranges::stable_sort(all.rows, {}, [](const RooflineRow& row) { return class_order(row.name); });
-    all.local_batch = both.total - first.total;
+    all.local_batch = both.total - first.total + for_stages;
     all.once = 2 * first.total - both.total;
+    all.order = order;
+    all.communication = communication_of(first, both);
+    if (carrying_communicators(options.mesh) > 1) {
+        const LaunchOrder other =
+            order == LaunchOrder::serial ? LaunchOrder::overlapped : LaunchOrder::serial;
+        const Played of_one = play(one, rates, options.graphs, other),
+                     of_two = play(two, rates, options.graphs, other);
+        all.other = {.order = other,
+                     .local_batch = of_two.total - of_one.total + stage_waits_of(options, of_one, of_two),
+                     .once = 2 * of_one.total - of_two.total};
+        for (const CommunicationRow& row : communication_of(of_one, of_two)) {
+            all.other->exposed += row.exposed;
+            all.other->exposed_once += row.exposed_once;
+        }
+    }
     all.local_batches = options.accumulation;
     all.tokens = double(options.training.count()) / options.mesh.size(axis::pp | axis::cp | axis::tp);
     all.in_tf32 = in_tf32;
@@ -73,9 +156,35 @@ Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, 
     return all;
 }
 
+// A table by purpose, and what the other order of operations would give.
+std::string Roofline::communication_text() const {
+    if (communication.empty()) return "";
+    std::string text =
+        fmt::format("\n  {:<32}{:>18}{:>9}{:>14}{:>9}", fmt::format("communication, {}", text_of(order)),
+                    "per local batch", "exposed", "once a step", "exposed");
+    CommunicationRow sum = {.name = "sum"};
+    const auto line = [&](const CommunicationRow& row) {
+        text += fmt::format("\n  {:<32}{:>18.1f}{:>9.1f}{:>14.1f}{:>9.1f}", row.name, ms(row.total),
+                            ms(row.exposed), ms(row.total_once), ms(row.exposed_once));
+    };
+    for (const CommunicationRow& row : communication) {
+        sum.total += row.total;
+        sum.exposed += row.exposed;
+        sum.total_once += row.total_once;
+        sum.exposed_once += row.exposed_once;
+        if (std::max(row.total, row.total_once) >= printed) line(row);
+    }
+    line(sum);
+    if (other)
+        text += fmt::format(
+            "\n  {}: {:.1f} ms exposed per local batch, {:.1f} once; a local batch takes {:.1f} ms, "
+            "a step {:.1f} ms",
+            text_of(other->order), ms(other->exposed), ms(other->exposed_once), ms(other->local_batch),
+            ms(double(local_batches) * other->local_batch + other->once));
+    return text;
+}
+
 std::string Roofline::text(const MachineFile& machine, const MeshShape& mesh) const {
-    constexpr double printed = 0.05e-3;
-    const auto ms = [](double seconds) { return seconds < printed ? 0 : 1e3 * seconds; };
     std::string text = fmt::format("Roofline by the rates of {} ({}), {}:\n  {:<32}{:>18}{:>9}{:>14}",
                                    machine.name, machine.title, rates_text(machine), "milliseconds",
                                    "per local batch", "share", "once a step");
@@ -100,6 +209,7 @@ std::string Roofline::text(const MachineFile& machine, const MeshShape& mesh) co
                         with_commas(local_batches * launches + launches_once));
     if (graph_nodes > 0)
         text += fmt::format("; nodes of the step's CUDA graphs: {}", with_commas(graph_nodes));
+    text += communication_text();
     if (in_tf32) text += "\n  products in TF32: no rate is known; their time is that of products in float32";
     if (!by_data_sheet.empty())
         text += fmt::format("\n  at the peaks of the data sheet, which no kernel reaches: {}",
@@ -107,7 +217,10 @@ std::string Roofline::text(const MachineFile& machine, const MeshShape& mesh) co
     if (!left_out.empty())
         text += fmt::format("\n  left out, since the machine file says nothing about it: {}",
                             join(left_out, "; "));
-    if (mesh.pp > 1) text += "\n  without waits for other pipeline stages; those of the first pipeline rank";
+    if (mesh.pp > 1)
+        text +=
+            "\n  waits for other stages: as if each stage took as long as that of this pipeline rank, the "
+            "first";
     return text;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "timeline.hpp"
+#include "coeus/predict/timeline.hpp"
 
 #include "coeus/base/error.hpp"
 
@@ -15,25 +15,14 @@ constexpr const char *products = "products", *attention_forward = "attention, fo
                      *attention_backward = "attention, backward", *norms = "norms", *rope = "RoPE",
                      *swiglu = "SwiGLU", *experts = "experts' rows", *loss = "loss and embedding",
                      *quantizing = "quantizing", *casts = "zeroing, casts, sums", *optimizer = "optimizer",
-                     *exposed_gathers = "waits for gathers of weights",
-                     *exposed_reductions = "waits for sums of gradients", *exchanges = "other collectives",
                      *slowed = "kernels slowed by collectives", *gaps = "gaps between launches";
-constexpr std::array classes = {products,
-                                attention_forward,
-                                attention_backward,
-                                norms,
-                                rope,
-                                swiglu,
-                                experts,
-                                loss,
-                                quantizing,
-                                casts,
-                                optimizer,
-                                exposed_gathers,
-                                exposed_reductions,
-                                exchanges,
-                                slowed,
-                                gaps};
+constexpr std::array<const char*, num_purposes> waits = {
+    "waits for gathers of weights", "waits for sums of gradients",  "waits for tensor parallelism",
+    "waits for keys and values",    "waits for messages of stages", "waits for rows of experts",
+    "waits for other collectives"};
+constexpr std::array classes = {
+    products, attention_forward, attention_backward, norms, rope, swiglu, experts, loss, quantizing,
+    casts,    optimizer};
 
 // The kernels of each class; all products are named gemm.
 const std::map<std::string, const char*>& classes_of_kernels() {
@@ -90,54 +79,49 @@ const std::map<std::string, const char*>& classes_of_kernels() {
 
 class Player {
 public:
-    Player(const Recording& recording, const Rates& rates, bool graphs)
+    Player(const Recording& recording, const Rates& rates, bool graphs, LaunchOrder order)
         : recording_(recording),
           rates_(rates),
-          gap_((graphs ? rates.machine().launch_in_graph : rates.machine().launch).value_or(0)) {
-        const auto& overlap = rates.machine().overlap;
-        if (!overlap) return;
-        share_ = (1 - overlap->sms_of_a_collective / overlap->sms) * (1 - overlap->memory_share);
-        serial_ = overlap->serial_collectives;
+          gap_((graphs ? rates.machine().launch_in_graph : rates.machine().launch).value_or(0)),
+          order_(order),
+          queues_(recording.queues),
+          points_(recording.submitted.size()) {
+        if (const auto& overlap = rates.machine().overlap)
+            share_ = (1 - overlap->sms_of_a_collective / overlap->sms) * (1 - overlap->memory_share);
     }
 
     Played play() {
         if (gap_ == 0) played_.left_out.insert(gaps);
-        const std::vector<Submitted>& all = recording_.submitted;
-        for (size_t i = 0; i < all.size();) i = submit(i);
-        played_.total = std::max({now_, gathered_, reduced_});
-        played_.seconds[exposed_reductions] += played_.total - now_;
+        for (size_t i = 0; i < points_.size(); ++i) {
+            const Submitted& entry = recording_.submitted[i];
+            submit(entry);
+            points_[i] = queues_[entry.queue];
+        }
+        for (const Point& queue : queues_) wait_for(0, queue);
+        played_.total = now();
         return std::move(played_);
     }
 
 private:
-    // Plays what was submitted at i. Returns the next; collectives of a unit begin together.
-    size_t submit(size_t i) {
+    // The time after a queue's work so far, and what it last did or waited for.
+    struct Point {
+        double time = 0;
+        Purpose purpose = Purpose::others;
+    };
+
+    double& now() { return queues_[0].time; }
+
+    void submit(const Submitted& entry) {
         using enum Submitted::Kind;
-        const std::vector<Submitted>& all = recording_.submitted;
-        switch (all[i].kind) {
-            case kernel: compute(recording_.calls[all[i].index]); return i + 1;
-            case gather:
-            case reduce: {
-                const size_t end = end_of_group(i);
-                const auto [operation, seconds] = group(i, end);
-                const bool gathers = all[i].kind == gather;
-                double& queue = gathers ? gathered_ : reduced_;
-                double start = std::max(queue, now_);
-                if (serial_) start = std::max({start, gathered_, reduced_});
-                if (!gathers) room_ = reduced_;
-                queue = start + seconds;
-                return end;
-            }
-            case exchange: {
-                const Collective& collective = recording_.collectives[all[i].index];
-                const double seconds = seconds_of(collective, collective.bytes);
-                played_.seconds[exchanges] += seconds;
-                now_ += seconds;
-                return i + 1;
-            }
-            case wait_for_gathers: wait(gathered_, exposed_gathers); return i + 1;
-            case wait_for_room: wait(room_, exposed_reductions); return i + 1;
-            case wait_for_gradients: wait(reduced_, exposed_reductions); return i + 1;
+        switch (entry.kind) {
+            case kernel: return compute(recording_.calls[entry.index]);
+            case collective: return communicate(entry.queue, recording_.collectives[entry.index]);
+            case wait: return wait_for(entry.queue, points_[entry.index]);
+            case begin_action:
+                action_ = ActionKind(entry.index);
+                action_began_ = now();
+                return;
+            case end_action: played_.actions[action_] += now() - action_began_; return;
         }
         throw LogicError("unknown kind of work");
     }
@@ -153,65 +137,70 @@ private:
         const double gap = gap_ * call.launches, work = estimate ? estimate->seconds : 0;
         played_.seconds[kind] += work;
         played_.seconds[gaps] += gap;
-        now_ += gap;
-        const double busy = std::max({gathered_, reduced_, now_}) - now_;
+        now() += gap;
+        const double busy = std::ranges::max(queues_, {}, &Point::time).time - now();
         const double beside = std::min(work, busy * share_);  // work that is done beside a collective
         const double slower = beside / share_ - beside;
         played_.seconds[slowed] += slower;
-        now_ += work + slower;
+        now() += work + slower;
     }
 
-    void wait(double until, const char* name) {
-        if (until <= now_) return;
-        played_.seconds[name] += until - now_;
-        now_ = until;
+    void communicate(uint32_t queue, const Collective& collective) {
+        double start = queues_[queue].time;
+        if (order_ == LaunchOrder::overlapped) start = std::max(start, begun_);
+        if (order_ == LaunchOrder::serial) start = std::max(start, ended_);
+        const double end = start + seconds_of(collective);
+        begun_ = std::max(begun_, start);
+        ended_ = std::max(ended_, end);
+        played_.communication[size_t(collective.purpose)].total += end - start;
+        wait_for(queue, {end, collective.purpose});
     }
 
-    size_t end_of_group(size_t i) const {
-        const std::vector<Submitted>& all = recording_.submitted;
-        const auto axes = [&](size_t at) { return recording_.collectives[all[at].index].axes; };
-        size_t end = i + 1;
-        while (end < all.size() && all[end].kind == all[i].kind && axes(end) == axes(i)) ++end;
-        return end;
+    // Only the computation's waits are exposed.
+    void wait_for(uint32_t queue, Point until) {
+        Point& point = queues_[queue];
+        if (until.time <= point.time) return;
+        if (queue == 0) {
+            played_.communication[size_t(until.purpose)].exposed += until.time - point.time;
+            played_.seconds[class_of(until.purpose)] += until.time - point.time;
+        }
+        point = until;
     }
 
     // A gather begins with a cast of the own part, a sum of gradients ends with the addition of it.
-    std::pair<std::string, double> group(size_t i, size_t end) {
-        double bytes = 0;
-        const std::vector<Submitted>& all = recording_.submitted;
-        for (size_t at = i; at < end; ++at) bytes += recording_.collectives[all[at].index].bytes;
-        const Collective& collective = recording_.collectives[all[i].index];
-        const double own = bytes / recording_.mesh.size(collective.axes);
-        double seconds = seconds_of(collective, bytes);
+    double seconds_of(const Collective& collective) {
+        const RankGroup ranks =
+            group_of(recording_.mesh, recording_.rank, collective.axes, rates_.machine().ranks_of_node);
+        const std::optional<double> known = rates_.seconds(collective.operation, collective.bytes, ranks);
+        if (!known) played_.left_out.insert(collective.operation);
+        double seconds = known.value_or(0);
+        const double own = collective.bytes / ranks.ranks;
         const auto add = [&](const char* kernel, double moved) {
             if (const auto more = rates_.seconds(Call{.kernel = kernel, .variant = "", .bytes = moved}))
                 seconds += more->seconds;
         };
-        if (collective.operation == "all_gather") add("cast", 2 * own);
-        if (collective.operation == "reduce_scatter") add("add", 3 * own);
-        return {collective.operation, seconds};
-    }
-
-    double seconds_of(const Collective& collective, double bytes) {
-        const RankGroup ranks =
-            group_of(recording_.mesh, recording_.rank, collective.axes, rates_.machine().ranks_of_node);
-        const std::optional<double> seconds = rates_.seconds(collective.operation, bytes, ranks);
-        if (!seconds) played_.left_out.insert(collective.operation);
-        return seconds.value_or(0);
+        if (collective.purpose == Purpose::weights) add("cast", 2 * own);
+        if (collective.operation == "reduce_scatter" && collective.purpose == Purpose::gradients)
+            add("add", 3 * own);
+        return seconds;
     }
 
     const Recording& recording_;
     const Rates& rates_;
     double gap_;
-    double share_ = 1;  // of its rate that a kernel has beside a collective
-    bool serial_ = false;
-    double now_ = 0;                     // end of the computation's work so far
-    double gathered_ = 0, reduced_ = 0;  // ends of the other queues' work
-    double room_ = 0;                    // the same without the last reduction
+    LaunchOrder order_;
+    double share_ = 1;              // of its rate that a kernel has beside a collective
+    std::vector<Point> queues_;     // after the work so far
+    std::vector<Point> points_;     // of each entry's queue, after the entry
+    double begun_ = 0, ended_ = 0;  // the latest begin and end of an operation so far
+    ActionKind action_ = {};
+    double action_began_ = 0;
     Played played_;
 };
 
 }  // namespace
+
+const char* const stage_waits = "waits for other stages";
 
 std::string class_of(const std::string& kernel) {
     if (kernel.find("gemm") != std::string::npos) return products;
@@ -219,12 +208,27 @@ std::string class_of(const std::string& kernel) {
     return found == classes_of_kernels().end() ? casts : found->second;
 }
 
-size_t class_order(const std::string& name) {
-    return size_t(std::ranges::find(classes, name) - classes.begin());
+const char* name_of(Purpose purpose) {
+    constexpr std::string_view waits_for = "waits for ";
+    return class_of(purpose) + waits_for.size();
 }
 
-Played play(const Recording& recording, const Rates& rates, bool graphs) {
-    return Player(recording, rates, graphs).play();
+const char* class_of(Purpose purpose) {
+    return waits[size_t(purpose)];
+}
+
+size_t class_order(const std::string& name) {
+    static const std::vector<std::string> all = [] {
+        std::vector<std::string> names(classes.begin(), classes.end());
+        names.insert(names.end(), waits.begin(), waits.end());
+        names.insert(names.end(), {stage_waits, slowed, gaps});
+        return names;
+    }();
+    return size_t(std::ranges::find(all, name) - all.begin());
+}
+
+Played play(const Recording& recording, const Rates& rates, bool graphs, LaunchOrder order) {
+    return Player(recording, rates, graphs, order).play();
 }
 
 }  // namespace coeus

@@ -44,6 +44,9 @@ public:
     virtual int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
                           const std::source_location& where, const Queue* queue) = 0;
     virtual void end(int64_t event) = 0;
+    /// Calls from here to end_group() are one operation of a queue. Only a planned communicator tells it.
+    virtual void begin_group() {}
+    virtual void end_group() {}
 };
 
 class NcclWorld;
@@ -140,7 +143,7 @@ public:
 private:
     template <class Work>
     void perform(const char* operation, int64_t bytes, const Where& where, const Work& work) const;
-    void plan(const char* operation, int64_t bytes, const Where& where) const;
+    void plan(const char* operation, int64_t bytes, const Where& where, const Queue* queue = nullptr) const;
     void gather(Tensor out, Tensor in) const;
     void gather_by_doubling(std::byte* all, int64_t bytes) const;
     using PartOf = FunctionRef<Tensor(int)>;

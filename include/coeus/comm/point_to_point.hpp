@@ -28,7 +28,8 @@ public:
     PointToPoint(const Communicator& ranks, int count, Sends sends);
     /// Messages of tensors where `exec` runs, which must outlive it. On a GPU, NCCL carries them if `ranks`
     /// is connected, on a queue of their own for which the computation's queue waits. Otherwise they go
-    /// through pinned host memory, which the first message of each number allocates.
+    /// through pinned host memory, which the first message of each number allocates. If `ranks` is planned,
+    /// nothing is sent, but on a device that is not the host its observer is told.
     PointToPoint(const Communicator& ranks, int count, Sends sends, Exec& exec);
     /// Waits for all messages.
     ~PointToPoint();
@@ -62,7 +63,7 @@ private:
     const Communicator& ranks_;
     const Queue* computation_ = nullptr;  ///< of a GPU; null: the computation is synchronous
     std::vector<Message> under_way_;
-    std::unique_ptr<MessageCarrier> messages_;  ///< null: the communicator is planned
+    std::unique_ptr<MessageCarrier> messages_;  ///< null: nothing is sent or observed
 };
 
 }  // namespace coeus

@@ -118,9 +118,21 @@ public:
 };
 
 const Device& host_device();
+
+/// Notified of how the queues of a planned device wait for each other.
+class QueueObserver {
+public:
+    virtual ~QueueObserver() = default;
+    /// Returns the point of a queue after all work submitted so far.
+    virtual int64_t mark(const Queue& queue) = 0;
+    /// Work that `queue` gets from now on waits for a point of another queue.
+    virtual void wait(const Queue& queue, const Queue& other, int64_t point) = 0;
+};
+
 /// A device for planning runs, whose kernels are those of a table that computes nothing. Its memory is
-/// addresses that nothing may access, and its queues copy nothing, at once. Its staging memory is real.
-std::unique_ptr<Device> make_planned_device(Backend backend, int architecture);
+/// addresses that nothing may access. Its queues are asynchronous, as those of a GPU, but copy nothing,
+/// record no graphs, and are always finished. Its staging memory is real. The observer must outlive it.
+std::unique_ptr<Device> make_planned_device(Backend backend, int architecture, QueueObserver& observer);
 
 /// Number of GPUs that this process sees; 0 if CUDA cannot be used, or if the program was built without it.
 int visible_gpus();

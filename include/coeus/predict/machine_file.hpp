@@ -60,8 +60,7 @@ struct MachineFile {
     };
     struct Overlap {
         double sms = 0, sms_of_a_collective = 0;
-        double memory_share = 0;          ///< of the memory's bandwidth that a collective takes
-        bool serial_collectives = false;  ///< one collective at a time
+        double memory_share = 0;  ///< of the memory's bandwidth that a collective takes
     };
 
     std::string name;                  ///< "h100-sxm"
@@ -81,6 +80,7 @@ struct MachineFile {
     std::map<std::string, double> calls;  ///< seconds of exact calls, by Call::key()
     std::vector<Level> levels;            ///< the innermost first
     std::optional<Overlap> overlap;
+    int nccl = 0, driver = 0;  ///< versions as in LaunchFacts; 0: new ones
 };
 
 /// "from data sheets and published results", "measured", "fitted to runs"

@@ -42,9 +42,11 @@ public:
     std::optional<Estimate> seconds(const Call& call) const;
     /// Seconds of a collective with `bytes` in its largest operand. Bandwidth is bus bandwidth, as nccl-tests
     /// counts it: with n ranks, an all-reduce moves 2 (n-1)/n times its bytes, the others (n-1)/n times, a
-    /// message once. It is between points in log(bytes); below the first point, the time is constant. Over
-    /// several nodes with r ranks on each: at most per_node r / ranks of a node, since all groups of an axis
-    /// share the nodes' networks, and alpha log2(n) + hop (nodes - 1) more.
+    /// message ("send_receive", at the curve "message") once. It is between points in log(bytes); below the
+    /// first point, the time is constant. Over several nodes with r ranks on each: at most per_node r / ranks
+    /// of a node, since all groups of an axis share the nodes' networks, and alpha log2(n) + hop (nodes - 1)
+    /// more. A message takes that of the slowest link between neighbours, and alpha + hop. In an all-to-all
+    /// each rank sends (n-r)/n of its bytes to other nodes, at per_node / ranks of a node.
     std::optional<double> seconds(const std::string& operation, double bytes, RankGroup group) const;
 
 private:

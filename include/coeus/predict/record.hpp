@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recording: the kernels and collectives of a step, in the order in which a rank submits them. The engine
+// Recording: the kernels and collectives of a step and the waits of queues for each other, in the order in
+// which a rank submits them. The engine
 // itself runs the step, with kernels that compute nothing, on a device without memory (make_planned_device)
 // and with ranks that are not there (Mesh::planned).
 #pragma once
@@ -26,29 +27,43 @@ struct Call {
     std::string key() const;
 };
 
-/// A collective of this rank with others.
+/// What tensors go between ranks for.
+enum class Purpose : uint8_t {
+    weights,    ///< gathers of divided weights
+    gradients,  ///< sums of gradients over shards and replicas, and of the loss
+    tensor,     ///< tokens and losses of tensor parallelism
+    context,    ///< keys, values and their gradients, if sequences are divided
+    stages,     ///< messages of a pipeline
+    experts,    ///< rows of tokens to experts of other ranks, and back
+    others      ///< norm, scales of 8-bit tensors, the optimizer's matrices
+};
+inline constexpr size_t num_purposes = size_t(Purpose::others) + 1;
+
+/// An operation of this rank with others: a collective, a message, or several of one communicator that begin
+/// together.
 struct Collective {
     std::string operation;  ///< "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "send_receive"
     unsigned axes = 0;      ///< of the mesh
-    double bytes = 0;       ///< of the largest operand
+    double bytes = 0;       ///< of the largest operand; of several together, their sum
+    Purpose purpose = Purpose::others;
 
     auto operator<=>(const Collective&) const = default;
 };
 
-/// What a rank submits. Weights are gathered and gradients reduced on queues of their own, beside the
-/// computation.
+/// What a rank submits to one of its queues. Queue 0 is the computation's.
 struct Submitted {
     enum class Kind : uint8_t {
-        kernel,             ///< of the computation; `index` is that of a Call
-        gather,             ///< of weights; `index` is that of a Collective
-        reduce,             ///< of gradients; likewise
-        exchange,           ///< any other collective, for which the computation waits; likewise
-        wait_for_gathers,   ///< the computation waits for all gathers so far
-        wait_for_room,      ///< the computation waits for all reductions so far but the last
-        wait_for_gradients  ///< the computation waits for all reductions
+        kernel,      ///< of the computation; `index` is that of a Call
+        collective,  ///< `index` is that of a Collective
+        wait,        ///< later work of the queue waits for the entry with the number `index`, of another one
+        begin_action,  ///< of the pipeline, until end_action; `index` is an ActionKind
+        end_action
     };
-    Kind kind;
+    Kind kind = Kind::kernel;
+    uint32_t queue = 0;
     uint32_t index = 0;
+
+    bool operator==(const Submitted&) const = default;
 };
 
 struct Recording {
@@ -57,12 +72,15 @@ struct Recording {
     std::vector<Call> calls;              ///< each once
     std::vector<Collective> collectives;  ///< each once
     std::vector<Submitted> submitted;     ///< of a step
-    int64_t launches() const;             ///< kernels of the step
-    int64_t communications() const;       ///< collectives of the step
+    uint32_t queues = 1;
+    int64_t launches() const;        ///< kernels of the step
+    int64_t communications() const;  ///< collectives of the step
 };
 
-/// Records a step with options.accumulation local batches on options.rank. Not for offloaded state
-/// (StateTypes::offload), whose transfers are not seen: ConfigError.
+/// Records a step with options.accumulation local batches on options.rank. With options.graphs, the
+/// computation waits for all queues at the end of each local batch, where a graph ends. The kernels of other
+/// queues are not seen: casts of own parts before gathers, additions to owned gradients after sums. Not for
+/// offloaded state (StateTypes::offload), whose transfers are not seen: ConfigError.
 Recording record_step(const DecoderConfig& config, const EngineOptions& options);
 
 }  // namespace coeus

@@ -3,6 +3,7 @@
 // what is assumed.
 #pragma once
 
+#include "coeus/comm/launch_order.hpp"
 #include "coeus/predict/rates.hpp"
 
 namespace coeus {
@@ -14,11 +15,29 @@ struct RooflineRow {
     double local_batch = 0, once = 0;
 };
 
+/// Seconds of the operations of a purpose, and of those parts for which the computation waits: of a local
+/// batch, and what a step adds.
+struct CommunicationRow {
+    std::string name;
+    double total = 0, exposed = 0;
+    double total_once = 0, exposed_once = 0;
+};
+
+/// Seconds of a step in another order of operations: of a local batch, and what a step adds.
+struct OtherOrder {
+    LaunchOrder order = LaunchOrder::serial;
+    double local_batch = 0, once = 0;
+    double exposed = 0, exposed_once = 0;  ///< of all communication
+};
+
 struct Roofline {
     std::vector<RooflineRow> rows;     ///< none is 0
     double local_batch = 0, once = 0;  ///< seconds; the sums of the rows
-    int64_t local_batches = 1;         ///< of a step
-    double tokens = 0;                 ///< of a local batch, divided by the ranks that share them
+    LaunchOrder order = LaunchOrder::overlapped;
+    std::vector<CommunicationRow> communication;  ///< no total is 0
+    std::optional<OtherOrder> other;              ///< nothing if a rank has fewer than two communicators
+    int64_t local_batches = 1;                    ///< of a step
+    double tokens = 0;                            ///< of a local batch, divided by the ranks that share them
     /// FLOPs of these tokens as MFU counts them, relative to the peak: the seconds of a local batch at an MFU
     /// of 1. Nothing if MFU is not reported for such a run or such a machine.
     std::optional<double> at_peak;
@@ -34,10 +53,18 @@ struct Roofline {
     std::optional<double> mfu_of_step() const;
     /// A table, and lines below it.
     std::string text(const MachineFile& machine, const MeshShape& mesh) const;
+
+private:
+    std::string communication_text() const;
 };
 
-/// That of options.rank. `in_tf32`: a run multiplies in TF32. ConfigError as record_step().
+/// The order of NCCL's operations in a run on the machine: overlapped if the file has no versions of NCCL and
+/// driver. `max_ctas`: comm.max_ctas.
+LaunchOrder planned_order(const MachineFile& machine, const EngineOptions& options, int64_t max_ctas = 0);
+
+/// That of options.rank. In a pipeline, all ranks' actions are taken to be as long as this rank's, and it
+/// waits for them as in simulate(). `in_tf32`: a run multiplies in TF32. ConfigError as record_step().
 Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, const MachineFile& machine,
-                     bool in_tf32 = false);
+                     LaunchOrder order = LaunchOrder::overlapped, bool in_tf32 = false);
 
 }  // namespace coeus

@@ -127,10 +127,10 @@ TEST_CASE("messages about machine files name key, value, rule and the nearest na
              Wrong{head + "[peek]\nbf16 = 1.0\n" + from,
                    "mine.toml:5:1: unknown table peek; did you mean peak? A machine file has gpu, peak, "
                    "memory, "
-                   "launch, products, rows, attention, calls, node, level, overlap"},
+                   "launch, products, rows, attention, calls, node, level, overlap, nccl"},
              Wrong{head + "[[qqqqqqq]]\nbf16 = 1.0\n",
                    "mine.toml:4:3: unknown table qqqqqqq. A machine file has gpu, peak, memory, launch, "
-                   "products, rows, attention, calls, node, level, overlap"},
+                   "products, rows, attention, calls, node, level, overlap, nccl"},
              Wrong{head + "[peak]\nbf17 = 1.0\n" + from,
                    "mine.toml:5:1: unknown key peak.bf17; did you mean bf16? Known are bf16, f32, f8, from"},
              Wrong{head + "[peak]\nbf16 = inf\n" + from,
@@ -180,8 +180,22 @@ TEST_CASE("messages about machine files name key, value, rule and the nearest na
                    "mine.toml:5:1: overlap: sms_of_a_collective must be less than sms"},
              Wrong{head + "[overlap]\nsms = 8\nsms_of_a_collective = 1\nmemory_share = 1\n" + from,
                    "mine.toml:5:1: overlap: memory_share must be less than 1"},
-             Wrong{head + "[overlap]\nsms = 8\nsms_of_a_collective = 1\nserial_collectives = 1\n" + from,
-                   "mine.toml:7:1: overlap.serial_collectives = 1: must be true or false"},
+             Wrong{
+                 head + "[overlap]\nsms = 8\nsms_of_a_collective = 1\nserial_collectives = true\n" + from,
+                 "mine.toml:7:1: unknown key overlap.serial_collectives. Known are sms, sms_of_a_collective, "
+                 "memory_share, from"},
+             Wrong{head + "[nccl]\nversion = 22602\n" + from,
+                   "mine.toml:5:1: nccl.driver is missing: it must be a number above 0"},
+             Wrong{head + "[[level]]\nname = \"node\"\nper_node = 1.0\nranks = 8\n" + from,
+                   "mine.toml:4:3: level[1]: has both per_node and ranks: a level between nodes connects any "
+                   "number; leave ranks out"},
+             Wrong{head + "[[level]]\nname = \"node\"\nhop = 1.0\nall_gather = [[1.0, 1.0]]\n" + from,
+                   "mine.toml:4:3: level[1]: has hop, but no per_node: hop is of a level between nodes; "
+                   "leave it "
+                   "out"},
+             Wrong{head + "[[level]]\nname = \"a\"\nper_node = 1.0\n" + from +
+                       "[[level]]\nname = \"b\"\nper_node = 1.0\n" + from,
+                   "mine.toml:4:3: level[2]: an earlier level has per_node too; leave one of them out"},
          }) {
         CAPTURE(text);
         CHECK(refusal(text) == message);

@@ -191,9 +191,34 @@ from = "x"
           Approx(1e9 * 31 / 32 / 40e9 + 1e-6 + 5 * 10e-6 + 3 * 2e-6));
     CHECK(*rates.seconds("all_gather", 1e9, {16, 16}) == Approx(1e9 * 15 / 16 / 5e9 + 4 * 10e-6 + 15 * 2e-6));
     CHECK_FALSE(rates.seconds("all_to_all", 1e6, {8, 1}).has_value());
+    // a message over the slowest link of 4 x 4 ranks: these share a node's network
+    CHECK(*rates.seconds("send_receive", 1e9, {16, 4}) == Approx(1e9 / 10e9 + 1e-6 + 10e-6 + 2e-6));
+    CHECK(*rates.seconds("send_receive", 1e9, {4, 4}) == Approx(1e9 / 5e9 + 10e-6 + 2e-6));
     const MachineFile alone = machine_with("");
     CHECK_FALSE(Rates(alone).seconds("all_gather", 1e6, {8, 1}).has_value());
     CHECK_FALSE(Rates(alone).seconds("all_gather", 1e6, {8, 8}).has_value());
+}
+
+TEST_CASE("rows of an all-to-all that stay on a node do not use the network") {
+    const MachineFile machine = machine_with(R"(
+[node]
+ranks = 8
+from = "x"
+[[level]]
+name = "nvlink"
+all_to_all = [[1.0, 100e9]]
+from = "x"
+[[level]]
+name = "network"
+per_node = 80e9
+from = "x"
+)");
+    const Rates rates(machine);
+    CHECK(*rates.seconds("all_to_all", 8e9, {8, 1}) == Approx(7e9 / 100e9));
+    // each rank sends half of its bytes to the other node, at an eighth of the network
+    CHECK(*rates.seconds("all_to_all", 8e9, {8, 2}) == Approx(4e9 / 10e9));
+    CHECK(*rates.seconds("all_to_all", 8e9, {16, 2}) == Approx(4e9 / 10e9));
+    CHECK(*rates.seconds("all_to_all", 8e9, {8, 8}) == Approx(7e9 / 10e9));
 }
 
 TEST_CASE("groups of ranks lie on the nodes that their mesh says") {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -25,6 +26,8 @@ EngineOptions options_of(const MeshShape& mesh, int64_t local_batches) {
     return options;
 }
 
+using enum Submitted::Kind;
+
 int64_t count(const Recording& r, Submitted::Kind kind) {
     return std::ranges::count(r.submitted, kind, &Submitted::kind);
 }
@@ -35,15 +38,42 @@ int64_t calls_of(const Recording& r, const std::string& kernel) {
     });
 }
 
-double bytes_of(const Recording& r, Submitted::Kind kind, const std::string& operation) {
+// The numbers of the entries that are operations for a purpose.
+std::vector<size_t> operations(const Recording& r, Purpose purpose, const std::string& operation = "") {
+    std::vector<size_t> found;
+    for (size_t i = 0; i < r.submitted.size(); ++i) {
+        if (r.submitted[i].kind != collective) continue;
+        const Collective& c = r.collectives[r.submitted[i].index];
+        if (c.purpose == purpose && (operation.empty() || c.operation == operation)) found.push_back(i);
+    }
+    return found;
+}
+
+double bytes_of(const Recording& r, const std::vector<size_t>& entries) {
     double bytes = 0;
-    for (const Submitted& s : r.submitted)
-        if (s.kind == kind && r.collectives[s.index].operation == operation)
-            bytes += r.collectives[s.index].bytes;
+    for (const size_t i : entries) bytes += r.collectives[r.submitted[i].index].bytes;
     return bytes;
 }
 
-using enum Submitted::Kind;
+// The queues of some entries.
+std::set<uint32_t> queues_of(const Recording& r, const std::vector<size_t>& entries) {
+    std::set<uint32_t> queues;
+    for (const size_t i : entries) queues.insert(r.submitted[i].queue);
+    return queues;
+}
+
+// For each wait of the computation for one of these entries: how many of them were submitted after that one.
+std::vector<int64_t> ahead_of_waits(const Recording& r, const std::vector<size_t>& entries) {
+    std::vector<int64_t> ahead;
+    for (size_t i = 0; i < r.submitted.size(); ++i) {
+        const Submitted& s = r.submitted[i];
+        if (s.kind != wait || s.queue != 0 || std::ranges::find(entries, s.index) == entries.end()) continue;
+        ahead.push_back(std::ranges::count_if(entries, [&](size_t e) { return e > s.index && e < i; }));
+    }
+    return ahead;
+}
+
+using QueueNumbers = std::set<uint32_t>;
 
 }  // namespace
 
@@ -67,34 +97,133 @@ TEST_CASE("a recording has the kernels of every local batch and of the update, o
     CHECK(one.launches() > count(one, kernel));
 }
 
-TEST_CASE("a recording has the gathers and sums of FSDP, their bytes, and the waits for them") {
+TEST_CASE("a recording has the gathers and sums of FSDP, their bytes and queues, and the waits for them") {
     const MeshShape mesh = {.dp_shard = 4};
     const Recording r = record_step(tiny_config(3), options_of(mesh, 2));
-    const double gathered = bytes_of(r, gather, "all_gather"),
-                 reduced = bytes_of(r, reduce, "reduce_scatter");
-    CHECK(gathered > 0);
+    const auto gathers = operations(r, Purpose::weights),
+               sums = operations(r, Purpose::gradients, "reduce_scatter");
     // gradients are float32 and are summed once in each local batch, weights are gathered once or twice
-    const double of_weights = reduced / 2 / 2;
-    CHECK(gathered >= 2 * of_weights);
-    CHECK(gathered <= 4 * of_weights);
-    CHECK(count(r, wait_for_gathers) >= 2 * 2 * 4);
-    CHECK(count(r, wait_for_room) > 0);
-    CHECK(count(r, wait_for_gradients) == 1);
-    // the loss, and the norm
-    CHECK(bytes_of(r, exchange, "all_reduce") > 0);
+    const double of_weights = bytes_of(r, sums) / 2 / 2;
+    CHECK(bytes_of(r, gathers) >= 2 * of_weights);
+    CHECK(bytes_of(r, gathers) <= 4 * of_weights);
+    CHECK(queues_of(r, gathers) == QueueNumbers{1});
+    CHECK(queues_of(r, sums) == QueueNumbers{2});
+    // embedding, three blocks and head, and two blocks again for the backward; during this, the embedding for
+    // the second local batch, whose first block is still there. All parameters of a unit are one operation.
+    CHECK(gathers.size() == (5 + 2 + 1) + (3 + 2));
+    CHECK(sums.size() == 2 * 5);
+    CHECK(ahead_of_waits(r, gathers) == std::vector<int64_t>(gathers.size(), 0));
+    // the computation waits for the others, and they for the computation, but not for each other
     for (const Submitted& s : r.submitted)
-        if (s.kind == gather || s.kind == reduce) CHECK(mesh.size(r.collectives[s.index].axes) == 4);
+        if (s.kind == wait) CHECK((s.queue == 0) != (r.submitted[s.index].queue == 0));
+    for (const size_t i : gathers) CHECK(r.collectives[r.submitted[i].index].axes == axis::dp_shard);
+    // the loss, and the norm
+    CHECK(operations(r, Purpose::gradients, "all_reduce").size() == 1);
+    CHECK(operations(r, Purpose::others).size() == 1);
 }
 
-TEST_CASE("a recording has the exchanges of tensor parallelism and the sums of replicas") {
-    const Recording tp = record_step(tiny_config(3), options_of({.tp = 2}, 1));
-    CHECK(bytes_of(tp, exchange, "all_gather") > 0);
-    CHECK(bytes_of(tp, exchange, "reduce_scatter") > 0);
-    CHECK(count(tp, gather) == 0);
+TEST_CASE("a recording waits for the gather of the unit in use while later ones are under way") {
+    EngineOptions options = options_of({.dp_shard = 4}, 1);
+    options.gather.prefetch = 2;
+    const Recording r = record_step(tiny_config(4), options);
+    const std::vector<int64_t> ahead = ahead_of_waits(r, operations(r, Purpose::weights));
+    // embedding, four blocks, head; the backward of the second block and of the first
+    CHECK(ahead == std::vector<int64_t>{0, 1, 1, 1, 1, 0, 1, 0});
+}
+
+TEST_CASE("graphs end with all queues") {
+    EngineOptions options = options_of({.dp_shard = 4}, 2);
+    const Recording apart = record_step(tiny_config(3), options);
+    options.graphs = true;
+    const Recording graphs = record_step(tiny_config(3), options);
+    // when the second local batch begins: for the last sum, and for the embedding, gathered ahead
+    CHECK(count(graphs, collective) == count(apart, collective));
+    const auto waits_for_last_sum = [](const Recording& r) {
+        const auto sums = operations(r, Purpose::gradients, "reduce_scatter");
+        const size_t last = sums[sums.size() / 2 - 1];
+        const auto wait_for_it = std::ranges::find(r.submitted, Submitted{wait, 0, uint32_t(last)});
+        return std::ranges::count(std::ranges::subrange(r.submitted.begin() + int64_t(last), wait_for_it),
+                                  kernel, &Submitted::kind);
+    };
+    CHECK(waits_for_last_sum(graphs) == 0);
+    CHECK(waits_for_last_sum(apart) > 10);
+}
+
+TEST_CASE("a recording has the exchanges of tensor parallelism, on a queue of their own if they overlap") {
+    EngineOptions options = options_of({.tp = 2}, 1);
+    const Recording r = record_step(tiny_config(3), options);
+    CHECK(!operations(r, Purpose::tensor, "all_gather").empty());
+    CHECK(!operations(r, Purpose::tensor, "reduce_scatter").empty());
+    CHECK(queues_of(r, operations(r, Purpose::tensor)) == QueueNumbers{0});
+    CHECK(operations(r, Purpose::weights).empty());
+    options.exchanges.overlap_tokens = true;
+    const Recording overlapped = record_step(tiny_config(3), options);
+    const auto messages = operations(overlapped, Purpose::tensor, "send_receive");
+    REQUIRE(queues_of(overlapped, messages).size() == 1);
+    CHECK(queues_of(overlapped, messages) != QueueNumbers{0});
+    CHECK(ahead_of_waits(overlapped, messages) == std::vector<int64_t>(messages.size(), 0));
+}
+
+TEST_CASE("a recording has the sums of replicas") {
     const Recording replicas = record_step(tiny_config(3), options_of({.dp_replicate = 2}, 2));
-    const double sums = bytes_of(replicas, reduce, "all_reduce");
+    const auto sums = operations(replicas, Purpose::gradients);
     // once a step, in float32; rows are padded
-    CHECK(sums == Approx(4.0 * double(tiny_config(3).parameters())).epsilon(0.01));
+    CHECK(bytes_of(replicas, sums) == Approx(4.0 * double(tiny_config(3).parameters())).epsilon(0.01));
+}
+
+TEST_CASE("a recording has the rows that go to experts of other ranks, beside the computation") {
+    DecoderConfig model = tiny_config(3);
+    model.moe = {.experts = 4, .top_k = 2, .hidden = 8, .normalise = true};
+    EngineOptions options = options_of({.dp_shard = 2, .ep = 2}, 1);
+    options.exchanges.expert_blocks = true;
+    const Recording r = record_step(model, options);
+    const auto rows = operations(r, Purpose::experts, "all_to_all");
+    // there and back, in forward and backward; rows and their weights go together
+    CHECK(rows.size() == 3 * 4);
+    REQUIRE(queues_of(r, rows).size() == 1);
+    CHECK(queues_of(r, rows) != QueueNumbers{0});
+    CHECK(ahead_of_waits(r, rows) == std::vector<int64_t>(rows.size(), 0));
+    const uint32_t weights_of_experts = axis::efsdp;
+    CHECK(std::ranges::none_of(r.collectives,
+                               [&](const Collective& c) { return c.axes == weights_of_experts; }));
+}
+
+TEST_CASE("a recording has the actions of a pipeline rank, and messages on a queue of their own") {
+    const DecoderConfig model = tiny_config(4);
+    EngineOptions options = options_of({.pp = 2}, 1);
+    options.training.sequences = 4;
+    options.pipeline.timetable = find_schedule("1F1B")->timetable({.ranks = 2, .microbatches = 4});
+    options.pipeline.parts = split_evenly(model, 2, {});
+    const Recording r = record_step(model, options);
+    CHECK(count(r, begin_action) == 4 + 4);
+    CHECK(count(r, end_action) == 4 + 4);
+    const auto messages = operations(r, Purpose::stages);
+    REQUIRE(queues_of(r, messages).size() == 1);
+    CHECK(queues_of(r, messages) != QueueNumbers{0});
+    // activations leave and gradients arrive; some of them begin together
+    CHECK(messages.size() > 4);
+    CHECK(messages.size() <= 8);
+    const double flow = 32 * double(model.dim) * 2;
+    for (const size_t i : messages) CHECK(r.collectives[r.submitted[i].index].bytes == flow);
+}
+
+TEST_CASE("a recording has the keys and values of divided sequences, gathered or passed on") {
+    EngineOptions options = options_of({.cp = 2}, 1);
+    const Recording gathered = record_step(tiny_config(3), options);
+    const auto keys = operations(gathered, Purpose::context);
+    CHECK(!keys.empty());
+    CHECK(queues_of(gathered, keys) == QueueNumbers{0});
+    options.exchanges.context.exchange = ContextExchange::ring;
+    const Recording ring = record_step(tiny_config(3), options);
+    const auto passed = operations(ring, Purpose::context, "send_receive");
+    // forward: keys once; backward: keys once, gradients twice
+    CHECK(passed.size() == 3 * (1 + 1 + 2));
+    REQUIRE(queues_of(ring, passed).size() == 1);
+    CHECK(queues_of(ring, passed) != QueueNumbers{0});
+    // results are merged in float32, but products are those of bfloat16
+    for (const Call& call : ring.calls)
+        if (call.kernel == "attention" || call.kernel == "attention_backward")
+            CHECK(call.type == Dtype::bf16);
 }
 
 TEST_CASE("offloaded state is not recorded") {

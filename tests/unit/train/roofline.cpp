@@ -52,6 +52,14 @@ Planned with_chunks_on(Planned p, const char* gpu) {
     return p;
 }
 
+// An H100's links at a part of their rate.
+MachineFile with_slower_links(double factor) {
+    MachineFile machine = machine_of_gpu("h100");
+    for (auto& [operation, curve] : machine.levels.front().bandwidth)
+        for (auto& [bytes, rate] : curve) rate /= factor;
+    return machine;
+}
+
 RooflineRow find_row(const Roofline& roofline, const std::string& name) {
     const auto row = std::ranges::find(roofline.rows, name, &RooflineRow::name);
     return row == roofline.rows.end() ? RooflineRow() : *row;
@@ -150,15 +158,99 @@ TEST_CASE("a roofline counts what a step adds to its local batches, and collecti
     CHECK(roofline.graph_nodes > 3 * roofline.launches);
     CHECK(roofline.graph_nodes < 6 * roofline.launches);
 
-    // one collective at a time, and a network of a tenth: both are slower
-    MachineFile serial = machine_of_gpu("h100"), slow = serial;
-    serial.overlap->serial_collectives = true;
-    CHECK(roofline_of(p.model, p.options, serial).local_batch > roofline.local_batch);
-    for (auto& [operation, curve] : slow.levels.front().bandwidth)
-        for (auto& [bytes, rate] : curve) rate /= 30;
-    const Roofline exposed = roofline_of(p.model, p.options, slow);
+    const Roofline exposed = roofline_of(p.model, p.options, with_slower_links(30));
     CHECK(row_of(exposed, "waits for sums of gradients") > 0.1);
     CHECK(row_of(exposed, "waits for gathers of weights") > 0.1);
+}
+
+TEST_CASE("a roofline has both orders of operations, and each is the other one's other") {
+    const Planned p = planned("roofline_d.toml", 8);
+    const MachineFile machine = with_slower_links(10);
+    const Roofline overlapped = roofline_of(p.model, p.options, machine),
+                   serial = roofline_of(p.model, p.options, machine, LaunchOrder::serial);
+    CHECK(overlapped.other->order == LaunchOrder::serial);
+    CHECK(serial.other->order == LaunchOrder::overlapped);
+    CHECK(serial.local_batch > overlapped.local_batch);
+    CHECK(serial.local_batch == Approx(overlapped.other->local_batch));
+    CHECK(serial.once == Approx(overlapped.other->once));
+    CHECK(overlapped.local_batch == Approx(serial.other->local_batch));
+    double exposed = 0, exposed_once = 0;
+    for (const CommunicationRow& row : serial.communication) {
+        exposed += row.exposed;
+        exposed_once += row.exposed_once;
+    }
+    CHECK(overlapped.other->exposed == Approx(exposed));
+    CHECK(overlapped.other->exposed_once == Approx(exposed_once));
+    // a rank with one communicator has one order
+    CHECK_FALSE(roofline_of(p.model, planned("roofline_c.toml", 1).options, machine).other.has_value());
+}
+
+TEST_CASE("the order of a run is that of the machine's NCCL and driver") {
+    const Planned p = planned("roofline_d.toml", 8);
+    MachineFile machine = machine_of_gpu("h100");
+    CHECK(planned_order(machine, p.options) == LaunchOrder::overlapped);
+    machine.nccl = 22602, machine.driver = 12090;
+    CHECK(planned_order(machine, p.options) == LaunchOrder::serial);
+    EngineOptions one_by_one = p.options;
+    one_by_one.graphs = false;
+    CHECK(planned_order(machine, one_by_one) == LaunchOrder::overlapped);
+    // few blocks have room at once
+    CHECK(planned_order(machine, p.options, 8) == LaunchOrder::unordered);
+    machine.nccl = 22703;
+    CHECK(planned_order(machine, p.options) == LaunchOrder::overlapped);
+    machine.driver = 12040;
+    CHECK(planned_order(machine, p.options) == LaunchOrder::serial);
+}
+
+TEST_CASE("two units ahead, gathers of a slow network are hidden that are not with one") {
+    const MachineFile machine = with_slower_links(10);
+    const Planned one = planned("roofline_d.toml", 8),
+                  two = planned("roofline_d.toml", 8, {"--parallelism.fsdp_prefetch=2"});
+    const Roofline near = roofline_of(one.model, one.options, machine),
+                   far = roofline_of(two.model, two.options, machine);
+    CHECK(row_of(near, "waits for gathers of weights") > 0.005);
+    CHECK(row_of(far, "waits for gathers of weights") == Approx(0).margin(1e-9));
+    CHECK(far.local_batch < near.local_batch);
+}
+
+TEST_CASE("each axis of a mesh has its exposed communication") {
+    struct Divided {
+        Words options;
+        std::string purpose, waits;
+    };
+    for (const auto& [options, purpose, waits] :
+         {Divided{{"--parallelism.tensor_parallel_degree=4", "--parallelism.data_parallel_shard_degree=2"},
+                  "tensor parallelism",
+                  "waits for tensor parallelism"},
+          Divided{{"--parallelism.context_parallel_degree=4", "--parallelism.data_parallel_shard_degree=2"},
+                  "keys and values",
+                  "waits for keys and values"},
+          Divided{{"--parallelism.pipeline_parallel_degree=4", "--parallelism.data_parallel_shard_degree=2",
+                   "--training.local_batch_size=8"},
+                  "messages of stages",
+                  "waits for messages of stages"}}) {
+        CAPTURE(purpose);
+        const Planned p = planned("roofline_d.toml", 8, options);
+        const Roofline roofline = roofline_of(p.model, p.options, machine_of_gpu("h100"));
+        const auto row = std::ranges::find(roofline.communication, purpose, &CommunicationRow::name);
+        REQUIRE(row != roofline.communication.end());
+        CHECK(row->exposed > 0);
+        CHECK(row->exposed <= row->total * (1 + 1e-9));
+        CHECK(row->exposed == Approx(row_of(roofline, waits)));
+        CHECK(roofline.left_out.empty());
+    }
+}
+
+// 1F1B on 4 ranks with 8 micro-batches of one sequence: 3 of 11 turns are idle
+TEST_CASE("a pipeline rank waits for others as its schedule says") {
+    const Words options = {"--parallelism.pipeline_parallel_degree=4",
+                           "--parallelism.data_parallel_shard_degree=2", "--training.local_batch_size=8"};
+    const Planned p = planned("roofline_d.toml", 8, options);
+    const Roofline roofline = roofline_of(p.model, p.options, machine_of_gpu("h100"));
+    const double waits = row_of(roofline, "waits for other stages"),
+                 messages = row_of(roofline, "waits for messages of stages");
+    CHECK(waits == Approx((roofline.local_batch - waits - messages) * 3 / 8).epsilon(0.01));
+    CHECK_FALSE(roofline.mfu_of_local_batch().has_value());
 }
 
 TEST_CASE("a dry run prints a roofline, and says what no rate is known for") {
@@ -175,7 +267,9 @@ TEST_CASE("a dry run prints a roofline, and says what no rate is known for") {
                       Contains("attention, backward") && Contains("MFU at most 6") &&
                       Contains("step of 16 local batches") && Contains("nodes of the step's CUDA graphs") &&
                       !Contains("left out") && !Contains("data sheet,"));
-    CHECK_THAT(text("roofline_d.toml", {"--gpu=h100"}, 8), Contains("waits for gathers of weights"));
+    CHECK_THAT(text("roofline_d.toml", {"--gpu=h100"}, 8),
+               Contains("waits for gathers of weights") && Contains("communication, overlapped") &&
+                   Contains("\n  one after the other: ") && Contains("sums of gradients   "));
     CHECK_THAT(
         text("roofline_c.toml", {"--gpu=b200"}, 1),
         Contains("at the peaks of the data sheet, which no kernel reaches: RoPE; SwiGLU; "
@@ -199,6 +293,6 @@ TEST_CASE("a dry run prints a roofline, and says what no rate is known for") {
                     {"--gpu=h100", "--parallelism.pipeline_parallel_degree=2",
                      "--parallelism.data_parallel_shard_degree=4"},
                     8),
-               Contains("without waits for other pipeline stages") && !Contains("MFU"));
+               Contains("waits for other stages") && !Contains("MFU"));
     CHECK(text("roofline_c.toml", {"--device=cuda"}, 1).empty());
 }
