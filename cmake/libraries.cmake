@@ -59,7 +59,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     set_source_files_properties(src/kernels/cpu/quantization.cpp PROPERTIES COMPILE_OPTIONS -mprefer-vector-width=512
                                                                             SKIP_UNITY_BUILD_INCLUSION ON)
 endif()
-# for tests/unit: the kernels of a build for x86-64-v3, made to believe that the CPU has no AVX-512. On a CPU that has
+# for tests/unit: the CPU's kernels of a build for x86-64-v3, made to believe that the CPU has no AVX-512. On a CPU that has
 # none, the usual build has the same kernels.
 if(COEUS_BUILD_TESTS AND NOT COEUS_LIBRARIES_OF AND NOT COEUS_SANITIZE AND NOT COEUS_ARCH STREQUAL "x86-64-v3"
    AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
@@ -67,6 +67,7 @@ if(COEUS_BUILD_TESTS AND NOT COEUS_LIBRARIES_OF AND NOT COEUS_SANITIZE AND NOT C
     check_cxx_source_runs("int main() { return !__builtin_cpu_supports(\"avx512f\"); }" COEUS_HAS_AVX512)
     if(COEUS_HAS_AVX512)
         get_target_property(sources coeus_kernels SOURCES)
+        list(FILTER sources EXCLUDE REGEX "src/kernels/(cuda/|[a-z_]*cuda[a-z_]*.cpp$)") # these do not depend on it
         get_target_property(libraries coeus_kernels LINK_LIBRARIES)
         add_library(coeus_kernels_v3 OBJECT EXCLUDE_FROM_ALL ${sources})
         set_target_properties(coeus_kernels_v3 PROPERTIES COEUS_ARCH x86-64-v3 EXPORT_COMPILE_COMMANDS OFF)

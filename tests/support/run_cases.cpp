@@ -8,12 +8,21 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <malloc.h>
 #include <map>
 #include <utility>
 
 namespace coeus::test {
 
 namespace {
+
+// Cases make and drop many operands. If glibc returned their memory each time, half of the time would go to
+// new pages.
+void keep_freed_memory() {
+    constexpr int bytes = 1 << 30;
+    [[maybe_unused]] static const bool is_kept =
+        mallopt(M_MMAP_THRESHOLD, bytes) != 0 && mallopt(M_TRIM_THRESHOLD, bytes) != 0;
+}
 
 double poison_of(Dtype type) {
     switch (type) {
@@ -90,6 +99,7 @@ std::vector<double> rounded_values(const Argument& a, Dtype type, uint64_t seed)
 }  // namespace
 
 Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed) {
+    keep_freed_memory();
     Operands result;
     for (const Argument& a : c.arguments) {
         const auto type_in = [&](Dtype t) {

@@ -28,7 +28,12 @@ namespace {
 
 using boost::context::fiber;
 
-constexpr size_t stack_bytes = size_t(256) << 10;
+constexpr size_t stack_bytes = size_t(384) << 10;
+// Stacks begin at different places of their pages: otherwise all of them would share a few sets of the
+// caches.
+size_t stack_offset(size_t thread) {
+    return thread % 128 * 17 * 64;
+}
 constexpr int warp_size = 32;
 
 enum class State { ready, at_block_barrier, at_warp_barrier, left };
@@ -43,50 +48,31 @@ struct Copy {
 struct ThreadOfBlock {
     Thread at;
     State state = State::ready;
-    unsigned mask = 0;           // of the warp barrier where it waits
-    const char* what = "";       // what it waits for
-    Collective run = nullptr;    // the operation of its warp after the wait
-    void* operands = nullptr;    // its operands of that operation
-    std::vector<Copy> copies;    // started, and not waited for
+    unsigned mask = 0;         // of the warp barrier where it waits
+    const char* what = "";     // what it waits for
+    Collective run = nullptr;  // the operation of its warp after the wait
+    void* operands = nullptr;  // its operands of that operation
+    std::vector<Copy> copies;  // started, and not waited for
+    std::byte* stack = nullptr;
     fiber rest;                  // the rest of its work, after the wait
     void* fake_stack = nullptr;  // of the address sanitizer
-};
-
-// Stacks are reused by later blocks, so that their pages stay mapped.
-class Stacks {
-public:
-    std::byte* operator[](size_t i) {
-        while (stacks_.size() <= i) {
-            void* const memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE,
-                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-            if (memory == MAP_FAILED) throw std::runtime_error("emulation: no memory for a stack");
-            stacks_.push_back(static_cast<std::byte*>(memory));
-        }
-        return stacks_[i];
-    }
-    ~Stacks() {
-        for (std::byte* stack : stacks_) munmap(stack, stack_bytes);
-    }
-
-private:
-    std::vector<std::byte*> stacks_;
 };
 
 // The interface that Boost wants of a stack allocator.
 struct KeptStack {
     std::byte* memory;
+    size_t offset;
     boost::context::stack_context allocate() const {
         boost::context::stack_context stack;
-        stack.size = stack_bytes;
-        stack.sp = memory + stack_bytes;
+        stack.size = stack_bytes - offset;
+        stack.sp = memory + stack.size;
         return stack;
     }
     void deallocate(boost::context::stack_context&) const {}
 };
 
 struct Block {
-    std::vector<std::byte> slots;
-    std::vector<ThreadOfBlock> threads;
+    std::span<ThreadOfBlock> threads;
     ThreadOfBlock* running = nullptr;
     fiber scheduler;  // its work after a thread has begun to wait
     void* scheduler_fake_stack = nullptr;
@@ -110,10 +96,10 @@ std::string place(const Thread& t) {
     return "thread " + text(t.thread) + " of block " + text(t.block);
 }
 
-void run_until_it_waits(ThreadOfBlock& thread, [[maybe_unused]] std::byte* stack) {
+void run_until_it_waits(ThreadOfBlock& thread) {
     current->running = &thread;
 #ifdef __SANITIZE_ADDRESS__
-    __sanitizer_start_switch_fiber(&current->scheduler_fake_stack, stack, stack_bytes);
+    __sanitizer_start_switch_fiber(&current->scheduler_fake_stack, thread.stack, stack_bytes);
 #endif
     thread.rest = std::move(thread.rest).resume();
 #ifdef __SANITIZE_ADDRESS__
@@ -121,50 +107,65 @@ void run_until_it_waits(ThreadOfBlock& thread, [[maybe_unused]] std::byte* stack
 #endif
 }
 
-void announce_return([[maybe_unused]] ThreadOfBlock& thread) {
+void return_to_scheduler([[maybe_unused]] ThreadOfBlock& thread) {
 #ifdef __SANITIZE_ADDRESS__
-    __sanitizer_start_switch_fiber(thread.state == State::left ? nullptr : &thread.fake_stack,
-                                   current->scheduler_stack, current->scheduler_stack_bytes);
+    __sanitizer_start_switch_fiber(&thread.fake_stack, current->scheduler_stack,
+                                   current->scheduler_stack_bytes);
+#endif
+    current->scheduler = std::move(current->scheduler).resume();
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(thread.fake_stack, &current->scheduler_stack,
+                                    &current->scheduler_stack_bytes);
 #endif
 }
 
+// The work of a thread, and after it that of the same thread of each later block.
 fiber run_thread(fiber&& scheduler) {
 #ifdef __SANITIZE_ADDRESS__
     __sanitizer_finish_switch_fiber(nullptr, &current->scheduler_stack, &current->scheduler_stack_bytes);
 #endif
     current->scheduler = std::move(scheduler);
     ThreadOfBlock& thread = *current->running;
-    try {
-        if (!current->abandoned) (*current->body)();
-        if (!thread.copies.empty()) fail("a thread leaves while its copies are under way");
-    } catch (const Abandoned&) {
-    } catch (const std::exception& error) {
-        current->failure = error.what();
+    for (;;) {
+        try {
+            if (!current->abandoned) (*current->body)();
+            if (!thread.copies.empty()) fail("a thread leaves while its copies are under way");
+        } catch (const Abandoned&) {
+        } catch (const std::exception& error) {
+            current->failure = error.what();
+        }
+        thread.state = State::left;
+        return_to_scheduler(thread);
     }
-    thread.state = State::left;
-    announce_return(thread);
-    return std::move(current->scheduler);
 }
 
-void wait(State state, unsigned mask, const char* what) {
-    ThreadOfBlock& thread = *current->running;
+// The first threads of every block. They are kept, so that their stacks stay mapped, and never destroyed.
+std::span<ThreadOfBlock> threads_of_block(size_t count) {
+    static auto& threads = *new std::vector<ThreadOfBlock>(1024);
+    if (count > threads.size()) throw std::runtime_error("emulation: a block has at most 1024 threads");
+    for (size_t i = 0; i < count; ++i) {
+        ThreadOfBlock& thread = threads[i];
+        if (thread.stack) continue;
+        void* const memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED) throw std::runtime_error("emulation: no memory for a stack");
+        thread.stack = static_cast<std::byte*>(memory);
+        thread.rest = fiber(std::allocator_arg, KeptStack{thread.stack, stack_offset(i)}, run_thread);
+    }
+    return std::span(threads).first(count);
+}
+
+void wait(ThreadOfBlock& thread, State state, const char* what) {
     thread.state = state;
-    thread.mask = mask;
     thread.what = what;
-    announce_return(thread);
-    current->scheduler = std::move(current->scheduler).resume();
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_finish_switch_fiber(thread.fake_stack, nullptr, nullptr);
-#endif
+    return_to_scheduler(thread);
     if (current->abandoned) throw Abandoned();
 }
 
 using Lanes = std::span<ThreadOfBlock>;
 
-void run_together(Lanes warp, Collective run) {
-    void* operands[warp_size];
-    for (size_t lane = 0; lane < warp_size; ++lane) operands[lane] = warp[lane].operands;
-    run(operands);
+bool are_equal(const char* a, const char* b) {
+    return a == b || std::strcmp(a, b) == 0;
 }
 
 // Lanes of a mask continue when they all wait for each other. Returns true if any do.
@@ -173,16 +174,21 @@ bool release_lanes(Lanes warp) {
     for (const ThreadOfBlock& thread : warp) {
         if (thread.state != State::at_warp_barrier) continue;
         const unsigned mask = thread.mask;
-        const auto takes_part = [mask](size_t lane) { return (mask >> lane & 1u) != 0; };
+        const auto waits_too = [&thread](const ThreadOfBlock& other) {
+            return other.state == State::at_warp_barrier && other.mask == thread.mask &&
+                   other.run == thread.run && are_equal(other.what, thread.what);
+        };
         bool complete = mask >> (warp.size() - 1) <= 1u;
-        for (size_t lane = 0; lane < warp.size() && complete; ++lane)
-            complete =
-                !takes_part(lane) || (warp[lane].state == State::at_warp_barrier && warp[lane].mask == mask &&
-                                      std::strcmp(warp[lane].what, thread.what) == 0);
+        void* operands[warp_size] = {};
+        for (size_t lane = 0; lane < warp.size() && complete; ++lane) {
+            if ((mask >> lane & 1u) == 0) continue;
+            complete = waits_too(warp[lane]);
+            operands[lane] = warp[lane].operands;
+        }
         if (!complete) continue;
-        if (thread.run) run_together(warp, thread.run);
+        if (thread.run) thread.run(operands);
         for (size_t lane = 0; lane < warp.size(); ++lane)
-            if (takes_part(lane)) warp[lane].state = State::ready;
+            if ((mask >> lane & 1u) != 0) warp[lane].state = State::ready;
         any = true;
     }
     return any;
@@ -203,13 +209,13 @@ private:
 
 // Runs a warp until all of its lanes have ended or wait (for the block or in vain), or one has failed. The
 // order of lanes is drawn for each round.
-void run_warp(Lanes warp, size_t first, Stacks& stacks) {
+void run_warp(Lanes warp) {
     do {
         const LaneOrder order(draw());
         for (size_t i = 0; i < warp_size; ++i) {
             const size_t lane = order[i];
             if (lane >= warp.size() || warp[lane].state != State::ready) continue;
-            run_until_it_waits(warp[lane], stacks[first + lane]);
+            run_until_it_waits(warp[lane]);
             if (!current->failure.empty()) return;
         }
         if (grid_observer) grid_observer->warp_waits();
@@ -217,7 +223,7 @@ void run_warp(Lanes warp, size_t first, Stacks& stacks) {
 }
 
 // If all threads wait for the block, they continue.
-bool release_block(std::vector<ThreadOfBlock>& threads) {
+bool release_block(std::span<ThreadOfBlock> threads) {
     const auto waits = [](const ThreadOfBlock& thread) { return thread.state == State::at_block_barrier; };
     if (!std::all_of(threads.begin(), threads.end(), waits)) return false;
     for (ThreadOfBlock& thread : threads) thread.state = State::ready;
@@ -232,31 +238,27 @@ void note_what_waits_in_vain(Block& block) {
 }
 
 // Ends the remaining threads; each unwinds its stack.
-void abandon(Block& block, Stacks& stacks) {
+void abandon(Block& block) {
     block.abandoned = true;
-    for (size_t i = 0; i < block.threads.size(); ++i)
-        if (block.threads[i].state != State::left) run_until_it_waits(block.threads[i], stacks[i]);
+    for (ThreadOfBlock& thread : block.threads)
+        if (thread.state != State::left) run_until_it_waits(thread);
 }
 
 // Between two barriers of the block each warp runs as far as it can, and so gets far ahead of the warps after
 // it.
-void run_block(Block& block, Stacks& stacks) {
+void run_block(Block& block) {
     std::vector<size_t> warps((block.threads.size() + warp_size - 1) / warp_size);
     std::iota(warps.begin(), warps.end(), size_t(0));
-    for (size_t i = 0; i < block.threads.size(); ++i)
-        block.threads[i].rest = fiber(std::allocator_arg, KeptStack{stacks[i]}, run_thread);
     do {
         std::shuffle(warps.begin(), warps.end(), draw);
         for (const size_t warp : warps) {
             const size_t first = warp * warp_size;
-            run_warp(Lanes(block.threads)
-                         .subspan(first, std::min<size_t>(warp_size, block.threads.size() - first)),
-                     first, stacks);
+            run_warp(block.threads.subspan(first, std::min<size_t>(warp_size, block.threads.size() - first)));
             if (!block.failure.empty()) break;
         }
     } while (block.failure.empty() && release_block(block.threads));
     if (block.failure.empty()) note_what_waits_in_vain(block);
-    if (!block.failure.empty()) abandon(block, stacks);
+    if (!block.failure.empty()) abandon(block);
 }
 
 }  // namespace
@@ -276,7 +278,6 @@ uint64_t random_number() {
 void run_grid(Index grid, Index block_size, size_t shared_bytes, const std::function<void()>& body) {
     if (block_size.y != 1 || block_size.z != 1)
         throw std::runtime_error("emulation: blocks are rows of threads");
-    static Stacks stacks;
     if (grid_observer) grid_observer->begin_grid();
     for (unsigned z = 0; z < grid.z; ++z)
         for (unsigned y = 0; y < grid.y; ++y)
@@ -289,13 +290,15 @@ void run_grid(Index grid, Index block_size, size_t shared_bytes, const std::func
                 std::memset(shared.get(), 0xff, shared_bytes);
                 Block block;
                 block.body = &body;
-                block.threads.resize(block_size.x);
-                block.slots.resize((block_size.x + warp_size - 1) / warp_size * warp_size * slot_bytes);
-                for (unsigned i = 0; i < block_size.x; ++i)
-                    block.threads[i].at = {{i, 0, 0}, {x, y, z},    block_size,
-                                           grid,      shared.get(), shared_bytes};
+                block.threads = threads_of_block(block_size.x);
+                for (unsigned i = 0; i < block_size.x; ++i) {
+                    ThreadOfBlock& thread = block.threads[i];
+                    thread.at = {{i, 0, 0}, {x, y, z}, block_size, grid, shared.get(), shared_bytes};
+                    thread.state = State::ready;
+                    thread.copies.clear();
+                }
                 current = &block;
-                run_block(block, stacks);
+                run_block(block);
                 current = nullptr;
                 if (!block.failure.empty()) throw std::runtime_error(block.failure);
             }
@@ -310,21 +313,38 @@ void tell_of_access(const void* place, const void* memory, size_t bytes, bool wr
 }
 
 void block_barrier() {
-    wait(State::at_block_barrier, 0, "a barrier of the block");
+    wait(*current->running, State::at_block_barrier, "a barrier of the block");
 }
 
-void warp_barrier(unsigned mask, const char* what) {
-    if ((mask >> thread().lane() & 1u) == 0) fail("a lane is not in its own mask");
-    wait(State::at_warp_barrier, mask, what);
+void warp_barrier(unsigned mask, const char* what, Collective run, void* operands) {
+    ThreadOfBlock& thread = *current->running;
+    if ((mask >> thread.at.lane() & 1u) == 0) fail("a lane is not in its own mask");
+    thread.mask = mask;
+    thread.run = run;
+    thread.operands = operands;
+    wait(thread, State::at_warp_barrier, what);
 }
 
 void warp_collective(Collective run, void* operands, const char* what) {
-    ThreadOfBlock& thread = *current->running;
-    if (thread.at.block_size.x % warp_size != 0) fail("a warp without all of its lanes");
-    thread.run = run;
-    thread.operands = operands;
-    warp_barrier(0xffffffffu, what);
-    thread.run = nullptr;
+    if (thread().block_size.x % warp_size != 0) fail("a warp without all of its lanes");
+    warp_barrier(0xffffffffu, what, run, operands);
+}
+
+unsigned ballot(unsigned mask, int predicate) {
+    struct Operands {
+        int predicate;
+        unsigned votes;
+    } operands = {predicate, 0};
+    const auto run = [](void* const* lanes) {
+        unsigned votes = 0;
+        for (unsigned lane = 0; lane < warp_size; ++lane)
+            if (const auto* const o = static_cast<const Operands*>(lanes[lane]); o && o->predicate != 0)
+                votes |= 1u << lane;
+        for (unsigned lane = 0; lane < warp_size; ++lane)
+            if (auto* const o = static_cast<Operands*>(lanes[lane])) o->votes = votes;
+    };
+    warp_barrier(mask, "__ballot_sync", run, &operands);
+    return operands.votes;
 }
 
 void copy_async(void* to, const void* from, size_t bytes) {
@@ -343,11 +363,6 @@ void wait_for_copies() {
         else
             std::memset(copy.to, 0, copy.bytes);
     current->running->copies.clear();
-}
-
-std::byte* slot(int lane) {
-    const size_t warp = thread().thread.x / warp_size;
-    return current->slots.data() + (warp * warp_size + size_t(lane)) * slot_bytes;
 }
 
 void fail(const char* what) {

@@ -55,31 +55,35 @@ void tell_of_access(const void* place, const void* memory, size_t bytes, bool wr
 
 /// All threads of the block must call this.
 void block_barrier();
-/// All lanes of the mask must call this, with the same mask and the same `what`.
-void warp_barrier(unsigned mask, const char* what);
-
-/// An operation of all 32 lanes of a warp: called once when all lanes have arrived, with the operands of
-/// each.
+/// An operation of some lanes of a warp: called once when all of them have arrived, with the operands of
+/// each, and null for each lane that takes no part.
 using Collective = void (*)(void* const* lanes);
+/// All lanes of the mask must call this, with the same mask, the same `what` and the same operation, if any.
+void warp_barrier(unsigned mask, const char* what, Collective run = nullptr, void* operands = nullptr);
+/// An operation of all 32 lanes of a warp.
 void warp_collective(Collective run, void* operands, const char* what);
+/// The lanes of the mask for which `predicate` is not 0, a bit for each.
+unsigned ballot(unsigned mask, int predicate);
 
-constexpr size_t slot_bytes = 64;
-/// Memory for each lane of the running warp.
-std::byte* slot(int lane);
 /// Throws; the message names the running thread.
 [[noreturn]] void fail(const char* what);
 
 /// The `value` of the lane `source`.
 template <class T>
 T exchange(unsigned mask, const T& value, int source, const char* what) {
-    static_assert(sizeof(T) <= slot_bytes);
-    std::memcpy(slot(thread().lane()), &value, sizeof(T));
-    warp_barrier(mask, what);
     if ((mask >> source & 1u) == 0) fail("a shuffle reads from a lane that takes no part");
-    T other;
-    std::memcpy(&other, slot(source), sizeof(T));
-    warp_barrier(mask, what);
-    return other;
+    struct Operands {
+        T given;
+        int source;
+        T taken;
+    } operands = {value, source, value};
+    const auto run = [](void* const* lanes) {
+        for (int lane = 0; lane < 32; ++lane)
+            if (auto* const o = static_cast<Operands*>(lanes[lane]))
+                o->taken = static_cast<const Operands*>(lanes[o->source])->given;
+    };
+    warp_barrier(mask, what, run, &operands);
+    return operands.taken;
 }
 
 }  // namespace coeus::emulation

@@ -182,14 +182,7 @@ T __shfl_sync(unsigned mask, T value, int source) {
     return coeus::emulation::exchange(mask, value, source, "__shfl_sync");
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
-    unsigned votes = 0;
-    *reinterpret_cast<int*>(coeus::emulation::slot(coeus::emulation::thread().lane())) = predicate;
-    coeus::emulation::warp_barrier(mask, "__ballot_sync");
-    for (int lane = 0; lane < 32; ++lane)
-        if ((mask >> lane & 1u) != 0 && *reinterpret_cast<int*>(coeus::emulation::slot(lane)) != 0)
-            votes |= 1u << lane;
-    coeus::emulation::warp_barrier(mask, "__ballot_sync");
-    return votes;
+    return coeus::emulation::ballot(mask, predicate);
 }
 inline int atomicMax(int* address, int value) {
     const int old = *address;

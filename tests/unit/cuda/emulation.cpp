@@ -86,6 +86,19 @@ TEST_CASE("emulation: shuffles and votes see the lanes of the mask") {
     CHECK(sums[7] == 31 * 32 / 2);
     CHECK(sums[40] == 31 * 32 / 2 + 32 * 32);
     CHECK(votes == std::vector<int>(64, 7));
+    std::vector<int> taken(32);
+    run(1, 32, 0, [&] {
+        const bool is_low = threadIdx.x < 16;  // each half by itself
+        const unsigned mask = is_low ? 0xffffu : 0xffff0000u;
+        taken[threadIdx.x] = __shfl_sync(mask, int(threadIdx.x), is_low ? 3 : 30);
+        votes[threadIdx.x] = int(__ballot_sync(mask, threadIdx.x % 2 == 0));
+    });
+    CHECK(taken[0] == 3);
+    CHECK(taken[15] == 3);
+    CHECK(taken[16] == 30);
+    CHECK(taken[31] == 30);
+    CHECK(votes[1] == 0x5555);
+    CHECK(votes[17] == 0x55550000);
 }
 
 TEST_CASE("emulation: threads that wait in vain are named") {
@@ -105,4 +118,20 @@ TEST_CASE("emulation: threads that wait in vain are named") {
                           }),
                       Catch::Contains("takes no part"));
     CHECK_THROWS_WITH(run(1, 32, 0, [] { __syncwarp(1u); }), Catch::Contains("not in its own mask"));
+    CHECK_THROWS_WITH(run(1, 32, 0,
+                          [] {
+                              if (threadIdx.x == 5)
+                                  __shfl_sync(0xffffffffu, 1.0, 0);
+                              else
+                                  __shfl_sync(0xffffffffu, 1, 0);
+                          }),
+                      Catch::Contains("waits in vain") && Catch::Contains("__shfl_sync"));
+    CHECK_THROWS_WITH(run(1, 1025, 0, [] {}), Catch::Contains("at most 1024 threads"));
+    // none of this reaches a later block
+    int ended = 0;
+    run(2, 64, 0, [&] {
+        __syncthreads();
+        ++ended;
+    });
+    CHECK(ended == 128);
 }
