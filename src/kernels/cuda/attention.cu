@@ -23,11 +23,11 @@ template <class O, class T, int columns>
 __global__ void attention_kernel(Heads<O> out, float* lse, Heads<const T> q, Heads<const T> k,
                                  Heads<const T> v, Documents documents, AttentionShape s) {
     constexpr int side = tile_side(columns);
-    const int64_t head = blockIdx.y, sequence = blockIdx.z, d = s.head_dim, e = s.value_width(),
+    const int64_t head = block_head(), sequence = block_sequence(), d = s.head_dim, e = s.value_width(),
                   width = tile_width(s);
     const TileSizes sizes(columns, s);
     // the last queries see the most keys, so they begin first
-    const int64_t first = int64_t(gridDim.x - 1 - blockIdx.x) * side, keys = s.keys().count;
+    const int64_t first = int64_t(part_from_last()) * side, keys = s.keys().count;
     const int64_t kv_head = head / (s.heads / s.kv_heads);
     const HeadRows<const T> k_rows = k.of(sequence, kv_head, d), v_rows = v.of(sequence, kv_head, e);
     float* const queries = reinterpret_cast<float*>(shared_memory());
@@ -127,8 +127,7 @@ void Cuda::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Ten
     dispatch(q.dtype, [&]<class T>(T) {
         dispatch_out<T>(out.dtype, [&]<class O>(O) {
             dispatch_columns(s, [&]<int columns>(std::integral_constant<int, columns>) {
-                const Grid grid = {dim3(blocks_for(div_ceil(s.sequence, tile_side(columns))),
-                                        blocks_for(s.heads), blocks_for(s.batch)),
+                const Grid grid = {attention_blocks(s.sequence, tile_side(columns), s.heads, s),
                                    attention_threads(columns), tiles_bytes(columns, s, 3, 1)};
                 launch(exec, "attention", grid, attention_kernel<O, T, columns>, heads_of<O>(out, s),
                        lse.as<float>(), heads_of<const T>(q, s), heads_of<const T>(k, s),

@@ -65,10 +65,11 @@ __global__ void key_gradients_kernel(Heads<O> dk, Heads<O> dv, Heads<const T> do
                                      Heads<const T> q, Heads<const T> k, Heads<const T> v, AttentionShape s,
                                      bool accumulate) {
     constexpr int side = tile_side(columns);
-    const int64_t kv_head = blockIdx.y, sequence = blockIdx.z, d = s.head_dim, e = s.value_width(),
+    const int64_t kv_head = block_head(), sequence = block_sequence(), d = s.head_dim, e = s.value_width(),
                   width = tile_width(s);
     const TileSizes sizes(columns, s);
-    const int64_t first = int64_t(blockIdx.x) * side, keys = s.keys().count, group = s.heads / s.kv_heads;
+    const int64_t first = int64_t(part_from_first()) * side, keys = s.keys().count,
+                  group = s.heads / s.kv_heads;
     float* const key_tile = reinterpret_cast<float*>(shared_memory());
     float* const values = key_tile + sizes.rows;
     float* const queries = values + sizes.rows;
@@ -112,10 +113,10 @@ __global__ void query_gradients_kernel(Heads<O> dq, Heads<const T> dout, Statist
                                        Heads<const T> q, Heads<const T> k, Heads<const T> v, AttentionShape s,
                                        bool accumulate) {
     constexpr int side = tile_side(columns);
-    const int64_t head = blockIdx.y, sequence = blockIdx.z, d = s.head_dim, e = s.value_width(),
+    const int64_t head = block_head(), sequence = block_sequence(), d = s.head_dim, e = s.value_width(),
                   width = tile_width(s);
     const TileSizes sizes(columns, s);
-    const int64_t first = int64_t(gridDim.x - 1 - blockIdx.x) * side, keys = s.keys().count;
+    const int64_t first = int64_t(part_from_last()) * side, keys = s.keys().count;
     const int64_t kv_head = head / (s.heads / s.kv_heads);
     float* const queries = reinterpret_cast<float*>(shared_memory());
     float* const douts = queries + sizes.rows;
@@ -156,9 +157,8 @@ void all_gradients(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, con
                    Tensor q, Tensor k, Tensor v, const AttentionShape& s, bool accumulate) {
     dispatch_columns(s, [&]<int columns>(std::integral_constant<int, columns>) {
         const auto grid = [&](int64_t rows, int64_t heads, int squares) {
-            return Grid{
-                dim3(blocks_for(div_ceil(rows, tile_side(columns))), blocks_for(heads), blocks_for(s.batch)),
-                attention_threads(columns), tiles_bytes(columns, s, 4, squares)};
+            return Grid{attention_blocks(rows, tile_side(columns), heads, s), attention_threads(columns),
+                        tiles_bytes(columns, s, 4, squares)};
         };
         launch(exec, "attention_query_gradients", grid(s.sequence, s.heads, 1),
                query_gradients_kernel<Q, T, columns>, heads_of<Q>(dq, s), heads_of<const T>(dout, s),

@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(mma_threads)
     using Passing = PassingTiles<Widths>;
     constexpr int column_tiles = Passing::rows / 8, row_tiles = row_tiles_of<Widths>(),
                   warp_queries = row_tiles * mma_rows, block_queries = block_queries_of<Widths>();
-    const int64_t head = blockIdx.y, sequence = blockIdx.z, kv_head = head / (s.heads / s.kv_heads);
+    const int64_t head = block_head(), sequence = block_sequence(), kv_head = head / (s.heads / s.kv_heads);
     const int d = int(s.head_dim), e = int(s.value_width()), queries = int(s.sequence),
               keys = int(s.keys().count);
     const HeadRows<const bf16> k_rows = k.of(sequence, kv_head, d), v_rows = v.of(sequence, kv_head, e);
@@ -107,9 +107,9 @@ __global__ void __launch_bounds__(mma_threads)
     bf16* const passing = query_tile + mma_tile_elements(Widths::keys, block_queries);
     RowRange* const seen = reinterpret_cast<RowRange*>(passing + 2 * Passing::elements);
 
-    // the last queries see the most keys, so they begin first
-    const int first = int(gridDim.x - 1 - blockIdx.x) * block_queries;
+    const int first = part_from_last() * block_queries;
     const int warp_row = int(threadIdx.x) / warp_size * warp_queries, own = first + warp_row;
+    const SharedRows<Widths::keys> own_queries(query_tile + warp_row * tile_pitch(Widths::keys));
     const RowRange seen_by_block = reach_of_queries(s, document_start, first, block_queries).some;
     const Reach reach = reach_of_queries(s, document_start, own, warp_queries);
     const Lane lane;
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(mma_threads)
         if (const int next = key + Passing::rows; next < seen_by_block.end)
             Passing(passing + (turn ^ 1) * Passing::elements).start(k_rows, v_rows, next, keys, s);
         if (!reach.some.meets(key, Passing::rows)) continue;
-        multiply_rows<Widths::keys>(scores, query_tile + warp_row * tile_pitch(Widths::keys), pair.first);
+        multiply_rows<Widths::keys>(scores, own_queries, pair.first);
         const bool sees_all = reach.all.contains(key, Passing::rows);
         COEUS_UNROLL
         for (int r = 0; r < row_tiles; ++r) {

@@ -90,12 +90,45 @@ struct PassingTiles {
     }
 };
 
-/// scores = own rows times the transposed rows of another tile.
-template <int width, int row_tiles, int column_tiles>
-__device__ void multiply_rows(Sums (&scores)[row_tiles][column_tiles], const bf16* own, const bf16* other) {
+/// A warp's own rows as left operands of products, in shared memory.
+template <int width>
+class SharedRows {
+public:
+    __device__ explicit SharedRows(const bf16* rows)
+        : rows_(rows + Lane().lane % 16 * tile_pitch(width) + Lane().lane / 16 * piece) {}
+    /// Columns [k, k + 16) of the r-th 16 rows.
+    __device__ Fragment operand(int r, int k) const {
+        return load_matrices(rows_ + r * mma_rows * tile_pitch(width) + k);
+    }
+
+private:
+    const bf16* rows_;
+};
+
+/// The same rows in registers: no product loads them again.
+template <int width, int row_tiles>
+class KeptRows {
+public:
+    __device__ explicit KeptRows(const bf16* from) {
+        const SharedRows<width> rows(from);
+        COEUS_UNROLL
+        for (int r = 0; r < row_tiles; ++r) {
+            COEUS_UNROLL
+            for (int k = 0; k < width; k += 16) operands_[r][k / 16] = rows.operand(r, k);
+        }
+    }
+    __device__ const Fragment& operand(int r, int k) const { return operands_[r][k / 16]; }
+
+private:
+    Fragment operands_[row_tiles][width / 16];
+};
+
+/// scores = own rows (SharedRows or KeptRows) times the transposed rows of another tile.
+template <int width, class OwnRows, int row_tiles, int column_tiles>
+__device__ void multiply_rows(Sums (&scores)[row_tiles][column_tiles], const OwnRows& own,
+                              const bf16* other) {
     constexpr int pitch = tile_pitch(width);
     const int lane = Lane().lane;
-    own += lane % 16 * pitch + lane / 16 * piece;
     other += (lane % 8 + lane / 16 * 8) * pitch + lane / 8 % 2 * piece;
     COEUS_UNROLL
     for (int r = 0; r < row_tiles; ++r) {
@@ -106,7 +139,7 @@ __device__ void multiply_rows(Sums (&scores)[row_tiles][column_tiles], const bf1
     for (int k = 0; k < width; k += 16) {
         Fragment a[row_tiles];
         COEUS_UNROLL
-        for (int r = 0; r < row_tiles; ++r) a[r] = load_matrices(own + r * mma_rows * pitch + k);
+        for (int r = 0; r < row_tiles; ++r) a[r] = own.operand(r, k);
         COEUS_UNROLL
         for (int c = 0; c < column_tiles; c += 2) {
             const Fragment b = load_matrices(other + c * 8 * pitch + k);
@@ -192,10 +225,9 @@ __device__ inline Reach reach_of_queries(const AttentionShape& s, const int32_t*
     return {{least.begin, most.end}, {most.begin, least.end}};
 }
 
-/// A block for every `block_rows` rows of each head and sequence.
+/// The grid of attention_blocks.
 inline Grid mma_grid(int64_t rows, int block_rows, int64_t heads, const AttentionShape& s, int64_t bytes) {
-    return {dim3(blocks_for(div_ceil(rows, block_rows)), blocks_for(heads), blocks_for(s.batch)), mma_threads,
-            size_t(bytes)};
+    return {attention_blocks(rows, block_rows, heads, s), mma_threads, size_t(bytes)};
 }
 
 }  // namespace coeus::cuda

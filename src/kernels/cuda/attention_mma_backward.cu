@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention on tensor cores, backward, with the formulas of attention_backward.cu. Blocks of 64
+// Causal attention on tensor cores, backward, with the formulas of attention_backward.cu. Blocks of 128 or 64
 // queries sum dq over the tiles of keys. Blocks of 64 keys sum dk and dv over the tiles of queries of all
 // heads that share these keys, one head after the other. Both compute a warp's scores and products with the
 // warp's own rows on the left, so that the sums need nothing from other warps:
 //   queries: S = q k^T,    dP = dout v^T,    dq += dS k
 //   keys:    S^T = k q^T,  dP^T = v dout^T,  dv += P^T dout,  dk += dS^T q
-// A warp's registers hold dk and dv of 16 keys if keys and values have at most 320 columns together. For
-// wider heads two warps share the keys: both compute the scores, and each sums half of the columns.
+// Tiles pass from shared memory to the tensor cores through ldmatrix, whose rate limits both kernels. A warp
+// loads the fewer of them the more own rows it has, and the more of these it keeps in registers. A warp's
+// registers hold dq of 32 queries if keys have at most 128 columns, otherwise of 16. They hold dk and dv of
+// 16 keys if keys and values have at most 320 columns together. For wider heads two warps share the keys:
+// both compute the scores, and each sums half of the columns.
 #include "attention_mma.hpp"
+
+#include <algorithm>
+#include <type_traits>
 
 namespace coeus::cuda {
 
 namespace {
-
-constexpr int block_queries = mma_warps * mma_rows;
 
 /// Warps that share the same keys, and keys of a block.
 template <class Widths>
@@ -25,15 +29,13 @@ constexpr int block_keys_of() {
     return mma_warps / sharing_warps<Widths>() * mma_rows;
 }
 
-/// Shared memory in bytes: two tiles of own rows and two pairs of tiles of the other side.
-template <class Widths>
-constexpr int64_t tile_bytes(int own_rows) {
-    return (own_rows * Widths::row_elements + 2 * PassingTiles<Widths>::elements) * int64_t(sizeof(bf16));
-}
-/// The same for blocks of keys, with lse and delta for the queries in each pair.
+/// Shared memory of a block of keys in bytes: two tiles of own rows, two pairs of tiles of the other side,
+/// and lse and delta for the queries in each pair.
 template <class Widths>
 constexpr int64_t key_block_bytes() {
-    return tile_bytes<Widths>(block_keys_of<Widths>()) + 4 * passing_rows<Widths>() * int64_t(sizeof(float));
+    return (block_keys_of<Widths>() * Widths::row_elements + 2 * PassingTiles<Widths>::elements) *
+               int64_t(sizeof(bf16)) +
+           4 * passing_rows<Widths>() * int64_t(sizeof(float));
 }
 
 /// Turns a query's score and its product of dout and v into P and dS, without the factor `scale`.
@@ -55,70 +57,168 @@ __device__ void hide(Sums (&weights)[column_tiles], Sums (&products)[column_tile
     }
 }
 
+/// Sets the products of one of a lane's rows to zero where the query does not see the key.
+template <int column_tiles>
+__device__ void hide(Sums (&products)[column_tiles], int half, int first_key, const RowRange& seen) {
+    const int begin = seen.begin, end = seen.end;
+    COEUS_UNROLL
+    for (int c = 0; c < column_tiles; ++c) {
+        COEUS_UNROLL
+        for (int j = 0; j < 2; ++j) {
+            const int key = first_key + c * 8 + Lane().column + j;
+            if (key < begin || key >= end) products[c].values[2 * half + j] = 0;
+        }
+    }
+}
+
+/// What a block needs of each of its queries, besides q and dout.
+struct QueryRow {
+    float lse, delta;
+    RowRange seen;
+};
+__device__ inline QueryRow query_row(const Statistics& statistics, const AttentionShape& s,
+                                     const int32_t* document_start, int64_t sequence, int64_t head,
+                                     int query) {
+    if (query >= s.sequence) return {0, 0, {0, 0}};
+    const int64_t at = (head * s.batch + sequence) * s.sequence + query;
+    return {statistics.lse[at], statistics.delta[at], seen_by(s, document_start, query)};
+}
+
+/// Own rows in registers if they are kept there.
+template <int width, int row_tiles, bool kept>
+using OwnRows = std::conditional_t<kept, KeptRows<width, row_tiles>, SharedRows<width>>;
+
+/// How blocks and warps process queries, in the kernel for their gradients.
+template <class Widths>
+struct QueryBlocks {
+    /// Tiles of 16 queries for each warp, and rows of a warp and of a block. Narrow heads have few products
+    /// for a score, and need many warps more than they need fewer loads.
+    static constexpr int row_tiles = Widths::keys > 32 && Widths::keys <= 128 ? 2 : 1,
+                         warp_rows = row_tiles * mma_rows, rows = mma_warps * warp_rows;
+    /// Keys of a tile, and columns of the scores that a warp has at a time.
+    static constexpr int key_rows = passing_rows<Widths>(), columns = std::min(32, key_rows);
+
+    /// Registers of a thread for sums, scores and products, and for its own rows. It keeps these if they fit:
+    /// then the products do not load them again for each tile. About 45 others are for addresses and masks.
+    static constexpr int registers = row_tiles * (Widths::keys / 2 + columns),
+                         dout_registers = row_tiles * Widths::values / 4,
+                         query_registers = row_tiles * Widths::keys / 4, most_registers = 208;
+    static constexpr bool keeps_dout = registers + dout_registers <= most_registers,
+                          keeps_queries = registers + dout_registers + query_registers <= most_registers;
+    using Queries = OwnRows<Widths::keys, row_tiles, keeps_queries>;
+    using Douts = OwnRows<Widths::values, row_tiles, keeps_dout>;
+
+    /// Elements of shared memory of a tile of keys and of one of values.
+    static constexpr int key_elements = mma_tile_elements(Widths::keys, key_rows),
+                         value_elements = mma_tile_elements(Widths::values, key_rows);
+    static constexpr int64_t bytes_with(int value_tiles) {
+        return (rows * Widths::row_elements + 2 * key_elements + value_tiles * value_elements) *
+                   int64_t(sizeof(bf16)) +
+               rows * int64_t(sizeof(QueryRow));
+    }
+    /// Tiles of values in shared memory: two if they fit, so that one is loaded while the other is used.
+    /// Otherwise one, which is loaded while the products with keys are computed.
+    static constexpr int value_tiles = bytes_with(2) <= most_shared_bytes ? 2 : 1;
+    static constexpr int64_t bytes = bytes_with(value_tiles);
+};
+
 template <class O, class Widths>
 __global__ void __launch_bounds__(mma_threads)
     query_gradients_mma_kernel(Heads<O> dq, Heads<const bf16> dout, Statistics statistics,
                                Heads<const bf16> q, Heads<const bf16> k, Heads<const bf16> v,
                                AttentionShape s, bool accumulate) {
-    using Passing = PassingTiles<Widths>;
-    constexpr int column_tiles = Passing::rows / 8;
-    const int64_t head = blockIdx.y, sequence = blockIdx.z, kv_head = head / (s.heads / s.kv_heads);
+    using Blocks = QueryBlocks<Widths>;
+    constexpr int row_tiles = Blocks::row_tiles, key_rows = Blocks::key_rows, columns = Blocks::columns;
+    const int64_t head = block_head(), sequence = block_sequence(), kv_head = head / (s.heads / s.kv_heads);
     const int d = int(s.head_dim), e = int(s.value_width()), queries = int(s.sequence),
               keys = int(s.keys().count);
     const HeadRows<const bf16> k_rows = k.of(sequence, kv_head, d), v_rows = v.of(sequence, kv_head, e);
     const int32_t* const document_start = statistics.documents.of(sequence);
     bf16* const query_tile = reinterpret_cast<bf16*>(shared_memory());
-    bf16* const dout_tile = query_tile + mma_tile_elements(Widths::keys, block_queries);
-    bf16* const passing = dout_tile + mma_tile_elements(Widths::values, block_queries);
+    bf16* const dout_tile = query_tile + mma_tile_elements(Widths::keys, Blocks::rows);
+    bf16* const key_tiles = dout_tile + mma_tile_elements(Widths::values, Blocks::rows);
+    bf16* const value_tiles = key_tiles + 2 * Blocks::key_elements;
+    QueryRow* const query_rows =
+        reinterpret_cast<QueryRow*>(value_tiles + Blocks::value_tiles * Blocks::value_elements);
 
-    const int first = int(gridDim.x - 1 - blockIdx.x) * block_queries;
-    const int warp_row = int(threadIdx.x) / warp_size * mma_rows, own = first + warp_row;
-    const RowRange seen_by_block = reach_of_queries(s, document_start, first, block_queries).some;
-    const Reach reach = reach_of_queries(s, document_start, own, mma_rows);
-    RowRange seen[2] = {};
-    float lse[2] = {}, delta[2] = {};
-    COEUS_UNROLL
-    for (int half = 0; half < 2; ++half) {
-        const int query = own + Lane().row + half * 8;
-        if (query >= queries) continue;
-        const int64_t at = (head * s.batch + sequence) * s.sequence + query;
-        seen[half] = seen_by(s, document_start, query);
-        lse[half] = statistics.lse[at];
-        delta[half] = statistics.delta[at];
-    }
+    const int first = part_from_last() * Blocks::rows;
+    const int warp_row = int(threadIdx.x) / warp_size * Blocks::warp_rows, own = first + warp_row;
+    const RowRange seen_by_block = reach_of_queries(s, document_start, first, Blocks::rows).some;
+    const Reach reach = reach_of_queries(s, document_start, own, Blocks::warp_rows);
+    static_assert(Blocks::rows <= mma_threads);
+    if (threadIdx.x < Blocks::rows)
+        query_rows[threadIdx.x] =
+            query_row(statistics, s, document_start, sequence, head, first + int(threadIdx.x));
+
+    const auto start_keys = [&](int key, int turn) {
+        start_rows<Widths::keys, key_rows>(key_tiles + turn * Blocks::key_elements, k_rows, key, keys, d);
+    };
+    const auto start_values = [&](int key, int turn) {
+        start_rows<Widths::values, key_rows>(value_tiles + turn * Blocks::value_elements, v_rows, key, keys,
+                                             e);
+    };
+    start_rows<Widths::keys, Blocks::rows>(query_tile, q.of(sequence, head, d), first, queries, d);
+    start_rows<Widths::values, Blocks::rows>(dout_tile, dout.of(sequence, head, e), first, queries, e);
+    start_keys(seen_by_block.begin, 0);
+    start_values(seen_by_block.begin, 0);
+    wait_for_copies();
+    __syncthreads();
+    const typename Blocks::Queries own_queries(query_tile + warp_row * tile_pitch(Widths::keys));
+    const typename Blocks::Douts own_douts(dout_tile + warp_row * tile_pitch(Widths::values));
 
     const float factor = float(s.scale * log2_e);
-    Sums sums[1][Widths::keys / 8] = {}, scores[1][column_tiles], products[1][column_tiles];
-    start_rows<Widths::keys, block_queries>(query_tile, q.of(sequence, head, d), first, queries, d);
-    start_rows<Widths::values, block_queries>(dout_tile, dout.of(sequence, head, e), first, queries, e);
-    Passing(passing).start(k_rows, v_rows, seen_by_block.begin, keys, s);
-    for (int key = seen_by_block.begin, turn = 0; key < seen_by_block.end; key += Passing::rows, turn ^= 1) {
+    Sums sums[row_tiles][Widths::keys / 8] = {}, scores[row_tiles][columns / 8],
+                                        products[row_tiles][columns / 8];
+    for (int begin = seen_by_block.begin, turn = 0; begin < seen_by_block.end; begin += key_rows, turn ^= 1) {
         wait_for_copies();
-        __syncthreads();  // this pair has arrived, and no thread uses the other one any more
-        const Passing pair(passing + turn * Passing::elements);
-        if (const int next = key + Passing::rows; next < seen_by_block.end)
-            Passing(passing + (turn ^ 1) * Passing::elements).start(k_rows, v_rows, next, keys, s);
-        if (!reach.some.meets(key, Passing::rows)) continue;
-        multiply_rows<Widths::keys>(scores, query_tile + warp_row * tile_pitch(Widths::keys), pair.first);
-        multiply_rows<Widths::values>(products, dout_tile + warp_row * tile_pitch(Widths::values),
-                                      pair.second);
-        COEUS_UNROLL
-        for (int c = 0; c < column_tiles; ++c) {
+        __syncthreads();  // these keys and values have arrived, and no thread uses those before them any more
+        const bf16* const key_tile = key_tiles + turn * Blocks::key_elements;
+        const bf16* const value_tile = value_tiles + turn % Blocks::value_tiles * Blocks::value_elements;
+        const int next = begin + key_rows;
+        const bool has_next = next < seen_by_block.end;
+        if (has_next) start_keys(next, turn ^ 1);
+        if (has_next && Blocks::value_tiles == 2) start_values(next, turn ^ 1);
+        COEUS_NO_UNROLL
+        for (int part = 0; part < key_rows; part += columns) {
+            const int key = begin + part;
+            const bool sees_some = reach.some.meets(key, columns);
+            if (sees_some)
+                multiply_rows<Widths::values>(products, own_douts,
+                                              value_tile + part * tile_pitch(Widths::values));
+            if constexpr (Blocks::value_tiles == 1) {
+                static_assert(columns == key_rows);
+                __syncthreads();  // no thread uses these values any more
+                if (has_next) start_values(next, 0);
+            }
+            if (!sees_some) continue;
+            const bf16* const part_keys = key_tile + part * tile_pitch(Widths::keys);
+            multiply_rows<Widths::keys>(scores, own_queries, part_keys);
+            const bool sees_all = reach.all.contains(key, columns);
             COEUS_UNROLL
-            for (int i = 0; i < 4; ++i)
-                weigh(scores[0][c].values[i], products[0][c].values[i], factor, lse[i / 2], delta[i / 2]);
+            for (int r = 0; r < row_tiles; ++r) {
+                COEUS_UNROLL
+                for (int half = 0; half < 2; ++half) {
+                    const QueryRow& query = query_rows[warp_row + r * mma_rows + half * 8 + Lane().row];
+                    COEUS_UNROLL
+                    for (int c = 0; c < columns / 8; ++c) {
+                        COEUS_UNROLL
+                        for (int i = 2 * half; i < 2 * half + 2; ++i)
+                            weigh(scores[r][c].values[i], products[r][c].values[i], factor, query.lse,
+                                  query.delta);
+                    }
+                    if (!sees_all) hide(products[r], half, key, query.seen);
+                }
+            }
+            add_weighted_tile<Widths::keys>(sums, products, part_keys);
         }
-        if (!reach.all.contains(key, Passing::rows))
-            hide(scores[0], products[0], [&](int half, int column) {
-                return key + column < seen[half].begin || key + column >= seen[half].end;
-            });
-        add_weighted_tile<Widths::keys>(sums, products, pair.first);
     }
-    wait_for_copies();  // needed if no query sees a key
     COEUS_UNROLL
-    for (int half = 0; half < 2; ++half)
-        if (const int query = own + Lane().row + half * 8; query < queries)
-            put_sums(dq.of(sequence, head, d).row(query), sums[0], half, float(s.scale), d, accumulate);
+    for (int r = 0; r < row_tiles; ++r) {
+        COEUS_UNROLL
+        for (int half = 0; half < 2; ++half)
+            if (const int query = own + r * mma_rows + half * 8 + Lane().row; query < queries)
+                put_sums(dq.of(sequence, head, d).row(query), sums[r], half, float(s.scale), d, accumulate);
+    }
 }
 
 /// The first of `count` rows for which `holds` is true, which must then be true for all rows after it;
@@ -162,7 +262,7 @@ __global__ void __launch_bounds__(mma_threads)
     constexpr int column_tiles = Passing::rows / 8, block_keys = block_keys_of<Widths>(),
                   sharing = sharing_warps<Widths>(), dk_columns = Widths::keys / sharing,
                   dv_columns = Widths::values / sharing;
-    const int64_t kv_head = blockIdx.y, sequence = blockIdx.z, group = s.heads / s.kv_heads;
+    const int64_t kv_head = block_head(), sequence = block_sequence(), group = s.heads / s.kv_heads;
     const int d = int(s.head_dim), e = int(s.value_width()), queries = int(s.sequence),
               keys = int(s.keys().count);
     const int32_t* const document_start = statistics.documents.of(sequence);
@@ -171,9 +271,11 @@ __global__ void __launch_bounds__(mma_threads)
     bf16* const passing = value_tile + mma_tile_elements(Widths::values, block_keys);
     float* const row_statistics = reinterpret_cast<float*>(passing + 2 * Passing::elements);
 
-    const int first = int(blockIdx.x) * block_keys, warp = int(threadIdx.x) / warp_size;
+    const int first = part_from_first() * block_keys, warp = int(threadIdx.x) / warp_size;
     const int warp_row = warp / sharing * mma_rows, own = first + warp_row;
     const int dk_column = warp % sharing * dk_columns, dv_column = warp % sharing * dv_columns;
+    const SharedRows<Widths::keys> own_keys(key_tile + warp_row * tile_pitch(Widths::keys));
+    const SharedRows<Widths::values> own_values(value_tile + warp_row * tile_pitch(Widths::values));
     const RowRange seeing_block = reach_of_keys(s, document_start, first, block_keys).some;
     const Reach reach = reach_of_keys(s, document_start, own, mma_rows);
     int64_t key_index[2];
@@ -210,9 +312,8 @@ __global__ void __launch_bounds__(mma_threads)
         if (tile + 1 < tiles * int(group)) start(tile + 1);
         const int query = seeing_block.begin + tile % tiles * Passing::rows;
         if (!reach.some.meets(query, Passing::rows)) continue;
-        multiply_rows<Widths::keys>(scores, key_tile + warp_row * tile_pitch(Widths::keys), pair.first);
-        multiply_rows<Widths::values>(products, value_tile + warp_row * tile_pitch(Widths::values),
-                                      pair.second);
+        multiply_rows<Widths::keys>(scores, own_keys, pair.first);
+        multiply_rows<Widths::values>(products, own_values, pair.second);
         const float* const lse = row_statistics + tile % 2 * (2 * Passing::rows) + Lane().column;
         const float* const delta = lse + Passing::rows;
         COEUS_UNROLL
@@ -248,10 +349,10 @@ void attention_backward_mma(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor 
                             const Statistics& statistics, Tensor q, Tensor k, Tensor v,
                             const AttentionShape& s, bool accumulate) {
     const auto launch_for = [&]<class Q, class K, class Widths>(Q, K, Widths) {
-        static_assert(tile_bytes<Widths>(block_queries) <= most_shared_bytes &&
+        static_assert(QueryBlocks<Widths>::bytes <= most_shared_bytes &&
                       key_block_bytes<Widths>() <= most_shared_bytes);
         launch(exec, "attention_query_gradients_mma",
-               mma_grid(s.sequence, block_queries, s.heads, s, tile_bytes<Widths>(block_queries)),
+               mma_grid(s.sequence, QueryBlocks<Widths>::rows, s.heads, s, QueryBlocks<Widths>::bytes),
                query_gradients_mma_kernel<Q, Widths>, heads_of<Q>(dq, s), heads_of<const bf16>(dout, s),
                statistics, heads_of<const bf16>(q, s), heads_of<const bf16>(k, s), heads_of<const bf16>(v, s),
                s, accumulate);

@@ -77,6 +77,27 @@ __device__ inline SeenKeys seen_keys(const AttentionShape& s, const int32_t* doc
     return {keys.below(first_key(s, document_start, index)), keys.below(index + 1)};
 }
 
+/// Blocks for `block_rows` rows each of all heads and sequences.
+inline dim3 attention_blocks(int64_t rows, int block_rows, int64_t heads, const AttentionShape& s) {
+    return dim3(blocks_for(heads), blocks_for(s.batch), blocks_for(div_ceil(rows, block_rows)));
+}
+/// What a block of attention_blocks computes: a part of the rows of a head and sequence. Blocks start in the
+/// order of their numbers: the first parts of all heads and sequences, then the second. With a causal mask,
+/// the first keys and the last queries have the most work. They start first, so that little is left at the
+/// end.
+__device__ inline int64_t block_head() {
+    return blockIdx.x;
+}
+__device__ inline int64_t block_sequence() {
+    return blockIdx.y;
+}
+__device__ inline int part_from_first() {
+    return int(blockIdx.z);
+}
+__device__ inline int part_from_last() {
+    return int(gridDim.z - 1 - blockIdx.z);
+}
+
 /// The larger width of keys and values.
 COEUS_HD constexpr int64_t widest(const AttentionShape& s) {
     return s.head_dim > s.value_width() ? s.head_dim : s.value_width();
