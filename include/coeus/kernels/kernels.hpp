@@ -355,7 +355,8 @@ struct Kernels {
     /// clipping.
     void (*finish_norm)(Exec&, StepScalars& scalars, double max_norm);
     /// Adam or AdamW in one pass: clips the gradient, updates moments and weights, and writes the compute
-    /// copy. Writes nothing if scalars.refusals is not 0. Kingma and Ba 2015; Loshchilov and Hutter 2019.
+    /// copy. Writes nothing if scalars.refusals is not 0. Finds the largest magnitude of `compute`, or of
+    /// `master` without it, in any case. Kingma and Ba 2015; Loshchilov and Hutter 2019.
     void (*adam)(Exec&, const AdamTensors& tensors, const AdamOptions& options, const ElementPlace& place,
                  const StepScalars& scalars);
 
@@ -369,7 +370,8 @@ struct Kernels {
     /// out = alpha a + beta b. out, a: type; b: acc. out may be a.
     void (*scaled_sum)(Exec&, Tensor out, double alpha, Tensor a, double beta, Tensor b);
     /// master = (1 - rate decay) master - rate factor direction. direction is acc. `compute` (optional) is
-    /// written in the same pass. Writes nothing if scalars.refusals is not 0.
+    /// written in the same pass. Writes nothing if scalars.refusals is not 0. Finds the largest magnitude as
+    /// adam does.
     void (*descend)(Exec&, Tensor master, Tensor direction, Tensor compute, const DescentOptions& options,
                     const ElementPlace& place, const StepScalars& scalars);
 };

@@ -59,17 +59,21 @@ void run_other_types() {
     StepScalars& scalars = state.scalars();
     const Shape row = {4096};
     for (const Dtype master : types)
-        for (const Dtype copy : types) {
-            for (const Dtype moment : types) {
-                if (master == Dtype::bf16 && moment == Dtype::f32) continue;
-                k.adam(exec,
-                       {operand(master, row), operand(moment, row), operand(moment, row),
-                        operand(Dtype::f32, row), operand(copy, row)},
-                       {}, {}, scalars);
+        for (const Dtype type : types) {
+            const Tensor copy = operand(type, row);
+            Tensor with_largest = copy;
+            with_largest.largest = memory.view.data;
+            for (const Tensor& weights : {copy, with_largest}) {
+                for (const Dtype moment : types) {
+                    if (master == Dtype::bf16 && moment == Dtype::f32) continue;
+                    k.adam(exec,
+                           {operand(master, row), operand(moment, row), operand(moment, row),
+                            operand(Dtype::f32, row), weights},
+                           {}, {}, scalars);
+                }
+                k.descend(exec, operand(master, row), operand(Dtype::f32, row), weights, {}, {}, scalars);
             }
-            k.descend(exec, operand(master, row), operand(Dtype::f32, row), operand(copy, row), {}, {},
-                      scalars);
-            k.add(exec, operand(master, row), operand(copy, row));
+            k.add(exec, operand(master, row), copy);
         }
     for (const Dtype type : {Dtype::f32, Dtype::bf16, Dtype::f64})
         k.sum(exec, &scalars.loss, operand(type, row));
