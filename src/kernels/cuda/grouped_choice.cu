@@ -99,9 +99,8 @@ private:
         const MatrixDifference difference = difference_of(by_mma.view(), by_wgmma.view());
         if (!(difference.largest <= bound))
             log::warn(
-                "the product {} by wgmma differs from that by mma by {:.2g} of its size, which is more than "
-                "rounding "
-                "gives ({:.2g}). It is computed by mma. Please report this",
+                "the product {} by wgmma differs from that by mma by {:.2g} of its size; rounding gives at "
+                "most {:.2g}. It is computed by mma. Please report this",
                 c.problem, difference.largest, bound);
         else if (difference.all_zero)
             log::debug("{}: the result is zero, which shows nothing about wgmma", c.problem);
