@@ -92,6 +92,7 @@ private:
         const auto result_of = [&](FunctionRef<void()> multiply) {
             Cuda::zero(exec, c.d);
             multiply();
+            COEUS_CHECK_CUDA(cudaStreamSynchronize(stream));  // throws if the kernel failed
             return HostCopy(c.d, stream);
         };
         const HostCopy by_mma = result_of(c.by_mma), by_wgmma = result_of(c.by_wgmma);
