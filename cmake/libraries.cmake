@@ -59,8 +59,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     set_source_files_properties(src/kernels/cpu/quantization.cpp PROPERTIES COMPILE_OPTIONS -mprefer-vector-width=512
                                                                             SKIP_UNITY_BUILD_INCLUSION ON)
 endif()
-# for tests/unit: the CPU's kernels of a build for x86-64-v3, made to believe that the CPU has no AVX-512. On a CPU that has
-# none, the usual build has the same kernels.
+# for tests/unit: the CPU's kernels of a build for x86-64-v3, made to believe that the CPU has no AVX-512. On a CPU that
+# has none, the usual build has the same kernels.
 if(COEUS_BUILD_TESTS AND NOT COEUS_LIBRARIES_OF AND NOT COEUS_SANITIZE AND NOT COEUS_ARCH STREQUAL "x86-64-v3"
    AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     include(CheckCXXSourceRuns)
@@ -129,7 +129,15 @@ target_link_libraries(coeus INTERFACE ${libraries})
 # that there is no GPU
 if(COEUS_CUDA)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
-    add_library(coeus_cuda STATIC ${sources})
+    # wgmma exists in sm_90a only, whose code no other GPU runs: these files are compiled for it alone, whatever
+    # COEUS_CUDA_ARCH is
+    set(wgmma_sources ${sources})
+    list(FILTER wgmma_sources INCLUDE REGEX "_wgmma.cu$")
+    list(FILTER sources EXCLUDE REGEX "_wgmma.cu$")
+    add_library(coeus_cuda_sm_90a OBJECT ${wgmma_sources})
+    set_target_properties(coeus_cuda_sm_90a PROPERTIES CUDA_ARCHITECTURES 90a-real)
+    target_link_libraries(coeus_cuda_sm_90a PRIVATE coeus CUDA::cudart)
+    add_library(coeus_cuda STATIC ${sources} $<TARGET_OBJECTS:coeus_cuda_sm_90a>)
     target_link_libraries(coeus_cuda PUBLIC coeus CUDA::cudart CUDA::cublasLt)
     set(coeus_with_gpu $<LINK_LIBRARY:WHOLE_ARCHIVE,coeus_cuda> coeus)
 else()

@@ -22,12 +22,14 @@ HEAD = """# SPDX-License-Identifier: Apache-2.0
 # What each CUDA kernel takes of a multiprocessor. Written by tools/kernel_resources.py, except for the reasons of
 # spills. Columns: kernel | threads of a block and bytes of their dynamic shared memory, as its launch with most
 # threads has them | registers of a thread, bytes of stack, of spilled registers and of static shared memory, and blocks
-# that a multiprocessor holds, for each architecture
+# that a multiprocessor holds, for each architecture; kernels for sm_90a only have "-" for the others
 """
 FIELDS = ("registers", "stack", "spilled", "static shared memory", "blocks")
 NOT_LAUNCHED = ("gpu: any_kernel",)  # the start asks only whether it exists
 # bytes of shared memory of a multiprocessor; 65536 registers, 64 warps, 32 blocks
-SHARED = {"sm_80": 164 << 10, "sm_90": 228 << 10}
+SHARED = {"sm_80": 164 << 10, "sm_90": 228 << 10, "sm_90a": 228 << 10}
+OWN = "sm_90a"  # kernels for one GPU; the others also run on sm_89, whose blocks can have the least shared memory
+LEAST_SHARED = 99 << 10
 
 
 class Refused(Exception):
@@ -74,6 +76,8 @@ def parsed(name, report):
             kernel[2] = int(used.group(1))
             shared = re.search(r"(\d+) bytes smem", line)
             kernel[5] = int(shared.group(1)) if shared else 0
+    if serialized := re.search(r".*wgmma.mma_async instructions are serialized.*", report):
+        raise Refused(f"{name}: {serialized.group()}")
     for kernel in found:
         if None in kernel:
             raise Refused(f"the report of {name} has no registers or no stack of {kernel[0]}")
@@ -83,7 +87,7 @@ def parsed(name, report):
 
 def reports(folder):
     """What ptxas reported of all files of a build, as parsed()."""
-    objects = sorted(folder.glob("CMakeFiles/coeus_cuda.dir/**/*.cu.o"))
+    objects = sorted(folder.glob("CMakeFiles/coeus_cuda*.dir/**/*.cu.o"))
     if not objects:
         raise Refused(f"{folder} has no CUDA kernels: it is not a build made by `make cuda`")
     found = {}
@@ -139,7 +143,9 @@ class Table:
             elif line and not line.startswith("#"):
                 kernel, launch, *values = line.split(" | ")
                 self.launches[kernel] = None if launch == "-" else tuple(map(int, launch.split()))
-                for arch, columns in zip(self.archs, values, strict=True):
+                for arch, columns in zip(self.archs, values):
+                    if columns == "-":
+                        continue
                     self.resources[kernel, arch] = [None if value == "-" else int(value) for value in columns.split()]
 
     def text(self):
@@ -148,8 +154,10 @@ class Table:
         lines = [f"toolkit: {self.toolkit}", f"architectures: {' '.join(self.archs)}"]
         lines += [f"spills: {kernel} | {why}".rstrip() for kernel, why in sorted(self.reasons.items())]
         for kernel, launch in sorted(self.launches.items()):
-            lines.append(" | ".join([kernel, shown(launch) if launch else "-"] +
-                                    [shown(self.resources[kernel, arch]) for arch in self.archs]))
+            columns = [shown(self.resources.get((kernel, arch), [None])) for arch in self.archs]
+            while columns[-1] == "-":
+                columns.pop()
+            lines.append(" | ".join([kernel, shown(launch) if launch else "-"] + columns))
         return HEAD + "\n".join(lines) + "\n"
 
 
@@ -203,6 +211,8 @@ def compared_launches(table, printed):
         else:
             found += [f"{kernel}: {what} were {old}, are {new}"
                       for what, old, new in zip(("threads", "bytes of dynamic shared memory"), was, now) if old != new]
+            if now[1] > LEAST_SHARED and (kernel, OWN) not in table.resources:
+                found.append(f"{kernel} takes {now[1]} bytes of dynamic shared memory, but sm_89 has {LEAST_SHARED}")
     return found + [f"{name} is launched, but is not in the table" for name in sorted(printed.keys() - known)]
 
 

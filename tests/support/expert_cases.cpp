@@ -452,6 +452,8 @@ std::vector<KernelCase> expert_cases() {
     add_products(list, {40, 1, 1}, 801, 36, 1);
     add_products(list, {1601, 2, 1, Spread::two}, 24, 8, 8);
     add_products(list, {34, 2, 1, Spread::even}, 600, 8, 8);
+    // groups of one row or none, and more columns than the widest tile has
+    add_products(list, {3, 4, 1}, 200, 328, 8);
     for (const Along along : {Along::outer, Along::blocks}) {
         add_quantized(list, {40, 4, 3}, 64, 96, along);
         add_quantized(list, {70, 6, 2, Spread::two}, 32, 64, along);

@@ -89,6 +89,22 @@ class KernelResources(WithFolder):
             f"{KERNEL} on sm_90 is new",
             f"{KERNEL.replace('<128', '<96')} on sm_90 is in the table, but not in the build"])
 
+    def test_a_kernel_for_one_gpu_has_a_column_of_its_own(self):
+        report = GOOD.replace("sm_90", "sm_90a")
+        own = LISTED.replace("sm_90", "sm_90 sm_90a").replace(" | 254", " | - | 254")
+        self.assertEqual(self.compared(report, own), [])
+        self.assertEqual(Table(own).text(), kernel_resources.HEAD + own)
+        self.assertEqual(self.compared(GOOD, own), [f"{KERNEL} on sm_90 is new"])
+        name, shared = KERNEL.split(": ", 1)[1], 100 << 10
+        said = kernel_resources.compared_launches(Table(LISTED), {name: (128, shared)})
+        self.assertIn(f"{KERNEL} takes {shared} bytes of dynamic shared memory, but sm_89 has {99 << 10}", said)
+        self.assertEqual(len(kernel_resources.compared_launches(Table(own), {name: (128, shared)})), len(said) - 1)
+
+    def test_wgmma_that_waits_for_each_product_is_refused(self):
+        said = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to ..."
+        with self.assertRaisesRegex(kernel_resources.Refused, "attention_mma: ptxas info .* are serialized due to"):
+            self.compared(GOOD + said)
+
     def test_another_toolkit_or_gpu_is_skipped(self):
         self.build(SPILLING, "13.1.20")
         with self.assertRaisesRegex(kernel_resources.Skipped, "the table is for CUDA 13.0.88, but this is 13.1.20"):

@@ -16,6 +16,10 @@ namespace coeus::cuda {
 /// An algorithm in the form in which cuBLASLt lets it be stored and reused with the same library version.
 using Algorithm = std::array<uint64_t, 8>;
 
+/// How the problem of a product of experts begins. The first word of its algorithm is 1 if wgmma computes it,
+/// and 0 if mma does.
+inline constexpr const char* experts_prefix = "experts";
+
 /// How fast an algorithm was, and when and where it was timed.
 struct Timing {
     double seconds = 0;  ///< for one product

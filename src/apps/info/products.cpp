@@ -22,10 +22,14 @@ struct Folder {
     std::vector<std::string> others;
 };
 
+bool is_of_experts(const cuda::KeptAlgorithm& kept) {
+    return kept.problem.starts_with(cuda::experts_prefix);
+}
+
 std::optional<cuda::KeptAlgorithm> read(const fs::path& file) {
     std::optional<cuda::KeptAlgorithm> kept = cuda::KeptAlgorithm::read(file);
     const bool is_whole = kept && cuda::file_name_of(kept->problem) == file.filename().string() &&
-                          cuda::operations_of(kept->problem);
+                          (cuda::operations_of(kept->problem) || is_of_experts(*kept));
     return is_whole ? kept : std::nullopt;
 }
 
@@ -50,10 +54,11 @@ std::map<fs::path, Folder> read_folders(const fs::path& root) {
     return folders;
 }
 
-/// Eight digits, the same for equal algorithms.
-std::string digest(const cuda::Algorithm& algorithm) {
+/// The kernel for experts. For others eight digits, the same for equal algorithms.
+std::string algorithm_name(const cuda::KeptAlgorithm& kept) {
+    if (is_of_experts(kept)) return kept.algorithm.front() == 1 ? "wgmma" : "mma";
     uint64_t hash = 0xcbf29ce484222325;
-    for (const uint64_t word : algorithm) hash = (hash ^ word ^ word >> 32) * 0x100000001b3;
+    for (const uint64_t word : kept.algorithm) hash = (hash ^ word ^ word >> 32) * 0x100000001b3;
     return fmt::format("{:08x}", uint32_t(hash ^ hash >> 32));
 }
 
@@ -68,14 +73,16 @@ void show(const fs::path& path, const Folder& folder) {
     for (const auto& [name, kept] : folder.kept) {
         std::string speed = "-", time = "-", date = "-", host = "-", driver = "-";
         if (const auto& timing = kept.timing) {
-            speed = fmt::format("{:.1f}", 1e-12 * *cuda::operations_of(kept.problem) / timing->seconds);
+            // how many rows experts have is not part of the problem
+            if (const auto operations = cuda::operations_of(kept.problem))
+                speed = fmt::format("{:.1f}", 1e-12 * *operations / timing->seconds);
             time = fmt::format("{:.4f}", 1e3 * timing->seconds);
             date = cuda::date_text(timing->date).substr(0, 10);
             host = timing->host;
             driver = fmt::format("{}.{}", timing->driver / 1000, timing->driver % 1000 / 10);
         }
         print("  {:>8} {:>10}  {:<10}  {:<{}}  {:>6}  {:<9}  {}\n", speed, time, date, host, width, driver,
-              digest(kept.algorithm), kept.problem);
+              algorithm_name(kept), kept.problem);
     }
     for (const std::string& name : folder.others)
         print("  skipped {}: it is not an algorithm that Coeus has kept\n", name);

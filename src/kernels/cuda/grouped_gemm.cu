@@ -1,72 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products of rows that are grouped by expert. A block computes a tile of the result; it finds its
-// group on the device, and returns at once if there is no such tile. A sum of products has an element of the
-// left and one of the right operand for each index of its depth. An operand is `deep` if the depth runs along
-// its rows in memory, otherwise across them:
-//   d = a b^T       a and b are deep
-//   d = a b         a is deep
-//   d[g] += a^T b   neither is; the depth is that of the group's rows (also d[g] = a^T b)
-// On tensor cores (bf16, in pieces of 16 bytes) the tiles of the operands are loaded in pairs. Two pairs are
-// in shared memory, so that one is loaded while the other is used.
+// Matrix products of rows that are grouped by expert, on any GPU. On tensor cores (bf16, in pieces of 16
+// bytes) the tiles of the operands are loaded in pairs. Two pairs are in shared memory, so that one is loaded
+// while the other is used.
+#include "coeus/kernels/algorithm_cache.hpp"
 #include "cuda.hpp"
-#include "groups.hpp"
-#include "mma.hpp"
+#include "grouped_choice.hpp"
+#include "grouped_gemm_wgmma.hpp"
 
 namespace coeus::cuda {
 
 namespace {
-
-/// The operands. T: of a and b; O: of d.
-template <class T, class O>
-struct GroupedProduct {
-    Rows<O> d;
-    Rows<const T> a, b;
-    DeviceGroups groups;
-    int64_t rows;     ///< of a group's matrix in d, if a is not deep
-    int64_t columns;  ///< of d
-    int64_t depth;    ///< if a is deep
-    bool accumulate;  ///< the products are added to d
-};
-
-/// A block's tile of d, and the operands from its first row, column and depth on. Rows from `rows` to
-/// `padded` are set to zero.
-template <class T, class O>
-struct Work {
-    O* d;
-    const T *left, *right;
-    int64_t rows, padded, columns, depth;
-};
-
-/// All threads of a block call this. Tiles with the same rows are adjacent, so that blocks that run at the
-/// same time share the operands of a group.
-template <bool left_deep, bool right_deep, class T, class O>
-__device__ Work<T, O> work_of(const GroupedProduct<T, O>& p, int tile_rows, int tile_columns) {
-    const int64_t across = (p.columns + tile_columns - 1) / tile_columns;
-    const int64_t tile = blockIdx.x / across, column = blockIdx.x % across * tile_columns;
-    if constexpr (left_deep) {
-        const PlaceInGroup at = p.groups.of_tile(tile, tile_rows);
-        const T* const matrix = p.b[at.group * (right_deep ? p.columns : p.depth)];
-        return {p.d[at.row] + column,
-                p.a[at.row],
-                matrix + (right_deep ? column * p.b.ld : column),
-                at.count,
-                at.padded,
-                p.columns - column,
-                p.depth};
-    } else {
-        const int64_t down = (p.rows + tile_rows - 1) / tile_rows;
-        const int64_t group = tile / down, row = tile % down * tile_rows;
-        const PlaceInGroup at = p.groups.place(group, 0);
-        const int64_t rows = at.count > 0 || !p.accumulate ? p.rows - row : 0;
-        return {p.d[group * p.rows + row] + column,
-                p.a[at.row] + row,
-                p.b[at.row] + column,
-                rows,
-                rows,
-                p.columns - column,
-                at.count};
-    }
-}
 
 // --- any operands ---
 
@@ -208,31 +151,9 @@ __global__ void __launch_bounds__(product_threads) grouped_gemm_mma_kernel(Group
             }
         }
     }
-    const Lane lane;
     COEUS_UNROLL
-    for (int r = 0; r < row_tiles; ++r) {
-        COEUS_UNROLL
-        for (int half = 0; half < 2; ++half) {
-            const int row = first_row + r * mma_rows + half * 8 + lane.row;
-            if (row >= w.padded) continue;
-            COEUS_UNROLL
-            for (int c = 0; c < column_tiles; ++c) {
-                const int column = first_column + c * 8 + lane.column;
-                const float* const pair = sums[r][c].values + 2 * half;
-                if (column < w.columns)
-                    put_pair(w.d + row * p.d.ld + column, row < w.rows ? pair[0] : 0.0f,
-                             row < w.rows ? pair[1] : 0.0f, !left_deep && p.accumulate);
-            }
-        }
-    }
-}
-
-/// Tiles of so many rows and columns in all of d.
-template <bool left_deep, class T, class O>
-unsigned tiles(const GroupedProduct<T, O>& p, int64_t buffer_rows, int64_t tile_rows, int64_t tile_columns) {
-    const int64_t groups = p.groups.number, down = left_deep ? most_tiles(buffer_rows, groups, tile_rows)
-                                                             : groups * div_ceil(p.rows, tile_rows);
-    return blocks_for(down * div_ceil(p.columns, tile_columns));
+    for (int r = 0; r < row_tiles; ++r)
+        put_sums(w, p.d.ld, first_row + r * mma_rows, first_column, sums[r], !left_deep && p.accumulate);
 }
 
 template <int tile_rows, bool left_deep, bool right_deep, class O>
@@ -247,6 +168,17 @@ void multiply_on_tensor_cores(Exec& exec, const char* name, const GroupedProduct
 bool tensor_cores_fit(std::initializer_list<Tensor> operands) {
     return in_pieces(operands) && std::all_of(operands.begin(), operands.end(),
                                               [](const Tensor& t) { return t.cols() % piece == 0; });
+}
+
+/// "experts8-wgmma1-float32-t-2048x4096": groups, the version of the kernels of wgmma, the type of the
+/// result, how b is stored, and the sizes of a group's matrix. How many rows a group has may differ from call
+/// to call.
+std::string problem_of(Dtype out, bool left_deep, bool right_deep, int64_t groups, int64_t m, int64_t n) {
+    return fmt::format("{}{}-wgmma1-{}-{}-{}x{}", experts_prefix, groups, name_of(out),
+                       !left_deep   ? "weights"
+                       : right_deep ? "t"
+                                    : "n",
+                       m, n);
 }
 
 template <bool left_deep, bool right_deep, class T, class O>
@@ -265,10 +197,20 @@ void multiply(Exec& exec, const char* name, Tensor d, Tensor a, Tensor b, const 
         // tall tiles read the operands less often, but more of their rows are beyond the end of a group
         constexpr int64_t few_rows = 256;
         const int64_t rows = left_deep ? buffer_rows / groups.number() : p.rows;
-        if (tensor_cores_fit({d, a, b}))
-            return rows < few_rows
-                       ? multiply_on_tensor_cores<64, left_deep, right_deep>(exec, name, p, buffer_rows)
-                       : multiply_on_tensor_cores<128, left_deep, right_deep>(exec, name, p, buffer_rows);
+        if (tensor_cores_fit({d, a, b})) {
+            const auto by_mma = [&] {
+                rows < few_rows
+                    ? multiply_on_tensor_cores<64, left_deep, right_deep>(exec, name, p, buffer_rows)
+                    : multiply_on_tensor_cores<128, left_deep, right_deep>(exec, name, p, buffer_rows);
+            };
+            const auto by_wgmma = [&] {
+                multiply_by_wgmma<left_deep, right_deep>(exec, name, p, buffer_rows);
+            };
+            const std::string problem = problem_of(d.dtype, left_deep, right_deep, p.groups.number,
+                                                   left_deep ? p.depth : p.rows, p.columns);
+            return chooses_wgmma(exec, {problem, d, rows >= few_rows, by_mma, by_wgmma}) ? by_wgmma()
+                                                                                         : by_mma();
+        }
     }
     launch(exec, name,
            {tiles<left_deep>(p, buffer_rows, simt_side, simt_side), simt_threads,

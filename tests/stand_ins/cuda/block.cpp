@@ -2,6 +2,7 @@
 #include "stand_ins/cuda/block.hpp"
 
 #include "stand_ins/cuda/mma.hpp"
+#include "stand_ins/cuda/wgmma.hpp"
 
 #include <boost/context/fiber.hpp>
 
@@ -43,6 +44,7 @@ struct Copy {
     void* to;
     const void* from;
     size_t bytes;
+    int group;
 };
 
 struct ThreadOfBlock {
@@ -53,6 +55,7 @@ struct ThreadOfBlock {
     Collective run = nullptr;  // the operation of its warp after the wait
     void* operands = nullptr;  // its operands of that operation
     std::vector<Copy> copies;  // started, and not waited for
+    int groups_of_copies = 0;  // that have ended
     std::byte* stack = nullptr;
     fiber rest;                  // the rest of its work, after the wait
     void* fake_stack = nullptr;  // of the address sanitizer
@@ -72,6 +75,9 @@ struct KeptStack {
 };
 
 struct Block {
+    explicit Block(size_t shared_bytes) : pieces(shared_bytes) {}
+    SharedPieces pieces;
+    std::vector<WarpProducts> products;  // of each warp; none if no warp has used them
     std::span<ThreadOfBlock> threads;
     ThreadOfBlock* running = nullptr;
     fiber scheduler;  // its work after a thread has begun to wait
@@ -130,6 +136,10 @@ fiber run_thread(fiber&& scheduler) {
         try {
             if (!current->abandoned) (*current->body)();
             if (!thread.copies.empty()) fail("a thread leaves while its copies are under way");
+            const auto& products = current->products;
+            if (const size_t warp = thread.at.thread.x / warp_size;
+                warp < products.size() && !products[warp].under_way.empty())
+                fail("a thread leaves while a wgmma is under way");
         } catch (const Abandoned&) {
         } catch (const std::exception& error) {
             current->failure = error.what();
@@ -258,6 +268,9 @@ void run_block(Block& block) {
         }
     } while (block.failure.empty() && release_block(block.threads));
     if (block.failure.empty()) note_what_waits_in_vain(block);
+    for (size_t warp = 0; warp < block.products.size() && block.failure.empty(); ++warp)
+        if (block.products[warp].count != block.products[warp / 4 * 4].count)
+            block.failure = "emulation: the warps of a warpgroup start different numbers of wgmma";
     if (!block.failure.empty()) abandon(block);
 }
 
@@ -288,7 +301,7 @@ void run_grid(Index grid, Index block_size, size_t shared_bytes, const std::func
                 const std::unique_ptr<std::byte, void (*)(void*)> shared(static_cast<std::byte*>(memory),
                                                                          std::free);
                 std::memset(shared.get(), 0xff, shared_bytes);
-                Block block;
+                Block block(shared_bytes);
                 block.body = &body;
                 block.threads = threads_of_block(block_size.x);
                 for (unsigned i = 0; i < block_size.x; ++i) {
@@ -296,6 +309,7 @@ void run_grid(Index grid, Index block_size, size_t shared_bytes, const std::func
                     thread.at = {{i, 0, 0}, {x, y, z}, block_size, grid, shared.get(), shared_bytes};
                     thread.state = State::ready;
                     thread.copies.clear();
+                    thread.groups_of_copies = 0;
                 }
                 current = &block;
                 run_block(block);
@@ -347,22 +361,63 @@ unsigned ballot(unsigned mask, int predicate) {
     return operands.votes;
 }
 
+namespace {
+
+size_t offset_of(const void* shared) {
+    return size_t(static_cast<const std::byte*>(shared) - current->running->at.shared);
+}
+
+// Brings what the running thread copies in groups with smaller numbers.
+void wait_for_copies_before(int group) {
+    std::vector<Copy>& copies = current->running->copies;
+    for (const Copy& copy : copies) {
+        if (copy.group >= group) continue;
+        if (copy.from)
+            std::memcpy(copy.to, copy.from, copy.bytes);
+        else
+            std::memset(copy.to, 0, copy.bytes);
+        current->pieces.copy_arrives(offset_of(copy.to), copy.bytes);
+    }
+    std::erase_if(copies, [group](const Copy& copy) { return copy.group < group; });
+}
+
+}  // namespace
+
 void copy_async(void* to, const void* from, size_t bytes) {
     const auto is_aligned = [bytes](const void* p) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; };
     if (!is_aligned(to) || !is_aligned(from)) fail("a copy is not at a multiple of its size");
     if (from) tell_of_access(__builtin_return_address(0), from, bytes, false);
     tell_of_access(__builtin_return_address(0), to, bytes, true);
+    ThreadOfBlock& thread = *current->running;
+    if (const char* const failure = current->pieces.copy_starts(offset_of(to), bytes, thread.at.thread.x))
+        fail(failure);
     std::memset(to, 0xff, bytes);
-    current->running->copies.push_back({to, from, bytes});
+    thread.copies.push_back({to, from, bytes, thread.groups_of_copies});
 }
 
 void wait_for_copies() {
-    for (const Copy& copy : current->running->copies)
-        if (copy.from)
-            std::memcpy(copy.to, copy.from, copy.bytes);
-        else
-            std::memset(copy.to, 0, copy.bytes);
-    current->running->copies.clear();
+    wait_for_copies_before(current->running->groups_of_copies + 1);
+}
+
+void end_copies() {
+    ++current->running->groups_of_copies;
+}
+
+void wait_for_copies(int groups) {
+    wait_for_copies_before(current->running->groups_of_copies - groups);
+}
+
+void show_to_products() {
+    current->pieces.show(current->running->at.thread.x);
+}
+
+SharedPieces& shared_pieces() {
+    return current->pieces;
+}
+
+WarpProducts& warp_products(size_t warp) {
+    if (current->products.empty()) current->products.resize(current->threads.size() / warp_size);
+    return current->products[warp];
 }
 
 void fail(const char* what) {

@@ -4,12 +4,14 @@
 // most threads (of these, the one with most memory) has them. The launches are those of the tests' cases, at
 // sizes for tests and at those of a training step, and of types that cases do not combine. The kernels do not
 // run.
+#include "coeus/base/log.hpp"
 #include "coeus/device/device.hpp"
 #include "coeus/state/step_state.hpp"
 #include "stand_ins/cuda/runtime.hpp"
 #include "support/cases.hpp"
 
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <utility>
 
@@ -78,16 +80,36 @@ void run_other_types() {
     for (const Dtype type : {Dtype::f32, Dtype::bf16, Dtype::f64})
         k.sum(exec, &scalars.loss, operand(type, row));
     k.finish_norm(exec, scalars, 1);
-    for (const bool transposed : {false, true})  // groups of many rows, with sums in float32
-        k.grouped_gemm(
-            exec, operand(Dtype::f32, {1024, 128}), operand(Dtype::bf16, {1024, 128}),
-            {operand(Dtype::bf16, {256, 128}), transposed},
-            {.begins = operand(Dtype::i32, {2}), .counts = operand(Dtype::i32, {2}), .assignments = 1024});
+}
+
+// Products of groups of many rows, with sums in float32, which cases do not have, by mma and by wgmma.
+void run_products_of_experts() {
+    const auto gpu = open_gpu(0);
+    const OwnedTensor memory(Dtype::u8, {1 << 20}, "operands", gpu->memory());
+    const auto operand = [&](Dtype type, const Shape& shape) {
+        return Tensor(memory.view.data, type, shape);
+    };
+    std::vector<KernelCase> cases = test_cases();
+    std::erase_if(cases, [](const KernelCase& c) { return !c.name.starts_with("grouped_gemm"); });
+    for (const char* const wgmma : {"0", "1"}) {
+        setenv("COEUS_EXPERTS_WGMMA", wgmma, 1);
+        Exec exec(*gpu);
+        for (const bool transposed : {false, true})
+            cuda_kernels().grouped_gemm(exec, operand(Dtype::f32, {1024, 128}),
+                                        operand(Dtype::bf16, {1024, 128}),
+                                        {operand(Dtype::bf16, {256, 128}), transposed},
+                                        {.begins = operand(Dtype::i32, {2}),
+                                         .counts = operand(Dtype::i32, {2}),
+                                         .assignments = 1024});
+        run_cases(cases);
+    }
+    unsetenv("COEUS_EXPERTS_WGMMA");
 }
 
 }  // namespace
 
 int main() {
+    log::use_stderr();
     using Largest = std::pair<unsigned, size_t>;
     std::map<const void*, Largest> launches;
     emulation::on_launch = [&](const emulation::Launch& launch) {
@@ -99,6 +121,7 @@ int main() {
     run_cases(wide_cases());
     for (const LargestCase& c : largest_cases()) run_cases({c.with_largest});
     run_other_types();
+    run_products_of_experts();
     // products of 8-bit floats use other kernels on other GPUs
     std::vector<KernelCase> products = quantization_cases();
     std::erase_if(products, [](const KernelCase& c) { return !c.name.starts_with("scaled_gemm"); });

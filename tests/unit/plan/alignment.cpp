@@ -14,6 +14,13 @@ using namespace coeus;
 
 namespace {
 
+// In which order queues work does not matter here.
+class NoOrder : public QueueObserver {
+public:
+    int64_t mark(const Queue& /*queue*/) override { return 0; }
+    void wait(const Queue& /*queue*/, const Queue& /*other*/, int64_t /*point*/) override {}
+};
+
 // Notes the operands of products that are not aligned, and counts the products.
 class Alignment : public KernelObserver {
 public:
@@ -56,11 +63,12 @@ std::set<std::string> misplaced(const Words& more, int ranks) {
     const Config config = parse_command_line(words).config;
     const DecoderConfig model = model_from_deck(config);
     Alignment alignment;
+    NoOrder queues;
     for (const int rank : std::set<int>{0, ranks / 2, ranks - 1}) {
         EngineOptions options = engine_options(config, model, mesh_shape(config, ranks), rank, 1);
         options.architecture = 100;
         options.streams = Stream::Mode::eager;
-        const auto device = make_planned_device(options.backend, options.architecture);
+        const auto device = make_planned_device(options.backend, options.architecture, queues);
         const Mesh mesh = Mesh::planned(options.mesh, rank);
         Engine engine(model, options);
         engine.allocate(mesh, *device, dry_kernels_of(options.backend));

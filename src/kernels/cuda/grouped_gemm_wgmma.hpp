@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of rows that are grouped by expert, by Hopper's wgmma.
+#pragma once
+
+#include "grouped_product.hpp"
+
+namespace coeus::cuda {
+
+/// True if the GPU is of compute capability 9.0, and the program has these kernels.
+bool has_wgmma(const Device& gpu);
+
+/// Computes a product whose operands fit the tensor cores. `buffer_rows`: of a and its buffer, as in tiles().
+template <bool left_deep, bool right_deep, class O>
+void multiply_by_wgmma(Exec& exec, const char* name, const GroupedProduct<bf16, O>& p, int64_t buffer_rows);
+
+}  // namespace coeus::cuda

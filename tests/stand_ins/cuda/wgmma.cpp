@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stand_ins/cuda/wgmma.hpp"
+
+#include "stand_ins/cuda/block.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+namespace coeus::emulation {
+
+namespace {
+
+constexpr unsigned first_address = 1024 + 128;
+constexpr size_t piece_bytes = 16;
+
+// A lane's call. What is wrong with it is reported by the lane.
+struct Call {
+    size_t warp;
+    float* sums = nullptr;
+    WarpProducts::Product product = {};
+    int groups = 0;
+    std::byte* shared;
+    size_t shared_bytes;
+    const char* failure = nullptr;
+};
+
+Call& first_of(void* const* lanes) {
+    return *static_cast<Call*>(lanes[0]);
+}
+
+void fail_all(void* const* lanes, const char* failure) {
+    for (int lane = 0; lane < 32; ++lane) static_cast<Call*>(lanes[lane])->failure = failure;
+}
+
+// Elements of an operand as its descriptor places them. `i` counts rows of a or columns of b.
+class Operand {
+public:
+    Operand(uint64_t descriptor, bool deep)
+        : first_(unsigned(descriptor & 0x3fff) * 16),
+          leading_(ignores_leading_offset ? 0 : unsigned(descriptor >> 16 & 0x3fff) * 16),
+          stride_(unsigned(descriptor >> 32 & 0x3fff) * 16),
+          other_bits_(descriptor & ~(uint64_t(0x3fff) | uint64_t(0x3fff) << 16 | uint64_t(0x3fff) << 32)),
+          deep_(deep) {}
+
+    const char* failure() const {
+        if (other_bits_ != uint64_t(1) << 62) return "an operand of wgmma is not in the 128-byte swizzle";
+        // bits 7 to 9 are the row of the atom, bits 4 to 6 a piece of a row, where the depth may begin
+        if ((first_ & (deep_ ? 0x380u : 0x3ffu)) != 0)
+            return "an operand of wgmma does not begin at a multiple of 1024 bytes";
+        return nullptr;
+    }
+    unsigned address(unsigned i, unsigned k) const {
+        const unsigned plain = deep_
+                                   ? first_ + i / 8 * stride_ + i % 8 * 128 + k * 2
+                                   : first_ + i / 64 * leading_ + k / 8 * stride_ + k % 8 * 128 + i % 64 * 2;
+        return plain ^ (plain >> 7 & 7u) << 4;
+    }
+    // the offset in the block's memory; beyond it if it is outside
+    size_t offset(unsigned i, unsigned k) const {
+        const unsigned at = address(i, k);
+        return at < first_address ? std::numeric_limits<size_t>::max() : at - first_address;
+    }
+
+private:
+    unsigned first_, leading_, stride_;
+    uint64_t other_bits_;
+    bool deep_;
+};
+
+// Calls `visit` with the numbers of the pieces that a warp's share of a, or all of b, occupies.
+template <class F>
+const char* each_piece(const Operand& operand, bool deep, unsigned begin, unsigned end, size_t shared_bytes,
+                       F&& visit) {
+    if (const char* const failure = operand.failure()) return failure;
+    for (unsigned i = begin; i < end; i += deep ? 1 : 8)
+        for (unsigned k = 0; k < WarpProducts::depth; k += deep ? 8 : 1) {
+            const size_t offset = operand.offset(i, k);
+            if (offset > shared_bytes || shared_bytes - offset < piece_bytes)
+                return "an operand of wgmma is outside of the block's shared memory";
+            if (const char* const failure = visit(offset / piece_bytes)) return failure;
+        }
+    return nullptr;
+}
+
+template <class F>
+const char* each_piece_of(const WarpProducts::Product& p, size_t warp, size_t shared_bytes, F&& visit) {
+    const auto row = unsigned(warp % 4 * WarpProducts::rows);
+    const char* const failure =
+        each_piece(Operand(p.a, p.a_deep), p.a_deep, row, row + WarpProducts::rows, shared_bytes, visit);
+    return failure
+               ? failure
+               : each_piece(Operand(p.b, p.b_deep), p.b_deep, 0, WarpProducts::columns, shared_bytes, visit);
+}
+
+float value_at(const Call& call, const Operand& operand, unsigned i, unsigned k) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, call.shared + operand.offset(i, k), sizeof(bits));
+    return std::bit_cast<float>(uint32_t(bits) << 16);
+}
+
+// The place of a lane's sum among the warp's.
+float& value_of_lane(WarpProducts& w, int lane, int i) {
+    return w.values[lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2];
+}
+
+void begin_by_all(void* const* lanes) {
+    warp_products(first_of(lanes).warp).has_begun = true;
+}
+
+void start_by_all(void* const* lanes) {
+    const Call& first = first_of(lanes);
+    WarpProducts& w = warp_products(first.warp);
+    for (int lane = 1; lane < 32; ++lane) {
+        const auto& p = static_cast<Call*>(lanes[lane])->product;
+        if (p.a != first.product.a || p.b != first.product.b)
+            return fail_all(lanes, "lanes of a wgmma have different operands");
+    }
+    if (!w.has_begun) return fail_all(lanes, "a wgmma without a wgmma.fence before its group");
+    if (!w.under_way.empty() && w.sums[0] != first.sums)
+        return fail_all(lanes, "a wgmma while one with other sums is under way");
+    if (const char* const failure =
+            each_piece_of(first.product, first.warp, first.shared_bytes,
+                          [](size_t piece) { return shared_pieces().product_starts(piece); }))
+        return fail_all(lanes, failure);
+    if (w.under_way.empty())
+        for (int lane = 0; lane < 32; ++lane) {
+            w.sums[size_t(lane)] = static_cast<Call*>(lanes[lane])->sums;
+            for (int i = 0; i < WarpProducts::sums_of_lane; ++i) {
+                value_of_lane(w, lane, i) = w.sums[size_t(lane)][i];
+                w.sums[size_t(lane)][i] = std::numeric_limits<float>::quiet_NaN();
+            }
+        }
+    w.under_way.push_back(first.product);
+    w.under_way.back().group = w.groups;
+    ++w.count;
+}
+
+void end_by_all(void* const* lanes) {
+    WarpProducts& w = warp_products(first_of(lanes).warp);
+    ++w.groups;
+    w.has_begun = false;
+}
+
+void compute(WarpProducts& w, const Call& call, const WarpProducts::Product& p) {
+    constexpr int rows = WarpProducts::rows, columns = WarpProducts::columns, depth = WarpProducts::depth;
+    const Operand left(p.a, p.a_deep), right(p.b, p.b_deep);
+    float a[rows][depth];
+    for (int i = 0; i < rows; ++i)
+        for (int k = 0; k < depth; ++k)
+            a[i][k] = value_at(call, left, unsigned(call.warp % 4 * rows) + unsigned(i), unsigned(k));
+    for (int j = 0; j < columns; ++j) {
+        float b[depth];
+        for (int k = 0; k < depth; ++k) b[k] = value_at(call, right, unsigned(j), unsigned(k));
+        for (int i = 0; i < rows; ++i) {
+            float sum = 0;
+            for (int k = 0; k < depth; ++k) sum += a[i][k] * b[k];
+            w.values[i][j] += sum;
+        }
+    }
+    each_piece_of(p, call.warp, call.shared_bytes, [](size_t piece) {
+        shared_pieces().product_ends(piece);
+        return static_cast<const char*>(nullptr);
+    });
+}
+
+void wait_by_all(void* const* lanes) {
+    const Call& first = first_of(lanes);
+    WarpProducts& w = warp_products(first.warp);
+    if (w.under_way.empty()) return;
+    size_t done = 0;
+    while (done < w.under_way.size() && w.under_way[done].group < w.groups - first.groups)
+        compute(w, first, w.under_way[done++]);
+    w.under_way.erase(w.under_way.begin(), w.under_way.begin() + ptrdiff_t(done));
+    if (!w.under_way.empty()) return;
+    for (int lane = 0; lane < 32; ++lane)
+        for (int i = 0; i < WarpProducts::sums_of_lane; ++i)
+            w.sums[size_t(lane)][i] = value_of_lane(w, lane, i);
+}
+
+void call_together(Collective run, const char* what, Call call) {
+    const Thread& t = thread();
+    call.warp = t.thread.x / 32;
+    call.shared = t.shared;
+    call.shared_bytes = t.shared_bytes;
+    if (t.block_size.x % 128 != 0) fail("a warpgroup without all of its warps");
+    warp_collective(run, &call, what);
+    if (call.failure) fail(call.failure);
+}
+
+}  // namespace
+
+unsigned shared_address(const void* memory) {
+    return first_address + unsigned(static_cast<const std::byte*>(memory) - thread().shared);
+}
+
+void begin_products() {
+    call_together(begin_by_all, "wgmma.fence", {});
+}
+
+void start_product(float* sums, uint64_t a, uint64_t b, bool a_deep, bool b_deep) {
+    Call call = {};
+    call.sums = sums;
+    call.product = {a, b, a_deep, b_deep, 0};
+    call_together(start_by_all, "wgmma", call);
+}
+
+void end_products() {
+    call_together(end_by_all, "wgmma.commit_group", {});
+}
+
+void wait_for_products(int groups) {
+    Call call = {};
+    call.groups = groups;
+    call_together(wait_by_all, "wgmma.wait_group", call);
+}
+
+const char* SharedPieces::copy_starts(size_t offset, size_t bytes, unsigned thread) {
+    if (offset + bytes > pieces_.size() * piece_bytes)
+        return "a copy to outside of the block's shared memory";
+    for (size_t i = offset / piece_bytes; i * piece_bytes < offset + bytes; ++i) {
+        if (pieces_[i].products > 0) return "a copy overwrites an operand of a wgmma that is under way";
+        pieces_[i].state = State::under_way;
+        pieces_[i].thread = thread;
+    }
+    return nullptr;
+}
+
+void SharedPieces::copy_arrives(size_t offset, size_t bytes) {
+    for (size_t i = offset / piece_bytes; i * piece_bytes < offset + bytes; ++i)
+        pieces_[i].state = State::arrived;
+}
+
+void SharedPieces::show(unsigned thread) {
+    for (Piece& piece : pieces_)
+        if (piece.thread == thread && piece.state == State::arrived) piece.state = State::shown;
+}
+
+const char* SharedPieces::product_starts(size_t piece) {
+    Piece& of = pieces_[piece];
+    if (of.state == State::unknown) return "a wgmma reads shared memory that no copy has written";
+    if (of.state == State::under_way) return "a wgmma reads shared memory whose copy is under way";
+    if (of.state == State::arrived) return "a wgmma reads a copy without a fence.proxy.async after it";
+    ++of.products;
+    return nullptr;
+}
+
+void SharedPieces::product_ends(size_t piece) {
+    --pieces_[piece].products;
+}
+
+}  // namespace coeus::emulation

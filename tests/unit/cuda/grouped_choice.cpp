@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernel computes products of experts: by the clock, by what is kept, and by whether wgmma is right.
+#include "../../../src/kernels/cuda/matrix_difference.hpp"
+#include "coeus/base/log.hpp"
+#include "coeus/kernels/algorithm_cache.hpp"
+#include "coeus/kernels/kernels.hpp"
+#include "coeus/kernels/product_options.hpp"
+#include "gpu/gpu.hpp"
+#include "stand_ins/cuda/runtime.hpp"
+#include "stand_ins/cuda/wgmma.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <vector>
+
+using namespace coeus;
+using namespace coeus::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t rows_of_group = 264, depth_of_a = 72,
+                  columns_of_d = 136;  // of one group, which is large enough for a search
+constexpr const char* problem_text = "experts1-wgmma1-bfloat16-n-72x136";
+
+bool is_wgmma(const emulation::Launch& launch) {
+    return launch.threads == 256 && launch.shared_bytes > 99 << 10;
+}
+
+/// How kernels were launched, and what the log says.
+struct Seen {
+    std::vector<bool> by_wgmma;  ///< of each launch of a product
+    std::string said;
+    float first = 0, gap = 0;  ///< the first sum, and an element of d that belongs to no group
+
+    bool last_by_wgmma() const { return by_wgmma.back(); }
+    bool says(const std::string& text) const { return said.find(text) != std::string::npos; }
+};
+
+/// Two products. Each element of a is 1; of b 2 (or `value_of_b`) in the first 64 columns, twice that in the
+/// next ones, and so on.
+Seen two_expert_products(const ProductOptions& options, bool recorded = false, float value_of_b = 2) {
+    Seen seen;
+    const TemporaryFolder folder;
+    log::init({.file = (folder / "log").string(), .quiet = true});
+    const auto gpu = open_gpu(0);
+    const auto filled = [&](const Shape& shape, float value, bool grows = false) {
+        OwnedTensor host(Dtype::bf16, shape, "host", host_device().memory()),
+            there(Dtype::bf16, shape, "there", gpu->memory());
+        for (int64_t i = 0; i < shape.count(); ++i)
+            host.view.as<bf16>()[i] = bf16(value * float(grows ? 1 + i % shape.cols() / 64 : 1));
+        gpu->copy(there.view.data, host.view.data, host.view.bytes());
+        return there;
+    };
+    const auto d = filled({rows_of_group + group_rows, columns_of_d}, 7),
+               a = filled({rows_of_group + group_rows, depth_of_a}, 1),
+               b = filled({depth_of_a, columns_of_d}, value_of_b, true);
+    OwnedTensor places(Dtype::i32, {2}, "groups", gpu->memory());
+    const int32_t begin_and_count[] = {0, int32_t(rows_of_group)};
+    gpu->copy(places.view.data, begin_and_count, sizeof(begin_and_count));
+    const Groups groups = {.begins = places.view.slice_rows(0, 1),
+                           .counts = places.view.slice_rows(1, 1),
+                           .assignments = rows_of_group};
+    Exec exec(*gpu);
+    set_product_options(exec, options);
+    emulation::on_launch = [&](const emulation::Launch& launch) {
+        if (launch.threads == 128 || is_wgmma(launch)) seen.by_wgmma.push_back(is_wgmma(launch));
+        return true;
+    };
+    if (recorded) exec.queue->begin_recording();
+    for (int i = 0; i < 2; ++i) cuda_kernels().grouped_gemm(exec, d.view, a.view, {b.view, false}, groups);
+    if (recorded) exec.queue->give(*exec.queue->end_recording());
+    exec.queue->finish();
+    emulation::on_launch = nullptr;
+    std::vector<bf16> result(size_t(d.view.count()));
+    gpu->copy(result.data(), d.view.data, d.view.bytes());
+    seen.first = float(result.front());
+    seen.gap = float(result.back());
+    log::flush();
+    log::init({});
+    seen.said = read_file(folder / "log");
+    return seen;
+}
+
+/// While it lives, kernels of wgmma take so many microseconds and others 10.
+struct Durations {
+    explicit Durations(size_t of_wgmma) {
+        emulation::duration_of = [of_wgmma](const emulation::Launch& launch) {
+            return is_wgmma(launch) ? of_wgmma : size_t(10);
+        };
+    }
+    ~Durations() { emulation::duration_of = nullptr; }
+};
+
+struct Setting {
+    explicit Setting(const char* value) { setenv("COEUS_EXPERTS_WGMMA", value, 1); }
+    ~Setting() { unsetenv("COEUS_EXPERTS_WGMMA"); }
+};
+
+void check_is_right(const Seen& seen) {
+    CHECK(seen.first == 2 * depth_of_a);
+    CHECK(seen.gap == 7);
+}
+
+/// The folder in which the choices of the emulated GPU are.
+fs::path choices_in(const fs::path& folder) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) return entry.path();
+    return {};
+}
+
+}  // namespace
+
+TEST_CASE("products of experts: the faster kernel is chosen once, and kept") {
+    const Setting setting("search");
+    for (const bool faster : {true, false}) {
+        const TemporaryFolder folder;
+        {
+            const Durations durations(faster ? 5 : 20);
+            const Seen seen = two_expert_products({.folder = folder.path()});
+            check_is_right(seen);
+            CHECK(seen.last_by_wgmma() == faster);
+            CHECK(seen.by_wgmma.size() > 10);
+            CHECK(seen.says(fmt::format("{} is computed by {}", problem_text, faster ? "wgmma" : "mma")));
+        }
+        REQUIRE(fs::exists(choices_in(folder.path()) / problem_text));
+        // the next run does not search, whichever is faster now; it compares the results before it uses wgmma
+        const Durations durations(faster ? 20 : 5);
+        const Seen seen = two_expert_products({.folder = folder.path()});
+        check_is_right(seen);
+        CHECK(seen.by_wgmma ==
+              (faster ? std::vector<bool>{false, true, true, true} : std::vector<bool>{false, false}));
+    }
+}
+
+TEST_CASE("products of experts: mma is used if both take equally long, and if no choice can be kept") {
+    const Setting setting("search");
+    const TemporaryFolder folder;
+    CHECK(!two_expert_products({.folder = folder.path()}).last_by_wgmma());
+    const Durations durations(5);
+    CHECK(two_expert_products({}).by_wgmma == std::vector<bool>{false, false});
+    CHECK(two_expert_products({.folder = folder.path()}, true).by_wgmma == std::vector<bool>{false, false});
+}
+
+TEST_CASE("products of experts: wgmma is not used if its result differs, whatever is kept") {
+    const Setting setting("search");
+    const TemporaryFolder folder;
+    const Durations durations(5);
+    emulation::ignores_leading_offset = true;
+    const Seen first = two_expert_products({.folder = folder.path()});
+    emulation::ignores_leading_offset = false;
+    check_is_right(first);
+    CHECK(!first.last_by_wgmma());
+    CHECK(first.says("by wgmma differs from that by mma by"));
+    // that it is not right is kept too
+    CHECK(!two_expert_products({.folder = folder.path()}).last_by_wgmma());
+
+    const TemporaryFolder other_folder;
+    CHECK(two_expert_products({.folder = other_folder.path()}).last_by_wgmma());
+    emulation::ignores_leading_offset = true;
+    const Seen later = two_expert_products({.folder = other_folder.path()});
+    emulation::ignores_leading_offset = false;
+    check_is_right(later);
+    CHECK(!later.last_by_wgmma());
+    CHECK(later.says("by wgmma differs from that by mma by"));
+}
+
+TEST_CASE("products of experts: a result of zeros does not show that wgmma is right") {
+    const Setting setting("search");
+    const TemporaryFolder folder;
+    const Durations durations(5);
+    const Seen seen = two_expert_products({.folder = folder.path()}, false, 0);
+    CHECK(!seen.last_by_wgmma());
+    CHECK(seen.says("shows nothing"));
+}
+
+TEST_CASE("products of experts: the environment variable, and GPUs without wgmma") {
+    const TemporaryFolder folder;
+    const Durations durations(5);
+    CHECK(two_expert_products({.folder = folder.path()}).by_wgmma == std::vector<bool>{false, false});
+    {
+        const Setting setting("0");
+        CHECK(two_expert_products({.folder = folder.path()}).by_wgmma == std::vector<bool>{false, false});
+    }
+    {
+        const Setting setting("1");
+        const Seen seen = two_expert_products({});
+        check_is_right(seen);
+        CHECK(seen.last_by_wgmma());
+        emulation::ignores_leading_offset = true;
+        CHECK(!two_expert_products({}).last_by_wgmma());
+        emulation::ignores_leading_offset = false;
+        for (const int architecture : {80, 100}) {
+            emulation::architecture = architecture;
+            CHECK(two_expert_products({}).by_wgmma == std::vector<bool>{false, false});
+        }
+        emulation::architecture = 90;
+    }
+}
+
+TEST_CASE("differences of results are relative to the norm of a tile") {
+    const auto difference = [](std::vector<float> expected, std::vector<float> with) {
+        const Shape shape = {1, int64_t(expected.size())};
+        return cuda::difference_of(Tensor(expected.data(), Dtype::f32, shape),
+                                   Tensor(with.data(), Dtype::f32, shape));
+    };
+    constexpr float infinity = std::numeric_limits<float>::infinity(),
+                    nan = std::numeric_limits<float>::quiet_NaN();
+    CHECK(difference({3, 4}, {3, 4}).largest == 0);
+    CHECK(!difference({3, 4}, {3, 4}).all_zero);
+    CHECK(difference({3, 4}, {3, 4.5}).largest == Approx(0.1));
+    CHECK(difference({0, 0}, {0, 0}).largest == 0);
+    CHECK(difference({0, 0}, {0, 0}).all_zero);
+    CHECK(std::isinf(difference({0, 0}, {0, 1e-9f}).largest));
+    for (const float bad : {infinity, -infinity, nan}) {
+        CHECK(std::isinf(difference({bad, 4}, {bad, 4}).largest));
+        CHECK(std::isinf(difference({3, 4}, {3, bad}).largest));
+    }
+    // a small tile beside a large one counts as much
+    std::vector<float> expected(128, 1000.0f), with(128, 1000.0f);
+    for (size_t i = 64; i < 128; ++i) expected[i] = with[i] = 1e-3f;
+    with[127] = 0;
+    CHECK(difference(expected, with).largest == Approx(1.0 / 8));
+}
