@@ -584,12 +584,17 @@ part_ncu() {
     ncu=$(tool ncu)
     [ -n "$ncu" ] || { skipped ncu "there is no ncu" && return; }
     if [ -x "$folder/run" ]; then set -- "$folder/run" gpu_attention; else set -- "$folder/bench/gpu_attention"; fi
-    attempt ncu 180 "$ncu" --set full --target-processes all --kernel-name 'regex:attention|sdpa|fmha|flash' \
-        --launch-count 8 --force-overwrite --export "$out/attention" "$@" 1 4096 32 8 128
-    code=$?
-    if [ $code = 0 ] && [ -f "$out/attention.ncu-rep" ]; then verdict "ncu: attention.ncu-rep"; else
-        failed ncu "${why:-there is no attention.ncu-rep}" ncu
-    fi
+    # the forward's kernels, then those of our backward, which run later
+    for kernels in attention gradients; do
+        names='regex:gradients'
+        [ $kernels = gradients ] || names='regex:attention|sdpa|fmha|flash'
+        attempt ncu-$kernels 120 "$ncu" --set full --target-processes all --kernel-name "$names" --launch-count 8 \
+            --force-overwrite --export "$out/$kernels" "$@" 1 4096 32 8 128
+        code=$?
+        if [ $code = 0 ] && [ -f "$out/$kernels.ncu-rep" ]; then verdict "ncu: $kernels.ncu-rep"; else
+            failed "ncu, $kernels" "${why:-there is no $kernels.ncu-rep}" ncu-$kernels
+        fi
+    done
 }
 
 part_bench() {
@@ -721,6 +726,6 @@ part settings 1200 part_settings
 part bench 700 part_bench
 part kernels 200 part_kernels
 part nsys 300 part_nsys
-part ncu 180 part_ncu
+part ncu 240 part_ncu
 part settings-again 1200 part_settings_again
 finish

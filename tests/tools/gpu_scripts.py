@@ -332,7 +332,8 @@ class FirstHour(Script):
         self.assertRegex(report["Verdicts"], r"training starts with 1 rank\(s\), model tiny: \d+ tokens/s")
         self.assertRegex(report["Verdicts"], r"GPU memory .*: planned \d+ MiB, allocated 0.\d+ GiB")
         for verdict in ("two equal runs on 1 rank(s) (B1): the same bits", "steps as graphs and kernel by kernel: the same bits",
-                        "tests (run.sh): 3", "initcheck: no read of uninitialised memory", "nsys-graphs.nsys-rep", "attention.ncu-rep"):
+                        "tests (run.sh): 3", "initcheck: no read of uninitialised memory", "nsys-graphs.nsys-rep", "ncu: attention.ncu-rep",
+                        "ncu: gradients.ncu-rep"):
             self.assertIn(verdict, report["Verdicts"])
         self.assertEqual(report["What was skipped"].strip(), "- nccl: it needs several ranks that train")
         _, _, _, with_graphs, _, without, ratio, noise, note = self.row(report, "steps as CUDA graphs")
@@ -408,9 +409,9 @@ class FirstHour(Script):
         self.assertEqual(self.parts(report), self.names)
         failed = dict(re.findall(r"^- \*\*(.*?)\*\*: (.*)$", report["What failed"], re.MULTILINE))
         self.assertEqual(list(failed), ["facts", "start", "tests", "initcheck", "bits", "bench, 1 rank(s)", "gpu_gemm", "gpu_attention",
-                                        "nsys", "ncu"])
+                                        "nsys", "ncu, attention", "ncu, gradients"])
         self.assertEqual(failed["start"], "no data: exit code 139: coeus - error - the card is gone (logs/tokenizer.log)")
-        self.assertEqual(failed["ncu"], "exit code 9: ncu: no permission (logs/ncu.log)")
+        self.assertEqual(failed["ncu, gradients"], "exit code 9: ncu: no permission (logs/ncu-gradients.log)")
         self.assertIn("0 passed", failed["tests"])
         self.assertEqual(failed["gpu_attention"], f"there is no {self.folder}/bench/gpu_attention")
         for name in ("tokenizer", "tests", "bench-1"):
