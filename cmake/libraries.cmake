@@ -59,8 +59,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     set_source_files_properties(src/kernels/cpu/quantization.cpp PROPERTIES COMPILE_OPTIONS -mprefer-vector-width=512
                                                                             SKIP_UNITY_BUILD_INCLUSION ON)
 endif()
-# for tests/unit: the CPU's kernels of a build for x86-64-v3, made to believe that the CPU has no AVX-512. On a CPU that has
-# none, the usual build has the same kernels.
+# for tests/unit: the CPU's kernels of a build for x86-64-v3, made to believe that the CPU has no AVX-512. On a CPU that
+# has none, the usual build has the same kernels.
 if(COEUS_BUILD_TESTS AND NOT COEUS_LIBRARIES_OF AND NOT COEUS_SANITIZE AND NOT COEUS_ARCH STREQUAL "x86-64-v3"
    AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     include(CheckCXXSourceRuns)
