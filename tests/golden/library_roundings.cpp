@@ -13,20 +13,30 @@ double rounded(double x) {
     return double(float(bf16(float(x))));
 }
 
+// A kernel that writes y also finds its largest magnitude, if y has room for it.
+void find_largest(Exec& exec, Tensor y) {
+    if (!y.has_largest()) return;
+    const Tensor bits(y.largest, Dtype::i32, {1});
+    cpu_kernels().zero(exec, bits);
+    cpu_kernels().largest_magnitudes(exec, bits, y, ScaleGroups::one, {});
+}
+
 void rms_norm_of_library(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps) {
     cpu_kernels().rms_norm(exec, y, rstd, x, weight, eps);
     for (int64_t i = 0; i < y.count(); ++i)
         set_element(y, i,
                     rounded(double(float(element(x, i)) * float(element(rstd, i / y.cols())))) *
                         element(weight, i % y.cols()));
+    find_largest(exec, y);
 }
-void swiglu_of_library(Exec&, Tensor y, Tensor gate_up) {
+void swiglu_of_library(Exec& exec, Tensor y, Tensor gate_up) {
     const int64_t n = y.cols();
     for (int64_t i = 0; i < y.count(); ++i) {
         const double gate = element(gate_up, i / n * 2 * n + i % n),
                      up = element(gate_up, i / n * 2 * n + n + i % n);
         set_element(y, i, rounded(gate / (1 + std::exp(-gate))) * up);
     }
+    find_largest(exec, y);
 }
 void gemm_of_library(Exec& exec, Tensor d, Operand a, Operand b, Tensor c) {
     const bool is_residual = c && c.data != d.data;
