@@ -9,9 +9,10 @@
 #include "saved_matrix.hpp"
 
 #include <cstdlib>
-#include <limits>
 #include <map>
+#include <optional>
 #include <string_view>
+#include <vector>
 
 namespace coeus::cuda {
 
@@ -27,9 +28,11 @@ Setting setting_of(const char* text) {
 /// The candidates by number. The first one is used unless the other is faster.
 enum Candidate : uint8_t { mma, wgmma };
 
-/// Both sum in float32, in the same order of 16 elements of the depth, but round differently within these,
-/// and then round to bfloat16.
-constexpr double bound = 0x1p-8;
+/// Both sum in float32, in the same order of 16 elements of the depth, but round differently within these. A
+/// result in bfloat16 is rounded once more.
+double bound_of(Dtype result) {
+    return result == Dtype::bf16 ? 0x1p-8 : 0x1p-12;
+}
 
 /// A result as bytes on the host.
 class HostCopy {
@@ -61,20 +64,25 @@ public:
         if (!is_possible) return false;
         const auto decided = choices_.find(c.problem);
         if (decided != choices_.end()) return decided->second == wgmma;
-        // nothing can be compared while a graph is recorded
-        const Candidate choice = is_recording(exec) ? mma : first_choice(exec, c);
-        choices_.emplace(c.problem, choice);
-        log::debug("{} is computed by {}", c.problem, choice == wgmma ? "wgmma" : "mma");
-        return choice == wgmma;
+        if (is_recording(exec)) return false;  // nothing can be compared then
+        const std::optional<Candidate> choice = first_choice(exec, c);
+        if (!choice) return false;
+        choices_.emplace(c.problem, *choice);
+        log::debug("{} is computed by {}", c.problem, *choice == wgmma ? "wgmma" : "mma");
+        return *choice == wgmma;
     }
 
 private:
-    Candidate first_choice(Exec& exec, const GroupedCandidates& c) {
-        if (setting_ == Setting::always) return is_right(exec, c) ? wgmma : mma;
-        if (!cache_.keeps()) return mma;
-        if (const auto kept = cache_.find(c.problem))
-            return choice_in(*kept) == wgmma && is_right(exec, c) ? wgmma : mma;
-        const bool may_be_chosen = is_right(exec, c);
+    /// Absent if these operands do not show whether wgmma is right: a later call decides.
+    std::optional<Candidate> first_choice(Exec& exec, const GroupedCandidates& c) {
+        const bool is_always = setting_ == Setting::always;
+        if (!is_always && !cache_.keeps()) return mma;
+        const auto earlier = is_always ? std::nullopt : cache_.find(c.problem);
+        if (earlier && choice_in(*earlier) == mma) return mma;
+        const std::optional<bool> right = is_right(exec, c);
+        if (!right) return std::nullopt;
+        const bool may_be_chosen = *right;
+        if (is_always || earlier) return may_be_chosen ? wgmma : mma;
         const Fastest best = may_be_chosen ? search(exec, c) : Fastest{mma, 0};
         KeptAlgorithm found = {.problem = c.problem, .algorithm = {uint64_t(best.number)}};
         if (may_be_chosen) found.timing = Timing::now(best.seconds, cuda_versions().driver);
@@ -85,8 +93,8 @@ private:
 
     static Candidate choice_in(const KeptAlgorithm& kept) { return kept.algorithm[0] == wgmma ? wgmma : mma; }
 
-    /// Compares the results. A result of zeros shows nothing, so wgmma is not right then.
-    static bool is_right(Exec& exec, const GroupedCandidates& c) {
+    /// Compares the results. Absent if the result is zero, which shows nothing.
+    static std::optional<bool> is_right(Exec& exec, const GroupedCandidates& c) {
         const cudaStream_t stream = state_of(exec).stream;
         SavedMatrix saved(c.d, stream);
         const auto result_of = [&](FunctionRef<void()> multiply) {
@@ -98,6 +106,7 @@ private:
         const HostCopy by_mma = result_of(c.by_mma), by_wgmma = result_of(c.by_wgmma);
         saved.restore();
         const MatrixDifference difference = difference_of(by_mma.view(), by_wgmma.view());
+        const double bound = bound_of(c.d.dtype);
         if (!(difference.largest <= bound))
             log::warn(
                 "the product {} by wgmma differs from that by mma by {:.2g} of its size; rounding gives at "
@@ -105,7 +114,8 @@ private:
                 c.problem, difference.largest, bound);
         else if (difference.all_zero)
             log::debug("{}: the result is zero, which shows nothing about wgmma", c.problem);
-        return difference.largest <= bound && !difference.all_zero;
+        if (difference.largest <= bound && difference.all_zero) return std::nullopt;
+        return difference.largest <= bound;
     }
 
     /// Times both as products are timed (gemm.cu).

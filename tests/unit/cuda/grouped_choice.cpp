@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <utility>
 #include <vector>
 
 using namespace coeus;
@@ -95,6 +96,18 @@ struct Durations {
     ~Durations() { emulation::duration_of = nullptr; }
 };
 
+/// While it lives, the emulated GPU ignores the leading offset of operands: wgmma gives wrong results.
+struct WrongOffsets {
+    WrongOffsets() { emulation::ignores_leading_offset = true; }
+    ~WrongOffsets() { emulation::ignores_leading_offset = false; }
+};
+
+struct Architecture {
+    explicit Architecture(int number) : before(std::exchange(emulation::architecture, number)) {}
+    ~Architecture() { emulation::architecture = before; }
+    int before;
+};
+
 struct Setting {
     explicit Setting(const char* value) { setenv("COEUS_EXPERTS_WGMMA", value, 1); }
     ~Setting() { unsetenv("COEUS_EXPERTS_WGMMA"); }
@@ -148,20 +161,20 @@ TEST_CASE("products of experts: wgmma is not used if its result differs, whateve
     const Setting setting("search");
     const TemporaryFolder folder;
     const Durations durations(5);
-    emulation::ignores_leading_offset = true;
-    const Seen first = two_expert_products({.folder = folder.path()});
-    emulation::ignores_leading_offset = false;
-    check_is_right(first);
-    CHECK(!first.last_by_wgmma());
-    CHECK(first.says("by wgmma differs from that by mma by"));
+    {
+        const WrongOffsets wrong;
+        const Seen first = two_expert_products({.folder = folder.path()});
+        check_is_right(first);
+        CHECK(!first.last_by_wgmma());
+        CHECK(first.says("by wgmma differs from that by mma by"));
+    }
     // that it is not right is kept too
     CHECK(!two_expert_products({.folder = folder.path()}).last_by_wgmma());
 
     const TemporaryFolder other_folder;
     CHECK(two_expert_products({.folder = other_folder.path()}).last_by_wgmma());
-    emulation::ignores_leading_offset = true;
+    const WrongOffsets wrong;
     const Seen later = two_expert_products({.folder = other_folder.path()});
-    emulation::ignores_leading_offset = false;
     check_is_right(later);
     CHECK(!later.last_by_wgmma());
     CHECK(later.says("by wgmma differs from that by mma by"));
@@ -174,6 +187,10 @@ TEST_CASE("products of experts: a result of zeros does not show that wgmma is ri
     const Seen seen = two_expert_products({.folder = folder.path()}, false, 0);
     CHECK(!seen.last_by_wgmma());
     CHECK(seen.says("shows nothing"));
+    // and decides nothing: neither for a run that finds no choice, nor for one that finds wgmma
+    CHECK(two_expert_products({.folder = folder.path()}).last_by_wgmma());
+    CHECK(!two_expert_products({.folder = folder.path()}, false, 0).last_by_wgmma());
+    CHECK(two_expert_products({.folder = folder.path()}).last_by_wgmma());
 }
 
 TEST_CASE("products of experts: the environment variable, and GPUs without wgmma") {
@@ -189,14 +206,14 @@ TEST_CASE("products of experts: the environment variable, and GPUs without wgmma
         const Seen seen = two_expert_products({});
         check_is_right(seen);
         CHECK(seen.last_by_wgmma());
-        emulation::ignores_leading_offset = true;
-        CHECK(!two_expert_products({}).last_by_wgmma());
-        emulation::ignores_leading_offset = false;
-        for (const int architecture : {80, 100}) {
-            emulation::architecture = architecture;
+        {
+            const WrongOffsets wrong;
+            CHECK(!two_expert_products({}).last_by_wgmma());
+        }
+        for (const int number : {80, 100}) {
+            const Architecture architecture(number);
             CHECK(two_expert_products({}).by_wgmma == std::vector<bool>{false, false});
         }
-        emulation::architecture = 90;
     }
 }
 
