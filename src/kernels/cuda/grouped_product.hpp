@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of rows that are grouped by expert: what their kernels have in common. A block computes a tile of
-// the result; it finds its group on the device, and returns at once if there is no such tile. A sum of
+// the result. It finds its group on the device, and returns at once if the group has fewer tiles. A sum of
 // products has an element of the left and one of the right operand for each index of its depth. An operand is
 // `deep` if the depth runs along its rows in memory, otherwise across them:
 //   d = a b^T       a and b are deep
