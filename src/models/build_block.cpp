@@ -87,8 +87,9 @@ Output output_for(const std::vector<Param>& weights, Output output) {
         weights, [](const Param& weight) { return forms_of(weight.recipe).x_of_wgrad.is_8_bit(); });
     const bool with_one_scale = std::ranges::any_of(
         weights, [](const Param& weight) { return forms_of(weight.recipe).x.groups == ScaleGroups::one; });
-    return {output.place == Output::kept && in_8_bits ? Output::kept_in_8_bits : output.place,
-            with_one_scale};
+    if (output.place == Output::kept && in_8_bits) output.place = Output::kept_in_8_bits;
+    output.with_largest = with_one_scale;
+    return output;
 }
 
 std::vector<Param> query_key_value(const Declare& declare, const AttentionConfig& a) {

@@ -110,6 +110,8 @@ struct LargestCase {
 };
 /// With numbers of all sizes, infinity and NaN.
 std::vector<LargestCase> largest_cases();
+/// The same with room for the largest magnitude of more columns than the result has, which kernels refuse.
+KernelCase with_wrong_columns(const LargestCase& c);
 /// What is wrong if `run` runs cases in one type, with these operands: the largest magnitudes are not those
 /// that largest_magnitudes finds, or the result is another one than without them. Empty if nothing is wrong.
 std::string wrong_largest(const LargestCase& c, const std::function<Operands(const KernelCase&)>& run,

@@ -37,6 +37,18 @@ KernelCase with_number(KernelCase c, size_t operand, double number) {
 
 }  // namespace
 
+KernelCase with_wrong_columns(const LargestCase& c) {
+    KernelCase wrong = c.with_largest;
+    wrong.call = [c](const Kernels& k, Exec& e, const Operands& o) {
+        Operands given;
+        given.tensors = o.tensors;
+        given.tensors[c.result].largest = o.tensors.back().data;
+        given.tensors[c.result].largest_cols = o[c.result].cols() / c.parts + 1;
+        c.plain.call(k, e, given);
+    };
+    return wrong;
+}
+
 std::vector<LargestCase> largest_cases() {
     constexpr double infinity = std::numeric_limits<double>::infinity(),
                      nan = std::numeric_limits<double>::quiet_NaN();

@@ -22,9 +22,10 @@ struct Output {
     /// layer after it keeps it in 8 bits.
     enum Place : uint8_t { kept, recomputed, kept_in_8_bits };
 
-    Output(Place of, bool largest = false) : place(of), with_largest(largest) {}  // NOLINT: implicit
+    Output(Place p) : place(p) {}  // NOLINT: implicit
     Place place;
-    bool with_largest;  ///< the operation also finds its largest magnitude, for a linear layer with one scale
+    bool with_largest =
+        false;  ///< the operation also finds its largest magnitude, for a linear layer with one scale
 };
 
 /// Room for the output: in the frame if it is kept there, else in temp.

@@ -16,6 +16,7 @@ void Cpu::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, con
                 (!t.compute || t.compute.dense()),
             "adam: rows are not adjacent");
     const Tensor weights = t.compute ? t.compute : t.master;
+    require(!weights.largest || weights.has_largest(), "adam: the weights have one largest magnitude");
     if (scalars.refusals != 0) return find_largest(exec, weights);
     const RandomStream random = rounding_stream(options.seed, place, scalars.step);
     const auto by_type = [](Dtype type, const auto& f) { dispatch(type, f); };

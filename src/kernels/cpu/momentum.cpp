@@ -55,6 +55,7 @@ void Cpu::descend(Exec& exec, Tensor master, Tensor direction, Tensor compute, c
     require(master.dense() && direction.dense() && (!compute || compute.dense()),
             "descend: rows are not adjacent");
     const Tensor weights = compute ? compute : master;
+    require(!weights.largest || weights.has_largest(), "descend: the weights have one largest magnitude");
     if (scalars.refusals != 0) return find_largest(exec, weights);
     const RandomStream random = rounding_stream(options.seed, place, scalars.step);
     dispatch(master.dtype, [&]<class T>(T) {

@@ -47,13 +47,15 @@ void Cuda::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, co
     require(t.master.dense() && t.exp_avg.dense() && t.exp_avg_sq.dense() && t.grad.dense() &&
                 (!t.compute || t.compute.dense()),
             "adam: rows are not adjacent");
+    const Tensor weights = t.compute ? t.compute : t.master;
+    require(!weights.largest || weights.has_largest(), "adam: the weights have one largest magnitude");
     const unsigned blocks = blocks_for(std::min<int64_t>(div_ceil(count, 256 * 4), 1 << 16));
     const auto by_type = [](Dtype type, const auto& f) { dispatch(type, f); };
     dispatch_moments(t.master.dtype, t.exp_avg.dtype, by_type, [&]<class T, class M>(T, M) {
         const AdamOperands<T, M> operands = {t.master.as<T>(), t.exp_avg.as<M>(), t.exp_avg_sq.as<M>(),
                                              t.grad.as<const Acc<T>>(), count};
         const auto update = [&]<class C>(C* compute) {
-            with_largest_of(t.compute ? t.compute : t.master, [&]<bool with_largest>(int32_t* bits) {
+            with_largest_of(weights, [&]<bool with_largest>(int32_t* bits) {
                 launch(exec, "adam", {.blocks = blocks, .shared_bytes = bytes_for<with_largest>},
                        adam_kernel<T, M, C, with_largest>, operands, compute, bits, options, place, &scalars);
             });

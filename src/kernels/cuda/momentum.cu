@@ -88,9 +88,11 @@ void Cuda::descend(Exec& exec, Tensor master, Tensor direction, Tensor compute, 
             "descend: tensors differ in length");
     require(master.dense() && direction.dense() && (!compute || compute.dense()),
             "descend: rows are not adjacent");
+    const Tensor weights = compute ? compute : master;
+    require(!weights.largest || weights.has_largest(), "descend: the weights have one largest magnitude");
     dispatch(master.dtype, [&]<class T>(T) {
         const auto update = [&]<class C>(C* copy) {
-            with_largest_of(compute ? compute : master, [&]<bool with_largest>(int32_t* bits) {
+            with_largest_of(weights, [&]<bool with_largest>(int32_t* bits) {
                 launch(exec, "descend", grid_of_elements(count, bytes_for<with_largest>),
                        descend_kernel<T, C, with_largest>, master.as<T>(), direction.as<const Acc<T>>(), copy,
                        bits, count, options, place, &scalars);

@@ -344,6 +344,7 @@ TEST_CASE("quantization: kernels find the largest magnitude of what they write")
             INFO(c.with_largest.name << " in " << name_of(type));
             const auto run = [&](const KernelCase& one) { return run_case(one, cpu_kernels(), type, type); };
             CHECK(wrong_largest(c, run, prepared_operands(c.with_largest, type, type)) == "");
+            CHECK_THROWS_WITH(run(with_wrong_columns(c)), Catch::Contains("largest magnitude"));
         }
 }
 
