@@ -65,6 +65,7 @@ void run_other_types() {
             const Tensor copy = operand(type, row);
             Tensor with_largest = copy;
             with_largest.largest = memory.view.data;
+            with_largest.largest_cols = copy.cols();
             for (const Tensor& weights : {copy, with_largest}) {
                 for (const Dtype moment : types) {
                     if (master == Dtype::bf16 && moment == Dtype::f32) continue;
