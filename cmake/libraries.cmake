@@ -118,7 +118,8 @@ const char* const page_script = R"js(@script@)js";
     target_sources(coeus_report PRIVATE ${PROJECT_BINARY_DIR}/report_page.cpp)
     target_include_directories(coeus_report PRIVATE ${PROJECT_SOURCE_DIR}/src/report)
 endif()
-coeus_library(train USES predict report watchdog observe guards pretrained engine config job plan pipeline optim data io models layers
+coeus_library(setup USES engine config plan pipeline optim models layers state comm kernels device file base)
+coeus_library(train USES setup predict report watchdog observe guards pretrained engine config job plan pipeline optim data io models layers
     state comm kernels device file base LIBRARIES Threads::Threads)
 
 add_library(coeus INTERFACE)
@@ -147,7 +148,7 @@ endif()
 # the commands; main() is not in the library
 include(cmake/jobscripts.cmake)
 include(cmake/built_with.cmake)
-coeus_library(apps USES train predict report watchdog observe guards pretrained generate engine config job plan pipeline optim data io models layers state comm kernels device file base
+coeus_library(apps USES train setup predict report watchdog observe guards pretrained generate engine config job plan pipeline optim data io models layers state comm kernels device file base
     LIBRARIES coeus_jobscripts coeus_built_with)
 # coeus_executable(NAME LIBRARIES): the program, with the libraries of a build with or without GPUs
 function(coeus_executable name)

@@ -14,6 +14,7 @@ import sources
 FOLDERS = {
     "apps": ("run", "sub-commands"),
     "train": ("run", "one run: start, steps, saving, resuming"),
+    "setup": ("run", "devices, options of a run"),
     "generate": ("run", "text from a model"),
     "predict": ("model", "machine files, time of a step"),
     "report": ("around", "metrics, pages"),

@@ -16,7 +16,7 @@
 #include "coeus/generate/prompts.hpp"
 #include "coeus/generate/text_writer.hpp"
 #include "coeus/pretrained/pretrained.hpp"
-#include "coeus/train/rank_device.hpp"
+#include "coeus/setup/rank_device.hpp"
 
 #include <unistd.h>
 

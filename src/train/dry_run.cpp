@@ -13,12 +13,12 @@
 #include "coeus/pretrained/initial_weights.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/pretrained/pretrained.hpp"
-#include "coeus/train/chunk_choice.hpp"
-#include "coeus/train/describe_quantized.hpp"
-#include "coeus/train/describe_run.hpp"
-#include "coeus/train/product_choice.hpp"
-#include "coeus/train/quantize_checks.hpp"
-#include "coeus/train/run_options.hpp"
+#include "coeus/setup/chunk_choice.hpp"
+#include "coeus/setup/describe_quantized.hpp"
+#include "coeus/setup/describe_run.hpp"
+#include "coeus/setup/product_choice.hpp"
+#include "coeus/setup/quantize_checks.hpp"
+#include "coeus/setup/run_options.hpp"
 #include "coeus/train/training_data.hpp"
 
 #include <algorithm>

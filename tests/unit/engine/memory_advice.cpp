@@ -5,7 +5,7 @@
 
 #include "coeus/base/text.hpp"
 #include "coeus/pretrained/model_source.hpp"
-#include "coeus/train/run_options.hpp"
+#include "coeus/setup/run_options.hpp"
 #include "support/advice.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"

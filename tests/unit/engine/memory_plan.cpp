@@ -2,7 +2,7 @@
 // The host memory in a plan for a GPU.
 #include "coeus/plan/memory.hpp"
 #include "coeus/pretrained/model_source.hpp"
-#include "coeus/train/run_options.hpp"
+#include "coeus/setup/run_options.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 

@@ -3,7 +3,7 @@
 // between rows, that are multiples of 16 bytes.
 #include "coeus/engine/engine.hpp"
 #include "coeus/pretrained/model_source.hpp"
-#include "coeus/train/run_options.hpp"
+#include "coeus/setup/run_options.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 

@@ -2,7 +2,7 @@
 // The memory plan for a rank of a large mesh, made by one process: each degree divides the terms that it
 // should.
 #include "coeus/pretrained/model_source.hpp"
-#include "coeus/train/run_options.hpp"
+#include "coeus/setup/run_options.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 

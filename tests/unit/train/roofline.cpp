@@ -4,9 +4,9 @@
 #include "coeus/predict/roofline.hpp"
 
 #include "coeus/pretrained/model_source.hpp"
-#include "coeus/train/chunk_choice.hpp"
+#include "coeus/setup/chunk_choice.hpp"
+#include "coeus/setup/run_options.hpp"
 #include "coeus/train/dry_run.hpp"
-#include "coeus/train/run_options.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 

@@ -6,7 +6,7 @@
 #include "coeus/config/config.hpp"
 #include "coeus/engine/engine.hpp"
 #include "coeus/optim/lr_schedule.hpp"
-#include "coeus/train/rank_device.hpp"
+#include "coeus/setup/rank_device.hpp"
 
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hints that a start logs, by its facts.
-#include "../../../src/train/start_hints.hpp"
+#include "coeus/setup/start_hints.hpp"
 
 #include "support/catch.hpp"
 #include "support/support.hpp"

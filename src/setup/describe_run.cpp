@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/train/describe_run.hpp"
+#include "coeus/setup/describe_run.hpp"
 
 #include "coeus/base/text.hpp"
-#include "coeus/train/describe_quantized.hpp"
+#include "coeus/setup/describe_quantized.hpp"
 #include "pipeline_options.hpp"
 
 #include <algorithm>

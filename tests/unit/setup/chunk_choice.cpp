@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The size of the chunks of logits on planned GPUs: the largest with which every rank fits.
-#include "coeus/train/chunk_choice.hpp"
+#include "coeus/setup/chunk_choice.hpp"
 
 #include "coeus/base/text.hpp"
 #include "coeus/pretrained/model_source.hpp"
+#include "coeus/setup/run_options.hpp"
 #include "coeus/train/dry_run.hpp"
-#include "coeus/train/run_options.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/train/run_options.hpp"
+#include "coeus/setup/run_options.hpp"
 
 #include "coeus/base/text.hpp"
-#include "coeus/train/quantize_checks.hpp"
+#include "coeus/setup/quantize_checks.hpp"
 #include "pipeline_options.hpp"
 #include "quantize_options.hpp"
 

@@ -3,8 +3,8 @@
 // prints.
 #include "coeus/base/error.hpp"
 #include "coeus/pretrained/model_source.hpp"
+#include "coeus/setup/run_options.hpp"
 #include "coeus/train/dry_run.hpp"
-#include "coeus/train/run_options.hpp"
 #include "support/catch.hpp"
 
 #include <algorithm>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The options of products that a deck asks for, and what the start reports of them.
-#include "coeus/train/product_choice.hpp"
+#include "coeus/setup/product_choice.hpp"
 
 #include "coeus/base/user_cache.hpp"
 #include "coeus/pretrained/model_source.hpp"
-#include "coeus/train/run_options.hpp"
+#include "coeus/setup/run_options.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 

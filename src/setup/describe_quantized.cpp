@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/train/describe_quantized.hpp"
+#include "coeus/setup/describe_quantized.hpp"
 
 #include "coeus/base/function_ref.hpp"
 #include "coeus/base/text.hpp"
-#include "coeus/train/quantize_checks.hpp"
+#include "coeus/setup/quantize_checks.hpp"
 #include "layer_matrices.hpp"
 #include "quantize_options.hpp"
 

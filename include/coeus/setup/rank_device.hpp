@@ -6,7 +6,7 @@
 #include "coeus/comm/nccl.hpp"
 #include "coeus/comm/nccl_world.hpp"
 #include "coeus/config/config.hpp"
-#include "coeus/train/attention_choice.hpp"
+#include "coeus/setup/attention_choice.hpp"
 
 #include <filesystem>
 #include <optional>

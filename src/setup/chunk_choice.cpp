@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/train/chunk_choice.hpp"
+#include "coeus/setup/chunk_choice.hpp"
 
 #include "coeus/base/function_ref.hpp"
 #include "coeus/comm/together.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/train/quantize_checks.hpp"
+#include "coeus/setup/quantize_checks.hpp"
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"

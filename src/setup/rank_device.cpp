@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/train/rank_device.hpp"
+#include "coeus/setup/rank_device.hpp"
 
 #include "coeus/base/flight_recorder.hpp"
 #include "coeus/base/text.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "start_hints.hpp"
+#include "coeus/setup/start_hints.hpp"
 
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/train/attention_choice.hpp"
+#include "coeus/setup/attention_choice.hpp"
 
 #include "coeus/comm/together.hpp"
 
@@ -7,7 +7,7 @@ namespace coeus {
 
 namespace {
 
-const std::string own = "our own kernels";
+const std::string our_kernels = "our own kernels";
 
 ConfigError no_cudnn(const std::string& why) {
     return ConfigError(
@@ -41,13 +41,13 @@ Direction choose(const Communicator& world, Exec& exec, const std::vector<Attent
     for (const AttentionCall& call : calls) {
         if (call.is_backward != backward) continue;
         const AttentionKernel kernel = choose_kernel(exec, call);
-        report.details.push_back(
-            fmt::format("Attention of {}: {}", call.text(),
-                        kernel.by_cudnn.empty() ? own + ": " + kernel.why : "cuDNN's " + kernel.by_cudnn));
+        report.details.push_back(fmt::format(
+            "Attention of {}: {}", call.text(),
+            kernel.by_cudnn.empty() ? our_kernels + ": " + kernel.why : "cuDNN's " + kernel.by_cudnn));
         (kernel.by_cudnn.empty() ? by_own : by_cudnn) = true;
         if (kernel.by_cudnn.empty() && why.empty()) why = kernel.why;
         if (kernel.is_refused && refused.empty())
-            refused = fmt::format("attention of {}, is computed by {}: {}", call.text(), own,
+            refused = fmt::format("attention of {}, is computed by {}: {}", call.text(), our_kernels,
                                   with_remedy(kernel.why));
     }
     try {
@@ -72,14 +72,14 @@ AttentionLibrary attention_library(const Config& config, const Communicator& wor
                 "option, or set device = \"cuda\"");
         return {};
     }
-    if (config.kernels.attention == "own") return {false, own};
+    if (config.kernels.attention == "own") return {false, our_kernels};
     try {
         std::string text;
         together(world, [&] { text = find_cudnn(); });
         return {true, text};
     } catch (const ConfigError& error) {
         if (asks) throw no_cudnn(error.what());
-        return {false, fmt::format("{}: {}", own, error.what())};
+        return {false, fmt::format("{}: {}", our_kernels, error.what())};
     }
 }
 
@@ -92,14 +92,15 @@ AttentionReport choose_attention(const Config& config, const Communicator& world
     } catch (const ConfigError& error) {
         use_own_attention(exec);
         if (config.kernels.attention == "cudnn") throw no_cudnn(error.what());
-        return {own, {fmt::format("attention is computed by {}: {}", own, error.what())}, {}};
+        return {our_kernels, {fmt::format("attention is computed by {}: {}", our_kernels, error.what())}, {}};
     }
     AttentionReport report;
     const Direction forward = choose(world, exec, calls, false, report),
                     backward = choose(world, exec, calls, true, report);
     if (!forward.some_by_cudnn && !backward.some_by_cudnn) {
-        report.text =
-            report.warnings.empty() && !forward.why_own.empty() ? own + ": " + forward.why_own : own;
+        report.text = report.warnings.empty() && !forward.why_own.empty()
+                          ? our_kernels + ": " + forward.why_own
+                          : our_kernels;
         return report;
     }
     const auto part = [](const Direction& direction, const char* name) {
@@ -109,8 +110,8 @@ AttentionReport choose_attention(const Config& config, const Communicator& world
     if (forward.some_by_cudnn) report.text += part(forward, "forward");
     if (backward.some_by_cudnn)
         report.text += (forward.some_by_cudnn ? " and " : "") + part(backward, "backward");
-    if (!backward.some_by_cudnn) report.text += "; " + own + ", backward";
-    if (!forward.some_by_cudnn) report.text += "; " + own + ", forward";
+    if (!backward.some_by_cudnn) report.text += "; " + our_kernels + ", backward";
+    if (!forward.some_by_cudnn) report.text += "; " + our_kernels + ", forward";
     if (report.warnings.empty())
         for (const Direction* direction : {&forward, &backward})
             if (direction->some_by_own && !direction->why_own.empty()) {
