@@ -70,11 +70,11 @@ struct DryCuda {
         exec.workspace.touch(cuda::workspace::scaled_gemm(exec, d, a, b, c));
         plan_product(exec, d, a, b);
     }
-    static void scaled_grouped_gemm(Exec& exec, Tensor, Tensor a, Operand b, const Groups&, bool) {
-        exec.workspace.touch(cuda::workspace::scaled_grouped_gemm(a, b.tensor));
+    static void scaled_grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups&, bool) {
+        exec.workspace.touch(cuda::workspace::scaled_grouped_gemm(exec, d, a, b.tensor));
     }
-    static void scaled_grouped_gemm_weights(Exec& exec, Tensor, Tensor a, Tensor b, Tensor, const Groups&) {
-        exec.workspace.touch(cuda::workspace::scaled_grouped_gemm(a, b));
+    static void scaled_grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, Tensor, const Groups&) {
+        exec.workspace.touch(cuda::workspace::scaled_grouped_gemm(exec, d, a, b));
     }
     static void embedding_backward(Exec& exec, Tensor, Tensor, Tensor tokens, VocabularyPart) {
         exec.workspace.touch(cuda::workspace::sorted_tokens(tokens));

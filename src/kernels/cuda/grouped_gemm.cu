@@ -66,44 +66,25 @@ __global__ void grouped_gemm_kernel(GroupedProduct<T, O> p) {
 // --- tensor cores ---
 
 /// Two by two warps share a tile of the result.
-constexpr int product_threads = 4 * warp_size, product_columns = 128, product_depth = 64;
-constexpr int warp_columns = product_columns / 2, column_tiles = warp_columns / 8;
+constexpr int product_threads = 4 * warp_size;
 
-/// A tile of the left operand with `count` rows, or of the right one with `count` columns, in shared memory.
-/// It is stored as it is in memory: [count][depth] if deep, else [depth][count].
+/// A tile of the left operand, or of the right one.
 template <bool left, bool deep, int count>
-struct OperandTile {
-    static constexpr int rows = deep ? count : product_depth, width = deep ? product_depth : count,
-                         pitch = tile_pitch(width), elements = rows * pitch;
-
-    /// Starts to copy it, with zeros beyond what the operand has.
-    __device__ static void start(bf16* tile, const bf16* from, int64_t ld, int64_t count_left,
-                                 int64_t depth_left) {
-        constexpr int pieces = width / piece;
-        static_assert(rows * pieces % product_threads == 0);
-        const int64_t rows_left = deep ? count_left : depth_left, width_left = deep ? depth_left : count_left;
-        COEUS_NO_UNROLL
-        for (int i = 0; i < rows * pieces / product_threads; ++i) {
-            const int at = int(threadIdx.x) + i * product_threads, row = at / pieces,
-                      column = at % pieces * piece;
-            const bool is_there = row < rows_left && column < width_left;
-            copy_async<16>(tile + row * pitch + column, is_there ? from + row * ld + column : from,
-                           !is_there);
-        }
-    }
+struct Tile : OperandTile<bf16, deep, count> {
     /// The 16 x 16 elements from (first, k) on, as a fragment of the left operand or as two of the right one.
     __device__ static Fragment load(const bf16* tile, int first, int k) {
         const int lane = Lane().lane;
         const int row = left == deep ? lane % 16 : lane % 8 + lane / 16 * 8;
         const int column = (left == deep ? lane / 16 : lane / 8 % 2) * piece;
-        return load_matrices<!deep>(tile + ((deep ? first : k) + row) * pitch + (deep ? k : first) + column);
+        return load_matrices<!deep>(tile + ((deep ? first : k) + row) * Tile::pitch + (deep ? k : first) +
+                                    column);
     }
 };
 
 template <int tile_rows, bool left_deep, bool right_deep>
 struct ProductTiles {
-    using Left = OperandTile<true, left_deep, tile_rows>;
-    using Right = OperandTile<false, right_deep, product_columns>;
+    using Left = Tile<true, left_deep, tile_rows>;
+    using Right = Tile<false, right_deep, product_columns>;
     static constexpr int elements = Left::elements + Right::elements;
     static constexpr size_t shared_bytes = 2 * elements * sizeof(bf16);
 };
@@ -120,9 +101,10 @@ __global__ void __launch_bounds__(product_threads) grouped_gemm_mma_kernel(Group
     const int warp = int(threadIdx.x) / warp_size, first_row = warp / 2 * warp_rows,
               first_column = warp % 2 * warp_columns;
     const auto start = [&](bf16* tiles, int64_t k) {
-        Left::start(tiles, w.left + (left_deep ? k : k * p.a.ld), p.a.ld, w.rows, w.depth - k);
-        Right::start(tiles + Left::elements, w.right + (right_deep ? k : k * p.b.ld), p.b.ld, w.columns,
-                     w.depth - k);
+        Left::template start<product_threads>(tiles, w.left + (left_deep ? k : k * p.a.ld), p.a.ld, w.rows,
+                                              w.depth - k);
+        Right::template start<product_threads>(
+            tiles + Left::elements, w.right + (right_deep ? k : k * p.b.ld), p.b.ld, w.columns, w.depth - k);
     };
     Sums sums[row_tiles][column_tiles] = {};
     if (w.depth > 0) start(memory, 0);
@@ -194,22 +176,18 @@ void multiply(Exec& exec, const char* name, Tensor d, Tensor a, Tensor b, const 
                                     .accumulate = accumulate};
     const int64_t buffer_rows = a.rows();
     if constexpr (std::is_same_v<T, bf16>) {
-        // tall tiles read the operands less often, but more of their rows are beyond the end of a group
-        constexpr int64_t few_rows = 256;
-        const int64_t rows = left_deep ? buffer_rows / groups.number() : p.rows;
+        const bool few_rows = has_few_rows<left_deep>(p, buffer_rows);
         if (tensor_cores_fit({d, a, b})) {
             const auto by_mma = [&] {
-                rows < few_rows
-                    ? multiply_on_tensor_cores<64, left_deep, right_deep>(exec, name, p, buffer_rows)
-                    : multiply_on_tensor_cores<128, left_deep, right_deep>(exec, name, p, buffer_rows);
+                few_rows ? multiply_on_tensor_cores<64, left_deep, right_deep>(exec, name, p, buffer_rows)
+                         : multiply_on_tensor_cores<128, left_deep, right_deep>(exec, name, p, buffer_rows);
             };
             const auto by_wgmma = [&] {
                 multiply_by_wgmma<left_deep, right_deep>(exec, name, p, buffer_rows);
             };
             const std::string problem = problem_of(d.dtype, left_deep, right_deep, p.groups.number,
                                                    left_deep ? p.depth : p.rows, p.columns);
-            return chooses_wgmma(exec, {problem, d, rows >= few_rows, by_mma, by_wgmma}) ? by_wgmma()
-                                                                                         : by_mma();
+            return chooses_wgmma(exec, {problem, d, !few_rows, by_mma, by_wgmma}) ? by_wgmma() : by_mma();
         }
     }
     launch(exec, name,

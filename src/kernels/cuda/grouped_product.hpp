@@ -32,6 +32,8 @@ struct Work {
     O* d;
     const T *left, *right;
     int64_t rows, padded, columns, depth;
+    int64_t first_row;     ///< in d
+    int64_t first_column;  ///< among the columns of all groups, of which each has those of d
 };
 
 /// All threads of a block call this. Tiles with the same rows are adjacent, so that blocks that run at the
@@ -49,7 +51,9 @@ __device__ Work<T, O> work_of(const GroupedProduct<T, O>& p, int tile_rows, int 
                 at.count,
                 at.padded,
                 p.columns - column,
-                p.depth};
+                p.depth,
+                at.row,
+                at.group * p.columns + column};
     } else {
         const int64_t down = (p.rows + tile_rows - 1) / tile_rows;
         const int64_t group = tile / down, row = tile % down * tile_rows;
@@ -61,9 +65,42 @@ __device__ Work<T, O> work_of(const GroupedProduct<T, O>& p, int tile_rows, int 
                 rows,
                 rows,
                 p.columns - column,
-                at.count};
+                at.count,
+                group * p.rows + row,
+                group * p.columns + column};
     }
 }
+
+/// The columns of a tile of the result on tensor cores, of which a warp has a half, and the depth of the
+/// tiles of operands.
+constexpr int product_columns = 128, product_depth = 64;
+constexpr int warp_columns = product_columns / 2, column_tiles = warp_columns / 8;
+
+/// A tile of an operand with `count` rows (of the left one) or columns (of the right one), in shared memory.
+/// It is stored as it is in memory: [count][depth] if deep, else [depth][count].
+template <class T, bool deep, int count>
+struct OperandTile {
+    static constexpr bool is_deep = deep;
+    static constexpr int piece_size = 16 / int(sizeof(T));  ///< elements that are copied together
+    static constexpr int rows = deep ? count : product_depth, width = deep ? product_depth : count,
+                         pitch = tile_pitch<T>(width), elements = rows * pitch;
+
+    /// Starts to copy it by all threads of a block, with zeros beyond what the operand has.
+    template <int threads>
+    __device__ static void start(T* tile, const T* from, int64_t ld, int64_t count_left, int64_t depth_left) {
+        constexpr int pieces = width / piece_size;
+        static_assert(rows * pieces % threads == 0);
+        const int64_t rows_left = deep ? count_left : depth_left, width_left = deep ? depth_left : count_left;
+        COEUS_NO_UNROLL
+        for (int i = 0; i < rows * pieces / threads; ++i) {
+            const int at = int(threadIdx.x) + i * threads, row = at / pieces,
+                      column = at % pieces * piece_size;
+            const bool is_there = row < rows_left && column < width_left;
+            copy_async<16>(tile + row * pitch + column, is_there ? from + row * ld + column : from,
+                           !is_there);
+        }
+    }
+};
 
 /// Stores a warp's sums of 16 rows from `first_row` on, or adds them.
 template <int columns, class O>
@@ -91,6 +128,14 @@ unsigned tiles(const GroupedProduct<T, O>& p, int64_t buffer_rows, int64_t tile_
     const int64_t groups = p.groups.number, down = left_deep ? most_tiles(buffer_rows, groups, tile_rows)
                                                              : groups * div_ceil(p.rows, tile_rows);
     return blocks_for(down * div_ceil(p.columns, tile_columns));
+}
+
+/// True if tall tiles do not pay: they read the operands less often, but more of their rows are beyond the
+/// end of a group.
+template <bool left_deep, class T, class O>
+bool has_few_rows(const GroupedProduct<T, O>& p, int64_t buffer_rows) {
+    constexpr int64_t few = 256;
+    return (left_deep ? buffer_rows / p.groups.number : p.rows) < few;
 }
 
 }  // namespace coeus::cuda

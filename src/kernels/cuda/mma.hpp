@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor cores and asynchronous copies through PTX, from sm_80 on: what a warp does together with matrices of
-// bfloat16. All 32 lanes must call load_matrices and multiply_add together. The PTX ISA describes which lane
-// has which elements in "Matrix fragments for mma.m16n8k16" and "ldmatrix"; tests/stand_ins/cuda emulates it
-// on the CPU.
+// bfloat16, and from sm_89 on of 8-bit floats. All 32 lanes must call load_matrices, multiply_add and
+// multiply_add_e4m3 together. The PTX ISA describes which lane has which elements in "Matrix fragments for
+// mma.m16n8k16", "for mma.m16n8k32" and "ldmatrix"; tests/stand_ins/cuda emulates it on the CPU.
 #pragma once
 
+#include "coeus/base/small_floats.hpp"
 #include "coeus/device/tensor.hpp"
 #include "team.hpp"
 
@@ -25,9 +26,9 @@ inline bool in_pieces(std::initializer_list<Tensor> operands) {
 
 /// Elements from one row of a tile to the next: an odd number of pieces. So the eight rows that ldmatrix
 /// reads at once, at one column, are in eight different groups of four banks, whatever the width.
+template <class T = bf16>
 constexpr int tile_pitch(int width) {
-    static_assert(piece * sizeof(bf16) == 16);
-    return width + piece;
+    return width + 16 / int(sizeof(T));
 }
 
 /// The lane's place in the fragments.
@@ -51,7 +52,7 @@ struct Sums {
 /// Loads four matrices from shared memory, or their transposes. Lane 8 m + r passes the address of row r of
 /// matrix m, 16 bytes. Lane 4 r + t gets elements 2t and 2t + 1 of row r (of the transpose).
 template <bool transposed = false>
-__device__ Fragment load_matrices(const bf16* row) {
+__device__ Fragment load_matrices(const void* row) {
     Fragment f;
 #ifdef __CUDACC__
     uint32_t* const to = f.parts;
@@ -83,6 +84,52 @@ __device__ inline void multiply_add(Sums& sums, const Fragment& a, uint32_t firs
         : "r"(a.parts[0]), "r"(a.parts[1]), "r"(a.parts[2]), "r"(a.parts[3]), "r"(first), "r"(second));
 #else
     emulation::multiply_add(sums.values, a.parts, first, second);
+#endif
+}
+
+/// sums[16x8] += a[16x32] b[32x8] of E4M3 codes, four of a row of a in each part: lane 4 g + t passes columns
+/// 4t to 4t + 3 of rows g and g + 8, and those 16 further on. Of b it passes the elements (4t, g) to
+/// (4t + 3, g) as `first`, and those 16 rows further down as `second`. The kernels that call it are not
+/// compiled for sm_80, which does not have it.
+__device__ inline void multiply_add_e4m3(Sums& sums, const Fragment& a, uint32_t first, uint32_t second) {
+#ifdef __CUDACC__
+    asm volatile(
+        "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sums.values[0]), "+f"(sums.values[1]), "+f"(sums.values[2]), "+f"(sums.values[3])
+        : "r"(a.parts[0]), "r"(a.parts[1]), "r"(a.parts[2]), "r"(a.parts[3]), "r"(first), "r"(second));
+#else
+    emulation::multiply_add_e4m3(sums.values, a.parts, first, second);
+#endif
+}
+
+/// Four of the bytes of two words (0 to 3 of the first, 4 to 7 of the second), chosen by the hexadecimal
+/// digits of `choice`, of which the last one is that of the lowest byte.
+__device__ inline uint32_t chosen_bytes(uint32_t first, uint32_t second, uint32_t choice) {
+#ifdef __CUDACC__
+    return __byte_perm(first, second, choice);
+#else
+    const uint64_t both = uint64_t(second) << 32 | first;
+    uint32_t chosen = 0;
+    for (int i = 0; i < 4; ++i) chosen |= uint32_t(both >> (choice >> (4 * i) & 7) * 8 & 255) << (8 * i);
+    return chosen;
+#endif
+}
+
+/// The code of a number, as encode() has it but for the sign of NaN. One instruction from sm_89 on.
+template <class Format>
+__device__ uint8_t encode_by_gpu(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+    return encode<Format>(x);
+#elif defined(__CUDACC__)
+    uint16_t pair;  // of the codes of 0 and x
+    if constexpr (Format::fraction == 3)
+        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+    else
+        asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+    return uint8_t(pair);
+#else
+    return emulation::code_of(x, Format::fraction == 3);
 #endif
 }
 

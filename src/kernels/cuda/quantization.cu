@@ -6,6 +6,7 @@
 #include "cuda.hpp"
 #include "groups.hpp"
 #include "launch.hpp"
+#include "mma.hpp"
 #include "quantization.hpp"
 #include "team.hpp"
 #include "workspace.hpp"
@@ -57,6 +58,12 @@ __device__ int64_t first_own_column() {
     return (int64_t(blockIdx.y) * blockDim.x + threadIdx.x) * own_columns;
 }
 
+/// As scaled_code, by the GPU's instruction if it has one.
+template <class Format>
+__device__ uint8_t code_of(float x, float factor) {
+    return uint8_t((encode_by_gpu<Format>(x * factor) & 127U) | (std::bit_cast<uint32_t>(x) >> 24 & 128U));
+}
+
 /// `count` adjacent elements in float32. Those from `rest` on are zero, and not read.
 template <int count, class T>
 struct Adjacent {
@@ -77,7 +84,7 @@ struct Adjacent {
     __device__ void encode_to(uint8_t* to, int64_t rest, F&& factor) const {
         Pack<uint8_t, count> codes;
         COEUS_UNROLL
-        for (int i = 0; i < count; ++i) codes.values[i] = scaled_code<Format>(values[i], factor(i));
+        for (int i = 0; i < count; ++i) codes.values[i] = code_of<Format>(values[i], factor(i));
         if (rest >= count && is_aligned<count>(to)) {
             store_pack<count>(to, codes);
         } else {
@@ -153,7 +160,7 @@ __global__ void quantize_rows_kernel(Rows<uint8_t> q, float* scales, Rows<const 
     const float factor = factor_of(largest, Format::largest, power_of_two);
     if (scales && team.first()) scales[row] = 1 / factor;
     team.map(
-        n, q[row], [=](float value) { return scaled_code<Format>(value, factor); }, x[row]);
+        n, q[row], [=](float value) { return code_of<Format>(value, factor); }, x[row]);
 }
 
 /// Neighbouring lanes share a block of a row.

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of 8-bit floats: by cuBLASLt if the GPU has such products (scaled_product.hpp), otherwise of the
-// decoded operands. An 8-bit float is a bfloat16 as well, also after multiplication with a power of two, so
+// decoded operands. Products of experts' rows are by a kernel of ours (grouped_gemm_8_bit.hpp), or of decoded
+// operands as well. An 8-bit float is a bfloat16 as well, also after multiplication with a power of two, so
 // that the decoded operands are exact; the scale of a whole operand becomes a factor of the product.
 #include "../rows/matrix.hpp"
 #include "../scales.hpp"
 #include "cublaslt.hpp"
 #include "cuda.hpp"
+#include "grouped_gemm_8_bit.hpp"
 #include "launch.hpp"
 #include "quantization.hpp"
-#include "scaled_product.hpp"
+#include "scale_vector.hpp"
 #include "team.hpp"
 #include "workspace.hpp"
 
@@ -94,17 +96,10 @@ __global__ void lay_out_kernel(uint8_t* to, BlockScales scales, int64_t count) {
     });
 }
 
-/// Scales of rows or columns: one (step 0), or each its own; null: 1.
-struct VectorView {
-    const float* scales;
-    int step;
-    __device__ float operator[](int64_t i) const { return scales ? scales[i * step] : 1; }
-};
-
 /// to = from times the scales of its row and column, or divided by them. Scales are powers of two.
 template <class T>
-__global__ void scale_kernel(Rows<T> to, Rows<const T> from, int64_t width, VectorView of_rows,
-                             VectorView of_columns, bool inverse) {
+__global__ void scale_kernel(Rows<T> to, Rows<const T> from, int64_t width, ScaleVector of_rows,
+                             ScaleVector of_columns, bool inverse) {
     const int64_t row = blockIdx.x;
     const float of_row = of_rows[row];
     BlockTeam(shared_memory())
@@ -114,13 +109,6 @@ __global__ void scale_kernel(Rows<T> to, Rows<const T> from, int64_t width, Vect
                 return inverse ? value / of_row / of_columns[j] : value * of_row * of_columns[j];
             },
             from[row]);
-}
-
-const float* numbers_of(const Tensor& t) {
-    return t.groups == ScaleGroups::none ? nullptr : static_cast<const float*>(t.scale);
-}
-int step_of(const Tensor& t) {
-    return has_one_scale(t) ? 0 : 1;
 }
 
 /// A call of scaled_gemm. The library's workspace is allocated first: it must begin at a multiple of 256
@@ -178,7 +166,7 @@ struct ScaledGemm {
         if (!needs_vector(t)) return numbers_of(t);
         auto* const to = exec.workspace.alloc(Dtype::f32, {rows}).as<float>();
         launch(exec, "scale_vector", {blocks_for(div_ceil(rows, 256))}, vector_kernel, to, numbers_of(t),
-               step_of(t), rows);
+               scale_vector(t).step, rows);
         return to;
     }
     const void* laid_out(const Tensor& t, int64_t rows) const {
@@ -193,9 +181,8 @@ struct ScaledGemm {
     void scale(Tensor from, bool inverse) const {
         dispatch(d.dtype, [&]<class T>(T) {
             launch(exec, "scale", {blocks_for(d.rows()), threads_for(d.cols())}, scale_kernel<T>,
-                   rows_of<T>(d), rows_of<const T>(from), d.cols(),
-                   VectorView{numbers_of(a.tensor), step_of(a.tensor)},
-                   VectorView{numbers_of(b.tensor), step_of(b.tensor)}, inverse);
+                   rows_of<T>(d), rows_of<const T>(from), d.cols(), scale_vector(a.tensor),
+                   scale_vector(b.tensor), inverse);
         });
     }
     /// Scales are powers of two, so d = (sums + c / scales) scales is rounded once, as sums scales + c.
@@ -267,6 +254,7 @@ void Cuda::scaled_gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c, boo
 }
 
 void Cuda::scaled_grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups& groups, bool) {
+    if (multiplies_codes(exec, d, {a, b.tensor})) return multiply_grouped_codes(exec, d, a, b, groups);
     const Scope scope(exec.workspace);
     const int64_t number = groups.number(), rows = b.tensor.rows(), columns = b.tensor.cols();
     const Tensor rows_values = exec.workspace.alloc(Dtype::bf16, {a.rows(), a.cols()}),
@@ -278,6 +266,7 @@ void Cuda::scaled_grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const 
 
 void Cuda::scaled_grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, Tensor c,
                                        const Groups& groups) {
+    if (multiplies_codes(exec, d, {a, b})) return multiply_grouped_codes(exec, d, a, b, c, groups);
     const Scope scope(exec.workspace);
     const Tensor a_values = exec.workspace.alloc(Dtype::bf16, {a.rows(), a.cols()}),
                  b_values = exec.workspace.alloc(Dtype::bf16, {b.rows(), b.cols()});

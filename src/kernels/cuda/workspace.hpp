@@ -49,8 +49,9 @@ inline int64_t scaled_gemm(const Exec& exec, const Tensor& d, const Operand& a, 
     add(blocks, laid_out_scales(n, depth));
     return bytes;
 }
-/// Decoded operands.
-inline int64_t scaled_grouped_gemm(const Tensor& a, const Tensor& b) {
+/// Decoded operands, if codes are not multiplied.
+inline int64_t scaled_grouped_gemm(const Exec& exec, const Tensor& d, const Tensor& a, const Tensor& b) {
+    if (multiplies_codes(exec, d, {a, b})) return 0;
     return padded_bytes(a.count() * size_of(Dtype::bf16)) + padded_bytes(b.count() * size_of(Dtype::bf16));
 }
 
