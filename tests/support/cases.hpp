@@ -119,6 +119,10 @@ std::string wrong_largest(const LargestCase& c, const std::function<Operands(con
 /// The products of rows grouped by expert, [groups * rows, width] by matrices [other, width]: forward,
 /// gradient of the rows, gradient of the matrices. Every group has the same number of rows.
 std::vector<KernelCase> grouped_product_cases(int64_t groups, int64_t rows, int64_t width, int64_t other);
+/// Products of rows grouped by expert in 8-bit floats with a scale for each row or column of the result:
+/// groups without rows, groups of more rows than the tallest tile, and sizes that are multiples of 16, not
+/// of 32.
+std::vector<KernelCase> scaled_grouped_cases();
 KernelCase latent_keys_case(int64_t tokens, const LatentShape& shape, bool backward);
 /// `shape.batch` tokens with a cache of `kept` sequences of `shape.sequence` rows.
 KernelCase attention_cached_case(const AttentionShape& shape, int64_t kept, int64_t padding = 0);

@@ -418,6 +418,15 @@ std::vector<KernelCase> grouped_product_cases(int64_t groups, int64_t rows, int6
     return list;
 }
 
+std::vector<KernelCase> scaled_grouped_cases() {
+    std::vector<KernelCase> list;
+    add_quantized(list, {70, 6, 2, Spread::two}, 48, 80, Along::outer);
+    add_quantized(list, {560, 2, 1}, 48, 208, Along::outer);
+    add_quantized(list, {600, 2, 1, Spread::one}, 272, 16, Along::outer);
+    std::erase_if(list, [](const KernelCase& c) { return !c.name.starts_with("scaled_grouped"); });
+    return list;
+}
+
 std::vector<KernelCase> expert_cases() {
     std::vector<KernelCase> list;
     const std::vector<std::pair<int64_t, RouteOptions>> routers = {
@@ -460,6 +469,7 @@ std::vector<KernelCase> expert_cases() {
     }
     add_quantized(list, {5, 3, 2}, 17, 20, Along::outer);
     add_quantized(list, {1, 1, 1}, 1, 4, Along::outer);
+    for (KernelCase& c : scaled_grouped_cases()) list.push_back(std::move(c));
     // more experts than a warp has lanes, and more assignments than a block has threads
     add_cases(list, {30, 40, 2}, 8, 16);
     list.push_back(group_by_expert_case({1100, 3, 2}));

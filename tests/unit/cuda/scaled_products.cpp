@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of 8-bit floats on GPUs of all architectures, with the stand-in for cuBLASLt, which has the rules
 // of each.
-#include "gpu/gpu.hpp"
-#include "stand_ins/cuda/cublasLt.h"
+#include "pretended_gpu.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
@@ -12,26 +11,6 @@ using namespace coeus;
 using namespace coeus::test;
 
 namespace {
-
-/// A GPU of an architecture; afterwards, GPUs have the usual one again.
-class PretendedGpu {
-public:
-    explicit PretendedGpu(int architecture) {
-        emulation::architecture = architecture;
-        gpu_ = open_gpu(0);
-    }
-    ~PretendedGpu() {
-        emulation::architecture = 90;
-        emulation::set_cublas_version(130000);
-        emulation::set_vector_products(true);
-    }
-    PretendedGpu(const PretendedGpu&) = delete;
-    PretendedGpu& operator=(const PretendedGpu&) = delete;
-    const Device& get() const { return *gpu_; }
-
-private:
-    std::unique_ptr<Device> gpu_;
-};
 
 std::vector<KernelCase> scaled_gemm_cases() {
     std::vector<KernelCase> list = quantization_cases();
