@@ -35,6 +35,17 @@ void plan_product(Exec& exec, const Tensor& d, const Operand& a, const Operand& 
     exec.observers.planned({.variant = form_of(a, b), .size = {d.rows(), d.cols(), depth}});
 }
 
+// A product of experts' rows in 8-bit floats: of codes, of codes that the GPU converts to half precision, or
+// of decoded operands.
+void plan_experts(Exec& exec, const Tensor& d, const Tensor& a, const Tensor& b) {
+    exec.workspace.touch(cuda::workspace::scaled_grouped_gemm(exec, d, a, b));
+    if (!cuda::multiplies_codes(exec, d, {a, b}))
+        exec.observers.planned({.variant = "decoded", .launches = 3});
+    else
+        exec.observers.planned(
+            {.variant = cuda::has_fast_mma_of_8_bits(exec.architecture) ? "codes" : "converted"});
+}
+
 void plan_attention(Exec& exec, const char* kernel, const AttentionShape& s, int launches = 1) {
     exec.observers.planned(
         {.variant = kernel, .size = {s.batch, s.sequence, s.head_dim}, .launches = launches});
@@ -71,10 +82,10 @@ struct DryCuda {
         plan_product(exec, d, a, b);
     }
     static void scaled_grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups&, bool) {
-        exec.workspace.touch(cuda::workspace::scaled_grouped_gemm(exec, d, a, b.tensor));
+        plan_experts(exec, d, a, b.tensor);
     }
     static void scaled_grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, Tensor, const Groups&) {
-        exec.workspace.touch(cuda::workspace::scaled_grouped_gemm(exec, d, a, b));
+        plan_experts(exec, d, a, b);
     }
     static void embedding_backward(Exec& exec, Tensor, Tensor, Tensor tokens, VocabularyPart) {
         exec.workspace.touch(cuda::workspace::sorted_tokens(tokens));

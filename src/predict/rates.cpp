@@ -124,11 +124,12 @@ std::optional<Estimate> Rates::seconds(const Call& call) const {
         if (machine_.memory_bandwidth == 0) return std::nullopt;
         return Estimate{of_memory, Source::peak};
     }
+    const double before = machine_.memory_bandwidth > 0 ? call.more_bytes / machine_.memory_bandwidth : 0;
     if (const std::optional<double> flops = product ? product_rate(call) : attention_rate(call))
-        return Estimate{std::max(call.flops / *flops, of_memory), Source::rate};
+        return Estimate{before + std::max(call.flops / *flops, of_memory), Source::rate};
     const std::optional<double> most = peak_of(machine_, call.type);
     if (!most) return std::nullopt;
-    return Estimate{std::max(call.flops / *most, of_memory), Source::peak};
+    return Estimate{before + std::max(call.flops / *most, of_memory), Source::peak};
 }
 
 std::optional<double> Rates::seconds(const std::string& operation, double bytes, RankGroup group) const {

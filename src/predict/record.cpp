@@ -100,11 +100,17 @@ public:
                                                                       : 0;
         call_.type = tensors[std::min(typical, tensors.size() - 1)].dtype;
         if (is_8_bit_float(call_.type)) call_.type = Dtype::fp8_e4m3;
+        elements_in_8_bits_ = 0;
+        for (const Tensor& t : tensors)
+            if (is_8_bit_float(t.dtype)) elements_in_8_bits_ += double(t.count());
     }
     void planned(const PlannedKernel& kernel) override {
         call_.variant = kernel.variant;
         call_.size = kernel.size;
         call_.launches = kernel.launches;
+        if (call_.variant == "decoded" || call_.variant == "converted") call_.type = Dtype::bf16;
+        // decoding reads 1 byte of an element and writes 2, and the product reads 1 more than of a code
+        if (call_.variant == "decoded") call_.more_bytes = 4 * elements_in_8_bits_;
     }
     void begin_exchange(Exchange exchange, double /*bytes*/) override { open_.push_back(exchange); }
     void end() override {
@@ -178,6 +184,7 @@ private:
     std::vector<int64_t> last_;  // by queue, the number of entries up to its last one
     std::map<std::pair<uint32_t, uint32_t>, int64_t> waited_;  // for which point, by queue and other queue
     Call call_;
+    double elements_in_8_bits_ = 0;              // of the call's operands
     std::vector<std::optional<Exchange>> open_;  // what has begun; nothing: a kernel
     bool records_ = false, is_grouped_ = false;
     std::optional<Collective> group_;
