@@ -37,7 +37,7 @@ compile() { # NAME OPTION [SOURCE ...]: all sources if none is named
     done
     cmake -S . -B "$folder" "-DCOEUS_CUDA_ARCH=${chosen#;}" >"$folder.log" 2>&1 ||
         { cat "$folder.log" >&2; failed="$failed $folder"; return; }
-    objects=$(ninja -C "$folder" -t targets all | sed -n 's/^\(CMakeFiles\/coeus_cuda\(_sm_90a\)\?.dir\/.*\.o\): CUDA.*/\1/p')
+    objects=$(ninja -C "$folder" -t targets all | sed -n 's/^\(CMakeFiles\/coeus_cuda\(_sm_90a\|_8_bit\)\?.dir\/.*\.o\): CUDA.*/\1/p')
     if [ $# -gt 0 ]; then
         objects=
         for source; do objects="$objects CMakeFiles/coeus_cuda.dir/src/$source.cu.o"; done

@@ -5,8 +5,8 @@
     kernel_instructions.py FOLDER          a build with CUDA
     kernel_instructions.py FOLDER --list   prints what the loops of each kernel contain
 
-It counts the instructions in loops: loads from shared memory for tensor cores (LDSM) and their products (HMMA), loads of
-16 bytes from global memory (LDG.128), and loads and stores of a thread's local memory (LDL, STL), which the compiler uses
+It counts the instructions in loops: loads from shared memory for tensor cores (LDSM) and their products (HMMA; QMMA of
+8-bit floats, which has twice the depth and counts twice), loads of 16 bytes from global memory (LDG.128), and loads and stores of a thread's local memory (LDL, STL), which the compiler uses
 for what does not fit into registers. NVIDIA's cuobjdump and nvdisasm are looked for next to nvcc, in the PATH, and among
 the nvidia packages of a Python environment (COEUS_CUDA_PYTHON, VIRTUAL_ENV). Without them the exit code is 77
 ("skipped"). It is 1 if a limit is broken."""
@@ -23,7 +23,7 @@ import kernel_resources
 
 LIMITS = kernel_resources.ROOT / "tests/gpu/kernel_instructions.txt"
 INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)(.*);")
-COUNTED = ("HMMA", "LDSM", "LDG.128", "LDL", "STL")
+COUNTED = ("HMMA", "QMMA", "LDSM", "LDG.128", "LDL", "STL")
 
 
 def tool(name, folder):
@@ -69,7 +69,8 @@ def counts_in_loops(instructions, labels):
 def counts(folder, cuobjdump, nvdisasm):
     """{(kernel, architecture): counts_in_loops} of a build."""
     found = {}
-    objects = sorted(folder.glob("CMakeFiles/coeus_cuda.dir/**/*.cu.o"))
+    objects = sorted(path for name in ("coeus_cuda", "coeus_cuda_8_bit")
+                     for path in folder.glob(f"CMakeFiles/{name}.dir/**/*.cu.o"))
     if not objects:
         raise kernel_resources.Refused(f"{folder} has no CUDA kernels: it is not a build made by `make cuda`")
     for path in objects:
@@ -107,12 +108,12 @@ def broken(limits, found):
         if local and "local" not in kinds:
             said.append(f"{kernel} on {arch}: {local} accesses of local memory in a loop; make it fit into registers, or "
                         "write a line \"local: KERNEL | reason\"")
-        if count["HMMA"]:
-            ratio = count["LDSM"] / count["HMMA"]
+        if products := count["HMMA"] + 2 * count["QMMA"]:
+            ratio = count["LDSM"] / products
             if "LDSM per HMMA" not in kinds:
                 said.append(f"{kernel} on {arch}: it has products of tensor cores, but no line \"LDSM per HMMA: ...\"")
             elif ratio > float(kinds["LDSM per HMMA"]):
-                said.append(f"{kernel} on {arch}: {count['LDSM']} LDSM for {count['HMMA']} HMMA, {ratio:.3f} for each, "
+                said.append(f"{kernel} on {arch}: {count['LDSM']} LDSM for {products} HMMA, {ratio:.3f} for each, "
                             f"more than {kinds['LDSM per HMMA']}")
         if "wide" in kinds and not count["LDG.128"]:
             said.append(f"{kernel} on {arch}: no loop loads 16 bytes at a time (LDG.128)")

@@ -22,12 +22,14 @@ HEAD = """# SPDX-License-Identifier: Apache-2.0
 # What each CUDA kernel takes of a multiprocessor. Written by tools/kernel_resources.py, except for the reasons of
 # spills. Columns: kernel | threads of a block and bytes of their dynamic shared memory, as its launch with most
 # threads has them | registers of a thread, bytes of stack, of spilled registers and of static shared memory, and blocks
-# that a multiprocessor holds, for each architecture; kernels for sm_90a only have "-" for the others
+# that a multiprocessor holds, for each architecture; "-" for those for which a kernel is not compiled. sm_89 runs what
+# is compiled for sm_80
 """
 FIELDS = ("registers", "stack", "spilled", "static shared memory", "blocks")
 NOT_LAUNCHED = ("gpu: any_kernel",)  # the start asks only whether it exists
-# bytes of shared memory of a multiprocessor; 65536 registers, 64 warps, 32 blocks
-SHARED = {"sm_80": 164 << 10, "sm_90": 228 << 10, "sm_90a": 228 << 10}
+# bytes of shared memory of a multiprocessor, and its warps; 65536 registers, 32 blocks
+SHARED = {"sm_80": 164 << 10, "sm_89": 100 << 10, "sm_90": 228 << 10, "sm_90a": 228 << 10}
+WARPS = {"sm_80": 64, "sm_89": 48, "sm_90": 64, "sm_90a": 64}
 OWN = "sm_90a"  # kernels for one GPU; the others also run on sm_89, whose blocks can have the least shared memory
 LEAST_SHARED = 99 << 10
 
@@ -56,7 +58,7 @@ def blocks(arch, threads, registers, shared):
     warps = -(-threads // 32)
     by_registers = 65536 // rounded_up(32 * max(registers, 1), 256) // 4 * 4 // warps
     by_shared = SHARED[arch] // (rounded_up(shared, 128) + 1024)  # 1 KiB of each block is the system's
-    return min(32, 64 // warps, by_registers, by_shared)
+    return min(32, WARPS[arch] // warps, by_registers, by_shared)
 
 
 def parsed(name, report):

@@ -432,6 +432,7 @@ while [ $((2 * tp)) -le "$most" ] && [ $((2 * tp)) -le "$ranks" ] && [ $tp -lt 8
 rotate=--parallelism.context_parallel_rotate_method async=--parallelism.enable_async_tensor_parallel
 reshard=--parallelism.fsdp_reshard_after_forward recompute=--activation_checkpoint.mode
 experts="--model.name=qwen3 --model.flavor=debugmodel_moe" # 64 of them, 8 for each token
+eight="--model.converters=quantize.grouped_mm.float8 --quantize.grouped_mm.float8.fqns=experts"
 settings=$(cat <<END
 B1;nccl;sums without NVLS;--comm.deterministic=true;--comm.deterministic=false;
 B2;nccl;NCCL keeps the order of operations;NCCL_LAUNCH_ORDER_IMPLICIT=1;NCCL_LAUNCH_ORDER_IMPLICIT=0;--comm.max_ctas=8
@@ -452,6 +453,7 @@ B29;2;every second step observed;--metrics.straggler_freq=2;--metrics.straggler_
 other;nccl;exchange by NCCL;--comm.transport=nccl;--comm.transport=staged;
 other;2;weights gathered again for the backward;$reshard=always;$reshard=never;
 other;1;products of experts by wgmma;COEUS_EXPERTS_WGMMA=1;COEUS_EXPERTS_WGMMA=0;$experts
+other;1;products of experts in 8 bits, by their codes, beside decoded ones;COEUS_EXPERTS_8_BITS=1;COEUS_EXPERTS_8_BITS=0;$experts $eight
 other;1;norms and activations recomputed;$recompute=selective;$recompute=none;--activation_checkpoint.selective_ac_option=op
 other;1;blocks recomputed;$recompute=full;$recompute=none;
 other;1;moments on the host;--training.enable_cpu_offload=true;--training.enable_cpu_offload=false;$recompute=full

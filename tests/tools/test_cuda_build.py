@@ -100,6 +100,12 @@ class KernelResources(WithFolder):
         self.assertIn(f"{KERNEL} takes {shared} bytes of dynamic shared memory, but sm_89 has {99 << 10}", said)
         self.assertEqual(len(kernel_resources.compared_launches(Table(own), {name: (128, shared)})), len(said) - 1)
 
+    def test_kernels_for_sm_89_have_its_limits(self):
+        self.assertEqual(kernel_resources.blocks("sm_89", 128, 64, 0), 8)  # by registers
+        self.assertEqual(kernel_resources.blocks("sm_89", 256, 16, 0), 6)  # by warps
+        self.assertEqual(kernel_resources.blocks("sm_80", 256, 16, 0), 8)
+        self.assertEqual(kernel_resources.blocks("sm_89", 32, 16, 40 << 10), 2)  # by shared memory
+
     def test_wgmma_that_waits_for_each_product_is_refused(self):
         said = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to ..."
         with self.assertRaisesRegex(kernel_resources.Refused, "attention_mma: ptxas info .* are serialized due to"):
@@ -187,7 +193,7 @@ class KernelInstructions(WithFolder):
         code = kernel_instructions.code_of(self.CODE)
         self.assertEqual(list(code), ["product_kernel"])
         self.assertEqual(kernel_instructions.counts_in_loops(*code["product_kernel"]),
-                         {"HMMA": 1, "LDSM": 1, "LDG.128": 0, "LDL": 0, "STL": 1})
+                         {"HMMA": 1, "QMMA": 0, "LDSM": 1, "LDG.128": 0, "LDL": 0, "STL": 1})
         straight = self.CODE.replace("BRA `(.L_x_0)", "BRA `(.L_x_1)")
         self.assertEqual(set(kernel_instructions.counts_in_loops(
             *kernel_instructions.code_of(straight)["product_kernel"]).values()), {0})
@@ -199,6 +205,10 @@ class KernelInstructions(WithFolder):
         products = "LDSM per HMMA: product_.* | 0.5\n"
         self.assertEqual(broken(products, HMMA=8, LDSM=4), [])
         self.assertEqual(broken(products, HMMA=8, LDSM=5), [
+            "product_kernel on sm_90: 5 LDSM for 8 HMMA, 0.625 for each, more than 0.5"])
+        # a product of 8-bit floats has twice the depth
+        self.assertEqual(broken(products, QMMA=4, LDSM=4), [])
+        self.assertEqual(broken(products, QMMA=4, LDSM=5), [
             "product_kernel on sm_90: 5 LDSM for 8 HMMA, 0.625 for each, more than 0.5"])
         self.assertEqual(broken("", HMMA=8), [
             'product_kernel on sm_90: it has products of tensor cores, but no line "LDSM per HMMA: ..."'])
@@ -212,7 +222,7 @@ class KernelInstructions(WithFolder):
 
     def test_a_build(self):
         build = self.folder / "build"
-        path = build / "CMakeFiles/coeus_cuda.dir/a.cu.o"
+        path = build / "CMakeFiles/coeus_cuda_8_bit.dir/a.cu.o"
         path.parent.mkdir(parents=True)
         path.touch()
         (build / "CMakeCache.txt").write_text(f"CMAKE_CUDA_COMPILER:FILEPATH={self.folder}/nvcc\n")

@@ -22,7 +22,7 @@ template <bool deep, int count>
 struct CodeTile : OperandTile<uint8_t, deep, count> {
     /// 16 rows (of the left operand) or columns (of the right one) from `first` on, with a depth of 32 from k
     /// on. For the left operand it is a fragment. For the right one, parts 0 and 2 are the operand of 8
-    /// columns, and 1 and 3 that of 8 others: those of indices() below.
+    /// columns, and 1 and 3 that of 8 others: those of index() below.
     __device__ static Fragment load(const uint8_t* tile, int first, int k) {
         const int lane = Lane().lane;
         if constexpr (deep)

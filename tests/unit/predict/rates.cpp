@@ -256,3 +256,23 @@ TEST_CASE("all-reduces of 8 H200s take the published time, within 10 % at every 
     CHECK(*rings.seconds("all_reduce", 16.0 * (1 << 30), {8, 1}) ==
           Approx(16.0 * (1 << 30) * 2 * 7 / 8 / 367.6e9).epsilon(0.01));
 }
+
+TEST_CASE("what kernels before a product move adds to its time") {
+    const MachineFile machine = machine_with(R"(
+[peak]
+bf16 = 1e12
+from = "sheet"
+[memory]
+bytes_per_second = 1e9
+from = "sheet"
+)");
+    Call call = {.kernel = "scaled_grouped_gemm",
+                 .variant = "decoded",
+                 .type = Dtype::bf16,
+                 .flops = 2e12,
+                 .bytes = 1};
+    const Rates rates(machine, false);
+    CHECK(rates.seconds(call)->seconds == Approx(2));
+    call.more_bytes = 3e9;
+    CHECK(rates.seconds(call)->seconds == Approx(2 + 3));
+}

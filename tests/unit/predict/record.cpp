@@ -97,6 +97,42 @@ TEST_CASE("a recording has the kernels of every local batch and of the update, o
     CHECK(one.launches() > count(one, kernel));
 }
 
+TEST_CASE("a recording has products of experts in the type in which the GPU multiplies them") {
+    DecoderConfig model = tiny_config(2);
+    set_experts(model, 1);
+    model.dim = 32;
+    model.moe.hidden = 48;
+    const auto products_on = [&](int architecture, bool emulate = false) {
+        EngineOptions options = options_of({}, 1);
+        options.architecture = architecture;
+        options.types.quantize = {.experts = Recipe::rowwise, .expert_fqns = {"experts"}, .emulate = emulate};
+        std::vector<Call> calls = record_step(model, options).calls;
+        std::erase_if(calls, [](const Call& c) { return !c.kernel.starts_with("scaled_grouped"); });
+        return calls;
+    };
+    struct Expected {
+        int architecture;
+        const char* variant;
+        Dtype type;
+    };
+    for (const auto& [architecture, variant, type] :
+         {Expected{80, "decoded", Dtype::bf16}, Expected{89, "codes", Dtype::fp8_e4m3},
+          Expected{90, "converted", Dtype::bf16}, Expected{100, "converted", Dtype::bf16},
+          Expected{120, "codes", Dtype::fp8_e4m3}}) {
+        CAPTURE(architecture);
+        const std::vector<Call> calls = products_on(architecture);
+        CHECK(calls.size() >= 3);
+        for (const Call& call : calls) {
+            CHECK(call.variant == variant);
+            CHECK(call.type == type);
+            // each element of both operands is read and written, and read again
+            CHECK((call.more_bytes > 0) == (architecture == 80));
+            CHECK(call.launches == (architecture == 80 ? 3 : 1));
+        }
+    }
+    for (const Call& call : products_on(90, true)) CHECK(call.variant == "decoded");
+}
+
 TEST_CASE("a recording has the gathers and sums of FSDP, their bytes and queues, and the waits for them") {
     const MeshShape mesh = {.dp_shard = 4};
     const Recording r = record_step(tiny_config(3), options_of(mesh, 2));
