@@ -34,7 +34,7 @@ if(COEUS_CUDA_ARCH STREQUAL "every")
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
 endif()
 enable_language(CUDA)
-# L40 runs the code for A100, which differs in nothing that the kernels use
+# L40 runs the code for A100, except for that of the files *_8_bit.cu (libraries.cmake)
 if(COEUS_CUDA_ARCH STREQUAL "every" AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)
     list(APPEND CMAKE_CUDA_ARCHITECTURES 100-real 120-real)
 endif()

@@ -3,10 +3,12 @@
 // result. This file is not compiled for sm_80. Tiles are copied as in grouped_gemm.cu. An operand that is not
 // deep is transposed on its way from shared memory to the tensor cores.
 //
-// Tensor cores add products of 8-bit floats with as few as 14 bits (sm_89). So they add only those of one
-// step of the depth, 64, and all others are added in float32.
+// Tensor cores that have products of 8-bit floats add them with as few as 14 bits (sm_89). So they add only
+// those of one step of the depth, 64, and all others are added in float32. On other GPUs the codes are
+// multiplied in half precision, and added as products of bfloat16 are.
 #include "grouped_gemm_8_bit.hpp"
 #include "grouped_product.hpp"
+#include "mma_halves.hpp"
 #include "scale_vector.hpp"
 
 namespace coeus::cuda {
@@ -28,7 +30,7 @@ struct CodeTile : OperandTile<uint8_t, deep, count> {
         if constexpr (deep)
             return load_matrices(tile + (first + lane % 16) * CodeTile::pitch + k + lane / 16 * 16);
         // ldmatrix transposes pairs of adjacent bytes: a lane gets two of the depth for each of two columns.
-        // Its second matrix has the next two. Where the depth is 8 or more (of 16), matrices have changed
+        // Its second matrix has the next two. In the second half of 16 of the depth, matrices have changed
         // places, so that the eight rows that are read at once are in different banks.
         const int row = lane % 8, far = row / 4;
         const int depth = row / 2 * 4 + row % 2 + (lane / 8 % 2 ^ far) * 2 + lane / 16 * 16;
@@ -134,8 +136,14 @@ __global__ void __launch_bounds__(tile_rows / warp_rows * 2 * warp_size, 1)
                 for (int half = 0; half < 2; ++half) {
                     Sums of_step = {};
                     COEUS_UNROLL
-                    for (int k = 0; k < mmas_of_step; ++k)
-                        multiply_add_e4m3(of_step, a[r][k], b[k].parts[half], b[k].parts[half + 2]);
+                    for (int k = 0; k < mmas_of_step; ++k) {
+                        const uint32_t first = b[k].parts[half], second = b[k].parts[half + 2];
+                        if (mma_has_8_bits())
+                            multiply_add_e4m3(of_step, a[r][k], first, second);
+                        else
+                            multiply_add_as_halves(sums[r][c][half], a[r][k], first, second);
+                    }
+                    if (!mma_has_8_bits()) continue;
                     COEUS_UNROLL
                     for (int i = 0; i < 4; ++i) sums[r][c][half].values[i] += of_step.values[i];
                 }

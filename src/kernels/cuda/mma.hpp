@@ -88,7 +88,7 @@ __device__ inline void multiply_add(Sums& sums, const Fragment& a, uint32_t firs
 }
 
 /// sums[16x8] += a[16x32] b[32x8] of E4M3 codes, four of a row of a in each part: lane 4 g + t passes columns
-/// 4t to 4t + 3 of rows g and g + 8, and those 16 further on. Of b it passes the elements (4t, g) to
+/// 4t to 4t + 3 of rows g and g + 8, and those 16 further on; of b, it passes the elements (4t, g) to
 /// (4t + 3, g) as `first`, and those 16 rows further down as `second`. The kernels that call it are not
 /// compiled for sm_80, which does not have it.
 __device__ inline void multiply_add_e4m3(Sums& sums, const Fragment& a, uint32_t first, uint32_t second) {

@@ -131,6 +131,7 @@ std::vector<TypedCase> traffic_cases() {
                              "dequantize [64, 512] float8_e4m3 rows",
                              "dequantize [64, 512] float8_e4m3 cols",
                              "scaled_grouped_gemm t 40 x 3 of 4",
+                             "scaled_grouped_gemm n 40 x 3 of 4",
                              "scaled_grouped_gemm_weights 40 x 3 of 4",
                              "zero"})
         list.push_back({aligned(named(name))});

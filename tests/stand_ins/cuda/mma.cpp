@@ -3,6 +3,7 @@
 
 #include "stand_ins/cuda/block.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
