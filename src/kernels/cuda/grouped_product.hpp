@@ -93,8 +93,10 @@ struct OperandTile {
         const int64_t rows_left = deep ? count_left : depth_left, width_left = deep ? depth_left : count_left;
         COEUS_NO_UNROLL
         for (int i = 0; i < rows * pieces / threads; ++i) {
-            const int at = int(threadIdx.x) + i * threads, row = at / pieces,
+            const int at = int(threadIdx.x) + i * threads, line = at / pieces,
                       column = at % pieces * piece_size;
+            // eight threads write at once: two rows of four pieces are in different banks if four rows apart
+            const int row = pieces == 4 ? line / 8 * 8 + line % 2 * 4 + line % 8 / 2 : line;
             const bool is_there = row < rows_left && column < width_left;
             copy_async<16>(tile + row * pitch + column, is_there ? from + row * ld + column : from,
                            !is_there);
