@@ -7,6 +7,7 @@
 #include "groups.hpp"
 #include "launch.hpp"
 #include "quantization.hpp"
+#include "rounded.hpp"
 #include "team.hpp"
 #include "workspace.hpp"
 
@@ -150,10 +151,7 @@ __global__ void quantize_rows_kernel(Rows<uint8_t> q, float* scales, Rows<const 
     const BlockTeam team(shared_memory());
     // the second time, the row comes from the cache
     const int32_t largest = bits ? bits[row * bits_step] : largest_of_row(team, n, x[row]);
-    const float factor = factor_of(largest, Format::largest, power_of_two);
-    if (scales && team.first()) scales[row] = 1 / factor;
-    team.map(
-        n, q[row], [=](float value) { return scaled_code<Format>(value, factor); }, x[row]);
+    round_row<Format>(team, q[row], scales ? scales + row : nullptr, x[row], n, largest, power_of_two);
 }
 
 /// Neighbouring lanes share a block of a row.
