@@ -43,7 +43,7 @@ Tensor Tensor::slice_rows(int64_t first, int64_t count) const {
     Tensor t = *this;
     t.data = offset(data, first * ld, dtype);
     t.scale = scale_of_row(*this, first);
-    t.largest = nullptr;
+    t.largest = t.rounded = nullptr;
     t.shape = shape.rank < 2 ? Shape{count} : Shape{count, cols()};
     return t;
 }
@@ -56,6 +56,7 @@ Tensor Tensor::slice_cols(int64_t first, int64_t count) const {
     t.scale = scale_of_column(*this, first);
     const bool is_part = largest && count == largest_cols && first % count == 0;
     t.largest = is_part ? offset(largest, first / count, Dtype::i32) : nullptr;
+    t.rounded = nullptr;
     t.shape = {rows(), count};
     return t;
 }
@@ -65,7 +66,7 @@ Tensor Tensor::reshape(const Shape& s) const {
     Tensor t = *this;
     t.shape = s;
     t.ld = s.cols();
-    t.largest = nullptr;
+    t.largest = t.rounded = nullptr;
     return t;
 }
 

@@ -87,7 +87,8 @@ struct DryCpu {
 }  // namespace
 
 const Kernels& dry_kernels() {
-    static constexpr Kernels table = observed_table<DryCpu>("dry", workspace::thin_rows, 1, true);
+    static constexpr Kernels table =
+        observed_table<DryCpu>("dry", workspace::thin_rows, 1, true, workspace::most_row_bytes);
     return table;
 }
 

@@ -162,7 +162,8 @@ std::vector<AttentionCall> planned_attention(const Exec& planning) {
 
 const Kernels& dry_cuda_kernels() {
     static constexpr Kernels table =
-        observed_table<DryCuda>("dry cuda", cuda::workspace::thin_rows, cuda::workspace::row_multiple, false);
+        observed_table<DryCuda>("dry cuda", cuda::workspace::thin_rows, cuda::workspace::row_multiple, false,
+                                cuda::workspace::most_row_bytes);
     return table;
 }
 

@@ -29,6 +29,10 @@ template <class... Tensors>
 double bytes(const Tensors&... t) {
     return (double(t.bytes()) + ... + 0.0);
 }
+/// Those of the rounded rows that a kernel writes beside y.
+inline double rounded_bytes(const Tensor& y) {
+    return y.rounded ? double(y.count()) * double(y.rounded_scale ? 1 : 2) : 0;
+}
 /// Number of pairs of a query and a key that it sees, over all heads; document masks are ignored.
 inline double causal_pairs(const AttentionShape& s) {
     const SequencePart queries = s.queries(), keys = s.keys();
@@ -68,14 +72,14 @@ inline Cost embedding_backward(Tensor dtable, Tensor dy, Tensor tokens, Vocabula
             bytes(dy, tokens) + 2 * double(most_rows * dy.cols() * size_of(dtable.dtype))};
 }
 inline Cost rms_norm(Tensor y, Tensor rstd, Tensor x, Tensor weight, double) {
-    return {4 * double(x.count()), bytes(y, rstd, x, weight)};
+    return {4 * double(x.count()), bytes(y, rstd, x, weight) + rounded_bytes(y)};
 }
 inline Cost rms_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor rstd,
                               Tensor weight) {
     return {10 * double(x.count()), bytes(dx, dweight, dy, x, rstd, weight) + (plus ? bytes(plus) : 0)};
 }
 inline Cost layer_norm(Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor weight, double) {
-    return {7 * double(x.count()), bytes(y, mean, rstd, x) + (weight ? bytes(weight) : 0)};
+    return {7 * double(x.count()), bytes(y, mean, rstd, x) + (weight ? bytes(weight) : 0) + rounded_bytes(y)};
 }
 inline Cost layer_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor mean,
                                 Tensor rstd, Tensor weight) {
@@ -135,7 +139,7 @@ inline Cost attention_cached(Tensor out, Tensor lse, Tensor keys, Tensor values,
                 seen * double((keys.cols() + values.cols()) * size_of(keys.dtype))};
 }
 inline Cost swiglu(Tensor y, Tensor gate_up) {
-    return {6 * double(y.count()), bytes(y, gate_up)};
+    return {6 * double(y.count()), bytes(y, gate_up) + rounded_bytes(y)};
 }
 inline Cost swiglu_backward(Tensor dgate_up, Tensor dy, Tensor gate_up) {
     return {12 * double(dy.count()), bytes(dgate_up, dy, gate_up)};
@@ -318,13 +322,14 @@ COEUS_EACH_KERNEL(COEUS_NAME)
 
 /// The table of a backend.
 template <class Backend>
-constexpr Kernels observed_table(const char* name, int64_t thin_rows, int64_t row_multiple,
-                                 bool takes_values) {
+constexpr Kernels observed_table(const char* name, int64_t thin_rows, int64_t row_multiple, bool takes_values,
+                                 int64_t most_row_bytes) {
     Kernels table{};
     table.name = name;
     table.thin_rows = thin_rows;
     table.row_multiple = row_multiple;
     table.takes_values = takes_values;
+    table.most_row_bytes = most_row_bytes;
 #define COEUS_ENTRY(entry)                                                                      \
     if constexpr (requires { &Backend::entry; })                                                \
         table.entry = Observed<Backend::entry, cost::entry>::template call<kernel_name::entry>; \

@@ -23,7 +23,7 @@ Tensor RmsNorm::forward(Ctx& c, Tensor x) const {
 
 Tensor RmsNorm::again(Ctx& c) const {
     const Tensor rstd = c.frame.pop(this), x = c.frame.pop(this);
-    const Tensor y = allocate(c, output_, x.dtype, x.shape);
+    const Tensor y = allocate(c, output_.again(), x.dtype, x.shape);
     c.k.rms_norm(c.exec, y, rstd, x, weight_->w, eps_);
     c.frame.push(this, x);
     c.frame.push(this, rstd);
@@ -50,7 +50,7 @@ Tensor LayerNorm::forward(Ctx& c, Tensor x) const {
 
 Tensor LayerNorm::again(Ctx& c) const {
     const Tensor rstd = c.frame.pop(this), mean = c.frame.pop(this), x = c.frame.pop(this);
-    const Tensor y = allocate(c, output_, x.dtype, x.shape);
+    const Tensor y = allocate(c, output_.again(), x.dtype, x.shape);
     c.k.layer_norm(c.exec, y, mean, rstd, x, weight_ ? weight_->w : Tensor{}, eps_);
     c.frame.push(this, x);
     c.frame.push(this, mean);

@@ -87,7 +87,19 @@ Tensor as_operand(Ctx& c, Tensor x, const Form& form, Tensor largest) {
     return y;
 }
 
+Tensor with_rounded_rows(Ctx& c, Tensor t) {
+    if (t.cols() * size_of(t.dtype) > c.k.most_row_bytes) return t;
+    const bool stays = c.tp.size() == 1;
+    const Tensor rounded = is_given_as_values(c, t, rows_form) && stays
+                               ? c.temp.alloc(Dtype::bf16, t.shape)
+                               : c.temp.alloc(rows_form.type, t.shape, rows_form.groups);
+    t.rounded = rounded.data;
+    t.rounded_scale = rounded.scale;
+    return t;
+}
+
 Tensor operand_of_tokens(Ctx& c, Tensor x, const Form& form, const Division& division) {
+    if (x.rounded && form == rows_form) return rounded_rows(x);
     const bool stays = division.other_row_ranks.size() == 1 && !c.frame.is_owing();
     return stays ? as_operand(c, x, form, division) : quantized(c, x, form, division);
 }

@@ -3,12 +3,24 @@
 
 namespace coeus {
 
+namespace {
+
+Tensor room(Ctx& c, Output::Place place, Dtype type, const Shape& shape) {
+    return place == Output::kept ? c.frame.keep(type, shape) : c.temp.alloc(type, shape);
+}
+
+}  // namespace
+
 Tensor allocate(Ctx& c, Output output, Dtype dtype, const Shape& shape) {
-    const auto room = [&](Dtype type, const Shape& s) {
-        return output.place == Output::kept ? c.frame.keep(type, s) : c.temp.alloc(type, s);
-    };
-    const Tensor y = room(dtype, shape);
-    return output.with_largest ? with_largest(c, y, room(Dtype::i32, {1})) : y;
+    return with_groups(c, room(c, output.place, dtype, shape), output.of_product, output.place);
+}
+
+Tensor with_groups(Ctx& c, Tensor t, ScaleGroups groups, Output::Place place, int64_t parts) {
+    switch (groups) {
+        case ScaleGroups::one: return with_largest(c, t, room(c, place, Dtype::i32, {parts}));
+        case ScaleGroups::rows: return with_rounded_rows(c, t);
+        default: return t;
+    }
 }
 
 Tensor LinearInput::keep_in_8_bits(Ctx& c, Tensor x, const Form& form, const Division& division) const {
@@ -29,6 +41,7 @@ Tensor LinearInput::take(Ctx& c, Tensor x, const RecipeForms& forms, const Divis
 void LinearInput::keep(Ctx& c, Tensor x, const RecipeForms& forms, const Division& division) const {
     if (!c.frame.has_backward()) return;
     if (place_ == Output::kept_in_8_bits) keep_in_8_bits(c, x, forms.x_of_wgrad, division);
+    x.rounded = nullptr;  // which ends with the forward
     if (place_ == Output::kept) c.frame.push(this, x);
 }
 

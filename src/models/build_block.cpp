@@ -82,13 +82,19 @@ namespace {
 
 // The output of an operation that these weights multiply. If all of them need it in 8 bits, they keep it
 // instead of the operation.
-Output output_for(const std::vector<Param>& weights, Output output) {
+Output output_for(const Declare& declare, const std::vector<Param>& weights, Output output) {
     const bool in_8_bits = std::ranges::all_of(
         weights, [](const Param& weight) { return forms_of(weight.recipe).x_of_wgrad.is_8_bit(); });
-    const bool with_one_scale = std::ranges::any_of(
-        weights, [](const Param& weight) { return forms_of(weight.recipe).x.groups == ScaleGroups::one; });
     if (output.place == Output::kept && in_8_bits) output.place = Output::kept_in_8_bits;
-    output.with_largest = with_one_scale;
+    for (const Param& weight : weights) {
+        const RecipeForms forms = forms_of(weight.recipe);
+        if (!forms.x.is_8_bit()) continue;
+        output.of_product = forms.x.groups;
+        output.of_gradient = forms.x_of_wgrad.groups;
+        // a rank that has some columns of a row does not know its scale
+        const bool has_whole_rows = weight.shard.tp != Split::cols || declare.parameters().place().tp == 1;
+        if (output.of_product == ScaleGroups::rows && !has_whole_rows) output.of_product = ScaleGroups::none;
+    }
     return output;
 }
 
@@ -145,7 +151,7 @@ std::vector<Param> gate_and_up(const Declare& declare, int64_t hidden, const std
 // The router needs its input in the compute type.
 Output output_for(const Declare& declare, const LayerConfig& layer, Output output) {
     return layer.is_dense()
-               ? output_for(gate_and_up(declare, layer.feed_forward.hidden, "feed_forward"), output)
+               ? output_for(declare, gate_and_up(declare, layer.feed_forward.hidden, "feed_forward"), output)
                : output;
 }
 
@@ -281,7 +287,7 @@ std::unique_ptr<Sublayer> build_feed_forward(const Declare& declare, const FeedF
         declare.linear(name + ".w2", {declare.model().dim, config.hidden}, WeightRole::down, Split::cols);
     down.together = columns_together(config.hidden, declare.parameters().place().tp);
     const Storage& w2 = declare.parameters().add(down);
-    return std::make_unique<FeedForward>(w13, w2, input, output_for({down}, activated));
+    return std::make_unique<FeedForward>(w13, w2, input, output_for(declare, {down}, activated));
 }
 
 namespace {
@@ -379,7 +385,7 @@ namespace {
 std::unique_ptr<Block> usual_block(const Declare& declare, const PositionTables& tables, Output output) {
     const LayerConfig layer = declare.model().layer(declare.layer());
     std::vector<PreNormBlock::Part> parts;
-    const Output to_attention = output_for(first_weights(declare, layer.attention), output);
+    const Output to_attention = output_for(declare, first_weights(declare, layer.attention), output);
     parts.push_back(build_part(declare, "attention_norm", to_attention, [&](LinearInput input) {
         return build_attention(declare, layer.attention, tables, input);
     }));

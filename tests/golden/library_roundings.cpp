@@ -13,12 +13,18 @@ double rounded(double x) {
     return double(float(bf16(float(x))));
 }
 
-// A kernel that writes y also finds its largest magnitude, if y has room for it.
-void find_largest(Exec& exec, Tensor y) {
-    if (!y.has_largest()) return;
-    const Tensor bits(y.largest, Dtype::i32, {1});
-    cpu_kernels().zero(exec, bits);
-    cpu_kernels().largest_magnitudes(exec, bits, y, ScaleGroups::one, {});
+// A kernel that writes y also finds its largest magnitude and rounds it, if y has room for that.
+void prepare_quantization(Exec& exec, Tensor y) {
+    if (y.has_largest()) {
+        const Tensor bits(y.largest, Dtype::i32, {1});
+        cpu_kernels().zero(exec, bits);
+        cpu_kernels().largest_magnitudes(exec, bits, y, ScaleGroups::one, {});
+    }
+    if (!y.rounded) return;
+    if (y.rounded_scale)
+        cpu_kernels().quantize(exec, rounded_rows(y), y, {}, rows_form.rule, {});
+    else
+        cpu_kernels().quantize_values(exec, rounded_rows(y), y, {}, rows_form);
 }
 
 void rms_norm_of_library(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps) {
@@ -27,7 +33,7 @@ void rms_norm_of_library(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor wei
         set_element(y, i,
                     rounded(double(float(element(x, i)) * float(element(rstd, i / y.cols())))) *
                         element(weight, i % y.cols()));
-    find_largest(exec, y);
+    prepare_quantization(exec, y);
 }
 void swiglu_of_library(Exec& exec, Tensor y, Tensor gate_up) {
     const int64_t n = y.cols();
@@ -36,7 +42,7 @@ void swiglu_of_library(Exec& exec, Tensor y, Tensor gate_up) {
                      up = element(gate_up, i / n * 2 * n + n + i % n);
         set_element(y, i, rounded(gate / (1 + std::exp(-gate))) * up);
     }
-    find_largest(exec, y);
+    prepare_quantization(exec, y);
 }
 void gemm_of_library(Exec& exec, Tensor d, Operand a, Operand b, Tensor c) {
     const bool is_residual = c && c.data != d.data;

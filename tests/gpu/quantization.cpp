@@ -65,6 +65,25 @@ TEST_CASE("GPU kernels find the largest magnitude of what they write") {
         }
 }
 
+TEST_CASE("GPU kernels round what they write as the separate kernel does") {
+    for (const RoundedCase& c : rounded_cases(false))
+        for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
+            INFO(c.fused.name << " in " << name_of(type));
+            CHECK(same_bits(run_case_on(the_gpu(), c.fused, type, type),
+                            run_case_on(the_gpu(), c.separate, type, type)));
+        }
+    // the longest row, and one that is longer
+    const int64_t most = cuda_kernels().most_row_bytes;
+    const auto run = [&](int64_t width, Dtype type) {
+        const RoundedCase c = rounded_case(swiglu_case(2, width), false);
+        return same_bits(run_case_on(the_gpu(), c.fused, type, type),
+                         run_case_on(the_gpu(), c.separate, type, type));
+    };
+    CHECK(run(most / 2, Dtype::bf16));
+    CHECK(run(most / 4, Dtype::f32));
+    CHECK_THROWS_WITH(run(most / 2 + 1, Dtype::bf16), Catch::Contains("too long"));
+}
+
 TEST_CASE("GPU kernels quantize every number to the CPU's bytes") {
     constexpr double infinity = std::numeric_limits<double>::infinity(),
                      nan = std::numeric_limits<double>::quiet_NaN(), tiny = 0x1p-133;

@@ -101,6 +101,8 @@ void quantize_whole(const Kernels& k, Exec& exec, Tensor q, Tensor x, Tensor bit
                     const Groups& experts = {});
 /// The number of largest magnitudes, of which each gives a scale; 1 for blocks, which have none.
 int64_t count_of_maxima(ScaleGroups groups, int64_t rows, int64_t cols, int64_t matrices = 1);
+/// The same with a number at a place of an operand, and everything else as it was.
+KernelCase with_number(KernelCase c, size_t operand, double number);
 /// A kernel that finds the largest magnitudes of its result, and the same call without room for them, which
 /// has one operand less.
 struct LargestCase {
@@ -116,6 +118,14 @@ KernelCase with_wrong_columns(const LargestCase& c);
 /// that largest_magnitudes finds, or the result is another one than without them. Empty if nothing is wrong.
 std::string wrong_largest(const LargestCase& c, const std::function<Operands(const KernelCase&)>& run,
                           const Operands& before);
+/// A kernel that also rounds its result (Tensor::rounded), and the same with a separate kernel for that.
+struct RoundedCase {
+    KernelCase fused, separate;
+};
+/// `values`: rounded to values, which only backends that take them can do.
+RoundedCase rounded_case(const KernelCase& plain, bool values);
+/// With numbers of all sizes, infinity and NaN.
+std::vector<RoundedCase> rounded_cases(bool values);
 /// The products of rows grouped by expert, [groups * rows, width] by matrices [other, width]: forward,
 /// gradient of the rows, gradient of the matrices. Every group has the same number of rows.
 std::vector<KernelCase> grouped_product_cases(int64_t groups, int64_t rows, int64_t width, int64_t other);

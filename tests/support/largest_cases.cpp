@@ -26,7 +26,8 @@ LargestCase largest_case(const KernelCase& plain, int64_t parts, size_t result =
     return {std::move(c), plain, parts, result};
 }
 
-// The same with a number at a place of an operand, and everything else as it was.
+}  // namespace
+
 KernelCase with_number(KernelCase c, size_t operand, double number) {
     c.name += fmt::format(" with {}", number);
     c.prepare = [=](const Kernels&, Exec&, const Operands& o) {
@@ -34,8 +35,6 @@ KernelCase with_number(KernelCase c, size_t operand, double number) {
     };
     return c;
 }
-
-}  // namespace
 
 KernelCase with_wrong_columns(const LargestCase& c) {
     KernelCase wrong = c.with_largest;

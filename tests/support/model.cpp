@@ -247,6 +247,25 @@ void set_attention(DecoderConfig& model, int kind) {
     }
 }
 
+DecoderConfig config_of_16s(int attention, int experts) {
+    DecoderConfig config = tiny_config();
+    config.dim = 32;
+    config.attention.heads = 4;
+    config.attention.kv_heads = 2;
+    config.attention.head_dim = 8;
+    config.feed_forward.hidden = 48;
+    set_attention(config, attention);
+    if (config.attention.is_latent()) {
+        config.attention.head_dim = 24;
+        config.attention.rope_dim = config.attention.kv_rank = config.attention.value_dim = 16;
+        if (config.attention.q_rank > 0) config.attention.q_rank = 32;
+    }
+    set_experts(config, experts);
+    if (experts > 0) config.moe.hidden = 48;
+    if (config.moe.shared_hidden > 0) config.moe.shared_hidden = 48;
+    return config;
+}
+
 void set_rope_part(DecoderConfig& model) {
     AttentionConfig& a = model.attention;
     if (!a.is_latent()) a.rope_fraction = double(a.head_dim / 4 * 2) / double(a.head_dim);

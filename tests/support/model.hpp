@@ -99,6 +99,8 @@ DecoderConfig tiny_config(int64_t layers = 2, bool tied = false);
 /// RoPE, and a temperature in every other layer, which has no RoPE (Llama 4).
 inline constexpr int attention_kinds = 6;
 void set_attention(DecoderConfig& model, int kind);
+/// Widths of which products in 8 bits take all, for a kind of attention and of experts.
+DecoderConfig config_of_16s(int attention = 0, int experts = 0);
 /// RoPE of half of the columns of each head (GLM, Phi), unless attention is latent.
 void set_rope_part(DecoderConfig& model);
 /// Kinds of experts: none; in all layers, with a normalised softmax (Qwen 3); after a dense layer, with

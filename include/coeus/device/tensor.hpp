@@ -36,6 +36,11 @@ struct Tensor {
     /// room. Slices lose them, except the columns of one part.
     void* largest = nullptr;
     int64_t largest_cols = 0;
+    /// Optional: the elements once more, rounded to 8 bits with a scale for each row (rounded_rows() in
+    /// quantization.hpp): dense codes and their scales, f32; without scales, dense values in bf16. The same
+    /// kernels write them. Slices lose them.
+    void* rounded = nullptr;
+    void* rounded_scale = nullptr;
 
     Tensor() = default;
     Tensor(void* d, Dtype t, const Shape& s) : data(d), dtype(t), shape(s), ld(s.cols()) {}

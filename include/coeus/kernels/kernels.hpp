@@ -135,7 +135,7 @@ struct DescentOptions {
     size_t group = 0;   ///< parameter group, whose scalars in StepScalars are used
 };
 
-/// The kernels of one backend as function pointers, and two sizes that callers adapt to.
+/// The kernels of one backend as function pointers, and sizes that callers adapt to.
 struct Kernels {
     const char* name;
     /// Most rows with which a product with a transposed weight reads the weight only once, and so the most
@@ -147,6 +147,9 @@ struct Kernels {
     /// True if products in 8 bits also take operands as their values in bfloat16 (quantize_values). A backend
     /// without such products has to decode operands, and this is done once for all products of an operand.
     bool takes_values;
+    /// Most bytes of a row that a kernel can write rounded as well (Tensor::rounded): the whole row must have
+    /// been computed before its scale is known.
+    int64_t most_row_bytes;
     /// d = op(a) op(b) + c. a, b: type, or both bf16 (values). d: type or acc. c: absent, d itself
     /// (accumulate), or a tensor of d's shape and type (residual).
     void (*gemm)(Exec&, Tensor d, Operand a, Operand b, Tensor c);
@@ -168,6 +171,8 @@ struct Kernels {
     /// y (bf16) = the values of what quantize would write in `form`. y.groups = groups_of_values(form): if
     /// there is one scale that is not a power of two, y is without it, and it is written to y.scale. Several
     /// such scales: LogicError. bits: as for quantize. Only if takes_values.
+    /// Kernels that round their result y also write what these two would make of it in rows_form, if
+    /// y.rounded is given.
     void (*quantize_values)(Exec&, Tensor y, Tensor x, Tensor bits, const Form& form);
     /// y = the values of q. y: type or acc.
     void (*dequantize)(Exec&, Tensor y, Tensor q);
@@ -182,14 +187,14 @@ struct Kernels {
     void (*embedding_backward)(Exec&, Tensor dtable, Tensor dy, Tensor tokens, VocabularyPart part);
 
     /// y = x rstd w. rstd[T] (acc) = (mean x^2 + eps)^-1/2 is kept for the backward. Finds the largest
-    /// magnitude of y. Zhang and Sennrich 2019.
+    /// magnitude of y, and rounds it. Zhang and Sennrich 2019.
     void (*rms_norm)(Exec&, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps);
     /// dx = plus + J^T dy. dweight[D] (acc) += sum over T; absent if the weight is frozen. `plus` is the
     /// gradient from the residual path (optional). dx may be plus or dy.
     void (*rms_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor rstd,
                               Tensor weight);
     /// y = (x - mean) rstd w. The weight is optional; there is no bias. mean and rstd [T] (acc) are kept for
-    /// the backward. Finds the largest magnitude of y. Ba et al. 2016.
+    /// the backward. Finds the largest magnitude of y, and rounds it. Ba et al. 2016.
     void (*layer_norm)(Exec&, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor weight, double eps);
     /// Like rms_norm_backward. dweight is also absent if there is no weight.
     void (*layer_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x,
@@ -256,7 +261,8 @@ struct Kernels {
     void (*attention_cached)(Exec&, Tensor out, Tensor lse, Tensor keys, Tensor values, Tensor q, Tensor k,
                              Tensor v, Tensor slots, Tensor positions, const AttentionShape& shape);
 
-    /// y[T,F] = silu(g) u, where gate_up[T,2F] = [g | u]. Finds the largest magnitude of y. Shazeer 2020.
+    /// y[T,F] = silu(g) u, where gate_up[T,2F] = [g | u]. Finds the largest magnitude of y, and rounds it.
+    /// Shazeer 2020.
     void (*swiglu)(Exec&, Tensor y, Tensor gate_up);
     /// Its gradient. dgate_up may be gate_up. Finds the largest magnitudes of both halves of dgate_up.
     void (*swiglu_backward)(Exec&, Tensor dgate_up, Tensor dy, Tensor gate_up);
@@ -394,7 +400,7 @@ struct Kernels {
     DO(momentum) DO(normalize) DO(scaled_sum) DO(descend)
 // clang-format on
 #define COEUS_COUNT_KERNEL(name) +1
-static_assert(sizeof(Kernels) == sizeof(const char*) + 3 * sizeof(int64_t) +
+static_assert(sizeof(Kernels) == sizeof(const char*) + 4 * sizeof(int64_t) +
                                      (0 COEUS_EACH_KERNEL(COEUS_COUNT_KERNEL)) * sizeof(void*),
               "COEUS_EACH_KERNEL names every entry of Kernels");
 #undef COEUS_COUNT_KERNEL

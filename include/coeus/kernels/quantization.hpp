@@ -39,6 +39,16 @@ constexpr ScaleGroups groups_of_values(const Form& form) {
                                                                             : ScaleGroups::none;
 }
 
+/// The form of tokens with a scale for each of them, which all recipes of rows have.
+inline constexpr Form rows_form = {Dtype::fp8_e4m3, ScaleGroups::rows, ScaleRule::power_of_two};
+/// Tensor::rounded as an operand: t in this form, or its values.
+inline Tensor rounded_rows(const Tensor& t) {
+    Tensor q(t.rounded, t.rounded_scale ? rows_form.type : Dtype::bf16, t.shape);
+    q.scale = t.rounded_scale;
+    q.groups = t.rounded_scale ? rows_form.groups : groups_of_values(rows_form);
+    return q;
+}
+
 /// Which products of a layer are computed in 8 bits, and how.
 enum class Recipe : uint8_t { none, tensorwise, rowwise, rowwise_with_gw_hp, mx_floor, mx_rceil };
 
@@ -62,7 +72,7 @@ constexpr RecipeForms forms_of(Recipe recipe) {
         }
         case Recipe::rowwise:
         case Recipe::rowwise_with_gw_hp: {
-            const Form rows = e4m3(ScaleGroups::rows, ScaleRule::power_of_two);
+            const Form rows = rows_form;
             const Form cols = e4m3(ScaleGroups::cols, ScaleRule::power_of_two);
             const Form one = e4m3(ScaleGroups::one, ScaleRule::power_of_two);
             if (recipe == Recipe::rowwise) return {rows, rows, rows, cols, cols, cols};

@@ -12,19 +12,22 @@ namespace coeus {
 /// silu(gate) * up.
 class SwiGlu : public Recomputable {
 public:
-    /// `gradient_with_largest`: the backward also finds the largest magnitudes of the gradients of gate and
-    /// up.
-    explicit SwiGlu(Output output, bool gradient_with_largest = false)
-        : output_(output), gradient_with_largest_(gradient_with_largest) {}
+    /// `gradient_groups`: one if the backward also finds the largest magnitudes of the gradients of gate and
+    /// up; else none.
+    explicit SwiGlu(Output output, ScaleGroups gradient_groups = ScaleGroups::none)
+        : output_(output), gradient_groups_(gradient_groups) {}
     /// gate_up [T, 2F] -> [T, F], kept or in temp.
     Tensor forward(Ctx& c, Tensor gate_up) const;
+    /// The same, if only the weight's gradient needs it.
+    Tensor rebuild(Ctx& c, Tensor gate_up) const;
     Tensor again(Ctx& c) const override;
     /// dy [T, F] -> gradient of gate_up, in the memory of gate_up.
     Tensor backward(Ctx& c, Tensor dy) const;
 
 private:
+    Tensor activate(Ctx& c, Tensor gate_up, Output output) const;
     Output output_;
-    bool gradient_with_largest_;
+    ScaleGroups gradient_groups_;
 };
 
 class FeedForward : public Sublayer {
@@ -33,7 +36,7 @@ public:
     /// `w2`: [D, F/P]. `input`: the input of w13. `activated`: where the input of w2 goes.
     FeedForward(const LinearWeight& w13, const Storage& w2, LinearInput input = {},
                 Output activated = Output::kept)
-        : swiglu_(std::make_unique<SwiGlu>(activated, w13.has_one_scale_for_gradients())),
+        : swiglu_(std::make_unique<SwiGlu>(activated, w13.groups_found_for_gradients())),
           w13_(w13, input),
           w2_(w2, LinearInput(activated, *swiglu_)) {}
 

@@ -54,10 +54,10 @@ public:
         return std::ranges::any_of(
             parts_, [&](const WeightPart& part) { return part.forms() != parts_.front().forms(); });
     }
-    /// True if the gradients of some part's outputs are quantized with one scale.
-    bool has_one_scale_for_gradients() const {
-        return std::ranges::any_of(
-            parts_, [](const WeightPart& part) { return part.forms().dy.groups == ScaleGroups::one; });
+    /// One if the gradients of some part's outputs are quantized with one scale, whose largest magnitude the
+    /// operation before can find; else none.
+    ScaleGroups groups_found_for_gradients() const {
+        return recipe_forms().dy.groups == ScaleGroups::one ? ScaleGroups::one : ScaleGroups::none;
     }
     /// The forms of the input, if it is not mixed; the compute type if it is.
     RecipeForms forms() const { return is_mixed() ? RecipeForms{} : parts_.front().forms(); }

@@ -23,6 +23,11 @@ struct Division {
 /// zero. The kernel that writes t finds them (kernels.hpp), and the functions below need not.
 Tensor with_largest(Ctx& c, Tensor t, Tensor bits);
 
+/// t with room in temp for its rounded rows (Tensor::rounded), which the kernel that writes it makes and
+/// operand_of_tokens() returns: values where that would make values. t itself if its rows are too long for
+/// the kernel. No rank may have other columns.
+Tensor with_rounded_rows(Ctx& c, Tensor t);
+
 /// x in a form, in temp; x itself in the compute type. `experts` (optional): the groups of its rows, whose
 /// columns have scales of their own. The matrices of x[G,R,C] have, too.
 Tensor quantized(Ctx& c, Tensor x, const Form& form, const Division& division, const Groups& experts = {});

@@ -24,12 +24,24 @@ struct Output {
 
     Output(Place p) : place(p) {}  // NOLINT: implicit
     Place place;
-    bool with_largest =
-        false;  ///< the operation also finds its largest magnitude, for a linear layer with one scale
+    /// The groups of scales that linear layers make of it, in their product and for the weight's gradient. In
+    /// the pass in which the operation writes it, it also finds its largest magnitude (one) or rounds it
+    /// (rows).
+    ScaleGroups of_product = ScaleGroups::none, of_gradient = ScaleGroups::none;
+
+    /// The same for the weight's gradient alone.
+    Output again() const {
+        Output output = *this;
+        output.of_product = of_gradient;
+        return output;
+    }
 };
 
 /// Room for the output: in the frame if it is kept there, else in temp.
 Tensor allocate(Ctx& c, Output output, Dtype dtype, const Shape& shape);
+/// t with room for what its quantization needs with these groups: see Output. `parts`: of its columns, if
+/// each has one scale.
+Tensor with_groups(Ctx& c, Tensor t, ScaleGroups groups, Output::Place place, int64_t parts = 1);
 
 /// An operation whose output can be recomputed in the backward.
 class Recomputable {

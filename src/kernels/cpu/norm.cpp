@@ -3,7 +3,7 @@
 #include "../rows/norm.hpp"
 
 #include "column_sums.hpp"
-#include "largest.hpp"
+#include "rounded.hpp"
 
 namespace coeus::cpu {
 
@@ -37,6 +37,7 @@ void Cpu::rms_norm(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor weight, d
         with_lane(y, [&](const auto& lane) {
             parallel_rows(exec, x.rows(), x.cols(), [&](int64_t i) {
                 r[i] = rms_norm_row(lane, y.row<T>(i), x.row<const T>(i), w, x.cols(), A(eps));
+                round_row<T>(y, i);
             });
         });
     });
@@ -123,6 +124,7 @@ void Cpu::layer_norm(Exec& exec, Tensor y, Tensor mean, Tensor rstd, Tensor x, T
                 const auto kept = layer_norm_row(lane, y.row<T>(i), x.row<const T>(i), w, x.cols(), A(eps));
                 m[i] = kept.mean;
                 r[i] = kept.rstd;
+                round_row<T>(y, i);
             });
         });
     });

@@ -6,7 +6,7 @@
 #include "../scales.hpp"
 #include "cpu.hpp"
 #include "group_rows.hpp"
-#include "largest.hpp"
+#include "rounded.hpp"
 
 namespace coeus::cpu {
 
@@ -124,45 +124,6 @@ void block_scales(int64_t n, uint8_t* code, float* factor, const int32_t* larges
         each([](int32_t bits) { return block_scale<Format>(bits, ScaleRule::mx_floor); });
     else
         each([](int32_t bits) { return block_scale<Format>(bits, ScaleRule::mx_rceil); });
-}
-
-/// A number that T has, so that it need not be rounded.
-template <class T, class A>
-T store_exact(A x) {
-    if constexpr (std::is_same_v<T, bf16>) {
-        bf16 y;
-        y.bits = uint16_t(std::bit_cast<uint32_t>(x) >> 16);
-        return y;
-    } else {
-        return T(x);
-    }
-}
-
-/// The code of x factor, or its value times a scale that is a power of two.
-template <class Format>
-void put(uint8_t& q, float x, float factor, float) {
-    q = scaled_code<Format>(x, factor);
-}
-template <class Format>
-void put(bf16& y, float x, float factor, float scale) {
-    y = store_exact<bf16>(scaled_value<Format>(x, factor) * scale);
-}
-
-template <class Format, class T, class Q>
-void put_row(int64_t n, Q* q, const T* x, float factor, float scale) {
-#pragma omp simd
-    for (int64_t j = 0; j < n; ++j) put<Format>(q[j], float(load(x[j])), factor, scale);
-}
-/// With a factor and a scale for each column. Inlined in some of its callers, GCC would not vectorize it.
-template <class Format, class T>
-[[gnu::noinline]] void put_row(int64_t n, uint8_t* q, const T* x, const float* factors, const float*) {
-#pragma omp simd
-    for (int64_t j = 0; j < n; ++j) put<Format>(q[j], float(load(x[j])), factors[j], 1);
-}
-template <class Format, class T>
-[[gnu::noinline]] void put_row(int64_t n, bf16* y, const T* x, const float* factors, const float* scales) {
-#pragma omp simd
-    for (int64_t j = 0; j < n; ++j) put<Format>(y[j], float(load(x[j])), factors[j], scales[j]);
 }
 
 /// What a quantization reads and writes. Q: uint8_t for codes, or bf16 for values, whose scales are not

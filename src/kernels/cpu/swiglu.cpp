@@ -2,7 +2,7 @@
 #include "../rows/swiglu.hpp"
 
 #include "cpu.hpp"
-#include "largest.hpp"
+#include "rounded.hpp"
 
 namespace coeus::cpu {
 
@@ -15,6 +15,7 @@ void Cpu::swiglu(Exec& exec, Tensor y, Tensor gate_up) {
             parallel_rows(exec, y.rows(), 2 * width, [&](int64_t t) {
                 const T* gate = gate_up.row<const T>(t);
                 swiglu_row(lane, y.row<T>(t), gate, gate + width, width);
+                round_row<T>(y, t);
             });
         });
     });

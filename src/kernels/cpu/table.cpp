@@ -5,7 +5,8 @@
 namespace coeus {
 
 const Kernels& cpu_kernels() {
-    static constexpr Kernels table = observed_table<cpu::Cpu>("cpu", workspace::thin_rows, 1, true);
+    static constexpr Kernels table =
+        observed_table<cpu::Cpu>("cpu", workspace::thin_rows, 1, true, workspace::most_row_bytes);
     return table;
 }
 

@@ -6,6 +6,7 @@
 #include "coeus/kernels/kernels.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace coeus::workspace {
 
@@ -119,6 +120,8 @@ inline GemmBlocks gemm_blocks(const Tensor& d, const Operand& a) {
 /// Kernels::thin_rows: the most rows of a with which a product with transposed b (a layer's weight) reads b
 /// just once, in place.
 inline constexpr int64_t thin_rows = 16;
+/// Kernels::most_row_bytes.
+inline constexpr int64_t most_row_bytes = std::numeric_limits<int64_t>::max();
 inline bool is_thin(const Tensor& d, const Operand& a, const Operand& b) {
     return d.rows() <= thin_rows && !a.is_transposed && b.is_transposed;
 }

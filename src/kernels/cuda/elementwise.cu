@@ -6,6 +6,7 @@
 #include "largest.hpp"
 #include "launch.hpp"
 #include "mma.hpp"
+#include "rounded.hpp"
 #include "team.hpp"
 
 namespace coeus::cuda {
@@ -123,6 +124,14 @@ __global__ void swiglu_kernel(Rows<T> y, int32_t* bits, Rows<const T> gate_up, i
     if constexpr (with_largest) raise(bits, team.largest_written().first);
 }
 
+/// y: also rounded. A block has a whole row.
+template <class T>
+__global__ void rounded_swiglu_kernel(RoundedRows<T> y, Rows<const T> gate_up, int64_t width) {
+    const T* const gate = gate_up[blockIdx.x];
+    y.write(blockIdx.x, width,
+            [=](const auto& team, T* out) { swiglu_row(team, out, gate, gate + width, width); });
+}
+
 /// bits: those of both gradients, if with_largest.
 template <class T, bool with_largest>
 __global__ void swiglu_backward_kernel(Rows<T> dgate_up, int32_t* bits, Rows<const T> dy,
@@ -213,6 +222,9 @@ void Cuda::swiglu(Exec& exec, Tensor y, Tensor gate_up) {
     require(gate_up.cols() == 2 * width && gate_up.rows() == y.rows(), "swiglu: gate_up is not [T, 2F]");
     require(!y.largest || y.largest_cols == width, "swiglu: y has one largest magnitude");
     dispatch(y.dtype, [&]<class T>(T) {
+        if (y.rounded)
+            return launch(exec, "swiglu", grid_of_rounded_rows<T>(y.rows(), width), rounded_swiglu_kernel<T>,
+                          RoundedRows<T>(y), rows_of<const T>(gate_up), width);
         with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
             launch(exec, "swiglu", grid_of({y.rows(), width}, bytes_for<with_largest>),
                    swiglu_kernel<T, with_largest>, rows_of<T>(y), bits, rows_of<const T>(gate_up), width);

@@ -6,7 +6,7 @@
 #include "../rows/norm.hpp"
 #include "column_sums.hpp"
 #include "cuda.hpp"
-#include "largest.hpp"
+#include "rounded.hpp"
 
 namespace coeus::cuda {
 
@@ -23,6 +23,17 @@ __global__ void rms_norm_kernel(Rows<T> y, Acc<T>* rstd, int32_t* bits, Rows<con
     if constexpr (with_largest) raise(bits, team.largest_written().first);
 }
 
+/// y: also rounded.
+template <class T>
+__global__ void rounded_rms_norm_kernel(RoundedRows<T> y, Acc<T>* rstd, Rows<const T> x, const T* weight,
+                                        int64_t width, Acc<T> eps) {
+    const int64_t row = blockIdx.x;
+    y.write(row, width, [=](const auto& team, T* out) {
+        const Acc<T> r = rms_norm_row(team, out, x[row], weight, width, eps);
+        if (team.first()) rstd[row] = r;
+    });
+}
+
 template <class T, bool with_largest>
 __global__ void layer_norm_kernel(Rows<T> y, Acc<T>* mean, Acc<T>* rstd, int32_t* bits, Rows<const T> x,
                                   const T* weight, int64_t width, Acc<T> eps) {
@@ -34,6 +45,19 @@ __global__ void layer_norm_kernel(Rows<T> y, Acc<T>* mean, Acc<T>* rstd, int32_t
         rstd[row] = kept.rstd;
     }
     if constexpr (with_largest) raise(bits, team.largest_written().first);
+}
+
+/// y: also rounded.
+template <class T>
+__global__ void rounded_layer_norm_kernel(RoundedRows<T> y, Acc<T>* mean, Acc<T>* rstd, Rows<const T> x,
+                                          const T* weight, int64_t width, Acc<T> eps) {
+    const int64_t row = blockIdx.x;
+    y.write(row, width, [=](const auto& team, T* out) {
+        const MeanAndRstd<Acc<T>> kept = layer_norm_row(team, out, x[row], weight, width, eps);
+        if (!team.first()) return;
+        mean[row] = kept.mean;
+        rstd[row] = kept.rstd;
+    });
 }
 
 /// mean: null for RMSNorm. partial[block][width]: sums of the weight's gradient, or null.
@@ -96,6 +120,10 @@ void norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor plus
 void Cuda::rms_norm(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps) {
     check(y, x, weight, rstd);
     dispatch(x.dtype, [&]<class T>(T) {
+        if (y.rounded)
+            return launch(exec, "rms_norm", grid_of_rounded_rows<T>(x.rows(), x.cols()),
+                          rounded_rms_norm_kernel<T>, RoundedRows<T>(y), rstd.as<Acc<T>>(),
+                          rows_of<const T>(x), weight.as<const T>(), x.cols(), Acc<T>(eps));
         with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
             launch(exec, "rms_norm", rows_grid(x.rows(), x.cols()), rms_norm_kernel<T, with_largest>,
                    rows_of<T>(y), rstd.as<Acc<T>>(), bits, rows_of<const T>(x), weight.as<const T>(),
@@ -195,10 +223,15 @@ void Cuda::head_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, 
 void Cuda::layer_norm(Exec& exec, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor weight, double eps) {
     check(y, x, weight, rstd);
     dispatch(x.dtype, [&]<class T>(T) {
+        const T* const w = weight ? weight.as<const T>() : nullptr;
+        if (y.rounded)
+            return launch(exec, "layer_norm", grid_of_rounded_rows<T>(x.rows(), x.cols()),
+                          rounded_layer_norm_kernel<T>, RoundedRows<T>(y), mean.as<Acc<T>>(),
+                          rstd.as<Acc<T>>(), rows_of<const T>(x), w, x.cols(), Acc<T>(eps));
         with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
             launch(exec, "layer_norm", rows_grid(x.rows(), x.cols()), layer_norm_kernel<T, with_largest>,
-                   rows_of<T>(y), mean.as<Acc<T>>(), rstd.as<Acc<T>>(), bits, rows_of<const T>(x),
-                   weight ? weight.as<const T>() : nullptr, x.cols(), Acc<T>(eps));
+                   rows_of<T>(y), mean.as<Acc<T>>(), rstd.as<Acc<T>>(), bits, rows_of<const T>(x), w,
+                   x.cols(), Acc<T>(eps));
         });
     });
 }

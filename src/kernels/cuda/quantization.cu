@@ -8,6 +8,7 @@
 #include "launch.hpp"
 #include "mma.hpp"
 #include "quantization.hpp"
+#include "rounded.hpp"
 #include "team.hpp"
 #include "workspace.hpp"
 
@@ -56,12 +57,6 @@ Grid grid_of_strips(const Tensor& x, const Groups& experts) {
 /// The first of a thread's columns.
 __device__ int64_t first_own_column() {
     return (int64_t(blockIdx.y) * blockDim.x + threadIdx.x) * own_columns;
-}
-
-/// As scaled_code, by the GPU's instruction if it has one.
-template <class Format>
-__device__ uint8_t code_of(float x, float factor) {
-    return uint8_t((encode_by_gpu<Format>(x * factor) & 127U) | (std::bit_cast<uint32_t>(x) >> 24 & 128U));
 }
 
 /// `count` adjacent elements in float32. Those from `rest` on are zero, and not read.
@@ -157,10 +152,7 @@ __global__ void quantize_rows_kernel(Rows<uint8_t> q, float* scales, Rows<const 
     const BlockTeam team(shared_memory());
     // the second time, the row comes from the cache
     const int32_t largest = bits ? bits[row * bits_step] : largest_of_row(team, n, x[row]);
-    const float factor = factor_of(largest, Format::largest, power_of_two);
-    if (scales && team.first()) scales[row] = 1 / factor;
-    team.map(
-        n, q[row], [=](float value) { return code_of<Format>(value, factor); }, x[row]);
+    round_row<Format>(team, q[row], scales ? scales + row : nullptr, x[row], n, largest, power_of_two);
 }
 
 /// Neighbouring lanes share a block of a row.

@@ -6,7 +6,8 @@ namespace coeus {
 
 const Kernels& cuda_kernels() {
     static constexpr Kernels table =
-        observed_table<cuda::Cuda>("cuda", cuda::workspace::thin_rows, cuda::workspace::row_multiple, false);
+        observed_table<cuda::Cuda>("cuda", cuda::workspace::thin_rows, cuda::workspace::row_multiple, false,
+                                   cuda::workspace::most_row_bytes);
     return table;
 }
 

@@ -16,6 +16,9 @@ namespace coeus::cuda::workspace {
 constexpr int64_t thin_rows = 16;
 /// Kernels::row_multiple: lines of 128 bytes in bfloat16.
 constexpr int64_t row_multiple = 64;
+/// Kernels::most_row_bytes: a block keeps the row in shared memory, of which it has 48 KiB with what its sums
+/// need. With more, fewer blocks would share a multiprocessor.
+constexpr int64_t most_row_bytes = (48 << 10) - 256;
 /// Rows (tokens) whose gradients a block sums (column_sums.hpp).
 constexpr int64_t column_block = 16;
 /// How many of the blocks' sums a thread adds in the first of two levels, so that there are threads for all

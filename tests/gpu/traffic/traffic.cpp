@@ -138,6 +138,8 @@ std::vector<TypedCase> traffic_cases() {
     for (LargestCase& c : largest_cases())
         if (c.plain.name.ends_with("[64, 256] with 1") || c.plain.name.ends_with(" 20000 copy with 1"))
             list.push_back({std::move(c.with_largest)});
+    for (RoundedCase& c : rounded_cases(false))
+        if (c.fused.name.find("[64, 256] with 1,") != std::string::npos) list.push_back({std::move(c.fused)});
     for (KernelCase& c : cases_of_scalars()) list.push_back({std::move(c)});
     return list;
 }

@@ -121,6 +121,7 @@ int main() {
     run_cases(test_cases());
     run_cases(wide_cases());
     for (const LargestCase& c : largest_cases()) run_cases({c.with_largest});
+    for (const RoundedCase& c : rounded_cases(false)) run_cases({c.fused});
     run_other_types();
     run_products_of_experts();
     // products of 8-bit floats use other kernels on other GPUs

@@ -137,12 +137,14 @@ TEST_CASE("copies convert types, also between rows that are not contiguous") {
                       Catch::Contains("copied tensors differ in shape"));
 }
 
-TEST_CASE("slices lose the largest magnitude, except the columns of a part that has its own") {
+TEST_CASE("slices lose what kernels found, except the largest magnitude of the columns of a part") {
     int32_t bits[2] = {};
+    uint8_t codes[24] = {};
     OwnedTensor owned(Dtype::f32, {4, 6});
     Tensor t = owned;
     t.largest = bits;
     t.largest_cols = 3;
+    t.rounded = codes;
     CHECK(!t.has_largest());
     CHECK(t.slice_cols(0, 3).largest == bits);
     CHECK(t.slice_cols(0, 3).has_largest());
@@ -151,5 +153,6 @@ TEST_CASE("slices lose the largest magnitude, except the columns of a part that 
     for (const Tensor& other :
          {t.slice_cols(1, 3), t.slice_cols(0, 2), t.slice_cols(0, 6), t.slice_cols(3, 3).slice_cols(0, 2),
           t.slice_rows(0, 2), t.slice_cols(3, 3).slice_rows(1, 1), t.reshape({2, 12})})
-        CHECK(other.largest == nullptr);
+        CHECK((other.largest == nullptr && other.rounded == nullptr));
+    CHECK(t.slice_cols(0, 3).rounded == nullptr);
 }

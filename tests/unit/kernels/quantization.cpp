@@ -348,6 +348,17 @@ TEST_CASE("quantization: kernels find the largest magnitude of what they write")
         }
 }
 
+TEST_CASE("quantization: kernels round what they write as the separate kernels do") {
+    for (const bool values : {false, true})
+        for (const RoundedCase& c : rounded_cases(values))
+            for (const Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+                if (values && type == Dtype::f64) continue;
+                INFO(c.fused.name << " in " << name_of(type));
+                CHECK(same_bits(run_case(c.fused, cpu_kernels(), type, type),
+                                run_case(c.separate, cpu_kernels(), type, type)));
+            }
+}
+
 TEST_CASE("quantization: a tensor without rows writes only the scales") {
     const int64_t row_count = 64, columns = 96;
     const OwnedTensor x(Dtype::bf16, {row_count, columns});

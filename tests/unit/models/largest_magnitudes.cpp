@@ -1,87 +1,128 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors that are quantized with one scale: which of them are read once more for their largest magnitude,
-// and whether it is theirs.
+// Tensors that are quantized: which of them are read once more for that, and whether what kernels found out
+// when they wrote them is right.
 #include "coeus/state/quantize.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
-
-#include <cstring>
+#include "support/quantized_operands.hpp"
 
 using namespace coeus;
 using namespace coeus::test;
 
 namespace {
 
-/// Counts the passes that find largest magnitudes, and compares those that quantizations are given.
-class Maxima : public KernelObserver {
-public:
-    void begin(const char* kernel, double, double) override { kernel_ = kernel; }
-    void operands(std::span<const Tensor> all) override {
-        if (is("largest_magnitudes")) ++passes;
-        if (!is("quantize") && !is("quantize_values")) return;
-        const Tensor x = all[1], given = all[2];
-        if (!given || given.count() != 1) return;
-        const OwnedTensor own(Dtype::i32, {1});
-        Exec exec;
-        cpu_kernels().largest_magnitudes(exec, own, x, ScaleGroups::one, {});
-        ++quantizations;
-        if (element(own, 0) != element(given, 0)) ++wrong;
-    }
-    void end() override {}
+constexpr auto computes = {Dtype::f64, Dtype::f32, Dtype::bf16};
+constexpr auto recomputes = {Recompute::nothing, Recompute::operations, Recompute::block};
 
-    int passes = 0, quantizations = 0, wrong = 0;
-
-private:
-    bool is(const char* name) const { return std::strcmp(kernel_, name) == 0; }
-    const char* kernel_ = "";
+struct Pass {
+    QuantizedOperands seen;
+    double loss, evaluated;
+    OwnedTensor gradients;
 };
 
-DecoderConfig config_of_16s() {
-    DecoderConfig config = tiny_config();
-    config.dim = 32;
-    config.attention.heads = 4;
-    config.attention.kv_heads = 2;
-    config.attention.head_dim = 8;
-    config.feed_forward.hidden = 48;
-    return config;
-}
-
-Maxima maxima_of(Dtype compute, const std::vector<std::string>& filter, Recompute recompute) {
-    const DecoderConfig config = config_of_16s();
+// `rounds`: kernels round what they write.
+Pass pass_of(const DecoderConfig& config, Dtype compute, const Quantize& quantize, Recompute recompute,
+             bool rounds = true) {
     StateTypes types = {compute == Dtype::f64 ? Dtype::f64 : Dtype::f32, compute};
-    types.quantize = {.linear = Recipe::tensorwise, .filter_fqns = filter};
-    TestModel model(config, types, {2, 24}, 2, 1, std::vector<Recompute>(2, recompute));
+    types.quantize = quantize;
+    TestModel model(config, types, {2, 24}, 2, 1, std::vector<Recompute>(size_t(config.layers), recompute));
+    if (!rounds) model.kernels.most_row_bytes = 0;
     TestBatch batch(2, 24, config.vocab);
     model.scalars.loss_scale = 1.0 / double(batch.valid_labels());
     model.zero_gradients();
-    Maxima seen;
-    const Observation observation = model.exec.observers.add(seen);
+    Pass pass;
+    const Observation observation = model.exec.observers.add(pass.seen);
     model.forward_backward(batch);
-    return seen;
+    pass.loss = model.scalars.loss;
+    const Tensor gradients = model.parameters().gradients();
+    pass.gradients = OwnedTensor(gradients.dtype, gradients.shape);
+    cpu_kernels().cast(model.exec, pass.gradients, gradients);
+    model.scalars.loss = 0;
+    model.evaluate(batch);
+    pass.evaluated = model.scalars.loss;
+    return pass;
+}
+
+QuantizedOperands maxima_of(Dtype compute, const std::vector<std::string>& filter, Recompute recompute) {
+    return pass_of(config_of_16s(), compute, {.linear = Recipe::tensorwise, .filter_fqns = filter}, recompute)
+        .seen;
 }
 
 }  // namespace
 
 // In a layer, the inputs of wq, wk, wv (as one), of w1 and w3, and of w2 come with their largest magnitude,
 // and so do the gradients of the outputs of w1 and w3. The input of wo does not, in the forward and the
-// backward, nor do the gradients of the outputs of wq, wk, wv, wo and w2.
+// backward, nor do the gradients of the outputs of wq, wk, wv, wo and w2. The forward without a backward that
+// follows reads the input of wo.
 TEST_CASE("largest magnitudes: norms and SwiGLU hand theirs to the products with one scale") {
-    for (const Dtype compute : {Dtype::f64, Dtype::f32, Dtype::bf16})
-        for (const Recompute recompute : {Recompute::nothing, Recompute::operations, Recompute::block}) {
+    for (const Dtype compute : computes)
+        for (const Recompute recompute : recomputes) {
             CAPTURE(name_of(compute), int(recompute));
-            const Maxima seen = maxima_of(compute, {}, recompute);
-            CHECK(seen.wrong == 0);
-            CHECK(seen.quantizations > 0);
-            CHECK(seen.passes == 2 * (recompute == Recompute::block ? 8 : 7));
+            const QuantizedOperands seen = maxima_of(compute, {}, recompute);
+            CHECK(seen.given == seen.own);
+            CHECK(!seen.given.empty());
+            CHECK(seen.passes == 2 * (recompute == Recompute::block ? 9 : 8));
         }
 }
 
 TEST_CASE("largest magnitudes: a stack of which some parts stay in the compute type has them too") {
-    for (const Recompute recompute : {Recompute::nothing, Recompute::operations, Recompute::block}) {
+    for (const Recompute recompute : recomputes) {
         CAPTURE(int(recompute));
-        const Maxima seen = maxima_of(Dtype::bf16, {"wk", "w1"}, recompute);
-        CHECK(seen.wrong == 0);
+        const QuantizedOperands seen = maxima_of(Dtype::bf16, {"wk", "w1"}, recompute);
+        CHECK(seen.given == seen.own);
         // without the gradient of wk's output; the input of w1 and w3 stays, and comes with its magnitude
-        CHECK(seen.passes == 2 * (recompute == Recompute::block ? 7 : 6));
+        CHECK(seen.passes == 2 * (recompute == Recompute::block ? 8 : 7));
     }
+}
+
+TEST_CASE("largest magnitudes: kernels find those of every kind of model") {
+    for (int number = 0; number < attention_kinds * expert_kinds; ++number) {
+        const DecoderConfig config = config_of_16s(number % attention_kinds, number % expert_kinds);
+        const Recompute recompute = recomputes.begin()[number % 3];
+        CAPTURE(number % attention_kinds, number % expert_kinds, int(recompute));
+        const QuantizedOperands seen =
+            pass_of(config, computes.begin()[number / 3 % 3], {.linear = Recipe::tensorwise}, recompute).seen;
+        CHECK(seen.given == seen.own);
+        CHECK(!seen.given.empty());
+    }
+}
+
+// In a layer, norms and SwiGLU round the inputs of wq, wk, wv (as one), of w1 and w3, and of w2; in all three
+// forwards if blocks are recomputed, but for the last product, which is not repeated.
+TEST_CASE("rounded rows: norms and SwiGLU write them in place of a kernel of their own") {
+    for (const Recipe recipe : {Recipe::rowwise, Recipe::rowwise_with_gw_hp})
+        for (const Dtype compute : computes)
+            for (const Recompute recompute : recomputes) {
+                CAPTURE(int(recipe), name_of(compute), int(recompute));
+                const Pass fused = pass_of(config_of_16s(), compute, {.linear = recipe}, recompute),
+                           separate = pass_of(config_of_16s(), compute, {.linear = recipe}, recompute, false);
+                CHECK(fused.seen.rounded == 2 * (recompute == Recompute::block ? 8 : 6));
+                CHECK(fused.seen.wrongly_rounded == 0);
+                CHECK(separate.seen.rounded == 0);
+                CHECK(separate.seen.quantizations - fused.seen.quantizations == fused.seen.rounded);
+            }
+}
+
+TEST_CASE("rounded rows: every kind of model has the bits that it has without them") {
+    int number = 0;
+    for (const Recipe recipe : {Recipe::rowwise, Recipe::rowwise_with_gw_hp})
+        for (int attention = 0; attention < attention_kinds; ++attention)
+            for (int experts = 0; experts < expert_kinds; ++experts) {
+                ++number;
+                const DecoderConfig config = config_of_16s(attention, experts);
+                const Dtype compute = computes.begin()[number % 3];
+                const Recompute recompute = recomputes.begin()[number / 3 % 3];
+                const Quantize quantize = {.linear = recipe,
+                                           .filter_fqns = number % 4 == 0
+                                                              ? std::vector<std::string>{"wk", "w1"}
+                                                              : std::vector<std::string>{}};
+                CAPTURE(int(recipe), attention, experts, name_of(compute), int(recompute), number % 4);
+                const Pass fused = pass_of(config, compute, quantize, recompute),
+                           separate = pass_of(config, compute, quantize, recompute, false);
+                CHECK(fused.seen.rounded > 0);
+                CHECK(fused.seen.wrongly_rounded == 0);
+                CHECK(fused.loss == separate.loss);
+                CHECK(fused.evaluated == separate.evaluated);
+                CHECK(same_bits(fused.gradients.view, separate.gradients.view));
+            }
 }

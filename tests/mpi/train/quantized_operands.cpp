@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels find out about the tensors that they write, for the quantization that follows, on ranks that
+// divide these tensors.
+#include "support/quantized_operands.hpp"
+
+#include "support/catch.hpp"
+#include "support/mesh_factors.hpp"
+
+#include <algorithm>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+QuantizedOperands seen_in_a_step(const MeshCase& c, const Mesh& mesh) {
+    MeshRun run(c, mesh);
+    QuantizedOperands seen;
+    const Observation observation = run.engine.observe(seen);
+    TestBatch batch = batch_of_step(c, 1);
+    CHECK(run.step(1, batch));
+    run.evaluate(batch);
+    return seen;
+}
+
+// Replaces each number by the largest of all ranks.
+void take_largest(std::vector<int32_t>& numbers, const Communicator& world) {
+    REQUIRE(world.all_reduce(int64_t(numbers.size()), Reduce::max) == int64_t(numbers.size()));
+    REQUIRE(world.all_reduce(-int64_t(numbers.size()), Reduce::max) == -int64_t(numbers.size()));
+    for (int32_t& number : numbers) number = int32_t(world.all_reduce(int64_t(number), Reduce::max));
+}
+
+}  // namespace
+
+// The first of these recipes has one scale for a tensor, the second one for a row.
+TEST_CASE("quantized operands: kernels find scales of every kind of model on two ranks that divide tensors") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() != 2) return;
+    constexpr int tensorwise = 1, rowwise = 3;
+    int number = 0;
+    for (const MeshShape& shape : {MeshShape{.cp = 2}, MeshShape{.tp = 2}})
+        for (const int recipe : {tensorwise, rowwise})
+            for (int kind = 0; kind < attention_kinds; ++kind) {
+                ++number;
+                constexpr Dtype computes[] = {Dtype::f64, Dtype::f32, Dtype::bf16};
+                const Dtype compute = computes[number % 3];
+                MeshCase c = {.mesh = shape,
+                              .model = config_of_16s(kind, (kind + number / 2) % expert_kinds),
+                              .types = {compute == Dtype::f64 ? Dtype::f64 : Dtype::f32, compute}};
+                c.seq_len = 16;
+                c.recompute = {.mode = RecomputeOptions::Mode(number / 2 % 3)};
+                c.exchanges.context.exchange = ContextExchange(number % 2);
+                set_recipe(c, recipe);
+                INFO(c.name());
+                const Mesh mesh(world.split(0, "world"), c.mesh);
+                QuantizedOperands seen = seen_in_a_step(c, mesh);
+                take_largest(seen.own, world);
+                CHECK(seen.given == seen.own);
+                CHECK(!seen.given.empty() == (recipe == tensorwise));
+                CHECK((seen.rounded > 0) == (recipe == rowwise));
+                CHECK(seen.wrongly_rounded == 0);
+            }
+}
