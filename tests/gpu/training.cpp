@@ -8,6 +8,8 @@
 #include "support/model.hpp"
 #include "support/support.hpp"
 
+#include <cmath>
+
 using namespace coeus;
 using namespace coeus::test;
 

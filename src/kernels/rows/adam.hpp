@@ -44,9 +44,9 @@ COEUS_HD void adam_row(const Team& team, T* master, M* exp_avg, M* exp_avg_sq, c
                        int64_t count, const AdamFactors<Acc<T>>& factors, const Bits& bits) {
     using A = Acc<T>;
     const auto update = [=](int64_t start) {
-        return [=, random = bits(start)](int64_t j, G gradient, T& weight, M& first, M& second) {
+        return [=, random = bits(start)](int64_t j, A gradient, T& weight, M& first, M& second) {
             A w = load(weight), m = load(first), v = load(second);
-            adam_update(w, m, v, A(load(gradient)), factors);
+            adam_update(w, m, v, gradient, factors);
             if constexpr (std::is_same_v<T, bf16>) {
                 const uint64_t drawn = random(j);
                 weight = round_stochastically(w, uint32_t(drawn));
