@@ -13,8 +13,9 @@
 //
 // If replicas have the same rows, the owned gradients are summed over the replicas once the step's last
 // gradient of the unit is complete. Each storage's sharding says which ranks these are. The collectives of a
-// unit are grouped by sharding, in the order of the shardings' numbers on every rank. A storage that no other
-// rank divides is used where it is owned, even if other storages of its unit are gathered.
+// unit are grouped by sharding, in the order of the shardings' numbers on every rank; the sums of a
+// sharding's gradients in bfloat16 follow its group. A storage that no other rank divides is used where it is
+// owned, even if other storages of its unit are gathered.
 //
 // All collectives run on streams: the gather of the next unit overlaps with the computation of the present
 // one, and the reduction of a unit with the backward of the next one. If units are released after use, they

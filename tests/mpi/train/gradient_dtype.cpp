@@ -91,12 +91,16 @@ TEST_CASE("gradient_dtype: the gradient of one local batch on one rank is that i
         set_experts(c.model, kind % expert_kinds);
         c.model.tied = kind == 3;
         c.sequences = 3;
+        if (kind == 0) c.seq_len = 700;  // several slabs of a product's depth
         CAPTURE(c.name());
         Pair runs(c, world);
         const TestBatch batch = batch_of_step(c, 1);
         const Arrays exact = gradients_of(*runs.exact, c, batch, batch.valid_labels()),
                      rounded = gradients_of(*runs.rounded, c, batch, batch.valid_labels());
         CHECK(runs.rounded->engine.scalars().loss == runs.exact->engine.scalars().loss);
+        const MemoryPlan &plan = runs.rounded->engine.plan(), &other = runs.exact->engine.plan();
+        CHECK(plan.bytes(term::gradients) < 0.8 * double(other.bytes(term::gradients)));
+        CHECK(plan.bytes(term::summed_gradients) == 0);
         const std::vector<std::string> names = in_bf16(*runs.rounded);
         CHECK(names.size() >= 10);
         CHECK(names.size() < exact.size());
@@ -217,6 +221,13 @@ TEST_CASE("gradient_dtype: streams, prefetching, what is kept and recomputation 
             CAPTURE(c.name(), c.gather.most_summed);
             Mesh on(world.split(0, "world"), c.mesh);
             MeshRun run(c, on);
+            const MemoryPlan& plan = run.engine.plan();
+            const int64_t sums = plan.bytes(term::summed_gradients) / size_of(Dtype::f32);
+            CHECK((plan.bytes(term::unreduced_gradients) > 0) == (mesh.dp_shard > 1));
+            if (c.gather.most_summed > 200)
+                CHECK(sums > 208);  // those of the largest storage, or unit
+            else
+                CHECK(sums == (mesh.dp_shard > 1 ? 128 : 208));  // of whole pieces, with padding
             for (int64_t step = 1; step <= 3; ++step) {
                 TestBatch batch = batch_of_step(c, uint64_t(step));
                 run.poison_gradients();
