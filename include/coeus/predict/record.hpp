@@ -74,8 +74,8 @@ struct Recording {
     std::vector<Submitted> submitted;     ///< of a step
     uint32_t queues = 1;
     bool converts_gradients = false;  ///< to float32 before they are summed (StateTypes::gradients_in_bf16)
-    int64_t launches() const;        ///< kernels of the step
-    int64_t communications() const;  ///< collectives of the step
+    int64_t launches() const;         ///< kernels of the step
+    int64_t communications() const;   ///< collectives of the step
 };
 
 /// Records a step with options.accumulation local batches on options.rank. With options.graphs, the
