@@ -66,8 +66,8 @@ void Cuda::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, co
         dispatch_gradient<T>(t.grad.dtype, weights, [&]<class G>(G gradient) {
             if constexpr (std::is_same_v<G, bf16>) {
                 require(!weights.largest, "adam: gradients in bfloat16 are not for weights in 8 bits");
-                update.template operator()<false>(
-                    nullptr, gradient, weights.data == t.compute.data ? t.compute.as<bf16>() : nullptr);
+                update.template operator()<false>(nullptr, gradient,
+                                                  t.compute ? t.compute.as<bf16>() : nullptr);
             } else if (t.compute) {
                 dispatch(t.compute.dtype, [&]<class C>(C) { for_sums(t.compute.as<C>()); });
             } else {

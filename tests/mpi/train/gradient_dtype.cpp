@@ -92,6 +92,7 @@ TEST_CASE("gradient_dtype: the gradient of one local batch on one rank is that i
         c.model.tied = kind == 3;
         c.sequences = 3;
         if (kind == 0) c.seq_len = 700;  // several slabs of a product's depth
+        if (kind == 4) c.types.master = Dtype::bf16;
         CAPTURE(c.name());
         Pair runs(c, world);
         const TestBatch batch = batch_of_step(c, 1);
@@ -204,8 +205,11 @@ TEST_CASE("gradient_dtype: streams, prefetching, what is kept and recomputation 
     const Communicator world = Communicator::world("world");
     if (world.size() != 2) return;
     std::vector<MeshCase> cases;
-    for (const MeshShape& mesh : {MeshShape{.dp_shard = 2}, MeshShape{.dp_replicate = 2}}) {
-        const MeshCase plain = case_of(mesh);
+    const MeshShape shards = {.dp_shard = 2}, replicas = {.dp_replicate = 2};
+    for (const auto& [mesh, master] :
+         {std::pair(shards, Dtype::f32), {replicas, Dtype::f32}, {replicas, Dtype::bf16}}) {
+        MeshCase plain = case_of(mesh);
+        plain.types.master = master;
         cases = {plain, plain, plain, plain, plain, plain};
         cases[1].streams = Stream::Mode::threaded;
         cases[1].gather.weights = Keep::all;
