@@ -105,6 +105,40 @@ void check_optimizer(Errors& errors, const Config& config) {
                       fmt::format("optimizer.param_groups, group {}: optimizer_kwargs.", i + 1));
 }
 
+// What adds to gradients, or reads them, must be able to do so in bfloat16.
+void check_gradient_dtype(Errors& errors, const Config& config) {
+    if (!gradients_in_bf16(config)) return;
+    const Config::Training& training = config.training;
+    const std::string begin = "training.gradient_dtype = \"bfloat16\": ";
+    errors.demand(
+        training.dtype != "float64",
+        "{}needs a model that is computed in bfloat16, but training.dtype = \"float64\" computes in "
+        "float64; set training.gradient_dtype = \"float32\", which means float64 then",
+        begin);
+    errors.demand(
+        training.dtype == "float64" || training.mixed_precision_param == "bfloat16",
+        "{}needs a model that is computed in bfloat16, but training.mixed_precision_param = \"{}\"; "
+        "set training.mixed_precision_param = \"bfloat16\" or training.gradient_dtype = \"float32\"",
+        begin, training.mixed_precision_param);
+    for (const std::string& converter : config.model.converters)
+        errors.demand(!converter.starts_with("quantize."),
+                      "{}layers in 8 bits add to gradients in float32; set training.gradient_dtype = "
+                      "\"float32\", or remove \"{}\" from model.converters",
+                      begin, converter);
+    const auto check_name = [&](const OptimizerOptions& options, const std::string& place) {
+        errors.demand(options.name != "Muon",
+                      "{}Muon makes its updates in the memory of the gradients, in float32; set "
+                      "training.gradient_dtype = \"float32\", or {} = \"AdamW\"",
+                      begin, place);
+    };
+    check_name(config.optimizer, "optimizer.name");
+    const std::vector<ParamGroupOptions> groups = param_groups(config);
+    for (size_t i = 0; i < groups.size(); ++i)
+        if (config.optimizer.name != "Muon")
+            check_name(groups[i].optimizer,
+                       fmt::format("optimizer_name of group {} of optimizer.param_groups", i + 1));
+}
+
 std::string counted(size_t count, const char* what) {
     return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
@@ -293,6 +327,7 @@ void check(const Config& config, Errors& errors) {
     check_gpu(errors, config);
     check_model(errors, config);
     errors.collect([&] { check_optimizer(errors, config); });
+    errors.collect([&] { check_gradient_dtype(errors, config); });
     check_converters(errors, config);
     check_training(errors, config);
     check_parallelism(errors, config);

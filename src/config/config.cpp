@@ -32,6 +32,10 @@ bool saves_async(const Config& config) {
            options.async_mode != "disabled";
 }
 
+bool gradients_in_bf16(const Config& config) {
+    return config.training.gradient_dtype == "bfloat16";
+}
+
 Dtype compute_dtype(const Config& config) {
     if (config.training.dtype == "float64") return Dtype::f64;
     return config.training.mixed_precision_param == "bfloat16" ? Dtype::bf16 : Dtype::f32;

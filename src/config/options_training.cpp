@@ -92,6 +92,11 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(training.mixed_precision_reduce), to_run,
               "Type in which gradients are summed over ranks")
             .one_of({"float32"}),
+        works(
+            COEUS_FIELD(training.gradient_dtype), to_run,
+            "Type of the gradients of matrices on a rank. `bfloat16`: half the memory, but each product that "
+            "is added to a gradient rounds it")
+            .one_of({"float32", "bfloat16"}),
         works(COEUS_FIELD(training.shuffle), to_samples, "Shuffle the sequences, differently in each epoch")
             .defaults_to("`true`; a resumed run keeps its checkpoint's order"),
         works(COEUS_FIELD(training.document_mask), to_run,

@@ -43,6 +43,7 @@ MemoryPlan plan_training(const EngineOptions& options, const Decoder& decoder,
     plan.add(term::weight_scales, quantized.bytes());
     plan.add(term::gathered_weights, gathered.bytes().weights);
     plan.add(term::unreduced_gradients, gathered.bytes().gradients);
+    plan.add(term::summed_gradients, gathered.bytes().sums);
     plan.add(term::activations, layers.activations);
     plan.add(term::activations, layers.activations_on_host, MemoryPlace::host);
     plan.add(term::flows, layers.executor.slots);

@@ -202,9 +202,11 @@ COEUS_HD A multiply_add(A a, A b, A c) {
 #endif
 }
 
-/// Updates one element by Adam or AdamW.
+/// Updates one element by Adam or AdamW. Inlined, so that it is rounded alike in all kernels: whether a
+/// compiler contracts a product and a sum may depend on the call.
 template <class A>
-COEUS_HD void adam_update(A& weight, A& exp_avg, A& exp_avg_sq, A grad, const AdamFactors<A>& f) {
+[[gnu::always_inline]] COEUS_HD inline void adam_update(A& weight, A& exp_avg, A& exp_avg_sq, A grad,
+                                                        const AdamFactors<A>& f) {
     const A g = grad * f.clip + weight * f.decay;
     exp_avg = exp_avg * f.beta1 + g * f.rest1;
     exp_avg_sq = exp_avg_sq * f.beta2 + g * g * f.rest2;

@@ -90,7 +90,7 @@ void LossHead::for_each_chunk(Ctx& c, Tensor all, Tensor w, const Each& each) co
     const int64_t most =
         share ? div_ceil(all.rows(), step) : chunk_rows(c.exec, all.rows(), columns, all.dtype);
     const Scope temps(c.temp);
-    const Tensor losses = c.temp.alloc(output_->g.dtype, {all.rows()});
+    const Tensor losses = c.temp.alloc(acc_of(all.dtype), {all.rows()});
     const int64_t width = output_->w.rows();
     const Tensor logits =
         c.temp.alloc(all.dtype, {most, round_up(width, c.k.row_multiple)}).slice_cols(0, width);

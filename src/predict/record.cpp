@@ -247,6 +247,7 @@ Recording record_step(const DecoderConfig& config, const EngineOptions& options)
     engine.update();
     recorder.stop();
     mesh.observe(nullptr);
+    recording.converts_gradients = options.types.gradients_in_bf16;
     return recording;
 }
 

@@ -167,7 +167,8 @@ private:
         point = until;
     }
 
-    // A gather begins with a cast of the own part, a sum of gradients ends with the addition of it.
+    // A gather begins with a cast of the own part, a sum of gradients ends with the addition of it. Before
+    // it, gradients in bfloat16 become float32.
     double seconds_of(const Collective& collective) {
         const RankGroup ranks =
             group_of(recording_.mesh, recording_.rank, collective.axes, rates_.machine().ranks_of_node);
@@ -182,6 +183,8 @@ private:
         if (collective.purpose == Purpose::weights) add("cast", 2 * own);
         if (collective.operation == "reduce_scatter" && collective.purpose == Purpose::gradients)
             add("add", 3 * own);
+        if (recording_.converts_gradients && collective.purpose == Purpose::gradients)
+            add("cast", 1.5 * collective.bytes);
         return seconds;
     }
 

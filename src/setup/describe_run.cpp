@@ -24,6 +24,12 @@ std::string describe_offloading(const Engine& engine) {
                                 "(activation_checkpoint.mode = \"full\" does that)");
 }
 
+std::string gradients_text(const StateTypes& types) {
+    const std::string sums = name_of(types.accumulate());
+    return types.gradients_in_bf16 ? fmt::format("bfloat16 (of matrices; sums over ranks in {})", sums)
+                                   : sums;
+}
+
 // Why gathers two units ahead are not made although the deck asks for them; "" if they are made.
 std::string prefetch_notice(const MeshShape& mesh, const GatherOptions& gather) {
     if (gather.prefetch == 1) return "";
@@ -69,7 +75,7 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
             m.attention.heads, m.attention.kv_heads, widths_text(m), m.vocab, m.tied ? ", tied" : "",
             m.flops_per_token(options.training.seq_len)),
         fmt::format("Types: weights {}, compute {}, gradients {}", name_of(options.types.master),
-                    name_of(options.types.compute), name_of(options.types.accumulate())),
+                    name_of(options.types.compute), gradients_text(options.types)),
         fmt::format("Batch: {} sequences of {} tokens per step ({} local x {} data {} x {} accumulation), {} "
                     "steps (warm-up {})",
                     sequences, options.training.seq_len, options.training.sequences, mesh.size(axis::dp),

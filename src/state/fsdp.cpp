@@ -134,8 +134,35 @@ Gathered::~Gathered() {
 }
 
 Gathered::Bytes Gathered::bytes() const {
-    if (!weights_) return {};
-    return {weights_->bytes(), gradients_->bytes()};
+    const int64_t sums = padded_bytes(most_summed() * size_of(Dtype::f32));
+    if (!weights_) return {.sums = sums};
+    return {weights_->bytes(), gradients_->bytes(), sums};
+}
+
+// The most elements that are summed at a time; 0 if no gradient in bfloat16 is summed.
+int64_t Gathered::most_summed() const {
+    int64_t most = 0;
+    for (const Unit& unit : parameters_.units()) {
+        int64_t of_replicas = 0;
+        for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
+            const Storage& storage = parameters_.storages()[i];
+            const ShardPlace& place = storage.place();
+            if (storage.g.dtype != Dtype::bf16) continue;
+            if (storage.is_gathered())
+                most = std::max(most, std::min(storage.padded_count(), piece_of(place.fsdp) * place.fsdp));
+            else if (place.replicas > 1)
+                of_replicas += padded_bytes(storage.gradient.bytes()) / size_of(Dtype::bf16);
+        }
+        most = std::max(most, std::min(of_replicas, options_.most_summed));
+    }
+    return most;
+}
+
+// The elements of a rank's part that are summed at a time. Messages begin where they are aligned.
+int64_t Gathered::piece_of(int64_t ranks) const {
+    constexpr int64_t aligned = 64;
+    const int64_t most = options_.most_summed / ranks;
+    return most > aligned ? most / aligned * aligned : std::max<int64_t>(1, most);
 }
 
 void Gathered::allocate(const std::vector<GatherRanks>& ranks, Stream::Mode streams, Exec& compute,
@@ -152,6 +179,8 @@ void Gathered::allocate(const std::vector<GatherRanks>& ranks, Stream::Mode stre
     compute_ = &compute;
     gather_stream_ = std::make_unique<Stream>(streams, compute, Priority::high);
     reduce_stream_ = std::make_unique<Stream>(streams, compute, Priority::high);
+    if (const int64_t sums = bytes().sums; sums > 0)
+        sums_ = Buffer(sums, "gradients while they are summed", compute.device->memory());
     if (!weights_) return;
     weights_->allocate("gathered weights", compute.device->memory());
     gradients_->allocate("unreduced gradients", compute.device->memory());
@@ -198,29 +227,66 @@ void Gathered::gather(Exec& exec, size_t u) {
 
 void Gathered::scatter(Exec& exec, size_t u) {
     const NamedRange range("{}", name_of(Exchange::reduce_gradients));
+    const auto is_summed_as_it_is = [](const Storage& storage) {
+        return storage.trainable() && storage.g.dtype != Dtype::bf16;
+    };
     for (size_t sharding = 0; sharding < ranks_.size(); ++sharding) {
         const Communicator& ranks = ranks_[sharding].reduce;
         ranks.grouped(exec, [&] {
             for_each_gathered(u, sharding, [&](size_t i, const Storage& storage) {
-                if (!storage.trainable()) return;
+                if (!is_summed_as_it_is(storage)) return;
                 const Tensor all = gradients_->of(u, i);
                 ranks.reduce_scatter(exec, share_of(all, ranks), all);
             });
         });
+        for_each_gathered(u, sharding, [&](size_t i, const Storage& storage) {
+            if (storage.g.dtype == Dtype::bf16) scatter_in_float32(exec, storage, gradients_->of(u, i));
+        });
     }
     for_each_gathered(u, [&](size_t i, const Storage& storage) {
         const int64_t count = storage.shard_shape().count();
-        if (!storage.trainable() || count == 0) return;
+        if (!is_summed_as_it_is(storage) || count == 0) return;
         const Tensor own = share_of(gradients_->of(u, i), ranks_[storage.sharding()].reduce);
         kernels_->add(exec, storage.gradient.reshape({count}), own.slice_rows(0, count));
     });
+}
+
+// NCCL would add numbers in bfloat16 in bfloat16. `all` has a part for each rank, of which each piece is
+// summed.
+void Gathered::scatter_in_float32(Exec& exec, const Storage& storage, Tensor all) {
+    const Communicator& ranks = ranks_[storage.sharding()].reduce;
+    const int64_t share = all.count() / ranks.size(), most = piece_of(ranks.size());
+    const int64_t owned = storage.shard_shape().count();
+    const Tensor parts = all.reshape({ranks.size(), share}), gradient = storage.gradient.reshape({owned});
+    for (int64_t first = 0; first < share; first += most) {
+        const int64_t n = std::min(most, share - first), here = std::min(n, owned - first);
+        const Tensor pieces(sums_.data(), Dtype::f32, {ranks.size(), n});
+        const Tensor flat = pieces.reshape({pieces.count()}), sum = share_of(flat, ranks);
+        kernels_->cast(exec, pieces, parts.slice_cols(first, n));
+        ranks.reduce_scatter(exec, sum, flat);
+        if (here > 0) kernels_->add(exec, gradient.slice_rows(first, here), sum.slice_rows(0, here));
+    }
 }
 
 void Gathered::sum_over_replicas(Exec& exec, size_t unit) {
     const NamedRange range("{}", name_of(Exchange::reduce_gradients));
     for (size_t sharding = 0; sharding < ranks_.size(); ++sharding)
         for (const Tensor& gradients : parameters_.gradients_of(unit, sharding))
-            ranks_[sharding].replicas.all_reduce(exec, gradients);
+            if (const Communicator& replicas = ranks_[sharding].replicas; gradients.dtype == Dtype::bf16)
+                sum_in_float32(exec, replicas, gradients);
+            else
+                replicas.all_reduce(exec, gradients);
+}
+
+void Gathered::sum_in_float32(Exec& exec, const Communicator& ranks, Tensor gradients) {
+    if (ranks.size() == 1) return;
+    for (int64_t first = 0; first < gradients.count(); first += options_.most_summed) {
+        const int64_t n = std::min(options_.most_summed, gradients.count() - first);
+        const Tensor piece = gradients.slice_rows(first, n), sums(sums_.data(), Dtype::f32, {n});
+        kernels_->cast(exec, sums, piece);
+        ranks.all_reduce(exec, sums);
+        kernels_->cast(exec, piece, sums);
+    }
 }
 
 void Gathered::prefetch(size_t unit) {

@@ -15,10 +15,8 @@ int64_t bytes_of(const Storage& storage, Dtype dtype) {
     return padded_bytes(storage.shard_shape().count() * size_of(dtype));
 }
 
-int64_t bytes_of(const std::deque<Storage>& storages, Dtype dtype) {
-    int64_t bytes = 0;
-    for (const Storage& storage : storages) bytes += bytes_of(storage, dtype);
-    return bytes;
+int64_t gradient_bytes(const Storage& storage) {
+    return bytes_of(storage, storage.gradient.dtype);
 }
 
 // Bytes of the masters: of exact parameters, or of the others.
@@ -29,14 +27,21 @@ int64_t master_bytes(const std::deque<Storage>& storages, bool exact) {
     return bytes;
 }
 
+bool has_bf16_gradient(const Storage& storage) {
+    return storage.gradient.dtype == Dtype::bf16;
+}
+
 // Calls f(storage) in the order of Parameters::for_each_in_memory.
 template <class Storages, class F>
 void in_order_of_memory(Storages& storages, size_t shardings, F&& f) {
     for (auto& storage : storages)
         if (storage.is_partial()) f(storage);
     for (size_t sharding = 0; sharding < shardings; ++sharding)
-        for (auto& storage : storages)
-            if (!storage.is_partial() && storage.sharding() == sharding) f(storage);
+        for (const bool bf16 : {false, true})
+            for (auto& storage : storages)
+                if (!storage.is_partial() && storage.sharding() == sharding &&
+                    has_bf16_gradient(storage) == bf16)
+                    f(storage);
 }
 
 // Hands out the memory of storages, one after the other.
@@ -196,7 +201,7 @@ Parameters::Bytes Parameters::bytes(bool with_optimizer) const {
     if (!types_.offloads_master()) b.master += master_bytes(storages_, false);
     b.compute = compute_bytes();
     if (with_optimizer) {
-        b.gradients = bytes_of(storages_, types_.accumulate());
+        for (const Storage& storage : storages_) b.gradients += gradient_bytes(storage);
         if (!types_.offload) b.moments = moment_bytes();
     }
     return b;
@@ -226,13 +231,11 @@ void Parameters::allocate(bool with_optimizer, const Device& device) {
     });
     owned_state_ = {all(master_)};
     if (!with_optimizer) return;
-    const Dtype acc = types_.accumulate();
     gradient_ = Buffer(b.gradients, "gradients", memory);
-    gradients_ = Tensor(gradient_.data(), acc, {b.gradients / size_of(acc)});
     for_each([&, gradients = Layout(gradient_)](Storage& storage) mutable {
-        storage.gradient = gradients.next(storage, acc);
+        storage.gradient = gradients.next(storage, storage.gradient.dtype);
         if (!storage.is_gathered()) storage.g = storage.gradient;
-        if (storage.is_partial()) partial_count_ = gradients.bytes() / size_of(acc);
+        if (storage.is_partial()) partial_bytes_ = gradients.bytes();
     });
     moments_.resize(most_kept());
     for (size_t i = 0; i < moments_.size(); ++i) {
@@ -251,20 +254,30 @@ std::vector<int64_t> Parameters::offloaded_kinds() const {
     return all;
 }
 
-std::array<Tensor, 2> Parameters::gradients_of(size_t unit, size_t sharding) const {
+Tensor Parameters::gradients() const {
     const Dtype acc = types_.accumulate();
-    const auto* origin = static_cast<const std::byte*>(gradients_.data);
-    std::array<Tensor, 2> parts = {gradients_.slice_rows(0, 0), gradients_.slice_rows(0, 0)};
+    require(std::ranges::none_of(storages_, has_bf16_gradient), "gradients of two types are not one vector");
+    if (gradient_.bytes() == 0) return {};
+    return {gradient_.data(), acc, {gradient_.bytes() / size_of(acc)}};
+}
+
+Tensor Parameters::partial_gradients() const {
+    const Dtype acc = types_.accumulate();
+    return {gradient_.data(), acc, {partial_bytes_ / size_of(acc)}};
+}
+
+std::array<Tensor, 3> Parameters::gradients_of(size_t unit, size_t sharding) const {
+    const Tensor none(nullptr, types_.accumulate(), {0});
+    std::array<Tensor, 3> parts = {none, none, Tensor(nullptr, Dtype::bf16, {0})};
     const Unit& range = units_[unit];
     for (size_t i = range.first; i < range.first + range.count; ++i) {
-        if (storages_[i].sharding() != sharding) continue;
-        Tensor& part = parts[storages_[i].is_partial() ? 0 : 1];
-        const auto* at = static_cast<const std::byte*>(storages_[i].gradient.data);
-        const int64_t first = (at - origin) / size_of(acc),
-                      count = bytes_of(storages_[i], acc) / size_of(acc);
+        const Storage& storage = storages_[i];
+        if (storage.sharding() != sharding) continue;
+        Tensor& part = parts[storage.is_partial() ? 0 : has_bf16_gradient(storage) ? 2 : 1];
+        const Dtype type = storage.gradient.dtype;
         // storages of a kind are adjacent
-        part = part.count() == 0 ? gradients_.slice_rows(first, count)
-                                 : Tensor(part.data, acc, {part.count() + count});
+        part = Tensor(part.count() == 0 ? storage.gradient.data : part.data, type,
+                      {part.count() + gradient_bytes(storage) / size_of(type)});
     }
     return parts;
 }
@@ -305,16 +318,16 @@ void Parameters::initialise(uint64_t seed, int threads) {
 void Parameters::begin_gradients(Exec& exec, const Kernels& kernels) const {
     int64_t first = 0, end = 0;
     const auto zero = [&] {
-        if (end > first) kernels.zero(exec, gradients_.slice_rows(first, end - first));
+        if (end > first) kernels.zero(exec, Tensor(gradient_.data() + first, Dtype::u8, {end - first}));
     };
     for_each_in_memory([&](const Storage& storage) {
-        const int64_t count = bytes_of(storage, types_.accumulate()) / size_of(types_.accumulate());
+        const int64_t bytes = gradient_bytes(storage);
         if (storage.sums_products() && !storage.is_gathered()) {
             storage.forget_gradient();
             zero();
-            first = end + count;
+            first = end + bytes;
         }
-        end += count;
+        end += bytes;
     });
     zero();
 }

@@ -49,8 +49,9 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
     if (has_one_scales())
         one_scales.assign(params_.size(),
                           {Tensor(nullptr, Dtype::i32, {1}), Tensor(nullptr, Dtype::f32, {1})});
-    g = Tensor(nullptr, types.accumulate(), shape_);
-    gradient = Tensor(nullptr, types.accumulate(), shard_shape_);
+    const bool is_bf16 = types.gradients_in_bf16 && sums_products() && !is_partial();
+    g = Tensor(nullptr, is_bf16 ? Dtype::bf16 : types.accumulate(), shape_);
+    gradient = Tensor(nullptr, is_gathered() ? types.accumulate() : g.dtype, shard_shape_);
 }
 
 bool Storage::has_one_scales() const {

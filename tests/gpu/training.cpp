@@ -8,6 +8,8 @@
 #include "support/model.hpp"
 #include "support/support.hpp"
 
+#include <cmath>
+
 using namespace coeus;
 using namespace coeus::test;
 
@@ -22,15 +24,23 @@ struct Choice {
     std::string optimizer = "AdamW";
     Recipe recipe = Recipe::none;  ///< of linear layers, and of experts if it can
     int64_t accumulation = 2;
+    bool gradients_in_bf16 = false;
+    std::string implementation = "fused";  ///< of the optimizer
 };
 
 EngineOptions options(Backend backend, const Choice& choice) {
-    return {.types = {.master = Dtype::f32, .compute = choice.compute},
+    return {.types = {.master = Dtype::f32,
+                      .compute = choice.compute,
+                      .gradients_in_bf16 = choice.gradients_in_bf16},
             .training = {.sequences = 2, .seq_len = seq_len},
             .accumulation = choice.accumulation,
             .validation = {.sequences = 1, .seq_len = 9},
-            .optimizer =
-                {.name = choice.optimizer, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
+            .optimizer = {.name = choice.optimizer,
+                          .beta1 = 0.9,
+                          .beta2 = 0.95,
+                          .eps = 1e-8,
+                          .weight_decay = 0.1,
+                          .implementation = choice.implementation},
             .streams = Stream::Mode::threaded,
             .backend = backend,
             .graphs = choice.graphs};
@@ -115,6 +125,57 @@ TEST_CASE("training on a GPU gives the CPU's results") {
         }
 }
 
+TEST_CASE("training on a GPU with gradients in bfloat16 gives the CPU's results") {
+    for (const char* implementation : {"fused", "fused_opt_states_bf16"}) {
+        INFO(implementation);
+        const Choice choice = {
+            .compute = Dtype::bf16, .gradients_in_bf16 = true, .implementation = implementation};
+        const Result cpu = train(host_device(), choice), there = train(the_gpu(), choice);
+        CHECK(difference(there.losses, cpu.losses) < 2e-2);
+        CHECK(difference(there.norms, cpu.norms) < 2e-2);
+        CHECK(difference(there.weights, cpu.weights) < 5e-2);
+        CHECK(there.allocations == 0);
+    }
+}
+
+TEST_CASE("the gradients of a local batch on a GPU are those in float32, rounded once to bfloat16") {
+    DecoderConfig config = tiny_config();
+    config.dim = config.feed_forward.hidden = config.vocab = 64;
+    set_experts(config, 1);
+    config.moe.hidden = 64;
+    TestBatch batch(2, seq_len, config.vocab);
+    std::vector<std::vector<double>> exact, rounded;
+    for (const bool in_bf16 : {false, true}) {
+        Engine engine(config,
+                      options(Backend::cuda,
+                              {.compute = Dtype::bf16, .accumulation = 1, .gradients_in_bf16 = in_bf16}));
+        engine.allocate(mesh_of_one(), the_gpu());
+        engine.decoder().parameters().initialise(5, 1);
+        engine.renew_weights();
+        engine.compute_gradients(1, 1e-2, batch.valid_labels(),
+                                 [&](int64_t) { return batch.local_batch(0, 2); });
+        for (const Storage& storage : engine.decoder().parameters().storages()) {
+            CHECK((storage.g.dtype == Dtype::bf16) ==
+                  (in_bf16 && storage.sums_products() && !storage.is_partial()));
+            OwnedTensor host(storage.g.dtype, storage.g.shape);
+            the_gpu().copy(host.view.data, storage.g.data, host.view.bytes());
+            (in_bf16 ? rounded : exact).push_back(values(host));
+        }
+    }
+    size_t differ = 0;
+    for (size_t i = 0; i < exact.size(); ++i) {
+        // a library may sum in another order if the result has another type
+        double largest = 0;
+        for (const double x : exact[i]) largest = std::max(largest, std::abs(x));
+        for (size_t j = 0; j < exact[i].size(); ++j) {
+            const double error = std::abs(rounded[i][j] - exact[i][j]);
+            differ += error > 0;
+            CHECK(error <= 0x1p-8 * std::abs(exact[i][j]) + 1e-5 * largest);
+        }
+    }
+    CHECK(differ > 1000);
+}
+
 TEST_CASE("a GPU's chunks of logits are planned as large as they are used") {
     // 514 tokens: three chunks on the CPU, one on a GPU
     DecoderConfig config = tiny_config();
@@ -159,6 +220,7 @@ TEST_CASE("training on a GPU with graphs gives the same bits as kernel by kernel
          {Recipe::tensorwise, Recipe::rowwise, Recipe::rowwise_with_gw_hp, Recipe::mx_rceil})
         choices.push_back({.compute = Dtype::bf16, .recipe = recipe});
     choices.push_back({.documents = true, .accumulation = 1});
+    choices.push_back({.compute = Dtype::bf16, .accumulation = 3, .gradients_in_bf16 = true});
     choices.push_back({.compute = Dtype::bf16, .documents = true, .accumulation = 5});
     for (Choice choice : choices) {
         INFO(name_of(choice.compute) << ", " << choice.optimizer << ", " << name_of(choice.recipe));

@@ -33,6 +33,9 @@ TEST_CASE("A run that is stopped and resumed has the bits of an uninterrupted on
         {"float32, 2 ranks", {"--training.document_mask"}, 2},
         {"bfloat16 compute", {"--training.mixed_precision_param=bfloat16"}, 0},
         {"bfloat16 weights", {"--training.dtype=bfloat16", "--training.mixed_precision_param=bfloat16"}, 0},
+        {"bfloat16 gradients, 2 ranks",
+         {"--training.gradient_dtype=bfloat16", "--training.mixed_precision_param=bfloat16"},
+         2},
     };
     for (const Case& c : all) {
         CAPTURE(c.what);

@@ -349,13 +349,14 @@ KernelCase descend_case(int64_t count, bool compute_copy) {
     return c;
 }
 
-KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy) {
+KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy, bool narrow) {
     KernelCase c;
-    c.name = fmt::format("adam {}{}{}", count, decoupled ? "" : " coupled", compute_copy ? " copy" : "");
+    c.name = fmt::format("adam {}{}{}{}", count, decoupled ? "" : " coupled", compute_copy ? " copy" : "",
+                         narrow ? " of a narrow gradient" : "");
     c.arguments = {{"master", update, compute, {count}},
                    {"exp_avg", update, compute, {count}, 0, 0.1},
                    {"exp_avg_sq", update, compute, {count}, 0.5, 0.1},
-                   {"grad", input, acc, {count}}};
+                   {"grad", input, narrow ? compute : acc, {count}}};
     if (compute_copy) c.arguments.push_back({"compute", output, compute, {count}});
     c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
         AdamOptions options;
@@ -472,6 +473,8 @@ std::vector<KernelCase> test_cases() {
         list.push_back(attention_sink_case(rows, 3, width, false, true));
         for (bool decoupled : {false, true})
             for (bool copy : {false, true}) list.push_back(adam_case(rows * width, decoupled, copy));
+        list.push_back(adam_case(rows * width, true, false, true));
+        list.push_back(adam_case(rows * width, false, true, true));
     }
     // more rows than a GPU sums in one level
     list.push_back(rms_norm_backward_case(1100, 24, Plus::none));

@@ -162,7 +162,8 @@ KernelCase sum_parts_case(int64_t parts, int64_t rows, int64_t cols);
 /// As the loss head calls it: after log_sum_exp.
 KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, bool in_place,
                               bool divided = false);
-KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy);
+/// `narrow`: the gradient is in the tested type.
+KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy, bool narrow = false);
 
 /// Draws the operands: values are rounded to `values` first, then stored as `type`; outputs are filled with
 /// NaN. The same seed gives the same operands.

@@ -203,15 +203,17 @@ void add_products(std::vector<KernelCase>& list, const Assignments& s, int64_t w
                          },
                          {g + 1}));
     for (const bool first : {false, true})
-        list.push_back(grouped_case(first ? "grouped_gemm_weights first" : "grouped_gemm_weights", s,
-                                    {{"d", first ? output : update, acc, {s.experts * width, other}},
-                                     {"a", input, compute, {rows, width}, 0, 0.3, 2 * pad},
-                                     {"b", input, compute, {rows, other}, 0, 1, pad}},
-                                    [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
-                                        k.grouped_gemm_weights(e, o[g], o[g + 1], o[g + 2],
-                                                               first ? Tensor() : o[g], groups);
-                                    },
-                                    {g + 1, g + 2}));
+        for (const Kind kind : {acc, compute})
+            list.push_back(grouped_case(
+                fmt::format("grouped_gemm_weights{}{}", first ? " first" : "", kind == acc ? "" : " narrow"),
+                s,
+                {{"d", first ? output : update, kind, {s.experts * width, other}},
+                 {"a", input, compute, {rows, width}, 0, 0.3, 2 * pad},
+                 {"b", input, compute, {rows, other}, 0, 1, pad}},
+                [=](const Kernels& k, Exec& e, const Operands& o, const Groups& groups) {
+                    k.grouped_gemm_weights(e, o[g], o[g + 1], o[g + 2], first ? Tensor() : o[g], groups);
+                },
+                {g + 1, g + 2}));
 }
 
 /// Rows with their columns' scales for each group, and products of 8-bit floats. `along`: rows or blocks.

@@ -47,6 +47,7 @@ std::string MeshCase::name() const {
     if (!device->is_host()) text += nccl ? ", GPUs by NCCL" : ", GPU";
     if (graphs) text += ", graphs";
     if (types.offload) text += ", offloaded";
+    if (types.gradients_in_bf16) text += ", gradients in bfloat16";
     if (guarded) text += ", guarded";
     if (types.quantize.any())
         text += fmt::format(", recipes {} and {} of experts{}", int(types.quantize.linear),

@@ -156,6 +156,7 @@ struct Config {
         std::string dtype = "float32";  ///< of weights and moments; float64: of all computation too
         std::string mixed_precision_param = "bfloat16";  ///< type in which the model is computed
         std::string mixed_precision_reduce = "float32";
+        std::string gradient_dtype = "float32";  ///< Coeus only: of the sums of products in gradients
         /// Coeus only: shuffle the sequences, differently in each epoch. Not set: true, or as in the
         /// checkpoint from which the run resumes.
         std::optional<bool> shuffle;
@@ -338,6 +339,8 @@ std::vector<ParamGroupOptions> param_groups(const Config& config);
 
 /// Type of weights, gradients and moments: training.dtype.
 Dtype storage_dtype(const Config& config);
+/// True if gradients are kept in bfloat16 (StateTypes::gradients_in_bf16).
+bool gradients_in_bf16(const Config& config);
 /// Type of activations and GEMMs: float64 if training.dtype is, else training.mixed_precision_param.
 Dtype compute_dtype(const Config& config);
 /// Whether model.converters contains this one, such as "quantize.linear.float8".

@@ -104,7 +104,7 @@ struct AdamTensors {
     Tensor master;   ///< master weights: f64, f32, or bf16 with stochastic rounding
     Tensor exp_avg;  ///< first moment, in the type of master; or bf16, rounded to nearest, if master is f32
     Tensor exp_avg_sq;  ///< second moment, in the same type
-    Tensor grad;        ///< gradient (acc); only read
+    Tensor grad;        ///< gradient: acc, or bf16 if the weights are computed with in bf16; only read
     Tensor compute;     ///< optional: the weights in the compute type, written in the same pass
 };
 /// Options of Adam and AdamW.
@@ -299,8 +299,8 @@ struct Kernels {
     /// after the other.
     /// Padding is set to zero; rows after the last group are not touched.
     void (*grouped_gemm)(Exec&, Tensor d, Tensor a, Operand b, const Groups& groups);
-    /// For each group g of rows: d[g] = c[g] + a^T b. a[rows, O], b[rows, I], d: G matrices [O, I] (acc). c
-    /// is d or absent. Without c, the matrices of groups without rows become zero.
+    /// For each group g of rows: d[g] = c[g] + a^T b. a[rows, O], b[rows, I], d: G matrices [O, I] (type or
+    /// acc), rounded once. c is d or absent. Without c, the matrices of groups without rows become zero.
     void (*grouped_gemm_weights)(Exec&, Tensor d, Tensor a, Tensor b, Tensor c, const Groups& groups);
     /// The two products for 8-bit floats, with groups of scales as in scaled_gemm. Columns of rows in groups,
     /// and of matrices, have scales [G,C].
@@ -354,7 +354,7 @@ struct Kernels {
     void (*zero)(Exec&, Tensor out);
     /// *out += sum of the elements, in double. a: type, acc or f64.
     void (*sum)(Exec&, double* out, Tensor a);
-    /// *out += sum of the squares of the elements, in double.
+    /// *out += sum of the squares of the elements, in double. a: as for sum.
     void (*sum_of_squares)(Exec&, double* out, Tensor a);
 
     /// Computes grad_norm, clip and refusals of the scalars from squared_norm and loss. max_norm <= 0: no

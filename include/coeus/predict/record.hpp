@@ -74,13 +74,14 @@ struct Recording {
     std::vector<Collective> collectives;  ///< each once
     std::vector<Submitted> submitted;     ///< of a step
     uint32_t queues = 1;
-    int64_t launches() const;        ///< kernels of the step
-    int64_t communications() const;  ///< collectives of the step
+    bool converts_gradients = false;  ///< to float32 before they are summed (StateTypes::gradients_in_bf16)
+    int64_t launches() const;         ///< kernels of the step
+    int64_t communications() const;   ///< collectives of the step
 };
 
 /// Records a step with options.accumulation local batches on options.rank. With options.graphs, the
 /// computation waits for all queues at the end of each local batch, where a graph ends. The kernels of other
-/// queues are not seen: casts of own parts before gathers, additions to owned gradients after sums. Not for
+/// queues are not seen: casts before gathers and sums, additions to owned gradients after sums. Not for
 /// offloaded state (StateTypes::offload), whose transfers are not seen: ConfigError.
 Recording record_step(const DecoderConfig& config, const EngineOptions& options);
 

@@ -8,10 +8,14 @@
 //   gradients   a full gradient, which is zero or counts as zero (Storage::forget_gradient) at the beginning
 //               of the lease, is reduce-scattered at its end and added to the owned rows
 //
+// A gradient in bfloat16 is summed over ranks in float32: pieces of it are converted into a buffer, summed
+// there, and added to the owned rows, which are float32 (or, without shards, converted back).
+//
 // If replicas have the same rows, the owned gradients are summed over the replicas once the step's last
 // gradient of the unit is complete. Each storage's sharding says which ranks these are. The collectives of a
-// unit are grouped by sharding, in the order of the shardings' numbers on every rank. A storage that no other
-// rank divides is used where it is owned, even if other storages of its unit are gathered.
+// unit are grouped by sharding, in the order of the shardings' numbers on every rank; the sums of a
+// sharding's gradients in bfloat16 follow its group. A storage that no other rank divides is used where it is
+// owned, even if other storages of its unit are gathered.
 //
 // All collectives run on streams: the gather of the next unit overlaps with the computation of the present
 // one, and the reduction of a unit with the backward of the next one. If units are released after use, they
@@ -41,6 +45,8 @@ struct GatherOptions {
     Keep weights = Keep::neighbours;
     Keep gradients = Keep::neighbours;
     int prefetch = 1;  ///< how many units are gathered ahead of the one in use, if weights are not kept
+    /// Most elements of a gradient in bfloat16 that are summed at a time, over all ranks: 64 MiB in float32.
+    int64_t most_summed = int64_t(1) << 24;
 };
 
 /// The ranks of one sharding that gather weights and sum gradients. `gather` and `reduce` are two
@@ -61,6 +67,7 @@ public:
 
     struct Bytes {
         int64_t weights = 0, gradients = 0;
+        int64_t sums = 0;  ///< gradients in float32 while they are summed
     };
     Bytes bytes() const;
     /// Allocates the memory. `ranks` has the communicators of each sharding, by its number. `compute` is the
@@ -146,14 +153,19 @@ private:
     template <class Each>  // each(number, storage)
     void for_each_gathered(size_t unit, size_t sharding, const Each& each) const;
     void gather(Exec& exec, size_t unit);
+    int64_t most_summed() const;
+    int64_t piece_of(int64_t ranks) const;
     void scatter(Exec& exec, size_t unit);
+    void scatter_in_float32(Exec& exec, const Storage& storage, Tensor all);
     void sum_over_replicas(Exec& exec, size_t unit);
+    void sum_in_float32(Exec& exec, const Communicator& ranks, Tensor gradients);
     void reduce_later(size_t unit, bool complete);
     void expect_uses();
 
     Parameters& parameters_;
     GatherOptions options_;
     std::unique_ptr<Places> weights_, gradients_;
+    Buffer sums_;                     // pieces of gradients in float32; used by the reductions only
     std::vector<bool> is_gathered_;   // by unit: whether some of its storages are gathered
     std::vector<GatherRanks> ranks_;  // by sharding
     const Kernels* kernels_ = nullptr;

@@ -83,7 +83,8 @@ public:
     const std::deque<Storage>& storages() const { return storages_; }
     std::deque<Storage>& storages() { return storages_; }
     /// Calls `each` for this rank's storages in their order in every buffer: first those whose gradients
-    /// still have to be summed over the tensor-parallel ranks, then those of each sharding.
+    /// still have to be summed over the tensor-parallel ranks, then those of each sharding, first the ones
+    /// with gradients in the accumulation type.
     void for_each_in_memory(FunctionRef<void(const Storage&)> each) const;
     const std::vector<Unit>& units() const { return units_; }
     /// Number of elements of the model's parameters, on all ranks together.
@@ -141,13 +142,14 @@ public:
     /// Begins the sums of a step: sets the owned gradients to zero, except those of storages of which this
     /// rank owns everything, if they sum products; these count as zero.
     void begin_gradients(Exec& exec, const Kernels& kernels) const;
-    /// All owned gradients as one vector, including gaps for alignment, which stay zero.
-    Tensor gradients() const { return gradients_; }
-    /// The parts of gradients() that belong to one unit in one sharding: those that are partial, and the
-    /// others.
-    std::array<Tensor, 2> gradients_of(size_t unit, size_t sharding = dense_sharding) const;
-    /// The beginning of gradients(), which still has to be summed over the tensor-parallel ranks.
-    Tensor partial_gradients() const { return gradients_.slice_rows(0, partial_count_); }
+    /// All owned gradients as one vector, including gaps for alignment, which stay zero. LogicError if they
+    /// have two types.
+    Tensor gradients() const;
+    /// The owned gradients of one unit in one sharding, each part a vector with its gaps: those that are
+    /// partial, the others in the accumulation type, and those in bfloat16.
+    std::array<Tensor, 3> gradients_of(size_t unit, size_t sharding = dense_sharding) const;
+    /// Those that still have to be summed over the tensor-parallel ranks, as one vector.
+    Tensor partial_gradients() const;
 
 private:
     int64_t compute_bytes() const;
@@ -168,8 +170,7 @@ private:
     Buffer master_, exact_, compute_, gradient_;
     std::vector<Buffer> moments_;  // the first moments of all storages, the second ones, ...
     std::vector<std::span<std::byte>> owned_state_;
-    Tensor gradients_;
-    int64_t partial_count_ = 0;
+    int64_t partial_bytes_ = 0;  // of gradient_
 };
 
 }  // namespace coeus

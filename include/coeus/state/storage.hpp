@@ -26,6 +26,9 @@ struct StateTypes {
     /// are the inputs of recomputed blocks (block_inputs.hpp).
     bool offload = false;
     Quantize quantize = {};  ///< what the layers compute in 8 bits
+    /// Layers add products to gradients in bfloat16, if these are not partial (Storage::g). The layers
+    /// compute in bfloat16 then, without 8 bits.
+    bool gradients_in_bf16 = false;
     /// True if the masters are offloaded: no layer reads them, since the compute type differs.
     bool offloads_master() const { return offload && compute != master; }
     /// Type of gradients and statistics: f64 if the compute type is f64, otherwise f32.
@@ -82,7 +85,9 @@ public:
     bool is_partial() const { return params_.front().shard.tp == Split::partial; }
 
     Tensor w;  ///< compute type; gathered, or if one rank owns all: the master or a converted copy
-    Tensor g;  ///< gradient, in the accumulation type
+    /// Gradient, in the accumulation type; or in bfloat16, if StateTypes::gradients_in_bf16, it sums
+    /// products, and it is not partial: a partial gradient is summed over ranks in place.
+    Tensor g;
 
     /// True if all that is added to g are products.
     bool sums_products() const { return params_.front().sums_products && trainable(); }
@@ -102,9 +107,11 @@ public:
     std::vector<OneScale> one_scales;
 
     // this rank's rows:
-    Tensor master;    ///< in the master type
-    Tensor compute;   ///< in the type of w, if that is another one; w itself if this rank owns all
-    Tensor gradient;  ///< in the accumulation type; summed over the ranks before the optimizer reads it
+    Tensor master;   ///< in the master type
+    Tensor compute;  ///< in the type of w, if that is another one; w itself if this rank owns all
+    /// In the type of g; in the accumulation type if g is gathered, since it sums what ranks and
+    /// micro-batches add. Summed over the ranks before the optimizer reads it.
+    Tensor gradient;
     std::vector<Tensor> moments;  ///< as many as kept(), in its order; absent until memory is allocated
 
     /// The moments that the optimizer keeps for each of the parameters; none until keep() sets them, which

@@ -22,20 +22,22 @@ void Cpu::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, con
     const auto by_type = [](Dtype type, const auto& f) { dispatch(type, f); };
     dispatch_moments(t.master.dtype, t.exp_avg.dtype, by_type, [&]<class T, class M>(T, M) {
         const auto factors = adam_factors<Acc<T>>(options, scalars);
-        const auto update = [&]<class C>(C* compute) {
+        const auto update = [&]<class C, class G>(C* compute, G) {
             with_lane(weights, [&](const auto& lane) {
                 for_parts_with_bits<T>(
                     exec, count, place, random, [&](int64_t i, int64_t n, const uint64_t* bits) {
                         adam_row(lane, t.master.as<T>() + i, t.exp_avg.as<M>() + i, t.exp_avg_sq.as<M>() + i,
-                                 t.grad.as<const Acc<T>>() + i, compute ? compute + i : nullptr, n, factors,
+                                 t.grad.as<const G>() + i, compute ? compute + i : nullptr, n, factors,
                                  [=](int64_t) { return [=](int64_t j) { return bits[j]; }; });
                     });
             });
         };
-        if (t.compute)
-            dispatch(t.compute.dtype, [&]<class C>(C) { update(t.compute.as<C>()); });
-        else
-            update(static_cast<T*>(nullptr));
+        dispatch_gradient<T>(t.grad.dtype, weights, [&]<class G>(G gradient) {
+            if (t.compute)
+                dispatch(t.compute.dtype, [&]<class C>(C) { update(t.compute.as<C>(), gradient); });
+            else
+                update(static_cast<T*>(nullptr), gradient);
+        });
     });
 }
 

@@ -33,6 +33,12 @@ struct JobMemory {
     }
 };
 
+template <class A, class D>
+void add_to(A* sums, const D* row, int64_t count) {
+#pragma omp simd
+    for (int64_t j = 0; j < count; ++j) sums[j] += load(row[j]);
+}
+
 /// d = or += op(a) op(b) for a block d of a product: its rows are those of op(a) from `first` on, and its
 /// columns those of op(b) from `column` on.
 template <class T, class D>
@@ -48,8 +54,6 @@ void run_job(const JobMemory<T>& memory, const Tensor& d, const Operand& a, int6
     if constexpr (std::is_same_v<A, D>) {
         out = {d.as<A>(), d.ld};
         if (accumulate) add = {d.as<const A>(), d.ld};
-    } else {
-        require(!accumulate, "grouped_gemm: sums are of another type than the output");
     }
     for (int64_t from = 0; from < depth; from += slab) {
         const int64_t length = std::min(slab, depth - from), words = words_of<T>(length);
@@ -75,7 +79,11 @@ void run_job(const JobMemory<T>& memory, const Tensor& d, const Operand& a, int6
         add = {out.data, out.ld};
     }
     if constexpr (!std::is_same_v<A, D>)
-        for (int64_t r = 0; r < rows; ++r) store_row(d.row<D>(r), memory.sums + r * grouped_columns, cols);
+        for (int64_t r = 0; r < rows; ++r) {
+            A* const sums = memory.sums + r * grouped_columns;
+            if (accumulate) add_to(sums, d.row<const D>(r), cols);
+            store_row(d.row<D>(r), sums, cols);
+        }
 }
 
 /// The most rows and columns of a job.
@@ -180,7 +188,8 @@ void Cpu::grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups& 
 void Cpu::grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, Tensor c, const Groups& groups) {
     check_groups(groups, a);
     require(a.rows() == b.rows() && d.rows() == groups.number() * a.cols() && d.cols() == b.cols() &&
-                a.dtype == b.dtype && d.dtype == acc_of(a.dtype) && (!c || c.data == d.data),
+                a.dtype == b.dtype && (d.dtype == a.dtype || d.dtype == acc_of(a.dtype)) &&
+                (!c || c.data == d.data),
             "grouped_gemm_weights: shapes or types do not fit");
     exec.workspace.touch(workspace::grouped_gemm(a, exec.threads));
     const auto rows_in = [&](const Tensor& t, int64_t g) {
@@ -199,20 +208,21 @@ void Cpu::grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, Tensor 
         return;
     }
     const auto rows_of = [&](int64_t g) { return rows_of_group(groups, g).count > 0 ? a.cols() : 0; };
-    const auto multiply = [&]<class T>(T) {
-        for_jobs<T>(exec, groups, d.cols(), rows_of,
-                    [&](const JobMemory<T>& memory, int64_t g, int64_t row, int64_t rows, int64_t column,
-                        int64_t cols) {
-                        const Tensor block =
-                            matrix_of(d, groups, g).slice_rows(row, rows).slice_cols(column, cols);
-                        run_job<T, float>(memory, block, transposed(rows_in(a, g)), row, rows_in(b, g),
-                                          column, bool(c));
-                    });
+    const auto multiply = [&]<class T, class D>(T, D) {
+        for_jobs<T>(
+            exec, groups, d.cols(), rows_of,
+            [&](const JobMemory<T>& memory, int64_t g, int64_t row, int64_t rows, int64_t column,
+                int64_t cols) {
+                const Tensor block = matrix_of(d, groups, g).slice_rows(row, rows).slice_cols(column, cols);
+                run_job<T, D>(memory, block, transposed(rows_in(a, g)), row, rows_in(b, g), column, bool(c));
+            });
     };
     if (a.dtype == Dtype::f32)
-        multiply(float());
+        multiply(float(), float());
+    else if (d.dtype == Dtype::f32)
+        multiply(bf16(), float());
     else
-        multiply(bf16());
+        multiply(bf16(), bf16());
 }
 
 }  // namespace coeus::cpu

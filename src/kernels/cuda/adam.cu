@@ -11,17 +11,17 @@ namespace coeus::cuda {
 
 namespace {
 
-template <class T, class M>
+template <class T, class M, class G>
 struct AdamOperands {
     T* master;
     M *exp_avg, *exp_avg_sq;
-    const Acc<T>* grad;
+    const G* grad;
     int64_t count;
 };
 
 /// The scalars of the step are in device memory. bits: the largest magnitude of the weights, if with_largest.
-template <class T, class M, class C, bool with_largest>
-__global__ void adam_kernel(AdamOperands<T, M> t, C* compute, int32_t* bits, AdamOptions options,
+template <class T, class M, class G, class C, bool with_largest>
+__global__ void adam_kernel(AdamOperands<T, M, G> t, C* compute, int32_t* bits, AdamOptions options,
                             ElementPlace place, const StepScalars* scalars) {
     const auto team = whole_grid<with_largest>();
     if (scalars->refusals != 0) {
@@ -52,18 +52,28 @@ void Cuda::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, co
     const unsigned blocks = blocks_for(std::min<int64_t>(div_ceil(count, 256 * 4), 1 << 16));
     const auto by_type = [](Dtype type, const auto& f) { dispatch(type, f); };
     dispatch_moments(t.master.dtype, t.exp_avg.dtype, by_type, [&]<class T, class M>(T, M) {
-        const AdamOperands<T, M> operands = {t.master.as<T>(), t.exp_avg.as<M>(), t.exp_avg_sq.as<M>(),
-                                             t.grad.as<const Acc<T>>(), count};
-        const auto update = [&]<class C>(C* compute) {
+        const auto update = [&]<bool with_largest, class G, class C>(int32_t* bits, G, C* compute) {
+            const AdamOperands<T, M, G> operands = {t.master.as<T>(), t.exp_avg.as<M>(), t.exp_avg_sq.as<M>(),
+                                                    t.grad.as<const G>(), count};
+            launch(exec, "adam", {.blocks = blocks, .shared_bytes = bytes_for<with_largest>},
+                   adam_kernel<T, M, G, C, with_largest>, operands, compute, bits, options, place, &scalars);
+        };
+        const auto for_sums = [&]<class C>(C* compute) {
             with_largest_of(weights, [&]<bool with_largest>(int32_t* bits) {
-                launch(exec, "adam", {.blocks = blocks, .shared_bytes = bytes_for<with_largest>},
-                       adam_kernel<T, M, C, with_largest>, operands, compute, bits, options, place, &scalars);
+                update.template operator()<with_largest>(bits, Acc<T>(), compute);
             });
         };
-        if (t.compute)
-            dispatch(t.compute.dtype, [&]<class C>(C) { update(t.compute.as<C>()); });
-        else
-            update(static_cast<T*>(nullptr));
+        dispatch_gradient<T>(t.grad.dtype, weights, [&]<class G>(G gradient) {
+            if constexpr (std::is_same_v<G, bf16>) {
+                require(!weights.largest, "adam: gradients in bfloat16 are not for weights in 8 bits");
+                update.template operator()<false>(nullptr, gradient,
+                                                  t.compute ? t.compute.as<bf16>() : nullptr);
+            } else if (t.compute) {
+                dispatch(t.compute.dtype, [&]<class C>(C) { for_sums(t.compute.as<C>()); });
+            } else {
+                for_sums(static_cast<T*>(nullptr));
+            }
+        });
     });
 }
 

@@ -59,7 +59,7 @@ __global__ void grouped_gemm_kernel(GroupedProduct<T, O> p) {
             if constexpr (left_deep)
                 to = store<O>(i < w.rows ? sums[r][c] : 0.0f);
             else
-                to = p.accumulate ? to + sums[r][c] : sums[r][c];
+                to = store<O>(p.accumulate ? load(to) + sums[r][c] : sums[r][c]);
         }
 }
 
@@ -214,12 +214,15 @@ void Cuda::grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups&
 
 void Cuda::grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, Tensor c, const Groups& groups) {
     require(a.rows() == b.rows() && d.rows() == groups.number() * a.cols() && d.cols() == b.cols() &&
-                a.dtype == b.dtype && d.dtype == acc_of(a.dtype) && (!c || c.data == d.data),
+                a.dtype == b.dtype && (d.dtype == a.dtype || d.dtype == acc_of(a.dtype)) &&
+                (!c || c.data == d.data),
             "grouped_gemm_weights: shapes or types do not fit");
     if (d.cols() == 0) return;
-    dispatch(a.dtype, [&]<class T>(T) {
-        multiply<false, false, T, Acc<T>>(exec, "grouped_gemm_weights", d, a, b, groups, bool(c));
-    });
+    const auto multiply_to = [&]<class T, class O>(T, O) {
+        multiply<false, false, T, O>(exec, "grouped_gemm_weights", d, a, b, groups, bool(c));
+    };
+    dispatch(a.dtype,
+             [&]<class T>(T) { d.dtype == Dtype::f32 ? multiply_to(T(), float()) : multiply_to(T(), T()); });
 }
 
 }  // namespace coeus::cuda

@@ -117,6 +117,7 @@ COEUS_INSTANTIATE(true, true, bf16)
 COEUS_INSTANTIATE(true, true, float)
 COEUS_INSTANTIATE(true, false, bf16)
 COEUS_INSTANTIATE(true, false, float)
+COEUS_INSTANTIATE(false, false, bf16)
 COEUS_INSTANTIATE(false, false, float)
 #undef COEUS_INSTANTIATE
 

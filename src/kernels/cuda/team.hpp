@@ -195,7 +195,7 @@ private:
         const auto change = [&](const Pack<In, size>& inputs, Pack<T, size> first,
                                 Pack<More, size>... others) {
             COEUS_UNROLL
-            for (int i = 0; i < size; ++i) g(i, inputs.values[i], first.values[i], others.values[i]...);
+            for (int i = 0; i < size; ++i) g(i, load(inputs.values[i]), first.values[i], others.values[i]...);
             store_pack<size>(value, first);
             (store_pack<size>(more, others), ...);
             if (!copy) return;

@@ -27,10 +27,20 @@ void dispatch_moments(Dtype master, Dtype moments, const Dispatch& dispatch, F&&
     });
 }
 
+/// Calls f(G) for the type of the gradient: that of sums, or bf16 if the weights are computed with in bf16.
+template <class T, class F>
+void dispatch_gradient(Dtype gradient, const Tensor& weights, F&& f) {
+    if (gradient == dtype_of<Acc<T>>()) return f(Acc<T>());
+    if constexpr (!std::is_same_v<T, double>)
+        if (gradient == Dtype::bf16 && weights.dtype == Dtype::bf16) return f(bf16());
+    throw LogicError(
+        fmt::format("adam: a gradient in {} for weights in {}", name_of(gradient), name_of(weights.dtype)));
+}
+
 /// Updates `count` elements. `compute` may be null. bits(first) returns a function of j that gives 64 random
 /// bits for element first + j; it is called only if T is bf16.
-template <class Team, class T, class M, class C, class Bits>
-COEUS_HD void adam_row(const Team& team, T* master, M* exp_avg, M* exp_avg_sq, const Acc<T>* grad, C* compute,
+template <class Team, class T, class M, class G, class C, class Bits>
+COEUS_HD void adam_row(const Team& team, T* master, M* exp_avg, M* exp_avg_sq, const G* grad, C* compute,
                        int64_t count, const AdamFactors<Acc<T>>& factors, const Bits& bits) {
     using A = Acc<T>;
     const auto update = [=](int64_t start) {

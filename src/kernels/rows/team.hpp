@@ -56,7 +56,7 @@ struct Lane {
             second[j] = store<T>(values.second);
         }
     }
-    /// f(first) returns a function g for the elements from `first` on: g(j - first, in[j], values[j]..)
+    /// f(first) returns a function g for the elements from `first` on: g(j - first, load(in[j]), values[j]..)
     /// changes the values in place. copy[j] = the first of the values, converted; `copy` may be null.
     template <class C, class F, class In, class T, class... More>
     void update(int64_t n, C* copy, F&& f, const In* in, T* value, More*... more) const {
@@ -64,12 +64,12 @@ struct Lane {
         if (copy) {
 #pragma omp simd
             for (int64_t j = 0; j < n; ++j) {
-                g(j, in[j], value[j], more[j]...);
+                g(j, load(in[j]), value[j], more[j]...);
                 copy[j] = store<C>(load(value[j]));
             }
         } else {
 #pragma omp simd
-            for (int64_t j = 0; j < n; ++j) g(j, in[j], value[j], more[j]...);
+            for (int64_t j = 0; j < n; ++j) g(j, load(in[j]), value[j], more[j]...);
         }
     }
     /// Returns the sum of f(in[j]..).

@@ -74,9 +74,8 @@ namespace {
 std::vector<MeshCase> several_batches(int ranks) {
     std::vector<MeshCase> cases;
     const auto add = [&](const MeshShape& mesh, const auto& change) {
-        MeshCase c = {.mesh = mesh, .model = tiny_config()};
+        MeshCase c = {.mesh = mesh, .model = tiny_config(), .types = {Dtype::f32, Dtype::f32}};
         change(c);
-        c.types = {Dtype::f32, Dtype::f32};
         c.device = &the_gpu();
         c.nccl = &nccl_stand_in();
         cases.push_back(c);
@@ -86,6 +85,11 @@ std::vector<MeshCase> several_batches(int ranks) {
     const auto schedule = [](const char* name) {
         return [name](MeshCase& c) { set_schedule(c, *find_schedule(name)); };
     };
+    const auto bf16_gradients = [](MeshCase& c) {
+        c.types.compute = Dtype::bf16;
+        c.types.gradients_in_bf16 = true;
+        c.gather.most_summed = 200;
+    };
     const auto experts = [](MeshCase& c) {
         set_experts(c.model, 1);
         c.exchanges.expert_capacity = 1e9;
@@ -94,6 +98,8 @@ std::vector<MeshCase> several_batches(int ranks) {
         add({.dp_shard = 2}, nothing);
         add({.dp_shard = 2}, keeps_all);
         add({.dp_replicate = 2}, nothing);
+        add({.dp_shard = 2}, bf16_gradients);
+        add({.dp_replicate = 2}, bf16_gradients);
         add({.tp = 2}, [](MeshCase& c) { c.exchanges.overlap_tokens = true; });
         add({.cp = 2}, [](MeshCase& c) { c.exchanges.context.exchange = ContextExchange::ring; });
         add({.pp = 2}, schedule("1F1B"));

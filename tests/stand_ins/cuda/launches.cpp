@@ -69,10 +69,13 @@ void run_other_types() {
             for (const Tensor& weights : {copy, with_largest}) {
                 for (const Dtype moment : types) {
                     if (master == Dtype::bf16 && moment == Dtype::f32) continue;
-                    k.adam(exec,
-                           {operand(master, row), operand(moment, row), operand(moment, row),
-                            operand(Dtype::f32, row), weights},
-                           {}, {}, scalars);
+                    const bool may_be_bf16 = type == Dtype::bf16 && !weights.largest;
+                    for (const Dtype gradient : types)
+                        if (gradient == Dtype::f32 || may_be_bf16)
+                            k.adam(exec,
+                                   {operand(master, row), operand(moment, row), operand(moment, row),
+                                    operand(gradient, row), weights},
+                                   {}, {}, scalars);
                 }
                 k.descend(exec, operand(master, row), operand(Dtype::f32, row), weights, {}, {}, scalars);
             }

@@ -151,6 +151,35 @@ TEST_CASE("Mistakes on the command line name option, value and remedy") {
     }
 }
 
+TEST_CASE("Gradients in bfloat16 are refused with what adds to them, or reads them, in float32") {
+    const std::string gradients = "--training.gradient_dtype=bfloat16",
+                      begin = "training.gradient_dtype = \"bfloat16\": ",
+                      set_float32 = "set training.gradient_dtype = \"float32\", or ";
+    CHECK(error_of({gradients}) == "no error");
+    CHECK(error_of({gradients, "--training.dtype=bfloat16"}) == "no error");
+    CHECK(error_of({gradients, "--training.mixed_precision_param=float32"}) ==
+          begin +
+              "needs a model that is computed in bfloat16, but training.mixed_precision_param = \"float32\"; "
+              "set training.mixed_precision_param = \"bfloat16\" or training.gradient_dtype = \"float32\"");
+    CHECK(error_of({gradients, "--training.dtype=float64"}) ==
+          begin +
+              "needs a model that is computed in bfloat16, but training.dtype = \"float64\" computes in "
+              "float64; set training.gradient_dtype = \"float32\", which means float64 then");
+    CHECK(error_of({gradients, "--optimizer.name=Muon"}) ==
+          begin + "Muon makes its updates in the memory of the gradients, in float32; " + set_float32 +
+              "optimizer.name = \"AdamW\"");
+    CHECK(error_of({gradients, "--optimizer.param_groups={roles = \"matrix\", optimizer_name = \"Muon\"}"}) ==
+          begin + "Muon makes its updates in the memory of the gradients, in float32; " + set_float32 +
+              "optimizer_name of group 1 of optimizer.param_groups = \"AdamW\"");
+    for (const char* converter : {"quantize.linear.float8", "quantize.linear.mx"})
+        CHECK(error_of({gradients, std::string("--model.converters=") + converter}) ==
+              begin + "layers in 8 bits add to gradients in float32; " + set_float32 + "remove \"" +
+                  converter + "\" from model.converters");
+    CHECK(error_of({"--training.gradient_dtype=float16"}) ==
+          "command line: training.gradient_dtype = float16: must be one of float32, bfloat16; did you mean "
+          "bfloat16?");
+}
+
 TEST_CASE("Values out of range name the rule and the nearest valid value") {
     CHECK(error_of({"--training.seq_len=0"}) ==
           "command line: training.seq_len = 0: must be at least 1; the nearest valid value is 1");

@@ -88,7 +88,7 @@ const std::vector<Walk> table = {
         "min_lr_factor=0.5"}},
     {"training", works, {"dataset=x", "dataset_path=y", "local_batch_size=4", "global_batch_size=16", "seq_len=64",
         "max_norm=2", "steps=5", "shuffle=true", "document_mask=true", "threads=2", "dataset_weights=0.3,0.7",
-        "dtype=bfloat16", "mixed_precision_param=float32", "max_context_length=64",
+        "dtype=bfloat16", "mixed_precision_param=float32", "gradient_dtype=bfloat16", "max_context_length=64",
         "num_tokens_per_microbatch_per_dp_rank=4096", "num_tokens_per_train_step=32768",
         "disable_cuda_graphs=true", "enable_cpu_offload=true", "max_wall_time=1-12:00:00"}},
     {"training", idle, {"gc_freq=5", "gc_debug=true", "dataloader.num_workers=2",

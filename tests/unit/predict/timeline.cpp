@@ -62,6 +62,10 @@ public:
         wait(sums, computed_);
         return collective(sums, seconds, Purpose::gradients, "reduce_scatter", axis::dp_shard);
     }
+    Written& convert_gradients() {
+        recording_.converts_gradients = true;
+        return *this;
+    }
     Written& wait(uint32_t queue, size_t entry) { return add(Kind::wait, queue, entry); }
     Written& act(ActionKind kind) { return add(Kind::begin_action, computation, size_t(kind)); }
     Written& end_act() { return add(Kind::end_action, computation, 0); }
@@ -236,4 +240,8 @@ TEST_CASE("a gather begins with the cast of the own part, and a sum ends with it
     const Played played = step.play(overlapped, casts);
     CHECK(is(of(played, Purpose::weights), 4 + 2 * 2, 8));
     CHECK(is(of(played, Purpose::gradients), 2 + 3 * 1, 0));
+    // 2 bytes in float32 are written, and half as many in bfloat16 are read
+    const Played converted = step.convert_gradients().play(overlapped, casts);
+    CHECK(is(of(converted, Purpose::weights), 4 + 2 * 2, 8));
+    CHECK(is(of(converted, Purpose::gradients), 2 + 3 * 1 + 3, 0));
 }

@@ -203,6 +203,67 @@ TEST_CASE("gradients are ordered by sharding, and those summed over tensor-paral
     CHECK(order == std::vector<const Storage*>{&third, &second, &fifth, &first, &fourth, &sixth});
 }
 
+TEST_CASE("gradients in bfloat16 follow those in float32 that are not partial, and are half as large") {
+    StateTypes types = {Dtype::f32, Dtype::bf16};
+    types.gradients_in_bf16 = true;
+    for (const int ranks : {1, 2}) {
+        CAPTURE(ranks);
+        Parameters parameters(types, ShardPlace{.fsdp = ranks});
+        const auto add = [&](bool sums_products, Split tp = Split::none, bool trainable = true) -> Storage& {
+            return parameters.add({.name = "a",
+                                   .shape = {16, 4},
+                                   .init = Init::ones(),
+                                   .shard = {.tp = tp},
+                                   .trainable = trainable,
+                                   .sums_products = sums_products});
+        };
+        const Storage &matrix = add(true), &table = add(false), &partial = add(true, Split::partial);
+        parameters.begin_unit();
+        const Storage &frozen = add(true, Split::none, false), &other = add(true), &third = add(true);
+        for (const Storage* storage : {&matrix, &other, &third}) {
+            CHECK(storage->g.dtype == Dtype::bf16);
+            CHECK(storage->gradient.dtype == (ranks == 1 ? Dtype::bf16 : Dtype::f32));
+        }
+        for (const Storage* storage : {&table, &partial, &frozen}) {
+            CHECK(storage->g.dtype == Dtype::f32);
+            CHECK(storage->gradient.dtype == Dtype::f32);
+        }
+        // half of a matrix in float32 is as large as all of it in bfloat16
+        const int64_t narrow = 128, wide = 256 / ranks;
+        CHECK(parameters.bytes(true).gradients == 3 * narrow + 3 * wide);
+        parameters.allocate(true);
+        CHECK(parameters.partial_gradients().dtype == Dtype::f32);
+        CHECK(parameters.partial_gradients().bytes() == wide);
+        CHECK(parameters.partial_gradients().data == partial.gradient.data);
+        if (ranks == 2) continue;
+        CHECK_THROWS_WITH(parameters.gradients(),
+                          Catch::Contains("gradients of two types are not one vector"));
+        const auto* at = static_cast<std::byte*>(partial.gradient.data);
+        for (const Storage* storage : {&partial, &table, &frozen, &matrix, &other, &third}) {
+            CHECK(storage->gradient.data == at);
+            CHECK(storage->g.data == at);
+            at += storage->gradient.bytes();
+        }
+        const auto parts = parameters.gradients_of(1);
+        CHECK(parts[0].count() == 0);
+        CHECK(parts[1].data == frozen.gradient.data);
+        CHECK(parts[1].count() == 64);
+        CHECK(parts[2].data == other.gradient.data);
+        CHECK(parts[2].dtype == Dtype::bf16);
+        CHECK(parts[2].count() == 128);
+        // the gradients that do not sum products are zero, the others count as zero
+        for (const Storage& storage : parameters.storages())
+            for (int64_t i = 0; i < 64; ++i) set_element(storage.gradient, i, 7);
+        Exec exec;
+        parameters.begin_gradients(exec, cpu_kernels());
+        for (const Storage& storage : parameters.storages())
+            CHECK(values(storage.gradient) == std::vector<double>(64, storage.sums_products() ? 7 : 0));
+        other.zero_forgotten(exec, cpu_kernels());
+        CHECK(values(other.gradient) == std::vector<double>(64, 0));
+        CHECK(values(third.gradient) == std::vector<double>(64, 7));
+    }
+}
+
 TEST_CASE("the allocated memory is the announced memory, and every matrix is aligned") {
     struct Types {
         StateTypes types;
