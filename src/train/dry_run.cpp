@@ -80,8 +80,9 @@ std::string roofline_text(const Config& config, const DecoderConfig& model, Engi
                           const MachineFile& machine) {
     options.graphs = !config.training.disable_cuda_graphs && (options.mesh.ranks() == 1 || options.nccl);
     try {
-        return roofline_of(model, options, machine, planned_order(machine, options, config.comm.max_ctas),
-                           multiplies_in_tf32(config, options))
+        return roofline_of_slowest(model, options, machine,
+                                   planned_order(machine, options, config.comm.max_ctas),
+                                   multiplies_in_tf32(config, options))
             .text(machine, options.mesh);
     } catch (const ConfigError& error) {
         return fmt::format("No roofline: {}", error.what());
