@@ -16,7 +16,8 @@ namespace {
 
 using namespace config;
 
-const std::string groups = "optimizer.param_groups", shuffle = "training.shuffle";
+const std::string groups = "optimizer.param_groups", shuffle = "training.shuffle",
+                  logits_chunk = "kernels.logits_chunk_mib";
 
 // An option that this version does not know affects the run.
 Matter matter_of(const std::string& name, const Config& config) {
@@ -57,7 +58,10 @@ std::map<Matter, std::vector<Change>> all_changes(const std::string& checkpoint_
         values_of(deck_text(Config())));   // options that an older deck does not have were at their defaults
     before.try_emplace(shuffle, "false");  // versions that did not write it did not shuffle
     auto now = values_of(deck_text(config));
-    if (!config.training.shuffle) now[shuffle] = before[shuffle];  // kept
+    // kept
+    if (!config.training.shuffle) now[shuffle] = before[shuffle];
+    if (!config.kernels.logits_chunk_mib && before.contains(logits_chunk))
+        now[logits_chunk] = before[logits_chunk];
     std::set<std::string> keys;
     for (const auto& [key, value] : before) keys.insert(key);
     for (const auto& [key, value] : now) keys.insert(key);
@@ -101,6 +105,17 @@ bool shuffle_of_deck(const std::string& checkpoint_deck) {
     const auto values = values_of(checkpoint_deck);
     const auto at = values.find(shuffle);
     return at != values.end() && at->second == "true";
+}
+
+std::optional<int64_t> logits_chunk_of_deck(const std::string& checkpoint_deck) {
+    bool is_of_0_2 = !checkpoint_deck.empty();
+    for (const TomlEntry& entry : parse_toml(checkpoint_deck, "deck")) {
+        if (const auto* mib = entry.value.as<int64_t>();
+            entry.key == logits_chunk && mib != nullptr && chunk_mib.holds(double(*mib)))
+            return *mib;
+        if (entry.key == "kernels.deterministic") is_of_0_2 = false;
+    }
+    return is_of_0_2 ? std::optional<int64_t>(256) : std::nullopt;
 }
 
 void require_deck_of_finished_run(const std::string& checkpoint_deck, const Config& config, int64_t step) {

@@ -12,6 +12,7 @@ namespace {
 
 constexpr double max_degree = 65536;
 constexpr double max_files = 256;  // every system lets a process open this many
+constexpr double max_chunk_mib = 65536;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 template <class T>
@@ -67,6 +68,8 @@ const Rule all_or_two = {"at least 2, or 0 to keep all", [](double v) { return v
                          [](double v) { return v < 0 ? 0.0 : 2.0; }};
 const Rule at_most_256 = {"from 1 to 256", [](double v) { return v >= 1 && v <= max_files; },
                           [](double v) { return v < 1 ? 1.0 : max_files; }};
+const Rule chunk_mib = {"from 1 to 65536", [](double v) { return v >= 1 && v <= max_chunk_mib; },
+                        [](double v) { return v < 1 ? 1.0 : max_chunk_mib; }};
 const Rule below_100 = {"from 1 to 99", [](double v) { return v >= 1 && v <= 99; },
                         [](double v) { return v < 1 ? 1.0 : 99.0; }};
 const Rule finite = {"a finite number", [](double v) { return std::isfinite(v); }};

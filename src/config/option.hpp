@@ -44,9 +44,9 @@ struct Rule {
     bool (*holds)(double);                    ///< false for NaN
     double (*nearest)(double bad) = nullptr;  ///< a valid value near a bad one; null if there is none
 };
-extern const Rule capacity, at_least_0, at_least_1, at_most_256, below_100, finite, all_or_some, all_or_two,
-    step_or_newest, degree, degree_or_rest, one_or_two, positive, positive_or_infinite, not_negative, below_1,
-    fraction, above_0_to_1;
+extern const Rule capacity, chunk_mib, at_least_0, at_least_1, at_most_256, below_100, finite, all_or_some,
+    all_or_two, step_or_newest, degree, degree_or_rest, one_or_two, positive, positive_or_infinite,
+    not_negative, below_1, fraction, above_0_to_1;
 
 struct Field {
     const char* name;

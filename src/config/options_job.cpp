@@ -61,6 +61,12 @@ std::vector<Option> job_options() {
         works(COEUS_FIELD(kernels.deterministic), to_run,
               "Use only kernels that give the same bits each time. `false`: on a GPU, cuDNN may compute the "
               "gradients of attention with sums in any order, which is faster and needs less memory"),
+        works(COEUS_FIELD(kernels.logits_chunk_mib), to_run,
+              "Size in MiB of the chunks in which the output layer computes logits. The last bits of a run "
+              "depend on it")
+            .obeys(chunk_mib)
+            .defaults_to("8 on a CPU; on a GPU 1024 if each rank fits into its GPU, else 256. A run that "
+                         "resumes on GPUs keeps its checkpoint's if each rank fits"),
 
         works(COEUS_FIELD(profiling.kernels), to_nothing,
               "Print at the end how much time each kind of kernel took, and its rate compared with the "

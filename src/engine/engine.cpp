@@ -44,6 +44,8 @@ EngineOptions complete(const DecoderConfig& config, EngineOptions options) {
                             (options.mesh.size(axis::fsdp) == 1 ||
                              (options.gather.weights == Keep::all && options.gather.gradients == Keep::all));
     options.exchanges.expert_blocks = options.graphs && options.mesh.ep > 1;
+    if (!options.chunk_bytes)
+        options.chunk_bytes = options.backend == Backend::cpu ? cpu_chunk_bytes : gpu_chunk_bytes.back();
     require_countable(config, micro_batch_of(options));
     require_countable(config, options.validation);
     return options;
@@ -68,7 +70,7 @@ Processor processor_of(const EngineOptions& options) {
             .emulates_8_bits = options.types.quantize.emulate,
             .cudnn_bytes = options.cudnn_bytes,
             .deterministic = options.deterministic,
-            .chunk_bytes = options.chunk_bytes};
+            .chunk_bytes = options.chunk_bytes.value()};
 }
 
 // The choices for this rank's stages, or their plan, by `choose`: as planned by the first of the ranks with
@@ -85,8 +87,8 @@ auto recompute_for(const DecoderConfig& config, const EngineOptions& options, co
     return choose(options.recompute, config.all_layers(), [&](const std::vector<Recompute>& choices) {
         const Decoder decoder(config, options.types, 1, place_in(options.mesh, first), parts, choices);
         return measure_training(decoder, executor, micro_batch_of(options), {},
-                                {.threads = options.threads, .chunk_bytes = options.chunk_bytes}, mesh,
-                                options.exchanges, options.backend);
+                                {.threads = options.threads, .chunk_bytes = options.chunk_bytes.value()},
+                                mesh, options.exchanges, options.backend);
     });
 }
 

@@ -2,11 +2,15 @@
 #include "coeus/predict/roofline.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/models/decoder.hpp"
 #include "coeus/pipeline/simulate.hpp"
 #include "coeus/predict/timeline.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
+#include <utility>
 
 namespace coeus {
 
@@ -79,6 +83,23 @@ std::vector<CommunicationRow> communication_of(const Played& one, const Played& 
     return rows;
 }
 
+// The stages of a pipeline rank, with the kind of each layer.
+std::string content_of(const DecoderConfig& config, const EngineOptions& options, int rank) {
+    std::map<int64_t, int64_t> kinds;
+    for (const std::vector<int64_t>& group : equal_layers(config))
+        for (const int64_t layer : group) kinds[layer] = group.front();
+    std::string text;
+    if (options.mesh.pp == 1) return text;
+    for (const int stage : options.pipeline.timetable.placement.stages_of(rank)) {
+        const DecoderPart& part = options.pipeline.parts[size_t(stage)];
+        text += part.embedding ? "embedding " : "";
+        for (int64_t layer = part.first_layer; layer < part.last_layer; ++layer)
+            text += fmt::format("{} ", kinds.at(layer));
+        text += part.head ? "head;" : ";";
+    }
+    return text;
+}
+
 // "one after the other"
 const char* text_of(LaunchOrder order) {
     return order == LaunchOrder::serial ? "one after the other" : "overlapped";
@@ -125,6 +146,7 @@ Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, 
     std::ranges::stable_sort(all.rows, {}, [](const RooflineRow& row) { return class_order(row.name); });
     all.local_batch = both.total - first.total + for_stages;
     all.once = 2 * first.total - both.total;
+    all.pipeline_rank = options.mesh.coordinate(options.rank, axis::pp);
     all.order = order;
     all.communication = communication_of(first, both);
     if (carrying_communicators(options.mesh) > 1) {
@@ -156,6 +178,27 @@ Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, 
     return all;
 }
 
+Roofline roofline_of_slowest(const DecoderConfig& config, const EngineOptions& options,
+                             const MachineFile& machine, LaunchOrder order, bool in_tf32) {
+    Roofline slowest;
+    std::vector<double> steps;
+    EngineOptions of_rank = options;
+    std::map<std::string, double> steps_of_content;  // ranks with equal stages take equally long
+    for (int rank = 0; rank < options.mesh.pp; ++rank) {
+        const auto [known, is_new] = steps_of_content.try_emplace(content_of(config, options, rank));
+        if (!is_new) {
+            steps.push_back(known->second);
+            continue;
+        }
+        of_rank.rank = rank * (options.mesh.ranks() / options.mesh.pp);
+        Roofline roofline = roofline_of(config, of_rank, machine, order, in_tf32);
+        steps.push_back(known->second = roofline.step());
+        if (rank == 0 || roofline.step() > slowest.step()) slowest = std::move(roofline);
+    }
+    slowest.steps_of_ranks = std::move(steps);
+    return slowest;
+}
+
 // A table by purpose, and what the other order of operations would give.
 std::string Roofline::communication_text() const {
     if (communication.empty()) return "";
@@ -182,6 +225,15 @@ std::string Roofline::communication_text() const {
             text_of(other->order), ms(other->exposed), ms(other->exposed_once), ms(other->local_batch),
             ms(double(local_batches) * other->local_batch + other->once));
     return text;
+}
+
+std::string Roofline::pipeline_text() const {
+    const char* const waits = "waits for other stages: as if each of them took as long as its own";
+    if (steps_of_ranks.empty()) return fmt::format("  pipeline rank {}; {}", pipeline_rank, waits);
+    std::vector<std::string> steps;
+    for (const double seconds : steps_of_ranks) steps.push_back(fmt::format("{:.1f}", ms(seconds)));
+    return fmt::format("  pipeline rank {}, the slowest; {}\n  a step by each pipeline rank: {} ms",
+                       pipeline_rank, waits, join(steps, ", "));
 }
 
 std::string Roofline::text(const MachineFile& machine, const MeshShape& mesh) const {
@@ -217,10 +269,7 @@ std::string Roofline::text(const MachineFile& machine, const MeshShape& mesh) co
     if (!left_out.empty())
         text += fmt::format("\n  left out, since the machine file says nothing about it: {}",
                             join(left_out, "; "));
-    if (mesh.pp > 1)
-        text +=
-            "\n  waits for other stages: as if each stage took as long as that of this pipeline rank, the "
-            "first";
+    if (mesh.pp > 1) text += "\n" + pipeline_text();
     return text;
 }
 

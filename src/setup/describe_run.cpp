@@ -118,10 +118,6 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
     if (std::string notice = prefetch_notice(mesh, options.gather); !notice.empty())
         lines.push_back(std::move(notice));
     if (config.training.enable_cpu_offload) lines.push_back(describe_offloading(engine));
-    if (options.backend == Backend::cuda && options.chunk_bytes < gpu_chunk_bytes.front())
-        lines.push_back(fmt::format(
-            "Notice: logits are computed in chunks of {}; with {}, a rank would not fit into its GPU",
-            bytes_text(double(options.chunk_bytes)), bytes_text(double(gpu_chunk_bytes.front()))));
     lines.push_back(engine.plan().text(memory_limit));
     if (mesh.pp > 1) {
         std::vector<std::string> totals;

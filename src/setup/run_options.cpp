@@ -102,7 +102,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.architecture = architecture;
     options.cudnn_bytes = cudnn ? most_cudnn_bytes : 0;
     options.deterministic = config.kernels.deterministic;
-    if (options.backend == Backend::cuda) options.chunk_bytes = gpu_chunk_bytes.back();
+    if (const auto mib = config.kernels.logits_chunk_mib) options.chunk_bytes = *mib << 20;
     options.graphs = options.backend == Backend::cuda && !config.training.disable_cuda_graphs &&
                      (mesh.ranks() == 1 || transport.nccl);
     options.nccl = transport.nccl.has_value();

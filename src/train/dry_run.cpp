@@ -19,6 +19,7 @@
 #include "coeus/setup/product_choice.hpp"
 #include "coeus/setup/quantize_checks.hpp"
 #include "coeus/setup/run_options.hpp"
+#include "coeus/train/resume.hpp"
 #include "coeus/train/training_data.hpp"
 
 #include <algorithm>
@@ -79,8 +80,9 @@ std::string roofline_text(const Config& config, const DecoderConfig& model, Engi
                           const MachineFile& machine) {
     options.graphs = !config.training.disable_cuda_graphs && (options.mesh.ranks() == 1 || options.nccl);
     try {
-        return roofline_of(model, options, machine, planned_order(machine, options, config.comm.max_ctas),
-                           multiplies_in_tf32(config, options))
+        return roofline_of_slowest(model, options, machine,
+                                   planned_order(machine, options, config.comm.max_ctas),
+                                   multiplies_in_tf32(config, options))
             .text(machine, options.mesh);
     } catch (const ConfigError& error) {
         return fmt::format("No roofline: {}", error.what());
@@ -163,10 +165,13 @@ std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) 
     const PlannedDevice device = planned_device(command_line, options.backend);
     require_8_bit_products(options, device.title, device.capability);
     options.architecture = device.capability;
-    options = with_largest_chunks(model, options, device.memory_bytes);
+    const std::optional<int64_t> of_checkpoint = chunks_of_checkpoint(config);
+    options = with_largest_chunks(model, options, device.memory_bytes, of_checkpoint);
     const Engine engine(model, options);
     add({device.text()});
     add(describe_run(config, mesh, engine, device.memory_bytes));
+    if (std::string notice = notice_on_chunks(config, engine.options(), of_checkpoint); !notice.empty())
+        add({notice});
     add(product_notices(config, mesh, options));
     if (!config.model.print_after_conversion) add(describe_linear_layers(engine));
     add(idle_converters(engine), doubtful);

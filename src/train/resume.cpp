@@ -4,7 +4,11 @@
 #include "checkpoint_exclusion.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/io/checkpoint.hpp"
+#include "coeus/setup/run_options.hpp"
 
+#include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -44,7 +48,42 @@ std::optional<Loaded> load_initial(const Config::Checkpoint& options, const Savi
                                   with_moments ? saving.full_state() : saving.weights(), world)};
 }
 
+// The checkpoints from which a run with this deck may continue, the preferred one first.
+std::vector<std::string> checkpoints_to_load(const Config::Checkpoint& options, const std::string& run) {
+    std::vector<std::string> paths;
+    std::error_code absent;
+    if (options.enable) {
+        const auto folder = std::filesystem::path(run) / options.folder;
+        for (const StepFile& file : list_checkpoints(folder.string(), absent))
+            if (options.load_step < 0 || file.step == options.load_step) paths.push_back(file.path);
+        std::ranges::reverse(paths);
+    }
+    if (paths.empty() && !options.initial_load_path.empty() && !options.initial_load_model_only)
+        paths.push_back(options.initial_load_path);
+    return paths;
+}
+
 }  // namespace
+
+std::optional<int64_t> chunks_of_checkpoint(const Config& config) {
+    if (backend_from_deck(config) == Backend::cpu || config.kernels.logits_chunk_mib) return std::nullopt;
+    for (const std::string& path : checkpoints_to_load(config.checkpoint, config.job.dump_folder)) {
+        try {
+            const auto mib = logits_chunk_of_deck(read_checkpoint_header(path).train.deck);
+            return mib ? std::optional(*mib << 20) : std::nullopt;
+        } catch (const std::exception&) {
+            continue;  // it is damaged, or is not there: loading it reports this
+        }
+    }
+    return std::nullopt;
+}
+
+std::optional<int64_t> chunks_of_checkpoint(const Config& config, const Communicator& world) {
+    int64_t bytes = 0;
+    on_first_rank(world, [&] { bytes = chunks_of_checkpoint(config).value_or(0); });
+    bytes = world.all_reduce(bytes, Reduce::max);
+    return bytes > 0 ? std::optional(bytes) : std::nullopt;
+}
 
 std::optional<Resume> Resume::load(const Config& config, const Saving& saving, Engine& engine,
                                    const Communicator& world) {

@@ -91,13 +91,14 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
               [this] { owner_.take([this] { stop_.end_if_agreed(before_training); }); }),
       cpu_(cpu_share(config_, device_.device(), mpi)),
       model_(model_from_deck(config_, mesh_.world())),
+      chunks_of_checkpoint_(chunks_of_checkpoint(config_, mesh_.world())),
       engine_(start_up.make<Engine>(
           "plan", model_,
           with_largest_chunks(
               model_,
               engine_options(config_, model_, mesh_.shape(), mesh_.world().rank(), cpu_.threads,
                              device_.transport(), device_.device().architecture(), device_.attention().cudnn),
-              memory_of(device_), mesh_.world()))),
+              memory_of(device_), mesh_.world(), chunks_of_checkpoint_))),
       data_(start_up.make<TrainingData>("data", config_, model_.vocab, folder_.data_folder(), mesh_.world(),
                                         cpu_.cores)),
       schedule_(schedule_from_deck(config_, &notices_)),
@@ -146,6 +147,7 @@ std::vector<std::string> Trainer::describe_start(int local_size, int64_t memory_
                     cpu_.first_core >= 0 ? ", pinned" : ""));
     add_all(describe(device_, engine_.options().graphs, config_));
     add_all(describe_run(config_, mesh_.shape(), engine_, memory_limit));
+    add(notice_on_chunks(config_, engine_.options(), chunks_of_checkpoint_));
     add_all(product_notices(config_, mesh_.shape(), engine_.options()));
     add(data_.summary());
     if (const std::string passes = data_.passes(config_.training.steps * global_batch_); !passes.empty())
@@ -272,6 +274,8 @@ bool Trainer::load_state() {
     } else {
         start_fresh();
     }
+    if (engine_.options().backend == Backend::cuda)
+        config_.kernels.logits_chunk_mib = *engine_.options().chunk_bytes >> 20;
     engine_.renew_weights();
     return resume && resume->in_own_folder();
 }

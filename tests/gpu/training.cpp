@@ -187,7 +187,6 @@ TEST_CASE("a GPU's chunks of logits are planned as large as they are used") {
         with.training = {.sequences = 2, .seq_len = tokens};
         with.accumulation = 1;
         with.validation = {};
-        if (!device->is_host()) with.chunk_bytes = gpu_chunk_bytes.back();
         Engine engine(config, with);
         engine.allocate(mesh_of_one(), *device);
         engine.decoder().parameters().initialise(5, 1);

@@ -23,10 +23,14 @@ ROOFLINE = """Roofline by the rates of m (m), measured:
 
 
 class Exposed(unittest.TestCase):
+    def module(self, path):
+        spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
     def setUp(self):
-        spec = importlib.util.spec_from_file_location("exposed", ROOT / "bench/exposed.py")
-        self.exposed = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(self.exposed)
+        self.exposed = self.module("bench/exposed.py")
 
     def test_times_of_a_step(self):
         row = self.exposed.exposed_of(ROOFLINE)
@@ -56,6 +60,17 @@ class Exposed(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("my: No roofline: offloaded", done.stderr)
         self.assertIn("my.toml --dry_run --gpu=h100-sxm --ranks=8", done.stderr)
+
+    def test_tables_that_differ(self):
+        table = self.module("tests/tools/exposed_table.py")
+        row = "| TP 8 | 41,240 | 4 |  | 40.5 % | +0.0 % |"
+        for other in (row, "| TP 8 | 41,241 | 4 |  | 40.4 % | -0.1 % |", "| TP 8 | 41,240 | 3 |  | 40.5 % | +0.1 % |"):
+            self.assertEqual(table.differences([row], [other]), [], other)
+        for other in ("| TP 8 | 41,242 | 4 |  | 40.5 % | +0.0 % |", "| TP 8 | 41,240 | 4 |  | 40.7 % | +0.0 % |",
+                      "| TP 8 | 41,240 | 4 | 0 | 40.5 % | +0.0 % |", "| TP 9 and | 41,240 | 4 |  | 40.5 % | +0.0 % |",
+                      "| TP 8 | 41,240 | 4 |  | 40.5 % |  |", "| TP 8 | 41,240 | 4 |  | 40.5 % |"):
+            self.assertEqual(len(table.differences([row], [other])), 1, other)
+        self.assertEqual(table.differences([row], [row, row]), ["1 lines instead of 2"])
 
 
 if __name__ == "__main__":

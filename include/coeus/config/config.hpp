@@ -67,6 +67,9 @@ struct Config {
         bool allow_tf32 = false;         ///< products of operands in float32
         std::string attention = "auto";  ///< own, cudnn, auto (cuDNN if it is found)
         bool deterministic = true;       ///< no kernel of a library adds with atomics
+        /// MiB of logits in a chunk. Not set: 8 on a CPU; on a GPU as in the checkpoint from which the run
+        /// resumes, or by the memory.
+        std::optional<int64_t> logits_chunk_mib;
     } kernels;
 
     struct Profiling {
@@ -313,6 +316,10 @@ std::vector<std::string> changes_since(const std::string& checkpoint_deck, const
 /// Whether the run that wrote a checkpoint with this deck shuffled its sequences. A deck without the option
 /// comes from a version that did not shuffle.
 bool shuffle_of_deck(const std::string& checkpoint_deck);
+
+/// kernels.logits_chunk_mib of the run on a GPU that wrote a checkpoint with this deck. A deck of 0.2 or
+/// earlier, which does not have the options of `kernels`, means 256. None if another deck does not have it.
+std::optional<int64_t> logits_chunk_of_deck(const std::string& checkpoint_deck);
 
 /// For a run whose folder contains a run that finished at this step. ConfigError if the deck differs from the
 /// checkpoint's in an option that changes the results; it names these options and a pattern for

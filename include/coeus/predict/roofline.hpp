@@ -33,6 +33,9 @@ struct OtherOrder {
 struct Roofline {
     std::vector<RooflineRow> rows;     ///< none is 0
     double local_batch = 0, once = 0;  ///< seconds; the sums of the rows
+    int pipeline_rank = 0;             ///< whose these are
+    /// step() by each pipeline rank; empty: they were not compared.
+    std::vector<double> steps_of_ranks;
     LaunchOrder order = LaunchOrder::overlapped;
     std::vector<CommunicationRow> communication;  ///< no total is 0
     std::optional<OtherOrder> other;              ///< nothing if a rank has fewer than two communicators
@@ -56,6 +59,7 @@ struct Roofline {
 
 private:
     std::string communication_text() const;
+    std::string pipeline_text() const;
 };
 
 /// The order of NCCL's operations in a run on the machine: overlapped if the file has no versions of NCCL and
@@ -66,5 +70,9 @@ LaunchOrder planned_order(const MachineFile& machine, const EngineOptions& optio
 /// waits for them as in simulate(). `in_tf32`: a run multiplies in TF32. ConfigError as record_step().
 Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, const MachineFile& machine,
                      LaunchOrder order = LaunchOrder::overlapped, bool in_tf32 = false);
+/// That of the pipeline rank with the longest step.
+Roofline roofline_of_slowest(const DecoderConfig& config, const EngineOptions& options,
+                             const MachineFile& machine, LaunchOrder order = LaunchOrder::overlapped,
+                             bool in_tf32 = false);
 
 }  // namespace coeus

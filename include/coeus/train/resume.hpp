@@ -8,11 +8,18 @@
 #include "coeus/train/progress.hpp"
 #include "coeus/train/saving.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace coeus {
+
+/// Bytes of the chunks of the run that wrote the checkpoint with which a run with this deck would start. None
+/// if there is no checkpoint or it does not have them, on CPUs, and if the deck chooses the size itself.
+std::optional<int64_t> chunks_of_checkpoint(const Config& config);
+/// The same on all ranks; only rank 0 reads files. Collective.
+std::optional<int64_t> chunks_of_checkpoint(const Config& config, const Communicator& world);
 
 class Resume {
 public:

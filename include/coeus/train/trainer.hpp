@@ -114,6 +114,7 @@ private:
     RunFolder folder_;
     CpuShare cpu_;
     DecoderConfig model_;
+    std::optional<int64_t> chunks_of_checkpoint_;
     Engine engine_;
     std::optional<Guards> guards_;  ///< made after the engine has allocated
     TrainingData data_;

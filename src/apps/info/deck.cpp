@@ -12,6 +12,7 @@
 #include "coeus/setup/quantize_checks.hpp"
 #include "coeus/setup/run_options.hpp"
 #include "coeus/train/dry_run.hpp"
+#include "coeus/train/resume.hpp"
 #include "kinds.hpp"
 
 #include <algorithm>
@@ -91,12 +92,16 @@ void show_deck(const std::string& file, const InfoOptions& options) {
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
     const EngineOptions options_of_run = engine_options(config, model, mesh, 0, threads);
     const PlannedDevice device = planned_device(deck, options_of_run.backend);
-    const Engine engine(model, with_largest_chunks(model, options_of_run, device.memory_bytes));
+    const std::optional<int64_t> of_checkpoint = chunks_of_checkpoint(config);
+    const Engine engine(model,
+                        with_largest_chunks(model, options_of_run, device.memory_bytes, of_checkpoint));
     print("{}: deck, {}\n", file, printable(config.job.description));
     require_8_bit_products(engine.options(), device.title, device.capability);
     print("  {}\n", device.text());
     for (const std::string& text : describe_run(config, mesh, engine, device.memory_bytes))
         print("  {}\n", indented(text, 2));
+    if (const std::string notice = notice_on_chunks(config, engine.options(), of_checkpoint); !notice.empty())
+        print("  {}\n", notice);
     if (!config.model.print_after_conversion)
         for (const std::string& text : describe_linear_layers(engine)) print("  {}\n", indented(text, 2));
     for (const std::string& text : idle_converters(engine)) print("  {}\n", text);

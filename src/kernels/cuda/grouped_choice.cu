@@ -25,6 +25,18 @@ Setting setting_of(const char* text) {
     return value == "search" ? Setting::search : value == "1" ? Setting::always : Setting::never;
 }
 
+/// A GPU that cannot do what the user asks for is a warning.
+Setting setting_for(const Device& device) {
+    const char* const asked = std::getenv("COEUS_EXPERTS_WGMMA");
+    const Setting setting = setting_of(asked);
+    if (setting == Setting::never) return setting;
+    const std::string reason = why_no_wgmma(device);
+    if (reason.empty()) return setting;
+    log::warn("COEUS_EXPERTS_WGMMA={}: products of experts are computed by mma, not by wgmma: {}", asked,
+              reason);
+    return Setting::never;
+}
+
 /// The candidates by number. The first one is used unless the other is faster.
 enum Candidate : uint8_t { mma, wgmma };
 
@@ -54,7 +66,7 @@ private:
 class GroupedChoices : public BackendState {
 public:
     GroupedChoices(const Device& device, const ProductOptions& options)
-        : setting_(has_wgmma(device) ? setting_of(std::getenv("COEUS_EXPERTS_WGMMA")) : Setting::never),
+        : setting_(setting_for(device)),
           cache_(options.folder),
           begin_(device.make_timed_event()),
           end_(device.make_timed_event()) {}

@@ -27,7 +27,7 @@ struct GroupedCandidates {
 ///
 /// All of this holds if the environment variable COEUS_EXPERTS_WGMMA is "search". With 1, wgmma computes all
 /// products for which its result is that of mma, without a search. Otherwise it computes none, since it has
-/// not run on a GPU yet.
+/// not run on a GPU yet. If it is asked for and cannot run, a warning gives the reason.
 bool chooses_wgmma(Exec& exec, const GroupedCandidates& candidates);
 
 }  // namespace coeus::cuda

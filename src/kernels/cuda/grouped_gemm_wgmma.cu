@@ -93,14 +93,18 @@ __global__ void __launch_bounds__(threads, 1) grouped_gemm_wgmma_kernel(GroupedP
 
 }  // namespace
 
-bool has_wgmma(const Device& gpu) {
-    if (gpu.architecture() != 90) return false;
+std::string why_no_wgmma(const Device& gpu) {
+    const int number = gpu.architecture();
+    if (number != 90)
+        return fmt::format("only GPUs of compute capability 9.0 have it, and {} has {}.{}", gpu.name(),
+                           number / 10, number % 10);
     cudaFuncAttributes attributes = {};
     const auto kernel = grouped_gemm_wgmma_kernel<true, true, bf16>;
-    const bool is_there =
-        cudaFuncGetAttributes(&attributes, reinterpret_cast<void (*)()>(kernel)) == cudaSuccess;
-    if (!is_there) cudaGetLastError();  // clears the error, which the next call would report again
-    return is_there;
+    const cudaError_t status = cudaFuncGetAttributes(&attributes, reinterpret_cast<void (*)()>(kernel));
+    if (status == cudaSuccess) return "";
+    cudaGetLastError();  // clears the error, which the next call would report again
+    return fmt::format("this program does not have the kernel for compute capability 9.0 ({})",
+                       cudaGetErrorString(status));
 }
 
 template <bool left_deep, bool right_deep, class O>

@@ -4,10 +4,13 @@
 
 #include "grouped_product.hpp"
 
+#include <string>
+
 namespace coeus::cuda {
 
-/// True if the GPU is of compute capability 9.0, and the program has these kernels.
-bool has_wgmma(const Device& gpu);
+/// Why these kernels cannot run: the GPU is not of compute capability 9.0, or the program does not have them.
+/// "" if they can.
+std::string why_no_wgmma(const Device& gpu);
 
 /// Computes a product whose operands fit the tensor cores. `buffer_rows`: of a and its buffer, as in tiles().
 template <bool left_deep, bool right_deep, class O>

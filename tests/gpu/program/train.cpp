@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program on a GPU, as a user starts it.
+#include "coeus/config/config.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 
@@ -88,6 +89,54 @@ TEST_CASE("GPU: checkpoints are written asynchronously, and resumed on the GPU a
     const Outcome moved = train_tiny(folder / "moved", data, more + on_cpu);
     CHECK_THAT(moved.output, Contains("Resuming from"));
     check_close(read_metrics(folder / "moved").losses(), read_metrics(folder / "whole").losses(), 1e-4);
+}
+
+TEST_CASE("GPU: a run resumes with the chunks of logits of its checkpoint") {
+    const TemporaryFolder folder;
+    const fs::path data = folder / "tokens.h5";
+    write_token_file(data, {.tokens = learnable_tokens(60 * 129)});
+    // 512 x 1024 logits: two chunks of 1 MiB, or one
+    const Arguments more = on_gpu + Arguments{"--model.vocab_size=1024", "--training.seq_len=128",
+                                              "--lr_scheduler.total_steps=4", "--checkpoint.enable",
+                                              "--checkpoint.interval=2"},
+                    chunks = {"--kernels.logits_chunk_mib=1"};
+    const auto chunks_in = [&](const char* run, int64_t step) {
+        return logits_chunk_of_deck(train_record(folder / run, step).deck);
+    };
+    const auto same = [&](const char* run) {
+        return differing_arrays(folder / "whole" / checkpoint_of(4), folder / run / checkpoint_of(4)).empty();
+    };
+    train_tiny(folder / "whole", data, more + chunks + Arguments{steps(4)});
+    train_tiny(folder / "chosen", data, more + Arguments{steps(2)});
+    CHECK(chunks_in("chosen", 2) == 1024);
+    train_tiny(folder / "parts", data, more + chunks + Arguments{steps(2)});
+    CHECK(chunks_in("parts", 2) == 1);
+    fs::copy(folder / "parts", folder / "changed", fs::copy_options::recursive);
+    const Outcome dry = run_coeus(tiny_run(folder / "parts", data, more + Arguments{"--dry_run"}));
+    const Outcome resumed = train_tiny(folder / "parts", data, more + Arguments{steps(4)});
+    for (const Outcome& outcome : {dry, resumed})
+        CHECK_THAT(outcome.output,
+                   Contains("Notice: logits are computed in chunks of 1.00 MiB, as in the checkpoint "
+                            "(kernels.logits_chunk_mib)"));
+    CHECK_THAT(resumed.output, Contains("Resuming from") && !Contains("differs from the checkpoint's"));
+    CHECK(chunks_in("parts", 4) == 1);
+    CHECK(same("parts"));
+    // a finished run with the same deck has nothing to do
+    CHECK_THAT(train_tiny(folder / "parts", data, more + Arguments{steps(4)}).output,
+               Contains("nothing to do"));
+    const Outcome changed =
+        train_tiny(folder / "changed", data, more + Arguments{"--kernels.logits_chunk_mib=2", steps(4)});
+    CHECK_THAT(changed.output,
+               Contains("the run differs from the checkpoint's: kernels.logits_chunk_mib was 1, is 2"));
+    CHECK(!same("changed"));
+    // another run that continues this one
+    train_tiny(
+        folder / "next", data,
+        more + Arguments{"--checkpoint.initial_load_model_only=false",
+                         "--checkpoint.initial_load_path=" + (folder / "parts" / checkpoint_of(2)).string(),
+                         steps(4)});
+    CHECK(chunks_in("next", 4) == 1);
+    CHECK(same("next"));
 }
 
 TEST_CASE("GPU: steps as graphs give the same bits as steps kernel by kernel") {

@@ -18,10 +18,11 @@ TEST_CASE("chunks of logits: one rank with little memory decides for all") {
     options.mesh = {.dp_shard = world.size()};
     options.rank = world.rank();
     options.backend = Backend::cuda;
-    options.chunk_bytes = gpu_chunk_bytes.front();
-    const int64_t needed = world.all_reduce(Engine(model, options).plan().total(), Reduce::max);
+    EngineOptions largest = options;
+    largest.chunk_bytes = gpu_chunk_bytes.front();
+    const int64_t needed = world.all_reduce(Engine(model, largest).plan().total(), Reduce::max);
     const auto chosen = [&](int64_t limit) {
-        return with_largest_chunks(model, options, limit, world).chunk_bytes;
+        return with_largest_chunks(model, options, limit, world, std::nullopt).chunk_bytes.value();
     };
     CHECK(chosen(needed) == gpu_chunk_bytes.front());
     CHECK(chosen(0) == gpu_chunk_bytes.back());

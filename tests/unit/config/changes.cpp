@@ -42,6 +42,26 @@ TEST_CASE("changes: one line for each thing that changed options affect") {
                 "the run differs from the checkpoint's: optimizer.beta2 was 0.95, is 0.5"});
 }
 
+TEST_CASE("changes: the size of chunks of logits is the checkpoint's, unless the deck has another") {
+    Config of_checkpoint, config;
+    of_checkpoint.kernels.logits_chunk_mib = 256;
+    CHECK(logits_chunk_of_deck(deck_text(of_checkpoint)) == 256);
+    CHECK(changes_since(deck_text(of_checkpoint), config).empty());
+    config.kernels.logits_chunk_mib = 256;
+    CHECK(changes_since(deck_text(of_checkpoint), config).empty());
+    config.kernels.logits_chunk_mib = 1024;
+    CHECK(changes_since(deck_text(of_checkpoint), config) ==
+          Lines{"the run differs from the checkpoint's: kernels.logits_chunk_mib was 256, is 1024"});
+    // a run on CPUs does not write it
+    CHECK(!logits_chunk_of_deck(deck_text(Config())));
+    CHECK(!logits_chunk_of_deck(""));
+    // GPUs had 256 MiB in 0.2
+    CHECK(logits_chunk_of_deck("[training]\nsteps = 4\n") == 256);
+    for (const char* value : {"0", "-1", "65537", "\"256\"", "1.5"})
+        CHECK(!logits_chunk_of_deck(std::string("[kernels]\ndeterministic = true\nlogits_chunk_mib = ") +
+                                    value + "\n"));
+}
+
 TEST_CASE("changes: training.steps is the schedule's length, unless the schedule has its own") {
     Config config;
     config.training.steps = 20;

@@ -146,6 +146,12 @@ TEST_CASE("Mistakes in a deck name file, line and column") {
                Contains("list of lists of texts"));
     CHECK(error("[training]\nseq_len = 0\n") ==
           deck + ":2:1: training.seq_len = 0: must be at least 1; the nearest valid value is 1");
+    CHECK(error("[kernels]\nlogits_chunk_mib = 0\n") ==
+          deck + ":2:1: kernels.logits_chunk_mib = 0: must be from 1 to 65536; the nearest valid value is 1");
+    CHECK(error("[kernels]\nlogits_chunk_mib = 70000\n") ==
+          deck +
+              ":2:1: kernels.logits_chunk_mib = 70000: must be from 1 to 65536; the nearest valid value is "
+              "65536");
     CHECK(error("[training]\nsteps = \n").starts_with(deck + ":2:"));
     CHECK(error("include = 3\n") ==
           deck + ":1:1: include = 3: must be the path of a deck, or a list of paths");

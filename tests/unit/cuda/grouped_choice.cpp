@@ -42,8 +42,9 @@ struct Seen {
 };
 
 /// Two products. Each element of a is 1; of b 2 (or `value_of_b`) in the first 64 columns, twice that in the
-/// next ones, and so on.
-Seen two_expert_products(const ProductOptions& options, bool recorded = false, float value_of_b = 2) {
+/// next ones, and so on. Without `has_kernels`, the GPU finds no kernels after it was opened.
+Seen two_expert_products(const ProductOptions& options, bool recorded = false, float value_of_b = 2,
+                         bool has_kernels = true) {
     Seen seen;
     const TemporaryFolder folder;
     log::init({.file = (folder / "log").string(), .quiet = true});
@@ -66,6 +67,7 @@ Seen two_expert_products(const ProductOptions& options, bool recorded = false, f
                            .counts = places.view.slice_rows(1, 1),
                            .assignments = rows_of_group};
     Exec exec(*gpu);
+    emulation::set_kernels_for_gpu(has_kernels);
     set_product_options(exec, options);
     emulation::on_launch = [&](const emulation::Launch& launch) {
         if (launch.threads == 128 || is_wgmma(launch)) seen.by_wgmma.push_back(is_wgmma(launch));
@@ -76,6 +78,7 @@ Seen two_expert_products(const ProductOptions& options, bool recorded = false, f
     if (recorded) exec.queue->give(*exec.queue->end_recording());
     exec.queue->finish();
     emulation::on_launch = nullptr;
+    emulation::set_kernels_for_gpu(true);
     std::vector<bf16> result(size_t(d.view.count()));
     gpu->copy(result.data(), d.view.data, d.view.bytes());
     seen.first = float(result.front());
@@ -212,8 +215,33 @@ TEST_CASE("products of experts: the environment variable, and GPUs without wgmma
         }
         for (const int number : {80, 100}) {
             const Architecture architecture(number);
-            CHECK(two_expert_products({}).by_wgmma == std::vector<bool>{false, false});
+            const Seen other = two_expert_products({});
+            CHECK(other.by_wgmma == std::vector<bool>{false, false});
+            CHECK(other.says(fmt::format(
+                "COEUS_EXPERTS_WGMMA=1: products of experts are computed by mma, not by wgmma: only GPUs of "
+                "compute capability 9.0 have it, and emulated GPU has {}.0",
+                number / 10)));
         }
+    }
+    // a GPU without it is a warning only if it is asked for
+    const Architecture architecture(80);
+    CHECK(!two_expert_products({}).says("COEUS_EXPERTS_WGMMA"));
+}
+
+TEST_CASE("products of experts: a program without the kernel of wgmma computes by mma, and says so") {
+    const TemporaryFolder folder;
+    const Durations durations(5);
+    for (const char* asked : {"1", "search"}) {
+        const Setting setting(asked);
+        const Seen seen = two_expert_products({.folder = folder.path()}, false, 2, false);
+        check_is_right(seen);
+        CHECK(seen.by_wgmma == std::vector<bool>{false, false});
+        CHECK(
+            seen.says(fmt::format("COEUS_EXPERTS_WGMMA={}: products of experts are computed by mma, not by "
+                                  "wgmma: this program does not "
+                                  "have the kernel for compute capability 9.0 (",
+                                  asked)));
+        CHECK(count_of("COEUS_EXPERTS_WGMMA", seen.said) == 1);
     }
 }
 

@@ -40,8 +40,11 @@ struct OfChunks {
         for (const MemoryPlan& plan : plans_of_stages(model, of_size)) most = std::max(most, plan.total());
         return most;
     }
-    int64_t chosen(std::optional<int64_t> limit) const {
-        return with_largest_chunks(model, options, limit).chunk_bytes;
+    EngineOptions chosen_for(std::optional<int64_t> limit, std::optional<int64_t> of_checkpoint) const {
+        return with_largest_chunks(model, options, limit, of_checkpoint);
+    }
+    int64_t chosen(std::optional<int64_t> limit, std::optional<int64_t> of_checkpoint = {}) const {
+        return chosen_for(limit, of_checkpoint).chunk_bytes.value();
     }
 };
 
@@ -71,7 +74,8 @@ TEST_CASE("chunks of logits: 1 GiB if every stage's plan fits, else 256 MiB") {
                                              "--parallelism.pipeline_parallel_microbatch_size=1",
                                              "--training.local_batch_size=2"}}) {
         const OfChunks p = planned_chunks(large_deck_with(more), 8);
-        CHECK(p.options.chunk_bytes == chunk_gib / 4);
+        CHECK(!p.options.chunk_bytes);
+        CHECK(Engine(p.model, p.options).options().chunk_bytes == chunk_gib / 4);
         const int64_t large = p.bytes(chunk_gib), small = p.bytes(chunk_gib / 4);
         CHECK(large >= small);  // the head may be on a smaller stage
         CHECK(p.chosen(large) == chunk_gib);
@@ -80,7 +84,57 @@ TEST_CASE("chunks of logits: 1 GiB if every stage's plan fits, else 256 MiB") {
         CHECK(p.chosen(std::nullopt) == chunk_gib);
     }
     const OfChunks on_cpus = planned_chunks(large_deck_with({"--device=cpu"}), 8);
-    CHECK(on_cpus.chosen(int64_t(1) << 50) == cpu_chunk_bytes);
+    const EngineOptions unchanged = on_cpus.chosen_for(int64_t(1) << 50, chunk_gib);
+    CHECK(!unchanged.chunk_bytes);
+    CHECK(Engine(on_cpus.model, unchanged).options().chunk_bytes == cpu_chunk_bytes);
+}
+
+TEST_CASE("chunks of logits: those of the checkpoint are kept if every stage's plan fits with them") {
+    const OfChunks p = planned_chunks(large_deck, 8);
+    const int64_t large = p.bytes(chunk_gib), small = p.bytes(chunk_gib / 4), much = int64_t(1) << 50;
+    REQUIRE(large > small);
+    CHECK(p.chosen(much, chunk_gib / 4) == chunk_gib / 4);
+    CHECK(p.chosen(much, chunk_gib / 64) == chunk_gib / 64);
+    CHECK(p.chosen(0, chunk_gib / 64) == chunk_gib / 64);  // the run is refused
+    CHECK(p.chosen(much, 2 * chunk_gib) == 2 * chunk_gib);
+    CHECK(p.chosen(large, chunk_gib) == chunk_gib);
+    CHECK(p.chosen(large - 1, chunk_gib) == chunk_gib / 4);
+    CHECK(p.chosen(large - 1, 2 * chunk_gib) == chunk_gib / 4);
+    CHECK(p.chosen(std::nullopt, chunk_gib / 4) == chunk_gib / 4);
+    // the deck's own size is not changed
+    const OfChunks given = planned_chunks(large_deck_with({"--kernels.logits_chunk_mib=96"}), 8);
+    for (const int64_t limit : {int64_t(0), much}) CHECK(given.chosen(limit, chunk_gib) == 96 << 20);
+    const OfChunks on_cpus =
+        planned_chunks(large_deck_with({"--device=cpu", "--kernels.logits_chunk_mib=96"}), 8);
+    CHECK(on_cpus.chosen(0) == 96 << 20);
+}
+
+TEST_CASE("chunks of logits: a notice says why they are smaller") {
+    const Config config = parse_command_line(large_deck).config;
+    const auto notice = [&](int64_t bytes, std::optional<int64_t> of_checkpoint) {
+        EngineOptions options;
+        options.backend = Backend::cuda;
+        options.chunk_bytes = bytes;
+        return notice_on_chunks(config, options, of_checkpoint);
+    };
+    CHECK(notice(chunk_gib, std::nullopt) == "");
+    CHECK(notice(chunk_gib, chunk_gib) == "");
+    CHECK(
+        notice(chunk_gib / 4, std::nullopt) ==
+        "Notice: logits are computed in chunks of 256 MiB; with 1.00 GiB, a rank would not fit into its GPU");
+    CHECK(
+        notice(chunk_gib / 4, chunk_gib / 4) ==
+        "Notice: logits are computed in chunks of 256 MiB, as in the checkpoint (kernels.logits_chunk_mib)");
+    CHECK(
+        notice(chunk_gib / 4, chunk_gib) ==
+        "Notice: logits are computed in chunks of 256 MiB; with the 1.00 GiB of the checkpoint, a rank would "
+        "not fit into its GPU. The last bits differ from those of a run that was not interrupted");
+    Config given = config;
+    given.kernels.logits_chunk_mib = 256;
+    EngineOptions options;
+    options.backend = Backend::cuda;
+    options.chunk_bytes = chunk_gib / 4;
+    CHECK(notice_on_chunks(given, options, std::nullopt) == "");
 }
 
 TEST_CASE("chunks of logits: a dry run plans 1 GiB on an H200 and 256 MiB on a small card") {

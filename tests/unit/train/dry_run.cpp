@@ -138,6 +138,57 @@ TEST_CASE("dry run: devices are given by name or size, and wrong ones are refuse
                Contains("--gpu=h100 plans for a GPU, but device = \"cpu\""));
 }
 
+TEST_CASE("dry run: plans are as in the tables of doc/memory.md") {
+    const std::string document = read_file(COEUS_SOURCE_DIR "/doc/memory.md");
+    const auto has = [&](const std::string& row) {
+        CAPTURE(row);
+        CHECK(document.find("\n" + row) != std::string::npos);
+    };
+    // the size in the line of the plan that begins with this name
+    const auto size = [](const std::string& plan, const std::string& name) {
+        const size_t line = plan.find("\n  " + name + " ");
+        REQUIRE(line != std::string::npos);
+        const size_t begin = plan.find_first_of("0123456789", line);
+        return plan.substr(begin, plan.find("iB", begin) + 2 - begin);
+    };
+    const auto plan_of = [](Words words, const Words& more) {
+        words.insert(words.end(), more.begin(), more.end());
+        return line_with(lines_of(words, 1), "memory plan per rank") + "\n";
+    };
+    const std::string mode = "--activation_checkpoint.mode=",
+                      budget = "--activation_checkpoint.memory_budget=",
+                      option = "--activation_checkpoint.selective_ac_option=";
+    const Words debug = {decks + "/llama3_debug.toml", "--dry_run", "--device=cpu", "--validation.no_enable",
+                         "--training.threads=1"};
+    for (const auto& [row, more] : std::vector<std::pair<std::string, Words>>{
+             {"| `none` ", {mode + "none"}},
+             {"| `selective`, `\"op\"` ", {mode + "selective", option + "op"}},
+             {"| `memory_budget`, 0.75: operations of 5 blocks ", {mode + "memory_budget", budget + "0.75"}},
+             {"| `memory_budget`, 0.5: 3 blocks, operations of 2 others ",
+              {mode + "memory_budget", budget + "0.5"}},
+             {"| `selective`, `\"2\"`: 3 blocks ", {mode + "selective", option + "2"}},
+             {"| `memory_budget`, 0.25: 5 blocks ", {mode + "memory_budget", budget + "0.25"}},
+             {"| `full` ", {mode + "full"}}}) {
+        const std::string plan = plan_of(debug, more);
+        has(fmt::format("{}| {} | ", row, size(plan, "activations")));
+        // other processors have other products
+        if (size(plan, "library buffers") == "12.0 MiB")
+            has(fmt::format("{}| {} | {} |", row, size(plan, "activations"), size(plan, "total")));
+    }
+    const Words large = {base_decks + "/llama3_8b.toml", "--dry_run", "--device=cuda", "--memory=1TiB",
+                         mode + "full"};
+    const std::string without = plan_of(large, {}), with = plan_of(large, {"--training.enable_cpu_offload"});
+    has(fmt::format("| without | {} | {} |", size(without, "total"), size(without, "on the host")));
+    const auto gib = [&](const std::string& name) {
+        const std::string text = size(with, name);
+        CHECK(text.ends_with(" GiB"));
+        return std::stod(text);
+    };
+    has(fmt::format("| with | {} | {}: moments {:.1f}, weights {:.1f}, inputs of blocks {:.1f} |",
+                    size(with, "total"), size(with, "on the host"), gib("  optimizer moments"),
+                    gib("  weights"), gib("  activations")));
+}
+
 TEST_CASE("dry run: a notice tells why two units are not gathered ahead") {
     const auto notice = [](const Words& more, int ranks) {
         Words words = {decks + "/llama3_debug.toml", "--dry_run", "--parallelism.fsdp_prefetch=2"};

@@ -253,6 +253,36 @@ TEST_CASE("a pipeline rank waits for others as its schedule says") {
     CHECK_FALSE(roofline.mfu_of_local_batch().has_value());
 }
 
+// 8, 9, 8 and 7 blocks; the last rank has the output layer, too
+TEST_CASE("the roofline of a pipeline is that of its slowest rank") {
+    Planned p = planned("roofline_d.toml", 8,
+                        {"--parallelism.pipeline_parallel_degree=4",
+                         "--parallelism.data_parallel_shard_degree=2", "--training.local_batch_size=8"});
+    const MachineFile machine = machine_of_gpu("h100");
+    const Roofline slowest = roofline_of_slowest(p.model, p.options, machine);
+    REQUIRE(slowest.steps_of_ranks.size() == 4);
+    for (int rank = 0; rank < 4; ++rank) {
+        p.options.rank = 2 * rank;
+        const Roofline own = roofline_of(p.model, p.options, machine);
+        CHECK(own.pipeline_rank == rank);
+        CHECK(own.steps_of_ranks.empty());
+        CHECK(own.step() == slowest.steps_of_ranks[size_t(rank)]);
+        CHECK(own.step() <= slowest.step());
+        CHECK_THAT(
+            own.text(machine, p.options.mesh),
+            Contains(fmt::format("\n  pipeline rank {}; waits for other stages: as if each of them took "
+                                 "as long as its own",
+                                 rank)));
+    }
+    CHECK(slowest.step() == std::ranges::max(slowest.steps_of_ranks));
+    CHECK(slowest.step() > 1.05 * slowest.steps_of_ranks[0]);
+    CHECK(slowest.pipeline_rank == 1);
+    CHECK_THAT(slowest.text(machine, p.options.mesh),
+               Contains("\n  pipeline rank 1, the slowest; waits") &&
+                   Contains(fmt::format("\n  a step by each pipeline rank: {:.1f}, {:.1f}, ",
+                                        1e3 * slowest.steps_of_ranks[0], 1e3 * slowest.steps_of_ranks[1])));
+}
+
 TEST_CASE("a dry run prints a roofline, and says what no rate is known for") {
     const auto text = [](const std::string& deck, const Words& more, int ranks) {
         Words words = {roofline_decks + deck, "--dry_run"};
@@ -293,6 +323,6 @@ TEST_CASE("a dry run prints a roofline, and says what no rate is known for") {
                     {"--gpu=h100", "--parallelism.pipeline_parallel_degree=2",
                      "--parallelism.data_parallel_shard_degree=4"},
                     8),
-               Contains("waits for other stages") && !Contains("MFU"));
+               Contains("waits for other stages") && Contains("the slowest") && !Contains("MFU"));
     CHECK(text("roofline_c.toml", {"--device=cuda"}, 1).empty());
 }
