@@ -47,6 +47,14 @@ struct Copy {
     int group;
 };
 
+// Work that is interrupted at a barrier: that of a thread, or of the scheduler.
+struct Work {
+    fiber rest;
+    const void* stack = nullptr;
+    size_t stack_bytes = 0;
+    void* fake_stack = nullptr;  // of the address sanitizer
+};
+
 struct ThreadOfBlock {
     Thread at;
     State state = State::ready;
@@ -56,9 +64,7 @@ struct ThreadOfBlock {
     void* operands = nullptr;  // its operands of that operation
     std::vector<Copy> copies;  // started, and not waited for
     int groups_of_copies = 0;  // that have ended
-    std::byte* stack = nullptr;
-    fiber rest;                  // the rest of its work, after the wait
-    void* fake_stack = nullptr;  // of the address sanitizer
+    Work work;
 };
 
 // The interface that Boost wants of a stack allocator.
@@ -74,16 +80,49 @@ struct KeptStack {
     void deallocate(boost::context::stack_context&) const {}
 };
 
+// An order of 32 lanes made from one random number (multiplied by an odd number, shifted, mirrored). Any
+// two lanes may come in either order.
+class LaneOrder {
+public:
+    explicit LaneOrder(uint64_t bits) : factor_(bits | 1), first_(bits >> 8), mirror_(bits >> 16) {}
+    size_t operator[](size_t i) const {
+        return (((i ^ mirror_) * factor_ + first_) ^ (mirror_ >> 8)) % warp_size;
+    }
+
+private:
+    uint64_t factor_, first_, mirror_;
+};
+
+using Lanes = std::span<ThreadOfBlock>;
+
+// The lanes of a warp that can continue, in the order of one round.
+class Round {
+public:
+    Round() = default;
+    Round(Lanes warp, uint64_t bits) : warp_(warp), order_(bits) {}
+    ThreadOfBlock* next() {
+        while (done_ < warp_size) {
+            const size_t lane = order_[done_++];
+            if (lane < warp_.size() && warp_[lane].state == State::ready) return &warp_[lane];
+        }
+        return nullptr;
+    }
+
+private:
+    Lanes warp_;
+    LaneOrder order_{0};
+    size_t done_ = 0;
+};
+
 struct Block {
     explicit Block(size_t shared_bytes) : pieces(shared_bytes) {}
     SharedPieces pieces;
     std::vector<WarpProducts> products;  // of each warp; none if no warp has used them
     std::span<ThreadOfBlock> threads;
     ThreadOfBlock* running = nullptr;
-    fiber scheduler;  // its work after a thread has begun to wait
-    void* scheduler_fake_stack = nullptr;
-    const void* scheduler_stack = nullptr;
-    size_t scheduler_stack_bytes = 0;
+    Round round;
+    Work scheduler;
+    Work* left = nullptr;  // what was interrupted last
     const std::function<void()>* body = nullptr;
     std::string failure;
     bool abandoned = false;
@@ -102,36 +141,41 @@ std::string place(const Thread& t) {
     return "thread " + text(t.thread) + " of block " + text(t.block);
 }
 
-void run_until_it_waits(ThreadOfBlock& thread) {
-    current->running = &thread;
+// After a jump: what was left can be continued.
+void arrive([[maybe_unused]] const Work& here, fiber&& left) {
 #ifdef __SANITIZE_ADDRESS__
-    __sanitizer_start_switch_fiber(&current->scheduler_fake_stack, thread.stack, stack_bytes);
+    __sanitizer_finish_switch_fiber(here.fake_stack, &current->left->stack, &current->left->stack_bytes);
 #endif
-    thread.rest = std::move(thread.rest).resume();
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_finish_switch_fiber(current->scheduler_fake_stack, nullptr, nullptr);
-#endif
+    current->left->rest = std::move(left);
 }
 
-void return_to_scheduler([[maybe_unused]] ThreadOfBlock& thread) {
+// Leaves `here`, continues `there`, and returns when something jumps to `here`.
+void jump(Work& here, Work& there) {
+    current->left = &here;
 #ifdef __SANITIZE_ADDRESS__
-    __sanitizer_start_switch_fiber(&thread.fake_stack, current->scheduler_stack,
-                                   current->scheduler_stack_bytes);
+    __sanitizer_start_switch_fiber(&here.fake_stack, there.stack, there.stack_bytes);
 #endif
-    current->scheduler = std::move(current->scheduler).resume();
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_finish_switch_fiber(thread.fake_stack, &current->scheduler_stack,
-                                    &current->scheduler_stack_bytes);
-#endif
+    arrive(here, std::move(there.rest).resume());
+}
+
+void run(ThreadOfBlock& thread, Work& here) {
+    current->running = &thread;
+    jump(here, thread.work);
+}
+
+// Continues the next lane of the round, or the scheduler if there is none.
+void leave(ThreadOfBlock& thread) {
+    const bool ends = current->abandoned || !current->failure.empty();
+    if (ThreadOfBlock* const next = ends ? nullptr : current->round.next())
+        run(*next, thread.work);
+    else
+        jump(thread.work, current->scheduler);
 }
 
 // The work of a thread, and after it that of the same thread of each later block.
-fiber run_thread(fiber&& scheduler) {
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_finish_switch_fiber(nullptr, &current->scheduler_stack, &current->scheduler_stack_bytes);
-#endif
-    current->scheduler = std::move(scheduler);
+fiber run_thread(fiber&& left) {
     ThreadOfBlock& thread = *current->running;
+    arrive(thread.work, std::move(left));
     for (;;) {
         try {
             if (!current->abandoned) (*current->body)();
@@ -145,7 +189,7 @@ fiber run_thread(fiber&& scheduler) {
             current->failure = error.what();
         }
         thread.state = State::left;
-        return_to_scheduler(thread);
+        leave(thread);
     }
 }
 
@@ -155,12 +199,14 @@ std::span<ThreadOfBlock> threads_of_block(size_t count) {
     if (count > threads.size()) throw std::runtime_error("emulation: a block has at most 1024 threads");
     for (size_t i = 0; i < count; ++i) {
         ThreadOfBlock& thread = threads[i];
-        if (thread.stack) continue;
+        if (thread.work.stack) continue;
         void* const memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED) throw std::runtime_error("emulation: no memory for a stack");
-        thread.stack = static_cast<std::byte*>(memory);
-        thread.rest = fiber(std::allocator_arg, KeptStack{thread.stack, stack_offset(i)}, run_thread);
+        thread.work.stack = memory;
+        thread.work.stack_bytes = stack_bytes;
+        const KeptStack stack = {static_cast<std::byte*>(memory), stack_offset(i)};
+        thread.work.rest = fiber(std::allocator_arg, stack, run_thread);
     }
     return std::span(threads).first(count);
 }
@@ -168,11 +214,9 @@ std::span<ThreadOfBlock> threads_of_block(size_t count) {
 void wait(ThreadOfBlock& thread, State state, const char* what) {
     thread.state = state;
     thread.what = what;
-    return_to_scheduler(thread);
+    leave(thread);
     if (current->abandoned) throw Abandoned();
 }
-
-using Lanes = std::span<ThreadOfBlock>;
 
 bool are_equal(const char* a, const char* b) {
     return a == b || std::strcmp(a, b) == 0;
@@ -204,30 +248,13 @@ bool release_lanes(Lanes warp) {
     return any;
 }
 
-// An order of 32 lanes made from one random number (multiplied by an odd number, shifted, mirrored). Any
-// two lanes may come in either order.
-class LaneOrder {
-public:
-    explicit LaneOrder(uint64_t bits) : factor_(bits | 1), first_(bits >> 8), mirror_(bits >> 16) {}
-    size_t operator[](size_t i) const {
-        return (((i ^ mirror_) * factor_ + first_) ^ (mirror_ >> 8)) % warp_size;
-    }
-
-private:
-    uint64_t factor_, first_, mirror_;
-};
-
 // Runs a warp until all of its lanes have ended or wait (for the block or in vain), or one has failed. The
 // order of lanes is drawn for each round.
 void run_warp(Lanes warp) {
     do {
-        const LaneOrder order(draw());
-        for (size_t i = 0; i < warp_size; ++i) {
-            const size_t lane = order[i];
-            if (lane >= warp.size() || warp[lane].state != State::ready) continue;
-            run_until_it_waits(warp[lane]);
-            if (!current->failure.empty()) return;
-        }
+        current->round = Round(warp, draw());
+        if (ThreadOfBlock* const first = current->round.next()) run(*first, current->scheduler);
+        if (!current->failure.empty()) return;
         if (grid_observer) grid_observer->warp_waits();
     } while (release_lanes(warp));
 }
@@ -251,7 +278,7 @@ void note_what_waits_in_vain(Block& block) {
 void abandon(Block& block) {
     block.abandoned = true;
     for (ThreadOfBlock& thread : block.threads)
-        if (thread.state != State::left) run_until_it_waits(thread);
+        if (thread.state != State::left) run(thread, current->scheduler);
 }
 
 // Between two barriers of the block each warp runs as far as it can, and so gets far ahead of the warps after

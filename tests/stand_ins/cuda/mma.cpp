@@ -48,6 +48,15 @@ float high_of(uint32_t pair) {
     return std::bit_cast<float>(pair & 0xffff0000u);
 }
 
+// Its loops stay inside these arrays, and checks by the sanitizers would take most of its time.
+__attribute__((no_sanitize("address", "undefined"))) void multiply(float (&products)[16][8],
+                                                                   const float (&a)[16][16],
+                                                                   const float (&b)[16][8]) {
+    for (int i = 0; i < 16; ++i)
+        for (int k = 0; k < 16; ++k)
+            for (int j = 0; j < 8; ++j) products[i][j] += a[i][k] * b[k][j];
+}
+
 void multiply_by_all(void* const* lanes) {
     float a[16][16], b[16][8];
     for (int lane = 0; lane < 32; ++lane) {
@@ -64,9 +73,7 @@ void multiply_by_all(void* const* lanes) {
         }
     }
     float products[16][8] = {};
-    for (int i = 0; i < 16; ++i)
-        for (int k = 0; k < 16; ++k)
-            for (int j = 0; j < 8; ++j) products[i][j] += a[i][k] * b[k][j];
+    multiply(products, a, b);
     for (int lane = 0; lane < 32; ++lane) {
         float* const sums = static_cast<ProductOperands*>(lanes[lane])->sums;
         const int g = lane / 4, t = lane % 4;

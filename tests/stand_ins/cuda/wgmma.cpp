@@ -142,22 +142,30 @@ void end_by_all(void* const* lanes) {
     w.has_begun = false;
 }
 
+// values += a b. Its loops stay inside these arrays, and checks by the sanitizers would take most of a test's
+// time.
+__attribute__((no_sanitize("address", "undefined"))) void multiply_add(
+    float (&values)[WarpProducts::rows][WarpProducts::columns],
+    const float (&a)[WarpProducts::rows][WarpProducts::depth],
+    const float (&b)[WarpProducts::depth][WarpProducts::columns]) {
+    for (int i = 0; i < WarpProducts::rows; ++i) {
+        float sums[WarpProducts::columns] = {};
+        for (int k = 0; k < WarpProducts::depth; ++k)
+            for (int j = 0; j < WarpProducts::columns; ++j) sums[j] += a[i][k] * b[k][j];
+        for (int j = 0; j < WarpProducts::columns; ++j) values[i][j] += sums[j];
+    }
+}
+
 void compute(WarpProducts& w, const Call& call, const WarpProducts::Product& p) {
     constexpr int rows = WarpProducts::rows, columns = WarpProducts::columns, depth = WarpProducts::depth;
     const Operand left(p.a, p.a_deep), right(p.b, p.b_deep);
-    float a[rows][depth];
-    for (int i = 0; i < rows; ++i)
-        for (int k = 0; k < depth; ++k)
+    float a[rows][depth], b[depth][columns];
+    for (int k = 0; k < depth; ++k) {
+        for (int i = 0; i < rows; ++i)
             a[i][k] = value_at(call, left, unsigned(call.warp % 4 * rows) + unsigned(i), unsigned(k));
-    for (int j = 0; j < columns; ++j) {
-        float b[depth];
-        for (int k = 0; k < depth; ++k) b[k] = value_at(call, right, unsigned(j), unsigned(k));
-        for (int i = 0; i < rows; ++i) {
-            float sum = 0;
-            for (int k = 0; k < depth; ++k) sum += a[i][k] * b[k];
-            w.values[i][j] += sum;
-        }
+        for (int j = 0; j < columns; ++j) b[k][j] = value_at(call, right, unsigned(j), unsigned(k));
     }
+    multiply_add(w.values, a, b);
     each_piece_of(p, call.warp, call.shared_bytes, [](size_t piece) {
         shared_pieces().product_ends(piece);
         return static_cast<const char*>(nullptr);
@@ -227,13 +235,20 @@ const char* SharedPieces::copy_starts(size_t offset, size_t bytes, unsigned thre
 }
 
 void SharedPieces::copy_arrives(size_t offset, size_t bytes) {
-    for (size_t i = offset / piece_bytes; i * piece_bytes < offset + bytes; ++i)
+    for (size_t i = offset / piece_bytes; i * piece_bytes < offset + bytes; ++i) {
         pieces_[i].state = State::arrived;
+        const size_t thread = pieces_[i].thread;
+        if (thread >= arrived_.size()) arrived_.resize(thread + 1);
+        arrived_[thread].push_back(i);
+    }
 }
 
 void SharedPieces::show(unsigned thread) {
-    for (Piece& piece : pieces_)
-        if (piece.thread == thread && piece.state == State::arrived) piece.state = State::shown;
+    if (thread >= arrived_.size()) return;
+    for (const size_t i : arrived_[thread])
+        if (pieces_[i].thread == thread && pieces_[i].state == State::arrived)
+            pieces_[i].state = State::shown;
+    arrived_[thread].clear();
 }
 
 const char* SharedPieces::product_starts(size_t piece) {

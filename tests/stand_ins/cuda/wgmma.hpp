@@ -59,6 +59,7 @@ private:
         unsigned thread = 0, products = 0;
     };
     std::vector<Piece> pieces_;
+    std::vector<std::vector<size_t>> arrived_;  // of each thread: the pieces that it has not shown
 };
 
 /// The products of a warp.
