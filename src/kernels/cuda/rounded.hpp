@@ -6,9 +6,18 @@
 #include "../rows/matrix.hpp"
 #include "largest.hpp"
 #include "launch.hpp"
+#include "mma.hpp"
 #include "workspace.hpp"
 
+#include <bit>
+
 namespace coeus::cuda {
+
+/// As scaled_code, by the GPU's instruction if it has one.
+template <class Format>
+__device__ uint8_t code_of(float x, float factor) {
+    return uint8_t((encode_by_gpu<Format>(x * factor) & 127U) | (std::bit_cast<uint32_t>(x) >> 24 & 128U));
+}
 
 /// Writes the codes of a row, and its scale unless `scale` is null.
 template <class Format, class T>
@@ -17,7 +26,7 @@ __device__ void round_row(const BlockTeam& team, uint8_t* codes, float* scale, c
     const float factor = factor_of(largest, Format::largest, power_of_two);
     if (scale && team.first()) *scale = 1 / factor;
     team.map(
-        width, codes, [=](float value) { return scaled_code<Format>(value, factor); }, row);
+        width, codes, [=](float value) { return code_of<Format>(value, factor); }, row);
 }
 
 /// Rows that a kernel writes as they are and rounded.
