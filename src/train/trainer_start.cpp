@@ -91,7 +91,8 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
               [this] { owner_.take([this] { stop_.end_if_agreed(before_training); }); }),
       cpu_(cpu_share(config_, device_.device(), mpi)),
       model_(model_from_deck(config_, mesh_.world())),
-      chunks_of_checkpoint_(chunks_of_checkpoint(config_, mesh_.world())),
+      chunks_of_checkpoint_(device_.device().is_host() ? std::nullopt
+                                                       : chunks_of_checkpoint(config_, mesh_.world())),
       engine_(start_up.make<Engine>(
           "plan", model_,
           with_largest_chunks(
