@@ -16,7 +16,7 @@
 namespace coeus {
 
 /// Bytes of the chunks of the run that wrote the checkpoint with which a run with this deck would start. None
-/// if there is no checkpoint or it does not have them, on CPUs, and if the deck chooses the size itself.
+/// in three cases: no checkpoint has them, the run is on CPUs, or the deck chooses the size itself.
 std::optional<int64_t> chunks_of_checkpoint(const Config& config);
 /// The same on all ranks; only rank 0 reads files. Collective.
 std::optional<int64_t> chunks_of_checkpoint(const Config& config, const Communicator& world);
