@@ -57,7 +57,7 @@ class Known:
             name, last = re.match(r'"(\w+)"', text).group(1), re.sub(r'"(?:[^"\\]|\\.)*"', '""', text).split(",")[4:]
             self.flags[name] = {"help"}
             if last and last[0].strip() == "true": self.takes_options.add(name)
-        for place in sorted((root / "src/apps").glob("*.cpp")):
+        for place in sorted((root / "src/apps").rglob("*.cpp")):
             # from the declaration of a command's flags to the end of this function
             for name, body in re.findall(r'\bFlags flags\(\s*"(\w+)",(.*?)\n\}', place.read_text(), re.DOTALL):
                 if name not in self.flags: continue

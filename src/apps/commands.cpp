@@ -5,8 +5,8 @@
 #include "generate.hpp"
 #include "info.hpp"
 #include "report.hpp"
-#include "sbatch.hpp"
 #include "schedule.hpp"
+#include "slurm/sbatch.hpp"
 #include "tokenizer.hpp"
 #include "train.hpp"
 

@@ -12,7 +12,7 @@
 #include "coeus/file/raw_file.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/io/hub.hpp"
-#include "deck_arguments.hpp"
+#include "command_line/deck_arguments.hpp"
 #include "info/kinds.hpp"
 
 #include <algorithm>

@@ -9,8 +9,8 @@
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
 #include "coeus/comm/mpi.hpp"
+#include "command_line/help.hpp"
 #include "commands.hpp"
-#include "help.hpp"
 
 #include <cerrno>
 #include <csignal>

@@ -12,9 +12,9 @@
 //
 // If P ranks divide each expert, they all send and receive the same rows, and their results are parts of
 // sums.
-#include "coeus/layers/expert_exchange.hpp"
+#include "coeus/layers/exchanges/expert_exchange.hpp"
+#include "coeus/layers/exchanges/sequence_parallel.hpp"
 #include "coeus/layers/experts.hpp"
-#include "coeus/layers/sequence_parallel.hpp"
 
 namespace coeus {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/layers/frame.hpp"
 
+#include "coeus/layers/exchanges/sequence_parallel.hpp"
 #include "coeus/layers/quantized.hpp"
-#include "coeus/layers/sequence_parallel.hpp"
 
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 //   k, v                                   of kv and pe, in temp; the backward lays them out again
 #include "coeus/layers/latent_attention.hpp"
 
-#include "coeus/layers/sequence_parallel.hpp"
+#include "coeus/layers/exchanges/sequence_parallel.hpp"
 
 namespace coeus {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/layers/linear.hpp"
 
-#include "coeus/layers/sequence_parallel.hpp"
+#include "coeus/layers/exchanges/sequence_parallel.hpp"
 
 #include <algorithm>
 

@@ -2,8 +2,8 @@
 #include "coeus/layers/loss_head.hpp"
 
 #include "coeus/layers/embedding.hpp"
-#include "coeus/layers/loss_exchange.hpp"
-#include "coeus/layers/sequence_parallel.hpp"
+#include "coeus/layers/exchanges/loss_exchange.hpp"
+#include "coeus/layers/exchanges/sequence_parallel.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -7,7 +7,7 @@
 #include "coeus/device/step_graph.hpp"
 #include "coeus/engine/batch_part.hpp"
 #include "coeus/layers/block_inputs.hpp"
-#include "coeus/layers/exchanges.hpp"
+#include "coeus/layers/exchanges/exchanges.hpp"
 #include "coeus/optim/param_groups.hpp"
 #include "coeus/pipeline/executor.hpp"
 #include "coeus/plan/memory.hpp"

@@ -2,8 +2,8 @@
 // Attention: grouped-query causal self-attention (Vaswani et al. 2017; Ainslie et al. 2023).
 #pragma once
 
+#include "coeus/layers/exchanges/kv_exchange.hpp"
 #include "coeus/layers/head_steps.hpp"
-#include "coeus/layers/kv_exchange.hpp"
 #include "coeus/layers/linear.hpp"
 #include "coeus/layers/sublayer.hpp"
 

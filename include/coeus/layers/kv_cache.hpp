@@ -5,7 +5,7 @@
 //   CachedExchange   adds one token to each of several slots; it attends to all tokens before it
 #pragma once
 
-#include "coeus/layers/kv_exchange.hpp"
+#include "coeus/layers/exchanges/kv_exchange.hpp"
 
 namespace coeus {
 

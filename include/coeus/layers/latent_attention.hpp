@@ -4,7 +4,7 @@
 // query or key has columns without RoPE, then columns with RoPE. The latter are the same key for all heads.
 #pragma once
 
-#include "coeus/layers/kv_exchange.hpp"
+#include "coeus/layers/exchanges/kv_exchange.hpp"
 #include "coeus/layers/linear.hpp"
 #include "coeus/layers/rope_table.hpp"
 #include "coeus/layers/sublayer.hpp"

@@ -5,7 +5,7 @@
 
 #include "coeus/comm/mesh.hpp"
 #include "coeus/kernels/cudnn.hpp"
-#include "coeus/layers/exchanges.hpp"
+#include "coeus/layers/exchanges/exchanges.hpp"
 #include "coeus/layers/kv_cache.hpp"
 #include "coeus/models/decoder.hpp"
 #include "coeus/pipeline/executor.hpp"

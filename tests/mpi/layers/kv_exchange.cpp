@@ -2,7 +2,7 @@
 // Attention of ranks that divide the sequences, with each exchange, against attention of whole sequences on
 // one rank: results and gradients. Temporaries are exactly as large as in a dry run, and contain NaN before.
 #include "coeus/base/random.hpp"
-#include "coeus/layers/context_parallel.hpp"
+#include "coeus/layers/exchanges/context_parallel.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rounds in which rows go to experts, by a list of all rows.
-#include "coeus/layers/expert_rounds.hpp"
+#include "coeus/layers/exchanges/expert_rounds.hpp"
 
 #include "coeus/base/random.hpp"
 #include "support/catch.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backward of mixtures of experts against finite differences, in double.
 #include "coeus/layers/block.hpp"
-#include "coeus/layers/expert_exchange.hpp"
+#include "coeus/layers/exchanges/expert_exchange.hpp"
 #include "coeus/layers/feed_forward.hpp"
 #include "coeus/layers/moe.hpp"
 #include "support/catch.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/layers/expert_exchange.hpp"
+#include "coeus/layers/exchanges/expert_exchange.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "coeus/comm/point_to_point.hpp"
-#include "coeus/layers/kv_exchange.hpp"
+#include "coeus/layers/exchanges/kv_exchange.hpp"
 
 #include <memory>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/layers/loss_exchange.hpp"
+#include "coeus/layers/exchanges/loss_exchange.hpp"
 
 namespace coeus {
 

@@ -9,7 +9,7 @@
 //
 // Gradients take one more step, which brings them back to their rank. In the backward, the sum of the ranks
 // before arrives while a rank computes its own gradients of the same part. Then it adds them and passes on.
-#include "coeus/layers/context_parallel.hpp"
+#include "coeus/layers/exchanges/context_parallel.hpp"
 
 #include <utility>
 

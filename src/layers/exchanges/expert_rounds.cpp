@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/layers/expert_rounds.hpp"
+#include "coeus/layers/exchanges/expert_rounds.hpp"
 
 #include <algorithm>
 #include <cmath>

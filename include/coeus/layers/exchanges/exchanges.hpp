@@ -4,10 +4,10 @@
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
-#include "coeus/layers/context_parallel.hpp"
-#include "coeus/layers/expert_exchange.hpp"
-#include "coeus/layers/loss_exchange.hpp"
-#include "coeus/layers/sequence_parallel.hpp"
+#include "coeus/layers/exchanges/context_parallel.hpp"
+#include "coeus/layers/exchanges/expert_exchange.hpp"
+#include "coeus/layers/exchanges/loss_exchange.hpp"
+#include "coeus/layers/exchanges/sequence_parallel.hpp"
 
 #include <array>
 #include <functional>

@@ -5,7 +5,7 @@
 //   gather    rank r    step:    own     1       2       3
 //             computes rows of     r    r - 1   r - 2   r - 3     while those of the next step arrive
 //   scatter   computes rows of         r + 1   r + 2   r + 3   own   while those of the step before are sent
-#include "coeus/layers/sequence_parallel.hpp"
+#include "coeus/layers/exchanges/sequence_parallel.hpp"
 
 #include <vector>
 

@@ -2,7 +2,7 @@
 // Arguments of a command that has its own flags and also takes options of a deck, as `coeus train` does.
 #pragma once
 
-#include "commands.hpp"
+#include "../commands.hpp"
 
 namespace coeus::apps {
 

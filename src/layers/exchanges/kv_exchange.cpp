@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/layers/kv_exchange.hpp"
+#include "coeus/layers/exchanges/kv_exchange.hpp"
 
 namespace coeus {
 

@@ -10,7 +10,7 @@
 
 #include "coeus/device/stream.hpp"
 #include "coeus/layers/context.hpp"
-#include "coeus/layers/expert_rounds.hpp"
+#include "coeus/layers/exchanges/expert_rounds.hpp"
 
 #include <functional>
 #include <vector>

@@ -2,7 +2,7 @@
 // `coeus help options`: the options of a deck. All commands as a man page and as shell completions.
 #pragma once
 
-#include "commands.hpp"
+#include "../commands.hpp"
 
 namespace coeus::apps {
 

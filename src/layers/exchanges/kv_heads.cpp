@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/layers/context_parallel.hpp"
+#include "coeus/layers/exchanges/context_parallel.hpp"
 
 namespace coeus {
 

@@ -5,6 +5,7 @@
 // the lines that source them.
 #include "sbatch.hpp"
 
+#include "../command_line/deck_arguments.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/wall_time.hpp"
@@ -12,7 +13,6 @@
 #include "coeus/config/config.hpp"
 #include "coeus/device/device.hpp"
 #include "coeus/train/dry_run.hpp"
-#include "deck_arguments.hpp"
 #include "jobscripts.hpp"
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/layers/exchanges.hpp"
+#include "coeus/layers/exchanges/exchanges.hpp"
 
 namespace coeus {
 
