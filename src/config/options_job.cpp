@@ -126,7 +126,7 @@ std::vector<Option> other_options() {
             "NCCL's sums have the same bits in each run on the same machines: it does not sum in NVLink's "
             "switches (NVLS), whose order of summands changes. `false`: NCCL may do so, which can be faster"),
         works(
-            COEUS_FIELD(comm.max_ctas), to_nothing,
+            COEUS_FIELD(comm.max_ctas), to_run,
             "Most blocks (CTAs) of a GPU that one of NCCL's operations on weights or gradients takes. Fewer "
             "leave more multiprocessors to kernels that run at the same time. 0: NCCL chooses")
             .obeys(at_least_0),

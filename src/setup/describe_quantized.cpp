@@ -108,7 +108,9 @@ std::vector<std::string> describe_quantized(const Engine& engine) {
     if (linear && on_gpu && quantize.emulate)
         lines.push_back("Products of linear layers are emulated: they are computed exactly, in software");
     if (experts && on_gpu)
-        lines.push_back("Products of experts are computed in bfloat16 from 8-bit numbers on GPUs");
+        lines.push_back(multiplies_experts_in_8_bits(engine.options())
+                            ? "Products of experts multiply 8-bit numbers on this GPU"
+                            : "Products of experts are computed in bfloat16 from 8-bit numbers on this GPU");
     for (const UnusedPart& part : unused_parts(quantize, matrices)) {
         using enum UnusedPart::List;
         lines.push_back(

@@ -97,6 +97,11 @@ bool multiplies_in_8_bits(const EngineOptions& options) {
     return options.backend == Backend::cuda && !options.types.quantize.emulate;
 }
 
+bool multiplies_experts_in_8_bits(const EngineOptions& options) {
+    return multiplies_in_8_bits(options) && !has_blocks(options.types.quantize.experts) &&
+           experts_multiply_8_bits(options.architecture);
+}
+
 void require_quantized_fits(const Config& config, const DecoderConfig& model, const EngineOptions& options) {
     require_experts(config, model);
     require_parts_fit(model, options);

@@ -52,6 +52,11 @@ inline Tensor rounded_rows(const Tensor& t) {
 /// Which products of a layer are computed in 8 bits, and how.
 enum class Recipe : uint8_t { none, tensorwise, rowwise, rowwise_with_gw_hp, mx_floor, mx_rceil };
 
+/// True if products of experts multiply 8-bit numbers with scales of rows as they are on GPUs of this compute
+/// capability; otherwise these are decoded to bfloat16. The environment variable COEUS_EXPERTS_8_BITS = 0
+/// chooses decoding everywhere.
+bool experts_multiply_8_bits(int architecture);
+
 /// The forms of the operands of the three products.
 struct RecipeForms {
     Form x, w;                     ///< forward

@@ -10,8 +10,10 @@
 namespace coeus {
 
 /// True if GPUs multiply the 8-bit numbers of linear layers as they are. CPUs, and GPUs that emulate such
-/// products, decode them first. Those of experts are decoded on every device.
+/// products, decode them first.
 bool multiplies_in_8_bits(const EngineOptions& options);
+/// The same for the 8-bit numbers of experts; those of MXFP8 are decoded on every device.
+bool multiplies_experts_in_8_bits(const EngineOptions& options);
 
 /// ConfigError with the nearest valid setting if experts are converted in a model that has none; or if the
 /// mesh leaves sides of matrices or numbers of tokens that are not multiples of 32 (MX), or of 16 (GPUs with

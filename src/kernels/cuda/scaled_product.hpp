@@ -4,11 +4,10 @@
 #pragma once
 
 #include "coeus/kernels/kernels.hpp"
+#include "coeus/kernels/quantization.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <initializer_list>
-#include <string_view>
 
 namespace coeus::cuda {
 
@@ -76,15 +75,12 @@ constexpr bool has_fast_mma_of_8_bits(int architecture) {
     return architecture == 89 || architecture >= 120;
 }
 /// True if a product of experts' rows multiplies the codes (grouped_gemm_8_bit.cu); otherwise the operands
-/// are decoded to bfloat16. Groups of scales must be along what is not summed. The environment variable
-/// COEUS_EXPERTS_8_BITS = 0 chooses decoding for all products.
+/// are decoded to bfloat16. Groups of scales must be along what is not summed.
 inline bool multiplies_codes(const Exec& exec, const Tensor& d, std::initializer_list<Tensor> operands) {
-    const char* const text = std::getenv("COEUS_EXPERTS_8_BITS");
-    const bool is_wanted = std::string_view(text ? text : "") != "0";
     // the kernels store two elements of d at a time
     const bool stores_pairs = d.cols() % 2 == 0 && d.ld % 2 == 0 &&
                               reinterpret_cast<uintptr_t>(d.data) % (2 * size_t(size_of(d.dtype))) == 0;
-    return is_wanted && exec.architecture >= 89 && !exec.emulates_8_bits && stores_pairs &&
+    return experts_multiply_8_bits(exec.architecture) && !exec.emulates_8_bits && stores_pairs &&
            std::all_of(operands.begin(), operands.end(), [](const Tensor& t) {
                return t.dtype == Dtype::fp8_e4m3 && !has_blocks(t) && t.cols() % 16 == 0 && t.ld % 16 == 0 &&
                       reinterpret_cast<uintptr_t>(t.data) % 16 == 0;

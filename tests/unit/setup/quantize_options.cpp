@@ -8,6 +8,7 @@
 #include "support/catch.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 using namespace coeus;
 using Catch::Contains;
@@ -106,18 +107,28 @@ TEST_CASE("quantize options: GPUs without the products are refused, with the set
     CHECK_THAT(planned(mx + Words{"--device=cuda", "--memory=80GiB"}), Contains("In 8 bits: "));
 }
 
-TEST_CASE("quantize options: every GPU computes experts in bfloat16, and a line says so") {
-    const std::string line = "\nProducts of experts are computed in bfloat16 from 8-bit numbers on GPUs\n";
-    for (const std::string kind : {"float8", "mx"})
-        for (const std::string gpu : {"a100", "h100", "b200"})
-            CHECK_THAT(planned(with_experts + experts(kind) + Words{"--gpu=" + gpu}),
-                       Contains(line) && !Contains("software"));
-    CHECK_THAT(planned(with_experts + experts("mx")), !Contains(line));
-    CHECK_THAT(planned(float8 + Words{"--gpu=h100"}), !Contains(line));
+TEST_CASE("quantize options: a line says whether a GPU multiplies the 8-bit numbers of experts") {
+    const std::string in_bfloat16 =
+        "\nProducts of experts are computed in bfloat16 from 8-bit numbers on this GPU\n";
+    const std::string in_8_bits = "\nProducts of experts multiply 8-bit numbers on this GPU\n";
+    const auto planned_on = [](const std::string& kind, const std::string& gpu) {
+        return planned(with_experts + experts(kind) + Words{"--gpu=" + gpu});
+    };
+    for (const std::string gpu : {"l40s", "h100", "b200"})
+        CHECK_THAT(planned_on("float8", gpu), Contains(in_8_bits) && !Contains(in_bfloat16));
+    CHECK_THAT(planned_on("float8", "a100"), Contains(in_bfloat16) && !Contains(in_8_bits));
+    for (const std::string gpu : {"a100", "h100", "b200"})
+        CHECK_THAT(planned_on("mx", gpu), Contains(in_bfloat16) && !Contains("software"));
+    setenv("COEUS_EXPERTS_8_BITS", "0", 1);
+    CHECK_THAT(planned_on("float8", "h100"), Contains(in_bfloat16) && !Contains(in_8_bits));
+    unsetenv("COEUS_EXPERTS_8_BITS");
+    const std::string any = "\nProducts of experts";
+    CHECK_THAT(planned(with_experts + experts("mx")), !Contains(any));
+    CHECK_THAT(planned(float8 + Words{"--gpu=h100"}), !Contains(any));
     // linear layers keep their products
     CHECK_THAT(planned(with_experts + experts("mx") +
                        Words{"--model.converters=float8,quantize.grouped_mm.mx", "--gpu=h100"}),
-               Contains(line) && !Contains("emulated"));
+               Contains(in_bfloat16) && !Contains("emulated"));
 }
 
 TEST_CASE("quantize options: experts are converted only in a model that has some") {
