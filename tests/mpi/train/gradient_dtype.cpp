@@ -133,8 +133,9 @@ TEST_CASE("gradient_dtype: each product that is added, and a sum over replicas, 
             {.mesh = {.dp_shard = n}, .local_batches = 3, .gradients = Keep::all, .roundings = 3},
             {.mesh = {.dp_replicate = n}, .local_batches = 2, .roundings = 3},
             {.mesh = {.pp = n}, .local_batches = 2, .sequences = 4, .schedule = "1F1B", .roundings = 8}};
-    if (n == 2)
-        layouts.push_back({.mesh = {.pp = n}, .sequences = 4, .schedule = "ZBVZeroBubble", .roundings = 4});
+    for (const char* const schedule : {"Interleaved1F1B", "ZBVZeroBubble"})
+        if (n == 2)
+            layouts.push_back({.mesh = {.pp = n}, .sequences = 4, .schedule = schedule, .roundings = 4});
     if (n == 4) layouts.push_back({.mesh = {.dp_replicate = 2, .dp_shard = 2}, .local_batches = 2});
     for (const Layout& layout : layouts) {
         MeshCase c = case_of(layout.mesh);
@@ -174,21 +175,38 @@ TEST_CASE("gradient_dtype: on meshes that divide tokens, gradients are near thos
     const Communicator world = Communicator::world("world");
     const int n = world.size();
     if (n == 1 || n > 4) return;
-    std::vector<MeshShape> meshes = {{.tp = n}, {.cp = n}, {.dp_shard = n, .ep = n}, {.tp = n, .ep = n}};
-    if (n == 4) meshes.insert(meshes.end(), {{.dp_shard = 2, .tp = 2}, {.dp_replicate = 2, .cp = 2}});
-    for (const MeshShape& mesh : meshes)
-        for (const int experts : {0, 1, 2}) {
-            if (mesh.ep > 1 && experts == 0) continue;
-            MeshCase c = case_of(mesh);
+    struct Layout {
+        MeshShape mesh;
+        std::vector<int> experts = {0, 1, 2};
+        ContextExchange exchange = ContextExchange::all_gather;
+        bool documents = false;
+        int64_t depths = 0;  // of multi-token prediction
+    };
+    std::vector<Layout> layouts = {
+        {{.tp = n}},
+        {{.cp = n}},
+        {{.cp = n}, {1}, ContextExchange::ring, true, 1},
+        {{.cp = n}, {2}, ContextExchange::heads, true, 1},
+        {{.dp_shard = n, .ep = n}, {1, 2}},
+        {{.tp = n, .ep = n}, {1, 2}},
+    };
+    if (n == 4) layouts.insert(layouts.end(), {{{.dp_shard = 2, .tp = 2}}, {{.dp_replicate = 2, .cp = 2}}});
+    for (const Layout& layout : layouts)
+        for (const int experts : layout.experts) {
+            MeshCase c = case_of(layout.mesh);
+            c.document_mask = layout.documents;
+            c.model.mtp_layers = layout.depths;
+            c.exchanges.context.exchange = layout.exchange;
             c.exchanges.overlap_tokens = true;
             c.exchanges.expert_capacity = 0.5;  // several rounds
             set_experts(c.model, experts);
             c.model.moe.experts = round_up(c.model.moe.experts, 4 * std::max<int64_t>(1, c.model.moe.groups));
             CAPTURE(c.name());
             Pair runs(c, world);
-            const TestBatch batch = batch_of_step(c, 1);
+            TestBatch batch = batch_of_step(c, 1);
             const Arrays exact = gradients_of(*runs.exact, c, batch, batch.valid_labels()),
                          rounded = gradients_of(*runs.rounded, c, batch, batch.valid_labels());
+            CHECK(runs.rounded->evaluate(batch) == runs.exact->evaluate(batch));
             const std::vector<std::string> names = in_bf16(*runs.rounded);
             for (const auto& [name, values] : exact) {
                 CAPTURE(name);
@@ -201,7 +219,8 @@ TEST_CASE("gradient_dtype: on meshes that divide tokens, gradients are near thos
         }
 }
 
-TEST_CASE("gradient_dtype: streams, prefetching, what is kept and recomputation do not change the bits") {
+TEST_CASE(
+    "gradient_dtype: streams, prefetching, what is kept, recomputation and validation do not change the bits") {
     const Communicator world = Communicator::world("world");
     if (world.size() != 2) return;
     std::vector<MeshCase> cases;
@@ -210,7 +229,7 @@ TEST_CASE("gradient_dtype: streams, prefetching, what is kept and recomputation 
          {std::pair(shards, Dtype::f32), {replicas, Dtype::f32}, {replicas, Dtype::bf16}}) {
         MeshCase plain = case_of(mesh);
         plain.types.master = master;
-        cases = {plain, plain, plain, plain, plain, plain};
+        cases = std::vector<MeshCase>(8, plain);
         cases[1].streams = Stream::Mode::threaded;
         cases[1].gather.weights = Keep::all;
         cases[2].streams = Stream::Mode::deferred;
@@ -219,6 +238,8 @@ TEST_CASE("gradient_dtype: streams, prefetching, what is kept and recomputation 
         cases[4].recompute.mode = RecomputeOptions::Mode::operations;
         cases[4].gather.gradients = Keep::all;  // one local batch: summed once in any case
         cases[5].gather.most_summed = int64_t(1) << 24;
+        cases[6].recompute = {.mode = RecomputeOptions::Mode::budget, .budget = 0.6};
+        cases[7].validated = 1;  // after each step
         std::optional<std::array<Arrays, 2>> first;
         for (MeshCase& c : cases) {
             c.types.gradients_in_bf16 = true;
@@ -236,6 +257,7 @@ TEST_CASE("gradient_dtype: streams, prefetching, what is kept and recomputation 
                 TestBatch batch = batch_of_step(c, uint64_t(step));
                 run.poison_gradients();
                 CHECK(run.step(step, batch));
+                if (c.validated > 0) CHECK(std::isfinite(run.evaluate(batch)));
             }
             const std::array<Arrays, 2> result = {run.whole(&Storage::gradient), run.whole(&Storage::master)};
             if (!first) first = result;
