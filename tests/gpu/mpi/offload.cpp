@@ -52,6 +52,7 @@ TEST_CASE("GPU: offloading works with experts on several ranks") {
         MeshCase c = {.mesh = mesh, .model = tiny_config(2), .types = {Dtype::f32, Dtype::f32}};
         set_experts(c.model, 3);
         if (mesh.pp > 1) set_schedule(c, *find_schedule("1F1B"));
+        if (mesh.tp > 1) c.types = {.compute = Dtype::bf16, .gradients_in_bf16 = true};
         c.exchanges.expert_capacity = mesh.tp > 1 ? 1e9 : 0.3;
         c.recompute = {.mode = RecomputeOptions::Mode::blocks};
         c.device = &the_gpu();
