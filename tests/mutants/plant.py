@@ -33,6 +33,9 @@ class Mutant:
         self.text = "\n".join(block)
         self.name = self.file = self.anchor = self.tests = ""
         self.old = self.new = ""
+        keys = [line.partition(" ")[0] for line in block]
+        for key in keys:
+            if keys.count(key) > 1: raise SystemExit(f"{self.place}: two lines begin with \"{key}\"")
         for line in block:
             key, _, value = line.partition(" ")
             value = value.strip()
