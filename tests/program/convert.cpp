@@ -242,7 +242,8 @@ TEST_CASE("a run on any mesh exports the same bytes") {
     };
     int number = 0;
     for (const auto& [mesh, ranks] :
-         {Case{{}, 0}, Case{{"--parallelism.data_parallel_shard_degree=4", "--training.mixed_precision_param=bfloat16",
+         {Case{{}, 0},
+          Case{{"--parallelism.data_parallel_shard_degree=4", "--training.mixed_precision_param=bfloat16",
                 "--training.gradient_dtype=bfloat16"},
                4},
           Case{{"--parallelism.tensor_parallel_degree=2", "--parallelism.data_parallel_shard_degree=2"}, 4},

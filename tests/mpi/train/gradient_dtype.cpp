@@ -219,8 +219,7 @@ TEST_CASE("gradient_dtype: on meshes that divide tokens, gradients are near thos
         }
 }
 
-TEST_CASE(
-    "gradient_dtype: streams, prefetching, what is kept, recomputation and validation do not change the bits") {
+TEST_CASE("gradient_dtype: streams, what is kept, recomputation and validation do not change the bits") {
     const Communicator world = Communicator::world("world");
     if (world.size() != 2) return;
     std::vector<MeshCase> cases;
