@@ -125,6 +125,10 @@ def copy_sources(to):
         if target.is_file() and target.read_bytes() == (sources / name).read_bytes(): continue
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(sources / name, target)
+    # sources that an earlier run copied and that were moved since would be compiled too
+    for file in to.rglob("*"):
+        name = file.relative_to(to)
+        if file.is_file() and name.parts[0] != "build" and str(name) not in kept: file.unlink()
 
 
 def run(folder, only):
