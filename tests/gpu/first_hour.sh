@@ -453,6 +453,7 @@ B29;2;every second step observed;--metrics.straggler_freq=2;--metrics.straggler_
 other;nccl;exchange by NCCL;--comm.transport=nccl;--comm.transport=staged;
 other;2;weights gathered again for the backward;$reshard=always;$reshard=never;
 other;1;products of experts by wgmma;COEUS_EXPERTS_WGMMA=1;COEUS_EXPERTS_WGMMA=0;$experts
+other;1;products of experts by wgmma, with copies by TMA;COEUS_EXPERTS_WGMMA=tma;COEUS_EXPERTS_WGMMA=1;$experts
 other;1;products of experts in 8 bits, by their codes, beside decoded ones;COEUS_EXPERTS_8_BITS=1;COEUS_EXPERTS_8_BITS=0;$experts $eight
 other;1;norms and activations recomputed;$recompute=selective;$recompute=none;--activation_checkpoint.selective_ac_option=op
 other;1;blocks recomputed;$recompute=full;$recompute=none;
