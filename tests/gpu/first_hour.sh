@@ -600,16 +600,19 @@ part_ncu() {
 }
 
 part_bench() {
-    cases="7B-1024 8B-8192 2B-8192"
-    [ -z "$tiny" ] || cases=tiny-32
+    cases="7B-1024 8B-8192 2B-8192 2B-8192-tensorwise 2B-8192-rowwise"
+    [ -z "$tiny" ] || cases="tiny-32 tiny-bf16-48"
     counts=1
     [ "$trained" -le 1 ] || counts="1 $trained"
     for count in $counts; do
         limit=$((deadline - $(now)))
         [ "$counts" = "$count" ] || [ "$count" != 1 ] || limit=$((limit / 2))
+        # to end its last run, and to report
+        margin=60
+        [ $limit -gt $((2 * margin)) ] || margin=$((limit / 2))
         # shellcheck disable=SC2086 # words
-        attempt bench-$count $((limit + 60)) env "OUT=$out/bench-$count" RANKS=$count "LAUNCH=$launch" \
-            COEUS_GPU_SECONDS=$limit sh "$bench" "$folder" $cases ||
+        attempt bench-$count $limit env "OUT=$out/bench-$count" RANKS=$count "LAUNCH=$launch" \
+            COEUS_GPU_SECONDS=$((limit - margin)) sh "$bench" "$folder" $cases ||
             failed "bench, $count rank(s)" "$why" bench-$count
         if [ -f "$out/bench-$count/gpu-bench/gpu-bench.md" ]; then
             page "bench/gpu.sh, $count rank(s)" <"$out/bench-$count/gpu-bench/gpu-bench.md"

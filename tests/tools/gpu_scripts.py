@@ -134,6 +134,20 @@ class Tests(Script):
             self.assertEqual(part, expected, name)
 
 
+# trains at once, except for models whose decks say that the embedding is not tied: these take longer than any limit
+OVERRUNS = """case $1 in
+    train)
+        case "$*" in *--dry_run*) echo '  total   1.0 GiB of 4.0 GiB'; echo '5e5 FLOPs per token'; exit ;; esac
+        if grep -q 'tied_embeddings = false' "$2"; then echo 'it hangs'; exec sleep 1000; fi
+        for word in "$@"; do case $word in --job.dump_folder=*) run=${word#*=} ;; esac; done
+        mkdir -p "$run"
+        for step in 1 2 3; do
+            echo "{\\"step\\":$step,\\"loss\\":6.5,\\"step_s\\":1,\\"tps\\":100.0,\\"tflops\\":1.0,\\"memory_gib\\":1.0}"
+        done >"$run/metrics.jsonl"
+        printf 'Profile of rank 0\n  gemm   90.0%%   3.0   1.5\n' ;;
+esac"""
+
+
 class Bench(Script):
     """bench/gpu.sh"""
 
@@ -240,6 +254,38 @@ if "torch_llama" in sys.argv[0]:
         done, report = self.run_script(COEUS_GPU_SECONDS="0")
         self.assertEqual((done.returncode, report["cases"]), (1, []))
         self.assertIn("nothing was measured: no time was left", done.stdout)
+
+    def without_torch(self):
+        (self.folder / "torch.py").write_text("raise ImportError('there is no PyTorch')\n")
+        return str(self.folder)
+
+    def test_a_case_that_overruns(self):
+        # it is ended at the deadline, and what was measured before is reported
+        script(self.folder / "coeus", OVERRUNS)
+        script(self.folder / "bench/gpu_gemm", "exit 0")
+        done, report = self.run_script("tiny-32", "tiny-bf16-48", "tiny-bf16-48-rowwise", COEUS_GPU_SECONDS="12",
+                                       PYTHONPATH=self.without_torch())
+        self.assertEqual(done.returncode, 0)
+        measured, ended = report["cases"]
+        self.assertEqual((measured["case"], measured["coeus_tps"], measured["note"]), ("tiny-32", 100, ""))
+        self.assertEqual((ended["case"], ended["coeus"], ended["note"]), ("tiny-bf16-48", [], "coeus: no time was left"))
+        self.assertEqual(report["left_out"], ["tiny-bf16-48-rowwise"])
+        self.assertEqual((self.folder / "gpu-bench/tiny-bf16-48.coeus.log").read_text(), "it hangs\n")
+
+    def test_a_signal(self):
+        # the report has the cases before it
+        script(self.folder / "coeus", OVERRUNS.replace("exec sleep", f"touch {self.folder}/started; exec sleep"))
+        script(self.folder / "bench/gpu_gemm", "exit 0")
+        environment = dict(os.environ, OUT=str(self.folder), COEUS_GPU_BENCH="tiny", COEUS_GPU_SECONDS="4700",
+                           PYTHONPATH=self.without_torch())
+        with subprocess.Popen([ROOT / "bench/gpu.sh", self.folder, "tiny-32", "tiny-bf16-48"], env=environment,
+                              stdout=subprocess.DEVNULL, start_new_session=True) as running:
+            while not (self.folder / "started").exists():
+                time.sleep(0.05)
+            os.killpg(running.pid, signal.SIGTERM)  # as timeout does
+        (case,) = json.loads((self.folder / "gpu-bench/gpu-bench.json").read_text())["cases"]
+        self.assertEqual((case["case"], case["coeus_tps"]), ("tiny-32", 100))
+        self.assertIn("| tiny-32 |", (self.folder / "gpu-bench/gpu-bench.md").read_text())
 
     def test_a_program_that_fails(self):
         script(self.folder / "coeus", "echo 'coeus - error - the card is gone'; exit 3")
@@ -387,7 +433,17 @@ class FirstHour(Script):
         self.assertIn("tests (run.sh): 7 passed, 0 failed", report["Verdicts"])
         self.assertEqual([report[title].split("\n")[2] for title in ("gpu_gemm", "gpu_attention")], ["products", "attention"])
         for ranks in 1, 2:
-            self.assertIn(f"{ranks} ranks: {self.folder} tiny-32", report[f"bench/gpu.sh, {ranks} rank(s)"])
+            self.assertIn(f"{ranks} ranks: {self.folder} tiny-32 tiny-bf16-48", report[f"bench/gpu.sh, {ranks} rank(s)"])
+
+    def test_a_bench_that_overruns(self):
+        # it ends its last run by itself and reports, before the time limit of its part ends it
+        script(self.folder / "coeus", FAKE + "\n" + OVERRUNS)
+        script(self.folder / "bench/gpu_gemm", "exit 0")
+        (self.folder / "torch.py").write_text("raise ImportError('there is no PyTorch')\n")
+        report = self.run_script("bench", COEUS_HOUR_SECONDS="30", PYTHONPATH=str(self.folder))
+        self.assertEqual((self.done.returncode, self.done.stderr), (0, ""), self.done.stdout)
+        self.assertRegex(report["bench/gpu.sh, 1 rank(s)"], r"\| tiny-32 \|.*\| 100 \|")
+        self.assertRegex(report["bench/gpu.sh, 1 rank(s)"], r"\| tiny-bf16-48 \|.*coeus: no time was left")
 
     def test_runs_with_different_bits(self):
         self.link_programs()
