@@ -320,7 +320,7 @@ esac"""
 
 class FirstHour(Script):
     """tests/gpu/first_hour.sh"""
-    names = ["facts", "start", "tests", "initcheck", "nccl", "bits", "settings", "bench", "kernels", "nsys", "ncu", "settings-again"]
+    names = ["facts", "start", "kernels", "tests", "initcheck", "nccl", "bits", "settings", "bench", "nsys", "ncu", "settings-again"]
 
     def setUp(self):
         super().setUp()
@@ -351,6 +351,11 @@ class FirstHour(Script):
     def row(self, report, setting):
         (row,) = [line.strip("|").split("|") for line in report["Settings, with and without"].splitlines() if f"| {setting}" in line]
         return [cell.strip() for cell in row]
+
+    def figures(self, report, setting):
+        """Returns the speed with and without the setting, and the note."""
+        row = self.row(report, setting)
+        return row[3], row[5], row[8]
 
     def stand_ins(self):
         """Test programs that pass, and tools of CUDA that only start what they examine."""
@@ -415,6 +420,65 @@ class FirstHour(Script):
                          "- B1 `--comm.deterministic=true`: 0.800 times the speed of `--comm.deterministic=false`")
         self.assertEqual(self.row(report, "products leave 16 multiprocessors")[8], "this program has no option kernels.sm_margin")
 
+    def fake_with(self, options, lines):
+        """FAKE with more options, and with lines of its own in training."""
+        text = FAKE.replace("**`comm.deterministic`** (boolean)", "\n- ".join(f"**`{name}`** (text)" for name in options))
+        script(self.folder / "coeus", text.replace('        mkdir -p "$run"\n', '        mkdir -p "$run"\n' + lines + "\n", 1))
+
+    def test_warnings_and_needs_of_settings(self):
+        self.fake_with(["model.name", "model.flavor", "model.n_layers", "model.vocab_size", "model.converters",
+                        "quantize.grouped_mm.float8.fqns"],
+                       "[ \"${COEUS_EXPERTS_WGMMA-}\" != 1 ] || echo '[coeus] 2026 - warning - the product p by wgmma differs'")
+        driver = """case "$*" in *compute_cap*) echo {} ;; *list-gpus*) echo 'GPU 0' ;; *) exit 9 ;; esac"""
+        script(self.folder / "tools/nvidia-smi", driver.format("9.0"))
+        report = self.run_script("experts", "settings-again")
+        self.assertEqual((self.done.returncode, self.done.stderr), (0, ""), self.done.stdout)
+        # not those that the start has as well; once, although both turns have it
+        self.assertEqual(self.row(report, "products of experts by wgmma (")[8], "with: the product p by wgmma differs")
+        self.assertEqual(self.row(report, "products of experts in 8 bits")[8], "")
+        self.assertEqual(report["Verdicts"].count("- warning of setting experts, products of experts by wgmma, with: the product p by wgmma "
+                                                  "differs\n"), 1)
+        self.assertEqual(report["Verdicts"].count("only one core"), 1)
+        script(self.folder / "tools/nvidia-smi", driver.format("10.0"))
+        report = self.run_script("experts")
+        self.assertEqual(self.row(report, "products of experts by wgmma (")[8], "it needs a GPU of sm_90; this one is of sm_100")
+        self.assertEqual(self.figures(report, "products of experts in 8 bits"), ("100", "100", ""))
+        script(self.folder / "tools/nvidia-smi", driver.format("8.0"))
+        report = self.run_script("experts")
+        self.assertEqual(self.figures(report, "products of experts in 8 bits"),
+                         ("", "", "it needs a GPU of sm_89 or later; this one is of sm_80"))
+
+    def test_settings_again(self):
+        # in the first turn one setting fails, one runs until the time of the part ends, and one is left out
+        self.fake_with(["model.converters", "quantize.linear.float8.filter_fqns", "quantize.linear.float8.recipe_name",
+                        "training.gradient_dtype", "kernels.logits_chunk_mib", "training.disable_cuda_graphs"],
+                       """case "$*" in
+                           *setting-*-1' '*gradient_dtype=bfloat16*) echo 'error: no'; exit 1 ;;
+                           *setting-*-1' '*logits_chunk_mib=1024*) exec sleep 1000 ;;
+                       esac""")
+        text = (ROOT / "tests/gpu/first_hour.sh").read_text()
+        self.assertEqual(text.count("\npart settings 1200 "), 1)
+        short = self.folder / "short.sh"
+        short.write_text(text.replace("\npart settings 1200 ", "\npart settings 10 "))
+        short.chmod(0o755)
+        report = self.run_script("float8", "B14", "B15", "B7", "settings-again", path=short)
+        first, again = [re.findall("^   (B14|B15|B7|float8) .*: (.*) with, (.*) tokens/s without$", turn, re.MULTILINE)
+                        for turn in self.done.stdout.split("== settings-again")]
+        both = ("100.0", "100.0")
+        self.assertEqual(first, [("float8", *both), ("float8", *both), ("B14", "", "100.0"), ("B15", "", "")])
+        self.assertEqual(again, [("B15", *both), ("B7", *both), ("float8", *both), ("float8", *both), ("B14", *both)])
+        for row in ("gradients in bfloat16", "logits in chunks", "steps as CUDA graphs"):
+            self.assertEqual(self.figures(report, row), ("100", "100", ""), row)
+        self.assertNotIn("What was skipped", report)
+        self.assertRegex(report["What failed"].strip(),
+                         r"^- \*\*setting B14, gradients in bfloat16, with\*\*: exit code 1: error: no \(logs/setting-\d+-with-1.log\)$")
+        # without another turn
+        report = self.run_script("float8", "B15", "B7", path=short)
+        self.assertEqual(report["What was skipped"].strip().split("\n"),
+                         ["- setting B15, logits in chunks of 1 GiB, beside 256 MiB: no time was left",
+                          "- setting B7, steps as CUDA graphs: no time was left"])
+        self.assertEqual(self.row(report, "logits in chunks")[8], "no time was left")
+
     def test_a_bundle(self):
         script(self.folder / "first-hour.sh", "")
         (self.folder / "first-hour.sh").write_text((ROOT / "tests/gpu/first_hour.sh").read_text())
@@ -431,6 +495,7 @@ class FirstHour(Script):
         self.assertEqual((self.done.returncode, self.done.stderr), (0, ""), self.done.stdout)
         self.assertIn("2, started by `mpirun --oversubscribe --bind-to none -n 2`", report[""])
         self.assertIn("tests (run.sh): 7 passed, 0 failed", report["Verdicts"])
+        self.assertEqual(self.parts(report), ["facts", "start", "kernels", "tests", "bench"])
         self.assertEqual([report[title].split("\n")[2] for title in ("gpu_gemm", "gpu_attention")], ["products", "attention"])
         for ranks in 1, 2:
             self.assertIn(f"{ranks} ranks: {self.folder} tiny-32 tiny-bf16-48", report[f"bench/gpu.sh, {ranks} rank(s)"])
@@ -464,7 +529,7 @@ class FirstHour(Script):
         self.assertEqual(self.done.returncode, 1)
         self.assertEqual(self.parts(report), self.names)
         failed = dict(re.findall(r"^- \*\*(.*?)\*\*: (.*)$", report["What failed"], re.MULTILINE))
-        self.assertEqual(list(failed), ["facts", "start", "tests", "initcheck", "bits", "bench, 1 rank(s)", "gpu_gemm", "gpu_attention",
+        self.assertEqual(list(failed), ["facts", "start", "gpu_gemm", "gpu_attention", "tests", "initcheck", "bits", "bench, 1 rank(s)",
                                         "nsys", "ncu, attention", "ncu, gradients"])
         self.assertEqual(failed["start"], "no data: exit code 139: coeus - error - the card is gone (logs/tokenizer.log)")
         self.assertEqual(failed["ncu, gradients"], "exit code 9: ncu: no permission (logs/ncu-gradients.log)")
@@ -491,7 +556,7 @@ class FirstHour(Script):
 
     def test_a_missing_program(self):
         report = self.run_script("start", "tests", "kernels")
-        self.assertEqual((self.done.returncode, self.parts(report)), (1, ["facts", "start", "tests", "kernels"]))
+        self.assertEqual((self.done.returncode, self.parts(report)), (1, ["facts", "start", "kernels", "tests"]))
         for what in (f"**start**: there is no {self.folder}/coeus", f"**gpu_gemm**: there is no {self.folder}/bench/gpu_gemm"):
             self.assertIn(what, report["What failed"])
 
@@ -534,7 +599,7 @@ class FirstHour(Script):
         report = self.folder / "first_hour/report.md"
         report.parent.mkdir()
         report.write_text("of an earlier run")
-        for arguments, environment, said in ((["meshes"], {}, "there is no part meshes; the parts are facts start tests "),
+        for arguments, environment, said in ((["meshes"], {}, "there is no part meshes; the parts are facts start kernels tests "),
                                              (["start"], {"RANKS": "two"}, "RANKS = two: it must be a number of ranks, from 1 on")):
             done = subprocess.run([ROOT / "tests/gpu/first_hour.sh", self.folder, *arguments], capture_output=True, text=True,
                                   env=self.environment | environment)
