@@ -612,9 +612,13 @@ part_settings() { run_settings 1; }
 part_settings_again() { run_settings 2; } # with the time that is left: how much the figures vary
 
 part_kernels() {
-    for program in gpu_gemm gpu_attention; do
+    for program in gpu_grouped gpu_gemm gpu_attention; do
         set --
-        case $program$tiny in gpu_gemmyes) set -- 16 ;; gpu_attentionyes) set -- 1 16 2 2 16 ;; esac
+        case $program$tiny in
+            gpu_groupedyes) set -- 2 40 32 48 ;;
+            gpu_gemmyes) set -- 16 ;;
+            gpu_attentionyes) set -- 1 16 2 2 16 ;;
+        esac
         bench_program $program 120 $program "$@" || failed $program "$why" $program
         [ ! -f "$logs/$program.log" ] || page "$program" <"$logs/$program.log"
     done
@@ -650,18 +654,26 @@ END
 part_ncu() {
     ncu=$(tool ncu)
     [ -n "$ncu" ] || { skipped ncu "there is no ncu" && return; }
-    if [ -x "$folder/run" ]; then set -- "$folder/run" gpu_attention; else set -- "$folder/bench/gpu_attention"; fi
-    # the forward's kernels, then those of our backward, which run later
-    for kernels in attention gradients; do
-        names='regex:gradients'
-        [ $kernels = gradients ] || names='regex:attention|sdpa|fmha|flash'
-        attempt ncu-$kernels 120 "$ncu" --set full --target-processes all --kernel-name "$names" --launch-count 8 \
-            --force-overwrite --export "$out/$kernels" "$@" 1 4096 32 8 128
+    # the first launches of all three products of experts, of attention's forward, and of our backward
+    while IFS=';' read -r kernels need launches program arguments names; do
+        reason=
+        [ -z "$need" ] || reason=$(why_not_by "$need")
+        if [ -n "$reason" ]; then skipped "ncu, $kernels" "$reason" && continue; fi
+        if [ -x "$folder/run" ]; then set -- "$folder/run" "$program"; else set -- "$folder/bench/$program"; fi
+        # shellcheck disable=SC2086 # words
+        attempt ncu-$kernels 120 "$ncu" --set full --target-processes all --kernel-name "regex:$names" \
+            --launch-count "$launches" --force-overwrite --export "$out/$kernels" "$@" $arguments
         code=$?
         if [ $code = 0 ] && [ -f "$out/$kernels.ncu-rep" ]; then verdict "ncu: $kernels.ncu-rep"; else
             failed "ncu, $kernels" "${why:-there is no $kernels.ncu-rep}" ncu-$kernels
         fi
-    done
+    done <<END
+experts;;6;gpu_grouped;8 2048 2048 2816;grouped_gemm_mma
+experts-wgmma;sm_90;9;gpu_grouped;8 2048 2048 2816;grouped_gemm_wgmma
+experts-codes;sm_89+;6;gpu_grouped;8 2048 2048 2816;grouped_gemm_8_bit
+attention;;8;gpu_attention;1 4096 32 8 128;attention|sdpa|fmha|flash
+gradients;;8;gpu_attention;1 4096 32 8 128;gradients
+END
 }
 
 part_bench() {
@@ -798,6 +810,6 @@ part bits 360 part_bits
 part settings 1200 part_settings
 part bench 700 part_bench
 part nsys 300 part_nsys
-part ncu 240 part_ncu
+part ncu 400 part_ncu
 part settings-again 1200 part_settings_again
 finish

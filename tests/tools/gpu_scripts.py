@@ -373,7 +373,8 @@ class FirstHour(Script):
 
     def test_on_the_emulated_gpu(self):
         self.link_programs()
-        (self.folder / "bench/gpu_attention").symlink_to(BUILT / "bench/gpu_attention")
+        for program in ("gpu_attention", "gpu_grouped"):
+            (self.folder / "bench" / program).symlink_to(BUILT / "bench" / program)
         self.stand_ins()
         parts = [name for name in self.names if not name.startswith("settings")]
         report = self.run_script(*parts, "B7", "settings-again")
@@ -383,8 +384,8 @@ class FirstHour(Script):
         self.assertRegex(report["Verdicts"], r"training starts with 1 rank\(s\), model tiny: \d+ tokens/s")
         self.assertRegex(report["Verdicts"], r"GPU memory .*: planned \d+ MiB, allocated 0.\d+ GiB")
         for verdict in ("two equal runs on 1 rank(s) (B1): the same bits", "steps as graphs and kernel by kernel: the same bits",
-                        "tests (run.sh): 3", "initcheck: no read of uninitialised memory", "nsys-graphs.nsys-rep", "ncu: attention.ncu-rep",
-                        "ncu: gradients.ncu-rep"):
+                        "tests (run.sh): 3", "initcheck: no read of uninitialised memory", "nsys-graphs.nsys-rep", "ncu: experts-wgmma.ncu-rep",
+                        "ncu: attention.ncu-rep", "ncu: gradients.ncu-rep"):
             self.assertIn(verdict, report["Verdicts"])
         self.assertEqual(report["What was skipped"].strip(), "- nccl: it needs several ranks that train")
         _, _, _, with_graphs, _, without, ratio, noise, note = self.row(report, "steps as CUDA graphs")
@@ -392,6 +393,27 @@ class FirstHour(Script):
         self.assertEqual(note, "")
         self.assertIn("| tiny-32 |", report["bench/gpu.sh, 1 rank(s)"])
         self.assertIn('"pass": "backward"', report["gpu_attention"])
+        products = [json.loads(line) for line in report["gpu_grouped"].splitlines() if line.startswith("{")]
+        names = ("y = x W^T", "dx = dy W", "dW += dy^T x")
+        self.assertEqual([(p["kernels"], p["product"]) for p in products],
+                         [(kernels, name) for kernels in ("mma", "wgmma", "decoded", "codes") for name in names])
+        for product in products:
+            self.assertTrue(product["same_bits"] and product["difference"] < 1e-5, product)
+        self.assertEqual({p["launches"] for p in products if p["kernels"] == "codes"},
+                         {"grouped_gemm_8_bit", "grouped_gemm_8_bit_weights"})
+
+    def test_products_of_experts_by_other_kernels(self):
+        # rows that are not multiples of 16 bytes: the bench says that it does not measure what was asked for
+        done = subprocess.run([BUILT / "bench/gpu_grouped", "3", "37", "32", "20"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        errors = {(p["kernels"], p["product"]): p["error"] for p in map(json.loads, done.stdout.splitlines()) if "error" in p}
+        self.assertEqual(errors, {("wgmma", "y = x W^T"): "operands of these sizes have another kernel",
+                                  ("wgmma", "dx = dy W"): "operands of these sizes have another kernel",
+                                  ("wgmma", "dW += dy^T x"): "operands of these sizes have another kernel",
+                                  ("codes", "dx = dy W"): "operands of these sizes are decoded on sm_90",
+                                  ("codes", "dW += dy^T x"): "operands of these sizes are decoded on sm_90"})
+        done = subprocess.run([BUILT / "bench/gpu_grouped", "3"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (3, "gpu_grouped: usage: gpu_grouped [GROUPS ROWS INPUTS OUTPUTS]\n"))
 
     def test_two_ranks(self):
         self.link_programs()
@@ -484,6 +506,7 @@ class FirstHour(Script):
         (self.folder / "first-hour.sh").write_text((ROOT / "tests/gpu/first_hour.sh").read_text())
         script(self.folder / "gpu-tests.sh", "echo kernels 1 passed; echo '7 passed, 0 failed'")
         script(self.folder / "run", 'here=${0%/*}; program=$1; shift; exec "$here/bin/$program" "$@"')
+        script(self.folder / "bin/gpu_grouped", "echo experts")
         script(self.folder / "bin/gpu_gemm", "echo products")
         script(self.folder / "bin/gpu_attention", "echo attention")
         script(self.folder / "bench/gpu.sh", 'mkdir -p "$OUT/gpu-bench"; echo "$RANKS ranks: $*" >"$OUT/gpu-bench/gpu-bench.md"')
@@ -496,7 +519,8 @@ class FirstHour(Script):
         self.assertIn("2, started by `mpirun --oversubscribe --bind-to none -n 2`", report[""])
         self.assertIn("tests (run.sh): 7 passed, 0 failed", report["Verdicts"])
         self.assertEqual(self.parts(report), ["facts", "start", "kernels", "tests", "bench"])
-        self.assertEqual([report[title].split("\n")[2] for title in ("gpu_gemm", "gpu_attention")], ["products", "attention"])
+        self.assertEqual([report[title].split("\n")[2] for title in ("gpu_grouped", "gpu_gemm", "gpu_attention")],
+                         ["experts", "products", "attention"])
         for ranks in 1, 2:
             self.assertIn(f"{ranks} ranks: {self.folder} tiny-32 tiny-bf16-48", report[f"bench/gpu.sh, {ranks} rank(s)"])
 
@@ -529,8 +553,9 @@ class FirstHour(Script):
         self.assertEqual(self.done.returncode, 1)
         self.assertEqual(self.parts(report), self.names)
         failed = dict(re.findall(r"^- \*\*(.*?)\*\*: (.*)$", report["What failed"], re.MULTILINE))
-        self.assertEqual(list(failed), ["facts", "start", "gpu_gemm", "gpu_attention", "tests", "initcheck", "bits", "bench, 1 rank(s)",
-                                        "nsys", "ncu, attention", "ncu, gradients"])
+        self.assertEqual(list(failed), ["facts", "start", "gpu_grouped", "gpu_gemm", "gpu_attention", "tests", "initcheck", "bits",
+                                        "bench, 1 rank(s)", "nsys", "ncu, experts", "ncu, experts-wgmma", "ncu, experts-codes",
+                                        "ncu, attention", "ncu, gradients"])
         self.assertEqual(failed["start"], "no data: exit code 139: coeus - error - the card is gone (logs/tokenizer.log)")
         self.assertEqual(failed["ncu, gradients"], "exit code 9: ncu: no permission (logs/ncu-gradients.log)")
         self.assertIn("0 passed", failed["tests"])
