@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpu_grouped [GROUPS ROWS INPUTS OUTPUTS]: products of experts' rows on the first GPU, by each kernel: the
-// forward, the gradient of the rows and that of the matrices, in bfloat16 (mma, wgmma) and in 8 bits with a
-// scale for each row or column (codes, and decoded to bfloat16). ROWS is the mean of the groups, which have
-// 3/4 or 5/4 as many. Without arguments it measures shapes of a rank of inputs/deepseek_v3_16b.toml (both
-// matrices) and inputs/qwen3_30b_a3b.toml, and of many small groups. It prints one JSON object per line:
-// TFLOP/s of the best and of the median run, the launches of a call, the largest difference from mma, or from
-// decoded operands, relative to the largest element, and whether two runs gave the same bits. A kernel that
-// is not used where it was asked for gives an object with the reason instead.
+// forward, the gradient of the rows and that of the matrices, in bfloat16 (mma, wgmma, wgmma with TMA) and in
+// 8 bits with a scale for each row or column (codes, and decoded to bfloat16). ROWS is the mean of the
+// groups, which have 3/4 or 5/4 as many. Without arguments it measures shapes of a rank of
+// inputs/deepseek_v3_16b.toml (both matrices) and inputs/qwen3_30b_a3b.toml, and of many small groups. It
+// prints one JSON object per line: TFLOP/s of the best and of the median run, the launches of a call, the
+// largest difference from mma, or from decoded operands, relative to the largest element, and whether two
+// runs gave the same bits. A kernel that is not used where it was asked for gives an object with the reason
+// instead.
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/types.hpp"
 #include "coeus/device/device.hpp"
+#include "coeus/kernels/algorithm_cache.hpp"
 #include "coeus/kernels/kernels.hpp"
 
 #include <unistd.h>
@@ -37,8 +39,10 @@ struct By {
     bool in_8_bits;
 };
 // of each kind, results are compared with those of the first one
-constexpr By kernels_of_products[] = {{"mma", "COEUS_EXPERTS_WGMMA", "0", false},
-                                      {"wgmma", "COEUS_EXPERTS_WGMMA", "1", false},
+static_assert(cuda::experts_kernels.size() == 3, "each has a line here");
+constexpr By kernels_of_products[] = {{cuda::experts_kernels[0], "COEUS_EXPERTS_WGMMA", "0", false},
+                                      {cuda::experts_kernels[1], "COEUS_EXPERTS_WGMMA", "1", false},
+                                      {cuda::experts_kernels[2], "COEUS_EXPERTS_WGMMA", "tma", false},
                                       {"decoded", "COEUS_EXPERTS_8_BITS", "0", true},
                                       {"codes", "COEUS_EXPERTS_8_BITS", "1", true}};
 

@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of experts by wgmma, which an H100 has and the emulated GPU too. On other GPUs mma computes them.
+// Copies are by cp.async or by TMA.
 #include "coeus/base/log.hpp"
 #include "gpu/gpu.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <limits>
+#include <vector>
 
 using namespace coeus;
 using namespace coeus::test;
 
 namespace {
 
-/// While it lives, wgmma computes all products of experts that it can, and the log is in a file.
+/// While it lives, wgmma computes all products of experts that it can, with copies by TMA or by cp.async, and
+/// the log is in a file.
 class WithWgmma {
 public:
-    WithWgmma() {
-        setenv("COEUS_EXPERTS_WGMMA", "1", 1);
+    explicit WithWgmma(bool tma) {
+        setenv("COEUS_EXPERTS_WGMMA", tma ? "tma" : "1", 1);
         log::init({.file = file(), .quiet = true});
     }
     ~WithWgmma() {
@@ -48,39 +53,145 @@ std::vector<KernelCase> expert_products() {
     return list;
 }
 
+/// A product of two groups whose elements are 1.
+enum class Layout : uint8_t { t, n, weights };
+struct TwoGroups {
+    static constexpr int64_t first_rows = 304, second = 320, rows = 352, depth = 72, columns = 136;
+    Layout layout;
+    OwnedTensor a = ones({rows, depth}),
+                b = ones(layout == Layout::t   ? Shape{2 * columns, depth}
+                         : layout == Layout::n ? Shape{2 * depth, columns}
+                                               : Shape{rows, columns}),
+                d{layout == Layout::weights ? Dtype::f32 : Dtype::bf16,
+                  {layout == Layout::weights ? 2 * depth : rows, columns},
+                  "d",
+                  the_gpu().memory()},
+                places{Dtype::i32, {4}, "groups", the_gpu().memory()};
+
+    explicit TwoGroups(Layout given) : layout(given) {
+        const int32_t numbers[] = {0, second, first_rows, rows - second};
+        the_gpu().copy(places.view.data, numbers, sizeof(numbers));
+    }
+    static void fill(const Tensor& t, float value) {
+        const std::vector<bf16> values(size_t(t.count()), bf16(value));
+        the_gpu().copy(t.data, values.data(), values.size() * sizeof(bf16));
+    }
+    static OwnedTensor ones(const Shape& shape) {
+        OwnedTensor there(Dtype::bf16, shape, "operand", the_gpu().memory());
+        fill(there.view, 1);
+        return there;
+    }
+    /// Sets the second group's operands, and the rows between the groups.
+    void fill_second(float value) const {
+        fill(a.view.slice_rows(first_rows, rows - first_rows), value);
+        const int64_t first = layout == Layout::weights ? first_rows : b.view.rows() / 2;
+        fill(b.view.slice_rows(first, b.view.rows() - first), value);
+    }
+    void fill_first_of_a(float value) const { fill(a.view.slice_rows(0, first_rows), value); }
+    void give(Exec& exec) const {
+        const Groups groups = {.begins = places.view.slice_rows(0, 2),
+                               .counts = places.view.slice_rows(2, 2),
+                               .assignments = rows};
+        const Kernels& k = cuda_kernels();
+        layout == Layout::weights
+            ? k.grouped_gemm_weights(exec, d.view, a.view, b.view, {}, groups)
+            : k.grouped_gemm(exec, d.view, a.view, {b.view, layout == Layout::t}, groups);
+    }
+    void multiply(Exec& exec) const {
+        give(exec);
+        exec.queue->finish();
+    }
+    /// The first group's part.
+    std::vector<float> result() const {
+        const int64_t count = (layout == Layout::weights ? depth : first_rows) * columns;
+        std::vector<float> values(static_cast<size_t>(count));
+        std::vector<bf16> halves(values.size());
+        if (layout == Layout::weights) {
+            the_gpu().copy(values.data(), d.view.data, values.size() * sizeof(float));
+        } else {
+            the_gpu().copy(halves.data(), d.view.data, halves.size() * sizeof(bf16));
+            std::transform(halves.begin(), halves.end(), values.begin(), [](bf16 x) { return float(x); });
+        }
+        return values;
+    }
+    /// The same, if elements of a are `value`.
+    std::vector<float> expected(float value = 1) const {
+        return std::vector<float>(result().size(),
+                                  value * float(layout == Layout::weights ? first_rows : depth));
+    }
+};
+
 }  // namespace
 
 TEST_CASE("GPU kernels: products of experts by wgmma agree with double, and write nothing else") {
-    const WithWgmma with;
-    for (const KernelCase& c : expert_products()) {
-        const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, Dtype::bf16),
-                       result = run_case_on(the_gpu(), c, Dtype::bf16, Dtype::bf16);
-        for (size_t i = 0; i < c.arguments.size(); ++i) {
-            INFO(c.name << ", " << c.arguments[i].name);
-            if (c.arguments[i].role != Role::input)
-                CHECK(normalised_error(values_of(result[i]), values_of(truth[i])) <= c.bound_bf16);
-            CHECK(nothing_beside(c, result, i));
+    for (const bool tma : {false, true}) {
+        const WithWgmma with(tma);
+        for (const KernelCase& c : expert_products()) {
+            const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, Dtype::bf16),
+                           result = run_case_on(the_gpu(), c, Dtype::bf16, Dtype::bf16);
+            for (size_t i = 0; i < c.arguments.size(); ++i) {
+                INFO(c.name << ", " << c.arguments[i].name << (tma ? ", TMA" : ""));
+                if (c.arguments[i].role != Role::input)
+                    CHECK(normalised_error(values_of(result[i]), values_of(truth[i])) <= c.bound_bf16);
+                CHECK(nothing_beside(c, result, i));
+            }
         }
-    }
-    const std::string said = with.said();
-    CHECK(said.find("by wgmma differs") == std::string::npos);
-    if (the_gpu().architecture() == 90) {
-        CHECK(said.find("-t-200x328 is computed by wgmma") != std::string::npos);
-        CHECK(said.find("-n-200x328 is computed by wgmma") != std::string::npos);
-        CHECK(said.find("-weights-200x328 is computed by wgmma") != std::string::npos);
-        CHECK(said.find("is computed by mma") == std::string::npos);
+        const std::string said = with.said();
+        CHECK(said.find("differs from that by mma") == std::string::npos);
+        if (the_gpu().architecture() == 90) {
+            const std::string kernel = tma ? " is computed by wgmma+tma\n" : " is computed by wgmma\n";
+            for (const char* const layout : {"t", "n", "weights"})
+                CHECK(said.find(fmt::format("-{}-200x328{}", layout, kernel)) != std::string::npos);
+            CHECK(said.find("is computed by mma") == std::string::npos);
+        }
     }
 }
 
-TEST_CASE("GPU kernels: products of experts by wgmma give the same bits each time") {
-    const WithWgmma with;
+TEST_CASE("GPU kernels: products of experts by wgmma give the same bits each time, and with TMA") {
     for (const KernelCase& c : expert_products()) {
         set_order(1);
-        const Operands first = run_case_on(the_gpu(), c, Dtype::bf16, Dtype::bf16);
-        for (const uint64_t order : {2, 3}) {
-            set_order(order);
-            INFO(c.name << ", order " << order);
-            CHECK(same_bits(first, run_case_on(the_gpu(), c, Dtype::bf16, Dtype::bf16)));
+        const auto result_with = [&](bool tma) {
+            const WithWgmma with(tma);
+            return run_case_on(the_gpu(), c, Dtype::bf16, Dtype::bf16);
+        };
+        const Operands first = result_with(false);
+        for (const uint64_t order : {2, 3, 4})
+            for (const bool tma : {false, true}) {
+                set_order(order);
+                INFO(c.name << ", order " << order << (tma ? ", TMA" : ""));
+                CHECK(same_bits(first, result_with(tma)));
+            }
+    }
+}
+
+TEST_CASE("GPU kernels: products of experts by wgmma read nothing of another group") {
+    for (const bool tma : {false, true})
+        for (const Layout layout : {Layout::t, Layout::n, Layout::weights}) {
+            INFO(int(layout) << (tma ? ", TMA" : ""));
+            const WithWgmma with(tma);
+            const TwoGroups product(layout);
+            Exec exec(the_gpu());
+            product.multiply(exec);  // decides that wgmma is right
+            product.fill_second(std::numeric_limits<float>::quiet_NaN());
+            product.multiply(exec);
+            CHECK(product.result() == product.expected());
+        }
+}
+
+TEST_CASE("GPU kernels: products of experts with TMA run in graphs") {
+    for (const Layout layout : {Layout::t, Layout::n, Layout::weights}) {
+        const WithWgmma with(true);
+        const TwoGroups product(layout);
+        Exec exec(the_gpu());
+        product.multiply(exec);  // decides that wgmma is right
+        exec.queue->begin_recording();
+        product.give(exec);
+        const auto graph = exec.queue->end_recording();
+        for (const float value : {2.0f, 0.5f}) {
+            product.fill_first_of_a(value);
+            exec.queue->give(*graph);
+            exec.queue->finish();
+            CHECK(product.result() == product.expected(value));
         }
     }
 }

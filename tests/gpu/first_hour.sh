@@ -439,6 +439,7 @@ eight="--model.converters=quantize.grouped_mm.float8 --quantize.grouped_mm.float
 linear="--model.converters=quantize.linear.float8 --quantize.linear.float8.filter_fqns=output"
 settings=$(cat <<END
 experts;sm_90;products of experts by wgmma;COEUS_EXPERTS_WGMMA=1;COEUS_EXPERTS_WGMMA=0;$experts
+experts;sm_90;products of experts by wgmma, with copies by TMA;COEUS_EXPERTS_WGMMA=tma;COEUS_EXPERTS_WGMMA=1;$experts
 experts;sm_89+;products of experts in 8 bits, by their codes, beside decoded ones;COEUS_EXPERTS_8_BITS=1;COEUS_EXPERTS_8_BITS=0;$experts $eight
 float8;sm_89+;linear layers in 8 bits, with one scale for each matrix, beside bfloat16;$linear;;
 float8;sm_89+;linear layers in 8 bits, with a scale for each row, beside bfloat16;$linear --quantize.linear.float8.recipe_name=rowwise;;
@@ -670,6 +671,7 @@ part_ncu() {
     done <<END
 experts;;6;gpu_grouped;8 2048 2048 2816;grouped_gemm_mma
 experts-wgmma;sm_90;9;gpu_grouped;8 2048 2048 2816;grouped_gemm_wgmma
+experts-tma;sm_90;9;gpu_grouped;8 2048 2048 2816;grouped_gemm_tma
 experts-codes;sm_89+;6;gpu_grouped;8 2048 2048 2816;grouped_gemm_8_bit
 attention;;8;gpu_attention;1 4096 32 8 128;attention|sdpa|fmha|flash
 gradients;;8;gpu_attention;1 4096 32 8 128;gradients
@@ -810,6 +812,6 @@ part bits 360 part_bits
 part settings 1200 part_settings
 part bench 700 part_bench
 part nsys 300 part_nsys
-part ncu 400 part_ncu
+part ncu 450 part_ncu
 part settings-again 1200 part_settings_again
 finish

@@ -396,7 +396,7 @@ class FirstHour(Script):
         products = [json.loads(line) for line in report["gpu_grouped"].splitlines() if line.startswith("{")]
         names = ("y = x W^T", "dx = dy W", "dW += dy^T x")
         self.assertEqual([(p["kernels"], p["product"]) for p in products],
-                         [(kernels, name) for kernels in ("mma", "wgmma", "decoded", "codes") for name in names])
+                         [(kernels, name) for kernels in ("mma", "wgmma", "wgmma+tma", "decoded", "codes") for name in names])
         for product in products:
             self.assertTrue(product["same_bits"] and product["difference"] < 1e-5, product)
         self.assertEqual({p["launches"] for p in products if p["kernels"] == "codes"},
@@ -407,10 +407,9 @@ class FirstHour(Script):
         done = subprocess.run([BUILT / "bench/gpu_grouped", "3", "37", "32", "20"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         errors = {(p["kernels"], p["product"]): p["error"] for p in map(json.loads, done.stdout.splitlines()) if "error" in p}
-        self.assertEqual(errors, {("wgmma", "y = x W^T"): "operands of these sizes have another kernel",
-                                  ("wgmma", "dx = dy W"): "operands of these sizes have another kernel",
-                                  ("wgmma", "dW += dy^T x"): "operands of these sizes have another kernel",
-                                  ("codes", "dx = dy W"): "operands of these sizes are decoded on sm_90",
+        others = {(kernels, product): "operands of these sizes have another kernel" for kernels in ("wgmma", "wgmma+tma")
+                  for product in ("y = x W^T", "dx = dy W", "dW += dy^T x")}
+        self.assertEqual(errors, {**others, ("codes", "dx = dy W"): "operands of these sizes are decoded on sm_90",
                                   ("codes", "dW += dy^T x"): "operands of these sizes are decoded on sm_90"})
         done = subprocess.run([BUILT / "bench/gpu_grouped", "3"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (3, "gpu_grouped: usage: gpu_grouped [GROUPS ROWS INPUTS OUTPUTS]\n"))
@@ -554,7 +553,7 @@ class FirstHour(Script):
         self.assertEqual(self.parts(report), self.names)
         failed = dict(re.findall(r"^- \*\*(.*?)\*\*: (.*)$", report["What failed"], re.MULTILINE))
         self.assertEqual(list(failed), ["facts", "start", "gpu_grouped", "gpu_gemm", "gpu_attention", "tests", "initcheck", "bits",
-                                        "bench, 1 rank(s)", "nsys", "ncu, experts", "ncu, experts-wgmma", "ncu, experts-codes",
+                                        "bench, 1 rank(s)", "nsys", "ncu, experts", "ncu, experts-wgmma", "ncu, experts-tma", "ncu, experts-codes",
                                         "ncu, attention", "ncu, gradients"])
         self.assertEqual(failed["start"], "no data: exit code 139: coeus - error - the card is gone (logs/tokenizer.log)")
         self.assertEqual(failed["ncu, gradients"], "exit code 9: ncu: no permission (logs/ncu-gradients.log)")

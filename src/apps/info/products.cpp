@@ -56,7 +56,8 @@ std::map<fs::path, Folder> read_folders(const fs::path& root) {
 
 /// The kernel for experts. For others eight digits, the same for equal algorithms.
 std::string algorithm_name(const cuda::KeptAlgorithm& kept) {
-    if (is_of_experts(kept)) return kept.algorithm.front() == 1 ? "wgmma" : "mma";
+    if (is_of_experts(kept) && kept.algorithm.front() < cuda::experts_kernels.size())
+        return cuda::experts_kernels[kept.algorithm.front()];
     uint64_t hash = 0xcbf29ce484222325;
     for (const uint64_t word : kept.algorithm) hash = (hash ^ word ^ word >> 32) * 0x100000001b3;
     return fmt::format("{:08x}", uint32_t(hash ^ hash >> 32));

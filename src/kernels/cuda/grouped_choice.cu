@@ -7,6 +7,7 @@
 #include "grouped_gemm_wgmma.hpp"
 #include "matrix_difference.hpp"
 #include "saved_matrix.hpp"
+#include "tensor_map.hpp"
 
 #include <cstdlib>
 #include <map>
@@ -18,29 +19,37 @@ namespace coeus::cuda {
 
 namespace {
 
-enum class Setting : uint8_t { never, search, always };
+/// The kernels by number, as in experts_kernels. An earlier one is used unless a later one is faster.
+enum Kernel : uint8_t { mma, wgmma, tma };
 
-Setting setting_of(const char* text) {
+/// Which kernels may be used besides mma, and whether the fastest is searched for. If not, the only one is
+/// used.
+struct Setting {
+    std::vector<Kernel> kernels;
+    bool searches;
+};
+
+/// What was asked for and cannot be done is a warning.
+Setting setting_on(const Device& gpu) {
+    const char* const text = std::getenv("COEUS_EXPERTS_WGMMA");
     const std::string_view value = text ? text : "";
-    return value == "search" ? Setting::search : value == "1" ? Setting::always : Setting::never;
+    Setting setting = {.kernels = {}, .searches = value == "search"};
+    if (!setting.searches && value != "1" && value != "tma") return setting;
+    const auto warn = [&](const std::string& reason) {
+        log::warn("COEUS_EXPERTS_WGMMA={}: products of experts are computed by mma, not by wgmma: {}", value,
+                  reason);
+    };
+    if (const std::string reason = why_no_wgmma(gpu); !reason.empty()) {
+        warn(reason);
+        return setting;
+    }
+    if (setting.searches || value == "1") setting.kernels.push_back(wgmma);
+    if (value != "1" && has_tensor_maps()) setting.kernels.push_back(tma);
+    if (setting.kernels.empty()) warn("this driver does not describe matrices for TMA");
+    return setting;
 }
 
-/// A GPU that cannot do what the user asks for is a warning.
-Setting setting_for(const Device& device) {
-    const char* const asked = std::getenv("COEUS_EXPERTS_WGMMA");
-    const Setting setting = setting_of(asked);
-    if (setting == Setting::never) return setting;
-    const std::string reason = why_no_wgmma(device);
-    if (reason.empty()) return setting;
-    log::warn("COEUS_EXPERTS_WGMMA={}: products of experts are computed by mma, not by wgmma: {}", asked,
-              reason);
-    return Setting::never;
-}
-
-/// The candidates by number. The first one is used unless the other is faster.
-enum Candidate : uint8_t { mma, wgmma };
-
-/// Both sum in float32, in the same order of 16 elements of the depth, but round differently within these. A
+/// All sum in float32, in the same order of 16 elements of the depth, but round differently within these. A
 /// result in bfloat16 is rounded once more.
 double bound_of(Dtype result) {
     return result == Dtype::bf16 ? 0x1p-8 : 0x1p-12;
@@ -66,77 +75,101 @@ private:
 class GroupedChoices : public BackendState {
 public:
     GroupedChoices(const Device& device, const ProductOptions& options)
-        : setting_(setting_for(device)),
+        : setting_(setting_on(device)),
           cache_(options.folder),
           begin_(device.make_timed_event()),
           end_(device.make_timed_event()) {}
 
-    bool chooses_wgmma(Exec& exec, const GroupedCandidates& c) {
-        const bool is_possible = setting_ == Setting::always || (setting_ == Setting::search && c.is_large);
-        if (!is_possible) return false;
+    Kernel choice(Exec& exec, const GroupedCandidates& c) {
+        if (setting_.kernels.empty() || (setting_.searches && !c.is_large)) return mma;
         const auto decided = choices_.find(c.problem);
-        if (decided != choices_.end()) return decided->second == wgmma;
-        if (is_recording(exec)) return false;  // nothing can be compared then
-        const std::optional<Candidate> choice = first_choice(exec, c);
-        if (!choice) return false;
-        choices_.emplace(c.problem, *choice);
-        log::debug("{} is computed by {}", c.problem, *choice == wgmma ? "wgmma" : "mma");
-        return *choice == wgmma;
+        if (decided != choices_.end()) return decided->second;
+        if (is_recording(exec)) return mma;  // nothing can be compared then
+        const std::optional<Kernel> first =
+            setting_.searches ? kept_choice(exec, c) : checked(exec, c, setting_.kernels.front());
+        if (!first) return mma;
+        choices_.emplace(c.problem, *first);
+        log::debug("{} is computed by {}", c.problem, experts_kernels[*first]);
+        return *first;
     }
 
 private:
-    /// Absent if these operands do not show whether wgmma is right: a later call decides.
-    std::optional<Candidate> first_choice(Exec& exec, const GroupedCandidates& c) {
-        const bool is_always = setting_ == Setting::always;
-        if (!is_always && !cache_.keeps()) return mma;
-        const auto earlier = is_always ? std::nullopt : cache_.find(c.problem);
-        if (earlier && choice_in(*earlier) == mma) return mma;
-        const std::optional<bool> right = is_right(exec, c);
+    /// The choice that is kept, or else the fastest kernel, which is then kept. Absent if these operands do
+    /// not show which kernels are right: a later call decides.
+    std::optional<Kernel> kept_choice(Exec& exec, const GroupedCandidates& c) {
+        if (!cache_.keeps()) return mma;
+        if (const auto earlier = cache_.find(c.problem)) return checked(exec, c, choice_in(*earlier));
+        const auto right = right_ones(exec, c, setting_.kernels);
         if (!right) return std::nullopt;
-        const bool may_be_chosen = *right;
-        if (is_always || earlier) return may_be_chosen ? wgmma : mma;
-        const Fastest best = may_be_chosen ? search(exec, c) : Fastest{mma, 0};
-        KeptAlgorithm found = {.problem = c.problem, .algorithm = {uint64_t(best.number)}};
-        if (may_be_chosen) found.timing = Timing::now(best.seconds, cuda_versions().driver);
+        KeptAlgorithm found = {.problem = c.problem, .algorithm = {mma}};
+        if (!right->empty()) {
+            const Fastest best = search(exec, c, *right);
+            found.algorithm[0] = best.number == 0 ? mma : (*right)[size_t(best.number - 1)];
+            found.timing = Timing::now(best.seconds, cuda_versions().driver);
+        }
         // what cannot be kept is not used: the next run might choose otherwise
         const auto kept = cache_.keep(found);
-        return kept && may_be_chosen ? choice_in(*kept) : mma;
+        if (!kept) return mma;
+        // another process may have kept a kernel that is not right here
+        const Kernel choice = choice_in(*kept);
+        return std::ranges::count(*right, choice) > 0 ? choice : mma;
     }
 
-    static Candidate choice_in(const KeptAlgorithm& kept) { return kept.algorithm[0] == wgmma ? wgmma : mma; }
+    /// A kernel that was chosen before, or mma if the kernel is not right here, or not there.
+    std::optional<Kernel> checked(Exec& exec, const GroupedCandidates& c, Kernel chosen) {
+        if (std::ranges::count(setting_.kernels, chosen) == 0) return mma;
+        const auto right = right_ones(exec, c, {chosen});
+        if (!right) return std::nullopt;
+        return right->empty() ? mma : chosen;
+    }
 
-    /// Compares the results. Absent if the result is zero, which shows nothing.
-    static std::optional<bool> is_right(Exec& exec, const GroupedCandidates& c) {
+    static Kernel choice_in(const KeptAlgorithm& kept) {
+        const uint64_t number = kept.algorithm[0];
+        return number < experts_kernels.size() ? Kernel(number) : mma;
+    }
+
+    /// Those of these kernels whose results are that of mma. Absent if it is zero, which shows nothing.
+    static std::optional<std::vector<Kernel>> right_ones(Exec& exec, const GroupedCandidates& c,
+                                                         const std::vector<Kernel>& kernels) {
         const cudaStream_t stream = state_of(exec).stream;
         SavedMatrix saved(c.d, stream);
-        const auto result_of = [&](FunctionRef<void()> multiply) {
+        const auto result_of = [&](Kernel kernel) {
             Cuda::zero(exec, c.d);
-            multiply();
+            c.kernels[kernel]();
             COEUS_CHECK_CUDA(cudaStreamSynchronize(stream));  // throws if the kernel failed
             return HostCopy(c.d, stream);
         };
-        const HostCopy by_mma = result_of(c.by_mma), by_wgmma = result_of(c.by_wgmma);
-        saved.restore();
-        const MatrixDifference difference = difference_of(by_mma.view(), by_wgmma.view());
+        const HostCopy by_mma = result_of(mma);
         const double bound = bound_of(c.d.dtype);
-        if (!(difference.largest <= bound))
-            log::warn(
-                "the product {} by wgmma differs from that by mma by {:.2g} of its size; rounding gives at "
-                "most {:.2g}. It is computed by mma. Please report this",
-                c.problem, difference.largest, bound);
-        else if (difference.all_zero)
-            log::debug("{}: the result is zero, which shows nothing about wgmma", c.problem);
-        if (difference.largest <= bound && difference.all_zero) return std::nullopt;
-        return difference.largest <= bound;
+        std::vector<Kernel> right;
+        bool shows_nothing = false;
+        for (const Kernel kernel : kernels) {
+            const MatrixDifference difference = difference_of(by_mma.view(), result_of(kernel).view());
+            if (!(difference.largest <= bound)) {
+                log::warn(
+                    "the product {} by {} differs from that by mma by {:.2g} of its size; rounding gives at "
+                    "most {:.2g}. It is not computed by {}. Please report this",
+                    c.problem, experts_kernels[kernel], difference.largest, bound, experts_kernels[kernel]);
+                continue;
+            }
+            if (difference.all_zero)
+                log::debug("{}: the result is zero, which shows nothing about {}", c.problem,
+                           experts_kernels[kernel]);
+            shows_nothing |= difference.all_zero;
+            right.push_back(kernel);
+        }
+        saved.restore();
+        if (shows_nothing) return std::nullopt;
+        return right;
     }
 
-    /// Times both as products are timed (gemm.cu).
-    Fastest search(Exec& exec, const GroupedCandidates& c) const {
+    /// Times mma (number 0) and these kernels as products are timed (gemm.cu).
+    Fastest search(Exec& exec, const GroupedCandidates& c, const std::vector<Kernel>& kernels) const {
         SavedMatrix saved(c.d, state_of(exec).stream);
-        const Fastest best = fastest(2, [&](int candidate) {
+        const Fastest best = fastest(int(kernels.size()) + 1, [&](int candidate) {
             COEUS_CHECK_CUDA(cudaDeviceSynchronize());
             begin_->record(*exec.queue);
-            candidate == wgmma ? c.by_wgmma() : c.by_mma();
+            c.kernels[candidate == 0 ? mma : kernels[size_t(candidate - 1)]]();
             end_->record(*exec.queue);
             return end_->seconds_since(*begin_);
         });
@@ -147,16 +180,16 @@ private:
     Setting setting_;
     AlgorithmCache cache_;
     std::unique_ptr<TimedEvent> begin_, end_;
-    std::map<std::string, Candidate> choices_;
+    std::map<std::string, Kernel> choices_;
 };
 
 }  // namespace
 
-bool chooses_wgmma(Exec& exec, const GroupedCandidates& candidates) {
+void multiply_by_choice(Exec& exec, const GroupedCandidates& candidates) {
     CudaState& state = state_of(exec);
     if (!state.grouped_choices)
         state.grouped_choices = std::make_unique<GroupedChoices>(*exec.device, state.product_options);
-    return static_cast<GroupedChoices&>(*state.grouped_choices).chooses_wgmma(exec, candidates);
+    candidates.kernels[static_cast<GroupedChoices&>(*state.grouped_choices).choice(exec, candidates)]();
 }
 
 }  // namespace coeus::cuda

@@ -146,17 +146,18 @@ void multiply_on_tensor_cores(Exec& exec, const char* name, const GroupedProduct
            grouped_gemm_mma_kernel<tile_rows, left_deep, right_deep, O>, p);
 }
 
-/// True if rows of whole pieces can be copied.
+/// True if there are rows of whole pieces, which can be copied by cp.async and by TMA.
 bool tensor_cores_fit(std::initializer_list<Tensor> operands) {
-    return in_pieces(operands) && std::all_of(operands.begin(), operands.end(),
-                                              [](const Tensor& t) { return t.cols() % piece == 0; });
+    return in_pieces(operands) && std::all_of(operands.begin(), operands.end(), [](const Tensor& t) {
+               return t.rows() > 0 && t.cols() % piece == 0;
+           });
 }
 
-/// "experts8-wgmma1-float32-t-2048x4096": groups, the version of the kernels of wgmma, the type of the
+/// "experts8-wgmma2-float32-t-2048x4096": groups, the version of the kernels of wgmma, the type of the
 /// result, how b is stored, and the sizes of a group's matrix. How many rows a group has may differ from call
 /// to call.
 std::string problem_of(Dtype out, bool left_deep, bool right_deep, int64_t groups, int64_t m, int64_t n) {
-    return fmt::format("{}{}-wgmma1-{}-{}-{}x{}", experts_prefix, groups, name_of(out),
+    return fmt::format("{}{}-wgmma2-{}-{}-{}x{}", experts_prefix, groups, name_of(out),
                        !left_deep   ? "weights"
                        : right_deep ? "t"
                                     : "n",
@@ -185,9 +186,10 @@ void multiply(Exec& exec, const char* name, Tensor d, Tensor a, Tensor b, const 
             const auto by_wgmma = [&] {
                 multiply_by_wgmma<left_deep, right_deep>(exec, name, p, buffer_rows);
             };
+            const auto by_tma = [&] { multiply_by_tma<left_deep, right_deep>(exec, name, p, a, b); };
             const std::string problem = problem_of(d.dtype, left_deep, right_deep, p.groups.number,
                                                    left_deep ? p.depth : p.rows, p.columns);
-            return chooses_wgmma(exec, {problem, d, !few_rows, by_mma, by_wgmma}) ? by_wgmma() : by_mma();
+            return multiply_by_choice(exec, {problem, d, !few_rows, {by_mma, by_wgmma, by_tma}});
         }
     }
     launch(exec, name,

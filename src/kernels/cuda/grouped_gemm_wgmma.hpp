@@ -16,4 +16,9 @@ std::string why_no_wgmma(const Device& gpu);
 template <bool left_deep, bool right_deep, class O>
 void multiply_by_wgmma(Exec& exec, const char* name, const GroupedProduct<bf16, O>& p, int64_t buffer_rows);
 
+/// The same sums, with copies by TMA. `a` and `b`: the operands, which have rows. Needs has_tensor_maps().
+template <bool left_deep, bool right_deep, class O>
+void multiply_by_tma(Exec& exec, const char* name, const GroupedProduct<bf16, O>& p, const Tensor& a,
+                     const Tensor& b);
+
 }  // namespace coeus::cuda

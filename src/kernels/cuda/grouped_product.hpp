@@ -34,6 +34,8 @@ struct Work {
     int64_t rows, padded, columns, depth;
     int64_t first_row;     ///< in d
     int64_t first_column;  ///< among the columns of all groups, of which each has those of d
+    int64_t group, first;  ///< the group, and the row of a where left begins
+    int64_t row, column;   ///< where the tile begins in the group's matrix; row 0 if a is deep
 };
 
 /// All threads of a block call this. Tiles with the same rows are adjacent, so that blocks that run at the
@@ -53,7 +55,11 @@ __device__ Work<T, O> work_of(const GroupedProduct<T, O>& p, int tile_rows, int 
                 p.columns - column,
                 p.depth,
                 at.row,
-                at.group * p.columns + column};
+                at.group * p.columns + column,
+                at.group,
+                at.row,
+                0,
+                column};
     } else {
         const int64_t down = (p.rows + tile_rows - 1) / tile_rows;
         const int64_t group = tile / down, row = tile % down * tile_rows;
@@ -67,7 +73,11 @@ __device__ Work<T, O> work_of(const GroupedProduct<T, O>& p, int tile_rows, int 
                 p.columns - column,
                 at.count,
                 group * p.rows + row,
-                group * p.columns + column};
+                group * p.columns + column,
+                group,
+                at.row,
+                row,
+                column};
     }
 }
 

@@ -2,6 +2,7 @@
 #include "stand_ins/cuda/block.hpp"
 
 #include "stand_ins/cuda/mma.hpp"
+#include "stand_ins/cuda/tma.hpp"
 #include "stand_ins/cuda/wgmma.hpp"
 
 #include <boost/context/fiber.hpp>
@@ -37,7 +38,7 @@ size_t stack_offset(size_t thread) {
 }
 constexpr int warp_size = 32;
 
-enum class State { ready, at_block_barrier, at_warp_barrier, left };
+enum class State { ready, at_block_barrier, at_warp_barrier, at_phase, left };
 
 // An asynchronous copy to shared memory; without a source it writes zeros.
 struct Copy {
@@ -62,6 +63,8 @@ struct ThreadOfBlock {
     const char* what = "";     // what it waits for
     Collective run = nullptr;  // the operation of its warp after the wait
     void* operands = nullptr;  // its operands of that operation
+    size_t barrier = 0;        // at whose phase it waits
+    unsigned parity = 0;       // of that phase
     std::vector<Copy> copies;  // started, and not waited for
     int groups_of_copies = 0;  // that have ended
     Work work;
@@ -117,6 +120,7 @@ private:
 struct Block {
     explicit Block(size_t shared_bytes) : pieces(shared_bytes) {}
     SharedPieces pieces;
+    Barriers barriers;
     std::vector<WarpProducts> products;  // of each warp; none if no warp has used them
     std::span<ThreadOfBlock> threads;
     ThreadOfBlock* running = nullptr;
@@ -267,11 +271,41 @@ bool release_block(std::span<ThreadOfBlock> threads) {
     return true;
 }
 
+void finish_a_copy(Block& block) {
+    block.barriers.finish_copy(draw() % block.barriers.copies());
+}
+
+// Lets a copy of a box arrive now and then, as long as some thread may still wait for it.
+void finish_copies_early(Block& block) {
+    const auto has_left = [](const ThreadOfBlock& thread) { return thread.state == State::left; };
+    if (block.barriers.copies() > 0 && draw() % 4 == 0 && !std::ranges::all_of(block.threads, has_left))
+        finish_a_copy(block);
+}
+
+// Threads whose phase has ended continue. While there is none, copies arrive.
+bool release_phases(Block& block) {
+    for (;;) {
+        bool any_waits = false, any_continues = false;
+        for (ThreadOfBlock& thread : block.threads) {
+            if (thread.state != State::at_phase) continue;
+            any_waits = true;
+            if (!block.barriers.has_ended(thread.barrier, thread.parity)) continue;
+            thread.state = State::ready;
+            any_continues = true;
+        }
+        if (any_continues || !any_waits || block.barriers.copies() == 0) return any_continues;
+        finish_a_copy(block);
+    }
+}
+
 // Reports a thread that has not ended although no thread can continue.
 void note_what_waits_in_vain(Block& block) {
     for (const ThreadOfBlock& thread : block.threads)
-        if (thread.state != State::left && block.failure.empty())
+        if (thread.state != State::left && block.failure.empty()) {
             block.failure = "emulation: " + place(thread.at) + " waits in vain for others at " + thread.what;
+            if (thread.state == State::at_phase)
+                block.failure += ", which " + block.barriers.lacks(thread.barrier);
+        }
 }
 
 // Ends the remaining threads; each unwinds its stack.
@@ -292,9 +326,12 @@ void run_block(Block& block) {
             const size_t first = warp * warp_size;
             run_warp(block.threads.subspan(first, std::min<size_t>(warp_size, block.threads.size() - first)));
             if (!block.failure.empty()) break;
+            finish_copies_early(block);
         }
-    } while (block.failure.empty() && release_block(block.threads));
+    } while (block.failure.empty() && (release_block(block.threads) || release_phases(block)));
     if (block.failure.empty()) note_what_waits_in_vain(block);
+    if (block.failure.empty() && block.barriers.copies() > 0)
+        block.failure = "emulation: a block ends while a copy of a box is under way";
     for (size_t warp = 0; warp < block.products.size() && block.failure.empty(); ++warp)
         if (block.products[warp].count != block.products[warp / 4 * 4].count)
             block.failure = "emulation: the warps of a warpgroup start different numbers of wgmma";
@@ -418,6 +455,7 @@ void copy_async(void* to, const void* from, size_t bytes) {
     ThreadOfBlock& thread = *current->running;
     if (const char* const failure = current->pieces.copy_starts(offset_of(to), bytes, thread.at.thread.x))
         fail(failure);
+    current->barriers.refuse_within(offset_of(to), bytes);
     std::memset(to, 0xff, bytes);
     thread.copies.push_back({to, from, bytes, thread.groups_of_copies});
 }
@@ -436,6 +474,18 @@ void wait_for_copies(int groups) {
 
 void show_to_products() {
     current->pieces.show(current->running->at.thread.x);
+}
+
+Barriers& barriers() {
+    return current->barriers;
+}
+
+void wait_at(size_t barrier, unsigned parity) {
+    ThreadOfBlock& thread = *current->running;
+    if (current->barriers.has_ended(barrier, parity)) return;
+    thread.barrier = barrier;
+    thread.parity = parity;
+    wait(thread, State::at_phase, "a phase of a barrier");
 }
 
 SharedPieces& shared_pieces() {

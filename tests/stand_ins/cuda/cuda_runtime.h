@@ -4,19 +4,25 @@
 #pragma once
 
 #include "stand_ins/cuda/block.hpp"
+#include "stand_ins/cuda/cuda.h"
 #include "stand_ins/cuda/mma.hpp"
 #include "stand_ins/cuda/runtime.hpp"
+#include "stand_ins/cuda/tma.hpp"
 #include "stand_ins/cuda/wgmma.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <tuple>
 
 #define __global__
 #define __device__
 #define __host__
 #define __forceinline__ inline
+#define __grid_constant__
 #define __launch_bounds__(...)
+
+#define CUDART_VERSION 13000
 
 namespace coeus::emulation {
 
@@ -82,6 +88,18 @@ inline cudaError_t cudaDriverGetVersion(int* version) {
 }
 inline cudaError_t cudaRuntimeGetVersion(int* version) {
     *version = coeus::emulation::toolkit_version;
+    return cudaSuccess;
+}
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
+constexpr unsigned long long cudaEnableDefault = 0;
+/// Knows one function.
+inline cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
+                                                    unsigned long long,
+                                                    cudaDriverEntryPointQueryResult* result) {
+    const bool is_there = coeus::emulation::has_tensor_maps && version >= 12000 &&
+                          std::string_view(name) == "cuTensorMapEncodeTiled";
+    *function = is_there ? reinterpret_cast<void*>(&cuTensorMapEncodeTiled) : nullptr;
+    *result = is_there ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count);

@@ -86,7 +86,7 @@ void run_other_types() {
     k.finish_norm(exec, scalars, 1);
 }
 
-// Products of groups of many rows, with sums in float32, which cases do not have, by mma and by wgmma.
+// Products of groups of many rows, with sums in float32, which cases do not have, by each kernel.
 void run_products_of_experts() {
     const auto gpu = open_gpu(0);
     const OwnedTensor memory(Dtype::u8, {1 << 20}, "operands", gpu->memory());
@@ -95,7 +95,7 @@ void run_products_of_experts() {
     };
     std::vector<KernelCase> cases = test_cases();
     std::erase_if(cases, [](const KernelCase& c) { return !c.name.starts_with("grouped_gemm"); });
-    for (const char* const wgmma : {"0", "1"}) {
+    for (const char* const wgmma : {"0", "1", "tma"}) {
         setenv("COEUS_EXPERTS_WGMMA", wgmma, 1);
         Exec exec(*gpu);
         for (const bool transposed : {false, true})

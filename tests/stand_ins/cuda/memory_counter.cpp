@@ -166,5 +166,9 @@ void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
+// of the guard of a static local
+unsigned char __tsan_atomic8_load(const volatile unsigned char* memory, int /*order*/) {
+    return __atomic_load_n(memory, __ATOMIC_ACQUIRE);
+}
 
 }  // extern "C"

@@ -83,10 +83,17 @@ coeus_emulated_stream* next_stream() {
     return *std::ranges::min_element(ready, {}, [](const auto* stream) { return stream->rank; });
 }
 
+// If the work fails, what other work all streams have is lost: it might use memory that is freed when the
+// error is reported.
 void run_one(coeus_emulated_stream& stream) {
     const auto item = std::move(stream.items.front());
     stream.items.pop_front();
-    item.work();
+    try {
+        item.work();
+    } catch (...) {
+        for (coeus_emulated_stream* each : streams) each->items.clear();
+        throw;
+    }
     clock_microseconds += item.microseconds;
 }
 

@@ -12,7 +12,14 @@ namespace coeus::emulation {
 namespace {
 
 constexpr unsigned first_address = 1024 + 128;
-constexpr size_t piece_bytes = 16;
+constexpr size_t piece_bytes = 16, word_bytes = 4;
+
+// The words of a piece that are among these bytes, as bits.
+uint8_t words_of(size_t piece, size_t offset, size_t bytes) {
+    const size_t first = piece * piece_bytes, begin = std::max(offset, first) - first,
+                 end = std::min(offset + bytes, first + piece_bytes) - first;
+    return uint8_t((1u << end / word_bytes) - (1u << begin / word_bytes));
+}
 
 // A lane's call. What is wrong with it is reported by the lane.
 struct Call {
@@ -191,7 +198,7 @@ void call_together(Collective run, const char* what, Call call) {
     call.warp = t.thread.x / 32;
     call.shared = t.shared;
     call.shared_bytes = t.shared_bytes;
-    if (t.block_size.x % 128 != 0) fail("a warpgroup without all of its warps");
+    if ((t.thread.x / 128 + 1) * 128 > t.block_size.x) fail("a warpgroup without all of its warps");
     warp_collective(run, &call, what);
     if (call.failure) fail(call.failure);
 }
@@ -228,7 +235,9 @@ const char* SharedPieces::copy_starts(size_t offset, size_t bytes, unsigned thre
         return "a copy to outside of the block's shared memory";
     for (size_t i = offset / piece_bytes; i * piece_bytes < offset + bytes; ++i) {
         if (pieces_[i].products > 0) return "a copy overwrites an operand of a wgmma that is under way";
-        pieces_[i].state = State::under_way;
+        const uint8_t words = words_of(i, offset, bytes);
+        if ((pieces_[i].under_way & words) != 0) return "a copy overwrites another that is under way";
+        pieces_[i].under_way |= words;
         pieces_[i].thread = thread;
     }
     return nullptr;
@@ -236,10 +245,18 @@ const char* SharedPieces::copy_starts(size_t offset, size_t bytes, unsigned thre
 
 void SharedPieces::copy_arrives(size_t offset, size_t bytes) {
     for (size_t i = offset / piece_bytes; i * piece_bytes < offset + bytes; ++i) {
+        pieces_[i].under_way &= uint8_t(~words_of(i, offset, bytes));
         pieces_[i].state = State::arrived;
         const size_t thread = pieces_[i].thread;
         if (thread >= arrived_.size()) arrived_.resize(thread + 1);
         arrived_[thread].push_back(i);
+    }
+}
+
+void SharedPieces::box_arrives(size_t offset, size_t bytes) {
+    for (size_t i = offset / piece_bytes; i * piece_bytes < offset + bytes; ++i) {
+        pieces_[i].under_way = 0;
+        pieces_[i].state = State::shown;
     }
 }
 
@@ -253,8 +270,8 @@ void SharedPieces::show(unsigned thread) {
 
 const char* SharedPieces::product_starts(size_t piece) {
     Piece& of = pieces_[piece];
+    if (of.under_way != 0) return "a wgmma reads shared memory whose copy is under way";
     if (of.state == State::unknown) return "a wgmma reads shared memory that no copy has written";
-    if (of.state == State::under_way) return "a wgmma reads shared memory whose copy is under way";
     if (of.state == State::arrived) return "a wgmma reads a copy without a fence.proxy.async after it";
     ++of.products;
     return nullptr;

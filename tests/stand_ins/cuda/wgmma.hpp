@@ -3,11 +3,10 @@
 // PTX ISA's matrix descriptors, and products that are done as late as allowed. Sums are NaN until they are
 // waited for. These are errors:
 // - an operand outside of the block's memory, not at a multiple of 1024 bytes, or not in the 128-byte
-// swizzle;
+//   swizzle;
 // - an operand that has bytes which no asynchronous copy has brought, or which the thread that copied them
-// has
-//   not shown to the products (fence.proxy.async);
-// - a copy over an operand of a product that is not waited for;
+//   has not shown to the products (fence.proxy.async);
+// - a copy over an operand of a product that is not waited for, or over bytes of another copy under way;
 // - products without the fence before them, of which a warpgroup's warps start different numbers, or that are
 //   under way when a thread ends.
 // A warp has one set of sums under way at a time.
@@ -48,14 +47,17 @@ public:
     /// Each returns what is wrong, or null.
     const char* copy_starts(size_t offset, size_t bytes, unsigned thread);
     void copy_arrives(size_t offset, size_t bytes);
+    /// Products may read at once what TMA has brought.
+    void box_arrives(size_t offset, size_t bytes);
     void show(unsigned thread);
     const char* product_starts(size_t piece);
     void product_ends(size_t piece);
 
 private:
-    enum class State : uint8_t { unknown, under_way, arrived, shown };
+    enum class State : uint8_t { unknown, arrived, shown };  // of what the last copy has brought
     struct Piece {
         State state = State::unknown;
+        uint8_t under_way = 0;  // words of 4 bytes to which something is copied, as bits
         unsigned thread = 0, products = 0;
     };
     std::vector<Piece> pieces_;

@@ -135,3 +135,18 @@ TEST_CASE("emulation: threads that wait in vain are named") {
     });
     CHECK(ended == 128);
 }
+
+TEST_CASE("emulation: what streams have to do is lost if a kernel fails, and later work is done") {
+    cudaStream_t stream = nullptr;
+    REQUIRE(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0) == cudaSuccess);
+    int done = 0;
+    emulation::give(stream, 1, [] { run(1, 32, 0, [] { emulation::fail("a broken rule"); }); });
+    emulation::give(stream, 1, [&] { ++done; });
+    CHECK_THROWS_WITH(cudaStreamSynchronize(stream), Catch::Contains("a broken rule"));
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(done == 0);
+    emulation::give(stream, 1, [&] { ++done; });
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(done == 1);
+    cudaStreamDestroy(stream);
+}

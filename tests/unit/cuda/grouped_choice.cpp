@@ -6,6 +6,7 @@
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/kernels/product_options.hpp"
 #include "gpu/gpu.hpp"
+#include "stand_ins/cuda/cuda.h"
 #include "stand_ins/cuda/runtime.hpp"
 #include "stand_ins/cuda/wgmma.hpp"
 #include "support/catch.hpp"
@@ -14,6 +15,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,19 +28,22 @@ namespace {
 
 constexpr int64_t rows_of_group = 264, depth_of_a = 72,
                   columns_of_d = 136;  // of one group, which is large enough for a search
-constexpr const char* problem_text = "experts1-wgmma1-bfloat16-n-72x136";
+constexpr const char* problem_text = "experts1-wgmma2-bfloat16-n-72x136";
 
 bool is_wgmma(const emulation::Launch& launch) {
     return launch.threads == 256 && launch.shared_bytes > 99 << 10;
 }
+bool is_tma(const emulation::Launch& launch) {
+    return launch.threads == 288;
+}
 
 /// How kernels were launched, and what the log says.
 struct Seen {
-    std::vector<bool> by_wgmma;  ///< of each launch of a product
+    std::string kernels;  ///< of each launch of a product: m(ma), w(gmma) or t (wgmma with TMA)
     std::string said;
     float first = 0, gap = 0;  ///< the first sum, and an element of d that belongs to no group
 
-    bool last_by_wgmma() const { return by_wgmma.back(); }
+    char last() const { return kernels.back(); }
     bool says(const std::string& text) const { return said.find(text) != std::string::npos; }
 };
 
@@ -70,7 +76,8 @@ Seen two_expert_products(const ProductOptions& options, bool recorded = false, f
     emulation::set_kernels_for_gpu(has_kernels);
     set_product_options(exec, options);
     emulation::on_launch = [&](const emulation::Launch& launch) {
-        if (launch.threads == 128 || is_wgmma(launch)) seen.by_wgmma.push_back(is_wgmma(launch));
+        if (launch.threads == 128 || is_wgmma(launch) || is_tma(launch))
+            seen.kernels += is_tma(launch) ? 't' : is_wgmma(launch) ? 'w' : 'm';
         return true;
     };
     if (recorded) exec.queue->begin_recording();
@@ -89,11 +96,11 @@ Seen two_expert_products(const ProductOptions& options, bool recorded = false, f
     return seen;
 }
 
-/// While it lives, kernels of wgmma take so many microseconds and others 10.
+/// While it lives, kernels of wgmma take so many microseconds, without and with TMA, and others 10.
 struct Durations {
-    explicit Durations(size_t of_wgmma) {
-        emulation::duration_of = [of_wgmma](const emulation::Launch& launch) {
-            return is_wgmma(launch) ? of_wgmma : size_t(10);
+    explicit Durations(size_t of_wgmma, size_t of_tma = 10) {
+        emulation::duration_of = [of_wgmma, of_tma](const emulation::Launch& launch) {
+            return is_wgmma(launch) ? of_wgmma : is_tma(launch) ? of_tma : size_t(10);
         };
     }
     ~Durations() { emulation::duration_of = nullptr; }
@@ -129,35 +136,68 @@ fs::path choices_in(const fs::path& folder) {
 
 }  // namespace
 
-TEST_CASE("products of experts: the faster kernel is chosen once, and kept") {
+TEST_CASE("products of experts: the fastest kernel is chosen once, and kept") {
     const Setting setting("search");
-    for (const bool faster : {true, false}) {
+    struct Times {
+        size_t wgmma, tma;
+        char fastest;
+        const char* name;
+    };
+    for (const Times& times :
+         {Times{5, 8, 'w', "wgmma"}, Times{8, 5, 't', "wgmma+tma"}, Times{20, 5, 't', "wgmma+tma"},
+          Times{5, 5, 'w', "wgmma"}, Times{20, 30, 'm', "mma"}}) {
+        INFO(times.wgmma << ", " << times.tma);
         const TemporaryFolder folder;
         {
-            const Durations durations(faster ? 5 : 20);
+            const Durations durations(times.wgmma, times.tma);
             const Seen seen = two_expert_products({.folder = folder.path()});
             check_is_right(seen);
-            CHECK(seen.last_by_wgmma() == faster);
-            CHECK(seen.by_wgmma.size() > 10);
-            CHECK(seen.says(fmt::format("{} is computed by {}", problem_text, faster ? "wgmma" : "mma")));
+            CHECK(seen.last() == times.fastest);
+            CHECK(seen.kernels.starts_with("mwt"));
+            CHECK(seen.kernels.size() > 20);
+            CHECK(seen.says(fmt::format("{} is computed by {}\n", problem_text, times.name)));
         }
         REQUIRE(fs::exists(choices_in(folder.path()) / problem_text));
         // the next run does not search, whichever is faster now; it compares the results before it uses wgmma
-        const Durations durations(faster ? 20 : 5);
+        const Durations durations(times.tma, times.wgmma);
         const Seen seen = two_expert_products({.folder = folder.path()});
         check_is_right(seen);
-        CHECK(seen.by_wgmma ==
-              (faster ? std::vector<bool>{false, true, true, true} : std::vector<bool>{false, false}));
+        CHECK(seen.kernels ==
+              (times.fastest == 'm' ? "mm" : std::string("m") + std::string(3, times.fastest)));
     }
 }
 
-TEST_CASE("products of experts: mma is used if both take equally long, and if no choice can be kept") {
+TEST_CASE("products of experts: mma is used if all take equally long, and if no choice can be kept") {
     const Setting setting("search");
     const TemporaryFolder folder;
-    CHECK(!two_expert_products({.folder = folder.path()}).last_by_wgmma());
-    const Durations durations(5);
-    CHECK(two_expert_products({}).by_wgmma == std::vector<bool>{false, false});
-    CHECK(two_expert_products({.folder = folder.path()}, true).by_wgmma == std::vector<bool>{false, false});
+    CHECK(two_expert_products({.folder = folder.path()}).last() == 'm');
+    const Durations durations(5, 5);
+    CHECK(two_expert_products({}).kernels == "mm");
+    CHECK(two_expert_products({.folder = folder.path()}, true).kernels == "mm");
+}
+
+TEST_CASE("products of experts: TMA is not used if the driver cannot describe matrices") {
+    const TemporaryFolder folder, other_folder;
+    const Durations durations(8, 5);
+    const auto without = [](const ProductOptions& options) {
+        emulation::has_tensor_maps = false;
+        const Seen seen = two_expert_products(options);
+        emulation::has_tensor_maps = true;
+        check_is_right(seen);
+        CHECK(seen.says("this driver does not describe matrices for TMA") ==
+              (std::getenv("COEUS_EXPERTS_WGMMA") == std::string_view("tma")));
+        return seen.kernels;
+    };
+    {
+        const Setting setting("search");
+        CHECK(two_expert_products({.folder = folder.path()}).last() == 't');
+        CHECK(without({.folder = folder.path()}) == "mm");  // another process has chosen it
+        const std::string searched = without({.folder = other_folder.path()});
+        CHECK(searched.back() == 'w');
+        CHECK(searched.find('t') == std::string::npos);
+    }
+    const Setting setting("tma");
+    CHECK(without({}) == "mm");
 }
 
 TEST_CASE("products of experts: wgmma is not used if its result differs, whatever is kept") {
@@ -168,18 +208,18 @@ TEST_CASE("products of experts: wgmma is not used if its result differs, whateve
         const WrongOffsets wrong;
         const Seen first = two_expert_products({.folder = folder.path()});
         check_is_right(first);
-        CHECK(!first.last_by_wgmma());
+        CHECK(first.last() == 'm');
         CHECK(first.says("by wgmma differs from that by mma by"));
     }
     // that it is not right is kept too
-    CHECK(!two_expert_products({.folder = folder.path()}).last_by_wgmma());
+    CHECK(two_expert_products({.folder = folder.path()}).last() == 'm');
 
     const TemporaryFolder other_folder;
-    CHECK(two_expert_products({.folder = other_folder.path()}).last_by_wgmma());
+    CHECK(two_expert_products({.folder = other_folder.path()}).last() == 'w');
     const WrongOffsets wrong;
     const Seen later = two_expert_products({.folder = other_folder.path()});
     check_is_right(later);
-    CHECK(!later.last_by_wgmma());
+    CHECK(later.last() == 'm');
     CHECK(later.says("by wgmma differs from that by mma by"));
 }
 
@@ -188,41 +228,55 @@ TEST_CASE("products of experts: a result of zeros does not show that wgmma is ri
     const TemporaryFolder folder;
     const Durations durations(5);
     const Seen seen = two_expert_products({.folder = folder.path()}, false, 0);
-    CHECK(!seen.last_by_wgmma());
+    CHECK(seen.last() == 'm');
     CHECK(seen.says("shows nothing"));
     // and decides nothing: neither for a run that finds no choice, nor for one that finds wgmma
-    CHECK(two_expert_products({.folder = folder.path()}).last_by_wgmma());
-    CHECK(!two_expert_products({.folder = folder.path()}, false, 0).last_by_wgmma());
-    CHECK(two_expert_products({.folder = folder.path()}).last_by_wgmma());
+    CHECK(two_expert_products({.folder = folder.path()}).last() == 'w');
+    CHECK(two_expert_products({.folder = folder.path()}, false, 0).last() == 'm');
+    CHECK(two_expert_products({.folder = folder.path()}).last() == 'w');
 }
 
 TEST_CASE("products of experts: the environment variable, and GPUs without wgmma") {
     const TemporaryFolder folder;
     const Durations durations(5);
-    CHECK(two_expert_products({.folder = folder.path()}).by_wgmma == std::vector<bool>{false, false});
+    CHECK(two_expert_products({.folder = folder.path()}).kernels == "mm");
     {
         const Setting setting("0");
-        CHECK(two_expert_products({.folder = folder.path()}).by_wgmma == std::vector<bool>{false, false});
+        CHECK(two_expert_products({.folder = folder.path()}).kernels == "mm");
     }
     {
         const Setting setting("1");
         const Seen seen = two_expert_products({});
         check_is_right(seen);
-        CHECK(seen.last_by_wgmma());
+        CHECK(seen.last() == 'w');
         {
             const WrongOffsets wrong;
-            CHECK(!two_expert_products({}).last_by_wgmma());
-        }
-        for (const int number : {80, 100}) {
-            const Architecture architecture(number);
-            const Seen other = two_expert_products({});
-            CHECK(other.by_wgmma == std::vector<bool>{false, false});
-            CHECK(other.says(fmt::format(
-                "COEUS_EXPERTS_WGMMA=1: products of experts are computed by mma, not by wgmma: only GPUs of "
-                "compute capability 9.0 have it, and emulated GPU has {}.0",
-                number / 10)));
+            CHECK(two_expert_products({}).last() == 'm');
         }
     }
+    {
+        const Setting setting("tma");
+        const Seen seen = two_expert_products({});
+        check_is_right(seen);
+        CHECK(seen.kernels == "mttt");
+        CHECK(two_expert_products({}, false, 0).kernels == "mtmmtm");
+        const WrongOffsets wrong;
+        const Seen others = two_expert_products({});
+        check_is_right(others);
+        CHECK(others.kernels == "mtmm");
+        CHECK(others.says("by wgmma+tma differs from that by mma by"));
+    }
+    for (const char* const value : {"1", "tma", "search"})
+        for (const int number : {80, 100}) {
+            const Setting setting(value);
+            const Architecture architecture(number);
+            const Seen other = two_expert_products({.folder = folder.path()});
+            CHECK(other.kernels == "mm");
+            CHECK(other.says(fmt::format(
+                "COEUS_EXPERTS_WGMMA={}: products of experts are computed by mma, not by wgmma: only GPUs of "
+                "compute capability 9.0 have it, and emulated GPU has {}.0",
+                value, number / 10)));
+        }
     // a GPU without it is a warning only if it is asked for
     const Architecture architecture(80);
     CHECK(!two_expert_products({}).says("COEUS_EXPERTS_WGMMA"));
@@ -231,11 +285,11 @@ TEST_CASE("products of experts: the environment variable, and GPUs without wgmma
 TEST_CASE("products of experts: a program without the kernel of wgmma computes by mma, and says so") {
     const TemporaryFolder folder;
     const Durations durations(5);
-    for (const char* asked : {"1", "search"}) {
+    for (const char* asked : {"1", "tma", "search"}) {
         const Setting setting(asked);
         const Seen seen = two_expert_products({.folder = folder.path()}, false, 2, false);
         check_is_right(seen);
-        CHECK(seen.by_wgmma == std::vector<bool>{false, false});
+        CHECK(seen.kernels == "mm");
         CHECK(
             seen.says(fmt::format("COEUS_EXPERTS_WGMMA={}: products of experts are computed by mma, not by "
                                   "wgmma: this program does not "

@@ -180,6 +180,21 @@ TEST_CASE("wgmma: broken rules are reported") {
                       Catch::Contains("a copy to outside"));
 }
 
+TEST_CASE("wgmma: copies of adjacent words may be under way together, two of the same word may not") {
+    const auto copy_words = [](unsigned threads_of_word) {
+        run_warpgroup([&] {
+            for (int times = 0; times < 2; ++times) {
+                copy_async<4>(shared_memory() + threadIdx.x / threads_of_word * 4, nullptr, true);
+                __syncthreads();
+                wait_for_copies();
+                __syncthreads();
+            }
+        });
+    };
+    CHECK_NOTHROW(copy_words(1));
+    CHECK_THROWS_WITH(copy_words(2), Catch::Contains("a copy overwrites another that is under way"));
+}
+
 TEST_CASE("wgmma: all warps of a warpgroup multiply, and each has one set of sums under way") {
     const WholeOperands o;
     const auto run_products =
