@@ -5,8 +5,8 @@
 
 A case is a model and a sequence length, such as 7B-1024, and a recipe of 8-bit products if it has one (RECIPES), such
 as 8B-8192-rowwise. Such a case has no run of PyTorch; the report compares it with the case without a recipe. Cases run
-in the order of the table CASES until COEUS_GPU_SECONDS (470) have passed; the report names those that are left. The
-local batch of a case is the largest that fits on the card by the memory plan, with as little recomputation as possible
+in the order of the table CASES until COEUS_GPU_SECONDS (470) have passed since the start. A run that is under way then
+is ended, and the report names the cases that are left. The local batch of a case is the largest that fits on the card by the memory plan, with as little recomputation as possible
 (SAVING); PyTorch gets the same. Weights and moments are bfloat16 for 7B and 8B, and float32 for smaller models; all
 models compute in bfloat16. A step has at least COEUS_GPU_TOKENS (131072) tokens, by accumulation of gradients; 0: one
 local batch per rank. Each figure is the median of the steps after the warm-up, and of two alternations if a case has
@@ -15,7 +15,7 @@ two and its steps are not accumulated. The data is random text.
 RANKS (1) ranks divide the weights (FSDP; fully_shard in PyTorch). The words of LAUNCH and `-n RANKS` start them; without
 it the mpirun of the build or the bundle does. OUT must then be a folder that all nodes see. Figures are per GPU.
 
-The report is printed and written into OUT (default FOLDER) as gpu-bench/gpu-bench.json and .md: card, driver, date, the
+The report is written into OUT (default FOLDER) after each case, as gpu-bench/gpu-bench.json and .md, and printed: card, driver, date, the
 card's rate in matrix products (gpu_gemm), tokens/s, MFU, the limit of MFU that a dry run computes for this card
 (roofline), memory, ratios, and the time by kernel class (--profile, which slows a run and so gets runs of its own). If
 python3 (COEUS_TORCH_PYTHON) has no PyTorch with CUDA, the report says so. COEUS_GPU_BENCH=tiny selects small cases for
@@ -139,9 +139,9 @@ class Failed(Exception):
 
 
 class Bench:
-    def __init__(self, folder, gpu):
+    def __init__(self, folder, gpu, deadline):
         self.folder = folder
-        self.deadline = time.monotonic() + float(os.environ.get("COEUS_GPU_SECONDS", "470"))
+        self.deadline = deadline  # on the clock time.monotonic()
         self.out = Path(os.environ.get("OUT", folder)) / "gpu-bench"
         self.work = self.out / "work"
         shutil.rmtree(self.work, ignore_errors=True)
@@ -154,20 +154,34 @@ class Bench:
         self.launch = launcher(folder) + ["-n", str(RANKS)] if RANKS > 1 else []
 
     def run(self, name, command):
-        """Runs a command and returns its standard output; its whole output is written to NAME.log."""
+        """Runs a command and returns its standard output; its whole output is written to NAME.log. Ends it at the
+        deadline."""
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise Failed("no time was left")
-        try:
-            done = subprocess.run([str(word) for word in command], env=self.environment, stdin=subprocess.DEVNULL,
-                                  capture_output=True, text=True, timeout=left + 20)
-        except subprocess.TimeoutExpired:
-            raise Failed("no time was left") from None
-        (self.out / f"{name}.log").write_text(done.stdout + done.stderr)
-        if done.returncode != 0:
-            lines = (done.stderr + done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
+        with open(self.work / "stdout", "w+") as output, open(self.work / "stderr", "w+") as errors:
+            process = subprocess.Popen([str(word) for word in command], env=self.environment, stdin=subprocess.DEVNULL,
+                                       stdout=output, stderr=errors)
+            try:
+                code = process.wait(left)
+            except subprocess.TimeoutExpired:
+                code = None
+                process.terminate()  # mpirun and srun end their ranks then
+                try:
+                    process.wait(5)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            output.seek(0)
+            errors.seek(0)
+            written, complaints = output.read(), errors.read()
+        (self.out / f"{name}.log").write_text(written + complaints)
+        if code is None:
+            raise Failed("no time was left")
+        if code != 0:
+            lines = (complaints + written).strip().splitlines() or [f"exit code {code}"]
             raise Failed(next((line for line in lines if "error" in line.lower()), lines[-1]))
-        return done.stdout
+        return written
 
     def program(self, name):
         """Returns the command that starts a program of the build folder or the bundle."""
@@ -396,7 +410,31 @@ def table(results):
     return "\n".join(lines)
 
 
+def text_of(report):
+    """Returns the report as Markdown."""
+    no_torch = f"; no PyTorch: {report['torch']}" if report["torch"] else ""
+    ranks = f"{report['ranks']} rank" + ("s" if report["ranks"] > 1 else "")
+    products = (f"{g['product']} {g['type']} {g['rows']} x {g['outputs']} x {g['inputs']} {g['tflops']:.1f} TFLOP/s"
+                for g in report["gemm"])
+    lines = [f"{report['date']}, {report['card']}, driver {report['driver']}, `{report['command']}`, {ranks}{no_torch}",
+             "matrix products: " + "; ".join(products), "", table(report["cases"])]
+    for result in report["cases"]:
+        if "profile" in result:
+            lines += ["", f"{result['case']}: {result['profile']['text']}"]
+    if report["left_out"]:
+        lines += ["", f"no time was left for {', '.join(report['left_out'])}"]
+    if report["problem"]:
+        lines += ["", f"nothing was measured: {report['problem']}"]
+    return "\n".join(lines) + "\n"
+
+
+def write(report, folder):
+    (folder / "gpu-bench.json").write_text(json.dumps(report, indent=1) + "\n")
+    (folder / "gpu-bench.md").write_text(text_of(report))
+
+
 def main():
+    deadline = time.monotonic() + float(os.environ.get("COEUS_GPU_SECONDS", "470"))
     arguments = sys.argv[1:]
     bundle = HERE.parent if (HERE.parent / "run").is_file() else None
     folder = Path(arguments.pop(0) if arguments else bundle or "build-cuda").resolve()
@@ -407,42 +445,32 @@ def main():
                  else f"there is no case {unknown[0]}; the cases are {', '.join(known)}")
     name, driver, memory = card()
     no_torch = why_no_torch()
-    bench = Bench(folder, gpu_of(name))
+    bench = Bench(folder, gpu_of(name), deadline)
     report = {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "card": name,
               "driver": driver, "command": " ".join(["bench/gpu.sh", *sys.argv[1:]]), "ranks": RANKS, "torch": no_torch or "", "gemm": [],
-              "cases": [], "left_out": []}
+              "cases": [], "left_out": [], "problem": ""}
     print(f"{report['date']}, card: {name}, driver: {driver}, logs: {bench.out}")
     print(f"PyTorch is left out: {no_torch}" if no_torch else "PyTorch takes turns with Coeus", flush=True)
-    problem = None
+    write(report, bench.out)
     try:
         sizes = ["16"] if TINY else []
         report["gemm"] = [json.loads(line) for line in bench.run("gemm", bench.program("gpu_gemm") + sizes).splitlines()]
         bench.write_data()
     except Failed as failed:
-        problem = str(failed)
-    for case in [known[case] for case in arguments] or CASES if not problem else []:
+        report["problem"] = str(failed)
+    cases = [known[case] for case in arguments] or CASES
+    for case in cases if not report["problem"] else []:
         if bench.deadline - time.monotonic() > (0 if TINY else 30):
             report["cases"].append(measure(bench, case, memory, no_torch))
         else:
             report["left_out"].append(case.name)
+        write(report, bench.out)  # in case this script is ended
 
-    lines = [f"{report['date']}, {name}, driver {driver}, `{report['command']}`, {RANKS} rank{'s' if RANKS > 1 else ''}" +
-             (f"; no PyTorch: {no_torch}" if no_torch else "")]
-    lines += ["matrix products: " + "; ".join(f"{g['product']} {g['type']} {g['rows']} x {g['outputs']} x {g['inputs']} "
-                                              f"{g['tflops']:.1f} TFLOP/s" for g in report["gemm"]), "", table(report["cases"])]
-    for result in report["cases"]:
-        if "profile" in result:
-            lines += ["", f"{result['case']}: {result['profile']['text']}"]
-    if report["left_out"]:
-        lines += ["", f"no time was left for {', '.join(report['left_out'])}"]
-    if problem:
-        lines += ["", f"nothing was measured: {problem}"]
     shutil.rmtree(bench.work)
-    (bench.out / "gpu-bench.json").write_text(json.dumps(report, indent=1) + "\n")
-    (bench.out / "gpu-bench.md").write_text("\n".join(lines) + "\n")
-    print("\n" + "\n".join(lines))
+    write(report, bench.out)
+    print("\n" + text_of(report), end="")
     measured = [result for result in report["cases"] if result["coeus"]]
-    sys.exit(0 if measured and not problem else 1)
+    sys.exit(0 if measured and not report["problem"] else 1)
 
 
 if __name__ == "__main__":

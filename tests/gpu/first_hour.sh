@@ -118,6 +118,8 @@ train() { # train NAME RANKS [VARIABLE=VALUE ...] [--OPTION=VALUE ...]: trains i
     return $code
 }
 
+warnings_of() { sed -n 's/.* - warning - //p' "$logs/$1.log" | sort -u | cut -c 1-300; } # warnings_of RUN
+
 forget() { rm -rf "${work:?}/$1"; } # forget NAME: deletes the folder of a run
 
 # median FIELD FILE: of the steps after the warm-up
@@ -313,8 +315,8 @@ part_start() {
         page "What the program says at its start"
     [ "$trained" = 1 ] || fact NCCL "$(sed -n 's/.*exchange tensors through //p' "$logs/$start.log" | head -n 1)"
     fact attention "$(sed -n 's/.*Attention kernels: //p' "$logs/$start.log" | head -n 1)"
-    grep -c ' - warning - ' "$logs/$start.log" | grep -qx 0 ||
-        verdict "warnings at the start: $(sed -n 's/.* - warning - //p' "$logs/$start.log" | head -n 3 | on_one_line)"
+    warnings_of $start >"$work/warnings"
+    [ ! -s "$work/warnings" ] || verdict "warnings at the start: $(head -n 3 "$work/warnings" | on_one_line)"
     memory_verdict $start
 }
 
@@ -423,45 +425,70 @@ part_bits() {
     forget bits-1
 }
 
-# Settings that are compared: number of the finding; what it needs (1: nothing; 2: two ranks; tp: two GPUs on a host;
-# nccl); what it is; the words with it; without it; of both. Words with -- are options, others are variables of the
-# environment.
+# Settings that are compared: number of the finding; what it needs (words: 2: two ranks; tp: two GPUs on a host; nccl;
+# sm_90: such a GPU; sm_89+: such a GPU or a later one); what it is; the words with it; without it; of both. Words with
+# -- are options, others are variables of the environment. Kernels that have run least come first.
 most=$gpus tp=1 # tensor parallelism stays within a host
 [ -z "$tiny" ] || most=2
 while [ $((2 * tp)) -le "$most" ] && [ $((2 * tp)) -le "$ranks" ] && [ $tp -lt 8 ]; do tp=$((2 * tp)); done
 rotate=--parallelism.context_parallel_rotate_method async=--parallelism.enable_async_tensor_parallel
 reshard=--parallelism.fsdp_reshard_after_forward recompute=--activation_checkpoint.mode
-experts="--model.name=qwen3 --model.flavor=debugmodel_moe" # 64 of them, 8 for each token
+# 64 of them, 8 for each token; in few layers with a small vocabulary their products are most of a step
+experts="--model.name=qwen3 --model.flavor=debugmodel_moe --model.n_layers=2 --model.vocab_size=$padded"
 eight="--model.converters=quantize.grouped_mm.float8 --quantize.grouped_mm.float8.fqns=experts"
+linear="--model.converters=quantize.linear.float8 --quantize.linear.float8.filter_fqns=output"
 settings=$(cat <<END
+experts;sm_90;products of experts by wgmma;COEUS_EXPERTS_WGMMA=1;COEUS_EXPERTS_WGMMA=0;$experts
+experts;sm_90;products of experts by wgmma, with copies by TMA;COEUS_EXPERTS_WGMMA=tma;COEUS_EXPERTS_WGMMA=1;$experts
+experts;sm_89+;products of experts in 8 bits, by their codes, beside decoded ones;COEUS_EXPERTS_8_BITS=1;COEUS_EXPERTS_8_BITS=0;$experts $eight
+float8;sm_89+;linear layers in 8 bits, with one scale for each matrix, beside bfloat16;$linear;;
+float8;sm_89+;linear layers in 8 bits, with a scale for each row, beside bfloat16;$linear --quantize.linear.float8.recipe_name=rowwise;;
+B14;;gradients in bfloat16;--training.gradient_dtype=bfloat16;--training.gradient_dtype=float32;
+B15;;logits in chunks of 1 GiB, beside 256 MiB;--kernels.logits_chunk_mib=1024;--kernels.logits_chunk_mib=256;
 B1;nccl;sums without NVLS;--comm.deterministic=true;--comm.deterministic=false;
 B2;nccl;NCCL keeps the order of operations;NCCL_LAUNCH_ORDER_IMPLICIT=1;NCCL_LAUNCH_ORDER_IMPLICIT=0;--comm.max_ctas=8
 B6;nccl;NCCL on 16 blocks;--comm.max_ctas=16;--comm.max_ctas=0;
 B6;nccl;NCCL on 8 blocks;--comm.max_ctas=8;--comm.max_ctas=0;
 B6;nccl;products leave 16 multiprocessors;--kernels.sm_margin=16;--kernels.sm_margin=0;
-B7;1;steps as CUDA graphs;--training.disable_cuda_graphs=false;--training.disable_cuda_graphs=true;
-B11;1;attention by cuDNN;--kernels.attention=auto;--kernels.attention=own;
-B11;1;the same bits each time;--kernels.deterministic=true;--kernels.deterministic=false;
-B12;1;a vocabulary that is not a multiple of 8, with padded rows of logits, beside a multiple of 64;--model.vocab_size=$odd;--model.vocab_size=$padded;
-B13;1;measured choice of cuBLASLt's algorithms;--kernels.autotune=true;--kernels.autotune=false;
-B17;1;TF32 in float32;--kernels.allow_tf32=true;--kernels.allow_tf32=false;--training.mixed_precision_param=float32
+B7;;steps as CUDA graphs;--training.disable_cuda_graphs=false;--training.disable_cuda_graphs=true;
+B11;;attention by cuDNN;--kernels.attention=auto;--kernels.attention=own;
+B11;;the same bits each time;--kernels.deterministic=true;--kernels.deterministic=false;
+B12;;a vocabulary that is not a multiple of 8, with padded rows of logits, beside a multiple of 64;--model.vocab_size=$odd;--model.vocab_size=$padded;
+B13;;measured choice of cuBLASLt's algorithms;--kernels.autotune=true;--kernels.autotune=false;
+B17;;TF32 in float32;--kernels.allow_tf32=true;--kernels.allow_tf32=false;--training.mixed_precision_param=float32
 B18;2;context parallel as a ring;$rotate=alltoall;$rotate=allgather;--parallelism.context_parallel_degree=2
 B19;tp;asynchronous tensor parallelism;$async=true;$async=false;--parallelism.tensor_parallel_degree=$tp
 B20;2;communication before computation;COEUS_STREAM_PRIORITIES=1;COEUS_STREAM_PRIORITIES=0;
 B21;2;prefetch of two units;--parallelism.fsdp_prefetch=2;--parallelism.fsdp_prefetch=1;
-B29;2;every second step observed;--metrics.straggler_freq=2;--metrics.straggler_freq=0;
+B29;2;every step observed, which needs steps without graphs;--metrics.straggler_freq=1;--metrics.straggler_freq=0;--training.disable_cuda_graphs
 other;nccl;exchange by NCCL;--comm.transport=nccl;--comm.transport=staged;
 other;2;weights gathered again for the backward;$reshard=always;$reshard=never;
-other;1;products of experts by wgmma;COEUS_EXPERTS_WGMMA=1;COEUS_EXPERTS_WGMMA=0;$experts
-other;1;products of experts by wgmma, with copies by TMA;COEUS_EXPERTS_WGMMA=tma;COEUS_EXPERTS_WGMMA=1;$experts
-other;1;products of experts in 8 bits, by their codes, beside decoded ones;COEUS_EXPERTS_8_BITS=1;COEUS_EXPERTS_8_BITS=0;$experts $eight
-other;1;norms and activations recomputed;$recompute=selective;$recompute=none;--activation_checkpoint.selective_ac_option=op
-other;1;blocks recomputed;$recompute=full;$recompute=none;
-other;1;moments on the host;--training.enable_cpu_offload=true;--training.enable_cpu_offload=false;$recompute=full
+other;;norms and activations recomputed;$recompute=selective;$recompute=none;--activation_checkpoint.selective_ac_option=op
+other;;blocks recomputed;$recompute=full;$recompute=none;
+other;;moments on the host;--training.enable_cpu_offload=true;--training.enable_cpu_offload=false;$recompute=full
 END
 )
 
-note_setting() { echo "$2" >"$work/rates/$1.note"; } # note_setting ROW TEXT
+# 90 for an H100, as in sm_90; empty if the driver does not say
+capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -cd 0-9)
+
+why_not_by() { # why_not_by NEED: prints why this machine does not have it
+    case $1 in
+        sm_*)
+            least=${1#sm_} least=${least%+}
+            [ -n "$capability" ] || return
+            case $1 in
+                *+) [ "$capability" -ge "$least" ] || echo "it needs a GPU of sm_$least or later; this one is of sm_$capability" ;;
+                *) [ "$capability" = "$least" ] || echo "it needs a GPU of sm_$least; this one is of sm_$capability" ;;
+            esac
+            ;;
+        *)
+            if [ "$trained" = 1 ]; then echo "it needs several ranks"; fi
+            if [ "$1" = tp ] && [ "$trained" -gt 1 ] && [ $tp = 1 ]; then echo "it needs two GPUs on a host"; fi
+            if [ "$1" = nccl ] && [ "$trained" -gt 1 ] && ! is_by_nccl; then echo "the ranks do not use NCCL"; fi
+            ;;
+    esac
+}
 
 # why_not NEEDS WORD ...: prints why a setting cannot be compared
 why_not() {
@@ -473,46 +500,84 @@ why_not() {
             --*) grep -qxF "$option" "$work/options" || { echo "this program has no option $option" && return; } ;;
         esac
     done
-    if [ "$trained" = 0 ]; then echo "no model could be trained"; fi
-    if [ "$trained" = 1 ] && [ "$needs" != 1 ]; then echo "it needs several ranks"; fi
-    if [ "$trained" -gt 1 ] && [ "$needs" = tp ] && [ $tp = 1 ]; then echo "it needs two GPUs on a host"; fi
-    if [ "$trained" -gt 1 ] && [ "$needs" = nccl ] && ! is_by_nccl; then echo "the ranks do not use NCCL"; fi
+    [ "$trained" != 0 ] || { echo "no model could be trained" && return; }
+    for need in $needs; do why_not_by "$need"; done | head -n 1
 }
+
+# Files of row N of the table: N.with and N.without have a figure of each turn, N.tried is there after the first try,
+# N.note is why there is no figure of the last try, and N.warnings are those that the start does not have as well.
+note_setting() { echo "$2" >"$work/rates/$1.note"; } # note_setting ROW TEXT
 
 is_chosen() { case " $numbers " in "  " | *" $1 "*) ;; *) return 1 ;; esac }
 
-run_settings() { # run_settings TURN
+rows_to_run() { # prints the numbers of rows: those that were never tried, the measured ones, and those that failed
     row=0
-    while IFS=';' read -r number needs what with without both; do
-        row=$((row + 1))
+    while IFS=';' read -r number _; do
+        row=$((row + 1)) turn=3
         is_chosen "$number" || continue
+        if [ -f "$work/rates/$row.with" ] && [ -f "$work/rates/$row.without" ]; then turn=2; fi
+        [ -f "$work/rates/$row.tried" ] || turn=1
+        echo "$turn $row"
+    done <"$work/settings" | sort -s -n -k 1,1 | cut -d ' ' -f 2
+}
+
+note_warnings() { # note_warnings ROW WHAT KIND RUN
+    warnings_of "$4" | grep -vxF -f "$work/warnings" | sed "s/^/$3: /" | while read -r line; do
+        grep -qxF "$line" "$work/rates/$1.warnings" 2>/dev/null && continue
+        echo "$line" >>"$work/rates/$1.warnings"
+        verdict "warning of setting $2, $line"
+    done
+}
+
+run_setting() { # run_setting ROW KIND WORD ...: trains, and keeps the speed. Returns 1 if the other kind need not be run
+    row=$1 kind=$2 name=setting-$1-$2-$turn
+    shift 2
+    if train "$name" "$trained" "$@"; then
+        median tps "$logs/$name.jsonl" >>"$work/rates/$row.$kind"
+        note_warnings "$row" "$number, $what" "$kind" "$name"
+    elif [ "$limit" -lt "$run_seconds" ] && [ $((deadline - $(now))) -le 0 ]; then
+        note_setting "$row" "no time was left" # it was cut off
+        rm -f "$work/rates/$row.tried"
+        return 1
+    else
+        note_setting "$row" "$kind: $why"
+        case $why in
+            *"not implemented yet"*) ;;
+            *) failed "setting $number, $what, $kind" "$why" "$name" ;;
+        esac
+    fi
+    forget "$name"
+}
+
+run_settings() { # run_settings TURN
+    turn=$1
+    rows_to_run >"$work/rows"
+    while read -r row; do
+        IFS=';' read -r number needs what with without both <<END
+$(sed -n "${row}p" "$work/settings")
+END
         # shellcheck disable=SC2086 # words
         reason=$(why_not "$needs" $with $without $both)
-        if [ -n "$reason" ]; then note_setting $row "$reason" && continue; fi
+        if [ -n "$reason" ]; then note_setting "$row" "$reason" && continue; fi
         if [ $((deadline - $(now))) -le 0 ]; then
-            [ "$1" = 1 ] || continue
-            note_setting $row "no time was left"
-            skipped "setting $number, $what" "no time was left"
+            [ -f "$work/rates/$row.tried" ] || note_setting "$row" "no time was left"
             continue
         fi
-        for kind in with without; do
-            [ $kind = with ] && words=$with || words=$without
-            name=setting-$row-$kind-$1
-            # shellcheck disable=SC2086 # words
-            if train "$name" "$trained" $words $both; then
-                median tps "$logs/$name.jsonl" >>"$work/rates/$row.$kind"
-            else
-                note_setting $row "$kind: $why"
-                case $why in
-                    *"not implemented yet"*) ;;
-                    *) failed "setting $number, $what, $kind" "$why" "$name" ;;
-                esac
-            fi
-            forget "$name"
-        done
+        : >"$work/rates/$row.tried"
+        rm -f "$work/rates/$row.note"
+        # shellcheck disable=SC2086 # words
+        run_setting "$row" with $with $both && run_setting "$row" without $without $both
         echo "   $number $what: $(tail -n 1 "$work/rates/$row.with" 2>/dev/null) with," \
             "$(tail -n 1 "$work/rates/$row.without" 2>/dev/null) tokens/s without"
         write_report
+    done <"$work/rows"
+}
+
+settings_left_out() { # prints those for which no time was left
+    row=0
+    while IFS=';' read -r number _ what _; do
+        row=$((row + 1))
+        ! grep -qsxF "no time was left" "$work/rates/$row.note" || echo "- setting $number, $what: no time was left"
     done <"$work/settings"
 }
 
@@ -523,10 +588,10 @@ settings_table() ( # a subshell: it has variables of its own
     while IFS=';' read -r number needs what with without both; do
         row=$((row + 1))
         is_chosen "$number" || continue
-        note=$(cat "$work/rates/$row.note" 2>/dev/null | on_one_line)
+        note=$(cat "$work/rates/$row.note" "$work/rates/$row.warnings" 2>/dev/null | sed '$!s/$/;/' | on_one_line)
         what="$what${both:+ (\`$both\`)}"
         for kind in with without; do sed "s/^/$kind /" "$work/rates/$row.$kind" 2>/dev/null; done |
-            awk -v number="$number" -v what="$what" -v with="\`$with\`" -v without="\`$without\`" -v note="$note" '
+            awk -v number="$number" -v what="$what" -v with="${with:+\`$with\`}" -v without="${without:+\`$without\`}" -v note="$note" '
             { sum[$1] += $2; n[$1]++; if (!($1 in low) || $2 < low[$1]) low[$1] = $2; if ($2 > high[$1]) high[$1] = $2 }
             END {
                 ratio = noise = a = b = ""
@@ -548,9 +613,13 @@ part_settings() { run_settings 1; }
 part_settings_again() { run_settings 2; } # with the time that is left: how much the figures vary
 
 part_kernels() {
-    for program in gpu_gemm gpu_attention; do
+    for program in gpu_grouped gpu_gemm gpu_attention; do
         set --
-        case $program$tiny in gpu_gemmyes) set -- 16 ;; gpu_attentionyes) set -- 1 16 2 2 16 ;; esac
+        case $program$tiny in
+            gpu_groupedyes) set -- 2 40 32 48 ;;
+            gpu_gemmyes) set -- 16 ;;
+            gpu_attentionyes) set -- 1 16 2 2 16 ;;
+        esac
         bench_program $program 120 $program "$@" || failed $program "$why" $program
         [ ! -f "$logs/$program.log" ] || page "$program" <"$logs/$program.log"
     done
@@ -586,31 +655,43 @@ END
 part_ncu() {
     ncu=$(tool ncu)
     [ -n "$ncu" ] || { skipped ncu "there is no ncu" && return; }
-    if [ -x "$folder/run" ]; then set -- "$folder/run" gpu_attention; else set -- "$folder/bench/gpu_attention"; fi
-    # the forward's kernels, then those of our backward, which run later
-    for kernels in attention gradients; do
-        names='regex:gradients'
-        [ $kernels = gradients ] || names='regex:attention|sdpa|fmha|flash'
-        attempt ncu-$kernels 120 "$ncu" --set full --target-processes all --kernel-name "$names" --launch-count 8 \
-            --force-overwrite --export "$out/$kernels" "$@" 1 4096 32 8 128
+    # the first launches of all three products of experts, of attention's forward, and of our backward
+    while IFS=';' read -r kernels need launches program arguments names; do
+        reason=
+        [ -z "$need" ] || reason=$(why_not_by "$need")
+        if [ -n "$reason" ]; then skipped "ncu, $kernels" "$reason" && continue; fi
+        if [ -x "$folder/run" ]; then set -- "$folder/run" "$program"; else set -- "$folder/bench/$program"; fi
+        # shellcheck disable=SC2086 # words
+        attempt ncu-$kernels 120 "$ncu" --set full --target-processes all --kernel-name "regex:$names" \
+            --launch-count "$launches" --force-overwrite --export "$out/$kernels" "$@" $arguments
         code=$?
         if [ $code = 0 ] && [ -f "$out/$kernels.ncu-rep" ]; then verdict "ncu: $kernels.ncu-rep"; else
             failed "ncu, $kernels" "${why:-there is no $kernels.ncu-rep}" ncu-$kernels
         fi
-    done
+    done <<END
+experts;;6;gpu_grouped;8 2048 2048 2816;grouped_gemm_mma
+experts-wgmma;sm_90;9;gpu_grouped;8 2048 2048 2816;grouped_gemm_wgmma
+experts-tma;sm_90;9;gpu_grouped;8 2048 2048 2816;grouped_gemm_tma
+experts-codes;sm_89+;6;gpu_grouped;8 2048 2048 2816;grouped_gemm_8_bit
+attention;;8;gpu_attention;1 4096 32 8 128;attention|sdpa|fmha|flash
+gradients;;8;gpu_attention;1 4096 32 8 128;gradients
+END
 }
 
 part_bench() {
-    cases="7B-1024 8B-8192 2B-8192"
-    [ -z "$tiny" ] || cases=tiny-32
+    cases="7B-1024 8B-8192 2B-8192 2B-8192-tensorwise 2B-8192-rowwise"
+    [ -z "$tiny" ] || cases="tiny-32 tiny-bf16-48"
     counts=1
     [ "$trained" -le 1 ] || counts="1 $trained"
     for count in $counts; do
         limit=$((deadline - $(now)))
         [ "$counts" = "$count" ] || [ "$count" != 1 ] || limit=$((limit / 2))
+        # to end its last run, and to report
+        margin=60
+        [ $limit -gt $((2 * margin)) ] || margin=$((limit / 2))
         # shellcheck disable=SC2086 # words
-        attempt bench-$count $((limit + 60)) env "OUT=$out/bench-$count" RANKS=$count "LAUNCH=$launch" \
-            COEUS_GPU_SECONDS=$limit sh "$bench" "$folder" $cases ||
+        attempt bench-$count $limit env "OUT=$out/bench-$count" RANKS=$count "LAUNCH=$launch" \
+            COEUS_GPU_SECONDS=$((limit - margin)) sh "$bench" "$folder" $cases ||
             failed "bench, $count rank(s)" "$why" bench-$count
         if [ -f "$out/bench-$count/gpu-bench/gpu-bench.md" ]; then
             page "bench/gpu.sh, $count rank(s)" <"$out/bench-$count/gpu-bench/gpu-bench.md"
@@ -634,7 +715,8 @@ write_report() {
         list "Verdicts" "$work/verdicts"
         settings_table >"$work/table"
         awk -F ' *[|] *' 'NR > 2 && $8 != "" && ($8 > 1.03 || $8 < 0.97) && ($8 - 1) ^ 2 > ($9 / 100) ^ 2 {
-            printf "- %s %s: %s times the speed of %s%s\n", $2, $4, $8, $6, $9 == "" ? "" : ", noise " $9
+            printf "- %s %s: %s times the speed of %s%s%s\n", $2, $4, $8, $6 == "" ? "a run without it" : $6,
+                $9 == "" ? "" : ", noise " $9, $10 == "" ? "" : ". " $10
         }' "$work/table" >"$work/effects"
         list "Settings that change the speed by more than 3 %, and more than the noise" "$work/effects"
         printf '\n## Settings, with and without\n\n'
@@ -646,7 +728,8 @@ write_report() {
         echo "Without a setting: B3 (driver, CUDA) is in the first table; B5 and B28 (memory) are among the verdicts; B8 and B9"
         echo "(GPUs hidden by Slurm, or far from their cores) are warnings of the start. The others have tests only."
         list "What failed" "$work/failed"
-        list "What was skipped" "$work/skipped"
+        { cat "$work/skipped" && settings_left_out; } >"$work/left_out"
+        list "What was skipped" "$work/left_out"
         printf '\n## Parts\n\n| part | seconds |\n|---|---:|\n' && cat "$work/parts"
         cat "$work/pages"
     } >"$out/report.part" && mv "$out/report.part" "$out/report.md"
@@ -693,7 +776,7 @@ part() { # part NAME SECONDS FUNCTION
     write_report
 }
 
-names="facts start tests initcheck nccl bits settings bench kernels nsys ncu settings-again"
+names="facts start kernels tests initcheck nccl bits settings bench nsys ncu settings-again"
 numbers=
 for word in $wanted; do
     if [ "$word" = all ]; then continue; fi
@@ -721,14 +804,14 @@ trap 'ended="ended by an error of this script"; finish' EXIT
 echo "the first hour on $(uname -n): $ranks rank(s), logs: $logs"
 part facts 120 part_facts
 part start 600 part_start
+part kernels 300 part_kernels
 part tests 500 part_tests
 part initcheck 150 part_initcheck
 part nccl 180 part_nccl
 part bits 360 part_bits
 part settings 1200 part_settings
 part bench 700 part_bench
-part kernels 200 part_kernels
 part nsys 300 part_nsys
-part ncu 240 part_ncu
+part ncu 450 part_ncu
 part settings-again 1200 part_settings_again
 finish

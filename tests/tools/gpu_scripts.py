@@ -134,6 +134,20 @@ class Tests(Script):
             self.assertEqual(part, expected, name)
 
 
+# trains at once, except for models whose decks say that the embedding is not tied: these take longer than any limit
+OVERRUNS = """case $1 in
+    train)
+        case "$*" in *--dry_run*) echo '  total   1.0 GiB of 4.0 GiB'; echo '5e5 FLOPs per token'; exit ;; esac
+        if grep -q 'tied_embeddings = false' "$2"; then echo 'it hangs'; exec sleep 1000; fi
+        for word in "$@"; do case $word in --job.dump_folder=*) run=${word#*=} ;; esac; done
+        mkdir -p "$run"
+        for step in 1 2 3; do
+            echo "{\\"step\\":$step,\\"loss\\":6.5,\\"step_s\\":1,\\"tps\\":100.0,\\"tflops\\":1.0,\\"memory_gib\\":1.0}"
+        done >"$run/metrics.jsonl"
+        printf 'Profile of rank 0\n  gemm   90.0%%   3.0   1.5\n' ;;
+esac"""
+
+
 class Bench(Script):
     """bench/gpu.sh"""
 
@@ -241,6 +255,38 @@ if "torch_llama" in sys.argv[0]:
         self.assertEqual((done.returncode, report["cases"]), (1, []))
         self.assertIn("nothing was measured: no time was left", done.stdout)
 
+    def without_torch(self):
+        (self.folder / "torch.py").write_text("raise ImportError('there is no PyTorch')\n")
+        return str(self.folder)
+
+    def test_a_case_that_overruns(self):
+        # it is ended at the deadline, and what was measured before is reported
+        script(self.folder / "coeus", OVERRUNS)
+        script(self.folder / "bench/gpu_gemm", "exit 0")
+        done, report = self.run_script("tiny-32", "tiny-bf16-48", "tiny-bf16-48-rowwise", COEUS_GPU_SECONDS="12",
+                                       PYTHONPATH=self.without_torch())
+        self.assertEqual(done.returncode, 0)
+        measured, ended = report["cases"]
+        self.assertEqual((measured["case"], measured["coeus_tps"], measured["note"]), ("tiny-32", 100, ""))
+        self.assertEqual((ended["case"], ended["coeus"], ended["note"]), ("tiny-bf16-48", [], "coeus: no time was left"))
+        self.assertEqual(report["left_out"], ["tiny-bf16-48-rowwise"])
+        self.assertEqual((self.folder / "gpu-bench/tiny-bf16-48.coeus.log").read_text(), "it hangs\n")
+
+    def test_a_signal(self):
+        # the report has the cases before it
+        script(self.folder / "coeus", OVERRUNS.replace("exec sleep", f"touch {self.folder}/started; exec sleep"))
+        script(self.folder / "bench/gpu_gemm", "exit 0")
+        environment = dict(os.environ, OUT=str(self.folder), COEUS_GPU_BENCH="tiny", COEUS_GPU_SECONDS="4700",
+                           PYTHONPATH=self.without_torch())
+        with subprocess.Popen([ROOT / "bench/gpu.sh", self.folder, "tiny-32", "tiny-bf16-48"], env=environment,
+                              stdout=subprocess.DEVNULL, start_new_session=True) as running:
+            while not (self.folder / "started").exists():
+                time.sleep(0.05)
+            os.killpg(running.pid, signal.SIGTERM)  # as timeout does
+        (case,) = json.loads((self.folder / "gpu-bench/gpu-bench.json").read_text())["cases"]
+        self.assertEqual((case["case"], case["coeus_tps"]), ("tiny-32", 100))
+        self.assertIn("| tiny-32 |", (self.folder / "gpu-bench/gpu-bench.md").read_text())
+
     def test_a_program_that_fails(self):
         script(self.folder / "coeus", "echo 'coeus - error - the card is gone'; exit 3")
         script(self.folder / "bench/gpu_gemm", "exit 0")
@@ -274,7 +320,7 @@ esac"""
 
 class FirstHour(Script):
     """tests/gpu/first_hour.sh"""
-    names = ["facts", "start", "tests", "initcheck", "nccl", "bits", "settings", "bench", "kernels", "nsys", "ncu", "settings-again"]
+    names = ["facts", "start", "kernels", "tests", "initcheck", "nccl", "bits", "settings", "bench", "nsys", "ncu", "settings-again"]
 
     def setUp(self):
         super().setUp()
@@ -306,6 +352,11 @@ class FirstHour(Script):
         (row,) = [line.strip("|").split("|") for line in report["Settings, with and without"].splitlines() if f"| {setting}" in line]
         return [cell.strip() for cell in row]
 
+    def figures(self, report, setting):
+        """Returns the speed with and without the setting, and the note."""
+        row = self.row(report, setting)
+        return row[3], row[5], row[8]
+
     def stand_ins(self):
         """Test programs that pass, and tools of CUDA that only start what they examine."""
         for program in ("test_gpu", "mpi_gpu", "test_gpu_program"):
@@ -322,7 +373,8 @@ class FirstHour(Script):
 
     def test_on_the_emulated_gpu(self):
         self.link_programs()
-        (self.folder / "bench/gpu_attention").symlink_to(BUILT / "bench/gpu_attention")
+        for program in ("gpu_attention", "gpu_grouped"):
+            (self.folder / "bench" / program).symlink_to(BUILT / "bench" / program)
         self.stand_ins()
         parts = [name for name in self.names if not name.startswith("settings")]
         report = self.run_script(*parts, "B7", "settings-again")
@@ -332,8 +384,8 @@ class FirstHour(Script):
         self.assertRegex(report["Verdicts"], r"training starts with 1 rank\(s\), model tiny: \d+ tokens/s")
         self.assertRegex(report["Verdicts"], r"GPU memory .*: planned \d+ MiB, allocated 0.\d+ GiB")
         for verdict in ("two equal runs on 1 rank(s) (B1): the same bits", "steps as graphs and kernel by kernel: the same bits",
-                        "tests (run.sh): 3", "initcheck: no read of uninitialised memory", "nsys-graphs.nsys-rep", "ncu: attention.ncu-rep",
-                        "ncu: gradients.ncu-rep"):
+                        "tests (run.sh): 3", "initcheck: no read of uninitialised memory", "nsys-graphs.nsys-rep", "ncu: experts-wgmma.ncu-rep",
+                        "ncu: attention.ncu-rep", "ncu: gradients.ncu-rep"):
             self.assertIn(verdict, report["Verdicts"])
         self.assertEqual(report["What was skipped"].strip(), "- nccl: it needs several ranks that train")
         _, _, _, with_graphs, _, without, ratio, noise, note = self.row(report, "steps as CUDA graphs")
@@ -341,6 +393,26 @@ class FirstHour(Script):
         self.assertEqual(note, "")
         self.assertIn("| tiny-32 |", report["bench/gpu.sh, 1 rank(s)"])
         self.assertIn('"pass": "backward"', report["gpu_attention"])
+        products = [json.loads(line) for line in report["gpu_grouped"].splitlines() if line.startswith("{")]
+        names = ("y = x W^T", "dx = dy W", "dW += dy^T x")
+        self.assertEqual([(p["kernels"], p["product"]) for p in products],
+                         [(kernels, name) for kernels in ("mma", "wgmma", "wgmma+tma", "decoded", "codes") for name in names])
+        for product in products:
+            self.assertTrue(product["same_bits"] and product["difference"] < 1e-5, product)
+        self.assertEqual({p["launches"] for p in products if p["kernels"] == "codes"},
+                         {"grouped_gemm_8_bit", "grouped_gemm_8_bit_weights"})
+
+    def test_products_of_experts_by_other_kernels(self):
+        # rows that are not multiples of 16 bytes: the bench says that it does not measure what was asked for
+        done = subprocess.run([BUILT / "bench/gpu_grouped", "3", "37", "32", "20"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        errors = {(p["kernels"], p["product"]): p["error"] for p in map(json.loads, done.stdout.splitlines()) if "error" in p}
+        others = {(kernels, product): "operands of these sizes have another kernel" for kernels in ("wgmma", "wgmma+tma")
+                  for product in ("y = x W^T", "dx = dy W", "dW += dy^T x")}
+        self.assertEqual(errors, {**others, ("codes", "dx = dy W"): "operands of these sizes are decoded on sm_90",
+                                  ("codes", "dW += dy^T x"): "operands of these sizes are decoded on sm_90"})
+        done = subprocess.run([BUILT / "bench/gpu_grouped", "3"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (3, "gpu_grouped: usage: gpu_grouped [GROUPS ROWS INPUTS OUTPUTS]\n"))
 
     def test_two_ranks(self):
         self.link_programs()
@@ -369,11 +441,71 @@ class FirstHour(Script):
                          "- B1 `--comm.deterministic=true`: 0.800 times the speed of `--comm.deterministic=false`")
         self.assertEqual(self.row(report, "products leave 16 multiprocessors")[8], "this program has no option kernels.sm_margin")
 
+    def fake_with(self, options, lines):
+        """FAKE with more options, and with lines of its own in training."""
+        text = FAKE.replace("**`comm.deterministic`** (boolean)", "\n- ".join(f"**`{name}`** (text)" for name in options))
+        script(self.folder / "coeus", text.replace('        mkdir -p "$run"\n', '        mkdir -p "$run"\n' + lines + "\n", 1))
+
+    def test_warnings_and_needs_of_settings(self):
+        self.fake_with(["model.name", "model.flavor", "model.n_layers", "model.vocab_size", "model.converters",
+                        "quantize.grouped_mm.float8.fqns"],
+                       "[ \"${COEUS_EXPERTS_WGMMA-}\" != 1 ] || echo '[coeus] 2026 - warning - the product p by wgmma differs'")
+        driver = """case "$*" in *compute_cap*) echo {} ;; *list-gpus*) echo 'GPU 0' ;; *) exit 9 ;; esac"""
+        script(self.folder / "tools/nvidia-smi", driver.format("9.0"))
+        report = self.run_script("experts", "settings-again")
+        self.assertEqual((self.done.returncode, self.done.stderr), (0, ""), self.done.stdout)
+        # not those that the start has as well; once, although both turns have it
+        self.assertEqual(self.row(report, "products of experts by wgmma (")[8], "with: the product p by wgmma differs")
+        self.assertEqual(self.row(report, "products of experts in 8 bits")[8], "")
+        self.assertEqual(report["Verdicts"].count("- warning of setting experts, products of experts by wgmma, with: the product p by wgmma "
+                                                  "differs\n"), 1)
+        self.assertEqual(report["Verdicts"].count("only one core"), 1)
+        script(self.folder / "tools/nvidia-smi", driver.format("10.0"))
+        report = self.run_script("experts")
+        self.assertEqual(self.row(report, "products of experts by wgmma (")[8], "it needs a GPU of sm_90; this one is of sm_100")
+        self.assertEqual(self.figures(report, "products of experts in 8 bits"), ("100", "100", ""))
+        script(self.folder / "tools/nvidia-smi", driver.format("8.0"))
+        report = self.run_script("experts")
+        self.assertEqual(self.figures(report, "products of experts in 8 bits"),
+                         ("", "", "it needs a GPU of sm_89 or later; this one is of sm_80"))
+
+    def test_settings_again(self):
+        # in the first turn one setting fails, one runs until the time of the part ends, and one is left out
+        self.fake_with(["model.converters", "quantize.linear.float8.filter_fqns", "quantize.linear.float8.recipe_name",
+                        "training.gradient_dtype", "kernels.logits_chunk_mib", "training.disable_cuda_graphs"],
+                       """case "$*" in
+                           *setting-*-1' '*gradient_dtype=bfloat16*) echo 'error: no'; exit 1 ;;
+                           *setting-*-1' '*logits_chunk_mib=1024*) exec sleep 1000 ;;
+                       esac""")
+        text = (ROOT / "tests/gpu/first_hour.sh").read_text()
+        self.assertEqual(text.count("\npart settings 1200 "), 1)
+        short = self.folder / "short.sh"
+        short.write_text(text.replace("\npart settings 1200 ", "\npart settings 10 "))
+        short.chmod(0o755)
+        report = self.run_script("float8", "B14", "B15", "B7", "settings-again", path=short)
+        first, again = [re.findall("^   (B14|B15|B7|float8) .*: (.*) with, (.*) tokens/s without$", turn, re.MULTILINE)
+                        for turn in self.done.stdout.split("== settings-again")]
+        both = ("100.0", "100.0")
+        self.assertEqual(first, [("float8", *both), ("float8", *both), ("B14", "", "100.0"), ("B15", "", "")])
+        self.assertEqual(again, [("B15", *both), ("B7", *both), ("float8", *both), ("float8", *both), ("B14", *both)])
+        for row in ("gradients in bfloat16", "logits in chunks", "steps as CUDA graphs"):
+            self.assertEqual(self.figures(report, row), ("100", "100", ""), row)
+        self.assertNotIn("What was skipped", report)
+        self.assertRegex(report["What failed"].strip(),
+                         r"^- \*\*setting B14, gradients in bfloat16, with\*\*: exit code 1: error: no \(logs/setting-\d+-with-1.log\)$")
+        # without another turn
+        report = self.run_script("float8", "B15", "B7", path=short)
+        self.assertEqual(report["What was skipped"].strip().split("\n"),
+                         ["- setting B15, logits in chunks of 1 GiB, beside 256 MiB: no time was left",
+                          "- setting B7, steps as CUDA graphs: no time was left"])
+        self.assertEqual(self.row(report, "logits in chunks")[8], "no time was left")
+
     def test_a_bundle(self):
         script(self.folder / "first-hour.sh", "")
         (self.folder / "first-hour.sh").write_text((ROOT / "tests/gpu/first_hour.sh").read_text())
         script(self.folder / "gpu-tests.sh", "echo kernels 1 passed; echo '7 passed, 0 failed'")
         script(self.folder / "run", 'here=${0%/*}; program=$1; shift; exec "$here/bin/$program" "$@"')
+        script(self.folder / "bin/gpu_grouped", "echo experts")
         script(self.folder / "bin/gpu_gemm", "echo products")
         script(self.folder / "bin/gpu_attention", "echo attention")
         script(self.folder / "bench/gpu.sh", 'mkdir -p "$OUT/gpu-bench"; echo "$RANKS ranks: $*" >"$OUT/gpu-bench/gpu-bench.md"')
@@ -385,9 +517,21 @@ class FirstHour(Script):
         self.assertEqual((self.done.returncode, self.done.stderr), (0, ""), self.done.stdout)
         self.assertIn("2, started by `mpirun --oversubscribe --bind-to none -n 2`", report[""])
         self.assertIn("tests (run.sh): 7 passed, 0 failed", report["Verdicts"])
-        self.assertEqual([report[title].split("\n")[2] for title in ("gpu_gemm", "gpu_attention")], ["products", "attention"])
+        self.assertEqual(self.parts(report), ["facts", "start", "kernels", "tests", "bench"])
+        self.assertEqual([report[title].split("\n")[2] for title in ("gpu_grouped", "gpu_gemm", "gpu_attention")],
+                         ["experts", "products", "attention"])
         for ranks in 1, 2:
-            self.assertIn(f"{ranks} ranks: {self.folder} tiny-32", report[f"bench/gpu.sh, {ranks} rank(s)"])
+            self.assertIn(f"{ranks} ranks: {self.folder} tiny-32 tiny-bf16-48", report[f"bench/gpu.sh, {ranks} rank(s)"])
+
+    def test_a_bench_that_overruns(self):
+        # it ends its last run by itself and reports, before the time limit of its part ends it
+        script(self.folder / "coeus", FAKE + "\n" + OVERRUNS)
+        script(self.folder / "bench/gpu_gemm", "exit 0")
+        (self.folder / "torch.py").write_text("raise ImportError('there is no PyTorch')\n")
+        report = self.run_script("bench", COEUS_HOUR_SECONDS="30", PYTHONPATH=str(self.folder))
+        self.assertEqual((self.done.returncode, self.done.stderr), (0, ""), self.done.stdout)
+        self.assertRegex(report["bench/gpu.sh, 1 rank(s)"], r"\| tiny-32 \|.*\| 100 \|")
+        self.assertRegex(report["bench/gpu.sh, 1 rank(s)"], r"\| tiny-bf16-48 \|.*coeus: no time was left")
 
     def test_runs_with_different_bits(self):
         self.link_programs()
@@ -408,8 +552,9 @@ class FirstHour(Script):
         self.assertEqual(self.done.returncode, 1)
         self.assertEqual(self.parts(report), self.names)
         failed = dict(re.findall(r"^- \*\*(.*?)\*\*: (.*)$", report["What failed"], re.MULTILINE))
-        self.assertEqual(list(failed), ["facts", "start", "tests", "initcheck", "bits", "bench, 1 rank(s)", "gpu_gemm", "gpu_attention",
-                                        "nsys", "ncu, attention", "ncu, gradients"])
+        self.assertEqual(list(failed), ["facts", "start", "gpu_grouped", "gpu_gemm", "gpu_attention", "tests", "initcheck", "bits",
+                                        "bench, 1 rank(s)", "nsys", "ncu, experts", "ncu, experts-wgmma", "ncu, experts-tma", "ncu, experts-codes",
+                                        "ncu, attention", "ncu, gradients"])
         self.assertEqual(failed["start"], "no data: exit code 139: coeus - error - the card is gone (logs/tokenizer.log)")
         self.assertEqual(failed["ncu, gradients"], "exit code 9: ncu: no permission (logs/ncu-gradients.log)")
         self.assertIn("0 passed", failed["tests"])
@@ -435,7 +580,7 @@ class FirstHour(Script):
 
     def test_a_missing_program(self):
         report = self.run_script("start", "tests", "kernels")
-        self.assertEqual((self.done.returncode, self.parts(report)), (1, ["facts", "start", "tests", "kernels"]))
+        self.assertEqual((self.done.returncode, self.parts(report)), (1, ["facts", "start", "kernels", "tests"]))
         for what in (f"**start**: there is no {self.folder}/coeus", f"**gpu_gemm**: there is no {self.folder}/bench/gpu_gemm"):
             self.assertIn(what, report["What failed"])
 
@@ -478,7 +623,7 @@ class FirstHour(Script):
         report = self.folder / "first_hour/report.md"
         report.parent.mkdir()
         report.write_text("of an earlier run")
-        for arguments, environment, said in ((["meshes"], {}, "there is no part meshes; the parts are facts start tests "),
+        for arguments, environment, said in ((["meshes"], {}, "there is no part meshes; the parts are facts start kernels tests "),
                                              (["start"], {"RANKS": "two"}, "RANKS = two: it must be a number of ranks, from 1 on")):
             done = subprocess.run([ROOT / "tests/gpu/first_hour.sh", self.folder, *arguments], capture_output=True, text=True,
                                   env=self.environment | environment)
