@@ -109,7 +109,8 @@ mutants:
 # `make sanitize` runs a part of the costly tests of tests/sanitized.txt. SANITIZE_SEED=N chooses another one.
 SANITIZE_SEED ?= 1
 sanitize: left_out = --exclude-regex "$$(tools/sanitized.py --seed '$(SANITIZE_SEED)')"
-sanitize sanitize-all:
+sanitize: sanitize-all
+sanitize-all:
 	@tools/deps.sh build test
 	@$(call configure,build-asan,asan-ubsan)
 	@cmake --build --preset asan-ubsan --target coeus_unit_tests
