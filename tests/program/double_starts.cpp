@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 using Environment = std::map<std::string, std::string>;
 
 enum class Second { stranger, queued_again, while_suspended };
-constexpr const char* names[] = {"a stranger", "queued again", "while suspended"};
+constexpr const char* kind_names[] = {"a stranger", "queued again", "while suspended"};
 
 constexpr int64_t all_steps = 20;
 
@@ -137,7 +137,7 @@ void double_starts(int rounds, uint64_t seed) {
                        .lines = 1 + int(lines / 2 * random.uniform(uint64_t(i)))};
         const int moment = round.lines;
         round.run(arguments, run);
-        CAPTURE(i, names[int(round.kind)], round.locks, round.ranks, mode, moment);
+        CAPTURE(i, kind_names[int(round.kind)], round.locks, round.ranks, mode, moment);
         CAPTURE(round.first.exit_code, round.first.output, round.second.exit_code, round.second.output);
         REQUIRE(processes_left(run, patience(60)) == "");
         CHECK(round.ends_well());

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<std::string> nothing;
+const std::vector<std::string> no_files;
 
 void unpack(const fs::path& archive, const fs::path& folder) {
     const Outcome tar = run_shell("tar xJf '" + archive.string() + "' -C '" + folder.string() + "'");
@@ -78,13 +78,13 @@ TEST_CASE("program: checkpoints, token files and decks of earlier versions are r
             coeus_in(folder, {"info", file, "--verify"});
             // reading and writing again keeps every bit
             coeus_in(folder, {"convert", file, copy});
-            CHECK(differing_arrays(folder / copy, folder / "one_file" / step) == nothing);
+            CHECK(differing_arrays(folder / copy, folder / "one_file" / step) == no_files);
             CHECK(format_version(folder / copy) == 1);
         }
         const MetricLines before = read_metrics(folder / "whole");
         check_resumed(folder, "one_file", before, 1);
         check_resumed(folder, "in_parts", before, 1);
-        CHECK(differing_arrays(folder / "one_file" / last, folder / "in_parts" / last) == nothing);
+        CHECK(differing_arrays(folder / "one_file" / last, folder / "in_parts" / last) == no_files);
         CHECK(format_version(folder / "one_file" / last) == 1);
     }
     CHECK(versions > 0);

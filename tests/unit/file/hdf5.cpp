@@ -35,7 +35,7 @@ std::span<const T> view(const std::vector<T>& values) {
 }
 
 /// A small file with one group, two arrays and attributes.
-std::string sample(const test::TemporaryFolder& folder) {
+std::string hdf5_sample(const test::TemporaryFolder& folder) {
     const std::string path = folder / "sample.h5";
     auto file = hdf5::File::create(path);
     file.create_dataset("model/a.weight", hdf5::Type::f32, {3, 5}).write(view(counted<float>(15)));
@@ -145,7 +145,7 @@ TEST_CASE("16-bit floats are numbers to other programs", "[hdf5]") {
 
 TEST_CASE("an array can be mapped at its offset", "[hdf5]") {
     const test::TemporaryFolder folder;
-    const std::string path = sample(folder);
+    const std::string path = hdf5_sample(folder);
     const auto file = hdf5::File::open(path);
     const auto tokens = file.dataset("tokens");
     REQUIRE(tokens.offset().has_value());
@@ -190,7 +190,7 @@ TEST_CASE("attributes of numbers and text", "[hdf5]") {
 
 TEST_CASE("names and presence", "[hdf5]") {
     const test::TemporaryFolder folder;
-    const auto file = hdf5::File::open(sample(folder));
+    const auto file = hdf5::File::open(hdf5_sample(folder));
     CHECK(file.names() == std::vector<std::string>{"model", "tokens"});
     CHECK(file.group("model").names() == std::vector<std::string>{"a.weight"});
     CHECK(file.dataset_paths() == std::vector<std::string>{"model/a.weight", "tokens"});
@@ -202,9 +202,9 @@ TEST_CASE("names and presence", "[hdf5]") {
 TEST_CASE("the same calls give the same bytes: no times are stored", "[hdf5]") {
     const test::TemporaryFolder one, two;
     const auto before = uint32_t(time(nullptr));
-    const std::string bytes = test::read_file(sample(one));
+    const std::string bytes = test::read_file(hdf5_sample(one));
     const auto after = uint32_t(time(nullptr));
-    CHECK(bytes == test::read_file(sample(two)));
+    CHECK(bytes == test::read_file(hdf5_sample(two)));
     bool has_time = false;
     const size_t metadata = 2048;  // the counted values after it could look like a time
     for (size_t i = 0; i + 4 <= std::min(metadata, bytes.size()); ++i) {
@@ -217,7 +217,7 @@ TEST_CASE("the same calls give the same bytes: no times are stored", "[hdf5]") {
 
 TEST_CASE("errors of a file are reported in words", "[hdf5]") {
     const test::TemporaryFolder folder;
-    const std::string path = sample(folder);
+    const std::string path = hdf5_sample(folder);
     SECTION("absent") {
         CHECK_THROWS_WITH(hdf5::File::open(folder / "no.h5"), Contains("no.h5: this file does not exist"));
         CHECK_THROWS_AS(hdf5::File::open(folder / "no.h5"), ConfigError);
