@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # coeus_test, coeus_mpi_test, coeus_add_test, coeus_checked_header: add tests, with their labels, time limits and costs.
 
-# test cases take longer to compile than to run; the code that they test is fully optimised
+# Test cases take longer to compile than to run; the code that they test is fully optimised. Checks of undefined
+# behaviour would be half of their instructions. A library gives these options, since those of libraries come last, and
+# the last one counts.
 set(coeus_case_options -O0)
+add_library(coeus_unchecked_cases INTERFACE)
 if(COEUS_SANITIZE)
-    # checks of undefined behaviour would be half of the instructions in test cases, which are not the code to check
-    list(APPEND coeus_case_options -fno-sanitize=undefined)
+    target_compile_options(coeus_unchecked_cases INTERFACE -fno-sanitize=undefined)
 endif()
 
 # Tests of higher cost start first: those with MPI, since they find most bugs, and those that take long, since otherwise
@@ -65,7 +67,7 @@ function(coeus_test name folder thirds)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${coeus_tests_dir}/${folder}/*.cpp)
     add_executable(${name} ${sources})
     coeus_compile_in_batches(${name})
-    target_link_libraries(${name} PRIVATE coeus_test_support)
+    target_link_libraries(${name} PRIVATE coeus_test_support coeus_unchecked_cases)
     target_compile_options(${name} PRIVATE ${coeus_case_options})
     add_dependencies(coeus_tests ${name})
     if(folder MATCHES "^unit/")
@@ -91,7 +93,7 @@ function(coeus_mpi_test name folder)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${coeus_tests_dir}/${folder}/*.cpp)
     add_executable(${name} ${sources} ${coeus_tests_dir}/support/mpi_main.cpp)
     coeus_compile_in_batches(${name})
-    target_link_libraries(${name} PRIVATE coeus_test_support)
+    target_link_libraries(${name} PRIVATE coeus_test_support coeus_unchecked_cases)
     target_compile_options(${name} PRIVATE ${coeus_case_options})
     add_dependencies(coeus_tests ${name})
     coeus_label(label ${folder})
