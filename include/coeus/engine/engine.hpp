@@ -146,6 +146,8 @@ public:
 
     /// Adds an observer of kernels and exchanges.
     [[nodiscard]] Observation observe(KernelObserver& kernels) { return exec_.observers.add(kernels); }
+    /// Where casts before gathers of weights are computed, and those and additions of sums of gradients.
+    Gathered::Execs execs_of_gathered() const { return gathered_.execs(); }
     /// Sets the observer of the arenas; null: none.
     void observe_arenas(ArenaObserver* arenas);
     /// Sets the observers of the pipeline's actions, and of exchanges that only its ranks make; null: none.

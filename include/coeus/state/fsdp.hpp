@@ -76,6 +76,13 @@ public:
     void allocate(const std::vector<GatherRanks>& ranks, Stream::Mode streams, Exec& compute,
                   const Kernels& kernels);
 
+    /// Where the streams compute, for observers. Only after allocate(). Observers are notified by the threads
+    /// of the streams.
+    struct Execs {
+        Exec &gather, &reduce;
+    };
+    Execs execs() const { return {gather_stream_->exec(), reduce_stream_->exec()}; }
+
     /// Keeps w of a unit's storages valid while it lives. `gathered` null (planning, one rank): w is always
     /// valid.
     class [[nodiscard]] WeightLease {
