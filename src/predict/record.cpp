@@ -276,6 +276,8 @@ Recording record_step(const DecoderConfig& config, const EngineOptions& options)
     const Gathered::Execs beside = engine.execs_of_gathered();
     const BesideRecorder gathers(recorder, beside.gather, Purpose::weights),
         sums(recorder, beside.reduce, Purpose::gradients);
+    std::optional<BesideRecorder> conversions;
+    if (beside.convert) conversions.emplace(recorder, *beside.convert, Purpose::gradients);
     const BatchShape& batch = options.training;
     const std::vector<int32_t> ids(size_t(batch.count()));  // zeros: tokens, labels, and starts of documents
     const SampleRows rows = {

@@ -252,6 +252,16 @@ TEST_CASE("a recording has the casts of gathers, and those of sums of gradients 
         CHECK(moved(rounded, "cast") == Approx(6.0 / 4 * (sums - embedding)).epsilon(0.05));
         CHECK(moved(rounded, "add") == Approx(3 * sums / 2).epsilon(0.05));
         CHECK(moved(plain, "add") == moved(rounded, "add"));
+        // all matrices of a block or the head are one more operation, and become float32 in another queue
+        const auto of_plain = operations(plain, Purpose::gradients, "reduce_scatter"),
+                   of_rounded = operations(rounded, Purpose::gradients, "reduce_scatter");
+        CHECK(of_rounded.size() == of_plain.size() + 4);
+        const auto converts = [&](const Submitted& s) {
+            return s.kind == kernel && s.purpose == Purpose::gradients &&
+                   rounded.calls[s.index].kernel == "cast";
+        };
+        for (const Submitted& s : rounded.submitted)
+            if (converts(s)) CHECK(s.queue != rounded.submitted[of_rounded[0]].queue);
         // weights in bfloat16 are read and written
         const double gathers = bytes_of(plain, operations(plain, Purpose::weights));
         CHECK(bytes_beside(plain, "cast", Purpose::weights) == Approx(2 * gathers / 2).epsilon(0.05));
