@@ -46,8 +46,8 @@ struct GatherOptions {
     Keep weights = Keep::neighbours;
     Keep gradients = Keep::neighbours;
     int prefetch = 1;  ///< how many units are gathered ahead of the one in use, if weights are not kept
-    /// Most elements of gradients in bfloat16 that are in float32 at a time, over all ranks: 64 MiB.
-    int64_t most_summed = int64_t(1) << 24;
+    /// Most elements of gradients in bfloat16 that are in float32 at a time, over all ranks: 128 MiB.
+    int64_t most_summed = int64_t(1) << 25;
 };
 
 /// The ranks of one sharding that gather weights and sum gradients. `gather` and `reduce` are two
