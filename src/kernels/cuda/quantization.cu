@@ -78,15 +78,21 @@ __device__ void store_adjacent(T* to, const Pack<T, count>& pack, int64_t rest) 
         if (i < rest) to[i] = pack.values[i];
 }
 
-/// `count` adjacent elements in float32.
+/// `count` adjacent elements in float32. Those from `rest` on are zero, and not read.
 template <int count, class T>
 struct Adjacent {
     float values[count];
 
     __device__ Adjacent(const T* from, int64_t rest) {
-        const Pack<T, count> pack = load_adjacent<count>(from, rest);
-        COEUS_UNROLL
-        for (int i = 0; i < count; ++i) values[i] = load(pack.values[i]);
+        // not by load_adjacent: with packs of 8, that takes more registers
+        if (rest >= count && is_aligned<count>(from)) {
+            const Pack<T, count> pack = load_pack<count>(from);
+            COEUS_UNROLL
+            for (int i = 0; i < count; ++i) values[i] = load(pack.values[i]);
+        } else {
+            COEUS_UNROLL
+            for (int i = 0; i < count; ++i) values[i] = i < rest ? load(from[i]) : 0.0f;
+        }
     }
     /// Writes the codes; factor(i): that of an element.
     template <class Format, class F>
