@@ -77,8 +77,7 @@ public:
     void allocate(const std::vector<GatherRanks>& ranks, Stream::Mode streams, Exec& compute,
                   const Kernels& kernels);
 
-    /// Where the streams compute, for observers. Only after allocate(). Observers are notified by the threads
-    /// of the streams.
+    /// Those of the streams, for observers, which their threads notify. Valid after allocate().
     struct Execs {
         Exec &gather, &reduce;
         Exec* convert;  ///< null: no gradient in bfloat16 is summed
