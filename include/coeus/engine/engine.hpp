@@ -146,7 +146,7 @@ public:
 
     /// Adds an observer of kernels and exchanges.
     [[nodiscard]] Observation observe(KernelObserver& kernels) { return exec_.observers.add(kernels); }
-    /// Of the streams, for observers: what they cast and add is not in the computation's Exec.
+    /// The Execs of the streams, for observers: the computation's Exec does not see what they cast and add.
     Gathered::Execs execs_of_gathered() const { return gathered_.execs(); }
     /// Sets the observer of the arenas; null: none.
     void observe_arenas(ArenaObserver* arenas);
