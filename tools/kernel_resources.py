@@ -28,8 +28,8 @@ HEAD = """# SPDX-License-Identifier: Apache-2.0
 FIELDS = ("registers", "stack", "spilled", "static shared memory", "blocks")
 NOT_LAUNCHED = ("gpu: any_kernel",)  # the start asks only whether it exists
 # bytes of shared memory of a multiprocessor, and its warps; 65536 registers, 32 blocks
-SHARED = {"sm_80": 164 << 10, "sm_89": 100 << 10, "sm_90": 228 << 10, "sm_90a": 228 << 10}
-WARPS = {"sm_80": 64, "sm_89": 48, "sm_90": 64, "sm_90a": 64}
+SHARED = {"sm_80": 164 << 10, "sm_89": 100 << 10, "sm_90": 228 << 10, "sm_90a": 228 << 10, "sm_120": 100 << 10}
+WARPS = {"sm_80": 64, "sm_89": 48, "sm_90": 64, "sm_90a": 64, "sm_120": 48}
 OWN = "sm_90a"  # kernels for one GPU; the others also run on sm_89, whose blocks can have the least shared memory
 LEAST_SHARED = 99 << 10
 
@@ -236,7 +236,7 @@ def write(old, folder, program):
     table.toolkit = toolkit(folder)
     resources = {key: values for key, values in reports(folder).items() if key[1] in SHARED}
     printed = launches(program)
-    table.archs = sorted({arch for _, arch in resources})
+    table.archs = sorted({arch for _, arch in resources}, key=lambda arch: (int(re.sub(r"\D", "", arch)), arch))
     for kernel in sorted({kernel for kernel, _ in resources}):
         table.launches[kernel] = printed.get(kernel.split(": ", 1)[1])
     table.resources = with_blocks(resources, table.launches)

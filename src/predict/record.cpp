@@ -79,6 +79,13 @@ public:
         records_ = true;
     }
     void stop() { records_ = false; }
+    // A kernel of another queue than the computation's.
+    void add_beside(const Queue& queue, Purpose purpose, const Call& call) {
+        if (!records_) return;
+        const uint32_t number = number_of(queue);
+        add(Submitted::Kind::kernel, number, calls_.number(call));
+        recording_.submitted.back().purpose = purpose;
+    }
     // The computation waits for everything.
     void finish_queues() {
         for (uint32_t queue = 1; queue < last_.size(); ++queue) wait(0, queue, last_[queue]);
@@ -191,6 +198,35 @@ private:
     uint32_t queue_of_group_ = 0;
 };
 
+// The kernels of a stream beside the computation.
+class BesideRecorder final : public KernelObserver {
+public:
+    BesideRecorder(Recorder& recorder, Exec& exec, Purpose purpose)
+        : recorder_(recorder),
+          queue_(*exec.queue),
+          purpose_(purpose),
+          observation_(exec.observers.add(*this)) {}
+
+    void begin(const char* kernel, double flops, double bytes) override {
+        call_ = {};
+        call_.kernel = kernel;
+        call_.flops = flops;
+        call_.bytes = bytes;
+    }
+    void operands(std::span<const Tensor> tensors) override {
+        if (!tensors.empty()) call_.type = tensors[0].dtype;
+    }
+    void planned(const PlannedKernel& kernel) override { call_.launches = kernel.launches; }
+    void end() override { recorder_.add_beside(queue_, purpose_, call_); }
+
+private:
+    Recorder& recorder_;
+    const Queue& queue_;
+    Purpose purpose_;
+    Call call_;
+    Observation observation_;
+};
+
 }  // namespace
 
 std::string Call::key() const {
@@ -203,12 +239,19 @@ std::string Call::key() const {
 int64_t Recording::launches() const {
     int64_t all = 0;
     for (const Submitted& operation : submitted)
-        if (operation.kind == Submitted::Kind::kernel) all += calls[operation.index].launches;
+        if (operation.kind == Submitted::Kind::kernel && operation.queue == 0)
+            all += calls[operation.index].launches;
     return all;
 }
 
-int64_t Recording::communications() const {
-    return std::ranges::count(submitted, Submitted::Kind::collective, &Submitted::kind);
+int64_t Recording::beside() const {
+    int64_t all = 0;
+    for (const Submitted& operation : submitted)
+        if (operation.kind == Submitted::Kind::collective)
+            ++all;
+        else if (operation.kind == Submitted::Kind::kernel && operation.queue != 0)
+            all += calls[operation.index].launches;
+    return all;
 }
 
 Recording record_step(const DecoderConfig& config, const EngineOptions& options) {
@@ -230,6 +273,11 @@ Recording record_step(const DecoderConfig& config, const EngineOptions& options)
     mesh.observe(&recorder);
     engine.observe_pipeline(&recorder, nullptr);
     const Observation observed = engine.observe(recorder);
+    const Gathered::Execs beside = engine.execs_of_gathered();
+    const BesideRecorder gathers(recorder, beside.gather, Purpose::weights),
+        sums(recorder, beside.reduce, Purpose::gradients);
+    std::optional<BesideRecorder> conversions;
+    if (beside.convert) conversions.emplace(recorder, *beside.convert, Purpose::gradients);
     const BatchShape& batch = options.training;
     const std::vector<int32_t> ids(size_t(batch.count()));  // zeros: tokens, labels, and starts of documents
     const SampleRows rows = {
@@ -247,7 +295,6 @@ Recording record_step(const DecoderConfig& config, const EngineOptions& options)
     engine.update();
     recorder.stop();
     mesh.observe(nullptr);
-    recording.converts_gradients = options.types.gradients_in_bf16;
     return recording;
 }
 

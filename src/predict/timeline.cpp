@@ -114,7 +114,8 @@ private:
     void submit(const Submitted& entry) {
         using enum Submitted::Kind;
         switch (entry.kind) {
-            case kernel: return compute(recording_.calls[entry.index]);
+            case kernel:
+                return entry.queue == 0 ? compute(recording_.calls[entry.index]) : compute_beside(entry);
             case collective: return communicate(entry.queue, recording_.collectives[entry.index]);
             case wait: return wait_for(entry.queue, points_[entry.index]);
             case begin_action:
@@ -145,6 +146,14 @@ private:
         now() += work + slower;
     }
 
+    // A kernel of another queue is a part of the communication that it is for.
+    void compute_beside(const Submitted& entry) {
+        const std::optional<Estimate> estimate = rates_.seconds(recording_.calls[entry.index]);
+        if (!estimate) return;
+        played_.communication[size_t(entry.purpose)].total += estimate->seconds;
+        queues_[entry.queue] = {queues_[entry.queue].time + estimate->seconds, entry.purpose};
+    }
+
     void communicate(uint32_t queue, const Collective& collective) {
         double start = queues_[queue].time;
         if (order_ == LaunchOrder::overlapped) start = std::max(start, begun_);
@@ -167,25 +176,12 @@ private:
         point = until;
     }
 
-    // A gather begins with a cast of the own part, a sum of gradients ends with the addition of it. Before
-    // it, gradients in bfloat16 become float32.
     double seconds_of(const Collective& collective) {
         const RankGroup ranks =
             group_of(recording_.mesh, recording_.rank, collective.axes, rates_.machine().ranks_of_node);
         const std::optional<double> known = rates_.seconds(collective.operation, collective.bytes, ranks);
         if (!known) played_.left_out.insert(collective.operation);
-        double seconds = known.value_or(0);
-        const double own = collective.bytes / ranks.ranks;
-        const auto add = [&](const char* kernel, double moved) {
-            if (const auto more = rates_.seconds(Call{.kernel = kernel, .variant = "", .bytes = moved}))
-                seconds += more->seconds;
-        };
-        if (collective.purpose == Purpose::weights) add("cast", 2 * own);
-        if (collective.operation == "reduce_scatter" && collective.purpose == Purpose::gradients)
-            add("add", 3 * own);
-        if (recording_.converts_gradients && collective.purpose == Purpose::gradients)
-            add("cast", 1.5 * collective.bytes);
-        return seconds;
+        return known.value_or(0);
     }
 
     const Recording& recording_;

@@ -78,6 +78,17 @@ StartFacts start_facts(const CpuShare& cpu, int local_ranks, bool has_gpu, const
             .places = places_of(config)};
 }
 
+int64_t gradient_roundings(const Engine& engine) {
+    const EngineOptions& options = engine.options();
+    // shards that are summed in each micro-batch add up in float32
+    const bool keeps = options.gather.gradients == Keep::all;
+    const auto& storages = engine.decoder().parameters().storages();
+    const bool rounds = std::ranges::any_of(storages, [&](const Storage& storage) {
+        return storage.g.dtype == Dtype::bf16 && (keeps || !storage.is_gathered());
+    });
+    return rounds ? options.accumulation * options.pipeline.timetable.microbatches : 0;
+}
+
 std::vector<std::string> start_hints(const StartFacts& facts) {
     std::vector<std::string> hints;
     if (facts.debug_build)
@@ -125,6 +136,14 @@ std::vector<std::string> start_hints(const StartFacts& facts) {
             "each product in {} parts of {} tokens, which may be too few to occupy it: measure the speed "
             "with and without enable_async_tensor_parallel",
             facts.async_ranks, facts.async_ranks, facts.async_tokens));
+    // 256 additions of equal numbers are exact; those after them are lost
+    constexpr int64_t most_roundings = 256;
+    if (facts.gradient_roundings > most_roundings)
+        hints.push_back(fmt::format(
+            "with training.gradient_dtype = \"bfloat16\", each of a step's {} micro-batches rounds the "
+            "gradients: after more than {}, additions are lost; set training.gradient_dtype = \"float32\", "
+            "or take fewer and larger micro-batches",
+            facts.gradient_roundings, most_roundings));
     for (const Place& place : facts.places)
         if (std::string hint = hint_of(place); !hint.empty()) hints.push_back(std::move(hint));
     return hints;

@@ -139,21 +139,27 @@ Gathered::Bytes Gathered::bytes() const {
     return {weights_->bytes(), gradients_->bytes(), sums};
 }
 
-// The most elements that are summed at a time; 0 if no gradient in bfloat16 is summed.
+// The most elements of pieces in float32; 0 if no gradient in bfloat16 is summed.
 int64_t Gathered::most_summed() const {
     int64_t most = 0;
-    for (const Unit& unit : parameters_.units()) {
-        int64_t of_replicas = 0;
-        for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
-            const Storage& storage = parameters_.storages()[i];
-            const ShardPlace& place = storage.place();
-            if (storage.g.dtype != Dtype::bf16) continue;
-            if (storage.is_gathered())
-                most = std::max(most, std::min(storage.padded_count(), piece_of(place.fsdp) * place.fsdp));
-            else if (place.replicas > 1)
-                of_replicas += padded_bytes(storage.gradient.bytes()) / size_of(Dtype::bf16);
+    const auto add = [&](int64_t count, int64_t ranks) {
+        most = std::max(most, std::min(count, 2 * piece_of(ranks) * ranks));
+    };
+    for (size_t u = 0; u < parameters_.units().size(); ++u) {
+        const Unit& unit = parameters_.units()[u];
+        for (size_t sharding = 0; sharding < parameters_.places().size(); ++sharding) {
+            int64_t of_shards = 0, of_replicas = 0;
+            for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
+                const Storage& storage = parameters_.storages()[i];
+                if (storage.g.dtype != Dtype::bf16 || storage.sharding() != sharding) continue;
+                if (storage.is_gathered())
+                    of_shards += storage.padded_count();
+                else if (storage.place().replicas > 1)
+                    of_replicas += padded_bytes(storage.gradient.bytes()) / size_of(Dtype::bf16);
+            }
+            add(of_shards, parameters_.places()[sharding].fsdp);
+            add(of_replicas, 1);
         }
-        most = std::max(most, std::min(of_replicas, options_.most_summed));
     }
     return most;
 }
@@ -161,7 +167,7 @@ int64_t Gathered::most_summed() const {
 // The elements of a rank's part that are summed at a time. Messages begin where they are aligned.
 int64_t Gathered::piece_of(int64_t ranks) const {
     constexpr int64_t aligned = 64;
-    const int64_t most = options_.most_summed / ranks;
+    const int64_t most = options_.most_summed / 2 / ranks;
     return most > aligned ? most / aligned * aligned : std::max<int64_t>(1, most);
 }
 
@@ -179,8 +185,10 @@ void Gathered::allocate(const std::vector<GatherRanks>& ranks, Stream::Mode stre
     compute_ = &compute;
     gather_stream_ = std::make_unique<Stream>(streams, compute, Priority::high);
     reduce_stream_ = std::make_unique<Stream>(streams, compute, Priority::high);
-    if (const int64_t sums = bytes().sums; sums > 0)
+    if (const int64_t sums = bytes().sums; sums > 0) {
         sums_ = Buffer(sums, "gradients while they are summed", compute.device->memory());
+        convert_ = std::make_unique<Exec>(*compute.device, Priority::high);
+    }
     if (!weights_) return;
     weights_->allocate("gathered weights", compute.device->memory());
     gradients_->allocate("unreduced gradients", compute.device->memory());
@@ -239,9 +247,7 @@ void Gathered::scatter(Exec& exec, size_t u) {
                 ranks.reduce_scatter(exec, share_of(all, ranks), all);
             });
         });
-        for_each_gathered(u, sharding, [&](size_t i, const Storage& storage) {
-            if (storage.g.dtype == Dtype::bf16) scatter_in_float32(exec, storage, gradients_->of(u, i));
-        });
+        scatter_in_float32(exec, u, sharding);
     }
     for_each_gathered(u, [&](size_t i, const Storage& storage) {
         const int64_t count = storage.shard_shape().count();
@@ -251,21 +257,68 @@ void Gathered::scatter(Exec& exec, size_t u) {
     });
 }
 
-// NCCL would add numbers in bfloat16 in bfloat16. `all` has a part for each rank, of which each piece is
-// summed.
-void Gathered::scatter_in_float32(Exec& exec, const Storage& storage, Tensor all) {
-    const Communicator& ranks = ranks_[storage.sharding()].reduce;
-    const int64_t share = all.count() / ranks.size(), most = piece_of(ranks.size());
-    const int64_t owned = storage.shard_shape().count();
-    const Tensor parts = all.reshape({ranks.size(), share}), gradient = storage.gradient.reshape({owned});
-    for (int64_t first = 0; first < share; first += most) {
-        const int64_t n = std::min(most, share - first), here = std::min(n, owned - first);
-        const Tensor pieces(sums_.data(), Dtype::f32, {ranks.size(), n});
-        const Tensor flat = pieces.reshape({pieces.count()}), sum = share_of(flat, ranks);
-        kernels_->cast(exec, pieces, parts.slice_cols(first, n));
-        ranks.reduce_scatter(exec, sum, flat);
-        if (here > 0) kernels_->add(exec, gradient.slice_rows(first, here), sum.slice_rows(0, here));
+// NCCL would add numbers in bfloat16 in bfloat16. `count` elements of each rank's part are converted in
+// pieces [ranks, n], each while the one before is summed.
+template <class Convert, class Sum>
+void Gathered::sum_in_pieces(Exec& exec, int64_t ranks, int64_t count, const Convert& convert,
+                             const Sum& sum) {
+    if (count == 0) return;
+    const int64_t most = piece_of(ranks);
+    Queue &sums = *exec.queue, &conversions = *convert_->queue;
+    std::array<int64_t, 2> summed = {sums.mark(), sums.mark()};  // what was in each half of the buffer
+    size_t half = 0;
+    for (int64_t first = 0; first < count; first += most, half ^= 1) {
+        const Tensor piece(sums_.data() + int64_t(half) * most * ranks * size_of(Dtype::f32), Dtype::f32,
+                           {ranks, std::min(most, count - first)});
+        conversions.wait_for(sums, summed[half]);
+        convert(*convert_, piece, first);
+        sums.wait_for(conversions, conversions.mark());
+        sum(piece, first);
+        summed[half] = sums.mark();
     }
+}
+
+// The gradients of a unit follow each other in each rank's part of the pieces.
+template <class Each>
+void Gathered::for_each_of_piece(size_t u, size_t sharding, int64_t first, int64_t count,
+                                 const Each& each) const {
+    int64_t begin = 0;
+    for_each_gathered(u, sharding, [&](size_t i, const Storage& storage) {
+        if (storage.g.dtype != Dtype::bf16) return;
+        const int64_t share = storage.padded_count() / storage.place().fsdp, from = std::max(first, begin),
+                      to = std::min(first + count, begin + share);
+        if (from < to) each(i, storage, from - begin, from - first, to - from);
+        begin += share;
+    });
+}
+
+void Gathered::scatter_in_float32(Exec& exec, size_t u, size_t sharding) {
+    const Communicator& ranks = ranks_[sharding].reduce;
+    int64_t count = 0;
+    for_each_gathered(u, sharding, [&](size_t, const Storage& storage) {
+        if (storage.g.dtype == Dtype::bf16) count += storage.padded_count() / ranks.size();
+    });
+    const auto convert = [&](Exec& on, Tensor piece, int64_t first) {
+        for_each_of_piece(u, sharding, first, piece.cols(),
+                          [&](size_t i, const Storage& storage, int64_t from, int64_t to, int64_t n) {
+                              const Tensor parts = gradients_->of(u, i).reshape(
+                                  {ranks.size(), storage.padded_count() / ranks.size()});
+                              kernels_->cast(on, piece.slice_cols(to, n), parts.slice_cols(from, n));
+                          });
+    };
+    const auto sum = [&](Tensor piece, int64_t first) {
+        const Tensor flat = piece.reshape({piece.count()}), own = share_of(flat, ranks);
+        ranks.reduce_scatter(exec, own, flat);
+        for_each_of_piece(u, sharding, first, piece.cols(),
+                          [&](size_t, const Storage& storage, int64_t to, int64_t from, int64_t n) {
+                              const int64_t owned = storage.shard_shape().count(),
+                                            here = std::min(n, owned - to);
+                              if (here > 0)
+                                  kernels_->add(exec, storage.gradient.reshape({owned}).slice_rows(to, here),
+                                                own.slice_rows(from, here));
+                          });
+    };
+    sum_in_pieces(exec, ranks.size(), count, convert, sum);
 }
 
 void Gathered::sum_over_replicas(Exec& exec, size_t unit) {
@@ -280,13 +333,16 @@ void Gathered::sum_over_replicas(Exec& exec, size_t unit) {
 
 void Gathered::sum_in_float32(Exec& exec, const Communicator& ranks, Tensor gradients) {
     if (ranks.size() == 1) return;
-    for (int64_t first = 0; first < gradients.count(); first += options_.most_summed) {
-        const int64_t n = std::min(options_.most_summed, gradients.count() - first);
-        const Tensor piece = gradients.slice_rows(first, n), sums(sums_.data(), Dtype::f32, {n});
-        kernels_->cast(exec, sums, piece);
-        ranks.all_reduce(exec, sums);
-        kernels_->cast(exec, piece, sums);
-    }
+    const auto part = [&](Tensor piece, int64_t first) {
+        return gradients.slice_rows(first, piece.count()).reshape(piece.shape);
+    };
+    sum_in_pieces(
+        exec, 1, gradients.count(),
+        [&](Exec& on, Tensor piece, int64_t first) { kernels_->cast(on, piece, part(piece, first)); },
+        [&](Tensor piece, int64_t first) {
+            ranks.all_reduce(exec, piece);
+            kernels_->cast(exec, part(piece, first), piece);
+        });
 }
 
 void Gathered::prefetch(size_t unit) {

@@ -153,8 +153,9 @@ std::vector<std::string> Trainer::describe_start(int local_size, int64_t memory_
     add(data_.summary());
     if (const std::string passes = data_.passes(config_.training.steps * global_batch_); !passes.empty())
         add(fmt::format("{} steps = {}", config_.training.steps, passes));
-    std::vector<std::string> hints =
-        start_hints(start_facts(cpu_, local_size, !device_.device().is_host(), config_));
+    StartFacts facts = start_facts(cpu_, local_size, !device_.device().is_host(), config_);
+    facts.gradient_roundings = gradient_roundings(engine_);
+    std::vector<std::string> hints = start_hints(facts);
     if (const std::string& folder = saving_.checkpoints().folder().path();
         config_.checkpoint.enable && !config_.checkpoint.load_only)
         hints.push_back(striping_advice(file_system_of(folder), folder, saving_.full_state_bytes(),

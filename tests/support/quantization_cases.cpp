@@ -243,6 +243,7 @@ std::vector<KernelCase> quantization_cases() {
             list.push_back(dequantize_case(s, e4m3, groups, Kind::compute));
             list.push_back(dequantize_case(s, e5m2, groups, Kind::acc));
         }
+    list.push_back(dequantize_case({1, 64, 512}, e5m2, G::cols, Kind::compute));
     list.push_back(scales_case(1, 1, G::one));
     list.push_back(scales_case(3, 70, G::cols));
 

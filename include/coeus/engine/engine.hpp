@@ -146,6 +146,8 @@ public:
 
     /// Adds an observer of kernels and exchanges.
     [[nodiscard]] Observation observe(KernelObserver& kernels) { return exec_.observers.add(kernels); }
+    /// The Execs of the streams, for observers: the computation's Exec does not see what they cast and add.
+    Gathered::Execs execs_of_gathered() const { return gathered_.execs(); }
     /// Sets the observer of the arenas; null: none.
     void observe_arenas(ArenaObserver* arenas);
     /// Sets the observers of the pipeline's actions, and of exchanges that only its ranks make; null: none.

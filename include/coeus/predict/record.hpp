@@ -54,7 +54,7 @@ struct Collective {
 /// What a rank submits to one of its queues. Queue 0 is the computation's.
 struct Submitted {
     enum class Kind : uint8_t {
-        kernel,      ///< of the computation; `index` is that of a Call
+        kernel,      ///< `index` is that of a Call
         collective,  ///< `index` is that of a Collective
         wait,        ///< later work of the queue waits for the entry with the number `index`, of another one
         begin_action,  ///< of the pipeline, until end_action; `index` is an ActionKind
@@ -63,6 +63,7 @@ struct Submitted {
     Kind kind = Kind::kernel;
     uint32_t queue = 0;
     uint32_t index = 0;
+    Purpose purpose = Purpose::others;  ///< of a kernel beside the computation: that of its operation
 
     bool operator==(const Submitted&) const = default;
 };
@@ -74,15 +75,15 @@ struct Recording {
     std::vector<Collective> collectives;  ///< each once
     std::vector<Submitted> submitted;     ///< of a step
     uint32_t queues = 1;
-    bool converts_gradients = false;  ///< to float32 before they are summed (StateTypes::gradients_in_bf16)
-    int64_t launches() const;         ///< kernels of the step
-    int64_t communications() const;   ///< collectives of the step
+    int64_t launches() const;  ///< kernels of the step's computation
+    int64_t beside() const;    ///< collectives of the step, and the kernels of other queues
 };
 
 /// Records a step with options.accumulation local batches on options.rank. With options.graphs, the
-/// computation waits for all queues at the end of each local batch, where a graph ends. The kernels of other
-/// queues are not seen: casts before gathers and sums, additions to owned gradients after sums. Not for
-/// offloaded state (StateTypes::offload), whose transfers are not seen: ConfigError.
+/// computation waits for all queues at the end of each local batch, where a graph ends. Kernels beside the
+/// computation are those of gathers of weights and sums of gradients: casts before and after, scales,
+/// additions to owned gradients. Not for offloaded state (StateTypes::offload), whose transfers are not seen:
+/// ConfigError.
 Recording record_step(const DecoderConfig& config, const EngineOptions& options);
 
 }  // namespace coeus

@@ -4,6 +4,7 @@
 
 #include "coeus/config/config.hpp"
 #include "coeus/device/cpu.hpp"
+#include "coeus/engine/engine.hpp"
 
 #include <filesystem>
 #include <string>
@@ -31,10 +32,14 @@ struct StartFacts {
     /// Tensor-parallel ranks that exchange tokens while they compute, and the tokens that each of the
     /// products then has; 1 and 0: they do not.
     int64_t async_ranks = 1, async_tokens = 0;
+    int64_t gradient_roundings = 0;  ///< as gradient_roundings()
     std::vector<Place> places = {};
 };
-/// The facts of this host. Their places are the dump folder, the checkpoint folder, and the first path of the
-/// training and the validation data.
+/// How many micro-batches of a step add to the same gradient in bfloat16, and round it; 0: none does.
+int64_t gradient_roundings(const Engine& engine);
+
+/// The facts of this host, but for gradient_roundings. Their places are the dump folder, the checkpoint
+/// folder, and the first path of the training and the validation data.
 StartFacts start_facts(const CpuShare& cpu, int local_ranks, bool has_gpu, const Config& config);
 
 /// One line each, the most important first; none if there is nothing to improve.

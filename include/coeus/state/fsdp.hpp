@@ -8,8 +8,9 @@
 //   gradients   a full gradient, which is zero or counts as zero (Storage::forget_gradient) at the beginning
 //               of the lease, is reduce-scattered at its end and added to the owned rows
 //
-// A gradient in bfloat16 is summed over ranks in float32: pieces of it are converted into a buffer, summed
-// there, and added to the owned rows, which are float32 (or, without shards, converted back).
+// Gradients in bfloat16 are summed over ranks in float32: pieces, across all gradients of a unit, are
+// converted into one half of a buffer, summed there, and added to the owned rows, which are float32 (or,
+// without shards, converted back). The next piece is converted into the other half at the same time.
 //
 // If replicas have the same rows, the owned gradients are summed over the replicas once the step's last
 // gradient of the unit is complete. Each storage's sharding says which ranks these are. The collectives of a
@@ -45,8 +46,8 @@ struct GatherOptions {
     Keep weights = Keep::neighbours;
     Keep gradients = Keep::neighbours;
     int prefetch = 1;  ///< how many units are gathered ahead of the one in use, if weights are not kept
-    /// Most elements of a gradient in bfloat16 that are summed at a time, over all ranks: 64 MiB in float32.
-    int64_t most_summed = int64_t(1) << 24;
+    /// Most elements of gradients in bfloat16 that are in float32 at a time, over all ranks: 128 MiB.
+    int64_t most_summed = int64_t(1) << 25;
 };
 
 /// The ranks of one sharding that gather weights and sum gradients. `gather` and `reduce` are two
@@ -75,6 +76,13 @@ public:
     /// observers see the waits.
     void allocate(const std::vector<GatherRanks>& ranks, Stream::Mode streams, Exec& compute,
                   const Kernels& kernels);
+
+    /// Those of the streams, for observers, which their threads notify. Valid after allocate().
+    struct Execs {
+        Exec &gather, &reduce;
+        Exec* convert;  ///< null: no gradient in bfloat16 is summed
+    };
+    Execs execs() const { return {gather_stream_->exec(), reduce_stream_->exec(), convert_.get()}; }
 
     /// Keeps w of a unit's storages valid while it lives. `gathered` null (planning, one rank): w is always
     /// valid.
@@ -153,10 +161,15 @@ private:
     template <class Each>  // each(number, storage)
     void for_each_gathered(size_t unit, size_t sharding, const Each& each) const;
     void gather(Exec& exec, size_t unit);
+    template <class Each>  // each(number, storage, first in its part, first in the piece, count)
+    void for_each_of_piece(size_t unit, size_t sharding, int64_t first, int64_t count,
+                           const Each& each) const;
     int64_t most_summed() const;
     int64_t piece_of(int64_t ranks) const;
+    template <class Convert, class Sum>  // convert(exec, piece, first), sum(piece, first)
+    void sum_in_pieces(Exec& exec, int64_t ranks, int64_t count, const Convert& convert, const Sum& sum);
     void scatter(Exec& exec, size_t unit);
-    void scatter_in_float32(Exec& exec, const Storage& storage, Tensor all);
+    void scatter_in_float32(Exec& exec, size_t unit, size_t sharding);
     void sum_over_replicas(Exec& exec, size_t unit);
     void sum_in_float32(Exec& exec, const Communicator& ranks, Tensor gradients);
     void reduce_later(size_t unit, bool complete);
@@ -165,15 +178,16 @@ private:
     Parameters& parameters_;
     GatherOptions options_;
     std::unique_ptr<Places> weights_, gradients_;
-    Buffer sums_;                     // pieces of gradients in float32; used by the reductions only
+    Buffer sums_;                     // two pieces of gradients in float32; used by the reductions only
     std::vector<bool> is_gathered_;   // by unit: whether some of its storages are gathered
     std::vector<GatherRanks> ranks_;  // by sharding
     const Kernels* kernels_ = nullptr;
     Exec* compute_ = nullptr;
     bool last_uses_ = false;
     std::optional<size_t> next_;
-    bool gave_back_ = false;      // gradients that were not reduced
-    std::vector<int> uses_left_;  // by unit: the step's last uses of its gradient that remain
+    bool gave_back_ = false;         // gradients that were not reduced
+    std::vector<int> uses_left_;     // by unit: the step's last uses of its gradient that remain
+    std::unique_ptr<Exec> convert_;  // where a piece becomes float32 while the one before is summed
     std::unique_ptr<Stream> gather_stream_, reduce_stream_;  // must end before what their work refers to
     Pending reduction_;                                      // the last one; the stream keeps the order
 };

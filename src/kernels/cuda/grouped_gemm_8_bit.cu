@@ -30,8 +30,8 @@ struct CodeTile : OperandTile<uint8_t, deep, count> {
         if constexpr (deep)
             return load_matrices(tile + (first + lane % 16) * CodeTile::pitch + k + lane / 16 * 16);
         // ldmatrix transposes pairs of adjacent bytes: a lane gets two of the depth for each of two columns.
-        // Its second matrix has the next two. In the second half of 16 of the depth, matrices have changed
-        // places, so that the eight rows that are read at once are in different banks.
+        // Its second matrix has the next two. In the last 8 of 16 of the depth, matrices have changed places,
+        // so that the eight rows that are read at once are in different banks.
         const int row = lane % 8, far = row / 4;
         const int depth = row / 2 * 4 + row % 2 + (lane / 8 % 2 ^ far) * 2 + lane / 16 * 16;
         const Fragment pairs = load_matrices<true>(tile + (k + depth) * CodeTile::pitch + first);
@@ -41,8 +41,8 @@ struct CodeTile : OperandTile<uint8_t, deep, count> {
                  chosen_bytes(pairs.parts[2], pairs.parts[3], even),
                  chosen_bytes(pairs.parts[2], pairs.parts[3], odd)}};
     }
-    /// Which of 16 rows or columns is number `i` of the first (half 0) or of the other 8.
-    __device__ static int index(int i, int half) { return deep ? half * 8 + i : 2 * i + half; }
+    /// Which of 16 rows or columns is number `i` of the first (eight = 0) or of the other 8 (1).
+    __device__ static int index(int i, int eight) { return deep ? eight * 8 + i : 2 * i + eight; }
 };
 
 template <int tile_rows, bool left_deep, bool right_deep>
@@ -68,8 +68,8 @@ __device__ void put_scaled(const GroupedCodes<O>& codes, const Work<uint8_t, O>&
     constexpr bool adjacent = !Right::is_deep;  // the columns of both sums are next to each other
     const Lane lane;
     COEUS_UNROLL
-    for (int half = 0; half < 2; ++half) {
-        const int row = first_row + Left::index(lane.row, half);
+    for (int row_eight = 0; row_eight < 2; ++row_eight) {
+        const int row = first_row + Left::index(lane.row, row_eight);
         if (row >= w.padded) continue;
         const bool is_there = row < w.rows;
         const float of_row = is_there ? codes.left[w.first_row + row] : 0.0f;
@@ -78,8 +78,8 @@ __device__ void put_scaled(const GroupedCodes<O>& codes, const Work<uint8_t, O>&
             const int column =
                 first_column + Right::index(lane.column + (adjacent ? pair : 0), adjacent ? 0 : pair);
             if (column >= w.columns) continue;
-            const float first = sums[adjacent ? 0 : pair].values[2 * half + (adjacent ? pair : 0)],
-                        second = sums[adjacent ? 1 : pair].values[2 * half + (adjacent ? pair : 1)];
+            const float first = sums[adjacent ? 0 : pair].values[2 * row_eight + (adjacent ? pair : 0)],
+                        second = sums[adjacent ? 1 : pair].values[2 * row_eight + (adjacent ? pair : 1)];
             const int64_t of_column = w.first_column + column;
             put_pair(w.d + row * codes.product.d.ld + column,
                      is_there ? first * of_row * codes.right[of_column] : 0.0f,
@@ -133,19 +133,20 @@ __global__ void __launch_bounds__(tile_rows / warp_rows * 2 * warp_size, 1)
             COEUS_UNROLL
             for (int r = 0; r < row_tiles; ++r) {
                 COEUS_UNROLL
-                for (int half = 0; half < 2; ++half) {
+                for (int column_eight = 0; column_eight < 2; ++column_eight) {
                     Sums of_step = {};
                     COEUS_UNROLL
                     for (int k = 0; k < mmas_of_step; ++k) {
-                        const uint32_t first = b[k].parts[half], second = b[k].parts[half + 2];
+                        const uint32_t first = b[k].parts[column_eight],
+                                       second = b[k].parts[column_eight + 2];
                         if (mma_has_8_bits())
                             multiply_add_e4m3(of_step, a[r][k], first, second);
                         else
-                            multiply_add_as_halves(sums[r][c][half], a[r][k], first, second);
+                            multiply_add_as_halves(sums[r][c][column_eight], a[r][k], first, second);
                     }
                     if (!mma_has_8_bits()) continue;
                     COEUS_UNROLL
-                    for (int i = 0; i < 4; ++i) sums[r][c][half].values[i] += of_step.values[i];
+                    for (int i = 0; i < 4; ++i) sums[r][c][column_eight].values[i] += of_step.values[i];
                 }
             }
         }

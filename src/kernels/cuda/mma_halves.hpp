@@ -4,17 +4,18 @@
 #pragma once
 
 #include "mma.hpp"
+#include "mma_of_8_bits.hpp"
 
 namespace coeus::cuda {
 
-/// True if mma multiplies 8-bit floats (has_fast_mma_of_8_bits).
+/// has_fast_mma_of_8_bits() of the code that this is.
 __device__ inline bool mma_has_8_bits() {
 #if defined(__CUDA_ARCH__)
-    return __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200;
+    return has_fast_mma_of_8_bits(__CUDA_ARCH__ / 10);
 #elif defined(__CUDACC__)
     return true;
 #else
-    return emulation::architecture == 89 || emulation::architecture >= 120;
+    return has_fast_mma_of_8_bits(emulation::architecture);
 #endif
 }
 
@@ -50,12 +51,12 @@ __device__ inline void multiply_add_halves(Sums& sums, const Fragment& a, uint32
 #endif
 }
 
-/// As multiply_add_e4m3. Each half of a part has two codes of the depth, so that two products have all of it.
+/// As multiply_add_e4m3. A part has four codes of the depth: two for each of two products.
 __device__ inline void multiply_add_as_halves(Sums& sums, const Fragment& a, uint32_t first,
                                               uint32_t second) {
     COEUS_UNROLL
-    for (int half = 0; half < 2; ++half) {
-        const bool upper = half == 1;
+    for (int pair = 0; pair < 2; ++pair) {
+        const bool upper = pair == 1;
         const Fragment left = {{halves_of(a.parts[0], upper), halves_of(a.parts[1], upper),
                                 halves_of(a.parts[2], upper), halves_of(a.parts[3], upper)}};
         multiply_add_halves(sums, left, halves_of(first, upper), halves_of(second, upper));

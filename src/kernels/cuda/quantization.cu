@@ -59,12 +59,32 @@ __device__ int64_t first_own_column() {
     return (int64_t(blockIdx.y) * blockDim.x + threadIdx.x) * own_columns;
 }
 
+/// `count` adjacent elements. Those from `rest` on are zero, and not read.
+template <int count, class T>
+__device__ Pack<T, count> load_adjacent(const T* from, int64_t rest) {
+    if (rest >= count && is_aligned<count>(from)) return load_pack<count>(from);
+    Pack<T, count> pack = {};
+    COEUS_UNROLL
+    for (int i = 0; i < count; ++i)
+        if (i < rest) pack.values[i] = from[i];
+    return pack;
+}
+/// Those from `rest` on are not written.
+template <int count, class T>
+__device__ void store_adjacent(T* to, const Pack<T, count>& pack, int64_t rest) {
+    if (rest >= count && is_aligned<count>(to)) return store_pack<count>(to, pack);
+    COEUS_UNROLL
+    for (int i = 0; i < count; ++i)
+        if (i < rest) to[i] = pack.values[i];
+}
+
 /// `count` adjacent elements in float32. Those from `rest` on are zero, and not read.
 template <int count, class T>
 struct Adjacent {
     float values[count];
 
     __device__ Adjacent(const T* from, int64_t rest) {
+        // not by load_adjacent: with packs of 8, that takes more registers
         if (rest >= count && is_aligned<count>(from)) {
             const Pack<T, count> pack = load_pack<count>(from);
             COEUS_UNROLL
@@ -80,13 +100,7 @@ struct Adjacent {
         Pack<uint8_t, count> codes;
         COEUS_UNROLL
         for (int i = 0; i < count; ++i) codes.values[i] = code_of<Format>(values[i], factor(i));
-        if (rest >= count && is_aligned<count>(to)) {
-            store_pack<count>(to, codes);
-        } else {
-            COEUS_UNROLL
-            for (int i = 0; i < count; ++i)
-                if (i < rest) to[i] = codes.values[i];
-        }
+        store_adjacent(to, codes, rest);
     }
 };
 
@@ -247,6 +261,28 @@ __global__ void dequantize_kernel(Rows<T> y, Rows<const uint8_t> q, int64_t widt
         q[row]);
 }
 
+/// Goes down the columns, whose scales stay in registers.
+template <class Format, class T>
+__global__ void dequantize_columns_kernel(Rows<T> y, Rows<const uint8_t> q, int64_t width, ScaleView scales,
+                                          RowGroups groups) {
+    const PlaceInGroup at = groups.of_strip(blockIdx.x, strip_rows);
+    const int64_t column = first_own_column(), rest = width - column;
+    const int rows = int(at.padded < strip_rows ? at.padded : strip_rows);
+    if (rows <= 0 || column >= width) return;
+    float own_scales[own_columns];
+    COEUS_UNROLL
+    for (int j = 0; j < own_columns; ++j)
+        own_scales[j] = j < rest ? scales.at(at.row, at.group, width, column + j) : 1.0f;
+    for (int i = 0; i < rows; ++i) {
+        const auto codes = load_adjacent<own_columns>(q[at.row + i] + column, rest);
+        Pack<T, own_columns> values;
+        COEUS_UNROLL
+        for (int j = 0; j < own_columns; ++j)
+            values.values[j] = store<T>(decode<Format>(codes.values[j]) * own_scales[j]);
+        store_adjacent(y[at.row + i] + column, values, rest);
+    }
+}
+
 template <class T>
 Rows<T> codes_of(const Tensor& q) {
     return {static_cast<T*>(q.data), q.ld};
@@ -359,10 +395,13 @@ void decode_all(Exec& exec, Tensor y, Tensor q, bool leave_one, const Groups& ex
     if (y.count() == 0) return;
     const bool leaves = leave_one && q.groups == ScaleGroups::one;
     const ScaleView scales = {q.scale, leaves ? ScaleGroups::none : q.groups, q.ld};
+    const bool by_columns = q.groups == ScaleGroups::cols || q.groups == ScaleGroups::cols32;
+    const Grid grid = by_columns ? grid_of_strips(q, experts) : Parts(q, false).grid();
     with_format(q.dtype, [&]<class Format>(Format) {
         dispatch(y.dtype, [&]<class T>(T) {
-            launch(exec, "dequantize", Parts(q, false).grid(), dequantize_kernel<Format, T>, rows_of<T>(y),
-                   codes_of<const uint8_t>(q), q.cols(), scales, groups_of(q, experts));
+            launch(exec, "dequantize", grid,
+                   by_columns ? dequantize_columns_kernel<Format, T> : dequantize_kernel<Format, T>,
+                   rows_of<T>(y), codes_of<const uint8_t>(q), q.cols(), scales, groups_of(q, experts));
         });
     });
 }

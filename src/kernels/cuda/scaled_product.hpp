@@ -69,11 +69,6 @@ inline ScaledProduct scaled_product(const Exec& exec, const Tensor& d, const Ope
     return product;
 }
 
-/// GPUs whose mma multiplies 8-bit floats at twice the rate of bfloat16. On the others from sm_89 on, it
-/// converts them to half precision and multiplies these, at the rate of bfloat16.
-constexpr bool has_fast_mma_of_8_bits(int architecture) {
-    return architecture == 89 || architecture >= 120;
-}
 /// True if a product of experts' rows multiplies the codes (grouped_gemm_8_bit.cu); otherwise the operands
 /// are decoded to bfloat16. Groups of scales must be along what is not summed.
 inline bool multiplies_codes(const Exec& exec, const Tensor& d, std::initializer_list<Tensor> operands) {

@@ -32,6 +32,16 @@ int64_t count(const Recording& r, Submitted::Kind kind) {
     return std::ranges::count(r.submitted, kind, &Submitted::kind);
 }
 
+// The bytes that a kernel beside the computation moves for a purpose.
+double bytes_beside(const Recording& r, const std::string& kernel, Purpose purpose) {
+    double bytes = 0;
+    for (const Submitted& s : r.submitted)
+        if (s.kind == Submitted::Kind::kernel && s.queue != 0 && s.purpose == purpose &&
+            r.calls[s.index].kernel == kernel)
+            bytes += r.calls[s.index].bytes;
+    return bytes;
+}
+
 int64_t calls_of(const Recording& r, const std::string& kernel) {
     return std::ranges::count_if(r.submitted, [&](const Submitted& s) {
         return s.kind == Submitted::Kind::kernel && r.calls[s.index].kernel == kernel;
@@ -85,7 +95,7 @@ TEST_CASE("a recording has the kernels of every local batch and of the update, o
     CHECK(calls_of(three, "attention_backward") == 9);
     CHECK(calls_of(one, "adam") == calls_of(three, "adam"));
     CHECK(calls_of(one, "adam") > 3);
-    CHECK(one.communications() == 0);
+    CHECK(one.beside() == 0);
     // 3 x (qkv, output, gate and up, down) and the head, forward and both gradients
     CHECK(calls_of(one, "gemm") >= 3 * (3 * 4 + 1));
     const auto is_weight_gradient = [](const Call& call) { return call.variant == "tn"; };
@@ -177,9 +187,13 @@ TEST_CASE("graphs end with all queues") {
     const auto waits_for_last_sum = [](const Recording& r) {
         const auto sums = operations(r, Purpose::gradients, "reduce_scatter");
         const size_t last = sums[sums.size() / 2 - 1];
-        const auto wait_for_it = std::ranges::find(r.submitted, Submitted{wait, 0, uint32_t(last)});
-        return std::ranges::count(std::ranges::subrange(r.submitted.begin() + int64_t(last), wait_for_it),
-                                  kernel, &Submitted::kind);
+        // for the additions that follow it in its queue
+        const auto wait_for_it = std::ranges::find_if(r.submitted, [&](const Submitted& s) {
+            return s.kind == wait && s.queue == 0 && s.index >= last &&
+                   r.submitted[s.index].queue == r.submitted[last].queue;
+        });
+        return std::ranges::count_if(std::ranges::subrange(r.submitted.begin() + int64_t(last), wait_for_it),
+                                     [](const Submitted& s) { return s.kind == kernel && s.queue == 0; });
     };
     CHECK(waits_for_last_sum(graphs) == 0);
     CHECK(waits_for_last_sum(apart) > 10);
@@ -205,6 +219,53 @@ TEST_CASE("a recording has the sums of replicas") {
     const auto sums = operations(replicas, Purpose::gradients);
     // once a step, in float32; rows are padded
     CHECK(bytes_of(replicas, sums) == Approx(4.0 * double(tiny_config(3).parameters())).epsilon(0.01));
+}
+
+TEST_CASE("a recording has the casts of gathers, and those of sums of gradients in bfloat16 only") {
+    DecoderConfig model = tiny_config(3);
+    model.dim = model.vocab = model.feed_forward.hidden = 64;
+    const auto recorded = [&](const MeshShape& mesh, bool in_bf16) {
+        EngineOptions options = options_of(mesh, 1);
+        options.types.gradients_in_bf16 = in_bf16;
+        return record_step(model, options);
+    };
+    const auto moved = [](const Recording& r, const char* kernel) {
+        return bytes_beside(r, kernel, Purpose::gradients);
+    };
+    for (const MeshShape& mesh : {MeshShape{.dp_shard = 2}, MeshShape{.dp_replicate = 2, .dp_shard = 2},
+                                  MeshShape{.dp_replicate = 2}}) {
+        CAPTURE(mesh.dp_replicate, mesh.dp_shard);
+        const Recording plain = recorded(mesh, false), rounded = recorded(mesh, true);
+        CHECK(moved(plain, "cast") == 0);
+        const double sums = bytes_of(plain, operations(plain, Purpose::gradients, "reduce_scatter"));
+        if (mesh.dp_shard == 1) {
+            // 2 bytes of each element of a matrix are read and 4 written before the sum, and after it 4 and 2
+            const double embedding = 4.0 * double(model.vocab * model.dim),
+                         all = bytes_of(plain, operations(plain, Purpose::gradients)) - embedding;
+            CHECK(moved(rounded, "cast") == Approx(12.0 / 4 * all).epsilon(0.05));
+            CHECK(moved(rounded, "add") == 0);
+            continue;
+        }
+        // 2 bytes are read and 4 written; the float32 embedding and norms are not cast, nor are the shards
+        // that replicas sum. Each rank adds its half of the sums: 2 operands are read and 1 is written
+        const double embedding = 4.0 * double(model.vocab * model.dim);
+        CHECK(moved(rounded, "cast") == Approx(6.0 / 4 * (sums - embedding)).epsilon(0.05));
+        CHECK(moved(rounded, "add") == Approx(3 * sums / 2).epsilon(0.05));
+        CHECK(moved(plain, "add") == moved(rounded, "add"));
+        // all matrices of a block or the head are one more operation, and become float32 in another queue
+        const auto of_plain = operations(plain, Purpose::gradients, "reduce_scatter"),
+                   of_rounded = operations(rounded, Purpose::gradients, "reduce_scatter");
+        CHECK(of_rounded.size() == of_plain.size() + 4);
+        const auto converts = [&](const Submitted& s) {
+            return s.kind == kernel && s.purpose == Purpose::gradients &&
+                   rounded.calls[s.index].kernel == "cast";
+        };
+        for (const Submitted& s : rounded.submitted)
+            if (converts(s)) CHECK(s.queue != rounded.submitted[of_rounded[0]].queue);
+        // weights in bfloat16 are read and written
+        const double gathers = bytes_of(plain, operations(plain, Purpose::weights));
+        CHECK(bytes_beside(plain, "cast", Purpose::weights) == Approx(2 * gathers / 2).epsilon(0.05));
+    }
 }
 
 TEST_CASE("a recording has the rows that go to experts of other ranks, beside the computation") {

@@ -62,8 +62,11 @@ public:
         wait(sums, computed_);
         return collective(sums, seconds, Purpose::gradients, "reduce_scatter", axis::dp_shard);
     }
-    Written& convert_gradients() {
-        recording_.converts_gradients = true;
+    Written& beside(uint32_t queue, double seconds, Purpose purpose, const char* kernel) {
+        wait(queue, computed_);
+        recording_.calls.push_back({.kernel = kernel, .variant = "", .bytes = seconds});
+        add(Kind::kernel, queue, recording_.calls.size() - 1);
+        recording_.submitted.back().purpose = purpose;
         return *this;
     }
     Written& wait(uint32_t queue, size_t entry) { return add(Kind::wait, queue, entry); }
@@ -230,18 +233,18 @@ TEST_CASE("an operation without a rate takes no time, and is named") {
     CHECK(step.play(overlapped, without).left_out.contains("all_gather"));
 }
 
-TEST_CASE("a gather begins with the cast of the own part, and a sum ends with its addition") {
+TEST_CASE("kernels beside the computation are a part of their communication") {
     MachineFile casts = machine;
     casts.rows.push_back({.kernel = "cast", .bytes_per_second = 1});
     casts.rows.push_back({.kernel = "add", .bytes_per_second = 1});
     Written step(3);
-    step.compute(1).gather(4).sum(2);
-    // 2 bytes of the own half are read and written; 1 byte is read twice and written
+    step.compute(1).beside(gathers, 4, Purpose::weights, "cast").gather(4);
+    step.wait(computation, step.here()).compute(1).sum(2);
+    step.beside(sums, 3, Purpose::gradients, "add").beside(sums, 2, Purpose::gradients, "cast");
+    // the cast 1 - 5, the gather 5 - 9, the kernel 9 - 10, the sum 10 - 12, and the kernels after it 12 - 17
     const Played played = step.play(overlapped, casts);
-    CHECK(is(of(played, Purpose::weights), 4 + 2 * 2, 8));
-    CHECK(is(of(played, Purpose::gradients), 2 + 3 * 1, 0));
-    // 2 bytes in float32 are written, and half as many in bfloat16 are read
-    const Played converted = step.convert_gradients().play(overlapped, casts);
-    CHECK(is(of(converted, Purpose::weights), 4 + 2 * 2, 8));
-    CHECK(is(of(converted, Purpose::gradients), 2 + 3 * 1 + 3, 0));
+    CHECK(is(of(played, Purpose::weights), 4 + 4, 8));
+    CHECK(is(of(played, Purpose::gradients), 2 + 3 + 2, 7));
+    CHECK(played.total == Approx(17));
+    CHECK(!played.seconds.contains("zeroing, casts, sums"));
 }

@@ -3,9 +3,11 @@
 #include "coeus/setup/start_hints.hpp"
 
 #include "support/catch.hpp"
+#include "support/model.hpp"
 #include "support/support.hpp"
 
 using namespace coeus;
+using namespace coeus::test;
 using Catch::Contains;
 
 namespace {
@@ -127,6 +129,36 @@ TEST_CASE("hints: products of few tokens") {
     CHECK_THAT(hints_of(true)[0], Contains("16 parts of 128 tokens"));
     config.parallelism.tensor_parallel_degree = 4;
     CHECK(hints_of(true).empty());
+}
+
+TEST_CASE("hints: gradients in bfloat16 that many micro-batches round") {
+    EngineOptions options;
+    options.types = {.master = Dtype::f32, .compute = Dtype::bf16, .gradients_in_bf16 = true};
+    options.training = {.sequences = 2, .seq_len = 8};
+    options.accumulation = 257;
+    const auto roundings = [&] { return gradient_roundings(Engine(tiny_config(2), options)); };
+    CHECK(roundings() == 257);
+    options.mesh = {.dp_replicate = 2};
+    CHECK(roundings() == 257);
+    options.mesh = {.dp_shard = 2};
+    CHECK(roundings() == 0);
+    options.gather.gradients = Keep::all;
+    CHECK(roundings() == 257);
+    options.mesh = {.pp = 2};
+    options.pipeline.timetable = find_schedule("GPipe")->timetable({.ranks = 2, .microbatches = 2});
+    options.pipeline.parts = split_evenly(tiny_config(2), 2, {});
+    CHECK(roundings() == 2 * 257);
+    options.types.gradients_in_bf16 = false;
+    CHECK(roundings() == 0);
+
+    StartFacts facts = good_facts();
+    facts.gradient_roundings = 256;
+    CHECK(start_hints(facts).empty());
+    facts.gradient_roundings = 257;
+    CHECK(only_hint(facts) ==
+          "with training.gradient_dtype = \"bfloat16\", each of a step's 257 micro-batches rounds the "
+          "gradients: after more than 256, additions are lost; set training.gradient_dtype = \"float32\", or "
+          "take fewer and larger micro-batches");
 }
 
 TEST_CASE("hints: few cores for a rank with a GPU") {

@@ -189,6 +189,59 @@ TEST_CASE("dry run: plans are as in the tables of doc/memory.md") {
                     gib("  weights"), gib("  activations")));
 }
 
+TEST_CASE("dry run: plans and times of gradients in bfloat16 are as in doc/memory.md") {
+    const std::string document = read_file(COEUS_SOURCE_DIR "/doc/memory.md");
+    const auto has = [&](const std::string& text) {
+        CAPTURE(text);
+        CHECK(document.find(text) != std::string::npos);
+    };
+    // what follows a text in the output, up to another one
+    const auto found = [](const std::string& output, const std::string& before, const std::string& after) {
+        const size_t at = output.find(before);
+        REQUIRE(at != std::string::npos);
+        const size_t begin = output.find_first_not_of(' ', at + before.size());
+        return output.substr(begin, output.find(after, begin) - begin);
+    };
+    const auto output = [](const char* type, const char* gpu, int ranks, Words more) {
+        more.insert(more.begin(), {base_decks + "/llama3_8b.toml", "--dry_run", std::string("--gpu=") + gpu,
+                                   std::string("--training.gradient_dtype=") + type});
+        std::string all;
+        for (const std::string& line : lines_of(more, ranks)) all += line + "\n";
+        return all;
+    };
+    const std::string p = "--parallelism.";
+    const Words replicas = {p + "data_parallel_replicate_degree=8", p + "data_parallel_shard_degree=1"},
+                stages = {p + "pipeline_parallel_degree=2", "--training.local_batch_size=8"};
+    struct Row {
+        const char *mesh, *term;
+        int ranks;
+        Words more;
+    };
+    for (const auto& [mesh, term, ranks, more] :
+         {Row{"1 rank", "gradients", 1, {}}, Row{"8 replicas", "gradients", 8, replicas},
+          Row{"2 stages of 4 shards", "unreduced gradients", 8, stages},
+          Row{"8 shards", "unreduced gradients", 8, {}}}) {
+        const std::string exact = output("float32", "h200", ranks, more),
+                          rounded = output("bfloat16", "h200", ranks, more);
+        const std::string name = std::string("\n  ") + term + " ";
+        const auto sums = [](const std::string& text) {
+            return text.find("gradients while summed") == std::string::npos;
+        };
+        CHECK(sums(exact));
+        CHECK(sums(rounded) == (ranks == 1));
+        const std::string size = found(rounded, name, "\n");
+        const std::string buffer = sums(rounded) ? "none" : found(rounded, "gradients while summed", "\n");
+        has(fmt::format("\n| {} | {} | {} | {} | {} |", mesh, term, found(exact, name, "\n"), size, buffer));
+    }
+    const auto time = [&](const char* type, const char* gpu, int ranks) {
+        return found(output(type, gpu, ranks, {}), "step of 1 local batch:", ",");
+    };
+    has(fmt::format("{} for a step on 8 H100 instead of {}", time("bfloat16", "h100", 8),
+                    time("float32", "h100", 8)));
+    has(fmt::format("a step takes {} instead of {}", time("bfloat16", "h200", 1),
+                    time("float32", "h200", 1)));
+}
+
 TEST_CASE("dry run: a notice tells why two units are not gathered ahead") {
     const auto notice = [](const Words& more, int ranks) {
         Words words = {decks + "/llama3_debug.toml", "--dry_run", "--parallelism.fsdp_prefetch=2"};
