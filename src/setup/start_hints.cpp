@@ -136,12 +136,14 @@ std::vector<std::string> start_hints(const StartFacts& facts) {
             "each product in {} parts of {} tokens, which may be too few to occupy it: measure the speed "
             "with and without enable_async_tensor_parallel",
             facts.async_ranks, facts.async_ranks, facts.async_tokens));
-    // 256 additions of equal numbers are exact; those after them are lost
+    // bfloat16 has 8 significant bits: a sum of equal powers of two is exact up to this number and then stays
+    // the same
     constexpr int64_t most_roundings = 256;
     if (facts.gradient_roundings > most_roundings)
         hints.push_back(fmt::format(
             "with training.gradient_dtype = \"bfloat16\", each of a step's {} micro-batches rounds the "
-            "gradients: after more than {}, additions are lost; set training.gradient_dtype = \"float32\", "
+            "gradients: sums of more than {} terms may lose small ones; set training.gradient_dtype = "
+            "\"float32\", "
             "or take fewer and larger micro-batches",
             facts.gradient_roundings, most_roundings));
     for (const Place& place : facts.places)

@@ -157,7 +157,8 @@ TEST_CASE("hints: gradients in bfloat16 that many micro-batches round") {
     facts.gradient_roundings = 257;
     CHECK(only_hint(facts) ==
           "with training.gradient_dtype = \"bfloat16\", each of a step's 257 micro-batches rounds the "
-          "gradients: after more than 256, additions are lost; set training.gradient_dtype = \"float32\", or "
+          "gradients: sums of more than 256 terms may lose small ones; set training.gradient_dtype = "
+          "\"float32\", or "
           "take fewer and larger micro-batches");
 }
 
