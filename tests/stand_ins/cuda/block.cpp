@@ -378,7 +378,7 @@ void run_grid(Index grid, Index block_size, size_t shared_bytes, const std::func
                 current = &block;
                 run_block(block);
                 current = nullptr;
-                if (!block.failure.empty()) throw std::runtime_error(block.failure);
+                if (!block.failure.empty()) throw KernelError(block.failure);
             }
 }
 

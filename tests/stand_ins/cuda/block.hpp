@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <stdexcept>
 
 namespace coeus::emulation {
 
@@ -34,8 +35,14 @@ void set_seed(uint64_t seed);
 /// The next number of the same generator, for other random orders.
 uint64_t random_number();
 
-/// Runs `body` as every thread of the grid. Throws std::runtime_error if threads wait for each other in vain;
-/// it names one of them and what it waits for.
+/// A kernel has broken a rule, or its threads wait for each other in vain: the message names one of them and
+/// what it waits for.
+class KernelError : public std::runtime_error {
+public:
+    using runtime_error::runtime_error;
+};
+
+/// Runs `body` as every thread of the grid. Throws KernelError.
 void run_grid(Index grid, Index block_size, size_t shared_bytes, const std::function<void()>& body);
 
 /// Is told what a grid does (memory_counter.hpp).

@@ -83,14 +83,14 @@ coeus_emulated_stream* next_stream() {
     return *std::ranges::min_element(ready, {}, [](const auto* stream) { return stream->rank; });
 }
 
-// If the work fails, what other work all streams have is lost: it might use memory that is freed when the
-// error is reported.
+// If a kernel fails, what other work all streams have is lost: it might use memory that is freed when the
+// error is reported. If an operation with other ranks fails, the rest stays, since these wait for it.
 void run_one(coeus_emulated_stream& stream) {
     const auto item = std::move(stream.items.front());
     stream.items.pop_front();
     try {
         item.work();
-    } catch (...) {
+    } catch (const KernelError&) {
         for (coeus_emulated_stream* each : streams) each->items.clear();
         throw;
     }
