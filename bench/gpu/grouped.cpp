@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu_grouped [GROUPS ROWS INPUTS OUTPUTS]: products of experts' rows on the first GPU, by each kernel: the
-// forward, the gradient of the rows and that of the matrices, in bfloat16 (mma, wgmma, wgmma with TMA) and in
-// 8 bits with a scale for each row or column (codes, and decoded to bfloat16). ROWS is the mean of the
-// groups, which have 3/4 or 5/4 as many. Without arguments it measures shapes of a rank of
-// inputs/deepseek_v3_16b.toml (both matrices) and inputs/qwen3_30b_a3b.toml, and of many small groups. It
-// prints one JSON object per line: TFLOP/s of the best and of the median run, the launches of a call, the
-// largest difference from mma, or from decoded operands, relative to the largest element, and whether two
-// runs gave the same bits. A kernel that is not used where it was asked for gives an object with the reason
+// gpu_grouped [KERNELS [GROUPS ROWS INPUTS OUTPUTS]]: products of experts' rows on the first GPU: the
+// forward, the gradient of the rows and that of the matrices. KERNELS is all (default) or names with commas
+// between them: mma, wgmma and wgmma+tma multiply bfloat16; decoded and codes multiply 8 bits with a scale
+// for each row or column, decoded to bfloat16 or as they are. ROWS is the mean of the groups, which have 3/4
+// or 5/4 as many. Without sizes it measures shapes of a rank of inputs/deepseek_v3_16b.toml (both matrices)
+// and inputs/qwen3_30b_a3b.toml, and of many small groups. It prints one JSON object per line: TFLOP/s of the
+// best and of the median run, the launches of a call, the largest difference from mma, or from decoded
+// operands, relative to the largest element, and whether two runs gave the same bits. Both compare about 1024
+// rows of each result. A kernel that is not used where it was asked for gives an object with the reason
 // instead.
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
@@ -27,24 +28,54 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 #include <vector>
 
 using namespace coeus;
 
 namespace {
 
-/// A kernel, and the environment variable that asks for it.
+/// A kernel, and the values of COEUS_EXPERTS_WGMMA and COEUS_EXPERTS_8_BITS that ask for it.
 struct By {
-    const char *name, *variable, *value;
+    const char *name, *wgmma, *codes;
     bool in_8_bits;
 };
-// of each kind, results are compared with those of the first one
 static_assert(cuda::experts_kernels.size() == 3, "each has a line here");
-constexpr By kernels_of_products[] = {{cuda::experts_kernels[0], "COEUS_EXPERTS_WGMMA", "0", false},
-                                      {cuda::experts_kernels[1], "COEUS_EXPERTS_WGMMA", "1", false},
-                                      {cuda::experts_kernels[2], "COEUS_EXPERTS_WGMMA", "tma", false},
-                                      {"decoded", "COEUS_EXPERTS_8_BITS", "0", true},
-                                      {"codes", "COEUS_EXPERTS_8_BITS", "1", true}};
+constexpr By mma = {cuda::experts_kernels[0], "0", "0", false}, decoded = {"decoded", "0", "0", true};
+// those that have run on GPUs come first
+constexpr By kernels_of_products[] = {mma,
+                                      decoded,
+                                      {"codes", "0", "1", true},
+                                      {cuda::experts_kernels[1], "1", "0", false},
+                                      {cuda::experts_kernels[2], "tma", "0", false}};
+
+/// The kernel with whose results those of `by` are compared.
+const By& reference_of(const By& by) {
+    return by.in_8_bits ? decoded : mma;
+}
+bool is_reference(const By& by) {
+    return std::string_view(by.name) == reference_of(by).name;
+}
+
+/// The kernels with these names: "all", or names with commas between them.
+std::vector<By> kernels_named(const std::string& names) {
+    if (names == "all") return {std::begin(kernels_of_products), std::end(kernels_of_products)};
+    std::vector<std::string> known;
+    for (const By& by : kernels_of_products) known.emplace_back(by.name);
+    std::vector<By> kernels;
+    std::istringstream list(names + ",");
+    for (std::string name; std::getline(list, name, ',');) {
+        const auto at = std::ranges::find(known, name);
+        if (at == known.end()) {
+            const std::string nearest = nearest_name(name, known);
+            throw ConfigError(fmt::format(
+                "there is no kernel \"{}\"{}; KERNELS is all, or names with commas between them: {}", name,
+                nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest), join(known, ", ")));
+        }
+        kernels.push_back(kernels_of_products[at - known.begin()]);
+    }
+    return kernels;
+}
 
 enum class Form : uint8_t { forward, rows, matrices };
 constexpr Form forms[] = {Form::forward, Form::rows, Form::matrices};
@@ -66,7 +97,8 @@ double difference(const Values& a, const Values& b) {
     double most = 0, largest = 1e-30;
     for (size_t i = 0; i < a.size(); ++i) {
         const double d = std::abs(double(a[i]) - double(b[i]));
-        most = d <= most ? most : d;  // NaN counts
+        if (std::isnan(d)) return d;
+        most = std::max(most, d);
         largest = std::max(largest, std::abs(double(b[i])));
     }
     return most / largest;
@@ -126,8 +158,8 @@ public:
 
 class Bench {
 public:
-    Bench(const Device& device, const Shapes& shapes, Log& log)
-        : device_(device), s_(shapes), log_(log), places_(Dtype::i32, {2 * s_.groups}, "groups") {
+    Bench(const Device& device, const Shapes& shapes, const By& by, Log& log)
+        : device_(device), s_(shapes), by_(by), log_(log), places_(Dtype::i32, {2 * s_.groups}, "groups") {
         int64_t end = 0;
         for (int64_t g = 0; g < s_.groups; ++g) {
             const bool is_alone = g % 2 == 0 && g + 1 == s_.groups;
@@ -139,12 +171,15 @@ public:
         }
         rows_ = grouped_rows(assignments_, s_.groups);
         place_ = on_gpu(places_.view);
-        x_ = random_rows(s_.inputs, 1);
-        dy_ = random_rows(s_.outputs, 2);
-        w_ = random(Dtype::bf16, {s_.groups * s_.outputs, s_.inputs}, 3);
-        codes_of_x_ = random_codes({rows_, s_.inputs}, 4, true);
-        codes_of_dy_ = random_codes({rows_, s_.outputs}, 5, true);
-        codes_of_w_ = random_codes({s_.groups * s_.outputs, s_.inputs}, 6, false);
+        if (!by.in_8_bits) {
+            x_ = random({rows_, s_.inputs}, 1, true);
+            dy_ = random({rows_, s_.outputs}, 2, true);
+            w_ = random({s_.groups * s_.outputs, s_.inputs}, 3, false);
+            return;
+        }
+        x_ = random_codes({rows_, s_.inputs}, 4, true);
+        dy_ = random_codes({rows_, s_.outputs}, 5, true);
+        w_ = random_codes({s_.groups * s_.outputs, s_.inputs}, 6, false);
         // powers of two, as many as any operand needs
         const OwnedTensor scales(Dtype::f32, {std::max(rows_, s_.groups * std::max(s_.inputs, s_.outputs))},
                                  "scales");
@@ -154,11 +189,49 @@ public:
     }
 
     void run() {
-        std::vector<std::vector<Values>> first(2);
-        for (const By& by : kernels_of_products) measure(by, first[by.in_8_bits ? 1 : 0]);
+        std::vector<Result> expected;
+        if (!is_reference(by_)) {
+            Exec exec(device_);
+            expected = results_of(reference_of(by_), exec);
+            for (Result& r : expected) r.d = {};  // only the rows that are compared are kept
+        }
+        Exec exec(device_);
+        // all before any is measured, so that a profile of the first launches has all
+        const std::vector<Result> results = results_of(by_, exec);
+        for (size_t i = 0; i < results.size(); ++i) {
+            const Result& r = results[i];
+            const Rates rate = r.reason.empty() ? rates(exec, forms[i], r.d) : Rates();
+            fmt::print(R"({{"product": "{}", "kernels": "{}", "groups": {}, "rows": {}, "inputs": {}, )"
+                       R"("outputs": {}, )",
+                       name_of(forms[i]), by_.name, s_.groups, s_.rows, s_.inputs, s_.outputs);
+            if (!r.reason.empty()) {
+                fmt::print(R"("error": "{}"}})"
+                           "\n",
+                           r.reason);
+            } else {
+                fmt::print(
+                    R"("tflops": {:.1f}, "tflops_best": {:.1f}, "launches": "{}", "difference": {:.2e}, )"
+                    R"("same_bits": {}}})"
+                    "\n",
+                    rate.median, rate.best, r.launches,
+                    expected.empty() ? 0 : difference(r.sample, expected[i].sample), r.same);
+            }
+            std::fflush(stdout);
+        }
     }
 
 private:
+    struct Rates {
+        double median, best;  // TFLOP/s
+    };
+    /// A product by one kernel.
+    struct Result {
+        OwnedTensor d;
+        Values sample;                 ///< see values_of
+        std::string launches, reason;  ///< why another kernel computed it; empty: none did
+        bool same;                     ///< as the sample of a second run
+    };
+
     Groups groups() const {
         return {.begins = place_.view.slice_rows(0, s_.groups),
                 .counts = place_.view.slice_rows(s_.groups, s_.groups),
@@ -194,12 +267,9 @@ private:
             std::memset(static_cast<std::byte*>(t.data) + end * row, 0, size_t((next - end) * row));
         }
     }
-    OwnedTensor random(Dtype type, const Shape& shape, uint32_t seed, bool grouped = false) const {
-        return repeated<bf16>(type, shape, seed, grouped,
+    OwnedTensor random(const Shape& shape, uint32_t seed, bool grouped) const {
+        return repeated<bf16>(Dtype::bf16, shape, seed, grouped,
                               [](uint32_t bits) { return bf16(float(bits >> 8) / float(1 << 23) - 1); });
-    }
-    OwnedTensor random_rows(int64_t columns, uint32_t seed) const {
-        return random(Dtype::bf16, {rows_, columns}, seed, true);
     }
     OwnedTensor random_codes(const Shape& shape, uint32_t seed, bool grouped) const {
         return repeated<uint8_t>(Dtype::u8, shape, seed, grouped, [](uint32_t bits) {
@@ -224,39 +294,54 @@ private:
     }
 
     /// `added`: the gradient of the matrices is added to d.
-    void call(const Kernels& kernels, Exec& exec, const By& by, Form form, const Tensor& d,
-              bool added) const {
+    void call(const Kernels& kernels, Exec& exec, Form form, const Tensor& d, bool added) const {
         const Tensor c = added ? d : Tensor();
         const auto rows = ScaleGroups::rows, cols = ScaleGroups::cols;
-        if (!by.in_8_bits) switch (form) {
+        if (!by_.in_8_bits) switch (form) {
                 case Form::forward: return kernels.grouped_gemm(exec, d, x_, transposed(w_), groups());
                 case Form::rows: return kernels.grouped_gemm(exec, d, dy_, Operand(w_), groups());
                 default: return kernels.grouped_gemm_weights(exec, d, dy_, x_, c, groups());
             }
         switch (form) {
             case Form::forward:
-                return kernels.scaled_grouped_gemm(exec, d, quantized(codes_of_x_, rows),
-                                                   transposed(quantized(codes_of_w_, rows)), groups(), true);
+                return kernels.scaled_grouped_gemm(exec, d, quantized(x_, rows),
+                                                   transposed(quantized(w_, rows)), groups(), true);
             case Form::rows:
-                return kernels.scaled_grouped_gemm(exec, d, quantized(codes_of_dy_, rows),
-                                                   Operand(quantized(codes_of_w_, cols)), groups(), true);
+                return kernels.scaled_grouped_gemm(exec, d, quantized(dy_, rows),
+                                                   Operand(quantized(w_, cols)), groups(), true);
             default:
-                return kernels.scaled_grouped_gemm_weights(exec, d, quantized(codes_of_dy_, cols),
-                                                           quantized(codes_of_x_, cols), c, groups());
+                return kernels.scaled_grouped_gemm_weights(exec, d, quantized(dy_, cols), quantized(x_, cols),
+                                                           c, groups());
         }
     }
 
-    /// The rows of groups, or the matrices.
-    Values values_of(const Tensor& d, Form form) const {
-        std::vector<std::byte> bytes(size_t(d.bytes()));
-        device_.copy(bytes.data(), d.data, d.bytes());
-        const Tensor host(bytes.data(), d.dtype, d.shape);
-        if (form != Form::matrices) zero_padding(host);
-        Values values(size_t(d.count()));
+    /// Some rows of a result: the first and the last of each group or matrix, and others evenly between them.
+    std::vector<int64_t> rows_of_sample(Form form) const {
+        constexpr int64_t all = 1024;
+        const int64_t of_group = std::max<int64_t>(2, all / s_.groups);
+        std::vector<int64_t> rows;
+        for (int64_t g = 0; g < s_.groups; ++g) {
+            const bool is_matrix = form == Form::matrices;
+            const int64_t begin = is_matrix ? g * s_.outputs : int64_t(element(places_, g));
+            const int64_t count = is_matrix ? s_.outputs : int64_t(element(places_, s_.groups + g));
+            const int64_t taken = std::min(count, of_group);
+            for (int64_t i = 0; i < taken; ++i)
+                rows.push_back(begin + i * (count - 1) / std::max<int64_t>(1, taken - 1));
+        }
+        return rows;
+    }
+    /// The elements of these rows of a result.
+    Values values_of(const Tensor& d, const std::vector<int64_t>& rows) const {
+        const OwnedTensor some(d.dtype, {int64_t(rows.size()), d.cols()}, "sample");
+        for (size_t i = 0; i < rows.size(); ++i) {
+            const Tensor to = some.view.slice_rows(int64_t(i), 1);
+            device_.copy(to.data, d.slice_rows(rows[i], 1).data, to.bytes());
+        }
+        Values values(size_t(some.view.count()));
         if (d.dtype == Dtype::f32)
-            std::copy_n(host.as<float>(), values.size(), values.begin());
+            std::copy_n(some.view.as<float>(), values.size(), values.begin());
         else
-            std::transform(host.as<bf16>(), host.as<bf16>() + values.size(), values.begin(),
+            std::transform(some.view.as<bf16>(), some.view.as<bf16>() + values.size(), values.begin(),
                            [](bf16 value) { return float(value); });
         return values;
     }
@@ -265,7 +350,7 @@ private:
     /// `warning`: the first one of this kernel.
     static std::string why_another(const By& by, const std::string& said, const std::string& warning,
                                    const std::string& launches, int architecture) {
-        if (by.value == std::string("0")) return "";
+        if (is_reference(by)) return "";
         if (by.in_8_bits && launches.find("8_bit") == launches.npos)
             return fmt::format("operands of these sizes are decoded on sm_{}", architecture);
         if (!by.in_8_bits && said.find(fmt::format(" is computed by {}\n", by.name)) == said.npos)
@@ -273,79 +358,50 @@ private:
         return "";
     }
 
-    /// `first`: the results of the first kernel of this kind, which are kept if there are none yet.
-    void measure(const By& by, std::vector<Values>& first) {
-        setenv(by.variable, by.value, 1);
-        const bool is_first = first.empty();
-        struct Result {
-            OwnedTensor d;
-            std::string launches, reason;
-            double difference;
-            bool same;
-        };
-        std::vector<Result> results;
-        std::string warning;
-        Exec planning, exec(device_);
+    /// All products by this kernel, each computed twice. Plans the workspace of `exec`.
+    std::vector<Result> results_of(const By& by, Exec& exec) const {
+        setenv("COEUS_EXPERTS_WGMMA", by.wgmma, 1);
+        setenv("COEUS_EXPERTS_8_BITS", by.codes, 1);
+        Exec planning;
         planning.architecture = exec.architecture;
         for (const Form form : forms)
-            call(dry_kernels_of(device_.backend()), planning, by, form,
+            call(dry_kernels_of(device_.backend()), planning, form,
                  Tensor(nullptr, type_of(form), result_shape(form)), false);
         exec.workspace = Arena(planning.workspace.peak(), "kernel workspace", device_.memory());
-        const Kernels& kernels = kernels_of(device_.backend());
-        // before any is measured, so that a profile of the first launches has all
+        std::vector<Result> results;
+        std::string warning;
         for (const Form form : forms) {
             Result r = {.d = OwnedTensor(type_of(form), result_shape(form), "result", device_.memory())};
-            const auto result = [&] {
-                call(kernels, exec, by, form, r.d, false);
+            const std::vector<int64_t> rows = rows_of_sample(form);
+            const auto sample = [&] {
+                call(kernels_of(device_.backend()), exec, form, r.d, false);
                 exec.queue->finish();
-                return values_of(r.d, form);
+                return values_of(r.d, rows);
             };
-            Values values = result();
+            r.sample = sample();
             const std::string said = log_.next();
             if (warning.empty()) warning = first_warning(said);
             Launches launches;
             {
                 const Observation observed = exec.observers.add(launches);
-                r.same = same_bits(values, result());
+                r.same = same_bits(r.sample, sample());
             }
             r.launches = join(launches.names, ", ");
             r.reason = why_another(by, said, warning, r.launches, exec.architecture);
-            if (is_first) first.push_back(std::move(values));
-            r.difference = is_first ? 0 : difference(values, first[results.size()]);
             results.push_back(std::move(r));
         }
-        for (size_t i = 0; i < results.size(); ++i) {
-            const Result& r = results[i];
-            fmt::print(R"({{"product": "{}", "kernels": "{}", "groups": {}, "rows": {}, "inputs": {}, )"
-                       R"("outputs": {}, )",
-                       name_of(forms[i]), by.name, s_.groups, s_.rows, s_.inputs, s_.outputs);
-            if (!r.reason.empty()) {
-                fmt::print(R"("error": "{}"}})"
-                           "\n",
-                           r.reason);
-                continue;
-            }
-            const auto [median, best] = rates(kernels, exec, by, forms[i], r.d);
-            fmt::print(R"("tflops": {:.1f}, "tflops_best": {:.1f}, "launches": "{}", "difference": {:.2e}, )"
-                       R"("same_bits": {}}})"
-                       "\n",
-                       median, best, r.launches, r.difference, r.same);
-            std::fflush(stdout);
-        }
-        unsetenv(by.variable);
+        return results;
     }
 
     static Dtype type_of(Form form) { return form == Form::matrices ? Dtype::f32 : Dtype::bf16; }
 
-    struct Rates {
-        double median, best;  // TFLOP/s
-    };
-    Rates rates(const Kernels& kernels, Exec& exec, const By& by, Form form, const Tensor& d) const {
+    Rates rates(Exec& exec, Form form, const Tensor& d) const {
+        const Kernels& kernels = kernels_of(device_.backend());
         constexpr int runs = 7, calls = 5;
         std::vector<double> seconds;
         for (int run = 0; run < runs; ++run) {
             const Timer timer;
-            for (int i = 0; i < calls; ++i) call(kernels, exec, by, form, d, true);
+            for (int i = 0; i < calls; ++i) call(kernels, exec, form, d, true);
             exec.queue->finish();
             seconds.push_back(timer.seconds() / calls);
         }
@@ -356,28 +412,32 @@ private:
 
     const Device& device_;
     Shapes s_;
+    By by_;
     Log& log_;
     int64_t assignments_ = 0, rows_ = 0;
-    OwnedTensor places_;  // begins and counts, on the host
-    OwnedTensor place_, x_, dy_, w_, codes_of_x_, codes_of_dy_, codes_of_w_, scales_;
+    OwnedTensor places_;                       // begins and counts, on the host
+    OwnedTensor place_, x_, dy_, w_, scales_;  // codes if the kernel multiplies 8 bits
 };
 
 }  // namespace
 
 int main(int argc, char** argv) try {
     constexpr int numbers = 4;
-    if (argc != 1 && argc != 1 + numbers)
-        throw ConfigError("usage: gpu_grouped [GROUPS ROWS INPUTS OUTPUTS]");
+    if (argc > 2 && argc != 2 + numbers)
+        throw ConfigError("usage: gpu_grouped [KERNELS [GROUPS ROWS INPUTS OUTPUTS]]");
+    const std::vector<By> kernels = kernels_named(argc > 1 ? argv[1] : "all");
     std::vector<Shapes> shapes = {
         {8, 6144, 2048, 2816}, {8, 6144, 1408, 2048}, {16, 2048, 2048, 1536}, {64, 1024, 4096, 1536}};
-    if (argc > 1) {
+    if (argc > 2) {
         const auto number = [&](int i) { return int64_t(std::max(1, std::atoi(argv[i]))); };
-        shapes = {{number(1), number(2), number(3), number(4)}};
+        shapes = {{number(2), number(3), number(4), number(5)}};
     }
     if (visible_gpus() == 0) throw SystemError(why_no_gpu());
     const auto gpu = open_gpu(0);
     Log log;
-    for (const Shapes& s : shapes) Bench(*gpu, s, log).run();
+    // a kernel that ends the process, or the GPU's context, loses only those after it
+    for (const By& by : kernels)
+        for (const Shapes& s : shapes) Bench(*gpu, s, by, log).run();
     return 0;
 } catch (const std::exception& error) {
     fmt::print(stderr, "gpu_grouped: {}\n", error.what());

@@ -613,16 +613,27 @@ part_settings() { run_settings 1; }
 part_settings_again() { run_settings 2; } # with the time that is left: how much the figures vary
 
 part_kernels() {
-    for program in gpu_grouped gpu_gemm gpu_attention; do
-        set --
+    # each kernel of experts in a process of its own, as it may hang or end the process: first those that ran on GPUs
+    while read -r limit program kernel; do
+        # shellcheck disable=SC2086 # no kernel is no word
+        set -- $kernel
         case $program$tiny in
-            gpu_groupedyes) set -- 2 40 32 48 ;;
+            gpu_groupedyes) set -- "$kernel" 2 40 32 48 ;;
             gpu_gemmyes) set -- 16 ;;
             gpu_attentionyes) set -- 1 16 2 2 16 ;;
         esac
-        bench_program $program 120 $program "$@" || failed $program "$why" $program
-        [ ! -f "$logs/$program.log" ] || page "$program" <"$logs/$program.log"
-    done
+        name=$program${kernel:+-$kernel} what=$program${kernel:+ $kernel}
+        bench_program "$name" "$limit" "$program" "$@" || failed "$what" "$why" "$name"
+        [ ! -f "$logs/$name.log" ] || page "$what" <"$logs/$name.log"
+    done <<END
+60 gpu_grouped mma
+60 gpu_grouped decoded
+120 gpu_gemm
+120 gpu_attention
+60 gpu_grouped codes
+90 gpu_grouped wgmma
+90 gpu_grouped wgmma+tma
+END
 }
 
 # a profile of the first rank
@@ -655,7 +666,8 @@ END
 part_ncu() {
     ncu=$(tool ncu)
     [ -n "$ncu" ] || { skipped ncu "there is no ncu" && return; }
-    # the first launches of all three products of experts, of attention's forward, and of our backward
+    # the first launches of all three products of experts, of attention's forward, and of our backward: last those of
+    # kernels that never ran on a GPU
     while IFS=';' read -r kernels need launches program arguments names; do
         reason=
         [ -z "$need" ] || reason=$(why_not_by "$need")
@@ -669,12 +681,12 @@ part_ncu() {
             failed "ncu, $kernels" "${why:-there is no $kernels.ncu-rep}" ncu-$kernels
         fi
     done <<END
-experts;;6;gpu_grouped;8 2048 2048 2816;grouped_gemm_mma
-experts-wgmma;sm_90;9;gpu_grouped;8 2048 2048 2816;grouped_gemm_wgmma
-experts-tma;sm_90;9;gpu_grouped;8 2048 2048 2816;grouped_gemm_tma
-experts-codes;sm_89+;6;gpu_grouped;8 2048 2048 2816;grouped_gemm_8_bit
+experts;;6;gpu_grouped;mma 8 2048 2048 2816;grouped_gemm_mma
 attention;;8;gpu_attention;1 4096 32 8 128;attention|sdpa|fmha|flash
 gradients;;8;gpu_attention;1 4096 32 8 128;gradients
+experts-codes;sm_89+;6;gpu_grouped;codes 8 2048 2048 2816;grouped_gemm_8_bit
+experts-wgmma;sm_90;9;gpu_grouped;wgmma 8 2048 2048 2816;grouped_gemm_wgmma
+experts-tma;sm_90;9;gpu_grouped;wgmma+tma 8 2048 2048 2816;grouped_gemm_tma
 END
 }
 
@@ -804,7 +816,7 @@ trap 'ended="ended by an error of this script"; finish' EXIT
 echo "the first hour on $(uname -n): $ranks rank(s), logs: $logs"
 part facts 120 part_facts
 part start 600 part_start
-part kernels 300 part_kernels
+part kernels 420 part_kernels
 part tests 500 part_tests
 part initcheck 150 part_initcheck
 part nccl 180 part_nccl

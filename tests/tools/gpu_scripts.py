@@ -321,6 +321,9 @@ esac"""
 class FirstHour(Script):
     """tests/gpu/first_hour.sh"""
     names = ["facts", "start", "kernels", "tests", "initcheck", "nccl", "bits", "settings", "bench", "nsys", "ncu", "settings-again"]
+    # of products of experts: those that have run on GPUs first
+    kernels = ("mma", "decoded", "codes", "wgmma", "wgmma+tma")
+    products = ("y = x W^T", "dx = dy W", "dW += dy^T x")
 
     def setUp(self):
         super().setUp()
@@ -368,7 +371,7 @@ class FirstHour(Script):
                 shift
             done
             exec "$@\"""")
-        script(self.folder / "tools/ncu", 'while [ "$1" != --export ]; do shift; done; echo kernels >"$2.ncu-rep"')
+        script(self.folder / "tools/ncu", 'while [ "$1" != --export ]; do shift; done; shift; profile=$1; shift; echo "$@" >"$profile.ncu-rep"')
         script(self.folder / "tools/compute-sanitizer", 'while [ "${1##*/}" != test_gpu ]; do shift; done; exec "$@"')
 
     def test_on_the_emulated_gpu(self):
@@ -393,26 +396,61 @@ class FirstHour(Script):
         self.assertEqual(note, "")
         self.assertIn("| tiny-32 |", report["bench/gpu.sh, 1 rank(s)"])
         self.assertIn('"pass": "backward"', report["gpu_attention"])
-        products = [json.loads(line) for line in report["gpu_grouped"].splitlines() if line.startswith("{")]
-        names = ("y = x W^T", "dx = dy W", "dW += dy^T x")
-        self.assertEqual([(p["kernels"], p["product"]) for p in products],
-                         [(kernels, name) for kernels in ("mma", "wgmma", "wgmma+tma", "decoded", "codes") for name in names])
-        for product in products:
-            self.assertTrue(product["same_bits"] and product["difference"] < 1e-5, product)
-        self.assertEqual({p["launches"] for p in products if p["kernels"] == "codes"},
-                         {"grouped_gemm_8_bit", "grouped_gemm_8_bit_weights"})
+        for kernel in self.kernels:
+            products = [json.loads(line) for line in report[f"gpu_grouped {kernel}"].splitlines() if line.startswith("{")]
+            self.assertEqual([(p["kernels"], p["product"]) for p in products], [(kernel, product) for product in self.products])
+            for product in products:
+                self.assertTrue(product["same_bits"] and product["difference"] < 1e-5, product)
+            if kernel == "codes":
+                self.assertEqual({p["launches"] for p in products}, {"grouped_gemm_8_bit", "grouped_gemm_8_bit_weights"})
+        # each profile starts only the kernel that it shows
+        for profile, kernel in (("experts", "mma"), ("experts-codes", "codes"), ("experts-wgmma", "wgmma"), ("experts-tma", "wgmma+tma")):
+            self.assertEqual((self.folder / f"first_hour/{profile}.ncu-rep").read_text(),
+                             f"{self.folder}/bench/gpu_grouped {kernel} 8 2048 2048 2816\n")
+
+    def test_a_kernel_of_experts_that_crashes(self):
+        # the rates of all others are in the report
+        script(self.folder / "coeus", FAKE)
+        script(self.folder / "bench/gpu_grouped", "echo \"rates of $*\"; case $1 in *wgmma) echo 'error: illegal access'; kill -SEGV $$ ;; esac")
+        script(self.folder / "bench/gpu_gemm", "echo products")
+        script(self.folder / "bench/gpu_attention", "echo attention")
+        report = self.run_script("kernels")
+        self.assertEqual(report["What failed"].strip(),
+                         "- **gpu_grouped wgmma**: exit code 139: error: illegal access (logs/gpu_grouped-wgmma.log)")
+        pages = [title for title in report if title.startswith("gpu_")]
+        self.assertEqual(pages, ["gpu_grouped mma", "gpu_grouped decoded", "gpu_gemm", "gpu_attention", "gpu_grouped codes",
+                                 "gpu_grouped wgmma", "gpu_grouped wgmma+tma"])
+        for kernel in self.kernels:
+            self.assertEqual(report[f"gpu_grouped {kernel}"].split("\n")[2], f"rates of {kernel} 2 40 32 48")
 
     def test_products_of_experts_by_other_kernels(self):
         # rows that are not multiples of 16 bytes: the bench says that it does not measure what was asked for
-        done = subprocess.run([BUILT / "bench/gpu_grouped", "3", "37", "32", "20"], capture_output=True, text=True)
+        done = subprocess.run([BUILT / "bench/gpu_grouped", "all", "3", "37", "32", "20"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        errors = {(p["kernels"], p["product"]): p["error"] for p in map(json.loads, done.stdout.splitlines()) if "error" in p}
+        products = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([(p["kernels"], p["product"]) for p in products],
+                         [(kernel, product) for kernel in self.kernels for product in self.products])
+        errors = {(p["kernels"], p["product"]): p["error"] for p in products if "error" in p}
         others = {(kernels, product): "operands of these sizes have another kernel" for kernels in ("wgmma", "wgmma+tma")
-                  for product in ("y = x W^T", "dx = dy W", "dW += dy^T x")}
+                  for product in self.products}
         self.assertEqual(errors, {**others, ("codes", "dx = dy W"): "operands of these sizes are decoded on sm_90",
                                   ("codes", "dW += dy^T x"): "operands of these sizes are decoded on sm_90"})
-        done = subprocess.run([BUILT / "bench/gpu_grouped", "3"], capture_output=True, text=True)
-        self.assertEqual((done.returncode, done.stderr), (3, "gpu_grouped: usage: gpu_grouped [GROUPS ROWS INPUTS OUTPUTS]\n"))
+
+    def test_a_list_of_kernels(self):
+        # results of which only some rows are compared; variables of the environment have no effect
+        done = subprocess.run([BUILT / "bench/gpu_grouped", "wgmma,codes", "1", "1030", "16", "16"], capture_output=True, text=True,
+                              env=dict(os.environ, COEUS_EXPERTS_WGMMA="0", COEUS_EXPERTS_8_BITS="0"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        products = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([p["kernels"] for p in products], ["wgmma"] * 3 + ["codes"] * 3)
+        for product in products:
+            self.assertTrue(product["same_bits"] and product["difference"] < 1e-5, product)
+        rule = "KERNELS is all, or names with commas between them: " + ", ".join(self.kernels)
+        for arguments, error in ((["mma", "3"], "usage: gpu_grouped [KERNELS [GROUPS ROWS INPUTS OUTPUTS]]"),
+                                 (["mma,wgma"], f'there is no kernel "wgma" (did you mean wgmma?); {rule}'),
+                                 (["3"], f'there is no kernel "3"; {rule}'), ([""], f'there is no kernel ""; {rule}')):
+            done = subprocess.run([BUILT / "bench/gpu_grouped", *arguments], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (3, "", f"gpu_grouped: {error}\n"))
 
     def test_two_ranks(self):
         self.link_programs()
@@ -518,7 +556,7 @@ class FirstHour(Script):
         self.assertIn("2, started by `mpirun --oversubscribe --bind-to none -n 2`", report[""])
         self.assertIn("tests (run.sh): 7 passed, 0 failed", report["Verdicts"])
         self.assertEqual(self.parts(report), ["facts", "start", "kernels", "tests", "bench"])
-        self.assertEqual([report[title].split("\n")[2] for title in ("gpu_grouped", "gpu_gemm", "gpu_attention")],
+        self.assertEqual([report[title].split("\n")[2] for title in ("gpu_grouped mma", "gpu_gemm", "gpu_attention")],
                          ["experts", "products", "attention"])
         for ranks in 1, 2:
             self.assertIn(f"{ranks} ranks: {self.folder} tiny-32 tiny-bf16-48", report[f"bench/gpu.sh, {ranks} rank(s)"])
@@ -552,9 +590,10 @@ class FirstHour(Script):
         self.assertEqual(self.done.returncode, 1)
         self.assertEqual(self.parts(report), self.names)
         failed = dict(re.findall(r"^- \*\*(.*?)\*\*: (.*)$", report["What failed"], re.MULTILINE))
-        self.assertEqual(list(failed), ["facts", "start", "gpu_grouped", "gpu_gemm", "gpu_attention", "tests", "initcheck", "bits",
-                                        "bench, 1 rank(s)", "nsys", "ncu, experts", "ncu, experts-wgmma", "ncu, experts-tma", "ncu, experts-codes",
-                                        "ncu, attention", "ncu, gradients"])
+        self.assertEqual(list(failed), ["facts", "start", "gpu_grouped mma", "gpu_grouped decoded", "gpu_gemm", "gpu_attention", "gpu_grouped codes",
+                                        "gpu_grouped wgmma", "gpu_grouped wgmma+tma", "tests", "initcheck", "bits", "bench, 1 rank(s)",
+                                        "nsys", "ncu, experts", "ncu, attention", "ncu, gradients", "ncu, experts-codes",
+                                        "ncu, experts-wgmma", "ncu, experts-tma"])
         self.assertEqual(failed["start"], "no data: exit code 139: coeus - error - the card is gone (logs/tokenizer.log)")
         self.assertEqual(failed["ncu, gradients"], "exit code 9: ncu: no permission (logs/ncu-gradients.log)")
         self.assertIn("0 passed", failed["tests"])
