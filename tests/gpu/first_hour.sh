@@ -615,7 +615,7 @@ part_settings_again() { run_settings 2; } # with the time that is left: how much
 part_kernels() {
     # each kernel of experts in a process of its own, as it may hang or end the process: first those that ran on GPUs
     while read -r limit program kernel; do
-        # shellcheck disable=SC2086 # no kernel is no word
+        # shellcheck disable=SC2086 # an empty name gives no argument
         set -- $kernel
         case $program$tiny in
             gpu_groupedyes) set -- "$kernel" 2 40 32 48 ;;
