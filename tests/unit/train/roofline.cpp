@@ -235,7 +235,10 @@ TEST_CASE("each axis of a mesh has its exposed communication") {
         const auto row = std::ranges::find(roofline.communication, purpose, &CommunicationRow::name);
         REQUIRE(row != roofline.communication.end());
         CHECK(row->exposed > 0);
-        CHECK(row->exposed <= row->total * (1 + 1e-9));
+        // an operation may also wait until those that were submitted before it begin
+        double all = 0;
+        for (const CommunicationRow& each : roofline.communication) all += each.total;
+        CHECK(row->exposed <= all * (1 + 1e-9));
         CHECK(row->exposed == Approx(row_of(roofline, waits)));
         CHECK(roofline.left_out.empty());
     }
