@@ -138,12 +138,13 @@ if(COEUS_CUDA)
     add_library(coeus_cuda_sm_90a OBJECT ${wgmma_sources})
     set_target_properties(coeus_cuda_sm_90a PROPERTIES CUDA_ARCHITECTURES 90a-real)
     target_link_libraries(coeus_cuda_sm_90a PRIVATE coeus CUDA::cudart)
-    # products of 8-bit floats exist from sm_89 on. A100 does without these files, and L40 gets code for itself
+    # products of 8-bit floats exist from sm_89 on. A100 does without these files, and L40, which runs the
+    # other files' code for A100, gets code for itself
     set(8_bit_sources ${sources})
     list(FILTER 8_bit_sources INCLUDE REGEX "_8_bit.cu$")
     list(FILTER sources EXCLUDE REGEX "_8_bit.cu$")
     set(8_bit_architectures ${CMAKE_CUDA_ARCHITECTURES})
-    list(TRANSFORM 8_bit_architectures REPLACE "^80" "89")
+    list(TRANSFORM 8_bit_architectures REPLACE "^8[0-8]" "89")
     # RTX 50 would run the PTX of sm_90, which converts the products to half precision
     if(NOT 8_bit_architectures MATCHES "12[0-9]" AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)
         list(APPEND 8_bit_architectures 120-real)

@@ -44,8 +44,18 @@ Setting setting_on(const Device& gpu) {
         return setting;
     }
     if (setting.searches || value == "1") setting.kernels.push_back(wgmma);
-    if (value != "1" && has_tensor_maps()) setting.kernels.push_back(tma);
-    if (setting.kernels.empty()) warn("this driver does not describe matrices for TMA");
+    if (value == "1") return setting;
+    constexpr const char* no_maps = "this driver does not describe matrices for TMA";
+    if (has_tensor_maps())
+        setting.kernels.push_back(tma);
+    else if (setting.searches)
+        log::warn(
+            "COEUS_EXPERTS_WGMMA=search: products of experts without a kept choice are not timed, but "
+            "computed by mma: {}, and a choice without TMA would be kept. COEUS_EXPERTS_WGMMA=1 uses wgmma "
+            "without TMA, and without a search",
+            no_maps);
+    else
+        warn(no_maps);
     return setting;
 }
 
@@ -99,6 +109,8 @@ private:
     std::optional<Kernel> kept_choice(Exec& exec, const GroupedCandidates& c) {
         if (!cache_.keeps()) return mma;
         if (const auto earlier = cache_.find(c.problem)) return checked(exec, c, choice_in(*earlier));
+        // a choice is kept for processes that have all kernels, too
+        if (setting_.kernels.size() + 1 < experts_kernels.size()) return mma;
         const auto right = right_ones(exec, c, setting_.kernels);
         if (!right) return std::nullopt;
         KeptAlgorithm found = {.problem = c.problem, .algorithm = {mma}};

@@ -26,7 +26,8 @@ struct GroupedCandidates {
 /// and if it is at least 2 % faster than those before it in the list, by the GPU's clock. TMA also needs a
 /// driver that describes matrices. The choice is kept with the algorithms of products (AlgorithmCache), so
 /// that ranks and later runs take it; a kept choice of wgmma is compared with mma again, once in each
-/// process, and a rank whose results differ uses mma. If nothing can be kept, mma is used.
+/// process, and a rank whose results differ uses mma. If nothing can be kept, mma is used, and also if no
+/// choice is kept and this process lacks one of the kernels.
 ///
 /// All of this holds if the environment variable COEUS_EXPERTS_WGMMA is "search". With 1, wgmma computes all
 /// products for which its result is that of mma, without a search, and with "tma" wgmma with TMA does.

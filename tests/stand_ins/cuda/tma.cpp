@@ -155,6 +155,7 @@ void Barriers::arrive(size_t offset, unsigned bytes) {
     Barrier& barrier = at(offset);
     if (barrier.missing == 0) fail("a barrier has more arrivals in a phase than it began with");
     barrier.bytes += bytes;
+    if (barrier.bytes >= 1 << 20) fail("a phase of a barrier waits for at most 2^20 - 1 bytes");
     barrier.unclaimed += bytes;
     --barrier.missing;
     end_phase(barrier);

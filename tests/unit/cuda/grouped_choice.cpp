@@ -16,7 +16,6 @@
 #include <cstdlib>
 #include <limits>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -176,28 +175,52 @@ TEST_CASE("products of experts: mma is used if all take equally long, and if no 
     CHECK(two_expert_products({.folder = folder.path()}, true).kernels == "mm");
 }
 
-TEST_CASE("products of experts: TMA is not used if the driver cannot describe matrices") {
-    const TemporaryFolder folder, other_folder;
-    const Durations durations(8, 5);
-    const auto without = [](const ProductOptions& options) {
+TEST_CASE("products of experts: without maps of matrices TMA is not used, and no choice is kept") {
+    const auto without_maps = [](const ProductOptions& options) {
         emulation::has_tensor_maps = false;
         const Seen seen = two_expert_products(options);
         emulation::has_tensor_maps = true;
         check_is_right(seen);
-        CHECK(seen.says("this driver does not describe matrices for TMA") ==
-              (std::getenv("COEUS_EXPERTS_WGMMA") == std::string_view("tma")));
-        return seen.kernels;
+        CHECK(count_of("this driver does not describe matrices for TMA", seen.said) == 1);
+        return seen;
     };
     {
         const Setting setting("search");
+        const TemporaryFolder folder, with_wgmma, with_tma;
+        {
+            const Durations durations(5, 8);
+            CHECK(two_expert_products({.folder = with_wgmma.path()}).last() == 'w');
+        }
+        const Durations durations(8, 5);
+        const Seen seen = without_maps({.folder = folder.path()});
+        CHECK(seen.kernels == "mm");
+        CHECK(seen.says(
+            "COEUS_EXPERTS_WGMMA=search: products of experts without a kept choice are not timed, but "
+            "computed by mma: this driver does not describe matrices for TMA, and a choice without TMA would "
+            "be kept. COEUS_EXPERTS_WGMMA=1 uses wgmma without TMA, and without a search\n"));
+        CHECK(!fs::exists(choices_in(folder.path()) / problem_text));
+        // so a run with a newer driver times all kernels
         CHECK(two_expert_products({.folder = folder.path()}).last() == 't');
-        CHECK(without({.folder = folder.path()}) == "mm");  // another process has chosen it
-        const std::string searched = without({.folder = other_folder.path()});
-        CHECK(searched.back() == 'w');
-        CHECK(searched.find('t') == std::string::npos);
+        // what a process with all kernels has kept is used if it can be
+        CHECK(without_maps({.folder = with_wgmma.path()}).kernels == "mwww");
+        CHECK(two_expert_products({.folder = with_tma.path()}).last() == 't');
+        CHECK(without_maps({.folder = with_tma.path()}).kernels == "mm");
     }
-    const Setting setting("tma");
-    CHECK(without({}) == "mm");
+    {
+        const Setting setting("tma");
+        const Seen seen = without_maps({});
+        CHECK(seen.kernels == "mm");
+        CHECK(
+            seen.says("COEUS_EXPERTS_WGMMA=tma: products of experts are computed by mma, not by wgmma: this "
+                      "driver does not describe matrices for TMA\n"));
+    }
+    // a kernel that is not asked for is not missed
+    const Setting setting("1");
+    emulation::has_tensor_maps = false;
+    const Seen seen = two_expert_products({});
+    emulation::has_tensor_maps = true;
+    CHECK(seen.last() == 'w');
+    CHECK(!seen.says("TMA"));
 }
 
 TEST_CASE("products of experts: wgmma is not used if its result differs, whatever is kept") {

@@ -220,6 +220,10 @@ TEST_CASE("TMA: broken rules of copies and barriers are reported") {
                   b.arrive();
               }},
          "more arrivals in a phase than it began with");
+    says({.expect = [](Barrier& b) { b.arrive_and_expect((1 << 20) - 1); }},
+         "which lacks 0 arrivals and 1046527 bytes");
+    says({.expect = [](Barrier& b) { b.arrive_and_expect(1 << 20); }},
+         "a phase of a barrier waits for at most 2^20 - 1 bytes");
     says({.wait = [](Barrier&) {}}, "a block ends while a copy of a box is under way");
     says({.wait = [](Barrier& b) { b.wait(2); }}, "the parity of a phase is 0 or 1");
     says({.wait =
@@ -247,6 +251,12 @@ TEST_CASE("TMA: broken rules of copies and barriers are reported") {
     barrier_says([](Parts p) { p.barriers->begin(0); }, "a barrier has 1 to 2^20 - 1 arrivals");
     barrier_says([](Parts p) { reinterpret_cast<Barrier*>(p.box + 2)->begin(1); },
                  "a barrier is not at a multiple of 8 bytes");
+    barrier_says(
+        [](Parts p) {
+            begin(*p.barriers, 2);
+            if (threadIdx.x < 2) p.barriers->arrive_and_expect(1 << 19);
+        },
+        "a phase of a barrier waits for at most 2^20 - 1 bytes");
     barrier_says([](Parts) { reinterpret_cast<Barrier*>(shared_memory() + block_bytes)->begin(1); },
                  "a barrier or box outside of shared memory");
     barrier_says(
