@@ -23,6 +23,7 @@ public:
     int64_t mark() override { return 0; }
     void finish(int64_t /*point*/) override {}
     void wait_for(const Queue& /*other*/, int64_t /*point*/) override {}
+    void wait_for(const Event& /*event*/) override {}
     void begin_recording() override { throw LogicError("the host's queue records no graphs"); }
     std::unique_ptr<Graph> end_recording() override {
         throw LogicError("the host's queue records no graphs");
@@ -31,6 +32,12 @@ public:
     bool is_recording() const override { return false; }
     void enter_thread() const override {}
     void* native() const override { return nullptr; }
+};
+
+class HostEvent : public Event {
+public:
+    void record(const Queue& /*queue*/) override {}
+    bool passed() const override { return true; }
 };
 
 class Host : public Device {
@@ -42,6 +49,7 @@ public:
     std::unique_ptr<Queue> make_queue(Priority /*priority*/) const override {
         return std::make_unique<HostQueue>();
     }
+    std::unique_ptr<Event> make_event() const override { return std::make_unique<HostEvent>(); }
     void copy(void* to, const void* from, int64_t bytes) const override {
         std::memcpy(to, from, size_t(bytes));
     }
@@ -64,6 +72,23 @@ private:
     mutable std::atomic<intptr_t> next_ = intptr_t(1) << 52;
 };
 
+class PlannedEvent : public HostEvent {
+public:
+    explicit PlannedEvent(QueueObserver& observer) : observer_(observer) {}
+    void record(const Queue& queue) override {
+        queue_ = &queue;
+        point_ = observer_.mark(queue);
+    }
+    void make_wait(const Queue& queue) const {
+        if (queue_) observer_.wait(queue, *queue_, point_);
+    }
+
+private:
+    QueueObserver& observer_;
+    const Queue* queue_ = nullptr;  // null: never recorded
+    int64_t point_ = 0;
+};
+
 class PlannedQueue : public HostQueue {
 public:
     explicit PlannedQueue(QueueObserver& observer) : observer_(observer) {}
@@ -71,6 +96,7 @@ public:
     void copy(void* /*to*/, const void* /*from*/, int64_t /*bytes*/) override {}
     int64_t mark() override { return observer_.mark(*this); }
     void wait_for(const Queue& other, int64_t point) override { observer_.wait(*this, other, point); }
+    void wait_for(const Event& event) override { static_cast<const PlannedEvent&>(event).make_wait(*this); }
 
 private:
     QueueObserver& observer_;
@@ -87,6 +113,7 @@ public:
     std::unique_ptr<Queue> make_queue(Priority /*priority*/) const override {
         return std::make_unique<PlannedQueue>(observer_);
     }
+    std::unique_ptr<Event> make_event() const override { return std::make_unique<PlannedEvent>(observer_); }
     void copy(void* /*to*/, const void* /*from*/, int64_t /*bytes*/) const override {}
     int64_t memory_bytes() const override { return std::numeric_limits<int64_t>::max(); }
     int64_t peak_bytes() const override { return 0; }

@@ -110,6 +110,27 @@ bool has_priorities() {
     return !text || std::string_view(text) != "0";
 }
 
+class GpuEvent : public Event {
+public:
+    explicit GpuEvent(int gpu) : gpu_(gpu) {
+        COEUS_CHECK_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+    }
+    ~GpuEvent() override { cudaEventDestroy(event_); }
+    void record(const Queue& queue) override {
+        COEUS_CHECK_CUDA(cudaEventRecord(event_, static_cast<cudaStream_t>(queue.native())));
+    }
+    // sets the device: a thread that has used no GPU yet would allocate memory on another one
+    bool passed() const override {
+        cudaSetDevice(gpu_);
+        return cudaEventQuery(event_) == cudaSuccess;
+    }
+    cudaEvent_t native() const { return event_; }
+
+private:
+    int gpu_;
+    cudaEvent_t event_ = nullptr;
+};
+
 class GpuQueue : public Queue {
 public:
     GpuQueue(int gpu, Waiting waiting, Priority priority) : gpu_(gpu) {
@@ -143,6 +164,9 @@ public:
         COEUS_CHECK_CUDA(
             cudaStreamWaitEvent(stream_, static_cast<const GpuQueue&>(other).event_of(point), 0));
     }
+    void wait_for(const Event& event) override {
+        COEUS_CHECK_CUDA(cudaStreamWaitEvent(stream_, static_cast<const GpuEvent&>(event).native(), 0));
+    }
     // thread-local: other threads may wait for their own queues during the recording
     void begin_recording() override {
         COEUS_CHECK_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
@@ -170,26 +194,6 @@ private:
     cudaStream_t stream_ = nullptr;
     std::array<cudaEvent_t, 64> marks_ = {};  // so many points can be told apart
     std::atomic<int64_t> given_ = 0;
-};
-
-class GpuEvent : public Event {
-public:
-    explicit GpuEvent(int gpu) : gpu_(gpu) {
-        COEUS_CHECK_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
-    }
-    ~GpuEvent() override { cudaEventDestroy(event_); }
-    void record(const Queue& queue) override {
-        COEUS_CHECK_CUDA(cudaEventRecord(event_, static_cast<cudaStream_t>(queue.native())));
-    }
-    // sets the device: a thread that has used no GPU yet would allocate memory on another one
-    bool passed() const override {
-        cudaSetDevice(gpu_);
-        return cudaEventQuery(event_) == cudaSuccess;
-    }
-
-private:
-    int gpu_;
-    cudaEvent_t event_ = nullptr;
 };
 
 class GpuTimedEvent : public TimedEvent {

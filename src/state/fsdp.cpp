@@ -188,6 +188,7 @@ void Gathered::allocate(const std::vector<GatherRanks>& ranks, Stream::Mode stre
     if (const int64_t sums = bytes().sums; sums > 0) {
         sums_ = Buffer(sums, "gradients while they are summed", compute.device->memory());
         convert_ = std::make_unique<Exec>(*compute.device, Priority::high);
+        for (auto& summed : summed_) summed = compute.device->make_event();
     }
     if (!weights_) return;
     weights_->allocate("gathered weights", compute.device->memory());
@@ -265,16 +266,17 @@ void Gathered::sum_in_pieces(Exec& exec, int64_t ranks, int64_t count, const Con
     if (count == 0) return;
     const int64_t most = piece_of(ranks);
     Queue &sums = *exec.queue, &conversions = *convert_->queue;
-    std::array<int64_t, 2> summed = {sums.mark(), sums.mark()};  // what was in each half of the buffer
+    summed_[0]->record(sums);  // the gradients are there, and nothing uses the buffer
+    conversions.wait_for(*summed_[0]);
     size_t half = 0;
     for (int64_t first = 0; first < count; first += most, half ^= 1) {
         const Tensor piece(sums_.data() + int64_t(half) * most * ranks * size_of(Dtype::f32), Dtype::f32,
                            {ranks, std::min(most, count - first)});
-        conversions.wait_for(sums, summed[half]);
+        if (first >= 2 * most) conversions.wait_for(*summed_[half]);
         convert(*convert_, piece, first);
         sums.wait_for(conversions, conversions.mark());
         sum(piece, first);
-        summed[half] = sums.mark();
+        summed_[half]->record(sums);
     }
 }
 

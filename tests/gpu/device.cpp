@@ -36,6 +36,26 @@ TEST_CASE("a GPU: points of a queue are distinct, and remain valid long after th
     first.queue->finish(points.front());
 }
 
+TEST_CASE("a GPU: a queue waits for an event as it was last recorded, and for nothing before that") {
+    const Device& gpu = the_gpu();
+    Exec first(gpu), second(gpu);
+    Numbers a(gpu, 1), b(gpu, 0);
+    const auto event = gpu.make_event();
+    second.queue->wait_for(*event);
+    CHECK(event->passed());
+    float value = 0;
+    for (int i = 1; i <= 100; ++i) {
+        cuda_kernels().add(first, b.memory, a.memory);
+        event->record(*first.queue);
+        if (i % 10 > 0) continue;
+        second.queue->wait_for(*event);
+        second.queue->copy(&value, b.memory.view.data, sizeof value);
+        second.queue->finish();
+        CHECK(value == float(i));
+        CHECK(event->passed());
+    }
+}
+
 TEST_CASE("a GPU: the scalars of a step move to the host when read, and to the GPU when written") {
     const Device& gpu = the_gpu();
     Exec exec(gpu);

@@ -26,6 +26,8 @@ public:
     virtual int64_t nodes() const { return 0; }
 };
 
+class Event;
+
 /// An ordered queue of work, owned by an Exec. Errors of the device are thrown as SystemError by whichever
 /// call detects them first.
 class Queue {
@@ -40,12 +42,14 @@ public:
     /// Blocks until all submitted work is done.
     virtual void finish() = 0;
     /// Returns a point in the queue after all submitted work. Waiting for a point of long ago may wait for a
-    /// later one.
+    /// later one: work that marks many points records events of its own instead.
     virtual int64_t mark() = 0;
     /// Blocks until all work before this point is done.
     virtual void finish(int64_t point) = 0;
     /// Makes work that is submitted from now on wait for a point of another queue of the same device.
     virtual void wait_for(const Queue& other, int64_t point) = 0;
+    /// The same for an event of the device, as it was last recorded; for nothing if it never was.
+    virtual void wait_for(const Event& event) = 0;
     /// Begins to record a graph: work of this queue, and of queues that wait for it, is recorded and not
     /// done. Until end_recording(), no device memory may be allocated, no queue of the recording may be
     /// finished or wait for a point from before the recording, and this queue must in the end wait for all
@@ -60,7 +64,7 @@ public:
     virtual void* native() const = 0;
 };
 
-/// A point in a queue's work that any thread can query.
+/// A point in a queue's work for which other queues can wait, and which any thread can query.
 class Event {
 public:
     virtual ~Event() = default;
@@ -91,8 +95,9 @@ public:
     /// Host memory from which copies are asynchronous: pinned memory for a GPU.
     virtual const Memory& staging() const = 0;
     virtual std::unique_ptr<Queue> make_queue(Priority priority) const = 0;
-    /// An event; null if the device's queues are synchronous.
-    virtual std::unique_ptr<Event> make_event() const { return nullptr; }
+    /// Never null.
+    virtual std::unique_ptr<Event> make_event() const = 0;
+    /// Null if the device's queues are synchronous.
     virtual std::unique_ptr<TimedEvent> make_timed_event() const { return nullptr; }
     /// Copies between the device and the host, or within one of them, after all work submitted before. Blocks
     /// until it is done: not for the training loop.

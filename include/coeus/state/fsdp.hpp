@@ -28,6 +28,7 @@
 #include "coeus/device/stream.hpp"
 #include "coeus/state/parameters.hpp"
 
+#include <array>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -188,6 +189,7 @@ private:
     bool gave_back_ = false;         // gradients that were not reduced
     std::vector<int> uses_left_;     // by unit: the step's last uses of its gradient that remain
     std::unique_ptr<Exec> convert_;  // where a piece becomes float32 while the one before is summed
+    std::array<std::unique_ptr<Event>, 2> summed_;           // what was last in each half of sums_
     std::unique_ptr<Stream> gather_stream_, reduce_stream_;  // must end before what their work refers to
     Pending reduction_;                                      // the last one; the stream keeps the order
 };

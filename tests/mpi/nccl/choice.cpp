@@ -26,6 +26,7 @@ public:
     std::unique_ptr<Queue> make_queue(Priority priority) const override {
         return the_gpu().make_queue(priority);
     }
+    std::unique_ptr<Event> make_event() const override { return the_gpu().make_event(); }
     void copy(void* to, const void* from, int64_t bytes) const override { the_gpu().copy(to, from, bytes); }
     int multiprocessors() const override { return the_gpu().multiprocessors(); }
     int64_t memory_bytes() const override { return the_gpu().memory_bytes(); }

@@ -115,6 +115,32 @@ std::vector<MeshCase> several_batches(int ranks) {
 
 }  // namespace
 
+TEST_CASE("NCCL: a sum of gradients takes one point of its queue, however many pieces it has") {
+    const Communicator world = Communicator::world("world");
+    const auto points_of_a_step = [&](const MeshShape& shape, bool in_bf16, int64_t most_summed) {
+        MeshCase c = {.mesh = shape, .model = tiny_config(), .types = {Dtype::f32, Dtype::bf16}};
+        c.types.gradients_in_bf16 = in_bf16;
+        c.gather.most_summed = most_summed;
+        c.device = &the_gpu();
+        c.nccl = &nccl_stand_in();
+        Mesh mesh(world.split(0, "world"), c.mesh);
+        NcclWorld nccl(*c.nccl, mesh.world(), *c.device);
+        mesh.connect(nccl);
+        MeshRun run(c, mesh);
+        TestBatch batch = batch_of_step(c, 1);
+        Queue& sums = *run.engine.execs_of_gathered().reduce.queue;
+        const int64_t before = sums.mark();
+        CHECK(run.step(1, batch));
+        return sums.mark() - before;
+    };
+    for (const MeshShape& shape : {MeshShape{.dp_shard = world.size()}, {.dp_replicate = world.size()}}) {
+        const int64_t without = points_of_a_step(shape, false, 200);
+        CHECK(without > 1);
+        CHECK(points_of_a_step(shape, true, 1 << 20) == without);
+        CHECK(points_of_a_step(shape, true, 200) == without);
+    }
+}
+
 TEST_CASE(
     "NCCL: graphs of local batches have the bits of kernel by kernel, and do not grow with their number") {
     const Communicator world = Communicator::world("world");

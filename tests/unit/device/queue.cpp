@@ -23,6 +23,11 @@ TEST_CASE("the host's queue copies immediately, and has nothing to wait for") {
     CHECK(to == from);
     exec.queue->wait_for(*other.queue, other.queue->mark());
     exec.queue->finish(exec.queue->mark());
+    const auto event = host_device().make_event();
+    exec.queue->wait_for(*event);
+    event->record(*other.queue);
+    exec.queue->wait_for(*event);
+    CHECK(event->passed());
     exec.queue->finish();
     exec.queue->enter_thread();
     CHECK_FALSE(exec.queue->is_recording());

@@ -31,6 +31,7 @@ public:
     std::unique_ptr<Queue> make_queue(Priority priority) const override {
         return host_device().make_queue(priority);
     }
+    std::unique_ptr<Event> make_event() const override { return host_device().make_event(); }
     void copy(void* to, const void* from, int64_t bytes) const override {
         host_device().copy(to, from, bytes);
     }
