@@ -107,6 +107,7 @@ std::vector<MeshCase> several_batches(int ranks) {
         add({.dp_shard = 2, .ep = 2}, experts);
     } else {
         add({.dp_replicate = 2, .dp_shard = 2}, nothing);
+        add({.dp_replicate = 2, .dp_shard = 2}, bf16_gradients);
         add({.pp = 2, .dp_shard = 2}, schedule("Interleaved1F1B"));
         add({.dp_shard = 2, .tp = 2}, keeps_all);
     }

@@ -268,6 +268,31 @@ TEST_CASE("a recording has the casts of gathers, and those of sums of gradients 
     }
 }
 
+TEST_CASE("a piece of gradients in bfloat16 is converted while the one before is summed") {
+    for (const MeshShape& mesh : {MeshShape{.dp_shard = 2}, MeshShape{.dp_replicate = 2}}) {
+        EngineOptions options = options_of(mesh, 1);
+        options.types.gradients_in_bf16 = true;
+        options.gather.most_summed = 200;
+        const Recording r = record_step(tiny_config(3), options);
+        const auto is_conversion = [&](const Submitted& s) {
+            return s.kind == kernel && s.queue != 0 && r.calls[s.index].kernel == "cast" &&
+                   r.calls[s.index].type == Dtype::f32;
+        };
+        const uint32_t conversions = std::ranges::find_if(r.submitted, is_conversion)->queue;
+        // how many sums were under way when a conversion waited for an earlier one
+        std::map<int64_t, int> waits;
+        for (size_t i = 0; i < r.submitted.size(); ++i) {
+            const Submitted& s = r.submitted[i];
+            if (s.kind != wait || s.queue != conversions) continue;
+            ++waits[std::ranges::count(r.submitted.begin() + s.index + 1, r.submitted.begin() + int64_t(i),
+                                       collective, &Submitted::kind)];
+        }
+        // none for the first piece of each unit
+        CHECK(waits.size() == 2);
+        CHECK(waits[1] > 5 * waits[0]);
+    }
+}
+
 TEST_CASE("a recording has the rows that go to experts of other ranks, beside the computation") {
     DecoderConfig model = tiny_config(3);
     model.moe = {.experts = 4, .top_k = 2, .hidden = 8, .normalise = true};
