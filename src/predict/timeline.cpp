@@ -127,7 +127,8 @@ private:
         throw LogicError("unknown kind of work");
     }
 
-    void compute(const Call& call) {
+    // 0 without a rate. Notes the calls without one.
+    double seconds_of(const Call& call) {
         const std::optional<Estimate> estimate = rates_.seconds(call);
         const std::string kind = class_of(call.kernel);
         if (call.bytes > 0 && (!estimate || estimate->source == Estimate::Source::peak))
@@ -135,8 +136,12 @@ private:
                 .insert(call.variant.empty() || kind == products
                             ? kind
                             : fmt::format("{} ({})", kind, call.variant));
-        const double gap = gap_ * call.launches, work = estimate ? estimate->seconds : 0;
-        played_.seconds[kind] += work;
+        return estimate ? estimate->seconds : 0;
+    }
+
+    void compute(const Call& call) {
+        const double gap = gap_ * call.launches, work = seconds_of(call);
+        played_.seconds[class_of(call.kernel)] += work;
         played_.seconds[gaps] += gap;
         now() += gap;
         const double busy = std::ranges::max(queues_, {}, &Point::time).time - now();
@@ -148,10 +153,9 @@ private:
 
     // A kernel of another queue is a part of the communication that it is for.
     void compute_beside(const Submitted& entry) {
-        const std::optional<Estimate> estimate = rates_.seconds(recording_.calls[entry.index]);
-        if (!estimate) return;
-        played_.communication[size_t(entry.purpose)].total += estimate->seconds;
-        queues_[entry.queue] = {queues_[entry.queue].time + estimate->seconds, entry.purpose};
+        const double work = seconds_of(recording_.calls[entry.index]);
+        played_.communication[size_t(entry.purpose)].total += work;
+        queues_[entry.queue] = {queues_[entry.queue].time + work, entry.purpose};
     }
 
     void communicate(uint32_t queue, const Collective& collective) {

@@ -248,3 +248,20 @@ TEST_CASE("kernels beside the computation are a part of their communication") {
     CHECK(played.total == Approx(17));
     CHECK(!played.seconds.contains("zeroing, casts, sums"));
 }
+
+TEST_CASE("a kernel beside the computation without a rate is named") {
+    Written step(3);
+    step.compute(1).beside(gathers, 4, Purpose::weights, "cast").gather(4);
+    step.wait(computation, step.here()).compute(1);
+    const std::string casts = "zeroing, casts, sums";
+    const Played left_out = step.play();
+    CHECK(left_out.left_out.contains(casts));
+    CHECK(!left_out.at_peak.contains(casts));
+    CHECK(is(of(left_out, Purpose::weights), 4, 4));
+    MachineFile only_bandwidth = machine;
+    only_bandwidth.memory_bandwidth = 2;
+    const Played at_peak = step.play(overlapped, only_bandwidth);
+    CHECK(at_peak.at_peak.contains(casts));
+    CHECK(!at_peak.left_out.contains(casts));
+    CHECK(is(of(at_peak, Purpose::weights), 4 + 2, 6));
+}
