@@ -54,6 +54,43 @@ Purpose purpose_of(const std::string& operation, unsigned axes) {
     return axes == axis::tp ? Purpose::tensor : Purpose::context;
 }
 
+// The call of a kernel, from what observers are told of it.
+class ObservedCall {
+public:
+    void begin(const char* kernel, double flops, double bytes) {
+        call_ = {};
+        call_.kernel = kernel;
+        call_.flops = flops;
+        call_.bytes = bytes;
+        elements_in_8_bits_ = 0;
+    }
+    void operands(std::span<const Tensor> tensors) {
+        if (tensors.empty()) return;
+        // products and attention may be in another type than their results: that of a, q, dout
+        const size_t typical = is_product(call_)                      ? 1
+                               : call_.kernel == "attention"          ? 2
+                               : call_.kernel == "attention_backward" ? 3
+                                                                      : 0;
+        call_.type = tensors[std::min(typical, tensors.size() - 1)].dtype;
+        if (is_8_bit_float(call_.type)) call_.type = Dtype::fp8_e4m3;
+        for (const Tensor& t : tensors)
+            if (is_8_bit_float(t.dtype)) elements_in_8_bits_ += double(t.count());
+    }
+    void planned(const PlannedKernel& kernel) {
+        call_.variant = kernel.variant;
+        call_.size = kernel.size;
+        call_.launches = kernel.launches;
+        if (call_.variant == "decoded" || call_.variant == "converted") call_.type = Dtype::bf16;
+        // decoding reads 1 byte of an element and writes 2, and the product reads 1 more than of a code
+        if (call_.variant == "decoded") call_.more_bytes = 4 * elements_in_8_bits_;
+    }
+    const Call& call() const { return call_; }
+
+private:
+    Call call_;
+    double elements_in_8_bits_ = 0;  // of the operands
+};
+
 class Recorder final : public KernelObserver,
                        public CommunicationObserver,
                        public QueueObserver,
@@ -93,35 +130,15 @@ public:
 
     void begin(const char* kernel, double flops, double bytes) override {
         open_.push_back(std::nullopt);
-        call_ = {};
-        call_.kernel = kernel;
-        call_.flops = flops;
-        call_.bytes = bytes;
+        call_.begin(kernel, flops, bytes);
     }
     void operands(std::span<const Tensor> tensors) override {
-        if (exchange() || tensors.empty()) return;
-        // products and attention may be in another type than their results: that of a, q, dout
-        const size_t typical = is_product(call_)                      ? 1
-                               : call_.kernel == "attention"          ? 2
-                               : call_.kernel == "attention_backward" ? 3
-                                                                      : 0;
-        call_.type = tensors[std::min(typical, tensors.size() - 1)].dtype;
-        if (is_8_bit_float(call_.type)) call_.type = Dtype::fp8_e4m3;
-        elements_in_8_bits_ = 0;
-        for (const Tensor& t : tensors)
-            if (is_8_bit_float(t.dtype)) elements_in_8_bits_ += double(t.count());
+        if (!exchange()) call_.operands(tensors);
     }
-    void planned(const PlannedKernel& kernel) override {
-        call_.variant = kernel.variant;
-        call_.size = kernel.size;
-        call_.launches = kernel.launches;
-        if (call_.variant == "decoded" || call_.variant == "converted") call_.type = Dtype::bf16;
-        // decoding reads 1 byte of an element and writes 2, and the product reads 1 more than of a code
-        if (call_.variant == "decoded") call_.more_bytes = 4 * elements_in_8_bits_;
-    }
+    void planned(const PlannedKernel& kernel) override { call_.planned(kernel); }
     void begin_exchange(Exchange exchange, double /*bytes*/) override { open_.push_back(exchange); }
     void end() override {
-        if (!exchange()) add(Submitted::Kind::kernel, 0, calls_.number(call_));
+        if (!exchange()) add(Submitted::Kind::kernel, 0, calls_.number(call_.call()));
         open_.pop_back();
     }
 
@@ -190,8 +207,7 @@ private:
     std::map<const Queue*, uint32_t> queues_;
     std::vector<int64_t> last_;  // by queue, the number of entries up to its last one
     std::map<std::pair<uint32_t, uint32_t>, int64_t> waited_;  // for which point, by queue and other queue
-    Call call_;
-    double elements_in_8_bits_ = 0;              // of the call's operands
+    ObservedCall call_;
     std::vector<std::optional<Exchange>> open_;  // what has begun; nothing: a kernel
     bool records_ = false, is_grouped_ = false;
     std::optional<Collective> group_;
@@ -207,23 +223,16 @@ public:
           purpose_(purpose),
           observation_(exec.observers.add(*this)) {}
 
-    void begin(const char* kernel, double flops, double bytes) override {
-        call_ = {};
-        call_.kernel = kernel;
-        call_.flops = flops;
-        call_.bytes = bytes;
-    }
-    void operands(std::span<const Tensor> tensors) override {
-        if (!tensors.empty()) call_.type = tensors[0].dtype;
-    }
-    void planned(const PlannedKernel& kernel) override { call_.launches = kernel.launches; }
-    void end() override { recorder_.add_beside(queue_, purpose_, call_); }
+    void begin(const char* kernel, double flops, double bytes) override { call_.begin(kernel, flops, bytes); }
+    void operands(std::span<const Tensor> tensors) override { call_.operands(tensors); }
+    void planned(const PlannedKernel& kernel) override { call_.planned(kernel); }
+    void end() override { recorder_.add_beside(queue_, purpose_, call_.call()); }
 
 private:
     Recorder& recorder_;
     const Queue& queue_;
     Purpose purpose_;
-    Call call_;
+    ObservedCall call_;
     Observation observation_;
 };
 
@@ -244,7 +253,7 @@ int64_t Recording::launches() const {
     return all;
 }
 
-int64_t Recording::beside() const {
+int64_t Recording::launches_beside() const {
     int64_t all = 0;
     for (const Submitted& operation : submitted)
         if (operation.kind == Submitted::Kind::collective)

@@ -168,11 +168,11 @@ Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, 
     if (!in_tf32) all.at_peak = seconds_at_peak(config, options, machine, all.tokens);
     all.launches = two.launches() - one.launches();
     all.launches_once = one.launches() - all.launches;
-    const int64_t beside = two.beside() - one.beside();
+    const int64_t beside = two.launches_beside() - one.launches_beside();
     // the local batches between the first and the last share a graph
     if (options.graphs)
         all.graph_nodes = std::min<int64_t>(options.accumulation, 3) * (all.launches + beside) +
-                          all.launches_once + one.beside() - beside;
+                          all.launches_once + one.launches_beside() - beside;
     all.by_data_sheet.assign(both.at_peak.begin(), both.at_peak.end());
     all.left_out.assign(both.left_out.begin(), both.left_out.end());
     return all;

@@ -75,8 +75,8 @@ struct Recording {
     std::vector<Collective> collectives;  ///< each once
     std::vector<Submitted> submitted;     ///< of a step
     uint32_t queues = 1;
-    int64_t launches() const;  ///< kernels of the step's computation
-    int64_t beside() const;    ///< collectives of the step, and the kernels of other queues
+    int64_t launches() const;         ///< kernels of the step's computation
+    int64_t launches_beside() const;  ///< collectives of the step, and the kernels of other queues
 };
 
 /// Records a step with options.accumulation local batches on options.rank. With options.graphs, the

@@ -78,7 +78,8 @@ public:
     void allocate(const std::vector<GatherRanks>& ranks, Stream::Mode streams, Exec& compute,
                   const Kernels& kernels);
 
-    /// Those of the streams, for observers, which their threads notify. Valid after allocate().
+    /// The Execs of gathers and reductions. Their observers are notified by the threads of the streams. Valid
+    /// after allocate().
     struct Execs {
         Exec &gather, &reduce;
         Exec* convert;  ///< null: no gradient in bfloat16 is summed

@@ -27,8 +27,9 @@ struct OperandPanels {
         const int thread = int(threadIdx.x) % threads, at = thread % pieces;
         COEUS_UNROLL
         for (int panel = 0; panel < panels; ++panel) {
-            COEUS_NO_UNROLL  // a single warp would need too many registers
-                for (int first = thread / pieces; first < panel_side; first += 2 * rows_at_once) {
+            // a single warp would need too many registers
+            COEUS_NO_UNROLL
+            for (int first = thread / pieces; first < panel_side; first += 2 * rows_at_once) {
                 COEUS_UNROLL
                 for (int in_panel = first; in_panel <= first + rows_at_once; in_panel += rows_at_once) {
                     const int row = in_panel + (deep ? panel * panel_side : 0),

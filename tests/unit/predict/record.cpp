@@ -95,7 +95,7 @@ TEST_CASE("a recording has the kernels of every local batch and of the update, o
     CHECK(calls_of(three, "attention_backward") == 9);
     CHECK(calls_of(one, "adam") == calls_of(three, "adam"));
     CHECK(calls_of(one, "adam") > 3);
-    CHECK(one.beside() == 0);
+    CHECK(one.launches_beside() == 0);
     // 3 x (qkv, output, gate and up, down) and the head, forward and both gradients
     CHECK(calls_of(one, "gemm") >= 3 * (3 * 4 + 1));
     const auto is_weight_gradient = [](const Call& call) { return call.variant == "tn"; };
@@ -278,7 +278,9 @@ TEST_CASE("a piece of gradients in bfloat16 is converted while the one before is
             return s.kind == kernel && s.queue != 0 && r.calls[s.index].kernel == "cast" &&
                    r.calls[s.index].type == Dtype::f32;
         };
-        const uint32_t conversions = std::ranges::find_if(r.submitted, is_conversion)->queue;
+        const auto first = std::ranges::find_if(r.submitted, is_conversion);
+        REQUIRE(first != r.submitted.end());
+        const uint32_t conversions = first->queue;
         // how many sums were under way when a conversion waited for an earlier one
         std::map<int64_t, int> waits;
         for (size_t i = 0; i < r.submitted.size(); ++i) {
