@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpu_grouped [KERNELS [GROUPS ROWS INPUTS OUTPUTS]]: products of experts' rows on the first GPU: the
 // forward, the gradient of the rows and that of the matrices. KERNELS is all (default) or names with commas
-// between them: mma, wgmma and wgmma+tma multiply bfloat16; decoded and codes multiply 8 bits with a scale
-// for each row or column, decoded to bfloat16 or as they are. ROWS is the mean of the groups, which have 3/4
-// or 5/4 as many. Without sizes it measures shapes of a rank of inputs/deepseek_v3_16b.toml (both matrices)
-// and inputs/qwen3_30b_a3b.toml, and of many small groups. It prints one JSON object per line: TFLOP/s of the
-// best and of the median run, the launches of a call, the largest difference from mma, or from decoded
-// operands, relative to the largest element, and whether two runs gave the same bits. Both compare about 1024
-// rows of each result. A kernel that is not used where it was asked for gives an object with the reason
-// instead.
+// between them: mma, wgmma and wgmma+tma multiply bfloat16; codes, decoded and decoded+tma multiply 8 bits
+// with a scale for each row or column, as they are or decoded to bfloat16, by mma or by wgmma+tma. ROWS is
+// the mean of the groups, which have 3/4 or 5/4 as many. Without sizes it measures shapes of a rank of
+// inputs/deepseek_v3_16b.toml (both matrices) and inputs/qwen3_30b_a3b.toml, and of many small groups. It
+// prints one JSON object per line: TFLOP/s of the best and of the median run, the launches of a call, the
+// largest difference from mma, or from decoded operands, relative to the largest element, and whether two
+// runs gave the same bits. Both compare about 1024 rows of each result. A kernel that is not used where it
+// was asked for gives an object with the reason instead.
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/types.hpp"
 #include "coeus/device/device.hpp"
-#include "coeus/kernels/algorithm_cache.hpp"
 #include "coeus/kernels/kernels.hpp"
 
 #include <unistd.h>
@@ -35,19 +34,20 @@ using namespace coeus;
 
 namespace {
 
-/// A kernel, and the values of COEUS_EXPERTS_WGMMA and COEUS_EXPERTS_8_BITS that ask for it.
+/// A kernel, the values of COEUS_EXPERTS_WGMMA and COEUS_EXPERTS_8_BITS that ask for it, and how the name of
+/// its launch ends.
 struct By {
     const char *name, *wgmma, *codes;
     bool in_8_bits;
+    const char* launch;
 };
-static_assert(cuda::experts_kernels.size() == 3, "each has a line here");
-constexpr By mma = {cuda::experts_kernels[0], "0", "0", false}, decoded = {"decoded", "0", "0", true};
-// those that have run on GPUs come first
+constexpr By mma = {"mma", "0", "0", false, ""}, decoded = {"decoded", "0", "0", true, ""};
 constexpr By kernels_of_products[] = {mma,
                                       decoded,
-                                      {"codes", "0", "1", true},
-                                      {cuda::experts_kernels[1], "1", "0", false},
-                                      {cuda::experts_kernels[2], "tma", "0", false}};
+                                      {"codes", "0", "1", true, "_8_bit"},
+                                      {"decoded+tma", "tma", "0", true, "_tma"},
+                                      {"wgmma", "1", "0", false, "_wgmma"},
+                                      {"wgmma+tma", "tma", "0", false, "_tma"}};
 
 /// The kernel with whose results those of `by` are compared.
 const By& reference_of(const By& by) {
@@ -108,7 +108,7 @@ bool same_bits(const Values& a, const Values& b) {
     return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-/// The log of this process, which tells which kernel computes a product.
+/// The log of this process, which tells why a kernel cannot run.
 class Log {
 public:
     Log() : file_(std::filesystem::temp_directory_path() / fmt::format("gpu_grouped-{}.log", getpid())) {
@@ -346,16 +346,13 @@ private:
         return values;
     }
 
-    /// Why this kernel did not compute a product; empty: it did. `said`: by the log.
-    /// `warning`: the first one of this kernel.
-    static std::string why_another(const By& by, const std::string& said, const std::string& warning,
-                                   const std::string& launches, int architecture) {
-        if (is_reference(by)) return "";
-        if (by.in_8_bits && launches.find("8_bit") == launches.npos)
-            return fmt::format("operands of these sizes are decoded on sm_{}", architecture);
-        if (!by.in_8_bits && said.find(fmt::format(" is computed by {}\n", by.name)) == said.npos)
-            return warning.empty() ? "operands of these sizes have another kernel" : warning;
-        return "";
+    /// Why this kernel did not compute a product; empty: it did. `warning`: the first one of this kernel.
+    static std::string why_another(const By& by, const std::string& warning, const std::string& launches,
+                                   int architecture) {
+        if (launches.find(by.launch) != launches.npos) return "";
+        if (!warning.empty()) return warning;
+        return *by.codes == '1' ? fmt::format("operands of these sizes are decoded on sm_{}", architecture)
+                                : "operands of these sizes have another kernel";
     }
 
     /// All products by this kernel, each computed twice. Plans the workspace of `exec`.
@@ -379,15 +376,14 @@ private:
                 return values_of(r.d, rows);
             };
             r.sample = sample();
-            const std::string said = log_.next();
-            if (warning.empty()) warning = first_warning(said);
+            if (warning.empty()) warning = first_warning(log_.next());
             Launches launches;
             {
                 const Observation observed = exec.observers.add(launches);
                 r.same = same_bits(r.sample, sample());
             }
             r.launches = join(launches.names, ", ");
-            r.reason = why_another(by, said, warning, r.launches, exec.architecture);
+            r.reason = why_another(by, warning, r.launches, exec.architecture);
             results.push_back(std::move(r));
         }
         return results;

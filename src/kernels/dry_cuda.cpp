@@ -6,6 +6,7 @@
 #include "observed.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace coeus {
 
@@ -36,15 +37,26 @@ void plan_product(Exec& exec, const Tensor& d, const Operand& a, const Operand& 
     exec.observers.planned({.variant = form_of(a, b), .size = {d.rows(), d.cols(), depth}});
 }
 
+using Sizes = std::array<int64_t, 3>;
+
+// Rows, columns and depth of the products of a group, as if all had as many rows.
+Sizes sizes_of_group(const Tensor& d, const Tensor& a, const Groups& groups) {
+    return {groups.assignments / groups.number(), d.cols(), a.cols()};
+}
+Sizes sizes_of_group_weights(const Tensor& a, const Tensor& b, const Groups& groups) {
+    return {a.cols(), b.cols(), groups.assignments / groups.number()};
+}
+
 // A product of experts' rows in 8-bit floats: of codes, of codes that the GPU converts to half precision, or
 // of decoded operands.
-void plan_experts(Exec& exec, const Tensor& d, const Tensor& a, const Tensor& b) {
+void plan_scaled_experts(Exec& exec, const Tensor& d, const Tensor& a, const Tensor& b, const Sizes& size) {
     exec.workspace.touch(cuda::workspace::scaled_grouped_gemm(exec, d, a, b));
     if (!cuda::multiplies_codes(exec, d, {a, b}))
-        exec.observers.planned({.variant = "decoded", .launches = 3});
+        exec.observers.planned({.variant = "decoded", .size = size, .launches = 3});
     else
         exec.observers.planned(
-            {.variant = cuda::has_fast_mma_of_8_bits(exec.architecture) ? "codes" : "converted"});
+            {.variant = cuda::has_fast_mma_of_8_bits(exec.architecture) ? "codes" : "converted",
+             .size = size});
 }
 
 void plan_attention(Exec& exec, const char* kernel, const AttentionShape& s, int launches = 1) {
@@ -82,11 +94,18 @@ struct DryCuda {
         exec.workspace.touch(cuda::workspace::scaled_gemm(exec, d, a, b, c));
         plan_product(exec, d, a, b);
     }
-    static void scaled_grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups&, bool) {
-        plan_experts(exec, d, a, b.tensor);
+    static void grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand, const Groups& groups) {
+        exec.observers.planned({.variant = "experts", .size = sizes_of_group(d, a, groups)});
     }
-    static void scaled_grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, Tensor, const Groups&) {
-        plan_experts(exec, d, a, b);
+    static void grouped_gemm_weights(Exec& exec, Tensor, Tensor a, Tensor b, Tensor, const Groups& groups) {
+        exec.observers.planned({.variant = "expert_weights", .size = sizes_of_group_weights(a, b, groups)});
+    }
+    static void scaled_grouped_gemm(Exec& exec, Tensor d, Tensor a, Operand b, const Groups& groups, bool) {
+        plan_scaled_experts(exec, d, a, b.tensor, sizes_of_group(d, a, groups));
+    }
+    static void scaled_grouped_gemm_weights(Exec& exec, Tensor d, Tensor a, Tensor b, Tensor,
+                                            const Groups& groups) {
+        plan_scaled_experts(exec, d, a, b, sizes_of_group_weights(a, b, groups));
     }
     static void embedding_backward(Exec& exec, Tensor, Tensor, Tensor tokens, VocabularyPart) {
         exec.workspace.touch(cuda::workspace::sorted_tokens(tokens));

@@ -191,8 +191,8 @@ COEUS_HD AdamFactors<A> adam_factors(const AdamOptions& o, const StepScalars& st
             .eps = A(o.eps)};
 }
 
-/// a b + c, rounded once if the processor can. A sum of two products can be fused in two ways, and a compiler
-/// may choose a different one in each loop; this fixes the choice.
+/// a b + c, rounded once if the processor can. A compiler may fuse a product and a sum in one loop and not in
+/// another, and a sum of two products in two ways; this fixes the choice.
 template <class A>
 COEUS_HD A multiply_add(A a, A b, A c) {
 #if defined(__CUDA_ARCH__) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
@@ -202,15 +202,17 @@ COEUS_HD A multiply_add(A a, A b, A c) {
 #endif
 }
 
-/// Updates one element by Adam or AdamW. Inlined, so that it is rounded alike in all kernels: whether a
-/// compiler contracts a product and a sum may depend on the call.
+/// Updates one element by Adam or AdamW. It is rounded alike in all kernels, which the compiler would not
+/// ensure: nvcc fused weight * keep with the sum in some kernels, and in others computed it before the branch
+/// of the division.
 template <class A>
 [[gnu::always_inline]] COEUS_HD inline void adam_update(A& weight, A& exp_avg, A& exp_avg_sq, A grad,
                                                         const AdamFactors<A>& f) {
-    const A g = grad * f.clip + weight * f.decay;
-    exp_avg = exp_avg * f.beta1 + g * f.rest1;
-    exp_avg_sq = exp_avg_sq * f.beta2 + g * g * f.rest2;
-    weight = weight * f.keep - f.step_size * exp_avg / (std::sqrt(exp_avg_sq) * f.inverse_root2 + f.eps);
+    const A g = multiply_add(grad, f.clip, weight * f.decay);
+    exp_avg = multiply_add(exp_avg, f.beta1, g * f.rest1);
+    exp_avg_sq = multiply_add(exp_avg_sq, f.beta2, g * g * f.rest2);
+    const A root = multiply_add(std::sqrt(exp_avg_sq), f.inverse_root2, f.eps);
+    weight = multiply_add(weight, f.keep, -(f.step_size * exp_avg / root));
 }
 
 }  // namespace coeus::rows

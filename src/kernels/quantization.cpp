@@ -7,9 +7,10 @@
 namespace coeus {
 
 bool experts_multiply_8_bits(int architecture) {
-    constexpr int since = 89;
+    constexpr int since = 89, hopper = 90;
     const char* const text = std::getenv("COEUS_EXPERTS_8_BITS");
-    return architecture >= since && std::string_view(text ? text : "") != "0";
+    const std::string_view asked = text ? text : "";
+    return architecture >= since && (asked == "1" || (asked != "0" && architecture != hopper));
 }
 
 }  // namespace coeus

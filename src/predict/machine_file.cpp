@@ -223,7 +223,7 @@ void read_rates(Tables& tables, MachineFile& machine) {
     tables.each("products", [&](Table& t) {
         MachineFile::Products& p = machine.products.emplace_back();
         p.type = type_of(t);
-        p.form = t.text("form", {"nt", "nn", "tn"}, false);
+        p.form = t.text("form", {"nt", "nn", "tn", "experts", "expert_weights", "codes", "converted"}, false);
         p.m = t.number("m");
         p.n = t.number("n");
         p.k = t.number("k");

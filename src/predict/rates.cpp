@@ -58,11 +58,15 @@ RankGroup group_of(const MeshShape& mesh, int rank, unsigned axes, int ranks_of_
 // The nearest points count most: those that leave a size open are as far as the largest of the others.
 std::optional<double> Rates::product_rate(const Call& call) const {
     double weights = 0, sum = 0;
-    bool is_by_form = false;
-    for (const MachineFile::Products& p : machine_.products)
-        is_by_form = is_by_form || (p.type == call.type && p.form == call.variant && !p.form.empty());
+    const std::string of_call = call.variant != "decoded"           ? call.variant
+                                : call.kernel.ends_with("_weights") ? "expert_weights"
+                                                                    : "experts";
+    const auto fits = [&](const MachineFile::Products& p) {
+        return p.type == call.type && p.form == of_call;
+    };
+    const std::string form = std::ranges::any_of(machine_.products, fits) ? of_call : "";
     for (const MachineFile::Products& p : machine_.products) {
-        if (p.type != call.type || p.form != (is_by_form ? call.variant : "")) continue;
+        if (p.type != call.type || p.form != form) continue;
         double distance = 0;
         for (const auto& [of_point, size] :
              {std::pair(p.m, call.size[0]), std::pair(p.n, call.size[1]), std::pair(p.k, call.size[2])})

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of experts by wgmma, which an H100 has and the emulated GPU too. On other GPUs mma computes them.
 // Copies are by cp.async or by TMA.
-#include "coeus/base/log.hpp"
 #include "gpu/gpu.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
@@ -10,6 +9,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <set>
+#include <string>
 #include <vector>
 
 using namespace coeus;
@@ -17,26 +18,34 @@ using namespace coeus::test;
 
 namespace {
 
-/// While it lives, wgmma computes all products of experts that it can, with copies by TMA or by cp.async, and
-/// the log is in a file.
-class WithWgmma {
+/// While it lives, this kernel computes all products of experts: 0 (mma), 1 (wgmma) or tma (wgmma with copies
+/// by TMA).
+class With {
 public:
-    explicit WithWgmma(bool tma) {
-        setenv("COEUS_EXPERTS_WGMMA", tma ? "tma" : "1", 1);
-        log::init({.file = file(), .quiet = true});
-    }
-    ~WithWgmma() {
-        log::init({});
-        unsetenv("COEUS_EXPERTS_WGMMA");
-    }
-    std::string said() const {
-        log::flush();
-        return read_file(file());
-    }
+    explicit With(const char* kernel) { setenv("COEUS_EXPERTS_WGMMA", kernel, 1); }
+    ~With() { unsetenv("COEUS_EXPERTS_WGMMA"); }
+    With(const With&) = delete;
+    With& operator=(const With&) = delete;
+};
+constexpr const char* mma = "0";
+constexpr const char* by_wgmma[] = {"1", "tma"};
 
-private:
-    std::string file() const { return (folder_ / "log").string(); }
-    TemporaryFolder folder_;
+/// While it lives, products in 8 bits multiply the codes.
+class WithCodes {
+public:
+    WithCodes() { setenv("COEUS_EXPERTS_8_BITS", "1", 1); }
+    ~WithCodes() { unsetenv("COEUS_EXPERTS_8_BITS"); }
+    WithCodes(const WithCodes&) = delete;
+    WithCodes& operator=(const WithCodes&) = delete;
+};
+
+/// The kernels of a case, as they are launched.
+class Launches : public KernelObserver {
+public:
+    void begin(const char* /*kernel*/, double /*flops*/, double /*bytes*/) override {}
+    void launch(const char* kernel) override { names.insert(kernel); }
+    void end() override {}
+    std::set<std::string> names;
 };
 
 std::vector<KernelCase> expert_products() {
@@ -121,57 +130,70 @@ struct TwoGroups {
     }
 };
 
-}  // namespace
-
-TEST_CASE("GPU kernels: products of experts by wgmma agree with double, and write nothing else") {
-    for (const bool tma : {false, true}) {
-        const WithWgmma with(tma);
-        for (const KernelCase& c : expert_products()) {
-            const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, Dtype::bf16),
-                           result = run_case_on(the_gpu(), c, Dtype::bf16, Dtype::bf16);
-            for (size_t i = 0; i < c.arguments.size(); ++i) {
-                INFO(c.name << ", " << c.arguments[i].name << (tma ? ", TMA" : ""));
-                if (c.arguments[i].role != Role::input)
-                    CHECK(normalised_error(values_of(result[i]), values_of(truth[i])) <= c.bound_bf16);
-                CHECK(nothing_beside(c, result, i));
-            }
-        }
-        const std::string said = with.said();
-        CHECK(said.find("differs from that by mma") == std::string::npos);
-        if (the_gpu().architecture() == 90) {
-            const std::string kernel = tma ? " is computed by wgmma+tma\n" : " is computed by wgmma\n";
-            for (const char* const layout : {"t", "n", "weights"})
-                CHECK(said.find(fmt::format("-{}-200x328{}", layout, kernel)) != std::string::npos);
-            CHECK(said.find("is computed by mma") == std::string::npos);
-        }
+void check_against(const Operands& truth, const Operands& result, const KernelCase& c) {
+    for (size_t i = 0; i < c.arguments.size(); ++i) {
+        INFO(c.name << ", " << c.arguments[i].name);
+        if (c.arguments[i].role != Role::input)
+            CHECK(normalised_error(values_of(result[i]), values_of(truth[i])) <= c.bound_bf16);
+        CHECK(nothing_beside(c, result, i));
     }
 }
 
-TEST_CASE("GPU kernels: products of experts by wgmma give the same bits each time, and with TMA") {
+}  // namespace
+
+TEST_CASE("GPU kernels: products of experts by wgmma agree with double, and write nothing else") {
+    for (const char* const kernel : by_wgmma) {
+        const With with(kernel);
+        Launches launches;
+        for (const KernelCase& c : expert_products()) {
+            const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, Dtype::bf16),
+                           result = run_case_on(the_gpu(), c, Dtype::bf16, Dtype::bf16, 1, &launches);
+            check_against(truth, result, c);
+        }
+        if (the_gpu().architecture() != 90) continue;
+        for (const std::string product : {"grouped_gemm", "grouped_gemm_weights"})
+            CHECK(launches.names.contains(product + (kernel == by_wgmma[0] ? "_wgmma" : "_tma")));
+    }
+}
+
+TEST_CASE("GPU kernels: products of experts in 8-bit floats by their codes agree with double") {
+    const WithCodes with;
+    Launches launches;
+    for (const KernelCase& c : expert_cases()) {
+        if (!c.name.starts_with("scaled_grouped_gemm")) continue;
+        const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, Dtype::bf16),
+                       result = run_case_on(the_gpu(), c, Dtype::bf16, Dtype::bf16, 1, &launches);
+        check_against(truth, result, c);
+    }
+    if (the_gpu().architecture() < 89) return;
+    for (const char* const product : {"grouped_gemm_8_bit", "grouped_gemm_8_bit_weights"})
+        CHECK(launches.names.contains(product));
+}
+
+TEST_CASE("GPU kernels: products of experts have the same bits each time, by mma, by wgmma and with TMA") {
     for (const KernelCase& c : expert_products()) {
         set_order(1);
-        const auto result_with = [&](bool tma) {
-            const WithWgmma with(tma);
+        const auto result_with = [&](const char* kernel) {
+            const With with(kernel);
             return run_case_on(the_gpu(), c, Dtype::bf16, Dtype::bf16);
         };
-        const Operands first = result_with(false);
+        const Operands first = result_with(mma);
         for (const uint64_t order : {2, 3, 4})
-            for (const bool tma : {false, true}) {
+            for (const char* const kernel : by_wgmma) {
                 set_order(order);
-                INFO(c.name << ", order " << order << (tma ? ", TMA" : ""));
-                CHECK(same_bits(first, result_with(tma)));
+                INFO(c.name << ", order " << order << ", COEUS_EXPERTS_WGMMA=" << kernel);
+                CHECK(same_bits(first, result_with(kernel)));
             }
     }
 }
 
 TEST_CASE("GPU kernels: products of experts by wgmma read nothing of another group") {
-    for (const bool tma : {false, true})
+    for (const char* const kernel : by_wgmma)
         for (const Layout layout : {Layout::t, Layout::n, Layout::weights}) {
-            INFO(int(layout) << (tma ? ", TMA" : ""));
-            const WithWgmma with(tma);
+            INFO(int(layout) << ", COEUS_EXPERTS_WGMMA=" << kernel);
+            const With with(kernel);
             const TwoGroups product(layout);
             Exec exec(the_gpu());
-            product.multiply(exec);  // decides that wgmma is right
             product.fill_second(std::numeric_limits<float>::quiet_NaN());
             product.multiply(exec);
             CHECK(product.result() == product.expected());
@@ -180,10 +202,9 @@ TEST_CASE("GPU kernels: products of experts by wgmma read nothing of another gro
 
 TEST_CASE("GPU kernels: products of experts with TMA run in graphs") {
     for (const Layout layout : {Layout::t, Layout::n, Layout::weights}) {
-        const WithWgmma with(true);
+        const With with("tma");
         const TwoGroups product(layout);
         Exec exec(the_gpu());
-        product.multiply(exec);  // decides that wgmma is right
         exec.queue->begin_recording();
         product.give(exec);
         const auto graph = exec.queue->end_recording();

@@ -613,7 +613,7 @@ part_settings() { run_settings 1; }
 part_settings_again() { run_settings 2; } # with the time that is left: how much the figures vary
 
 part_kernels() {
-    # each kernel of experts in a process of its own, as it may hang or end the process: first those that ran on GPUs
+    # each kernel of experts in a process of its own, as it may hang or end the process: wgmma and TMA last
     while read -r limit program kernel; do
         # shellcheck disable=SC2086 # an empty name gives no argument
         set -- $kernel
@@ -631,6 +631,7 @@ part_kernels() {
 120 gpu_gemm
 120 gpu_attention
 60 gpu_grouped codes
+60 gpu_grouped decoded+tma
 90 gpu_grouped wgmma
 90 gpu_grouped wgmma+tma
 END
@@ -666,8 +667,7 @@ END
 part_ncu() {
     ncu=$(tool ncu)
     [ -n "$ncu" ] || { skipped ncu "there is no ncu" && return; }
-    # the first launches of all three products of experts, of attention's forward, and of our backward: last those of
-    # kernels that never ran on a GPU
+    # the first launches of all three products of experts, of attention's forward, and of our backward
     while IFS=';' read -r kernels need launches program arguments names; do
         reason=
         [ -z "$need" ] || reason=$(why_not_by "$need")

@@ -321,8 +321,8 @@ esac"""
 class FirstHour(Script):
     """tests/gpu/first_hour.sh"""
     names = ["facts", "start", "kernels", "tests", "initcheck", "nccl", "bits", "settings", "bench", "nsys", "ncu", "settings-again"]
-    # of products of experts: those that have run on GPUs first
-    kernels = ("mma", "decoded", "codes", "wgmma", "wgmma+tma")
+    # of products of experts
+    kernels = ("mma", "decoded", "codes", "decoded+tma", "wgmma", "wgmma+tma")
     products = ("y = x W^T", "dx = dy W", "dW += dy^T x")
 
     def setUp(self):
@@ -419,7 +419,7 @@ class FirstHour(Script):
                          "- **gpu_grouped wgmma**: exit code 139: error: illegal access (logs/gpu_grouped-wgmma.log)")
         pages = [title for title in report if title.startswith("gpu_")]
         self.assertEqual(pages, ["gpu_grouped mma", "gpu_grouped decoded", "gpu_gemm", "gpu_attention", "gpu_grouped codes",
-                                 "gpu_grouped wgmma", "gpu_grouped wgmma+tma"])
+                                 "gpu_grouped decoded+tma", "gpu_grouped wgmma", "gpu_grouped wgmma+tma"])
         for kernel in self.kernels:
             self.assertEqual(report[f"gpu_grouped {kernel}"].split("\n")[2], f"rates of {kernel} 2 40 32 48")
 
@@ -431,7 +431,7 @@ class FirstHour(Script):
         self.assertEqual([(p["kernels"], p["product"]) for p in products],
                          [(kernel, product) for kernel in self.kernels for product in self.products])
         errors = {(p["kernels"], p["product"]): p["error"] for p in products if "error" in p}
-        others = {(kernels, product): "operands of these sizes have another kernel" for kernels in ("wgmma", "wgmma+tma")
+        others = {(kernels, product): "operands of these sizes have another kernel" for kernels in ("decoded+tma", "wgmma", "wgmma+tma")
                   for product in self.products}
         self.assertEqual(errors, {**others, ("codes", "dx = dy W"): "operands of these sizes are decoded on sm_90",
                                   ("codes", "dW += dy^T x"): "operands of these sizes are decoded on sm_90"})
@@ -487,16 +487,16 @@ class FirstHour(Script):
     def test_warnings_and_needs_of_settings(self):
         self.fake_with(["model.name", "model.flavor", "model.n_layers", "model.vocab_size", "model.converters",
                         "quantize.grouped_mm.float8.fqns"],
-                       "[ \"${COEUS_EXPERTS_WGMMA-}\" != 1 ] || echo '[coeus] 2026 - warning - the product p by wgmma differs'")
+                       "[ \"${COEUS_EXPERTS_WGMMA-}\" != 1 ] || echo '[coeus] 2026 - warning - experts are computed by mma'")
         driver = """case "$*" in *compute_cap*) echo {} ;; *list-gpus*) echo 'GPU 0' ;; *) exit 9 ;; esac"""
         script(self.folder / "tools/nvidia-smi", driver.format("9.0"))
         report = self.run_script("experts", "settings-again")
         self.assertEqual((self.done.returncode, self.done.stderr), (0, ""), self.done.stdout)
         # not those that the start has as well; once, although both turns have it
-        self.assertEqual(self.row(report, "products of experts by wgmma (")[8], "with: the product p by wgmma differs")
+        self.assertEqual(self.row(report, "products of experts by wgmma (")[8], "with: experts are computed by mma")
         self.assertEqual(self.row(report, "products of experts in 8 bits")[8], "")
-        self.assertEqual(report["Verdicts"].count("- warning of setting experts, products of experts by wgmma, with: the product p by wgmma "
-                                                  "differs\n"), 1)
+        self.assertEqual(report["Verdicts"].count("- warning of setting experts, products of experts by wgmma, with: experts "
+                                                  "are computed by mma\n"), 1)
         self.assertEqual(report["Verdicts"].count("only one core"), 1)
         script(self.folder / "tools/nvidia-smi", driver.format("10.0"))
         report = self.run_script("experts")
@@ -591,7 +591,7 @@ class FirstHour(Script):
         self.assertEqual(self.parts(report), self.names)
         failed = dict(re.findall(r"^- \*\*(.*?)\*\*: (.*)$", report["What failed"], re.MULTILINE))
         self.assertEqual(list(failed), ["facts", "start", "gpu_grouped mma", "gpu_grouped decoded", "gpu_gemm", "gpu_attention", "gpu_grouped codes",
-                                        "gpu_grouped wgmma", "gpu_grouped wgmma+tma", "tests", "initcheck", "bits", "bench, 1 rank(s)",
+                                        "gpu_grouped decoded+tma", "gpu_grouped wgmma", "gpu_grouped wgmma+tma", "tests", "initcheck", "bits", "bench, 1 rank(s)",
                                         "nsys", "ncu, experts", "ncu, attention", "ncu, gradients", "ncu, experts-codes",
                                         "ncu, experts-wgmma", "ncu, experts-tma"])
         self.assertEqual(failed["start"], "no data: exit code 139: coeus - error - the card is gone (logs/tokenizer.log)")

@@ -55,9 +55,11 @@ ExchangeAxis axis_of(Exchange exchange);
 /// What a table for planning knows of the kernel that would compute a call, besides its operands.
 struct PlannedKernel {
     /// Which of several kernels. For a product, how its operands are stored ("nt": a as it is, b transposed);
-    /// for attention, whose kernel it is ("cudnn", "cudnn_any_order", "own").
+    /// for a product of experts' rows "experts", or "expert_weights" for their gradient, and in 8 bits "codes",
+    /// "converted" (to half precision) or "decoded"; for attention, whose kernel it is ("cudnn", "cudnn_any_order", "own").
     const char* variant = "";
-    /// Rows, columns and depth of a product; sequences, tokens of each, and width of a head for attention.
+    /// Rows, columns and depth of a product, for experts of the mean group; sequences, tokens of each, and
+    /// width of a head for attention.
     std::array<int64_t, 3> size = {};
     int launches = 1;  ///< kernels that a GPU is given for the call
 };

@@ -16,11 +16,6 @@ namespace coeus::cuda {
 /// An algorithm in the form in which cuBLASLt lets it be stored and reused with the same library version.
 using Algorithm = std::array<uint64_t, 8>;
 
-/// How the problem of a product of experts begins. The first word of its algorithm is the number of the
-/// kernel that computes it.
-inline constexpr const char* experts_prefix = "experts";
-inline constexpr std::array<const char*, 3> experts_kernels = {"mma", "wgmma", "wgmma+tma"};
-
 /// How fast an algorithm was, and when and where it was timed.
 struct Timing {
     double seconds = 0;  ///< for one product

@@ -53,8 +53,9 @@ inline Tensor rounded_rows(const Tensor& t) {
 enum class Recipe : uint8_t { none, tensorwise, rowwise, rowwise_with_gw_hp, mx_floor, mx_rceil };
 
 /// True if products of experts multiply 8-bit numbers with scales of rows as they are on GPUs of this compute
-/// capability; otherwise these are decoded to bfloat16. The environment variable COEUS_EXPERTS_8_BITS = 0
-/// chooses decoding everywhere.
+/// capability; otherwise these are decoded to bfloat16. This is so from sm_89 on, but not on Hopper, whose
+/// wgmma multiplies the decoded numbers faster. The environment variable COEUS_EXPERTS_8_BITS chooses from
+/// sm_89 on: 0 decodes, 1 does not.
 bool experts_multiply_8_bits(int architecture);
 
 /// The forms of the operands of the three products.

@@ -28,10 +28,10 @@ struct MachineFile {
     /// From data sheets and published runs; measured by Coeus; or fitted to runs.
     enum class Kind : uint8_t { sheet, measured, fitted };
 
-    /// A product's rate. Absent form or sizes: any.
+    /// A product's rate. Absent form or sizes: any. A form that no point has takes the points without one.
     struct Products {
         Dtype type = Dtype::bf16;
-        std::string form;            ///< as PlannedKernel::variant: "nt", "nn", "tn"
+        std::string form;            ///< as PlannedKernel::variant, without "decoded"
         double m = 0, n = 0, k = 0;  ///< 0: any
         double flops = 0;            ///< per second
     };

@@ -22,14 +22,10 @@ struct Folder {
     std::vector<std::string> others;
 };
 
-bool is_of_experts(const cuda::KeptAlgorithm& kept) {
-    return kept.problem.starts_with(cuda::experts_prefix);
-}
-
 std::optional<cuda::KeptAlgorithm> read(const fs::path& file) {
     std::optional<cuda::KeptAlgorithm> kept = cuda::KeptAlgorithm::read(file);
     const bool is_whole = kept && cuda::file_name_of(kept->problem) == file.filename().string() &&
-                          (cuda::operations_of(kept->problem) || is_of_experts(*kept));
+                          cuda::operations_of(kept->problem);
     return is_whole ? kept : std::nullopt;
 }
 
@@ -54,10 +50,8 @@ std::map<fs::path, Folder> read_folders(const fs::path& root) {
     return folders;
 }
 
-/// The kernel for experts. For others eight digits, the same for equal algorithms.
+/// Eight digits, the same for equal algorithms.
 std::string algorithm_name(const cuda::KeptAlgorithm& kept) {
-    if (is_of_experts(kept) && kept.algorithm.front() < cuda::experts_kernels.size())
-        return cuda::experts_kernels[kept.algorithm.front()];
     uint64_t hash = 0xcbf29ce484222325;
     for (const uint64_t word : kept.algorithm) hash = (hash ^ word ^ word >> 32) * 0x100000001b3;
     return fmt::format("{:08x}", uint32_t(hash ^ hash >> 32));
@@ -74,9 +68,7 @@ void show(const fs::path& path, const Folder& folder) {
     for (const auto& [name, kept] : folder.kept) {
         std::string speed = "-", time = "-", date = "-", host = "-", driver = "-";
         if (const auto& timing = kept.timing) {
-            // how many rows experts have is not part of the problem
-            if (const auto operations = cuda::operations_of(kept.problem))
-                speed = fmt::format("{:.1f}", 1e-12 * *operations / timing->seconds);
+            speed = fmt::format("{:.1f}", 1e-12 * *cuda::operations_of(kept.problem) / timing->seconds);
             time = fmt::format("{:.4f}", 1e3 * timing->seconds);
             date = cuda::date_text(timing->date).substr(0, 10);
             host = timing->host;

@@ -1,38 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernel computes a product of experts: mma, wgmma, or wgmma with copies by TMA.
+// Which kernel computes products of experts' rows on tensor cores.
 #pragma once
 
-#include "coeus/base/function_ref.hpp"
-#include "coeus/kernels/algorithm_cache.hpp"
-#include "launch.hpp"
+#include <cstdint>
 
-#include <array>
-#include <string>
+namespace coeus {
+class Device;
+}
 
 namespace coeus::cuda {
 
-/// A product that all kernels can compute.
-struct GroupedCandidates {
-    std::string problem;  ///< everything that decides which one is fastest
-    Tensor d;             ///< the result
-    bool is_large;        ///< tiles of wgmma are full, so that it is worth a search
-    /// in the order of experts_kernels
-    std::array<FunctionRef<void()>, experts_kernels.size()> kernels;
+/// All sum in the same order and give the same bits.
+enum class GroupedKernel : uint8_t { mma, wgmma, tma };
+
+struct GroupedChoice {
+    GroupedKernel kernel = GroupedKernel::mma;
+    /// Also for products with few rows for each group, which mma computes otherwise: its tiles are smaller.
+    bool few_rows = false;
 };
 
-/// Computes the product. The first call for a problem whose result is not zero decides by which kernel, and
-/// not while a graph is recorded; later ones take the same kernel, and earlier ones mma. A kernel by wgmma is
-/// chosen only if the GPU has it, if its result is that of mma up to rounding, on the operands of that call,
-/// and if it is at least 2 % faster than those before it in the list, by the GPU's clock. TMA also needs a
-/// driver that describes matrices. The choice is kept with the algorithms of products (AlgorithmCache), so
-/// that ranks and later runs take it; a kept choice of wgmma is compared with mma again, once in each
-/// process, and a rank whose results differ uses mma. If nothing can be kept, mma is used, and also if no
-/// choice is kept and this process lacks one of the kernels.
-///
-/// All of this holds if the environment variable COEUS_EXPERTS_WGMMA is "search". With 1, wgmma computes all
-/// products for which its result is that of mma, without a search, and with "tma" wgmma with TMA does.
-/// Otherwise mma computes all, since the others have not run on a GPU yet. If one is asked for and cannot
-/// run, a warning gives the reason.
-void multiply_by_choice(Exec& exec, const GroupedCandidates& candidates);
+/// On Hopper, wgmma with copies by TMA, which was the fastest one for all sizes measured (doc/gpu.md); mma on
+/// other GPUs. The environment variable COEUS_EXPERTS_WGMMA chooses another one: 0 is mma, 1 is wgmma with
+/// copies by cp.async, tma is wgmma with copies by TMA; the last two for products with few rows as well. If
+/// the usual kernel of the GPU, or the one that is asked for, cannot run, a warning gives the reason and says
+/// which one is used.
+GroupedChoice grouped_choice(const Device& gpu);
 
 }  // namespace coeus::cuda

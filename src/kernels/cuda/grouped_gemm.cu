@@ -2,7 +2,6 @@
 // Matrix products of rows that are grouped by expert, on any GPU. On tensor cores (bf16, in pieces of 16
 // bytes) the tiles of the operands are loaded in pairs. Two pairs are in shared memory, so that one is loaded
 // while the other is used.
-#include "coeus/kernels/algorithm_cache.hpp"
 #include "cuda.hpp"
 #include "grouped_choice.hpp"
 #include "grouped_gemm_wgmma.hpp"
@@ -153,17 +152,6 @@ bool tensor_cores_fit(std::initializer_list<Tensor> operands) {
            });
 }
 
-/// "experts8-wgmma2-float32-t-2048x4096": groups, the version of the kernels of wgmma, the type of the
-/// result, how b is stored, and the sizes of a group's matrix. How many rows a group has may differ from call
-/// to call.
-std::string problem_of(Dtype out, bool left_deep, bool right_deep, int64_t groups, int64_t m, int64_t n) {
-    return fmt::format("{}{}-wgmma2-{}-{}-{}x{}", experts_prefix, groups, name_of(out),
-                       !left_deep   ? "weights"
-                       : right_deep ? "t"
-                                    : "n",
-                       m, n);
-}
-
 template <bool left_deep, bool right_deep, class T, class O>
 void multiply(Exec& exec, const char* name, Tensor d, Tensor a, Tensor b, const Groups& groups,
               bool accumulate) {
@@ -179,17 +167,17 @@ void multiply(Exec& exec, const char* name, Tensor d, Tensor a, Tensor b, const 
     if constexpr (std::is_same_v<T, bf16>) {
         const bool few_rows = has_few_rows<left_deep>(p, buffer_rows);
         if (tensor_cores_fit({d, a, b})) {
-            const auto by_mma = [&] {
-                few_rows ? multiply_on_tensor_cores<64, left_deep, right_deep>(exec, name, p, buffer_rows)
-                         : multiply_on_tensor_cores<128, left_deep, right_deep>(exec, name, p, buffer_rows);
-            };
-            const auto by_wgmma = [&] {
-                multiply_by_wgmma<left_deep, right_deep>(exec, name, p, buffer_rows);
-            };
-            const auto by_tma = [&] { multiply_by_tma<left_deep, right_deep>(exec, name, p, a, b); };
-            const std::string problem = problem_of(d.dtype, left_deep, right_deep, p.groups.number,
-                                                   left_deep ? p.depth : p.rows, p.columns);
-            return multiply_by_choice(exec, {problem, d, !few_rows, {by_mma, by_wgmma, by_tma}});
+            std::optional<GroupedChoice>& choice = state_of(exec).grouped_choice;
+            if (!choice) choice = grouped_choice(*exec.device);
+            if (few_rows && !choice->few_rows)
+                return multiply_on_tensor_cores<64, left_deep, right_deep>(exec, name, p, buffer_rows);
+            switch (choice->kernel) {
+                case GroupedKernel::tma: return multiply_by_tma<left_deep, right_deep>(exec, p, a, b);
+                case GroupedKernel::wgmma:
+                    return multiply_by_wgmma<left_deep, right_deep>(exec, p, buffer_rows);
+                default:
+                    return multiply_on_tensor_cores<128, left_deep, right_deep>(exec, name, p, buffer_rows);
+            }
         }
     }
     launch(exec, name,

@@ -93,6 +93,7 @@ __global__ void __launch_bounds__(threads, 1)
     __syncthreads();
     if (int(threadIdx.x) >= multiplying_threads) {
         copy_steps<left_deep, right_deep>(memory, barriers, p, w, left, right);
+        __syncthreads();
         return;
     }
     const int warpgroup = int(threadIdx.x) / warpgroup_threads;
@@ -106,24 +107,25 @@ __global__ void __launch_bounds__(threads, 1)
         wait_for_products<1>();  // those of the step before are done
         if (step > 0 && is_first_lane) barriers.empty[Place(step - 1).stage].arrive();
     }
-    put_products<left_deep>(p, w, sums, warpgroup);
+    end_with(sums);
+    __syncthreads();  // all steps have arrived, and both warpgroups are done with them
+    put_products<left_deep>(p, w, sums, memory);
 }
 
 }  // namespace
 
 template <bool left_deep, bool right_deep, class O>
-void multiply_by_tma(Exec& exec, const char* name, const GroupedProduct<bf16, O>& p, const Tensor& a,
-                     const Tensor& b) {
+void multiply_by_tma(Exec& exec, const GroupedProduct<bf16, O>& p, const Tensor& a, const Tensor& b) {
     constexpr int left_rows = left_deep ? wgmma_rows : panel_side,
                   right_rows = right_deep ? wgmma_columns : panel_side;
-    launch(exec, name,
+    launch(exec, left_deep ? "grouped_gemm_tma" : "grouped_gemm_weights_tma",
            {tiles<left_deep>(p, a.rows(), wgmma_rows, wgmma_columns), threads,
             Step<left_deep, right_deep>::shared_bytes + sizeof(StageBarriers)},
            grouped_gemm_tma_kernel<left_deep, right_deep, O>, p, boxes_of(a, 1, left_rows),
            boxes_of(b, left_deep ? p.groups.number : 1, right_rows));
 }
-#define COEUS_INSTANTIATE(left_deep, right_deep, O)                                                          \
-    template void multiply_by_tma<left_deep, right_deep>(Exec&, const char*, const GroupedProduct<bf16, O>&, \
+#define COEUS_INSTANTIATE(left_deep, right_deep, O)                                             \
+    template void multiply_by_tma<left_deep, right_deep>(Exec&, const GroupedProduct<bf16, O>&, \
                                                          const Tensor&, const Tensor&);
 COEUS_INSTANTIATE(true, true, bf16)
 COEUS_INSTANTIATE(true, true, float)

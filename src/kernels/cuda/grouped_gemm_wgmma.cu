@@ -34,16 +34,21 @@ __global__ void __launch_bounds__(threads, 1) grouped_gemm_wgmma_kernel(GroupedP
         start(step + 2);
         wait_for_products<1>();
     }
-    put_products<left_deep>(p, w, sums, warpgroup);
+    end_with(sums);
+    __syncthreads();  // both warpgroups are done with the steps
+    put_products<left_deep>(p, w, sums, memory);
 }
 
 }  // namespace
 
+bool has_wgmma(const Device& gpu) {
+    return gpu.architecture() == 90;
+}
+
 std::string why_no_wgmma(const Device& gpu) {
-    const int number = gpu.architecture();
-    if (number != 90)
+    if (!has_wgmma(gpu))
         return fmt::format("only GPUs of compute capability 9.0 have it, and {} has {}.{}", gpu.name(),
-                           number / 10, number % 10);
+                           gpu.architecture() / 10, gpu.architecture() % 10);
     cudaFuncAttributes attributes = {};
     const auto kernel = grouped_gemm_wgmma_kernel<true, true, bf16>;
     const cudaError_t status = cudaFuncGetAttributes(&attributes, reinterpret_cast<void (*)()>(kernel));
@@ -54,15 +59,14 @@ std::string why_no_wgmma(const Device& gpu) {
 }
 
 template <bool left_deep, bool right_deep, class O>
-void multiply_by_wgmma(Exec& exec, const char* name, const GroupedProduct<bf16, O>& p, int64_t buffer_rows) {
-    launch(exec, name,
+void multiply_by_wgmma(Exec& exec, const GroupedProduct<bf16, O>& p, int64_t buffer_rows) {
+    launch(exec, left_deep ? "grouped_gemm_wgmma" : "grouped_gemm_weights_wgmma",
            {tiles<left_deep>(p, buffer_rows, wgmma_rows, wgmma_columns), threads,
             Step<left_deep, right_deep>::shared_bytes},
            grouped_gemm_wgmma_kernel<left_deep, right_deep, O>, p);
 }
-#define COEUS_INSTANTIATE(left_deep, right_deep, O)                            \
-    template void multiply_by_wgmma<left_deep, right_deep>(Exec&, const char*, \
-                                                           const GroupedProduct<bf16, O>&, int64_t);
+#define COEUS_INSTANTIATE(left_deep, right_deep, O) \
+    template void multiply_by_wgmma<left_deep, right_deep>(Exec&, const GroupedProduct<bf16, O>&, int64_t);
 COEUS_INSTANTIATE(true, true, bf16)
 COEUS_INSTANTIATE(true, true, float)
 COEUS_INSTANTIATE(true, false, bf16)

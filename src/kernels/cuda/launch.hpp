@@ -5,9 +5,11 @@
 
 #include "coeus/device/exec.hpp"
 #include "coeus/kernels/product_options.hpp"
+#include "grouped_choice.hpp"
 
 #include <algorithm>
 #include <cuda_runtime.h>
+#include <optional>
 #include <type_traits>
 
 namespace coeus::cuda {
@@ -16,9 +18,9 @@ namespace coeus::cuda {
 struct CudaState : BackendState {
     cudaStream_t stream = nullptr;  ///< null: CUDA's default stream
     ProductOptions product_options;
-    std::unique_ptr<BackendState> products;         ///< made by the first product
-    std::unique_ptr<BackendState> grouped_choices;  ///< made by the first product of experts
-    std::unique_ptr<BackendState> cudnn;            ///< null: our own kernels compute attention
+    std::unique_ptr<BackendState> products;       ///< made by the first product
+    std::optional<GroupedChoice> grouped_choice;  ///< made by the first product of experts
+    std::unique_ptr<BackendState> cudnn;          ///< null: our own kernels compute attention
 };
 CudaState& state_of(Exec& exec);
 /// True if the Exec's work is being recorded into a graph: then nothing may be waited for.

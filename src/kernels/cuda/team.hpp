@@ -7,8 +7,10 @@
 
 #include "../rows/team.hpp"
 
+#include <bit>
 #include <cuda_runtime.h>
 #include <limits>
+#include <type_traits>
 
 namespace coeus::cuda {
 
@@ -58,6 +60,19 @@ __device__ Pack<T, count> load_pack(const T* from) {
 template <int count, class T>
 __device__ void store_pack(T* to, const Pack<T, count>& pack) {
     *reinterpret_cast<Pack<T, count>*>(to) = pack;
+}
+
+/// Stores a pack of 8 or 16 bytes in global memory by one instruction. nvcc divides some stores of packs into
+/// those of their elements, if they are in branches.
+template <int count, class T>
+__device__ void store_pack_at_once(T* to, const Pack<T, count>& pack) {
+    static_assert(sizeof(pack) == 8 || sizeof(pack) == 16);
+#ifdef __CUDACC__
+    using Word = std::conditional_t<sizeof(pack) == 16, uint4, uint2>;
+    __stwb(reinterpret_cast<Word*>(to), std::bit_cast<Word>(pack));
+#else
+    store_pack<count>(to, pack);
+#endif
 }
 
 template <class A>

@@ -81,14 +81,73 @@ inline __device__ int64_t steps_of(int64_t depth) {
     return (depth + step_depth - 1) / step_depth;
 }
 
-/// Waits for a warpgroup's products, and stores its rows of the tile.
+/// The distance of rows of sums in shared memory. Eight rows that are written at once are in different banks.
+constexpr int sums_pitch = wgmma_columns + 8;
+static_assert(wgmma_rows * sums_pitch * sizeof(float) <= stages * Step<true, true>::bytes);
+
+/// Stores the tile, or adds it to d. All threads that multiply call it after their last products have ended;
+/// `memory` are the places of steps, which nothing uses any more. The sums of a warp pass through it, so that
+/// the warp moves whole rows of d. Earlier values of several rows are read before the first one is stored: a
+/// read after a store would wait for it, since both might be of the same element. For that, no read is
+/// conditional: beyond the tile the first element is read once more.
 template <bool left_deep, class O>
-__device__ void put_products(const GroupedProduct<bf16, O>& p, const Work<bf16, O>& w, WarpgroupSums& sums,
-                             int warpgroup) {
+__device__ void put_products(const GroupedProduct<bf16, O>& p, const Work<bf16, O>& w,
+                             const WarpgroupSums& sums, bf16* memory) {
+    constexpr int width = 4, columns_at_once = warp_size * width, parts = wgmma_columns / columns_at_once,
+                  rows_at_once = 8;
+    const int warp = int(threadIdx.x) / warp_size, first_row = warp * mma_rows;
+    float* const rows = reinterpret_cast<float*>(memory) + first_row * sums_pitch;
+    const Lane lane;
+    COEUS_UNROLL
+    for (int c = 0; c < wgmma_columns / 8; ++c) {
+        COEUS_UNROLL
+        for (int half = 0; half < 2; ++half)
+            store_pack<2>(rows + (lane.row + half * 8) * sums_pitch + c * 8 + lane.column,
+                          Pack<float, 2>{{sums[c].values[2 * half], sums[c].values[2 * half + 1]}});
+    }
+    __syncwarp();
+    const bool accumulate = !left_deep && p.accumulate;
+    const int first_column = int(threadIdx.x) % warp_size * width;
+    COEUS_UNROLL
+    for (int begin = 0; begin < mma_rows; begin += rows_at_once) {
+        Pack<O, width> earlier[rows_at_once][parts] = {};
+        if (accumulate) {
+            COEUS_UNROLL
+            for (int i = 0; i < rows_at_once; ++i) {
+                const int row = first_row + begin + i;
+                COEUS_UNROLL
+                for (int part = 0; part < parts; ++part) {
+                    const int column = first_column + part * columns_at_once;
+                    earlier[i][part] = load_pack<width>(w.d + (row < w.rows ? row * p.d.ld : 0) +
+                                                        (column < w.columns ? column : 0));
+                }
+            }
+        }
+        COEUS_UNROLL
+        for (int i = 0; i < rows_at_once; ++i) {
+            const int row = first_row + begin + i;
+            if (row >= w.padded) break;
+            COEUS_UNROLL
+            for (int part = 0; part < parts; ++part) {
+                const int column = first_column + part * columns_at_once;
+                if (column >= w.columns) continue;
+                const Pack<float, width> of_row = load_pack<width>(rows + (begin + i) * sums_pitch + column);
+                Pack<O, width> result;
+                COEUS_UNROLL
+                for (int e = 0; e < width; ++e) {
+                    const float sum = row < w.rows ? of_row.values[e] : 0.0f;
+                    result.values[e] = store<O>(accumulate ? sum + load(earlier[i][part].values[e]) : sum);
+                }
+                store_pack_at_once(w.d + row * p.d.ld + column, result);
+            }
+        }
+    }
+}
+
+/// Waits for a warpgroup's products.
+__device__ inline void end_with(WarpgroupSums& sums) {
     wait_for_products<0>();
     pin(sums);
-    const int warp = int(threadIdx.x) % warpgroup_threads / warp_size;
-    put_sums(w, p.d.ld, warpgroup * warpgroup_rows + warp * mma_rows, 0, sums, !left_deep && p.accumulate);
 }
 
 }  // namespace coeus::cuda

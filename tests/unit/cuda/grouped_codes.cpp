@@ -63,10 +63,13 @@ KernelCase emulated(KernelCase c) {
     return c;
 }
 
-struct CodesSetting {
-    explicit CodesSetting(const char* value) { setenv("COEUS_EXPERTS_8_BITS", value, 1); }
-    ~CodesSetting() { unsetenv("COEUS_EXPERTS_8_BITS"); }
+/// While it lives, a variable of the environment has this value.
+struct Variable {
+    Variable(const char* name, const char* value) : of(name) { setenv(name, value, 1); }
+    ~Variable() { unsetenv(of); }
+    const char* of;
 };
+constexpr const char* codes_setting = "COEUS_EXPERTS_8_BITS";
 
 struct ShortSums {
     ShortSums() { emulation::shortens_sums = true; }
@@ -76,6 +79,7 @@ struct ShortSums {
 }  // namespace
 
 TEST_CASE("products of experts in 8-bit floats multiply the codes from sm_89 on, and agree with double") {
+    const Variable setting(codes_setting, "1");         // for Hopper, which has a faster way
     for (const int architecture : {89, 90})  // which multiply in 8 bits, and in half precision
         for (const KernelCase& c : scaled_grouped_cases()) {
             const PretendedGpu gpu(architecture);
@@ -89,18 +93,20 @@ TEST_CASE("products of experts in 8-bit floats multiply the codes from sm_89 on,
 }
 
 TEST_CASE(
-    "products of experts in 8-bit floats are decoded on sm_80, if the run or the user says so, and for odd "
-    "sizes") {
+    "products of experts in 8-bit floats are decoded on sm_80 and sm_90, if the run or the user says so, and "
+    "for odd sizes") {
+    const Variable by_mma("COEUS_EXPERTS_WGMMA", "0");
     for (const KernelCase& c : scaled_grouped_cases()) {
         const auto& expected = is_of_weights(c) ? decoded_weights : decoded;
         CHECK(launches_of(80, c) == expected);
-        CHECK(launches_of(90, emulated(c)) == expected);
-        const CodesSetting setting("0");
         CHECK(launches_of(90, c) == expected);
+        CHECK(launches_of(89, emulated(c)) == expected);
+        const Variable setting(codes_setting, "0");
+        CHECK(launches_of(89, c) == expected);
     }
     for (const KernelCase& c : expert_cases())
         if (c.name.starts_with("scaled_grouped") && c.name.ends_with(" 5 x 2 of 3"))
-            CHECK(launches_of(90, c) == (is_of_weights(c) ? decoded_weights : decoded));
+            CHECK(launches_of(89, c) == (is_of_weights(c) ? decoded_weights : decoded));
 }
 
 TEST_CASE("products of experts in 8-bit floats sum in float32, also if tensor cores keep 14 bits of sums") {
@@ -137,14 +143,16 @@ TEST_CASE("products of experts in 8-bit floats sum in float32, also if tensor co
 
 TEST_CASE("products of experts in 8-bit floats use exactly the workspace planned for their architecture") {
     for (const int architecture : {80, 89, 90, 100, 120})
-        for (const char* const setting : {"", "0"})
+        for (const char* const setting : {"", "0", "1"})
             for (const KernelCase& c : scaled_grouped_cases()) {
                 INFO(c.name << " on sm_" << architecture << ", COEUS_EXPERTS_8_BITS=" << setting);
                 const PretendedGpu gpu(architecture);
-                const CodesSetting variable(setting);
+                const Variable variable(codes_setting, setting);
                 const Operands operands = prepared_operands(c, Dtype::bf16, Dtype::bf16);
                 const int64_t planned = planned_bytes(c, operands, 1, dry_cuda_kernels(), architecture);
-                CHECK((planned == 0) == (architecture >= 89 && *setting == '\0'));
+                const bool multiplies_codes = *setting == '\0' ? architecture >= 89 && architecture != 90
+                                                               : architecture >= 89 && *setting == '1';
+                CHECK((planned == 0) == multiplies_codes);
                 Exec exec;
                 exec.architecture = architecture;
                 exec.workspace = Arena(planned, "the workspace of " + c.name);
