@@ -257,6 +257,28 @@ TEST_CASE("all-reduces of 8 H200s take the published time, within 10 % at every 
           Approx(16.0 * (1 << 30) * 2 * 7 / 8 / 367.6e9).epsilon(0.01));
 }
 
+TEST_CASE("products of experts take the rates of their form, also if they are decoded, or else any rate") {
+    const std::string table = "[[products]]\ntype = \"bf16\"\n", from = "from = \"x\"\n";
+    const std::string any = table + "flops = 100e9\n" + from,
+                      rows = table + "form = \"experts\"\nflops = 50e9\n" + from,
+                      weights = table + "form = \"expert_weights\"\nflops = 25e9\n" + from,
+                      converted = table + "form = \"converted\"\nflops = 10e9\n" + from;
+    const auto seconds = [](const std::string& tables, const char* kernel, const char* variant) {
+        const MachineFile machine = machine_with(tables);
+        return Rates(machine, false)
+            .seconds({.kernel = kernel, .variant = variant, .type = Dtype::bf16, .flops = 100e9, .bytes = 1})
+            ->seconds;
+    };
+    const std::string all = any + rows + weights + converted;
+    CHECK(seconds(all, "gemm", "nt") == Approx(1));
+    CHECK(seconds(all, "grouped_gemm", "experts") == Approx(2));
+    CHECK(seconds(all, "scaled_grouped_gemm", "decoded") == Approx(2));
+    CHECK(seconds(all, "grouped_gemm_weights", "expert_weights") == Approx(4));
+    CHECK(seconds(all, "scaled_grouped_gemm_weights", "decoded") == Approx(4));
+    CHECK(seconds(all, "scaled_grouped_gemm", "converted") == Approx(10));
+    CHECK(seconds(any + rows, "grouped_gemm_weights", "expert_weights") == Approx(1));
+}
+
 TEST_CASE("what kernels before a product move adds to its time") {
     const MachineFile machine = machine_with(R"(
 [peak]

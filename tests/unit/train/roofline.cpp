@@ -123,7 +123,7 @@ TEST_CASE("what a run does by default reaches the MFU that is asked for, at the 
 }
 
 // doc/performance.md: 7B with 16 x 1024 tokens and 8B with 8192 tokens on an H200, with our own backward; 4
-// of the blocks of 8B on an H100 with either
+// of the blocks of 8B on an H100 with either; 8B, and 4 of its blocks with 2 x 8192 tokens, on an H200
 TEST_CASE("the roofline is near the steps that were measured") {
     const Words one = {"--training.global_batch_size=-1"},
                 four = {"--training.global_batch_size=-1", "--model.n_layers=4"};
@@ -135,6 +135,11 @@ TEST_CASE("the roofline is near the steps that were measured") {
     CHECK(step(planned("roofline_c.toml", 1, four), "h100") == Approx(8192 / 52947.0).epsilon(0.05));
     CHECK(step(with_own_backward(planned("roofline_c.toml", 1, four)), "h100") ==
           Approx(8192 / 46962.0).epsilon(0.05));
+    CHECK(step(planned("roofline_c.toml", 1, one), "h200") == Approx(8192 / 9988.0).epsilon(0.05));
+    Words two_sequences = four;
+    two_sequences.emplace_back("--training.local_batch_size=2");
+    CHECK(step(planned("roofline_c.toml", 1, two_sequences), "h200") ==
+          Approx(16384 / 58770.0).epsilon(0.05));
 }
 
 TEST_CASE("a roofline counts what a step adds to its local batches, and collectives that nothing hides") {
