@@ -6,8 +6,10 @@
     kernel_instructions.py FOLDER --list   prints what the loops of each kernel contain
 
 It counts the instructions in loops: loads from shared memory for tensor cores (LDSM) and their products (HMMA; QMMA of
-8-bit floats, which has twice the depth and counts twice), loads of 16 bytes from global memory (LDG.128), and loads and stores of a thread's local memory (LDL, STL), which the compiler uses
-for what does not fit into registers. NVIDIA's cuobjdump and nvdisasm are looked for next to nvcc, in the PATH, and among
+8-bit floats, which has twice the depth and counts twice), loads of 16 bytes from global memory (LDG.128), sums of floats
+that are not fused with a product (FADD), and loads and stores of a thread's local memory (LDL, STL), which the compiler
+uses for what does not fit into registers. In the whole kernel it counts stores of less than 8 bytes in global memory
+(narrow STG). NVIDIA's cuobjdump and nvdisasm are looked for next to nvcc, in the PATH, and among
 the nvidia packages of a Python environment (COEUS_CUDA_PYTHON, VIRTUAL_ENV). Without them the exit code is 77
 ("skipped"). It is 1 if a limit is broken."""
 import os
@@ -23,7 +25,7 @@ import kernel_resources
 
 LIMITS = kernel_resources.ROOT / "tests/gpu/kernel_instructions.txt"
 INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)(.*);")
-COUNTED = ("HMMA", "QMMA", "LDSM", "LDG.128", "LDL", "STL")
+COUNTED = ("HMMA", "QMMA", "LDSM", "LDG.128", "FADD", "LDL", "STL")
 
 
 def tool(name, folder):
@@ -51,8 +53,8 @@ def code_of(text):
     return found
 
 
-def counts_in_loops(instructions, labels):
-    """How often each of COUNTED is in a loop: between a jump back and the place to which it jumps."""
+def counts_of(instructions, labels):
+    """How often each of COUNTED is in a loop: between a jump back and the place to which it jumps; and narrow stores."""
     inside = set()
     for number, (name, operands) in enumerate(instructions):
         target = re.search(r"`\((\.L_x_\d+)\)", operands)
@@ -63,13 +65,14 @@ def counts_in_loops(instructions, labels):
         name = instructions[number][0]
         plain = name.split(".")[0]
         names["LDG.128" if plain == "LDG" and ".128" in name else plain] += 1
-    return {name: names[name] for name in COUNTED}
+    narrow = sum(name.split(".")[0] == "STG" and not re.search(r"\.(64|128)\b", name) for name, _ in instructions)
+    return {name: names[name] for name in COUNTED} | {"narrow STG": narrow}
 
 
 def counts(folder, cuobjdump, nvdisasm):
-    """{(kernel, architecture): counts_in_loops} of a build."""
+    """{(kernel, architecture): counts_of} of a build."""
     found = {}
-    objects = sorted(path for name in ("coeus_cuda", "coeus_cuda_8_bit")
+    objects = sorted(path for name in ("coeus_cuda", "coeus_cuda_8_bit", "coeus_cuda_sm_90a")
                      for path in folder.glob(f"CMakeFiles/{name}.dir/**/*.cu.o"))
     if not objects:
         raise kernel_resources.Refused(f"{folder} has no CUDA kernels: it is not a build made by `make cuda`")
@@ -80,7 +83,7 @@ def counts(folder, cuobjdump, nvdisasm):
                 arch = re.search(r"\.(sm_\w+)\.cubin$", cubin.name).group(1)
                 code = code_of(subprocess.run([nvdisasm, "-c", cubin], check=True, capture_output=True, text=True).stdout)
                 for name, (instructions, labels) in zip(kernel_resources.demangled(list(code)), code.values()):
-                    found[name, arch] = counts_in_loops(instructions, labels)
+                    found[name, arch] = counts_of(instructions, labels)
     return found
 
 
@@ -115,6 +118,9 @@ def broken(limits, found):
             elif ratio > float(kinds["LDSM per HMMA"]):
                 said.append(f"{kernel} on {arch}: {count['LDSM']} LDSM for {products} HMMA, {ratio:.3f} for each, "
                             f"more than {kinds['LDSM per HMMA']}")
+        for kind, name in (("unfused", "FADD"), ("narrow stores", "narrow STG")):
+            if kind in kinds and count[name] > int(kinds[kind]):
+                said.append(f"{kernel} on {arch}: {count[name]} {name}, more than {kinds[kind]}")
         if "wide" in kinds and not count["LDG.128"]:
             said.append(f"{kernel} on {arch}: no loop loads 16 bytes at a time (LDG.128)")
     return said

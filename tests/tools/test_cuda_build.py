@@ -174,7 +174,7 @@ class KernelResources(WithFolder):
 class KernelInstructions(WithFolder):
     """tools/kernel_instructions.py"""
 
-    # as nvdisasm -c prints it: a loop of two loads and one product, and a load before it
+    # as nvdisasm -c prints it: a loop of two loads, one product and a sum, a load before it, and stores after it
     CODE = """
 \t.section\t.text.product_kernel,"ax",@progbits
         /*0000*/                   LDG.E.128 R4, desc[UR4][R2.64] ;
@@ -184,23 +184,26 @@ class KernelInstructions(WithFolder):
         /*0030*/                   LDG.E.CONSTANT R12, desc[UR4][R2.64] ;
         /*0040*/                   HMMA.16816.F32.BF16 R4, R8, R12, R4 ;
         /*0050*/              @!UP0 STL [R1], R4 ;
-        /*0060*/               @P1 BRA `(.L_x_0) ;
+        /*0060*/                   FADD.FTZ R4, R4, R8 ;
+        /*0070*/               @P1 BRA `(.L_x_0) ;
 .L_x_1:
-        /*0070*/                   EXIT ;
+        /*0080*/                   STG.E.64.STRONG.SM desc[UR4][R2.64], R4 ;
+        /*0090*/              @!P0 STG.E desc[UR4][R2.64], R4 ;
+        /*00a0*/                   EXIT ;
 """
 
     def test_instructions_in_loops(self):
         code = kernel_instructions.code_of(self.CODE)
         self.assertEqual(list(code), ["product_kernel"])
-        self.assertEqual(kernel_instructions.counts_in_loops(*code["product_kernel"]),
-                         {"HMMA": 1, "QMMA": 0, "LDSM": 1, "LDG.128": 0, "LDL": 0, "STL": 1})
+        self.assertEqual(kernel_instructions.counts_of(*code["product_kernel"]),
+                         {"HMMA": 1, "QMMA": 0, "LDSM": 1, "LDG.128": 0, "FADD": 1, "LDL": 0, "STL": 1, "narrow STG": 1})
         straight = self.CODE.replace("BRA `(.L_x_0)", "BRA `(.L_x_1)")
-        self.assertEqual(set(kernel_instructions.counts_in_loops(
-            *kernel_instructions.code_of(straight)["product_kernel"]).values()), {0})
+        counts = kernel_instructions.counts_of(*kernel_instructions.code_of(straight)["product_kernel"])
+        self.assertEqual({name for name, count in counts.items() if count}, {"narrow STG"})
 
     def test_limits(self):
         def broken(limits, **count):
-            found = {("product_kernel", "sm_90"): dict.fromkeys(kernel_instructions.COUNTED, 0) | count}
+            found = {("product_kernel", "sm_90"): dict.fromkeys((*kernel_instructions.COUNTED, "narrow STG"), 0) | count}
             return kernel_instructions.broken(kernel_instructions.parsed_limits(limits), found)
         products = "LDSM per HMMA: product_.* | 0.5\n"
         self.assertEqual(broken(products, HMMA=8, LDSM=4), [])
@@ -218,6 +221,10 @@ class KernelInstructions(WithFolder):
         self.assertEqual(broken("local: product_kernel | why\n", LDL=2), [])
         self.assertEqual(broken("wide: product_kernel\n"),
                          ["product_kernel on sm_90: no loop loads 16 bytes at a time (LDG.128)"])
+        for kind, name in (("unfused", "FADD"), ("narrow stores", "narrow STG")):
+            self.assertEqual(broken(f"{kind}: product_.* | 2\n", **{name: 2}), [])
+            self.assertEqual(broken(f"{kind}: product_.* | 2\n", **{name: 3}), [
+                f"product_kernel on sm_90: 3 {name}, more than 2"])
         self.assertEqual(broken("wide: other_kernel\n"), ['"wide: other_kernel" is no kernel\'s name'])
 
     def test_a_build(self):
@@ -231,7 +238,7 @@ class KernelInstructions(WithFolder):
         out = StringIO()
         with redirect_stdout(out):
             self.assertEqual(kernel_instructions.main([str(build), "--list"]), 0)
-        self.assertEqual(out.getvalue(), "product_kernel sm_90 HMMA 1 LDSM 1 STL 1\n")
+        self.assertEqual(out.getvalue(), "product_kernel sm_90 HMMA 1 LDSM 1 FADD 1 STL 1 narrow STG 1\n")
         error = StringIO()
         with redirect_stderr(error):
             self.assertEqual(kernel_instructions.main([str(build)]), 1)
