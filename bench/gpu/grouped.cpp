@@ -349,7 +349,9 @@ private:
     /// Why this kernel did not compute a product; empty: it did. `warning`: the first one of this kernel.
     static std::string why_another(const By& by, const std::string& warning, const std::string& launches,
                                    int architecture) {
-        if (launches.find(by.launch) != launches.npos) return "";
+        const bool is_by_wgmma =
+            launches.find("_wgmma") != launches.npos || launches.find("_tma") != launches.npos;
+        if (*by.launch ? launches.find(by.launch) != launches.npos : !is_by_wgmma) return "";
         if (!warning.empty()) return warning;
         return *by.codes == '1' ? fmt::format("operands of these sizes are decoded on sm_{}", architecture)
                                 : "operands of these sizes have another kernel";

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of experts by wgmma, which an H100 has and the emulated GPU too. On other GPUs mma computes them.
-// Copies are by cp.async or by TMA.
+// Products of experts by wgmma, which an H100 has and the emulated GPU too, with copies by cp.async or by
+// TMA. On other GPUs mma computes them. And those of 8-bit floats by their codes.
 #include "gpu/gpu.hpp"
+#include "gpu/launches.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -20,33 +22,18 @@ namespace {
 
 /// While it lives, this kernel computes all products of experts: 0 (mma), 1 (wgmma) or tma (wgmma with copies
 /// by TMA).
-class With {
-public:
-    explicit With(const char* kernel) { setenv("COEUS_EXPERTS_WGMMA", kernel, 1); }
-    ~With() { unsetenv("COEUS_EXPERTS_WGMMA"); }
-    With(const With&) = delete;
-    With& operator=(const With&) = delete;
+struct With : EnvironmentVariable {
+    explicit With(const char* kernel) : EnvironmentVariable("COEUS_EXPERTS_WGMMA", kernel) {}
 };
 constexpr const char* mma = "0";
 constexpr const char* by_wgmma[] = {"1", "tma"};
 
-/// While it lives, products in 8 bits multiply the codes.
-class WithCodes {
-public:
-    WithCodes() { setenv("COEUS_EXPERTS_8_BITS", "1", 1); }
-    ~WithCodes() { unsetenv("COEUS_EXPERTS_8_BITS"); }
-    WithCodes(const WithCodes&) = delete;
-    WithCodes& operator=(const WithCodes&) = delete;
-};
-
-/// The kernels of a case, as they are launched.
-class Launches : public KernelObserver {
-public:
-    void begin(const char* /*kernel*/, double /*flops*/, double /*bytes*/) override {}
-    void launch(const char* kernel) override { names.insert(kernel); }
-    void end() override {}
-    std::set<std::string> names;
-};
+/// The name of the launch of a product by a kernel; on other GPUs than Hopper, mma computes it.
+std::string launch_of(const std::string& product, const std::string& kernel) {
+    return product + (the_gpu().architecture() != 90 || kernel == mma ? ""
+                      : kernel == "1"                                 ? "_wgmma"
+                                                                      : "_tma");
+}
 
 std::vector<KernelCase> expert_products() {
     std::vector<KernelCase> list = test_cases();
@@ -97,6 +84,7 @@ struct TwoGroups {
         fill(b.view.slice_rows(first, b.view.rows() - first), value);
     }
     void fill_first_of_a(float value) const { fill(a.view.slice_rows(0, first_rows), value); }
+    std::string name() const { return layout == Layout::weights ? "grouped_gemm_weights" : "grouped_gemm"; }
     void give(Exec& exec) const {
         const Groups groups = {.begins = places.view.slice_rows(0, 2),
                                .counts = places.view.slice_rows(2, 2),
@@ -144,20 +132,20 @@ void check_against(const Operands& truth, const Operands& result, const KernelCa
 TEST_CASE("GPU kernels: products of experts by wgmma agree with double, and write nothing else") {
     for (const char* const kernel : by_wgmma) {
         const With with(kernel);
-        Launches launches;
+        std::map<std::string, Launches> launches;  // by the beginning of a case's name
         for (const KernelCase& c : expert_products()) {
+            Launches& seen = launches[c.name.substr(0, c.name.find_first_of("0123456789"))];
             const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, Dtype::bf16),
-                           result = run_case_on(the_gpu(), c, Dtype::bf16, Dtype::bf16, 1, &launches);
+                           result = run_case_on(the_gpu(), c, Dtype::bf16, Dtype::bf16, 1, &seen);
             check_against(truth, result, c);
         }
-        if (the_gpu().architecture() != 90) continue;
-        for (const std::string product : {"grouped_gemm", "grouped_gemm_weights"})
-            CHECK(launches.names.contains(product + (kernel == by_wgmma[0] ? "_wgmma" : "_tma")));
+        for (const std::string layout : {"grouped_gemm t ", "grouped_gemm n ", "grouped_gemm_weights "})
+            CHECK(launches[layout].names.contains(launch_of(layout.substr(0, layout.find(' ')), kernel)));
     }
 }
 
 TEST_CASE("GPU kernels: products of experts in 8-bit floats by their codes agree with double") {
-    const WithCodes with;
+    const EnvironmentVariable with("COEUS_EXPERTS_8_BITS", "1");
     Launches launches;
     for (const KernelCase& c : expert_cases()) {
         if (!c.name.starts_with("scaled_grouped_gemm")) continue;
@@ -194,9 +182,12 @@ TEST_CASE("GPU kernels: products of experts by wgmma read nothing of another gro
             const With with(kernel);
             const TwoGroups product(layout);
             Exec exec(the_gpu());
+            Launches launches;
+            const Observation observation = exec.observers.add(launches);
             product.fill_second(std::numeric_limits<float>::quiet_NaN());
             product.multiply(exec);
             CHECK(product.result() == product.expected());
+            CHECK(launches.names == std::set{launch_of(product.name(), kernel)});
         }
 }
 
@@ -205,9 +196,12 @@ TEST_CASE("GPU kernels: products of experts with TMA run in graphs") {
         const With with("tma");
         const TwoGroups product(layout);
         Exec exec(the_gpu());
+        Launches launches;
+        const Observation observation = exec.observers.add(launches);
         exec.queue->begin_recording();
         product.give(exec);
         const auto graph = exec.queue->end_recording();
+        CHECK(launches.names == std::set{launch_of(product.name(), "tma")});
         for (const float value : {2.0f, 0.5f}) {
             product.fill_first_of_a(value);
             exec.queue->give(*graph);

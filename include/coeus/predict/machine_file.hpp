@@ -31,7 +31,7 @@ struct MachineFile {
     /// A product's rate. Absent form or sizes: any. A form that no point has takes the points without one.
     struct Products {
         Dtype type = Dtype::bf16;
-        std::string form;            ///< as PlannedKernel::variant, without "decoded"
+        std::string form;  ///< "nt", "nn", "tn", "experts", "expert_weights", "codes" or "converted"
         double m = 0, n = 0, k = 0;  ///< 0: any
         double flops = 0;            ///< per second
     };

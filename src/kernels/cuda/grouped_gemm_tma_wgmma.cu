@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(threads, 1)
         wait_for_products<1>();  // those of the step before are done
         if (step > 0 && is_first_lane) barriers.empty[Place(step - 1).stage].arrive();
     }
-    end_with(sums);
+    wait_for_sums(sums);
     __syncthreads();  // all steps have arrived, and both warpgroups are done with them
     put_products<left_deep>(p, w, sums, memory);
 }

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(threads, 1) grouped_gemm_wgmma_kernel(GroupedP
         start(step + 2);
         wait_for_products<1>();
     }
-    end_with(sums);
+    wait_for_sums(sums);
     __syncthreads();  // both warpgroups are done with the steps
     put_products<left_deep>(p, w, sums, memory);
 }

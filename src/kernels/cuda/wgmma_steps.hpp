@@ -81,15 +81,17 @@ inline __device__ int64_t steps_of(int64_t depth) {
     return (depth + step_depth - 1) / step_depth;
 }
 
-/// The distance of rows of sums in shared memory. Eight rows that are written at once are in different banks.
+/// The distance of rows of sums in shared memory. Four rows, which half a warp writes at once, are in
+/// different banks.
 constexpr int sums_pitch = wgmma_columns + 8;
 static_assert(wgmma_rows * sums_pitch * sizeof(float) <= stages * Step<true, true>::bytes);
 
 /// Stores the tile, or adds it to d. All threads that multiply call it after their last products have ended;
 /// `memory` are the places of steps, which nothing uses any more. The sums of a warp pass through it, so that
-/// the warp moves whole rows of d. Earlier values of several rows are read before the first one is stored: a
+/// the warp moves whole rows of d. Earlier values of eight rows are read before the first one is stored: a
 /// read after a store would wait for it, since both might be of the same element. For that, no read is
-/// conditional: beyond the tile the first element is read once more.
+/// conditional: a lane beyond the last column reads the first one. If values are added, d has a multiple of
+/// eight rows.
 template <bool left_deep, class O>
 __device__ void put_products(const GroupedProduct<bf16, O>& p, const Work<bf16, O>& w,
                              const WarpgroupSums& sums, bf16* memory) {
@@ -110,6 +112,7 @@ __device__ void put_products(const GroupedProduct<bf16, O>& p, const Work<bf16, 
     const int first_column = int(threadIdx.x) % warp_size * width;
     COEUS_UNROLL
     for (int begin = 0; begin < mma_rows; begin += rows_at_once) {
+        if (first_row + begin >= w.padded) break;
         Pack<O, width> earlier[rows_at_once][parts] = {};
         if (accumulate) {
             COEUS_UNROLL
@@ -118,8 +121,8 @@ __device__ void put_products(const GroupedProduct<bf16, O>& p, const Work<bf16, 
                 COEUS_UNROLL
                 for (int part = 0; part < parts; ++part) {
                     const int column = first_column + part * columns_at_once;
-                    earlier[i][part] = load_pack<width>(w.d + (row < w.rows ? row * p.d.ld : 0) +
-                                                        (column < w.columns ? column : 0));
+                    earlier[i][part] =
+                        load_pack<width>(w.d + row * p.d.ld + (column < w.columns ? column : 0));
                 }
             }
         }
@@ -144,8 +147,8 @@ __device__ void put_products(const GroupedProduct<bf16, O>& p, const Work<bf16, 
     }
 }
 
-/// Waits for a warpgroup's products.
-__device__ inline void end_with(WarpgroupSums& sums) {
+/// Waits for a warpgroup's products, after which its sums may be used.
+__device__ inline void wait_for_sums(WarpgroupSums& sums) {
     wait_for_products<0>();
     pin(sums);
 }

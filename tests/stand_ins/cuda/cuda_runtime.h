@@ -164,8 +164,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
     const coeus::emulation::Launch launch = {reinterpret_cast<const void*>(kernel), config->blockDim.x,
                                              config->dynamicSmemBytes};
     if (coeus::emulation::on_launch && !coeus::emulation::on_launch(launch)) return cudaSuccess;
-    const size_t microseconds =
-        coeus::emulation::duration_of ? coeus::emulation::duration_of(launch) : size_t(1);
+    constexpr size_t microseconds = 1;
     const std::tuple<Parameters...> copies(std::forward<Arguments>(arguments)...);
     coeus::emulation::give(config->stream, microseconds, [kernel, copies, config = *config] {
         coeus::emulation::run_grid(config.gridDim, config.blockDim, config.dynamicSmemBytes,

@@ -129,7 +129,10 @@ int main() {
     run_products_of_experts();
     // products of 8-bit floats use other kernels on other GPUs
     std::vector<KernelCase> products = quantization_cases();
-    std::erase_if(products, [](const KernelCase& c) { return !c.name.starts_with("scaled_gemm"); });
+    std::erase_if(products, [](const KernelCase& c) { return !c.name.starts_with("scaled_"); });
+    const std::vector<KernelCase> of_experts = expert_cases();
+    std::ranges::copy_if(of_experts, std::back_inserter(products),
+                         [](const KernelCase& c) { return c.name.starts_with("scaled_grouped"); });
     for (const int architecture : {80, 89, 100}) {
         emulation::architecture = architecture;
         run_cases(products);

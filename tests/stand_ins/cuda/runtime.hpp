@@ -69,8 +69,6 @@ struct Launch {
 };
 /// If set: is called for each launch of a kernel. With false the kernel does not run.
 inline std::function<bool(const Launch&)> on_launch;
-/// If set: the microseconds that a launch takes. Otherwise each takes one.
-inline std::function<size_t(const Launch&)> duration_of;
 
 /// How often the host has waited for a stream, an event or the device.
 size_t waits();

@@ -45,7 +45,7 @@ class Operand {
 public:
     Operand(uint64_t descriptor, bool deep)
         : first_(unsigned(descriptor & 0x3fff) * 16),
-          leading_(ignores_leading_offset ? 0 : unsigned(descriptor >> 16 & 0x3fff) * 16),
+          leading_(unsigned(descriptor >> 16 & 0x3fff) * 16),
           stride_(unsigned(descriptor >> 32 & 0x3fff) * 16),
           other_bits_(descriptor & ~(uint64_t(0x3fff) | uint64_t(0x3fff) << 16 | uint64_t(0x3fff) << 32)),
           deep_(deep) {}

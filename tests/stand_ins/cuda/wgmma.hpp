@@ -35,10 +35,6 @@ void end_copies();
 void wait_for_copies(int groups);
 void show_to_products();
 
-/// With true, a GPU that does not read the leading offset of descriptors: a block's columns from 64 on are
-/// wrong if an operand is not deep.
-inline bool ignores_leading_offset = false;
-
 /// What products may read of a block's shared memory, in pieces of 16 bytes.
 class SharedPieces {
 public:

@@ -2,6 +2,7 @@
 #include "coeus/comm/nccl_environment.hpp"
 
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 
 #include <cstdlib>
 #include <string>
@@ -10,17 +11,8 @@ using namespace coeus;
 
 namespace {
 
-// Sets a variable, and removes it at the end.
-struct Variable {
-    Variable(const char* variable, const char* value) : name(variable) { setenv(name, value, 1); }
-    ~Variable() { unsetenv(name); }
-    Variable(const Variable&) = delete;
-    Variable& operator=(const Variable&) = delete;
-    const char* name;
-};
-
 std::string asked_by(const char* name, const char* value) {
-    const Variable set(name, value);
+    const test::EnvironmentVariable set(name, value);
     return nvls_asked_by_user();
 }
 
@@ -37,17 +29,17 @@ TEST_CASE("NVLS is turned off unless the user asks for it") {
     unsetenv("NCCL_ALGO");
     CHECK(nvls_asked_by_user() == "");
     for (const char* value : {"", "0"}) {
-        const Variable set("NCCL_NVLS_ENABLE", value);
+        const test::EnvironmentVariable set("NCCL_NVLS_ENABLE", value);
         CHECK(nvls_asked_by_user() == "");
         CHECK(value_after_turning_off() == "0");
     }
     for (const std::string value : {"1", "2"}) {
-        const Variable set("NCCL_NVLS_ENABLE", value.c_str());
+        const test::EnvironmentVariable set("NCCL_NVLS_ENABLE", value.c_str());
         CHECK(nvls_asked_by_user() == "NCCL_NVLS_ENABLE = " + value);
         CHECK(value_after_turning_off() == value);
     }
     {
-        const Variable set("NCCL_ALGO", "NVLS");
+        const test::EnvironmentVariable set("NCCL_ALGO", "NVLS");
         CHECK(value_after_turning_off() == "none");  // NCCL would have no algorithm left
     }
     CHECK(value_after_turning_off() == "0");
@@ -60,7 +52,7 @@ TEST_CASE("NCCL's launch order is set unless the user has set it") {
     unsetenv(order.c_str());
     CHECK(!launch_order_asked_by_user());
     for (const bool implicit : {true, false}) {
-        const Variable set(order.c_str(), "");
+        const test::EnvironmentVariable set(order.c_str(), "");
         set_launch_order(implicit);
         CHECK(launch_order_asked_by_user() == implicit);
         set_launch_order(!implicit);

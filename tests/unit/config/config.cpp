@@ -4,6 +4,7 @@
 
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>
@@ -33,15 +34,6 @@ std::string error_of(std::vector<std::string> arguments) {
     }
     return "no error";
 }
-
-class Environment {
-public:
-    Environment(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-    ~Environment() { unsetenv(name_); }
-
-private:
-    const char* name_;
-};
 
 }  // namespace
 
@@ -467,10 +459,10 @@ TEST_CASE("Option names of 2024 are read as the current ones") {
 }
 
 TEST_CASE("LOG_RANK chooses the ranks on the terminal, but deck and command line take precedence") {
-    const Environment set("LOG_RANK", "0,2");
+    const test::EnvironmentVariable set("LOG_RANK", "0,2");
     CHECK(config_of({}).log.ranks == std::vector<int64_t>{0, 2});
     CHECK(config_of({"--log.ranks=1"}).log.ranks == std::vector<int64_t>{1});
-    const Environment wrong("LOG_RANK", "all");
+    const test::EnvironmentVariable wrong("LOG_RANK", "all");
     CHECK_THAT(error_of({}),
                Contains("environment variable LOG_RANK: log.ranks = all: must be whole numbers"));
 }

@@ -6,9 +6,9 @@
 #include "stand_ins/cuda/cuda.h"
 #include "stand_ins/cuda/runtime.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/support.hpp"
 
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,12 +77,7 @@ Seen two_products(int64_t rows = many_rows, bool recorded = false, bool has_kern
     return seen;
 }
 
-struct Setting {
-    explicit Setting(const char* value) {
-        if (*value != '\0') setenv("COEUS_EXPERTS_WGMMA", value, 1);
-    }
-    ~Setting() { unsetenv("COEUS_EXPERTS_WGMMA"); }
-};
+constexpr const char* setting_name = "COEUS_EXPERTS_WGMMA";
 
 struct Architecture {
     explicit Architecture(int number) : before(std::exchange(emulation::architecture, number)) {}
@@ -121,11 +116,11 @@ TEST_CASE("products of experts: the environment variable chooses the kernel") {
     for (const auto& [value, kernels, of_few_rows] :
          {Choice{"0", "mm", "mm"}, Choice{"1", "ww", "ww"}, Choice{"tma", "tt", "tt"}}) {
         CAPTURE(value);
-        const Setting setting(value);
+        const EnvironmentVariable setting(setting_name, value);
         check(two_products(), kernels, "");
         check(two_products(few_rows), of_few_rows, "");
     }
-    const Setting setting("search");
+    const EnvironmentVariable setting(setting_name, "search");
     check(two_products(), "tt",
           "COEUS_EXPERTS_WGMMA=search: this is not a kernel for products of experts, and has no effect; "
           "choices are 0 (mma), 1 (wgmma) and tma (wgmma with copies by TMA)");
@@ -139,11 +134,11 @@ TEST_CASE("products of experts: wgmma does without TMA if the driver does not de
     check(two_products(), "ww", warning);
     check(two_products(few_rows), "mm", warning);
     {
-        const Setting setting("tma");
+        const EnvironmentVariable setting(setting_name, "tma");
         check(two_products(few_rows), "ww", "COEUS_EXPERTS_WGMMA=tma: " + warning);
     }
     for (const char* const value : {"0", "1"}) {
-        const Setting setting(value);
+        const EnvironmentVariable setting(setting_name, value);
         check(two_products(), *value == '0' ? "mm" : "ww", "");
     }
 }
@@ -151,16 +146,17 @@ TEST_CASE("products of experts: wgmma does without TMA if the driver does not de
 TEST_CASE("products of experts: other GPUs use mma, which is a warning only if wgmma is asked for") {
     for (const int number : {80, 100}) {
         const Architecture architecture(number);
-        for (const char* const value : {"", "0", "1", "tma"}) {
-            CAPTURE(number, value);
-            const Setting setting(value);
+        for (const char* const value : {static_cast<const char*>(nullptr), "0", "1", "tma"}) {
+            const std::string asked = value ? value : "";
+            CAPTURE(number, asked);
+            const EnvironmentVariable setting(setting_name, value);
             check(two_products(), "mm",
-                  *value == '\0' || *value == '0'
+                  asked.empty() || asked == "0"
                       ? ""
                       : fmt::format("COEUS_EXPERTS_WGMMA={}: products of experts are computed by mma, not by "
                                     "wgmma: only GPUs of compute capability 9.0 have it, and emulated GPU "
                                     "has {}.0",
-                                    value, number / 10));
+                                    asked, number / 10));
         }
     }
 }
@@ -168,7 +164,7 @@ TEST_CASE("products of experts: other GPUs use mma, which is a warning only if w
 TEST_CASE("products of experts: a program without the kernel of wgmma computes by mma, and says so") {
     for (const std::string value : {"", "1", "tma"}) {
         CAPTURE(value);
-        const Setting setting(value.c_str());
+        const EnvironmentVariable setting(setting_name, value.empty() ? nullptr : value.c_str());
         const Seen seen = two_products(many_rows, false, false);
         CHECK(seen.kernels == "mm");
         CHECK(

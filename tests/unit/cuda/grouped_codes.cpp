@@ -5,6 +5,8 @@
 #include "pretended_gpu.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
+#include "gpu/launches.hpp"
+#include "support/environment.hpp"
 #include "support/mesh_factors.hpp"
 #include "support/support.hpp"
 
@@ -17,14 +19,6 @@ using namespace coeus::test;
 namespace {
 
 /// The kernels that are launched.
-class Launches : public KernelObserver {
-public:
-    void begin(const char* /*kernel*/, double /*flops*/, double /*bytes*/) override {}
-    void launch(const char* kernel) override { names.insert(kernel); }
-    void end() override {}
-    std::set<std::string> names;
-};
-
 const std::set<std::string> of_codes = {"grouped_gemm_8_bit"},
                             of_codes_weights = {"grouped_gemm_8_bit_weights"},
                             decoded = {"dequantize", "grouped_gemm"},
@@ -63,12 +57,6 @@ KernelCase emulated(KernelCase c) {
     return c;
 }
 
-/// While it lives, a variable of the environment has this value.
-struct Variable {
-    Variable(const char* name, const char* value) : of(name) { setenv(name, value, 1); }
-    ~Variable() { unsetenv(of); }
-    const char* of;
-};
 constexpr const char* codes_setting = "COEUS_EXPERTS_8_BITS";
 
 struct ShortSums {
@@ -79,8 +67,8 @@ struct ShortSums {
 }  // namespace
 
 TEST_CASE("products of experts in 8-bit floats multiply the codes from sm_89 on, and agree with double") {
-    const Variable setting(codes_setting, "1");         // for Hopper, which has a faster way
-    for (const int architecture : {89, 90})  // which multiply in 8 bits, and in half precision
+    const EnvironmentVariable setting(codes_setting, "1");  // for Hopper, which has a faster way
+    for (const int architecture : {89, 90})                 // which multiply in 8 bits, and in half precision
         for (const KernelCase& c : scaled_grouped_cases()) {
             const PretendedGpu gpu(architecture);
             const auto& expected = is_of_weights(c) ? of_codes_weights : of_codes;
@@ -95,13 +83,13 @@ TEST_CASE("products of experts in 8-bit floats multiply the codes from sm_89 on,
 TEST_CASE(
     "products of experts in 8-bit floats are decoded on sm_80 and sm_90, if the run or the user says so, and "
     "for odd sizes") {
-    const Variable by_mma("COEUS_EXPERTS_WGMMA", "0");
+    const EnvironmentVariable by_mma("COEUS_EXPERTS_WGMMA", "0");
     for (const KernelCase& c : scaled_grouped_cases()) {
         const auto& expected = is_of_weights(c) ? decoded_weights : decoded;
         CHECK(launches_of(80, c) == expected);
         CHECK(launches_of(90, c) == expected);
         CHECK(launches_of(89, emulated(c)) == expected);
-        const Variable setting(codes_setting, "0");
+        const EnvironmentVariable setting(codes_setting, "0");
         CHECK(launches_of(89, c) == expected);
     }
     for (const KernelCase& c : expert_cases())
@@ -147,7 +135,7 @@ TEST_CASE("products of experts in 8-bit floats use exactly the workspace planned
             for (const KernelCase& c : scaled_grouped_cases()) {
                 INFO(c.name << " on sm_" << architecture << ", COEUS_EXPERTS_8_BITS=" << setting);
                 const PretendedGpu gpu(architecture);
-                const Variable variable(codes_setting, setting);
+                const EnvironmentVariable variable(codes_setting, setting);
                 const Operands operands = prepared_operands(c, Dtype::bf16, Dtype::bf16);
                 const int64_t planned = planned_bytes(c, operands, 1, dry_cuda_kernels(), architecture);
                 const bool multiplies_codes = *setting == '\0' ? architecture >= 89 && architecture != 90

@@ -136,11 +136,20 @@ TEST_CASE("a recording has products of experts in the type in which the GPU mult
             CHECK(call.variant == variant);
             CHECK(call.type == type);
             // each element of both operands is read and written, and read again
-            CHECK((call.more_bytes > 0) == (architecture <= 90 && architecture != 89));
+            CHECK((call.more_bytes > 0) == (call.variant == "decoded"));
             CHECK(call.launches == (call.more_bytes > 0 ? 3 : 1));
         }
     }
     for (const Call& call : products_on(90, true)) CHECK(call.variant == "decoded");
+    // of a group: rows, columns and depth of the forward's first product, and of the gradient of its weights
+    const std::vector<Call> calls = products_on(90);
+    constexpr int64_t tokens = 2 * 32;  // of options_of()
+    const int64_t rows = tokens * model.moe.top_k / model.moe.experts;
+    const auto has = [&](const char* kernel, const std::array<int64_t, 3>& size) {
+        return std::ranges::any_of(calls, [&](const Call& c) { return c.kernel == kernel && c.size == size; });
+    };
+    CHECK(has("scaled_grouped_gemm", {rows, 2 * model.moe.hidden, model.dim}));
+    CHECK(has("scaled_grouped_gemm_weights", {2 * model.moe.hidden, model.dim, rows}));
 }
 
 TEST_CASE("a recording has the gathers and sums of FSDP, their bytes and queues, and the waits for them") {
