@@ -7,6 +7,7 @@
 
 #include "coeus/device/memory.hpp"
 #include "coeus/kernels/kernels.hpp"
+#include "support/copy_converting.hpp"
 
 #include <functional>
 #include <string>
@@ -188,8 +189,6 @@ Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype
 /// The same on a GPU; the returned operands are on the host. `observer`, if not null, is told of the calls.
 Operands run_case_on(const Device& gpu, const KernelCase& c, Dtype type, Dtype values, uint64_t seed = 1,
                      KernelObserver* observer = nullptr);
-/// The elements of a tensor as doubles.
-std::vector<double> values_of(const Tensor& t);
 /// Fills a tensor with NaN (indices with a negative number, codes with a number).
 void poison(const Tensor& t);
 
