@@ -49,6 +49,8 @@ struct KernelCase {
 
 /// Every kernel, at sizes for tests.
 std::vector<KernelCase> test_cases();
+/// The types in which to test a case. COEUS_CASES_SEED=N (`make sanitize`): one of them, drawn for each case.
+std::vector<Dtype> types_of(const KernelCase& c, std::vector<Dtype> types);
 /// The kernels of a training step: a Llama of width 256, 16 heads, F 768, V 2048, and one of width 768, 12
 /// heads of 64 (4 key/value heads), F 2048, V 32000; `tokens` in sequences of `sequence`.
 struct StepShape {

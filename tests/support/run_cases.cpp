@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <malloc.h>
@@ -43,6 +44,12 @@ void poison(const Tensor& t) {
     for (size_t done = size; done < row; done *= 2)
         std::memcpy(first + done, first, std::min(done, row - done));
     for (int64_t r = 1; r < t.rows(); ++r) std::memcpy(first + size * size_t(r * t.ld), first, row);
+}
+
+std::vector<Dtype> types_of(const KernelCase& c, std::vector<Dtype> types) {
+    if (const char* seed = std::getenv("COEUS_CASES_SEED"))
+        types = {types[RandomStream(std::strtoull(seed, nullptr, 10), c.name).u64(0) % types.size()]};
+    return types;
 }
 
 bool nothing_beside(const KernelCase& c, const Operands& operands, size_t i) {

@@ -17,7 +17,7 @@ using namespace coeus::test;
 
 TEST_CASE("kernels agree with double within the bound of the type") {
     for (const KernelCase& c : test_cases())
-        for (Dtype type : {Dtype::f32, Dtype::bf16}) {
+        for (Dtype type : types_of(c, {Dtype::f32, Dtype::bf16})) {
             const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, type);
             const Operands result = run_case(c, cpu_kernels(), type, type);
             for (size_t i = 0; i < c.arguments.size(); ++i) {
