@@ -106,8 +106,10 @@ mutants:
 	@tools/deps.sh build test
 	@tests/mutants/plant.py --run build-mutants --only '$(MUTANTS)'
 
-# `make sanitize` runs a part of the costly tests of tests/sanitized.txt. SANITIZE_SEED=N chooses another one.
+# `make sanitize` runs a part of the costly tests of tests/sanitized.txt, and kernels in one of their types each.
+# SANITIZE_SEED=N chooses another one.
 SANITIZE_SEED ?= 1
+sanitize: export COEUS_CASES_SEED = $(SANITIZE_SEED)
 sanitize: left_out = --exclude-regex "$$(tools/sanitized.py --seed '$(SANITIZE_SEED)')"
 sanitize: sanitize-all
 sanitize-all:

@@ -44,27 +44,29 @@ set(coeus_soak_test 172800)
 set(coeus_mpi_environment OMPI_MCA_mpi_yield_when_idle=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     OMP_NUM_THREADS=1)
 
-# The share of the machine that a test takes (ctest's PROCESSORS) is counted in thirds of a core: one if the test mostly
-# waits for programs that start and end, three for each core that it keeps busy. tools/test.sh starts as many tests as
-# the machine has room for.
+# The share of the machine that a test takes (ctest's PROCESSORS) is counted in sixths of a core: one if the test mostly
+# sleeps, two if it mostly waits for programs that start and end, six for each core that it keeps busy. tools/test.sh
+# starts as many tests as the machine has room for.
 
-# coeus_add_test(NAME LABEL SECONDS THIRDS COMMAND...)
-function(coeus_add_test name label seconds thirds)
+# coeus_add_test(NAME LABEL SECONDS SIXTHS COMMAND...)
+function(coeus_add_test name label seconds sixths)
     if(label STREQUAL soak)
         set(configurations CONFIGURATIONS Soak)
     endif()
     add_test(NAME ${name} ${configurations} COMMAND ${ARGN})
     # tests that need most cores start first: while smaller ones run there is never room for them
-    math(EXPR cost "${coeus_cost_${label}} + ${thirds}")
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds} PROCESSORS ${thirds} LABELS ${label}
+    math(EXPR cost "${coeus_cost_${label}} + ${sixths} / 2")
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds} PROCESSORS ${sixths} LABELS ${label}
         COST ${cost} ENVIRONMENT "${coeus_mpi_environment}" ${coeus_properties})
 endfunction()
 
-# coeus_test(NAME FOLDER THIRDS [PREFIX]): tests in one process, with plain Catch2. PREFIX, by default the folder,
-# begins the tests' names
-function(coeus_test name folder thirds)
-    set(prefix ${folder} ${ARGN})
-    list(GET prefix -1 prefix)
+# coeus_test(NAME FOLDER SIXTHS [PREFIX text] [SLEEPING cases]): tests in one process, with plain Catch2. PREFIX, by
+# default the folder, begins the tests' names. The cases that match SLEEPING take one sixth.
+function(coeus_test name folder sixths)
+    cmake_parse_arguments(arg "" "PREFIX;SLEEPING" "" ${ARGN})
+    if(NOT arg_PREFIX)
+        set(arg_PREFIX ${folder})
+    endif()
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${coeus_tests_dir}/${folder}/*.cpp)
     add_executable(${name} ${sources})
     coeus_compile_in_batches(${name})
@@ -75,9 +77,14 @@ function(coeus_test name folder thirds)
         add_dependencies(coeus_unit_tests ${name})
     endif()
     coeus_label(label ${folder})
-    catch_discover_tests(${name} TEST_PREFIX "${prefix}:" DISCOVERY_MODE PRE_TEST ${coeus_own_skips}
-        PROPERTIES TIMEOUT ${coeus_short_test} PROCESSORS ${thirds} LABELS ${label} COST ${coeus_cost_${label}}
-        ENVIRONMENT OMP_NUM_THREADS=2 ${coeus_properties})
+    set(discover TEST_PREFIX "${arg_PREFIX}:" DISCOVERY_MODE PRE_TEST ${coeus_own_skips} PROPERTIES
+        TIMEOUT ${coeus_short_test} LABELS ${label} COST ${coeus_cost_${label}} ENVIRONMENT OMP_NUM_THREADS=2
+        ${coeus_properties})
+    if(arg_SLEEPING)
+        catch_discover_tests(${name} TEST_SPEC ${arg_SLEEPING} ${discover} PROCESSORS 1)
+        set(awake TEST_SPEC "~[.]~${arg_SLEEPING}") # not those with a hidden tag
+    endif()
+    catch_discover_tests(${name} ${awake} ${discover} PROCESSORS ${sixths})
 endfunction()
 
 # coeus_mpi_test(NAME FOLDER RANKS...): one mpirun runs all cases for a number of ranks. It takes a core for each rank:
@@ -99,8 +106,8 @@ function(coeus_mpi_test name folder)
     add_dependencies(coeus_tests ${name})
     coeus_label(label ${folder})
     foreach(ranks ${ARGN})
-        math(EXPR thirds "3 * ${ranks}")
-        coeus_add_test("${folder}: ${ranks} ranks" ${label} ${coeus_long_test} ${thirds}
+        math(EXPR sixths "6 * ${ranks}")
+        coeus_add_test("${folder}: ${ranks} ranks" ${label} ${coeus_long_test} ${sixths}
             ${coeus_mpirun} ${ranks} $<TARGET_FILE:${name}>)
         # ranks of MPICH keep their core busy while they wait: 8 of them on 2 cores take a hundred times as long
         if(ranks GREATER 4 AND ranks GREATER coeus_cores AND NOT coeus_open_mpi)

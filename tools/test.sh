@@ -16,8 +16,8 @@ export LSAN_OPTIONS="suppressions=$PWD/tools/leaks.txt:print_suppressions=0"
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
 rm -f "$folder/Testing/tests.xml"
 code=0
-# tests/functions.cmake counts the needs of a test in thirds of a core
-ctest --test-dir "$folder" -j $((3 * $(nproc))) --output-on-failure --no-tests=error --output-junit Testing/tests.xml "$@" \
+# tests/functions.cmake counts the needs of a test in sixths of a core
+ctest --test-dir "$folder" -j $((6 * $(nproc))) --output-on-failure --no-tests=error --output-junit Testing/tests.xml "$@" \
     </dev/null || code=$?
 python3 -B tools/skipped.py "$folder" || : # the exit code is that of ctest
 exit $code

@@ -24,7 +24,8 @@ import sources
 TIDY = os.environ.get("CLANG_TIDY", "clang-tidy-14")
 CONFIG = sources.ROOT / ".clang-tidy"
 OWN_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
-MOST_TOGETHER = 12
+MOST_TOGETHER = 40
+FEWER_TOGETHER = 12  # if so many do not compile together
 DOES_NOT_COMPILE = "[clang-diagnostic-error]"
 FINDING = re.compile(r"^(\S+?):(\d+):\d+: (?:warning|error): (.*)$")
 
@@ -121,7 +122,7 @@ def run_tidy(path, arguments, places=None):
 
 
 def tidy(paths, arguments):
-    """Findings of files, checked together if that compiles."""
+    """Findings of files, checked together if that compiles, otherwise in smaller parts."""
     if len(paths) > 1:
         text, places = joined(paths)
         with tempfile.TemporaryDirectory() as folder:
@@ -130,7 +131,10 @@ def tidy(paths, arguments):
             found = run_tidy(together, arguments, places)
         if not any(what.endswith(DOES_NOT_COMPILE) or place == together for place, _, what in found):
             return found
-    return set().union(*(run_tidy(path, arguments) for path in paths))
+        count = -(-len(paths) // FEWER_TOGETHER)
+        parts = [paths[i::count] for i in range(count)] if count > 1 else [[path] for path in paths]
+        return set().union(*(tidy(part, arguments) for part in parts))
+    return run_tidy(paths[0], arguments)
 
 
 def text_of(finding):

@@ -204,7 +204,7 @@ std::string tile_html(const Tile& tile, const std::vector<TableRow>& rows) {
     return html + "</dd></dl>";
 }
 
-std::string figures(const std::vector<RunData>& runs) {
+std::string card_of_figures(const std::vector<RunData>& runs) {
     const std::vector<TableRow> rows = final_figures(runs);
     if (runs.size() > 1)
         return "<section class=\"card\"><h2>Final figures</h2>" + html_table(runs, rows, false) +
@@ -262,7 +262,7 @@ std::string report_html(const std::vector<RunData>& runs) {
     for (const RunData& run : runs)
         for (const std::string& notice : run.notices)
             html += "<p class=\"notice\">" + markup_of(notice) + "</p>\n";
-    html += figures(runs) + "<div class=\"charts\">\n";
+    html += card_of_figures(runs) + "<div class=\"charts\">\n";
     Json data = Json::array();
     const std::vector<Chart> charts = charts_of(runs);
     for (size_t i = 0; i < charts.size(); ++i) {

@@ -93,8 +93,8 @@ Cluster::~Cluster() {
 Outcome Cluster::run(const std::string& command) const {
     return run_shell(
         fmt::format("cd {0} && export SLURM_CONF={0}/slurm.conf COEUS={1} "
-                    "COEUS_JOBSCRIPTS={2}/jobscripts XDG_CACHE_HOME={3} {4} && {5}",
-                    folder_.path().string(), COEUS_PROGRAM, COEUS_SOURCE_DIR, COEUS_TEST_CACHE,
+                    "COEUS_JOBSCRIPTS={2}/jobscripts XDG_CACHE_HOME={3} LD_PRELOAD={4} {5} && {6}",
+                    folder_.path().string(), COEUS_PROGRAM, COEUS_SOURCE_DIR, COEUS_TEST_CACHE, COEUS_NAPS,
                     is_open_mpi() ? "" : "COEUS_LAUNCH='srun --mpi=pmi2 --kill-on-bad-exit=1'", command));
 }
 

@@ -7,6 +7,7 @@
 
 #include "coeus/device/memory.hpp"
 #include "coeus/kernels/kernels.hpp"
+#include "support/copy_converting.hpp"
 
 #include <functional>
 #include <string>
@@ -48,6 +49,8 @@ struct KernelCase {
 
 /// Every kernel, at sizes for tests.
 std::vector<KernelCase> test_cases();
+/// The types in which to test a case. COEUS_CASES_SEED=N (`make sanitize`): one of them, drawn for each case.
+std::vector<Dtype> types_of(const KernelCase& c, std::vector<Dtype> types);
 /// The kernels of a training step: a Llama of width 256, 16 heads, F 768, V 2048, and one of width 768, 12
 /// heads of 64 (4 key/value heads), F 2048, V 32000; `tokens` in sequences of `sequence`.
 struct StepShape {
@@ -188,8 +191,6 @@ Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype
 /// The same on a GPU; the returned operands are on the host. `observer`, if not null, is told of the calls.
 Operands run_case_on(const Device& gpu, const KernelCase& c, Dtype type, Dtype values, uint64_t seed = 1,
                      KernelObserver* observer = nullptr);
-/// The elements of a tensor as doubles.
-std::vector<double> values_of(const Tensor& t);
 /// Fills a tensor with NaN (indices with a negative number, codes with a number).
 void poison(const Tensor& t);
 

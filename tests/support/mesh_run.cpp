@@ -4,11 +4,12 @@
 #include "coeus/comm/nccl_world.hpp"
 #include "coeus/io/held_block.hpp"
 #include "coeus/state/replica.hpp"
+#include "support/cases.hpp"
+#include "support/copy_converting.hpp"
 #include "support/library_products.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -107,8 +108,7 @@ void MeshRun::poison_gradients() {
         for (const Tensor& gradient : {storage.gradient, storage.g}) {
             if (!gradient.data || gradient.count() == 0) continue;
             const OwnedTensor nan(gradient.dtype, gradient.shape);
-            for (int64_t i = 0; i < nan.view.count(); ++i)
-                set_element(nan, i, std::numeric_limits<double>::quiet_NaN());
+            poison(nan);
             parameters.device().copy(gradient.data, nan.view.data, nan.view.bytes());
         }
 }
@@ -133,11 +133,12 @@ std::map<std::string, std::vector<double>> MeshRun::whole(const StorageTensor& k
                 const OwnedTensor here(block.local.dtype, block.local.shape);
                 engine.decoder().parameters().device().copy(here.view.data, block.local.data,
                                                             here.view.bytes());
-                for (int64_t i = 0; i < block.local.count(); ++i) {
-                    const int64_t row = block.first_row + i / block.local.cols(),
-                                  col = block.first_col + i % block.local.cols();
-                    values[size_t(row * param.shape.cols() + col)] = element(here, i);
-                }
+                const std::vector<double> elements = values_of(here);
+                const int64_t rows = block.local.rows(), cols = block.local.cols(),
+                              all_cols = param.shape.cols();
+                for (int64_t i = 0; i < rows; ++i)
+                    std::copy_n(elements.begin() + i * cols, cols,
+                                values.begin() + (block.first_row + i) * all_cols + block.first_col);
             }
         }
     }

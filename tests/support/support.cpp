@@ -180,7 +180,12 @@ std::string coeus_line(const std::vector<std::string>& arguments, int ranks,
         // keeps the measured peak of a busy machine out of the user's cache
         "XDG_CACHE_HOME=" +
         quoted(COEUS_TEST_CACHE) + " ";
-    for (const auto& [name, value] : environment) command += name + "=" + quoted(value) + " ";
+    std::map<std::string, std::string> all = environment;
+    if (ranks > 0 && fs::exists(COEUS_NAPS)) {  // a bundle has no such library
+        std::string& preloaded = all["LD_PRELOAD"];
+        preloaded = preloaded.empty() ? COEUS_NAPS : COEUS_NAPS ":" + preloaded;
+    }
+    for (const auto& [name, value] : all) command += name + "=" + quoted(value) + " ";
     command += before + " ";
     if (ranks > 0) command += fmt::format(COEUS_MPIRUN " -n {} ", ranks);
     // another build of the program, with an emulated or a real GPU

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <vector>
 
 namespace coeus::test {
 
@@ -112,20 +113,28 @@ void quantize(Exec&, Tensor q, Tensor x, Tensor bits, ScaleRule rule, const Grou
         return largest;
     };
     if (x.rows() == 0) return;
+    // computed once for all elements that have a scale; -1: not yet
+    std::vector<double> found(blocks || !bits ? size_t(q.rows() * q.ld) : 0, -1);
+    const auto largest_with = [&](int64_t index, int64_t i, int64_t j) {
+        double& largest = found[size_t(index)];
+        if (largest < 0) largest = largest_near(i, j);
+        return largest;
+    };
     for_elements(q, experts, [&](int64_t i, int64_t j, int64_t g) {
         const int64_t index = scale_index(q, i, j, g);
         double factor = 0;
         if (blocks) {
-            const auto largest = float(largest_near(i, j));
+            const auto largest = float(largest_with(index, i, j));
             const int power = power_of_block(q, largest, rule);
             static_cast<uint8_t*>(q.scale)[index] = uint8_t(power + 127);
             factor =
                 power == -127 && rule == ScaleRule::mx_rceil ? 1 : std::ldexp(1.0, -std::max(power, -126));
         } else {
             const int64_t of_bits = q.groups == ScaleGroups::rows ? i : index;
-            factor = factor_of(
-                q, bits ? std::bit_cast<float>(uint32_t(element(bits, of_bits))) : float(largest_near(i, j)),
-                rule);
+            factor = factor_of(q,
+                               bits ? std::bit_cast<float>(uint32_t(element(bits, of_bits)))
+                                    : float(largest_with(of_bits, i, j)),
+                               rule);
             static_cast<float*>(q.scale)[index] = 1 / float(factor);
         }
         code_at(q, i, j) = nearest(q, double(float(at(x, i, j)) * float(factor)));

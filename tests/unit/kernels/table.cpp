@@ -10,14 +10,17 @@
 #include "support/support.hpp"
 
 #include <cmath>
+#include <cstdlib>
+#include <set>
 #include <string>
+#include <vector>
 
 using namespace coeus;
 using namespace coeus::test;
 
 TEST_CASE("kernels agree with double within the bound of the type") {
     for (const KernelCase& c : test_cases())
-        for (Dtype type : {Dtype::f32, Dtype::bf16}) {
+        for (Dtype type : types_of(c, {Dtype::f32, Dtype::bf16})) {
             const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, type);
             const Operands result = run_case(c, cpu_kernels(), type, type);
             for (size_t i = 0; i < c.arguments.size(); ++i) {
@@ -68,6 +71,23 @@ TEST_CASE("kernels use exactly the workspace that dry kernels plan") {
                 CHECK(exec.workspace.mark() == 0);
             }
         }
+}
+
+TEST_CASE("a seed chooses one type for each case, and each type for some case") {
+    const char* const given = std::getenv("COEUS_CASES_SEED");
+    const std::string before = given ? given : "";
+    const std::vector<Dtype> both = {Dtype::f32, Dtype::bf16};
+    std::set<Dtype> chosen;
+    setenv("COEUS_CASES_SEED", "1", 1);
+    for (const KernelCase& c : test_cases()) {
+        const std::vector<Dtype> types = types_of(c, both);
+        CHECK(types.size() == 1);
+        chosen.insert(types.begin(), types.end());
+    }
+    CHECK(chosen == std::set<Dtype>(both.begin(), both.end()));
+    unsetenv("COEUS_CASES_SEED");
+    CHECK(types_of(test_cases().front(), both) == both);
+    if (given) setenv("COEUS_CASES_SEED", before.c_str(), 1);
 }
 
 TEST_CASE("an observer sees each call with its cost") {
