@@ -194,7 +194,7 @@ COEUS_HD AdamFactors<A> adam_factors(const AdamOptions& o, const StepScalars& st
 /// a b + c, rounded once if the processor can. A compiler may fuse a product and a sum in one loop and not in
 /// another, and a sum of two products in two ways; this fixes the choice.
 template <class A>
-COEUS_HD A multiply_add(A a, A b, A c) {
+[[gnu::always_inline]] COEUS_HD inline A multiply_add(A a, A b, A c) {
 #if defined(__CUDA_ARCH__) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
     return std::fma(a, b, c);
 #else

@@ -7,6 +7,7 @@
 #include "stand_ins/cuda/memory_counter.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>
@@ -213,6 +214,8 @@ void add(MemoryCounts& sum, const MemoryCounts& more) {
 
 Table measured_table() {
     Table table;
+    // otherwise Hopper, which is emulated, would decode 8-bit floats of experts
+    const EnvironmentVariable codes("COEUS_EXPERTS_8_BITS", "1");
     for (const TypedCase& c : traffic_cases()) {
         INFO(c.name());
         MemoryCounter counter;
