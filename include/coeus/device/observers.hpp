@@ -55,8 +55,8 @@ ExchangeAxis axis_of(Exchange exchange);
 /// What a table for planning knows of the kernel that would compute a call, besides its operands.
 struct PlannedKernel {
     /// Which of several kernels. For a product, how its operands are stored ("nt": a as it is, b transposed);
-    /// for a product of experts' rows "experts", or "expert_weights" for their gradient, and in 8 bits "codes",
-    /// "converted" (to half precision) or "decoded"; for attention, whose kernel it is ("cudnn",
+    /// for a product of experts' rows "experts", or "expert_weights" for their gradient, and in 8 bits
+    /// "codes", "converted" (to half precision) or "decoded"; for attention, whose kernel it is ("cudnn",
     /// "cudnn_any_order", "own").
     const char* variant = "";
     /// Rows, columns and depth of a product, for experts of the mean group; sequences, tokens of each, and

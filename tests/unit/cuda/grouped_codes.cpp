@@ -2,10 +2,10 @@
 // Products of experts' rows in 8-bit floats: which GPUs multiply the codes, and that the results are those of
 // float32 sums.
 #include "coeus/base/small_floats.hpp"
+#include "gpu/launches.hpp"
 #include "pretended_gpu.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
-#include "gpu/launches.hpp"
 #include "support/environment.hpp"
 #include "support/mesh_factors.hpp"
 #include "support/support.hpp"

@@ -146,7 +146,8 @@ TEST_CASE("a recording has products of experts in the type in which the GPU mult
     constexpr int64_t tokens = 2 * 32;  // of options_of()
     const int64_t rows = tokens * model.moe.top_k / model.moe.experts;
     const auto has = [&](const char* kernel, const std::array<int64_t, 3>& size) {
-        return std::ranges::any_of(calls, [&](const Call& c) { return c.kernel == kernel && c.size == size; });
+        return std::ranges::any_of(calls,
+                                   [&](const Call& c) { return c.kernel == kernel && c.size == size; });
     };
     CHECK(has("scaled_grouped_gemm", {rows, 2 * model.moe.hidden, model.dim}));
     CHECK(has("scaled_grouped_gemm_weights", {2 * model.moe.hidden, model.dim, rows}));
