@@ -9,6 +9,7 @@
 #include "support/support.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <set>
@@ -111,7 +112,17 @@ struct TwoGroups {
         }
         return values;
     }
-    /// The same, if elements of a are `value`.
+    /// The largest magnitude between the groups; NaN if one is.
+    double largest_between() const {
+        if (layout == Layout::weights) return 0;
+        std::vector<bf16> between(size_t((second - first_rows) * columns));
+        the_gpu().copy(between.data(), d.view.slice_rows(first_rows, second - first_rows).data,
+                       int64_t(between.size() * sizeof(bf16)));
+        double largest = 0;
+        for (const bf16 x : between) largest = worse_of(largest, std::abs(double(float(x))));
+        return largest;
+    }
+    /// What result() should be, if elements of a are `value`.
     std::vector<float> expected(float value = 1) const {
         return std::vector<float>(result().size(),
                                   value * float(layout == Layout::weights ? first_rows : depth));
@@ -187,6 +198,7 @@ TEST_CASE("GPU kernels: products of experts by wgmma read nothing of another gro
             product.fill_second(std::numeric_limits<float>::quiet_NaN());
             product.multiply(exec);
             CHECK(product.result() == product.expected());
+            CHECK(product.largest_between() == 0);
             CHECK(launches.names == std::set{launch_of(product.name(), kernel)});
         }
 }
