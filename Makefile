@@ -90,7 +90,7 @@ test:
 soak:
 	@tools/deps.sh build test
 	@$(call configure,build,release)
-	@cmake --build --preset release --target mpi_train mpi_restart test_io test_program test_slurm
+	@cmake --build --preset release --target coeus_soak_tests
 	@tools/test.sh build --build-config Soak --label-regex soak --tests-regex '$(SOAK_RANKS) ranks'
 
 FUZZ_SECONDS ?= 600
@@ -148,4 +148,4 @@ deps:
 	@tools/deps.sh
 
 clean:
-	rm -rf build build-debug build-cuda build-cuda-matrix build-bundle-cuda* build-asan build-tsan build-fuzz
+	rm -rf build build-debug build-cuda build-cuda-matrix build-bundle-cuda* build-asan build-tsan build-fuzz build-mutants

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # coeus_test, coeus_mpi_test, coeus_add_test, coeus_checked_header: add tests, with their labels, time limits and costs.
 
-# Test cases take longer to compile than to run; the code that they test is fully optimised. Under sanitizers, half of
-# their instructions would be these checks; the address sanitizer finds null and wild pointers anyway. The other checks
-# stay, since the linker may take a case's copy of an inline function for the libraries too. A library gives these
-# options, since those of libraries come last, and the last one counts.
+# Test cases take longer to compile than to run; the code that they test is fully optimised. Under sanitizers, they are
+# compiled without the check of alignment. The other checks stay, since the linker may take a case's copy of an inline
+# function for the libraries too. A library gives this option, since those of libraries come last, and the last one
+# counts.
 set(coeus_case_options -O0)
 add_library(coeus_unchecked_cases INTERFACE)
 if(COEUS_SANITIZE)
-    target_compile_options(coeus_unchecked_cases INTERFACE -fno-sanitize=null,alignment,vptr,pointer-overflow)
+    target_compile_options(coeus_unchecked_cases INTERFACE -fno-sanitize=alignment)
 endif()
 
 # Tests of higher cost start first: those with MPI, since they find most bugs, and those that take long, since otherwise
@@ -89,6 +89,7 @@ endfunction()
 
 # coeus_mpi_test(NAME FOLDER RANKS...): one mpirun runs all cases for a number of ranks. It takes a core for each rank:
 # ranks that wait for a rank without a core spin, so another test at the same time would make them several times slower.
+# IN_PART: some of them run a part of their cases (support/part.hpp); `make soak` runs all.
 separate_arguments(mpirun_flags UNIX_COMMAND "${coeus_mpirun_flags}")
 set(coeus_mpirun ${coeus_tests_dir}/support/mpirun.sh ${COEUS_MPIRUN} ${mpirun_flags} -n)
 cmake_host_system_information(RESULT coeus_cores QUERY NUMBER_OF_LOGICAL_CORES)
@@ -98,6 +99,7 @@ function(coeus_leave_out test why)
     set_tests_properties("${test} (left out)" PROPERTIES SKIP_REGULAR_EXPRESSION "^skipped: " LABELS mpi)
 endfunction()
 function(coeus_mpi_test name folder)
+    cmake_parse_arguments(arg "IN_PART" "" "" ${ARGN})
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${coeus_tests_dir}/${folder}/*.cpp)
     add_executable(${name} ${sources} ${coeus_tests_dir}/support/mpi_main.cpp)
     coeus_compile_in_batches(${name})
@@ -105,10 +107,15 @@ function(coeus_mpi_test name folder)
     target_compile_options(${name} PRIVATE ${coeus_case_options})
     add_dependencies(coeus_tests ${name})
     coeus_label(label ${folder})
-    foreach(ranks ${ARGN})
+    foreach(ranks ${arg_UNPARSED_ARGUMENTS})
         math(EXPR sixths "6 * ${ranks}")
         coeus_add_test("${folder}: ${ranks} ranks" ${label} ${coeus_long_test} ${sixths}
             ${coeus_mpirun} ${ranks} $<TARGET_FILE:${name}>)
+        if(arg_IN_PART)
+            coeus_add_test("soak: every case of ${folder} on ${ranks} ranks" soak ${coeus_soak_test} ${sixths}
+                ${CMAKE_COMMAND} -E env COEUS_EVERY_CASE=1 ${coeus_mpirun} ${ranks} $<TARGET_FILE:${name}>)
+            add_dependencies(coeus_soak_tests ${name})
+        endif()
         # ranks of MPICH keep their core busy while they wait: 8 of them on 2 cores take a hundred times as long
         if(ranks GREATER 4 AND ranks GREATER coeus_cores AND NOT coeus_open_mpi)
             coeus_leave_out("${folder}: ${ranks} ranks" "${ranks} ranks of ${coeus_mpi_found} need ${ranks} cores")

@@ -248,34 +248,36 @@ std::vector<ChoicePair> pairs_of(const MeshVariant& variant) {
     return pairs;
 }
 
-std::vector<MeshVariant> pairwise_complete(const std::vector<MeshShape>& meshes) {
+std::vector<MeshVariant> pairwise_complete(const std::vector<MeshShape>& meshes,
+                                           const std::vector<MeshShape>& tested_elsewhere) {
     const std::vector<MeshFactor>& factors = mesh_factors();
     Draw draw;
     std::set<ChoicePair> missing = pairs_of(meshes);
-    const auto new_pairs = [&](const MeshVariant& variant) {
-        return std::ranges::count_if(pairs_of(variant),
-                                     [&](const ChoicePair& p) { return missing.contains(p); });
-    };
+    for (const ChoicePair& pair : pairs_of(tested_elsewhere)) missing.erase(pair);
     std::vector<MeshVariant> all;
-    const auto take = [&](const MeshVariant& variant) {
-        for (const ChoicePair& pair : pairs_of(variant)) missing.erase(pair);
-        all.push_back(variant);
-    };
-    for (const MeshShape& mesh : meshes) take({mesh, MeshChoices(factors.size(), 0)});
-    while (!missing.empty())
-        for (const MeshShape& mesh : meshes) {
-            MeshVariant best;
-            int64_t most = 0;
-            for (int i = 0; i < candidates; ++i) {
-                MeshVariant variant = {mesh, MeshChoices(factors.size(), 0)};
-                for (size_t f = 0; f < factors.size(); ++f)
-                    if (factors[f].matters(mesh)) variant.choices[f] = draw(factors[f].choices);
-                if (const int64_t count = new_pairs(variant); count > most) {
-                    most = count;
-                    best = variant;
-                }
+    // a variant of the mesh with as many of the missing pairs as possible
+    const auto best_of = [&](const MeshShape& mesh) {
+        MeshVariant best;
+        int64_t most = -1;
+        for (int i = 0; i < candidates; ++i) {
+            MeshVariant variant = {mesh, MeshChoices(factors.size(), 0)};
+            for (size_t f = 0; f < factors.size(); ++f)
+                if (factors[f].matters(mesh)) variant.choices[f] = draw(factors[f].choices);
+            const int64_t count = std::ranges::count_if(
+                pairs_of(variant), [&](const ChoicePair& p) { return missing.contains(p); });
+            if (count > most) {
+                most = count;
+                best = variant;
             }
-            if (most > 0) take(best);
+        }
+        return std::pair(best, most);
+    };
+    for (bool first = true; first || !missing.empty(); first = false)
+        for (const MeshShape& mesh : meshes) {
+            const auto [variant, new_pairs] = best_of(mesh);
+            if (!first && new_pairs == 0) continue;
+            for (const ChoicePair& pair : pairs_of(variant)) missing.erase(pair);
+            all.push_back(variant);
         }
     return all;
 }

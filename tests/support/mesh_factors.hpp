@@ -56,8 +56,9 @@ std::vector<ChoicePair> pairs_of(const MeshVariant& variant);
 
 /// Every mesh with every combination of the factors that matter on it and are not drawn.
 std::vector<MeshVariant> full_product(const std::vector<MeshShape>& meshes);
-/// Every mesh once with all first choices, and every pair of choices that some mesh allows. The same on every
-/// rank and in every run.
-std::vector<MeshVariant> pairwise_complete(const std::vector<MeshShape>& meshes);
+/// Every mesh once, and every pair of choices that some of these meshes allow, but none of those that are
+/// tested elsewhere. The same on every rank and in every run.
+std::vector<MeshVariant> pairwise_complete(const std::vector<MeshShape>& meshes,
+                                           const std::vector<MeshShape>& tested_elsewhere = {});
 
 }  // namespace coeus::test

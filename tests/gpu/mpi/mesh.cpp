@@ -4,22 +4,26 @@
 #include "gpu/gpu.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
+#include "support/part.hpp"
 
 #include <algorithm>
 
 using namespace coeus;
 using namespace coeus::test;
 
-TEST_CASE("GPU: every mesh equals one rank on the CPU") {
+TEST_CASE("GPU: meshes equal one rank on the CPU") {
     const Communicator world = Communicator::world("world");
     size_t number = 0;
+    Part part("meshes of GPUs", world.size(), world.size() > 2 ? 2 : 1);
     for (const MeshShape& mesh :
          meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         // each axis alone on two ranks, then combinations of two and more
         if (std::max({mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.cp, mesh.tp}) > 2) continue;
         const std::vector<MeshVariant> variants = full_product({mesh});
         // one case of each mesh, each time with another combination of the other choices
-        MeshCase c = short_case(variants, ++number * 97);
+        ++number;
+        if (!part.takes_next()) continue;
+        MeshCase c = short_case(variants, number * 97);
         c.types = {Dtype::f32, Dtype::f32};  // without a recipe
         c.optimizer.eps = float32_eps;
         c.device = &the_gpu();

@@ -3,21 +3,24 @@
 #include "gpu/gpu.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
+#include "support/part.hpp"
 
 #include <algorithm>
 
 using namespace coeus;
 using namespace coeus::test;
 
-TEST_CASE("GPU: offloading changes no bit on any mesh") {
+TEST_CASE("GPU: offloading changes no bit on meshes") {
     const Communicator world = Communicator::world("world");
     size_t number = size_t(world.size());  // so that each number of ranks runs other cases
+    Part part("GPU: offloading on meshes", world.size(), world.size() > 2 ? 2 : 1);
     for (const MeshShape& mesh :
          meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         if (std::max({mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.cp, mesh.tp}) > 2) continue;
         const std::vector<MeshVariant> variants = full_product({mesh});
-        // of each mesh one combination of the other choices; with many ranks only every second mesh
-        if (++number % 2 == 0 && world.size() > 2) continue;
+        // of each mesh one combination of the other choices
+        ++number;
+        if (!part.takes_next()) continue;
         MeshCase c = short_case(variants, number * 89);
         c.recompute = {.mode = RecomputeOptions::Mode::blocks, .every = 1 + int64_t(number % 3 == 0)};
         c.types.master = Dtype::f32;

@@ -6,6 +6,7 @@
 #include "stand_ins/nccl/nccl.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
+#include "support/part.hpp"
 
 #include <algorithm>
 #include <string>
@@ -31,9 +32,11 @@ void check(MeshCase c, const Communicator& world, uint64_t order, const Toleranc
 
 }  // namespace
 
-TEST_CASE("NCCL: every mesh equals one rank on the CPU") {
+TEST_CASE("NCCL: meshes equal one rank on the CPU") {
     const Communicator world = Communicator::world("world");
     size_t number = 0;
+    // on many ranks, those that ranks without NCCL do not test (gpu/mpi)
+    Part part("meshes of GPUs", world.size(), world.size() > 2 ? 2 : 1, world.size() > 2 ? 1 : 0);
     for (const MeshShape& mesh :
          meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         // each axis alone on two ranks, then combinations of two
@@ -42,6 +45,7 @@ TEST_CASE("NCCL: every mesh equals one rank on the CPU") {
         // one case of each mesh, each time with another combination of the other choices
         const int before = nccl_launches();
         ++number;
+        if (!part.takes_next()) continue;
         MeshCase c = short_case(variants, number * 89);
         c.types.quantize = {};
         check(c, world, number);
@@ -52,9 +56,11 @@ TEST_CASE("NCCL: every mesh equals one rank on the CPU") {
 TEST_CASE("NCCL: products in 8 bits, in graphs") {
     const Communicator world = Communicator::world("world");
     if (world.size() != 2) return;
+    Part part("NCCL: 8 bits", world.size(), 2);
     for (const MeshShape& mesh : {MeshShape{.pp = 2}, {.dp_shard = 2}, {.cp = 2}, {.tp = 2}})
         for (int recipe = 1; recipe < recipe_choices; ++recipe)
-            check(float32_case_of(mesh, recipe), world, uint64_t(recipe), in_8_bits_and_float32);
+            if (part.takes_next())
+                check(float32_case_of(mesh, recipe), world, uint64_t(recipe), in_8_bits_and_float32);
 }
 
 TEST_CASE("NCCL: experts on several ranks, in one round and in many") {
@@ -195,7 +201,7 @@ TEST_CASE("NCCL: a step in which experts' rows do not fit into their blocks is c
                                    {shards, 1e9, nothing, Dtype::f32, false}};
     const std::vector<Case> four = {
         {{.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2}, 1e9, nothing, Dtype::f32, false},
-        {{.pp = 2, .dp_shard = 2, .ep = 2}, 0.3, nothing, Dtype::f32, true}};
+        {{.pp = 2, .dp_shard = 2, .ep = 2}, 0.6, nothing, Dtype::f32, true}};
     for (const Case& of : world.size() == 2 ? two : four) {
         MeshCase c = {.mesh = of.mesh,
                       .model = tiny_config(),
@@ -206,7 +212,8 @@ TEST_CASE("NCCL: a step in which experts' rows do not fit into their blocks is c
                       .nccl = &nccl_stand_in()};
         set_experts(c.model, 1);
         if (c.mesh.pp > 1) {
-            set_schedule(c, *find_schedule("DualPipeV"));
+            set_schedule(c, *find_schedule("DualPipeV"));  // four micro-batches
+            c.local_batches = 1;
             c.gather = {.weights = Keep::all, .gradients = Keep::all};
         }
         c.exchanges.expert_capacity = of.capacity;

@@ -6,6 +6,7 @@
 #include "coeus/plan/memory.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_run.hpp"
+#include "support/part.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>
@@ -47,8 +48,10 @@ TEST_CASE("memory: a process of any mesh takes the planned memory") {
     int number = 0;
     std::vector<MeshShape> shapes = meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::tp});
     if (world.size() > 1) shapes.push_back({.cp = world.size()});
+    Part part("planned memory", world.size(), world.size() > 2 ? 2 : 1);
     for (const MeshShape& shape : shapes) {
         ++number;
+        if (!part.takes_next()) continue;
         // large tables and little work: 100 MiB and more, quickly trained
         MeshCase c = {.mesh = shape, .model = tiny_config()};
         c.model.dim = 256;

@@ -3,6 +3,7 @@
 #include "coeus/base/random.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
+#include "support/part.hpp"
 
 #include <algorithm>
 #include <array>
@@ -69,10 +70,15 @@ TEST_CASE("experts: every division over ranks, with any capacity, equals one ran
 TEST_CASE("experts: those without rows have no gradient, whatever was in its memory") {
     const Communicator world = Communicator::world("world");
     size_t number = 0;
+    Part part("experts without rows", world.size(), world.size() > 4 ? 4 : 1);
     for (const MeshShape& mesh : meshes_of(world.size(), {axis::pp, axis::dp_shard, axis::cp, axis::tp})) {
         std::vector<MeshShape> views = views_of(mesh);
         views.push_back(mesh);
         for (const MeshShape& view : views) {
+            if (!part.takes_next()) {
+                ++number;
+                continue;
+            }
             MeshCase c = {.mesh = view, .model = tiny_config()};
             c.model.attention.heads = c.model.attention.kv_heads = 8;
             c.model.attention.head_dim = 4;

@@ -3,9 +3,12 @@
 // float64.
 #include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
+#include "support/part.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
+#include <string_view>
 #include <tuple>
 
 using namespace coeus;
@@ -29,6 +32,15 @@ std::vector<MeshShape> all_meshes(int ranks) {
     return meshes_of(ranks, {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp});
 }
 
+// Every pair of choices on 2 and on 4 ranks. More ranks add the pairs that fewer do not allow, and each of
+// their meshes.
+std::vector<MeshVariant> part_of_meshes(int ranks) {
+    std::vector<MeshShape> tested_elsewhere;
+    for (int fewer = 4; fewer < ranks; fewer *= 2)
+        for (const MeshShape& mesh : all_meshes(fewer)) tested_elsewhere.push_back(mesh);
+    return pairwise_complete(all_meshes(ranks), tested_elsewhere);
+}
+
 }  // namespace
 
 TEST_CASE("mesh: gathered weights in bfloat16 have the scales of the weights that one rank keeps") {
@@ -41,7 +53,7 @@ TEST_CASE("mesh: gathered weights in bfloat16 have the scales of the weights tha
 
 TEST_CASE("mesh: every factorisation equals one rank") {
     const Communicator world = Communicator::world("world");
-    for (const MeshVariant& variant : pairwise_complete(all_meshes(world.size())))
+    for (const MeshVariant& variant : part_of_meshes(world.size()))
         CHECK(differs_from_one_rank(variant.mesh_case(), world) == "");
 }
 
@@ -98,7 +110,7 @@ TEST_CASE("mesh: every pair of choices occurs in some case, and the full product
     if (Communicator::world("world").size() > 1) return;
     for (const int ranks : {1, 2, 4}) {
         const std::vector<MeshShape> meshes = all_meshes(ranks);
-        const std::vector<MeshVariant> part = pairwise_complete(meshes), all = full_product(meshes);
+        const std::vector<MeshVariant> part = part_of_meshes(ranks), all = full_product(meshes);
         // 2^5 x 4 choices, times 7 with a pipeline axis, times 3 with a context axis
         size_t product = 0;
         for (const MeshShape& mesh : meshes)
@@ -129,6 +141,35 @@ TEST_CASE("mesh: every pair of choices occurs in some case, and the full product
             }
         if (ranks < 4) CHECK(names.size() == named);
     }
+    std::set<std::string> meshes;
+    for (const MeshVariant& v : part_of_meshes(8)) meshes.insert(v.mesh.text());
+    CHECK(meshes.size() == all_meshes(8).size());
+}
+
+TEST_CASE("part: one of every few successive cases, the same on all ranks, or every case") {
+    const Communicator world = Communicator::world("world");
+    const char* const set = std::getenv("COEUS_EVERY_CASE");
+    const bool every = set && std::string_view(set) == "1";
+    Part part("one", 4, 3), second("one", 4, 3, 1), third("one", 4, 3, 2), another("another", 4, 3),
+        more_ranks("one", 8, 3), whole("whole", 4, 1);
+    int64_t places = 0;
+    int differ = 0, differ_on_more = 0;
+    for (int group = 0; group < 20; ++group) {
+        int taken = 0;
+        for (int i = 0; i < 3; ++i) {
+            const bool takes = part.takes_next();
+            taken += takes;
+            if (takes) places = (3 * places + i) % 1000003;
+            differ += another.takes_next() != takes;
+            differ_on_more += more_ranks.takes_next() != takes;
+            CHECK(whole.takes_next());
+            CHECK(takes + second.takes_next() + third.takes_next() == (every ? 3 : 1));
+        }
+        CHECK(taken == (every ? 3 : 1));
+    }
+    CHECK((differ > 0) == !every);
+    CHECK((differ_on_more > 0) == !every);
+    CHECK(world.all_reduce(places, Reduce::max) == places);
 }
 
 TEST_CASE("mesh: Muon takes the steps of one rank on every mesh") {
@@ -182,10 +223,12 @@ TEST_CASE("mesh: a converted output layer has the scales of one rank in each of 
     const Communicator world = Communicator::world("world");
     if (world.size() > 4) return;
     size_t number = 0;
+    Part part("converted output layer", world.size(), world.size() > 1 ? 3 : 1);
     for (const MeshShape& mesh : meshes_of(world.size(), {axis::dp_replicate, axis::cp, axis::tp}))
         for (const Recipe recipe :
              {Recipe::tensorwise, Recipe::rowwise, Recipe::rowwise_with_gw_hp, Recipe::mx_floor}) {
             ++number;
+            if (!part.takes_next()) continue;
             MeshCase c = {.mesh = mesh, .model = model_for(mesh, false)};
             c.model.dim = 32;
             c.model.vocab = 384;
