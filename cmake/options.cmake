@@ -64,6 +64,8 @@ if(COEUS_SANITIZE)
     # than that, it pays
     if(NOT COEUS_FUZZ)
         set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
+        # a quarter of the code of all checks; the address sanitizer finds null and wild pointers when they are used
+        target_compile_options(coeus_options INTERFACE -fno-sanitize=null,vptr,pointer-overflow)
         # otherwise half of each program would be relocations of the sanitizers' messages, processed at each start
         target_link_options(coeus_options INTERFACE -no-pie)
     endif()
