@@ -438,6 +438,11 @@ experts="--model.name=qwen3 --model.flavor=debugmodel_moe --model.n_layers=2 --m
 eight="--model.converters=quantize.grouped_mm.float8 --quantize.grouped_mm.float8.fqns=experts"
 linear="--model.converters=quantize.linear.float8 --quantize.linear.float8.filter_fqns=output"
 settings=$(cat <<END
+B1;nccl;sums without NVLS;--comm.deterministic=true;--comm.deterministic=false;
+B2;nccl;NCCL keeps the order of operations;NCCL_LAUNCH_ORDER_IMPLICIT=1;NCCL_LAUNCH_ORDER_IMPLICIT=0;--comm.max_ctas=8
+B6;nccl;NCCL on 16 blocks;--comm.max_ctas=16;--comm.max_ctas=0;
+B6;nccl;NCCL on 8 blocks;--comm.max_ctas=8;--comm.max_ctas=0;
+B6;nccl;products leave 16 multiprocessors;--kernels.sm_margin=16;--kernels.sm_margin=0;
 experts;sm_90;products of experts by wgmma;COEUS_EXPERTS_WGMMA=1;COEUS_EXPERTS_WGMMA=0;$experts
 experts;sm_90;products of experts by wgmma, with copies by TMA;COEUS_EXPERTS_WGMMA=tma;COEUS_EXPERTS_WGMMA=1;$experts
 experts;sm_89+;products of experts in 8 bits, by their codes, beside decoded ones;COEUS_EXPERTS_8_BITS=1;COEUS_EXPERTS_8_BITS=0;$experts $eight
@@ -445,11 +450,6 @@ float8;sm_89+;linear layers in 8 bits, with one scale for each matrix, beside bf
 float8;sm_89+;linear layers in 8 bits, with a scale for each row, beside bfloat16;$linear --quantize.linear.float8.recipe_name=rowwise;;
 B14;;gradients in bfloat16;--training.gradient_dtype=bfloat16;--training.gradient_dtype=float32;
 B15;;logits in chunks of 1 GiB, beside 256 MiB;--kernels.logits_chunk_mib=1024;--kernels.logits_chunk_mib=256;
-B1;nccl;sums without NVLS;--comm.deterministic=true;--comm.deterministic=false;
-B2;nccl;NCCL keeps the order of operations;NCCL_LAUNCH_ORDER_IMPLICIT=1;NCCL_LAUNCH_ORDER_IMPLICIT=0;--comm.max_ctas=8
-B6;nccl;NCCL on 16 blocks;--comm.max_ctas=16;--comm.max_ctas=0;
-B6;nccl;NCCL on 8 blocks;--comm.max_ctas=8;--comm.max_ctas=0;
-B6;nccl;products leave 16 multiprocessors;--kernels.sm_margin=16;--kernels.sm_margin=0;
 B7;;steps as CUDA graphs;--training.disable_cuda_graphs=false;--training.disable_cuda_graphs=true;
 B11;;attention by cuDNN;--kernels.attention=auto;--kernels.attention=own;
 B11;;the same bits each time;--kernels.deterministic=true;--kernels.deterministic=false;
@@ -788,7 +788,7 @@ part() { # part NAME SECONDS FUNCTION
     write_report
 }
 
-names="facts start kernels tests initcheck nccl bits settings bench nsys ncu settings-again"
+names="facts start nccl bits kernels tests initcheck settings bench nsys ncu settings-again"
 numbers=
 for word in $wanted; do
     if [ "$word" = all ]; then continue; fi
@@ -816,11 +816,11 @@ trap 'ended="ended by an error of this script"; finish' EXIT
 echo "the first hour on $(uname -n): $ranks rank(s), logs: $logs"
 part facts 120 part_facts
 part start 600 part_start
+part nccl 180 part_nccl
+part bits 360 part_bits
 part kernels 420 part_kernels
 part tests 500 part_tests
 part initcheck 150 part_initcheck
-part nccl 180 part_nccl
-part bits 360 part_bits
 part settings 1200 part_settings
 part bench 700 part_bench
 part nsys 300 part_nsys

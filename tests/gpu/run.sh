@@ -31,8 +31,9 @@ date=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 echo "$date, card: $card, driver: $driver, logs: $out"
 
 # all parts except the one with NCCL use one GPU
-gpus=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)
 all_gpus=${CUDA_VISIBLE_DEVICES-}
+gpus=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)
+[ -z "$all_gpus" ] || gpus=$(echo "$all_gpus" | tr ',' '\n' | grep -c .)
 export CUDA_VISIBLE_DEVICES="${all_gpus%%,*}"
 [ -n "$CUDA_VISIBLE_DEVICES" ] || CUDA_VISIBLE_DEVICES=0
 
@@ -95,7 +96,8 @@ part training 60 "" test_gpu "training on a GPU*"
 part others 60 "" test_gpu '~"GPU kernels*"~"a GPU*"~"training on a GPU*"' # offloading
 mpirun="mpirun --oversubscribe --bind-to none" # a bundle contains Open MPI
 if [ -f "$folder/CMakeCache.txt" ]; then mpirun=$("$here/../../tools/mpirun_command.sh" "$folder"); fi
-for ranks in 2 4 8; do # these share the GPU
+export COEUS_EVERY_CASE=1 # tests/support/part.hpp
+for ranks in 2 4 8; do    # these share the GPU
     part meshes-$ranks 90 "$mpirun -n $ranks" mpi_gpu
 done
 part program 90 "" test_gpu_program "~[golden]~[.]"

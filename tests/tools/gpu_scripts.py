@@ -118,6 +118,14 @@ class Tests(Script):
         self.assertEqual(parts, {"meshes-8": (3, 0, ""), "program": (3, 0, "")})
         self.assertIn("bundle", (self.folder / "gpu-tests/meshes-8.log").read_text())
 
+    def test_hidden_gpus(self):
+        script(self.folder / "tests/test_gpu_program", GOOD)
+        script(self.folder / "tools/nvidia-smi", 'case "$*" in *list-gpus*) echo "GPU 0"; echo "GPU 1" ;; *) echo ? ;; esac')
+        for visible, expected in (("0,1", (3, 0, "")), ("", (3, 0, "")), ("1", (0, 0, "left out: there are not two GPUs"))):
+            parts = self.run_script("nccl", CUDA_VISIBLE_DEVICES=visible,
+                                    PATH=f"{self.folder / 'tools'}:{os.environ['PATH']}")
+            self.assertEqual(parts, {"nccl": expected}, visible)
+
     def test_every_part(self):
         # without arguments the script runs every part
         for program in ("test_gpu", "mpi_gpu", "test_gpu_program"):
@@ -320,7 +328,7 @@ esac"""
 
 class FirstHour(Script):
     """tests/gpu/first_hour.sh"""
-    names = ["facts", "start", "kernels", "tests", "initcheck", "nccl", "bits", "settings", "bench", "nsys", "ncu", "settings-again"]
+    names = ["facts", "start", "nccl", "bits", "kernels", "tests", "initcheck", "settings", "bench", "nsys", "ncu", "settings-again"]
     # of products of experts
     kernels = ("mma", "decoded", "codes", "decoded+tma", "wgmma", "wgmma+tma")
     products = ("y = x W^T", "dx = dy W", "dW += dy^T x")
@@ -590,8 +598,8 @@ class FirstHour(Script):
         self.assertEqual(self.done.returncode, 1)
         self.assertEqual(self.parts(report), self.names)
         failed = dict(re.findall(r"^- \*\*(.*?)\*\*: (.*)$", report["What failed"], re.MULTILINE))
-        self.assertEqual(list(failed), ["facts", "start", "gpu_grouped mma", "gpu_grouped decoded", "gpu_gemm", "gpu_attention", "gpu_grouped codes",
-                                        "gpu_grouped decoded+tma", "gpu_grouped wgmma", "gpu_grouped wgmma+tma", "tests", "initcheck", "bits", "bench, 1 rank(s)",
+        self.assertEqual(list(failed), ["facts", "start", "bits", "gpu_grouped mma", "gpu_grouped decoded", "gpu_gemm", "gpu_attention", "gpu_grouped codes",
+                                        "gpu_grouped decoded+tma", "gpu_grouped wgmma", "gpu_grouped wgmma+tma", "tests", "initcheck", "bench, 1 rank(s)",
                                         "nsys", "ncu, experts", "ncu, attention", "ncu, gradients", "ncu, experts-codes",
                                         "ncu, experts-wgmma", "ncu, experts-tma"])
         self.assertEqual(failed["start"], "no data: exit code 139: coeus - error - the card is gone (logs/tokenizer.log)")
@@ -662,7 +670,7 @@ class FirstHour(Script):
         report = self.folder / "first_hour/report.md"
         report.parent.mkdir()
         report.write_text("of an earlier run")
-        for arguments, environment, said in ((["meshes"], {}, "there is no part meshes; the parts are facts start kernels tests "),
+        for arguments, environment, said in ((["meshes"], {}, "there is no part meshes; the parts are facts start nccl bits kernels "),
                                              (["start"], {"RANKS": "two"}, "RANKS = two: it must be a number of ranks, from 1 on")):
             done = subprocess.run([ROOT / "tests/gpu/first_hour.sh", self.folder, *arguments], capture_output=True, text=True,
                                   env=self.environment | environment)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each kernel moves through global memory, and how often it passes through the banks of shared memory,
-// against the limits in tests/gpu/traffic.txt. `test_traffic "[table]"` prints this file with what is
-// measured.
+// against the limits in tests/gpu/traffic.txt. `test_traffic "[table]"` writes such a file, with what it
+// measures, into the current folder.
 #include "coeus/state/step_state.hpp"
 #include "gpu/gpu.hpp"
 #include "stand_ins/cuda/memory_counter.hpp"
