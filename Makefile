@@ -33,7 +33,7 @@ help:
 	@echo 'make debug       build with checks and symbols, build-debug/coeus'
 	@echo 'make cuda        build with the kernels for NVIDIA GPUs, build-cuda/coeus (doc/gpu.md)'
 	@echo 'make bundle      pack such a build as a folder and .tar.zst, for machines with only driver and CUDA libraries'
-	@echo 'make cuda-matrix compile the kernels for five GPUs (8 minutes)'
+	@echo 'make cuda-matrix compile the kernels for five GPUs (4 minutes)'
 	@echo 'make install     copy program, library, man page, decks and documents to PREFIX (default /usr/local)'
 	@echo 'make deps        install the packages that all these commands need (Debian)'
 	@echo 'make clean       delete the build folders, but not runs and checkpoints'

@@ -37,7 +37,7 @@ compile() { # NAME OPTION [SOURCE ...]: all sources if none is named
         esac
     done
     fast=
-    case $("$nvcc" --help) in *--Ofast-compile*) fast=-Ofast-compile=mid ;; esac # a third of the time, from 12.8 on
+    case $("$nvcc" --help) in *--Ofast-compile*) fast=--Ofast-compile=mid ;; esac # a third of the time, from 12.8 on
     cmake -S . -B "$folder" "-DCOEUS_CUDA_ARCH=${chosen#;}" "-DCMAKE_CUDA_FLAGS=$fast" >"$folder.log" 2>&1 ||
         { cat "$folder.log" >&2; failed="$failed $folder"; return; }
     objects=$(ninja -C "$folder" -t targets all | sed -n 's/^\(CMakeFiles\/coeus_cuda\(_sm_90a\|_8_bit\)\?.dir\/.*\.o\): CUDA.*/\1/p')
