@@ -36,9 +36,6 @@ function(coeus_library name)
     # what runs at the start of a job or once a step: -O3 would take a third longer to compile
     if(name MATCHES "^(apps|config|guards|job|models|observe|report|setup|train|watchdog)$")
         target_compile_options(coeus_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-        if(COEUS_SANITIZE)
-            target_compile_options(coeus_${name} PRIVATE -fno-sanitize=alignment) # they contain no numbers of tensors
-        endif()
     endif()
     # each *_none.cpp is compiled separately: its functions report that there is no GPU, and its object must stay out of
     # a program that gets these functions from the GPU's library
