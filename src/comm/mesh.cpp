@@ -107,6 +107,24 @@ int MeshShape::group_of(int rank, unsigned axes) const {
     return group;
 }
 
+std::vector<int> MeshShape::ranks_of(int rank, unsigned axes) const {
+    const View view = view_of(axes);
+    std::vector<int> ranks = {rank};
+    int stride = 1;
+    for (auto it = view.rbegin(); it != view.rend(); ++it) {
+        const int n = degree(*it);
+        if (axes & *it) {
+            const std::vector<int> inner = std::move(ranks);
+            ranks.clear();
+            const int own = coordinate(rank, *it);
+            for (int i = 0; i < n; ++i)
+                for (const int other : inner) ranks.push_back(other + (i - own) * stride);
+        }
+        stride *= n;
+    }
+    return ranks;
+}
+
 std::string MeshShape::text() const {
     const auto text_of = [&](View axes) {
         std::vector<std::string> parts;
@@ -217,6 +235,10 @@ int carrying_communicators(const MeshShape& shape) {
     return int(shape.ep == 1
                    ? usual
                    : usual + std::ranges::count_if(carrying_expert_axes, carries) + carries(axis::efsdp));
+}
+
+int most_carrying_communicators(const MeshShape& shape) {
+    return carrying_communicators(shape) + (shape.pp > 1 ? 1 : 0);
 }
 
 Mesh::Mesh(Communicator world, const MeshShape& shape) : shape_(shape), world_(std::move(world)) {

@@ -138,4 +138,11 @@ std::unique_ptr<Device> make_planned_device(Backend backend, int architecture, Q
     return std::make_unique<PlannedDevice>(backend, architecture, observer);
 }
 
+OwnedTensor moved_to(const Device& device, OwnedTensor tensor) {
+    if (device.is_host()) return tensor;
+    OwnedTensor there(tensor.view.dtype, tensor.view.shape, tensor.buffer.what(), device.memory());
+    device.copy(there.view.data, tensor.view.data, tensor.view.bytes());
+    return there;
+}
+
 }  // namespace coeus

@@ -22,7 +22,7 @@ size_t Model::first_objective() const {
 
 void Model::allocate(bool with_optimizer, const Device& device) {
     parameters_.allocate(with_optimizer, device);
-    move_to(device);
+    allocate_tables(device);
 }
 
 }  // namespace coeus

@@ -49,7 +49,7 @@ std::optional<double> peak_of(const MachineFile& machine, Dtype type) {
 }  // namespace
 
 RankGroup group_of(const MeshShape& mesh, int rank, unsigned axes, int ranks_of_node) {
-    const std::vector<int> ranks = mesh.groups(axes)[size_t(mesh.group_of(rank, axes))];
+    const std::vector<int> ranks = mesh.ranks_of(rank, axes);
     std::set<int> nodes;
     for (const int other : ranks) nodes.insert(ranks_of_node > 0 ? other / ranks_of_node : 0);
     return {int(ranks.size()), int(nodes.size())};

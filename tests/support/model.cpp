@@ -129,7 +129,7 @@ TestModel::TestModel(const DecoderConfig& config, const StateTypes& types, const
       temp(layers.temporaries, "temporaries") {
     exec.threads = threads;
     exec.workspace = Arena(layers.workspace, "workspace");
-    decoder.parameters().allocate(true);
+    decoder.allocate(true);
     quantized.allocate();
     decoder.parameters().initialise(seed, threads);
     renew_weights();

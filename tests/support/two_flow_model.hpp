@@ -17,7 +17,7 @@ public:
     Flow flow_into(size_t segment, int64_t rows) const override;
 
 private:
-    void move_to(const Device& /*device*/) override {}
+    void allocate_tables(const Device& /*device*/) override {}
     int64_t dim_;
 };
 

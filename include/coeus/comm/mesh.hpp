@@ -61,6 +61,8 @@ struct MeshShape {
     int rank_in(int rank, unsigned axes) const;
     /// A number that is the same for all ranks of such a group, and different for other groups.
     int group_of(int rank, unsigned axes) const;
+    /// The ranks of such a group, to which `rank` belongs, in order of rank_in().
+    std::vector<int> ranks_of(int rank, unsigned axes) const;
     /// "dp_replicate 2 x tp 4", without degrees of 1; "one rank" if all are 1. If ep > 1, then the experts'
     /// view too: "dp_shard 4 x tp 2 (experts: efsdp 2 x ep 2 x etp 2)".
     std::string text() const;
@@ -73,6 +75,8 @@ struct MeshShape {
 
 /// Number of a mesh's communicators that have more than one rank and carry tensors.
 int carrying_communicators(const MeshShape& shape);
+/// The most of them that a run may have: with pipelines one more, of the ranks with the embedding table.
+int most_carrying_communicators(const MeshShape& shape);
 
 /// Replaces dp_shard = -1 by the number of remaining ranks and checks that the product of the degrees is
 /// `ranks`. The degrees are those of the deck. ConfigError with the degrees, the rule and the nearest

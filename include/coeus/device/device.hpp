@@ -134,6 +134,9 @@ public:
     virtual void wait(const Queue& queue, const Queue& other, int64_t point) = 0;
 };
 
+/// A tensor of the host, or a copy of it in the memory of another device. Not for the training loop.
+OwnedTensor moved_to(const Device& device, OwnedTensor tensor);
+
 /// A device for planning runs, whose kernels are those of a table that computes nothing. Its memory is
 /// addresses that nothing may access. Its queues are asynchronous, as those of a GPU, but copy nothing,
 /// record no graphs, and are always finished. Its staging memory is real. The observer must outlive it.

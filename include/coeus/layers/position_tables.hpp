@@ -4,8 +4,6 @@
 
 #include "coeus/layers/rope_table.hpp"
 
-#include <optional>
-
 namespace coeus {
 
 /// Queries of layers without RoPE are multiplied by 1 + scale ln(1 + floor((p + 1) / floor)) at position p,
@@ -22,14 +20,15 @@ struct Temperature {
 
 class TemperatureTable {
 public:
-    /// The factor of each position, on the host; without a temperature, there is no table.
+    /// The factor of each position; without a temperature, there is no table.
     TemperatureTable(int64_t positions, const Temperature& temperature, Dtype dtype);
-    /// [positions], or an absent tensor.
-    Tensor view() const { return table_ ? table_->view : Tensor{}; }
-    void move_to(const Device& device);
+    /// [positions], or an absent tensor. Before allocate() it has a shape, but no data.
+    Tensor view() const { return table_.view; }
+    void allocate(const Device& device = host_device());
 
 private:
-    std::optional<OwnedTensor> table_;
+    Temperature temperature_;
+    OwnedTensor table_;
 };
 
 struct PositionTables {
@@ -41,9 +40,9 @@ struct PositionTables {
         const Tensor factors = temperature.view();
         return rope.view().bytes() + (factors ? factors.bytes() : 0);
     }
-    void move_to(const Device& device) {
-        rope.move_to(device);
-        temperature.move_to(device);
+    void allocate(const Device& device = host_device()) {
+        rope.allocate(device);
+        temperature.allocate(device);
     }
 };
 

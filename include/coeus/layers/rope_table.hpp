@@ -46,14 +46,14 @@ double rope_magnitude(const RopeScaling& scaling);
 class RopeTable {
 public:
     /// `width`: columns of a head that are rotated.
-    RopeTable(int64_t positions, int64_t width, double theta, const RopeScaling& scaling,
-              Dtype dtype);  // on the host
-    /// [positions, width]: cos of pair j at 2j, sin at 2j + 1.
-    Tensor view() const { return table_; }
-    /// Moves the table from the host to a device.
-    void move_to(const Device& device);
+    RopeTable(int64_t positions, int64_t width, double theta, const RopeScaling& scaling, Dtype dtype);
+    /// [positions, width]: cos of pair j at 2j, sin at 2j + 1. Before allocate() it has a shape, but no data.
+    Tensor view() const { return table_.view; }
+    void allocate(const Device& device = host_device());
 
 private:
+    std::vector<double> frequencies_;
+    double magnitude_;
     OwnedTensor table_;
 };
 

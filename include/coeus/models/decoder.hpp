@@ -39,9 +39,9 @@ public:
     /// The hidden state, one tensor [rows, D]; and what enters a layer of multi-token prediction, two of
     /// them.
     Flow flow_into(size_t segment, int64_t rows) const override;
+    void allocate_tables(const Device& device) override { tables_.allocate(device); }
 
 private:
-    void move_to(const Device& device) override { tables_.move_to(device); }
     void declare_neighbours();
 
     DecoderConfig config_;

@@ -58,9 +58,12 @@ public:
     /// How many places further ahead than the next token its blocks and objectives read
     /// (Batch::tokens_ahead).
     int64_t depths() const { return depths_; }
-    /// Allocates the parameters on a device, and moves the tables that blocks read there.
+    /// Allocates the parameters and the tables that blocks read on a device. Before that, both have only
+    /// shapes.
     /// `with_optimizer`: see Parameters.
     void allocate(bool with_optimizer, const Device& device = host_device());
+    /// A part of allocate(): the tables.
+    virtual void allocate_tables(const Device& device) = 0;
 
     /// Shapes of the tensors that enter a segment, without data. Those between stages are alike. `rows`:
     /// tokens of a micro-batch on this rank.
@@ -68,8 +71,6 @@ public:
 
 protected:
     Model(const StateTypes& types, const ModelPlace& place) : parameters_(types, place) {}
-    /// Moves tables, which are not parameters.
-    virtual void move_to(const Device& device) = 0;
 
     Parameters parameters_;
     std::vector<Segment> segments_;

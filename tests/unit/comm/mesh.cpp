@@ -26,6 +26,7 @@ TEST_CASE("mesh: groups partition the world, and ranks number each group") {
             CHECK(shape.rank_in(rank, axes) < shape.size(axes));
             CHECK(shape.group_of(rank, axes) < shape.ranks() / shape.size(axes));
             CHECK(seen.insert({shape.group_of(rank, axes), shape.rank_in(rank, axes)}).second);
+            CHECK(shape.ranks_of(rank, axes) == shape.groups(axes)[size_t(shape.group_of(rank, axes))]);
         }
     }
 }
@@ -126,6 +127,7 @@ TEST_CASE("Experts see the ranks of a block as efsdp x ep x etp, with etp varyin
             for (const std::vector<int>& group : shape.groups(axes)) {
                 CHECK(int(group.size()) == shape.size(axes));
                 for (size_t i = 0; i < group.size(); ++i) CHECK(shape.rank_in(group[i], axes) == int(i));
+                for (const int rank : group) CHECK(shape.ranks_of(rank, axes) == group);
                 seen.insert(group.begin(), group.end());
             }
             CHECK(int(seen.size()) == shape.ranks());

@@ -38,7 +38,10 @@ struct AttentionLayer {
                    const Extra& extra)
         : rope(positions, extra.rotated > 0 ? extra.rotated : config.head_dim, 100, {}, Dtype::f64),
           temperature(positions, extra.temperature, Dtype::f64),
-          attention(make(parameters, config, width, extra)) {}
+          attention(make(parameters, config, width, extra)) {
+        rope.allocate();
+        temperature.allocate();
+    }
 
 private:
     static const Storage* vector(Parameters& parameters, const std::string& name, int64_t size) {
@@ -242,7 +245,9 @@ struct LatentLayer {
                 Output output)
         : rope(positions, heads.shape.rope, 100, {}, Dtype::f64),
           norm(make_norm(parameters, "norm.weight", width, NormKind::rms, output)),
-          attention(make(parameters, heads, width, output)) {}
+          attention(make(parameters, heads, width, output)) {
+        rope.allocate();
+    }
 
 private:
     LatentAttention make(Parameters& parameters, const LatentHeads& h, int64_t width, Output output) {
@@ -427,8 +432,9 @@ TEST_CASE("pre-norm block: gradients with every norm and every kind of recomputa
             CAPTURE(int(kind), int(recompute), turned);
             const Output output = recompute == Recompute::operations ? Output::recomputed : Output::kept;
             const AttentionHeads config = {.heads = 4, .kv_heads = 2, .head_dim = 2, .value_dim = 3};
-            const auto build = [&](Parameters& parameters) {
+            const auto build = [&, recompute = recompute, turned = turned](Parameters& parameters) {
                 auto rope = std::make_shared<RopeTable>(5, 2, 100, RopeScaling{}, Dtype::f64);
+                rope->allocate();
                 auto attention_norm = make_norm(parameters, "attention_norm.weight", 6, kind, output);
                 const Storage& wqkv =
                     parameters.add({weight("wq", 8, 6), weight("wk", 4, 6), weight("wv", 6, 6)});

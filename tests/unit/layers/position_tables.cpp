@@ -11,15 +11,18 @@ using namespace coeus;
 using namespace coeus::test;
 
 TEST_CASE("the temperature of a query grows with the logarithm of its position, in steps") {
-    const TemperatureTable table(9, {.scale = 0.5, .floor = 3}, Dtype::f64);
+    TemperatureTable table(9, {.scale = 0.5, .floor = 3}, Dtype::f64);
+    CHECK(table.view().data == nullptr);
+    table.allocate();
     REQUIRE(table.view().shape == Shape{9});
     const double steps[] = {0, 0, 1, 1, 1, 2, 2, 2, 3};  // floor((p + 1) / 3)
     for (int64_t p = 0; p < 9; ++p) {
         CAPTURE(p);
         CHECK(relatively_close(element(table.view(), p), 1 + 0.5 * std::log(1 + steps[p]), 1e-14));
     }
-    CHECK(element(TemperatureTable(1, {.scale = 0.1, .floor = 1}, Dtype::f32).view(), 0) ==
-          double(float(1 + 0.1 * std::log(2.0))));
+    TemperatureTable one(1, {.scale = 0.1, .floor = 1}, Dtype::f32);
+    one.allocate();
+    CHECK(element(one.view(), 0) == double(float(1 + 0.1 * std::log(2.0))));
 }
 
 TEST_CASE("without a temperature there is no table") {

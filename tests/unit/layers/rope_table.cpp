@@ -90,15 +90,19 @@ TEST_CASE("YaRN's factor of cosine and sine") {
     CHECK(rope_magnitude(YarnScaling{.factor = 40, .mscale = 0.7, .mscale_all_dim = 0.7}) == 1);
     CHECK(relatively_close(rope_magnitude(YarnScaling{.factor = 40, .mscale = 1, .mscale_all_dim = 0.7}),
                            m1 / m07, 1e-15));
-    const RopeTable table(3, 4, 1000, YarnScaling{.factor = 40, .attention_factor = 2}, Dtype::f64);
+    RopeTable table(3, 4, 1000, YarnScaling{.factor = 40, .attention_factor = 2}, Dtype::f64);
+    table.allocate();
     CHECK(element(table.view(), 0) == 2);  // cos 0
 }
 
 TEST_CASE("the table holds cosine and sine of each position and pair") {
     for (const Dtype dtype : {Dtype::f64, Dtype::f32}) {
-        const RopeTable table(5, 6, 1000, {}, dtype);
+        RopeTable table(5, 6, 1000, {}, dtype);
         REQUIRE(table.view().shape == Shape{5, 6});
         CHECK(table.view().dtype == dtype);
+        CHECK(table.view().data == nullptr);
+        table.allocate();
+        REQUIRE(table.view().shape == Shape{5, 6});
         const double tolerance = dtype == Dtype::f64 ? 1e-15 : 1e-7;
         for (int64_t p = 0; p < 5; ++p)
             for (int64_t j = 0; j < 3; ++j) {

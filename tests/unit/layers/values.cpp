@@ -136,7 +136,8 @@ TEST_CASE("attention: values with grouped queries, documents, restarted position
                  {.name = "v", .shape = {kv_heads * d, width}, .init = Init::normal(0.7)}});
             const Storage& wo = bench.weight("o", {width, heads * d});
             bench.allocate();
-            const RopeTable rope(length, rotated, 100, {}, Dtype::f64);
+            RopeTable rope(length, rotated, 100, {}, Dtype::f64);
+            rope.allocate();
             HeadSteps::List steps;
             steps.push_back(std::make_unique<RotateHeads>(
                 rope, RopeShape{.head_dim = d, .width = int64_t(rotated), .layout = layout}));

@@ -50,6 +50,7 @@ double loss_of(const Tensor& logits, const TestBatch& batch) {
 
 // Compares all gradients of a whole decoder with finite differences.
 std::string check_all_gradients(Decoder& decoder, const TestBatch& batch) {
+    decoder.allocate_tables(host_device());
     const Stage stage(decoder);
     const CheckedLayer whole = {[&](Ctx& c, Tensor) {
                                     forward_backward(stage, c);

@@ -149,7 +149,7 @@ TEST_CASE("generation plans no gradients, and uses exactly the planned memory") 
         CHECK(plan.total() == decoder.parameters().bytes(false).total() + layers.activations +
                                   layers.temporaries + layers.workspace + 4 * (2 * 19 + 3) +
                                   decoder.tables().bytes() + plan.bytes(term::cache));
-        decoder.parameters().allocate(false);
+        decoder.allocate(false);
         decoder.parameters().initialise(1, 1);
         cache.allocate();
         Exec exec;
