@@ -122,7 +122,7 @@ LaunchOrder planned_order(const MachineFile& machine, const EngineOptions& optio
     return launch_choice({.nccl = machine.nccl,
                           .driver = machine.driver,
                           .graphs = options.graphs,
-                          .communicators = carrying_communicators(options.mesh),
+                          .communicators = most_carrying_communicators(options.mesh),
                           .max_ctas = max_ctas,
                           .multiprocessors = machine.overlap ? int(machine.overlap->sms) : 0})
         .order;

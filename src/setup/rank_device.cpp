@@ -74,21 +74,22 @@ void settle_launch_order(RankTransport& nccl, const Config& config, const Commun
     const bool any_off = world.all_reduce(int64_t(own == false), Reduce::max) != 0,
                any_on = world.all_reduce(int64_t(own == true), Reduce::max) != 0;
     const MeshShape mesh = mesh_shape(config, world.size());
-    const int limit = int(config.comm.max_ctas), asked = max_ctas_asked_by_user();
+    const int limit = int(config.comm.max_ctas), asked = max_ctas_asked_by_user(),
+              own_limit = asked > 0 ? asked : limit;
     if (limit > 0 && least(nccl.nccl->version()) < nccl::first_with_max_ctas)
         throw ConfigError(
             "comm.max_ctas = {}: NCCL has this limit from 2.17 on, but this is NCCL {}; set it to 0, or set "
             "the "
             "environment variable COEUS_NCCL to the path of a newer NCCL",
             limit, nccl_version_text(least(nccl.nccl->version())));
-    const LaunchFacts facts = {.nccl = least(nccl.nccl->version()),
-                               .driver = least(cuda_versions().driver),
-                               .graphs = !config.training.disable_cuda_graphs,
-                               // pipelines may have one more, of the ranks with the embedding table
-                               .communicators = carrying_communicators(mesh) + (mesh.pp > 1 ? 1 : 0),
-                               .max_ctas = world.all_reduce(int64_t(asked > 0 ? asked : limit), Reduce::max),
-                               .multiprocessors = least(device.multiprocessors()),
-                               .asked_by_user = any_off || any_on ? std::optional(!any_off) : std::nullopt};
+    const LaunchFacts facts = {
+        .nccl = least(nccl.nccl->version()),
+        .driver = least(cuda_versions().driver),
+        .graphs = !config.training.disable_cuda_graphs,
+        .communicators = most_carrying_communicators(mesh),
+        .max_ctas = least(own_limit) == 0 ? 0 : world.all_reduce(int64_t(own_limit), Reduce::max),
+        .multiprocessors = least(device.multiprocessors()),
+        .asked_by_user = any_off || any_on ? std::optional(!any_off) : std::nullopt};
     const LaunchChoice choice = launch_choice(facts);
     set_launch_order(choice.implicit);
     nccl.ctas = {.state = limit, .others = choice.order == LaunchOrder::unordered ? limit : 0};

@@ -197,6 +197,12 @@ TEST_CASE("transport: the most blocks of NCCL's operations") {
     config.comm.max_ctas = 0;
     const RankTransport before = transport_from_deck(config, world, own, unsplit);
     CHECK(before.ctas.state == 0);
+    // a rank without a limit may take all multiprocessors
+    if (world.rank() == 0) setenv("NCCL_MAX_CTAS", "8", 1);
+    CHECK_THAT(chosen_with(12040).text, Contains("one operation at a time"));
+    setenv("NCCL_MAX_CTAS", "8", 1);
+    CHECK_THAT(chosen_with(12040).text, Contains("operations in the GPU's order"));
+    unsetenv("NCCL_MAX_CTAS");
     REQUIRE(before.warnings.size() == 1);
     CHECK_THAT(before.warnings[0],
                Contains("NCCL does not order the operations of 4 communicators, and ranks "

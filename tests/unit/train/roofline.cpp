@@ -201,6 +201,13 @@ TEST_CASE("the order of a run is that of the machine's NCCL and driver") {
     CHECK(planned_order(machine, one_by_one) == LaunchOrder::overlapped);
     // few blocks have room at once
     CHECK(planned_order(machine, p.options, 8) == LaunchOrder::unordered);
+    // a pipeline may have a communicator more, of the ranks with the embedding table
+    EngineOptions stages = p.options;
+    stages.mesh = {.pp = 2, .dp_shard = 4};
+    const int64_t blocks = int64_t(machine.overlap.value().sms),
+                  most = carrying_communicators(stages.mesh) + 1;
+    CHECK(planned_order(machine, stages, blocks / most) == LaunchOrder::unordered);
+    CHECK(planned_order(machine, stages, blocks / most + 1) == LaunchOrder::serial);
     machine.nccl = 22703;
     CHECK(planned_order(machine, p.options) == LaunchOrder::overlapped);
     machine.driver = 12040;
