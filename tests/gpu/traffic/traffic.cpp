@@ -9,6 +9,7 @@
 #include "support/catch.hpp"
 #include "support/environment.hpp"
 #include "support/support.hpp"
+#include "unit/cuda/pretended_gpu.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -28,7 +29,16 @@ namespace {
 struct TypedCase {
     KernelCase of;
     Dtype type = Dtype::bf16;
-    std::string name() const { return of.name + ", " + name_of(type); }
+    int architecture = 90;
+    const char* experts = "";    ///< COEUS_EXPERTS_WGMMA
+    bool library_scales = true;  ///< cuBLASLt multiplies by vectors of scales
+    std::string name() const {
+        std::string text = of.name + ", " + name_of(type);
+        if (*experts) text += fmt::format(", COEUS_EXPERTS_WGMMA={}", experts);
+        if (architecture != 90) text += fmt::format(", sm_{}", architecture);
+        if (!library_scales) text += ", cuBLASLt without vectors of scales";
+        return text;
+    }
 };
 
 constexpr Role input = Role::input, update = Role::update;
@@ -95,7 +105,17 @@ std::vector<TypedCase> traffic_cases() {
     list.push_back({momentum_case(32768, true)});
     list.push_back({descend_case(32768, true)});
     for (KernelCase& c : grouped_product_cases(2, 64, 128, 64)) list.push_back({std::move(c)});
+    for (const char* kernel : {"0", "1", "tma"})
+        for (KernelCase& c : grouped_product_cases(2, 128, 128, 256))
+            list.push_back({.of = std::move(c), .experts = kernel});
     list.push_back({scaled_gemm_case({.m = 64, .n = 64, .k = 64}, Residual::none, false)});
+    const ScaledShape transposed = {64, 128, 128, true, false}, odd = {64, 128, 72},
+                      outer = {64, 128, 128, false, true, Along::outer, Along::one},
+                      blocks = {64, 128, 128, false, true, Along::blocks, Along::blocks};
+    for (const ScaledShape& shape : {transposed, odd, outer})
+        list.push_back({scaled_gemm_case(shape, Residual::none, false)});
+    list.push_back({.of = scaled_gemm_case(outer, Residual::other, false), .library_scales = false});
+    list.push_back({.of = scaled_gemm_case(blocks, Residual::none, false), .architecture = 100});
     for (const char* name : {"normalize 20000",
                              "scaled_sum 20000",
                              "scale_rows [64, 256]",
@@ -134,8 +154,12 @@ std::vector<TypedCase> traffic_cases() {
                              "scaled_grouped_gemm t 40 x 3 of 4",
                              "scaled_grouped_gemm n 40 x 3 of 4",
                              "scaled_grouped_gemm_weights 40 x 3 of 4",
+                             "cast [64, 512] float8_e4m3",
                              "zero"})
         list.push_back({aligned(named(name))});
+    list.push_back({{"zero strided",
+                     {{"out", Role::output, compute, {64, 256}, 0, 1, 8}},
+                     [](const Kernels& k, Exec& e, const Operands& o) { k.zero(e, o[0]); }}});
     for (LargestCase& c : largest_cases())
         if (c.plain.name.ends_with("[64, 256] with 1") || c.plain.name.ends_with(" 20000 copy with 1"))
             list.push_back({std::move(c.with_largest)});
@@ -218,9 +242,12 @@ Table measured_table() {
     const EnvironmentVariable codes("COEUS_EXPERTS_8_BITS", "1");
     for (const TypedCase& c : traffic_cases()) {
         INFO(c.name());
+        const EnvironmentVariable experts("COEUS_EXPERTS_WGMMA", *c.experts ? c.experts : nullptr);
+        const PretendedGpu gpu(c.architecture);
+        emulation::set_vector_products(c.library_scales);
         MemoryCounter counter;
         Calls calls;
-        run_case_on(the_gpu(), c.of, c.type, c.type, 1, &calls);
+        run_case_on(gpu.get(), c.of, c.type, c.type, 1, &calls);
         const std::vector<MemoryCounts> grids = counter.take();
         size_t next = 0;
         auto& lines = table.emplace_back(c.name(), KernelLimits()).second;
@@ -338,6 +365,28 @@ TEST_CASE("the table of traffic has every entry of the table of kernels") {
     missing.erase("quantize_values");  // not on GPUs
     for (const auto& [name, kernels] : read_table())
         for (const auto& [kernel, limits] : kernels) missing.erase(kernel.substr(0, kernel.find(' ')));
+    CHECK(missing == std::set<std::string>());
+}
+
+TEST_CASE("the table of traffic has every kernel that is launched") {
+    std::set<std::string> missing;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(std::filesystem::path(COEUS_SOURCE_DIR) / "src/kernels/cuda")) {
+        if (entry.path().extension() != ".cu") continue;
+        const std::string text = read_file(entry.path().string()), call = "launch(exec, ";
+        for (size_t at = text.find(call); at != std::string::npos; at = text.find(call, at + 1)) {
+            // the name comes before a grid in braces, or the end of the call
+            const std::string argument = text.substr(at, text.find_first_of("{;", at) - at);
+            for (size_t quote = argument.find('"'); quote != std::string::npos;) {
+                const size_t end = argument.find('"', quote + 1);
+                missing.insert(argument.substr(quote + 1, end - quote - 1));
+                quote = argument.find('"', end + 1);
+            }
+        }
+    }
+    CHECK(missing.size() > 50);
+    for (const auto& [name, kernels] : read_table())
+        for (const auto& [kernel, limits] : kernels) missing.erase(kernel.substr(kernel.find(' ') + 1));
     CHECK(missing == std::set<std::string>());
 }
 

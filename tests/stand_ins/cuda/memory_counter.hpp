@@ -6,6 +6,7 @@
 // - A warp's request consists of the accesses that its lanes make at one place of the code, each lane for the
 //   n-th time since the last barrier. So lanes that take different paths are counted as one request if they
 //   meet there equally often.
+// - A copy by TMA is a request for each row of its box. What wgmma reads of shared memory is not counted.
 // - Parameters, local variables and pinned memory of the host are not counted.
 #pragma once
 

@@ -5,6 +5,7 @@
 #include "stand_ins/cuda/cuda.h"
 #include "stand_ins/cuda/wgmma.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace coeus::emulation {
@@ -86,6 +87,21 @@ void bring_box(std::byte* to, size_t shared_address, const Box& map, std::array<
             }
 }
 
+// A copy reads its box's rows within the tensor, with a request for each of them.
+void tell_of_rows(const void* place, const Box& map, std::array<int64_t, 3> first) {
+    const auto within = [&](size_t i, int64_t at) { return at >= 0 && uint64_t(at) < map.sizes[i]; };
+    const int64_t begin = std::max<int64_t>(first[0], 0),
+                  end = std::min(first[0] + int64_t(map.box[0]), int64_t(map.sizes[0]));
+    if (begin >= end) return;
+    for (int64_t z = first[2]; z < first[2] + int64_t(map.box[2]); ++z)
+        for (int64_t y = first[1]; y < first[1] + int64_t(map.box[1]); ++y)
+            if (within(1, y) && within(2, z))
+                tell_of_access(place,
+                               map.first + uint64_t(begin) * element + uint64_t(y) * map.strides[0] +
+                                   uint64_t(z) * map.strides[1],
+                               size_t(end - begin) * element, false);
+}
+
 }  // namespace
 
 void begin_barrier(const void* barrier, unsigned arrivals) {
@@ -119,6 +135,7 @@ void copy_box(void* to, const CUtensorMap& map, const void* barrier, std::array<
     SharedPieces& pieces = shared_pieces();
     if (const char* const failure = pieces.copy_starts(offset, bytes, thread().thread.x)) fail(failure);
     barriers().refuse_within(offset, bytes);
+    tell_of_rows(__builtin_return_address(0), box, first);
     barriers().start_copy(offset_of(barrier), unsigned(bytes), [=, &pieces] {
         bring_box(static_cast<std::byte*>(to), address, box, first);
         pieces.box_arrives(offset, bytes);
