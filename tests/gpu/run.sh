@@ -98,7 +98,7 @@ mpirun="mpirun --oversubscribe --bind-to none" # a bundle contains Open MPI
 if [ -f "$folder/CMakeCache.txt" ]; then mpirun=$("$here/../../tools/mpirun_command.sh" "$folder"); fi
 export COEUS_EVERY_CASE=1 # tests/support/part.hpp
 for ranks in 2 4 8; do    # these share the GPU
-    part meshes-$ranks 90 "$mpirun -n $ranks" mpi_gpu
+    part meshes-$ranks 150 "$mpirun -n $ranks" mpi_gpu
 done
 part program 90 "" test_gpu_program "~[golden]~[.]"
 if [ "$gpus" -ge 2 ]; then
