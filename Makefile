@@ -58,8 +58,11 @@ cuda:
 	@tools/kernel_resources.py build-cuda || [ $$? = 77 ]
 	@tools/kernel_instructions.py build-cuda || [ $$? = 77 ]
 
-# with TOOLKITS="FOLDER ...": the files that call CUDA's libraries for these versions of CUDA too
+# with TOOLKITS="FOLDER ...": the files that call CUDA's libraries for these versions of CUDA too; GPUS="89 120" chooses
+# the GPUs
 TOOLKITS ?=
+GPUS ?=
+export GPUS
 cuda-matrix:
 	@tools/deps.sh build
 	@tools/compile_matrix.sh $(TOOLKITS) || [ $$? = 77 ]

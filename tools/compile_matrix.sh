@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Compiles the CUDA sources for five GPUs, with the toolkit that the build takes: compile_matrix.sh [TOOLKIT ...]. It
-# leaves out the compiler's most expensive optimisations, if the toolkit can. For each other TOOLKIT (a folder with
-# bin/nvcc, CUDA 12.4 or newer, or a Python environment with NVIDIA's packages) it compiles the files that call the
-# runtime and cuBLASLt, whose interfaces change between versions. A GPU that a toolkit does not know is left out, and
-# named. The objects stay in build-cuda-matrix. The exit code is 77 ("skipped") if there is no nvcc, and 1 if a file
-# does not compile.
+# Compiles the CUDA sources for five GPUs, or for those that GPUS names, with the toolkit that the build takes:
+# compile_matrix.sh [TOOLKIT ...]. It leaves out the compiler's most expensive optimisations, if the toolkit can. For
+# each other TOOLKIT (a folder with bin/nvcc, CUDA 12.4 or newer, or a Python environment with NVIDIA's packages) it
+# compiles the files that call the runtime and cuBLASLt, whose interfaces change between versions. A GPU that a toolkit
+# does not know is left out, and named. The objects stay in build-cuda-matrix. The exit code is 77 ("skipped") without
+# nvcc, and 1 if a file does not compile.
 set -eu
 cd "$(dirname "$0")/.."
 if ! why=$(tools/find_nvcc.sh 2>&1); then
@@ -13,7 +13,7 @@ if ! why=$(tools/find_nvcc.sh 2>&1); then
     exit 77
 fi
 # 100a and 120 from CUDA 12.8 on
-gpus="80 89 90a 100a 120"
+gpus=${GPUS:-80 89 90a 100a 120}
 interfaces="device/gpu device/named_range kernels/cuda/launch kernels/cuda/gemm kernels/cuda/cublaslt kernels/cuda/scaled_gemm
     kernels/cuda/attention_cudnn"
 failed=

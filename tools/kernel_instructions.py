@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import kernel_resources
@@ -69,21 +71,29 @@ def counts_of(instructions, labels):
     return {name: names[name] for name in COUNTED} | {"narrow STG": narrow}
 
 
+def counts_of_object(path, cuobjdump, nvdisasm):
+    """{(kernel, architecture): counts_of} of a file."""
+    found = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        subprocess.run([cuobjdump, "-xelf", "all", path.resolve()], cwd=temporary, check=True, capture_output=True)
+        for cubin in sorted(Path(temporary).iterdir()):
+            arch = re.search(r"\.(sm_\w+)\.cubin$", cubin.name).group(1)
+            code = code_of(subprocess.run([nvdisasm, "-c", cubin], check=True, capture_output=True, text=True).stdout)
+            for name, (instructions, labels) in zip(kernel_resources.demangled(list(code)), code.values()):
+                found[name, arch] = counts_of(instructions, labels)
+    return found
+
+
 def counts(folder, cuobjdump, nvdisasm):
     """{(kernel, architecture): counts_of} of a build."""
-    found = {}
     objects = sorted(path for name in ("coeus_cuda", "coeus_cuda_8_bit", "coeus_cuda_sm_90a")
                      for path in folder.glob(f"CMakeFiles/{name}.dir/**/*.cu.o"))
     if not objects:
         raise kernel_resources.Refused(f"{folder} has no CUDA kernels: it is not a build made by `make cuda`")
-    for path in objects:
-        with tempfile.TemporaryDirectory() as temporary:
-            subprocess.run([cuobjdump, "-xelf", "all", path.resolve()], cwd=temporary, check=True, capture_output=True)
-            for cubin in sorted(Path(temporary).iterdir()):
-                arch = re.search(r"\.(sm_\w+)\.cubin$", cubin.name).group(1)
-                code = code_of(subprocess.run([nvdisasm, "-c", cubin], check=True, capture_output=True, text=True).stdout)
-                for name, (instructions, labels) in zip(kernel_resources.demangled(list(code)), code.values()):
-                    found[name, arch] = counts_of(instructions, labels)
+    found = {}
+    with ProcessPoolExecutor() as processes:
+        for of_object in processes.map(partial(counts_of_object, cuobjdump=cuobjdump, nvdisasm=nvdisasm), objects):
+            found |= of_object
     return found
 
 

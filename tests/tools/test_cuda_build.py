@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the tools that build for GPUs, with recorded output of NVIDIA's programs, and with programs that stand in for
 them."""
+import json
 import os
 import shutil
 import subprocess
@@ -299,6 +300,27 @@ class Toolkits(WithFolder):
         self.assertEqual(said(new, **{"apt-get": "exit 0"}),
                          "cuda12_toolkit.sh: this system names no Debian mirror; set COEUS_DEBIAN_MIRROR\n")
         self.assertFalse(Path(new).exists())
+
+
+class Options(WithFolder):
+    """cmake/cuda.cmake"""
+
+    def test_lines_are_named_and_newer_gpus_get_ptx(self):
+        found = subprocess.run(["/bin/sh", ROOT / "tools/find_nvcc.sh"], capture_output=True, text=True)
+        if found.returncode:
+            self.skipTest("there is no nvcc")
+        done = subprocess.run(["cmake", "-S", ROOT, "-B", self.folder / "build", "-G", "Ninja", "-DCOEUS_CUDA=ON",
+                               "-DCOEUS_BUILD_TESTS=OFF", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        commands = [entry["command"] for entry in json.loads((self.folder / "build/compile_commands.json").read_text())
+                    if entry["file"].endswith(".cu")]
+        usual = [command for command in commands if "/coeus_cuda.dir/" in command]
+        self.assertGreater(len(usual), 20)
+        for command in commands:
+            self.assertIn(" -lineinfo ", command)
+        for command in usual:
+            self.assertIn("code=[compute_90,sm_90]", command)
 
 
 class Bundle(WithFolder):
