@@ -64,7 +64,7 @@ public:
     }
 
 private:
-    uint64_t state_;
+    [[maybe_unused]] uint64_t state_;
 };
 
 /// Shows the barriers that this thread has begun to the TMA and to other threads.

@@ -118,7 +118,7 @@ TEST_CASE("the backward of the row kernels agrees with finite differences") {
             std::vector<std::pair<size_t, size_t>> inputs = {{3, 0}};
             if (weighted) inputs.push_back({4, 1});
             const auto y = std::make_shared<OwnedTensor>(Dtype::f64, Shape{rows, 3 * width});
-            check_pair({heads, 2, inputs, [=](const Operands& o) {
+            check_pair({heads, 2, inputs, [=, width = width](const Operands& o) {
                             TestExec exec;
                             cpu_kernels().head_norm(exec, *y, o[3], weighted ? o[4] : Tensor(), width, 1e-2);
                             return Tensor(*y);

@@ -202,8 +202,8 @@ TEST_CASE("graphs end with all queues") {
             return s.kind == wait && s.queue == 0 && s.index >= last &&
                    r.submitted[s.index].queue == r.submitted[last].queue;
         });
-        return std::ranges::count_if(std::ranges::subrange(r.submitted.begin() + int64_t(last), wait_for_it),
-                                     [](const Submitted& s) { return s.kind == kernel && s.queue == 0; });
+        return std::count_if(r.submitted.begin() + int64_t(last), wait_for_it,
+                             [](const Submitted& s) { return s.kind == kernel && s.queue == 0; });
     };
     CHECK(waits_for_last_sum(graphs) == 0);
     CHECK(waits_for_last_sum(apart) > 10);
