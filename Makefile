@@ -96,10 +96,11 @@ soak:
 	@cmake --build --preset release --target coeus_soak_tests
 	@tools/test.sh build --build-config Soak --label-regex soak --tests-regex '$(SOAK_RANKS) ranks'
 
+with_clang = -DCMAKE_CXX_COMPILER=$$(tools/clang.sh clang++) -DCMAKE_C_COMPILER=$$(tools/clang.sh clang)
 FUZZ_SECONDS ?= 600
 fuzz:
-	@tools/deps.sh build fuzz
-	@$(call configure,build-fuzz,fuzz,-DCMAKE_CXX_COMPILER=$$(tools/clang.sh clang++) -DCMAKE_C_COMPILER=$$(tools/clang.sh clang))
+	@tools/deps.sh build sanitize
+	@$(call configure,build-fuzz,fuzz,$(with_clang))
 	@cmake --build --preset fuzz --target coeus_fuzzers
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
@@ -116,8 +117,8 @@ sanitize: export COEUS_CASES_SEED = $(SANITIZE_SEED)
 sanitize: left_out = --exclude-regex "$$(tools/sanitized.py --seed '$(SANITIZE_SEED)')"
 sanitize: sanitize-all
 sanitize-all:
-	@tools/deps.sh build test
-	@$(call configure,build-asan,asan-ubsan)
+	@tools/deps.sh build test sanitize
+	@$(call configure,build-asan,asan-ubsan,$(with_clang))
 	@cmake --build --preset asan-ubsan --target coeus_unit_tests
 	@tools/test.sh build-asan --tests-regex '^unit/' $(left_out)
 

@@ -30,7 +30,7 @@ function(coeus_library name)
     if(NOT name STREQUAL kernels)
         coeus_compile_in_batches(coeus_${name})
     endif()
-    if(name MATCHES "^(device|kernels|data)$")
+    if(name MATCHES "^(device|file|kernels|data)$")
         coeus_optimise_sanitized(coeus_${name})
     endif()
     # what runs at the start of a job or once a step: -O3 would take a third longer to compile

@@ -55,7 +55,17 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
 if(COEUS_SANITIZE)
     target_compile_options(coeus_options INTERFACE -fsanitize=${COEUS_SANITIZE} -fno-omit-frame-pointer
         -fno-sanitize-recover=all)
-    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+        # GCC defines these macros by itself
+        foreach(kind address thread)
+            string(TOUPPER __SANITIZE_${kind}__ macro)
+            if(COEUS_SANITIZE MATCHES ${kind})
+                target_compile_definitions(coeus_options INTERFACE ${macro})
+            endif()
+        endforeach()
+        # functions of libraries that are loaded have our own types in the place of the library's
+        target_compile_options(coeus_options INTERFACE -fno-sanitize=function)
+    elseif(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
         # GCC 12 reports false positives inside libstdc++ and fmt once sanitizers change inlining
         target_compile_options(coeus_options INTERFACE -Wno-error=maybe-uninitialized -Wno-error=stringop-overflow)
     endif()
@@ -71,9 +81,10 @@ if(COEUS_SANITIZE)
     endif()
 endif()
 # gold takes half the time of the default linker. It links the many programs of the tests; coeus itself is linked with
-# the default, as on users' systems
+# the default, as on users' systems. gold warns of symbols in Clang's sanitizers.
 include(CheckLinkerFlag)
 check_linker_flag(CXX -fuse-ld=gold COEUS_HAS_GOLD)
+check_linker_flag(CXX -fuse-ld=lld COEUS_HAS_LLD)
 # for a target in which the tests with sanitizers spend most of their time
 function(coeus_optimise_sanitized target)
     if(COEUS_SANITIZE)

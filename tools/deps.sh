@@ -7,7 +7,7 @@
 set -eu
 
 list=$(dirname "$0")/packages.txt
-parts=${*:-build run test lint bench fuzz bundle venv}
+parts=${*:-build run test lint bench sanitize bundle venv}
 
 # the packages of the list that are installed; dpkg-query complains about names that it has never seen
 installed=" $(dpkg-query -W -f '${Package} ${Status}\n' $(sed '/^[#[]/d' "$list" | tr '|,' '  ') 2>/dev/null |
@@ -41,7 +41,7 @@ packages=$(awk -v parts="$parts" '
     /^\[/ { section = substr($1, 2, length($1) - 2); next }
     section in wanted { for (i = 1; i <= NF; ++i) if (!seen[$i]++) print $i }' "$list")
 if [ -z "$packages" ]; then
-    echo "deps: no such part: $parts; parts are build run test lint bench fuzz bundle venv" >&2
+    echo "deps: no such part: $parts; parts are build run test lint bench sanitize bundle venv" >&2
     exit 2
 fi
 
@@ -84,7 +84,7 @@ is_known() { # NAME,NAME...: whether the release has each of them
         apt-cache policy "$name" 2>/dev/null | grep -q '^  Candidate: [^(]' || return 1
     done
 }
-# sets `chosen`: of A|B the first that this release has; of A,B both
+# sets `chosen`: of A|B the first that this release has; of A,B each
 choose() {
     chosen=
     lacking=

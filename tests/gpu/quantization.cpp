@@ -4,8 +4,10 @@
 #include "gpu/gpu.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
+#include "support/copy_converting.hpp"
 #include "support/support.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -53,6 +55,21 @@ bool same_numbers(const Tensor& a, const Tensor& b) {
     return true;
 }
 
+/// Whether both have the same bits, but for the signs of NaN: a compiler may exchange the factors of a
+/// product.
+bool same_but_for_signs_of_nan(const KernelCase& c, const Operands& a, const Operands& b) {
+    for (size_t i = 0; i < c.arguments.size(); ++i) {
+        const bool are_codes = c.arguments[i].kind == Kind::code;  // of e4m3: 127 and 255 are NaN
+        const auto is_nan = [&](double x) { return std::isnan(x) || (are_codes && (x == 127 || x == 255)); };
+        const auto alike = [&](double x, double y) {
+            return (is_nan(x) && is_nan(y)) || (x == y && std::signbit(x) == std::signbit(y));
+        };
+        if (!std::ranges::equal(values_of(a.storage[i].view), values_of(b.storage[i].view), alike))
+            return false;
+    }
+    return true;
+}
+
 }  // namespace
 
 TEST_CASE("GPU kernels find the largest magnitude of what they write") {
@@ -69,8 +86,8 @@ TEST_CASE("GPU kernels round what they write as the separate kernel does") {
     for (const RoundedCase& c : rounded_cases(false))
         for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
             INFO(c.fused.name << " in " << name_of(type));
-            CHECK(same_bits(run_case_on(the_gpu(), c.fused, type, type),
-                            run_case_on(the_gpu(), c.separate, type, type)));
+            CHECK(same_but_for_signs_of_nan(c.fused, run_case_on(the_gpu(), c.fused, type, type),
+                                            run_case_on(the_gpu(), c.separate, type, type)));
         }
     // the longest row, and one that is longer
     const int64_t most = cuda_kernels().most_row_bytes;

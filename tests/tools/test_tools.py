@@ -302,12 +302,13 @@ class Packages(unittest.TestCase):
         done = self.deps("lint", lacking=["clang-format-14", "clang-tidy-14"])
         self.assertIn(" clang-format-19 clang-tidy-19 python3\n", done.stderr)
         # packages that belong together are chosen together
-        done = self.deps("fuzz", lacking=["libclang-rt-14-dev"])
-        self.assertIn("--no-install-recommends clang-19 libclang-rt-19-dev\n", done.stderr)
-        done = self.deps("fuzz", lacking=[], dpkg_query='echo "clang-19 install ok installed"')
-        self.assertIn("--no-install-recommends clang-14 libclang-rt-14-dev\n", done.stderr)
-        both = 'printf "%s install ok installed\\n" clang-19 libclang-rt-19-dev'
-        self.assertEqual((self.deps("fuzz", dpkg_query=both).returncode, self.deps("fuzz", dpkg_query=both).stderr), (0, ""))
+        done = self.deps("sanitize", lacking=["libclang-rt-14-dev"])
+        self.assertIn("--no-install-recommends clang-19 lld-19 libclang-rt-19-dev libomp-19-dev\n", done.stderr)
+        done = self.deps("sanitize", lacking=[], dpkg_query='echo "clang-19 install ok installed"')
+        self.assertIn("--no-install-recommends clang-14 lld-14 libclang-rt-14-dev libomp-14-dev\n", done.stderr)
+        all_of_them = 'printf "%s install ok installed\\n" clang-19 lld-19 libclang-rt-19-dev libomp-19-dev'
+        done = self.deps("sanitize", dpkg_query=all_of_them)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_root_installs(self):
         done = self.deps("run", lacking=[], id="echo 0", apt_get='echo "$@" >&2; case "$*" in *update) ;; *) exit 1 ;; esac')
@@ -328,9 +329,9 @@ class Packages(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("has no package libdnnl-dev\ndeps: packaging/README.md says how to build the libraries", done.stderr)
         self.assertNotIn("libdnnl-dev", done.stderr[done.stderr.index("apt-get install"):])
-        done = self.deps("fuzz", lacking=["libclang-rt-14-dev", "clang-19"])
-        self.assertIn("has no package clang-14 with libclang-rt-14-dev, and no clang-19 with libclang-rt-19-dev\n",
-                      done.stderr)
+        done = self.deps("sanitize", lacking=["libclang-rt-14-dev", "clang-19"])
+        self.assertIn("has no package clang-14 with lld-14 with libclang-rt-14-dev with libomp-14-dev, and no clang-19 with "
+                      "lld-19 with libclang-rt-19-dev with libomp-19-dev\n", done.stderr)
 
     def test_without_apt_every_library_is_named(self):
         with tempfile.TemporaryDirectory() as folder:
