@@ -106,14 +106,15 @@ void add_experts(const std::string& name, int64_t experts, int64_t width, int64_
             const std::string prefix =
                 fmt::format("experts {} {}/{} rows each", name, down ? "down" : "up", rows);
             const std::vector<KernelCase> grouped = grouped_product_cases(experts, rows, in, out);
-            // forward, gradient of the rows, gradient of the matrices
+            // forward, gradient of the rows, gradient of the matrices; `grouped` continues with other kinds
+            // of the last
             const KernelCase plain[] = {gemm_case(all, out, in, false, true, Residual::none, false),
                                         gemm_case(all, out, in, false, false, Residual::none, false),
                                         gemm_case(in, out, all, true, false, Residual::accumulate, true)};
-            for (size_t i = 0; i < grouped.size(); ++i) {
-                const std::string product = i == 0 ? "nt" : i == 1 ? "nn" : "tn";
-                add(prefix + "/grouped " + product, grouped[i]);
-                add(prefix + "/plain " + product, plain[i]);
+            const char* const products[] = {"nt", "nn", "tn"};
+            for (size_t i = 0; i < std::size(plain); ++i) {
+                add(fmt::format("{}/grouped {}", prefix, products[i]), grouped[i]);
+                add(fmt::format("{}/plain {}", prefix, products[i]), plain[i]);
             }
         }
 }
