@@ -11,6 +11,8 @@ shift
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_MCA_pml=ob1        # the choice without a fast network; to search for one takes half the time of a start
 export OMPI_MCA_reachable=weighted # otherwise version 5 asks for a route to its own address; there may be none
+# on a CPU that is newer than OpenBLAS it takes its oldest kernels
+! grep -qw avx2 /proc/cpuinfo || export OPENBLAS_CORETYPE=${OPENBLAS_CORETYPE:-Haswell}
 export OMP_WAIT_POLICY=passive # idle threads sleep, since several tests run at the same time
 export LSAN_OPTIONS="suppressions=$PWD/tools/leaks.txt:print_suppressions=0"
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
