@@ -48,15 +48,12 @@ find_package(CUDAToolkit 12.4 REQUIRED)
 
 # keeps what ptxas reports of each kernel, for tools/kernel_resources.py
 if(NOT CMAKE_CUDA_COMPILER_LAUNCHER)
-    set(CMAKE_CUDA_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/tools/keep_ptxas.sh)
-    if(CCACHE_PROGRAM)
-        list(APPEND CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
-    endif()
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/tools/keep_ptxas.sh ${PROJECT_SOURCE_DIR}/tools/compiler_cache.sh)
 endif()
 set(options
     # constexpr functions run on the device too; nvcc cannot compile fmt's consteval functions: they become plain ones
     --expt-relaxed-constexpr -DFMT_CONSTEVAL= -DFMT_USE_CONSTEXPR=1
-    -Xcompiler=-Wall,-Wextra,-fopenmp
+    -Xcompiler=-Wall,-Wextra,-fopenmp,-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=
     # NVIDIA's profilers and compute-sanitizer name lines. The names are much larger than the code, unless compressed
     -lineinfo -Xfatbin=-compress-all
     -Xptxas=-v)

@@ -47,6 +47,10 @@ else()
     endif()
 endif()
 target_compile_options(coeus_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
+# objects contain paths relative to this folder, so that those of two clones are the same (tools/compiler_cache.sh). It is
+# not in `options`, which `coeus info --build` prints
+target_compile_options(coeus_options INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>")
 target_compile_definitions(coeus_options INTERFACE $<$<CONFIG:Debug>:COEUS_DEBUG>)
 # -O3 for full vectorisation; Debug builds are used with sanitizers, and their tests must not take minutes
 set(CMAKE_CXX_FLAGS_RELEASE "-O3")

@@ -66,6 +66,8 @@ for file in "$bundle"/bin/* "$bundle"/lib/openmpi/*.so; do ldd "$file"; done |
         esac
     done
 strip --strip-unneeded "$bundle"/bin/* "$bundle"/lib/*.so* "$bundle"/lib/openmpi/*.so
+# the tests' programs read it (tests/support/paths.hpp)
+cp "$build/tests/paths.txt" "$bundle/bin/"
 
 cp -r inputs jobscripts "$bundle/"
 cp tests/gpu/run.sh "$bundle/gpu-tests.sh"

@@ -6,7 +6,8 @@ Most of the time goes into headers of libraries. Therefore files of one folder w
 together: their texts are joined into one file, so that every check treats all of them as the main file. Files that do
 not compile together are checked separately.
 A file that was clean is not checked again as long as its text, our headers that it includes, the options and the checks
-are unchanged: FOLDER/tidy-clean has a file for its key. Only compiler options that clang 14 knows are passed on.
+are unchanged: a folder has a file for its key, which is the same in every clone. It is the user's (tools/caches.py) or,
+without one, FOLDER/tidy-clean. Only compiler options that clang 14 knows are passed on.
 """
 import hashlib
 import json
@@ -19,6 +20,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import caches
 import sources
 
 TIDY = os.environ.get("CLANG_TIDY", "clang-tidy-14")
@@ -63,10 +65,18 @@ def key_of(path, arguments, salt):
     folders = [Path(a[2:]) for a in arguments if a.startswith("-I")]
     seen = set()
     own_headers(path, folders, seen)
-    digest = hashlib.sha256(salt + "\0".join(arguments).encode())
+    # paths as in every clone
+    digest = hashlib.sha256(salt + "\0".join(arguments).replace(str(sources.ROOT), ".").encode())
     for header in sorted(seen):
-        digest.update(str(header).encode() + b"\0" + header.read_bytes())
+        name = os.path.relpath(header, sources.ROOT)
+        digest.update(name.encode() + b"\0" + header.read_bytes())
     return digest.hexdigest()
+
+
+def meaning_of_native():
+    """The options that the compiler takes for -march=native, which are others on another processor."""
+    return subprocess.run(["g++", "-march=native", "-###", "-E", "-x", "c++", "/dev/null"], capture_output=True,
+                          cwd="/").stderr
 
 
 def sources_of(entry, build):
@@ -147,9 +157,13 @@ def main():
     build = (sources.ROOT / sys.argv[1]).resolve()
     wanted = sys.argv[2:]
     version = subprocess.run([TIDY, "--version"], capture_output=True, text=True).stdout
-    salt = (version + CONFIG.read_text()).encode()
-    clean = build / "tidy-clean"
-    clean.mkdir(exist_ok=True)
+    salt = (version + CONFIG.read_text()).encode() + meaning_of_native()
+    clean = caches.folder("tidy")
+    if clean:
+        caches.remove_unused(clean, days=30)
+    else:
+        clean = build / "tidy-clean"
+        clean.mkdir(exist_ok=True)
     extra = compiler_headers()
 
     work = {}
@@ -160,6 +174,8 @@ def main():
                 key = clean / key_of(path, arguments, salt)
                 work[key] = (path, arguments, key)
     new = [item for item in work.values() if not item[2].exists()]
+    for key in set(work) - {item[2] for item in new}:
+        key.touch()
 
     found = set()
     parts = groups(new)

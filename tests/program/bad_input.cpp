@@ -5,6 +5,7 @@
 #include "coeus/file/hdf5.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 #include <fstream>
 
@@ -389,15 +390,16 @@ TEST_CASE("Files that are missing on one node only end all ranks") {
     // each rank has its own folder (mpirun of Open MPI 5.0.7 crashes if it is given two programs)
     write_file(folder / "coeus",
                "#!/bin/sh\ncase ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} in 0) cd a ;; *) cd b ;; esac\n"
-               "exec " COEUS_PROGRAM " \"$@\"\n");
+               "exec " +
+                   paths::program() + " \"$@\"\n");
     fs::permissions(folder / "coeus", fs::perms::owner_all);
     const auto run = [&](const Arguments& arguments) {
         std::string coeus = "./coeus";
         for (const std::string& word : arguments) coeus += " '" + word + "'";
         return run_shell(
             fmt::format("cd {} && OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-                        "OMPI_MCA_mpi_yield_when_idle=1 " COEUS_MPIRUN " -n 2 {}",
-                        folder.path().string(), coeus));
+                        "OMPI_MCA_mpi_yield_when_idle=1 {} -n 2 {}",
+                        folder.path().string(), paths::mpirun(), coeus));
     };
     const Arguments tiny = tiny_run(folder / "out", "tokens.h5");
     const Outcome data = run(tiny);

@@ -4,6 +4,7 @@
 #include "coeus/file/hdf5.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 using namespace coeus;
 using namespace coeus::test;
@@ -96,7 +97,7 @@ TEST_CASE(
         for (const int64_t from : {int64_t(40), size / 2, size - 9}) {
             const Outcome run =
                 run_coeus(tiny_run(out, data, Arguments{"--checkpoint.enable", steps(3)} + more), ranks,
-                          {{"LD_PRELOAD", COEUS_DISK},
+                          {{"LD_PRELOAD", paths::disk()},
                            {"COEUS_TEST_BAD_FILE", bad_file},
                            {"COEUS_TEST_BAD_FROM", std::to_string(from)}});
             INFO(run.output);

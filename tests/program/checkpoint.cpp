@@ -3,6 +3,7 @@
 #include "coeus/file/hdf5.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 #include <algorithm>
 
@@ -186,7 +187,7 @@ TEST_CASE("program: the room for checkpoints is checked before the first step") 
     const fs::path data = write_data(folder), run = folder / "run";
     fs::create_directories(run / "checkpoint");
     const auto on_disk_of = [&](const std::string& size) {
-        std::string line = "'" COEUS_PROGRAM "'";
+        std::string line = "'" + paths::program() + "'";
         for (const std::string& word :
              tiny_run(run, data, saving_twice + Arguments{"--checkpoint.keep_latest_k=5"}))
             line += " '" + word + "'";
@@ -220,7 +221,7 @@ TEST_CASE("program: a full disk while saving") {
     const std::string mode = GENERATE("disabled", "async");
     const Outcome full =
         run_coeus(tiny_run(run, data, saving_twice + Arguments{"--checkpoint.async_mode=" + mode}), 0,
-                  {{"LD_PRELOAD", COEUS_DISK},
+                  {{"LD_PRELOAD", paths::disk()},
                    {"COEUS_TEST_FULL_FILE", "/checkpoint/step-"},
                    {"COEUS_TEST_FULL_FROM", "65536"}});
     INFO(full.output);

@@ -7,6 +7,7 @@
 #include "coeus/io/checkpoint.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 #include <sys/types.h>
 
@@ -36,8 +37,8 @@ std::string quoted(const Arguments& arguments) {
 
 // The shell command of a run whose victims print their process ids.
 std::string line_of(Victim victim, const Arguments& arguments) {
-    const std::string run = COEUS_PROGRAM + quoted(arguments), said = saying_who + " ",
-                      mpirun = COEUS_MPIRUN " ";
+    const std::string run = paths::program() + quoted(arguments), said = saying_who + " ",
+                      mpirun = paths::mpirun() + " ";
     // mpirun of Open MPI 4.1 itself sometimes never returns if its ranks die as they start (seen once in 200)
     const std::string patient = fmt::format("timeout --signal=KILL {} {}", whole_patience(120), mpirun);
     switch (victim) {
@@ -63,8 +64,8 @@ Outcome run_killed(Victim victim, const Moment& moment, double seconds_of_line, 
     int lines = 0;
     return run_shell(
         "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
-        "XDG_CACHE_HOME='" COEUS_TEST_CACHE "'; " +
-            line_of(victim, arguments) + " < /dev/null",
+        "XDG_CACHE_HOME='" +
+            paths::cache() + "'; " + line_of(victim, arguments) + " < /dev/null",
         [&, is_done = false](const std::string& line) mutable {
             if (const int64_t process = process_said_in(line)) victims_alive.push_back(process);
             if (is_done || lines++ < moment.lines || victims_alive.size() < wanted) return;

@@ -9,6 +9,7 @@
 #include "program/python.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 #include <cstring>
 
@@ -39,7 +40,7 @@ struct Unpacked {
     TemporaryFolder folder;
     fs::path step = folder / "step-7";
     Unpacked() {
-        const Outcome tar = run_shell("tar xzf " COEUS_SOURCE_DIR "/tests/data/dcp.tar.gz -C '" +
+        const Outcome tar = run_shell("tar xzf " + paths::source() + "/tests/data/dcp.tar.gz -C '" +
                                       folder.path().string() + "'");
         INFO(tar.output);
         REQUIRE(tar.exit_code == 0);
@@ -117,9 +118,9 @@ TEST_CASE("convert: checkpoints that this machine's PyTorch writes") {
         CAPTURE(dtype);
         const TemporaryFolder folder;
         write_file(folder / "deck.toml", whole_deck);
-        const Outcome written = run_shell(fmt::format("OMP_NUM_THREADS=1 {} " COEUS_SOURCE_DIR
-                                                      "/tests/tools/write_dcp.py '{}' {}",
-                                                      python, folder.path().string(), dtype));
+        const Outcome written =
+            run_shell(fmt::format("OMP_NUM_THREADS=1 {} {}/tests/tools/write_dcp.py '{}' {}", python,
+                                  paths::source(), folder.path().string(), dtype));
         INFO(written.output);
         REQUIRE(written.exit_code == 0);
         check_conversion(folder.path(), folder / "deck.toml", 2);

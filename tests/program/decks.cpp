@@ -3,6 +3,7 @@
 #include "coeus/comm/mpi.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 using namespace coeus;
 using namespace coeus::test;
@@ -121,7 +122,7 @@ TEST_CASE("Help of the options") {
     CHECK_THAT(help.output, Contains("[training]") && Contains("--training.seq_len=2048"));
     const Outcome markdown = run_coeus({"help", "options", "--markdown"});
     CHECK(markdown.exit_code == 0);
-    CHECK(markdown.output == read_file(std::filesystem::path(COEUS_SOURCE_DIR) / "doc/decks.md"));
+    CHECK(markdown.output == read_file(std::filesystem::path(paths::source()) / "doc/decks.md"));
     expect_config_error(run_coeus({"help", "options", "--html"}),
                         "coeus help options: --html cannot be used here");
     const Outcome some = run_coeus({"help", "options", "shuffle", "optimizer.lr"});

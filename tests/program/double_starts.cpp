@@ -7,6 +7,7 @@
 #include "coeus/io/checkpoint.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 #include <sys/types.h>
 
@@ -30,7 +31,7 @@ constexpr int64_t all_steps = 20;
 Environment environment_of(bool locks, const char* host, const char* job, const char* restart) {
     Environment all = {{"SLURM_JOB_ID", job}, {"SLURM_RESTART_COUNT", restart}};
     if (!locks)
-        all.insert({{"LD_PRELOAD", COEUS_HOSTS}, {"COEUS_TEST_NO_LOCKS", "1"}, {"COEUS_TEST_HOST", host}});
+        all.insert({{"LD_PRELOAD", paths::hosts()}, {"COEUS_TEST_NO_LOCKS", "1"}, {"COEUS_TEST_HOST", host}});
     return all;
 }
 

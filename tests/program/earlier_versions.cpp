@@ -8,6 +8,7 @@
 #include "coeus/file/hdf5.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 using namespace coeus;
 using namespace coeus::test;
@@ -63,7 +64,7 @@ void check_resumed(const fs::path& folder, const std::string& run, const MetricL
 
 TEST_CASE("program: checkpoints, token files and decks of earlier versions are read and resumed") {
     size_t versions = 0;
-    for (const fs::directory_entry& entry : fs::directory_iterator(COEUS_SOURCE_DIR "/tests/data")) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(paths::source() + "/tests/data")) {
         if (!entry.path().filename().string().starts_with("version_")) continue;
         CAPTURE(entry.path().filename().string());
         ++versions;

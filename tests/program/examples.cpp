@@ -2,6 +2,7 @@
 // The examples of examples/ do what they promise, in shortened form.
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 #include <filesystem>
 
@@ -11,8 +12,8 @@ using Catch::Contains;
 
 TEST_CASE("examples: resume_elsewhere moves a run between meshes without a change of its loss curve") {
     const TemporaryFolder folder;
-    const Outcome walk = run_shell("STEPS=6 '" COEUS_SOURCE_DIR "/examples/resume_elsewhere/run.sh' '" +
-                                   folder.path().string() + "' '" COEUS_PROGRAM "' < /dev/null");
+    const Outcome walk = run_shell("STEPS=6 '" + paths::source() + "/examples/resume_elsewhere/run.sh' '" +
+                                   folder.path().string() + "' '" + paths::program() + "' < /dev/null");
     INFO(walk.output);
     REQUIRE(walk.exit_code == 0);
     CHECK_THAT(walk.output, Contains("Mesh: 2 ranks: dp_shard 2") && Contains("Mesh: 4 ranks: pp 2 x tp 2") &&
@@ -35,8 +36,8 @@ namespace {
 // Runs run.sh of an example with settings for its environment; returns its output.
 std::string run_example(const std::string& name, const std::string& settings,
                         const std::filesystem::path& folder) {
-    const Outcome done = run_shell(settings + " '" COEUS_SOURCE_DIR "/examples/" + name + "/run.sh' '" +
-                                   folder.string() + "' '" COEUS_PROGRAM "' < /dev/null");
+    const Outcome done = run_shell(settings + " '" + paths::source() + "/examples/" + name + "/run.sh' '" +
+                                   folder.string() + "' '" + paths::program() + "' < /dev/null");
     INFO(done.output);
     REQUIRE(done.exit_code == 0);
     return done.output;

@@ -5,6 +5,7 @@
 #include "coeus/base/random.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -73,7 +74,7 @@ void full_disks(int rounds, uint64_t seed) {
         const auto room = int64_t(double(bytes_of(kind, whole)) * random.uniform(uint64_t(i)));
         const Arguments arguments = tiny_run(run, folder / "tokens.h5", tiny_experts + writing_everything);
         const Outcome full = run_coeus(arguments, ranks,
-                                       {{"LD_PRELOAD", COEUS_DISK},
+                                       {{"LD_PRELOAD", paths::disk()},
                                         {"COEUS_TEST_FULL_FILE", run.string() + kind.in_path},
                                         {"COEUS_TEST_FULL_FROM", std::to_string(room)}});
         CAPTURE(i, kind.in_path, ranks, room, full.exit_code, full.output);

@@ -4,6 +4,7 @@
 #include "coeus/comm/mpi.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 #include "support/skip.hpp"
 
 #include <csignal>
@@ -35,7 +36,7 @@ struct FaultyRun {
         if (fault.starts_with("exit"))
             environment["OMPI_MCA_odls_base_sigkill_timeout"] = std::to_string(whole_patience(1));
         if (ranks_per_host > 0) {
-            environment["LD_PRELOAD"] = COEUS_HOSTS;
+            environment["LD_PRELOAD"] = paths::hosts();
             environment["COEUS_TEST_RANKS_PER_HOST"] = std::to_string(ranks_per_host);
         }
         const Arguments arguments =
@@ -91,7 +92,7 @@ struct FaultyRun {
 
 // Shell text that gives the process ids of the ranks.
 std::string ranks_of(const fs::path& run) {
-    return "$(pgrep -f '^" COEUS_PROGRAM " .*" + run.string() + "')";
+    return "$(pgrep -f '^" + paths::program() + " .*" + run.string() + "')";
 }
 
 const std::string rank_1 = "rank 1 \\(host [^)]*\\) ";

@@ -8,6 +8,7 @@
 #include "coeus/pretrained/pretrained.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 #include "support/write_safetensors.hpp"
 
 #include <cmath>
@@ -385,7 +386,7 @@ TEST_CASE("info shows which algorithms of products are kept, and how fast they w
 }
 
 TEST_CASE("info plans a deck for devices that this machine does not have") {
-    const std::string deck = COEUS_SOURCE_DIR "/inputs/base/llama3_8b.toml";
+    const std::string deck = paths::source() + "/inputs/base/llama3_8b.toml";
     const Outcome fits = run_coeus({"info", deck, "--ranks=8", "--gpu=h100"});
     CHECK(fits.exit_code == 0);
     CHECK_THAT(fits.output,
@@ -394,7 +395,7 @@ TEST_CASE("info plans a deck for devices that this machine does not have") {
     CHECK(beyond.exit_code == 0);
     CHECK_THAT(beyond.output, Contains("Notice: a rank does not fit into the memory of "));
     // this deck asks for layers in 8 bits
-    const std::string large = COEUS_SOURCE_DIR "/inputs/base/llama3_405b.toml";
+    const std::string large = paths::source() + "/inputs/base/llama3_405b.toml";
     const Outcome converted = run_coeus({"info", large, "--ranks=512", "--gpu=h100"});
     CHECK_THAT(converted.output, Contains("\n  Linear layers:\n") && Contains("  In 8 bits: ") &&
                                      Contains("    layers.0-125.attention.wq     [16384, 16384]"));

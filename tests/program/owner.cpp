@@ -3,6 +3,7 @@
 // and a run that lost its folder while it was suspended.
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 #include <functional>
 #include <regex>
@@ -30,7 +31,7 @@ struct StoppedRun {
         const auto act = [&, two_steps = std::regex("step: *2 ")](const std::string& line) {
             if (!std::regex_search(line, two_steps)) return;
             // rank 0 suspends itself, then all ranks are suspended
-            const std::string ranks_of_it = "pgrep -f '^" COEUS_PROGRAM " .*" + out.string() + "'";
+            const std::string ranks_of_it = "pgrep -f '^" + paths::program() + " .*" + out.string() + "'";
             const Outcome stopped =
                 run_shell("ranks=$(" + ranks_of_it +
                           "); for i in $(seq 1000); do cat /proc/$(echo $ranks | sed 's:  *:/status "
@@ -159,7 +160,7 @@ TEST_CASE("owner: a start that loses its folder while it loads a checkpoint chan
     REQUIRE(run_coeus(arguments + Arguments{steps(2)}, ranks).exit_code == 0);
     // the second start has other options, so that its deck.toml would differ
     const std::string line = coeus_line(arguments + Arguments{steps(4)}, ranks,
-                                        {{"LD_PRELOAD", COEUS_HOSTS},
+                                        {{"LD_PRELOAD", paths::hosts()},
                                          {"COEUS_TEST_STOP_AT", "step-00000002.h5"},
                                          {"COEUS_TEST_STOP_IF", (out / "checkpoint/.owner").string()}},
                                         fmt::format("timeout {}", whole_patience(100)));
@@ -167,7 +168,7 @@ TEST_CASE("owner: a start that loses its folder while it loads a checkpoint chan
         fmt::format("({}; echo \"exit code $?\") >{} 2>&1 & for i in $(seq 2000); do ranks=$(pgrep -f '^{} "
                     ".*{}'); for rank in $ranks; do grep -q '^State:.T' /proc/$rank/status && kill -STOP "
                     "$ranks && echo $ranks && exit 0; done; sleep 0.05; done 2>/dev/null; exit 1",
-                    line, log.string(), COEUS_PROGRAM, out.string()));
+                    line, log.string(), paths::program(), out.string()));
     INFO(read_file(log));
     REQUIRE(stopped.exit_code == 0);
     for (const char* owner : {".owner", "checkpoint/.owner"}) {
@@ -193,7 +194,7 @@ TEST_CASE("owner: a start that loses its folder while it loads a checkpoint chan
 TEST_CASE("owner: a run on a file system without locks owns its folder, trains and resumes") {
     const int ranks = GENERATE(0, 2);
     INFO(ranks << " ranks");
-    const Environment no_locks = {{"LD_PRELOAD", COEUS_HOSTS}, {"COEUS_TEST_NO_LOCKS", "1"}};
+    const Environment no_locks = {{"LD_PRELOAD", paths::hosts()}, {"COEUS_TEST_NO_LOCKS", "1"}};
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17)});
     const Arguments arguments =

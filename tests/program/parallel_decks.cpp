@@ -5,6 +5,7 @@
 #include "coeus/file/toml.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 #include <algorithm>
 #include <map>
@@ -32,7 +33,7 @@ int ranks_for(const fs::path& deck) {
 
 std::vector<fs::path> all_decks() {
     std::vector<fs::path> decks;
-    for (const auto& entry : fs::directory_iterator(fs::path(COEUS_SOURCE_DIR) / "tests/decks"))
+    for (const auto& entry : fs::directory_iterator(fs::path(paths::source()) / "tests/decks"))
         if (entry.path().extension() == ".toml" && !entry.path().stem().string().starts_with("base"))
             decks.push_back(entry.path());
     std::sort(decks.begin(), decks.end());
@@ -44,7 +45,7 @@ MetricLines run_deck(const fs::path& deck, const fs::path& out, const fs::path& 
     const Outcome run = run_coeus(Arguments{"train", deck.string(), "--job.dump_folder=" + out.string(),
                                             "--training.dataset_path=" + data.string()} +
                                       more,
-                                  ranks, {}, COEUS_SOURCE_DIR);
+                                  ranks, {}, paths::source());
     INFO(run.output);
     CHECK(run.exit_code == 0);
     CHECK(count_of("not implemented yet", run.output) == 0);
@@ -147,7 +148,7 @@ TEST_CASE("Every deck of tests/decks trains as one rank does: data and tensor pa
 TEST_CASE("A mesh resumes where it stopped, and another mesh continues from there") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(200 * 33)});
-    const fs::path deck = fs::path(COEUS_SOURCE_DIR) / "tests/decks/full_checkpoint.toml";
+    const fs::path deck = fs::path(paths::source()) / "tests/decks/full_checkpoint.toml";
     const auto run = [&](const std::string& name, int64_t last, const Arguments& more, int ranks) {
         return run_deck(
             deck, folder / name, folder / "tokens.h5",
@@ -169,7 +170,7 @@ TEST_CASE("A mesh resumes where it stopped, and another mesh continues from ther
 TEST_CASE("Experts on several ranks resume on other meshes with the same losses") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(200 * 33)});
-    const fs::path deck = fs::path(COEUS_SOURCE_DIR) / "tests/decks/experts_fsdp.toml";
+    const fs::path deck = fs::path(paths::source()) / "tests/decks/experts_fsdp.toml";
     const auto run = [&](const std::string& name, int64_t last, const Arguments& more, int ranks) {
         return run_deck(deck, folder / name, folder / "tokens.h5",
                         Arguments{"--training.steps=" + std::to_string(last), "--lr_scheduler.total_steps=10",

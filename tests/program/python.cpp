@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program/python.hpp"
 
+#include "support/paths.hpp"
+
 #include <cctype>
 #include <cstdint>
 #include <cstdlib>
@@ -14,7 +16,7 @@ std::string python_with(const std::string& name) {
     const char* given = std::getenv(("COEUS_" + upper + "_PYTHON").c_str());
     namespace fs = std::filesystem;
     const fs::path python =
-        given ? fs::path(given) : fs::path(COEUS_PROGRAM).parent_path() / ("venv-" + name) / "bin/python";
+        given ? fs::path(given) : fs::path(paths::program()).parent_path() / ("venv-" + name) / "bin/python";
     return fs::exists(python) ? python.string() : "";
 }
 

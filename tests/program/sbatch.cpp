@@ -5,6 +5,7 @@
 #include "coeus/device/device.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 #include <fstream>
 
@@ -16,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string deck = COEUS_SOURCE_DIR "/inputs/base/llama3_1b.toml";
+const std::string deck = paths::source() + "/inputs/base/llama3_1b.toml";
 
 const Arguments can_run = {"--training.dataset_path=x.h5", "--checkpoint.enable"};
 
@@ -135,8 +136,7 @@ struct ScriptAlone {
     Outcome run(const std::string& environment = "") {
         write_file(folder / "job",
                    "export JOB_SCRIPT=$$ SLURM_JOB_ID=7 SLURM_JOB_NODELIST=n1 PATH=$PWD:$PATH " +
-                       environment +
-                       "\ncoeus=(coeus)\n. " COEUS_SOURCE_DIR
+                       environment + "\ncoeus=(coeus)\n. " + paths::source() +
                        "/jobscripts/train_and_requeue.sh\ntrain_and_requeue deck.toml\n");
         return run_shell("cd " + folder.path().string() + " && bash job");
     }
@@ -286,8 +286,8 @@ TEST_CASE("job script: the program is a path, also with blanks, or a command") {
     fs::permissions(program, fs::perms::owner_all);
     for (const std::string machine : {"generic", "local"})
         for (const std::string& coeus : {program, std::string("env A=1 echo runs")}) {
-            write_file(folder / "job", "COEUS='" + coeus + "'\n. " COEUS_SOURCE_DIR "/jobscripts/" + machine +
-                                           "/env.sh\n\"${coeus[@]}\" well\n");
+            write_file(folder / "job", "COEUS='" + coeus + "'\n. " + paths::source() + "/jobscripts/" +
+                                           machine + "/env.sh\n\"${coeus[@]}\" well\n");
             const Outcome outcome = run_shell("bash " + (folder / "job").string());
             INFO(outcome.output);
             CHECK_THAT(outcome.output, Contains("runs well"));

@@ -6,6 +6,7 @@
 #include "coeus/state/storage.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 #include <fstream>
 #include <map>
@@ -41,7 +42,7 @@ std::vector<Counts> counts_of_start(const fs::path& folder, const Arguments& arg
     // cache
     const TemporaryFolder cache;
     const Outcome outcome = run_coeus(arguments, ranks,
-                                      {{"LD_PRELOAD", COEUS_COUNTER},
+                                      {{"LD_PRELOAD", paths::counter()},
                                        {"COEUS_COUNT_BELOW", folder.string()},
                                        {"COEUS_COUNT_TO", to},
                                        {"XDG_CACHE_HOME", cache.path().string()}});

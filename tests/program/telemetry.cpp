@@ -3,6 +3,7 @@
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 #include "support/event_file.hpp"
+#include "support/paths.hpp"
 
 #include <iterator>
 #include <regex>
@@ -30,7 +31,7 @@ TEST_CASE("telemetry: a run without room for it trains to its end and counts the
     write_token_file(data, {.tokens = learnable_tokens(30 * 17)});
     constexpr int64_t all = 80;
     // the limit on the size of files stands in for a full disk, as in checkpoint.cpp
-    std::string command = "ulimit -f 16; PMIX_MCA_gds=hash UCX_TLS=self '" COEUS_PROGRAM "'";
+    std::string command = "ulimit -f 16; PMIX_MCA_gds=hash UCX_TLS=self '" + paths::program() + "'";
     for (const std::string& word :
          tiny_run(out, data,
                   {steps(all), "--metrics.enable_tensorboard", "--profiling.enable_profiling",

@@ -5,6 +5,7 @@
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 #include "support/event_file.hpp"
+#include "support/paths.hpp"
 
 #include <sstream>
 
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 using Shown = std::map<std::string, std::map<int64_t, float>>;
 
 Shown shown_by_tensorboard(const std::string& python, const fs::path& folder) {
-    const Outcome read = run_shell(python + " " COEUS_SOURCE_DIR "/tests/tools/read_events.py '" +
+    const Outcome read = run_shell(python + " " + paths::source() + "/tests/tools/read_events.py '" +
                                    folder.string() + "' 2>/dev/null");
     CHECK(read.exit_code == 0);
     Shown shown;

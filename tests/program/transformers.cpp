@@ -14,6 +14,7 @@
 #include "support/golden.hpp"
 #include "support/hub_folder.hpp"
 #include "support/model.hpp"
+#include "support/paths.hpp"
 #include "support/write_safetensors.hpp"
 
 #include <algorithm>
@@ -46,7 +47,7 @@ struct Answers {
 
 Answers ask_transformers(const std::string& python, const std::vector<Question>& questions) {
     const TemporaryFolder folder;
-    std::string command = python + " " COEUS_SOURCE_DIR "/tests/tools/transformers_logits.py";
+    std::string command = python + " " + paths::source() + "/tests/tools/transformers_logits.py";
     for (size_t i = 0; i < questions.size(); ++i) {
         const auto& [model, tokens, sequences] = questions[i];
         std::vector<int64_t> copy = tokens;

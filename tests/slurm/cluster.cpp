@@ -3,6 +3,7 @@
 
 #include "coeus/comm/mpi.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 #include <unistd.h>
 
@@ -15,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string script = COEUS_SOURCE_DIR "/tests/slurm/cluster.sh";
+const std::string script = paths::source() + "/tests/slurm/cluster.sh";
 
 bool is_open_mpi() {
     return MpiRuntime::library_version().starts_with("Open MPI");
@@ -94,7 +95,7 @@ Outcome Cluster::run(const std::string& command) const {
     return run_shell(
         fmt::format("cd {0} && export SLURM_CONF={0}/slurm.conf COEUS={1} "
                     "COEUS_JOBSCRIPTS={2}/jobscripts XDG_CACHE_HOME={3} LD_PRELOAD={4} {5} && {6}",
-                    folder_.path().string(), COEUS_PROGRAM, COEUS_SOURCE_DIR, COEUS_TEST_CACHE, COEUS_NAPS,
+                    folder_.path().string(), paths::program(), paths::source(), paths::cache(), paths::naps(),
                     is_open_mpi() ? "" : "COEUS_LAUNCH='srun --mpi=pmi2 --kill-on-bad-exit=1'", command));
 }
 
@@ -110,10 +111,10 @@ TrainingJob::TrainingJob(const Cluster& cluster, const std::string& name, const 
     : cluster_(cluster), name_(name) {
     const std::string deck = name + ".toml";
     write_file(cluster / deck, fmt::format(deck_text, name, how.deck));
-    std::string script = COEUS_SOURCE_DIR "/jobscripts/local/train.sbatch " + deck + " " + how.arguments;
+    std::string script = paths::source() + "/jobscripts/local/train.sbatch " + deck + " " + how.arguments;
     if (how.printed) {
         script = name + ".sbatch";
-        cluster.ask(COEUS_PROGRAM " sbatch " + deck + " --machine=local > " + script);
+        cluster.ask(paths::program() + " sbatch " + deck + " --machine=local > " + script);
     }
     id_ = cluster.ask(how.environment + " sbatch --parsable --output=" + name + ".log " + how.sbatch + " " +
                       script);
@@ -150,7 +151,7 @@ std::vector<std::string> TrainingJob::ranks() const {
     const Outcome found =
         run_shell(fmt::format("for pid in $(pgrep -f '^{} train {}.toml'); do "
                               "[ \"$(readlink /proc/$pid/cwd)\" != '{}' ] || echo $pid; done",
-                              COEUS_PROGRAM, name_, fs::canonical(cluster_ / ".").string()));
+                              paths::program(), name_, fs::canonical(cluster_ / ".").string()));
     return lines_of(found.output);
 }
 

@@ -4,6 +4,7 @@
 #include "coeus/comm/mpi.hpp"
 #include "slurm/cluster.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 #include "support/skip.hpp"
 
 #include <algorithm>
@@ -39,7 +40,8 @@ using Disturb = std::function<void(const Cluster& cluster, const TrainingJob& jo
 // A program that runs the shell text `train` before it trains as the real one.
 std::string program_that(const Cluster& cluster, const std::string& train) {
     const fs::path file = cluster / "program";
-    write_file(file, "#!/bin/sh\n[ \"$1\" != train ] || { " + train + "; }\nexec " COEUS_PROGRAM " \"$@\"\n");
+    write_file(
+        file, "#!/bin/sh\n[ \"$1\" != train ] || { " + train + "; }\nexec " + paths::program() + " \"$@\"\n");
     fs::permissions(file, fs::perms::owner_all);
     return "COEUS=" + file.string();
 }
@@ -140,7 +142,7 @@ void tell_the_script_to_stop(const Cluster& cluster, const TrainingJob& job) {
 // Slurm may signal up to half a minute early and checks every half minute: 20 to 50 seconds after the start.
 const TrainingJob::How time_nearly_over = {.sbatch = "--time=1 --signal=B:USR1@10",
                                            .arguments = "--checkpoint.walltime_margin=0"};
-const TrainingJob::How by_mpirun = {.environment = "COEUS_LAUNCH='" COEUS_MPIRUN "'"};
+const TrainingJob::How by_mpirun = {.environment = "COEUS_LAUNCH='" + paths::mpirun() + "'"};
 // The daemons that mpirun of MPICH starts call it back, by the name of its host.
 bool mpirun_can_be_called_back() {
     if (MpiRuntime::library_version().starts_with("Open MPI")) return true;

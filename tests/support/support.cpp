@@ -4,6 +4,7 @@
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -71,7 +72,7 @@ TemporaryFolder::~TemporaryFolder() {
 
 fs::path shared(const std::string& name) {
     const char* given = std::getenv("COEUS_SHARED");
-    const fs::path root = given ? fs::path(given) : fs::path(COEUS_SOURCE_DIR) / ".." / "shared";
+    const fs::path root = given ? fs::path(given) : fs::path(paths::source()) / ".." / "shared";
     if (fs::exists(root / name)) return root / name;
     // the same reason for all files, if the whole folder is missing
     const fs::path missing = fs::exists(root) ? root / name : root;
@@ -179,18 +180,18 @@ std::string coeus_line(const std::vector<std::string>& arguments, int ranks,
         "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
         // keeps the measured peak of a busy machine out of the user's cache
         "XDG_CACHE_HOME=" +
-        quoted(COEUS_TEST_CACHE) + " ";
+        quoted(paths::cache()) + " ";
     std::map<std::string, std::string> all = environment;
-    if (ranks > 0 && fs::exists(COEUS_NAPS)) {  // a bundle has no such library
+    if (ranks > 0 && fs::exists(paths::naps())) {  // a bundle has no such library
         std::string& preloaded = all["LD_PRELOAD"];
-        preloaded = preloaded.empty() ? COEUS_NAPS : COEUS_NAPS ":" + preloaded;
+        preloaded = preloaded.empty() ? paths::naps() : paths::naps() + ":" + preloaded;
     }
     for (const auto& [name, value] : all) command += name + "=" + quoted(value) + " ";
     command += before + " ";
-    if (ranks > 0) command += fmt::format(COEUS_MPIRUN " -n {} ", ranks);
+    if (ranks > 0) command += fmt::format("{} -n {} ", paths::mpirun(), ranks);
     // another build of the program, with an emulated or a real GPU
     const char* other = std::getenv("COEUS_TEST_PROGRAM");
-    command += quoted(other ? other : COEUS_PROGRAM);
+    command += quoted(other ? other : paths::program());
     for (const std::string& argument : arguments) command += " " + quoted(argument);
     return command + " < /dev/null";
 }

@@ -8,6 +8,7 @@
 #include "support/cases.hpp"
 #include "support/catch.hpp"
 #include "support/environment.hpp"
+#include "support/paths.hpp"
 #include "support/support.hpp"
 #include "unit/cuda/pretended_gpu.hpp"
 
@@ -274,7 +275,7 @@ std::string text_of(const std::string& kernel, const Limits& l) {
 }
 
 std::filesystem::path file_of_limits() {
-    return std::filesystem::path(COEUS_SOURCE_DIR) / "tests/gpu/traffic.txt";
+    return std::filesystem::path(paths::source()) / "tests/gpu/traffic.txt";
 }
 
 /// Lines that begin without spaces name a case; those after it its kernels. Comments begin with #.
@@ -371,7 +372,7 @@ TEST_CASE("the table of traffic has every entry of the table of kernels") {
 TEST_CASE("the table of traffic has every kernel that is launched") {
     std::set<std::string> missing;
     for (const auto& entry :
-         std::filesystem::directory_iterator(std::filesystem::path(COEUS_SOURCE_DIR) / "src/kernels/cuda")) {
+         std::filesystem::directory_iterator(std::filesystem::path(paths::source()) / "src/kernels/cuda")) {
         if (entry.path().extension() != ".cu") continue;
         const std::string text = read_file(entry.path().string()), call = "launch(exec, ";
         for (size_t at = text.find(call); at != std::string::npos; at = text.find(call, at + 1)) {

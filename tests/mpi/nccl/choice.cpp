@@ -5,6 +5,7 @@
 #include "gpu/gpu.hpp"
 #include "stand_ins/cuda/runtime.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -38,7 +39,7 @@ private:
 };
 
 // has the names of NCCL's functions and a version, nothing else
-const std::string ours = COEUS_NCCL_STAND_IN;
+const std::string ours = paths::nccl();
 
 RankTransport choice(const std::string& asked, const Device& device, const std::string& library = ours) {
     const Communicator world = Communicator::world("world");
@@ -189,7 +190,7 @@ TEST_CASE("transport: the most blocks of NCCL's operations") {
     unsetenv("NCCL_MAX_CTAS");
     unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
 
-    const std::string unsplit = COEUS_NCCL_UNSPLIT;
+    const std::string unsplit = paths::nccl_unsplit();
     CHECK_THROWS_WITH(transport_from_deck(config, world, own, unsplit),
                       "comm.max_ctas = 16: NCCL has this limit from 2.17 on, but this is NCCL 2.13.4; set it "
                       "to 0, or set the "

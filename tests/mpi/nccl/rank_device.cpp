@@ -10,6 +10,7 @@
 #include "coeus/device/cpu.hpp"
 #include "stand_ins/cuda/runtime.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 #include "support/skip.hpp"
 #include "support/support.hpp"
 
@@ -147,7 +148,7 @@ TEST_CASE("device: a warning tells that ranks cannot open each other's GPUs") {
     const auto warning = [&](const std::string& other) {
         std::vector<GpuOfRank> gpus(size_t(world.size()), {"a", open});
         gpus[1].bus_id = other;
-        return isolation_warning(world, gpus, COEUS_NVML_STAND_IN);
+        return isolation_warning(world, gpus, test::paths::nvml());
     };
     const std::string text = warning(isolated);
     CHECK_THAT(text,
@@ -159,7 +160,7 @@ TEST_CASE("device: a warning tells that ranks cannot open each other's GPUs") {
     // other hosts' GPUs do not matter, nor does a driver that cannot be asked
     std::vector<GpuOfRank> gpus(size_t(world.size()), {"a", open});
     gpus[1] = {"b", isolated};
-    CHECK(isolation_warning(world, gpus, COEUS_NVML_STAND_IN).empty());
+    CHECK(isolation_warning(world, gpus, test::paths::nvml()).empty());
     CHECK(isolation_warning(world, gpus, "/absent/libnvidia-ml.so.1").empty());
 }
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests start the program with the emulated GPU and its stand-in for cuDNN, unless the environment names
 // others.
+#include "support/paths.hpp"
+
 #include <cstdlib>
 
 namespace {
 
-[[maybe_unused]] const int chosen = setenv("COEUS_TEST_PROGRAM", COEUS_EMULATED_PROGRAM, 0),
+[[maybe_unused]] const int chosen = setenv("COEUS_TEST_PROGRAM",
+                                           coeus::test::paths::emulated_program().c_str(), 0),
                            with_cudnn = setenv("COEUS_CUDNN", "stand-in", 0);
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 #include "support/support.hpp"
 
 #include <string>
@@ -11,7 +12,7 @@ TEST_CASE(
     const std::string said =
         "printf 'step 1\\n-----\\nmpirun has exited due to process rank 0 with PID %s on\\nnode n exiting "
         "%s.\\n' ";
-    const std::string script = std::string("sh ") + COEUS_SOURCE_DIR + "/tests/support/mpirun.sh sh -c ";
+    const std::string script = "sh " + paths::source() + "/tests/support/mpirun.sh sh -c ";
     const auto ends_with = [&](const std::string& arguments, int code) {
         const Outcome direct = run_shell(said + arguments + "; (exit " + std::to_string(code) + ")");
         const std::string in_script = "\"" + said + arguments + "; exit " + std::to_string(code) + "\"";

@@ -3,6 +3,7 @@
 
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 #include <cstdlib>
 
@@ -10,22 +11,22 @@ using namespace coeus;
 using Catch::Contains;
 
 TEST_CASE("NCCL is loaded by name, and reports its version") {
-    const NcclLibrary nccl = load_nccl(COEUS_NCCL_STAND_IN);
+    const NcclLibrary nccl = load_nccl(test::paths::nccl());
     CHECK(nccl.version_text() == "2.28.9");
     CHECK(nccl.receive != nullptr);
     CHECK(nccl.comm_split != nullptr);
     CHECK(nccl.comm_finalize != nullptr);
     CHECK(nccl.comm_init_rank_config != nullptr);
     CHECK(nccl.comm_init_rank_scalable != nullptr);
-    setenv("COEUS_NCCL", COEUS_NCCL_STAND_IN, 1);
-    CHECK(nccl_path() == COEUS_NCCL_STAND_IN);
+    setenv("COEUS_NCCL", test::paths::nccl().c_str(), 1);
+    CHECK(nccl_path() == test::paths::nccl());
     CHECK(load_nccl().version_text() == "2.28.9");
     unsetenv("COEUS_NCCL");
     CHECK(nccl_path() == "libnccl.so.2");
 }
 
 TEST_CASE("an NCCL before 2.18 cannot split communicators") {
-    const NcclLibrary nccl = load_nccl(COEUS_NCCL_UNSPLIT);
+    const NcclLibrary nccl = load_nccl(test::paths::nccl_unsplit());
     CHECK(nccl.version_text() == "2.13.4");
     CHECK(nccl.comm_split == nullptr);
     CHECK(nccl.comm_finalize == nullptr);
@@ -34,7 +35,7 @@ TEST_CASE("an NCCL before 2.18 cannot split communicators") {
 }
 
 TEST_CASE("an NCCL that is absent, too old, or another library") {
-    const std::string old = COEUS_NCCL_OLD, partial = COEUS_NCCL_PARTIAL;
+    const std::string old = test::paths::nccl_old(), partial = test::paths::nccl_partial();
     CHECK_THROWS_WITH(load_nccl("/absent/libnccl.so.2"),
                       Contains("NCCL cannot be loaded: /absent/libnccl.so.2: cannot open"));
     CHECK_THROWS_WITH(load_nccl(old), old + " is NCCL 2.8.4; 2.13 or newer is needed");

@@ -6,6 +6,7 @@
 #include "coeus/train/dry_run.hpp"
 #include "support/catch.hpp"
 #include "support/options.hpp"
+#include "support/paths.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path inputs = fs::path(COEUS_SOURCE_DIR) / "inputs";
+const fs::path inputs = fs::path(test::paths::source()) / "inputs";
 
 std::string error_of(const fs::path& deck) {
     try {
@@ -271,7 +272,7 @@ TEST_CASE("The effective deck names its deck and can be run again") {
 
 TEST_CASE("doc/decks.md is up to date") {
     // to update it: build/coeus help options --markdown > doc/decks.md
-    CHECK(test::read_file(fs::path(COEUS_SOURCE_DIR) / "doc/decks.md") == options_markdown());
+    CHECK(test::read_file(fs::path(test::paths::source()) / "doc/decks.md") == options_markdown());
 }
 
 TEST_CASE("Help names every option with default, choices and status") {

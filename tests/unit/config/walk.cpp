@@ -7,6 +7,7 @@
 #include "coeus/config/config.hpp"
 #include "support/catch.hpp"
 #include "support/options.hpp"
+#include "support/paths.hpp"
 
 #include <algorithm>
 #include <set>
@@ -37,7 +38,7 @@ const std::vector<Walk> table = {
     {"job", works, {"dump_folder=/x", "description=x", "print_config=true", "save_config_file=x"}},
     {"job", idle, {"custom_config_module=x", "use_for_integration_test=true"}},
     {"", works, {"dump_folder=/x", "hf_assets_path=/x"}},
-    {"job", works, {"config_file=" COEUS_SOURCE_DIR "/inputs/llama3_workstation.toml", "print_args=true"}},
+    {"job", works, {"config_file=" + test::paths::source() + "/inputs/llama3_workstation.toml", "print_args=true"}},
     {"", works, {"device=cuda", "quiet=true", "profile=true"}},
     {"", retired, {"module=llama3", "config=llama3_8b", "tokenizer=x"}},
     {"log", works, {"ranks=1", "quiet=true"}},

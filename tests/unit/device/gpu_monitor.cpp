@@ -4,6 +4,7 @@
 #include "coeus/device/gpu_monitor.hpp"
 
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 #include <dlfcn.h>
 #include <utility>
@@ -15,7 +16,7 @@ namespace {
 // The stand-in; its state is restored at the end.
 class StandIn {
 public:
-    StandIn() : library_(dlopen(COEUS_NVML_STAND_IN, RTLD_NOW)) { REQUIRE(library_ != nullptr); }
+    StandIn() : library_(dlopen(test::paths::nvml().c_str(), RTLD_NOW)) { REQUIRE(library_ != nullptr); }
     ~StandIn() {
         unsupported() = "";
         has_driver() = true;
@@ -43,7 +44,7 @@ int absent_figures(const GpuSample& s) {
 constexpr const char* bus = "0000:17:00.0";
 
 std::optional<GpuMonitor> monitor_of() {
-    return GpuMonitor::of_bus_id(bus, COEUS_NVML_STAND_IN);
+    return GpuMonitor::of_bus_id(bus, test::paths::nvml());
 }
 
 }  // namespace
@@ -100,7 +101,7 @@ TEST_CASE("GPU monitor: there is none without the library, the driver or the GPU
     StandIn nvml;
     CHECK_FALSE(GpuMonitor::of_bus_id(bus, "/absent/libnvidia-ml.so.1").has_value());
     CHECK_FALSE(GpuMonitor::of_bus_id(bus, "libm.so.6").has_value());  // a library without NVML's functions
-    CHECK_FALSE(GpuMonitor::of_bus_id("0000:99:00.0", COEUS_NVML_STAND_IN).has_value());
+    CHECK_FALSE(GpuMonitor::of_bus_id("0000:99:00.0", test::paths::nvml()).has_value());
     nvml.has_driver() = false;
     CHECK_FALSE(monitor_of().has_value());
     CHECK(nvml.users() == 0);
@@ -118,10 +119,10 @@ TEST_CASE("GPU monitor: throttle reasons in words") {
 TEST_CASE("GPU monitor: GPUs that the driver hides from this process") {
     StandIn nvml;
     const std::string other = "0000:18:00.0";
-    CHECK(GpuMonitor::hidden({bus, other}, COEUS_NVML_STAND_IN) == std::vector<std::string>{other});
-    CHECK(GpuMonitor::hidden({bus}, COEUS_NVML_STAND_IN).empty());
+    CHECK(GpuMonitor::hidden({bus, other}, test::paths::nvml()) == std::vector<std::string>{other});
+    CHECK(GpuMonitor::hidden({bus}, test::paths::nvml()).empty());
     CHECK(nvml.users() == 0);
     nvml.has_driver() = false;
-    CHECK(GpuMonitor::hidden({bus, other}, COEUS_NVML_STAND_IN).empty());
+    CHECK(GpuMonitor::hidden({bus, other}, test::paths::nvml()).empty());
     CHECK(GpuMonitor::hidden({bus, other}, "/absent/libnvidia-ml.so.1").empty());
 }

@@ -7,6 +7,7 @@
 #include "coeus/io/async_checkpoint.hpp"
 #include "coeus/io/convert_weights.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>
@@ -132,7 +133,7 @@ TEST_CASE("checkpoint parts: other programs see one file", "[checkpoint]") {
                                       "'); print(f['model/norm.weight'][:2].tolist(), f['model'].keys())\"");
     CHECK_THAT(read.output, Contains("[3.0, 3.142857") && Contains("tok_embeddings.weight"));
     // the program that verifies a file in the documentation: its second block of Python
-    const std::string text = test::read_file(fs::path(COEUS_SOURCE_DIR) / "doc/checkpoint.md");
+    const std::string text = test::read_file(fs::path(test::paths::source()) / "doc/checkpoint.md");
     const std::string fence = "```python\n";
     const size_t begin = text.find(fence, text.find(fence) + 1) + fence.size();
     test::write_file(run.folder / "verify.py", text.substr(begin, text.find("```", begin) - begin));

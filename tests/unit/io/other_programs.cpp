@@ -4,6 +4,7 @@
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
 #include "support/checkpoint_state.hpp"
+#include "support/paths.hpp"
 #include "support/support.hpp"
 
 #include <filesystem>
@@ -38,7 +39,7 @@ std::map<std::string, std::string> listed(const std::string& path) {
 
 /// Writes the n-th program of doc/checkpoint.md into a file.
 std::string program_of_document(const test::TemporaryFolder& folder, int number) {
-    const std::string text = test::read_file(fs::path(COEUS_SOURCE_DIR) / "doc/checkpoint.md"),
+    const std::string text = test::read_file(fs::path(test::paths::source()) / "doc/checkpoint.md"),
                       fence = "```python\n";
     size_t begin = 0;
     for (int i = 0; i <= number; ++i) begin = text.find(fence, begin) + fence.size();

@@ -7,6 +7,7 @@
 #include "coeus/setup/run_options.hpp"
 #include "coeus/train/dry_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace {
 constexpr int64_t chunk_gib = int64_t(1) << 30;
 
 // 8 billion parameters on 8 ranks, each with 8192 tokens of a vocabulary of 128256: 2 GiB of logits.
-const Words large_deck = {COEUS_SOURCE_DIR "/inputs/base/llama3_8b.toml", "--dry_run", "--device=cuda",
+const Words large_deck = {paths::source() + "/inputs/base/llama3_8b.toml", "--dry_run", "--device=cuda",
                           "--training.seq_len=8192", "--training.local_batch_size=1"};
 
 Words large_deck_with(const Words& more) {

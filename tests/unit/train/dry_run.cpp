@@ -7,6 +7,7 @@
 #include "coeus/file/hdf5.hpp"
 #include "support/advice.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ using Catch::Contains;
 
 namespace {
 
-const std::string decks = COEUS_SOURCE_DIR "/inputs", base_decks = decks + "/base";
+const std::string decks = paths::source() + "/inputs", base_decks = decks + "/base";
 
 // The only line with this text, or "" if there is none.
 std::string line_with(const std::vector<std::string>& lines, const std::string& text) {
@@ -139,7 +140,7 @@ TEST_CASE("dry run: devices are given by name or size, and wrong ones are refuse
 }
 
 TEST_CASE("dry run: plans are as in the tables of doc/memory.md") {
-    const std::string document = read_file(COEUS_SOURCE_DIR "/doc/memory.md");
+    const std::string document = read_file(paths::source() + "/doc/memory.md");
     const auto has = [&](const std::string& row) {
         CAPTURE(row);
         CHECK(document.find("\n" + row) != std::string::npos);
@@ -190,7 +191,7 @@ TEST_CASE("dry run: plans are as in the tables of doc/memory.md") {
 }
 
 TEST_CASE("dry run: plans and times of gradients in bfloat16 are as in doc/memory.md") {
-    const std::string document = read_file(COEUS_SOURCE_DIR "/doc/memory.md");
+    const std::string document = read_file(paths::source() + "/doc/memory.md");
     const auto has = [&](const std::string& text) {
         CAPTURE(text);
         CHECK(document.find(text) != std::string::npos);

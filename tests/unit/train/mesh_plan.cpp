@@ -4,6 +4,7 @@
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/setup/run_options.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 #include "support/support.hpp"
 
 using namespace coeus;
@@ -12,7 +13,7 @@ using namespace coeus::test;
 namespace {
 
 MemoryPlan planned(int ranks, const Words& arguments) {
-    Words all = {std::string(COEUS_SOURCE_DIR) + "/inputs/base/llama3_405b.toml",
+    Words all = {paths::source() + "/inputs/base/llama3_405b.toml",
                  "--dry_run",
                  "--training.seq_len=8192",
                  "--activation_checkpoint.mode=none",

@@ -8,6 +8,7 @@
 #include "coeus/setup/run_options.hpp"
 #include "coeus/train/dry_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>
@@ -20,8 +21,8 @@ using Catch::Contains;
 
 namespace {
 
-const std::string roofline_decks = COEUS_SOURCE_DIR "/tests/data/roofline/",
-                  machines = COEUS_SOURCE_DIR "/tests/data/machines/";
+const std::string roofline_decks = paths::source() + "/tests/data/roofline/",
+                  machines = paths::source() + "/tests/data/machines/";
 
 // A deck's model and options for a GPU.
 struct Planned {
