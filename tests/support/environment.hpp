@@ -3,23 +3,29 @@
 #pragma once
 
 #include <cstdlib>
+#include <optional>
+#include <string>
 
 namespace coeus::test {
 
-/// Sets a variable, and removes it at the end. Without a value (null), it does neither.
+/// Sets a variable, and sets it back at the end. Without a value (null), it does neither.
 class EnvironmentVariable {
 public:
     EnvironmentVariable(const char* name, const char* value) : name_(value ? name : nullptr) {
-        if (value) setenv(name, value, 1);
+        if (!value) return;
+        if (const char* const before = std::getenv(name)) before_ = before;
+        setenv(name, value, 1);
     }
     ~EnvironmentVariable() {
-        if (name_) unsetenv(name_);
+        if (name_ && before_) setenv(name_, before_->c_str(), 1);
+        if (name_ && !before_) unsetenv(name_);
     }
     EnvironmentVariable(const EnvironmentVariable&) = delete;
     EnvironmentVariable& operator=(const EnvironmentVariable&) = delete;
 
 private:
     const char* name_;
+    std::optional<std::string> before_;
 };
 
 }  // namespace coeus::test

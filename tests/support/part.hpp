@@ -6,22 +6,37 @@
 #include <cstdint>
 #include <string_view>
 
+/// Which of the cases that take long a run of the tests has. There are three lists:
+/// - the short one, of `make test` and .ci/run
+/// - that of `make check-all` (the environment variable COEUS_CHECK_ALL=1)
+/// - every case (COEUS_EVERY_CASE=1), of `make soak`
+/// Parts of the lists are drawn by the seed COEUS_PART_SEED (0 if it is not set; tools/test.sh takes the day
+/// of the newest commit). So many successive seeds as a part has shares run every case.
 namespace coeus::test {
 
-/// The part of a test's cases that `make test` runs: one of every `one_of` successive cases, drawn by a fixed
-/// seed, the same one on all ranks. With the environment variable COEUS_EVERY_CASE=1, as in `make soak`, all
-/// of them.
+/// One of so many cases: in `make check-all`, and in the short list, where COEUS_PARTS=N makes it one of N
+/// times as many.
+struct OneOf {
+    int check_all = 1, short_list = 1;
+};
+
+/// A part of successive cases, the same one on all ranks.
 class Part {
 public:
     /// Parts of other names, and those on other numbers of ranks, have other cases. Those of one name with
-    /// the numbers 0 to `one_of` - 1 divide the cases among them. `one_of` = 1: all cases.
-    Part(std::string_view name, int ranks, int one_of, int number = 0);
+    /// the numbers 0, 1, ... divide the cases among them.
+    Part(std::string_view name, int ranks, OneOf one_of, int number = 0);
     /// Whether the next case is in the part.
     bool takes_next();
 
 private:
     RandomStream random_;
-    uint64_t one_of_, number_, next_ = 0;
+    uint64_t one_of_, shift_, next_ = 0;
 };
+
+/// Whether the case of Catch2 that runs is not in this run's list, of which it belongs to one of `one_of`
+/// seeds in the short list. It then prints "left out: NAME" and counts as passed. Use: `if (left_out(3))
+/// return;`
+bool left_out(int one_of);
 
 }  // namespace coeus::test

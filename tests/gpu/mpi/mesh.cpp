@@ -14,7 +14,8 @@ using namespace coeus::test;
 TEST_CASE("GPU: meshes equal one rank on the CPU") {
     const Communicator world = Communicator::world("world");
     size_t number = 0;
-    Part part("meshes of GPUs", world.size(), world.size() > 2 ? 2 : 1);
+    const int one_of = world.size() > 2 ? 2 : 1;
+    Part part("meshes of GPUs", world.size(), {one_of, one_of});
     for (const MeshShape& mesh :
          meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         // each axis alone on two ranks, then combinations of two and more

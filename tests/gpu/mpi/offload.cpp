@@ -13,7 +13,8 @@ using namespace coeus::test;
 TEST_CASE("GPU: offloading changes no bit on meshes") {
     const Communicator world = Communicator::world("world");
     size_t number = size_t(world.size());  // so that each number of ranks runs other cases
-    Part part("GPU: offloading on meshes", world.size(), world.size() > 2 ? 2 : 1);
+    const int one_of = world.size() > 2 ? 2 : 1;
+    Part part("GPU: offloading on meshes", world.size(), {one_of, one_of});
     for (const MeshShape& mesh :
          meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         if (std::max({mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.cp, mesh.tp}) > 2) continue;

@@ -36,7 +36,8 @@ TEST_CASE("NCCL: meshes equal one rank on the CPU") {
     const Communicator world = Communicator::world("world");
     size_t number = 0;
     // on many ranks, those that ranks without NCCL do not test (gpu/mpi)
-    Part part("meshes of GPUs", world.size(), world.size() > 2 ? 2 : 1, world.size() > 2 ? 1 : 0);
+    const bool divided = world.size() > 2;
+    Part part("meshes of GPUs", world.size(), {divided ? 2 : 1, divided ? 2 : 1}, divided ? 1 : 0);
     for (const MeshShape& mesh :
          meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         // each axis alone on two ranks, then combinations of two
@@ -56,7 +57,7 @@ TEST_CASE("NCCL: meshes equal one rank on the CPU") {
 TEST_CASE("NCCL: products in 8 bits, in graphs") {
     const Communicator world = Communicator::world("world");
     if (world.size() != 2) return;
-    Part part("NCCL: 8 bits", world.size(), 2);
+    Part part("NCCL: 8 bits", world.size(), {2, 2});
     for (const MeshShape& mesh : {MeshShape{.pp = 2}, {.dp_shard = 2}, {.cp = 2}, {.tp = 2}})
         for (int recipe = 1; recipe < recipe_choices; ++recipe)
             if (part.takes_next())

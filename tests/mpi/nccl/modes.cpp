@@ -107,8 +107,9 @@ TEST_CASE("NCCL's order, room and first calls change no bit, and no schedule wai
         {.order = Order::overlapped, .resident_blocks = one_at_a_time},
         {.order = Order::unordered, .blocking_first_calls = true, .resident_blocks = 16 * one_at_a_time},
         {.order = Order::overlapped, .blocking_first_calls = true, .resident_blocks = 2 * one_at_a_time}};
-    Part usual_part("modes of NCCL", world.size(), int(others.size())),
-        rare_part("modes of NCCL for stages", world.size(), 4 * int(others.size()));
+    const int modes = int(others.size());
+    Part usual_part("modes of NCCL", world.size(), {modes, modes}),
+        rare_part("modes of NCCL for stages", world.size(), {4 * modes, 4 * modes});
     size_t number = 0;
     for (const MeshCase& c : cases_for(world.size())) {
         INFO(c.name());

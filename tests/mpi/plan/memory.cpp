@@ -48,7 +48,8 @@ TEST_CASE("memory: a process of any mesh takes the planned memory") {
     int number = 0;
     std::vector<MeshShape> shapes = meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::tp});
     if (world.size() > 1) shapes.push_back({.cp = world.size()});
-    Part part("planned memory", world.size(), world.size() > 2 ? 2 : 1);
+    const int one_of = world.size() > 2 ? 2 : 1;
+    Part part("planned memory", world.size(), {one_of, one_of});
     for (const MeshShape& shape : shapes) {
         ++number;
         if (!part.takes_next()) continue;

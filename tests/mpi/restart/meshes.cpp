@@ -343,7 +343,7 @@ TEST_CASE("restart: on the same mesh a run resumes with the same bits") {
     const SharedFolder folder(world);
     const Data data(world, folder.path);
     size_t number = 0;
-    Part part("restart on the same mesh", world.size(), 2);
+    Part part("restart on the same mesh", world.size(), {2, 2});
     for (const Layout& layout : layouts())
         for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
             ++number;
@@ -381,7 +381,7 @@ TEST_CASE("restart: another mesh with another type has the rounded numbers") {
     const SharedFolder folder(world);
     const Data data(world, folder.path);
     const Dtype types[] = {Dtype::f64, Dtype::f32, Dtype::bf16};
-    Part part("restart with another type", world.size(), 2);
+    Part part("restart with another type", world.size(), {2, 2});
     for (size_t from = 0; from < layouts().size(); ++from) {
         if (!part.takes_next()) continue;
         const Layout &a = layouts()[from], &b = layouts()[(from + 5) % layouts().size()];

@@ -70,7 +70,8 @@ TEST_CASE("experts: every division over ranks, with any capacity, equals one ran
 TEST_CASE("experts: those without rows have no gradient, whatever was in its memory") {
     const Communicator world = Communicator::world("world");
     size_t number = 0;
-    Part part("experts without rows", world.size(), world.size() > 4 ? 4 : 1);
+    const int one_of = world.size() > 4 ? 4 : 1;
+    Part part("experts without rows", world.size(), {one_of, one_of});
     for (const MeshShape& mesh : meshes_of(world.size(), {axis::pp, axis::dp_shard, axis::cp, axis::tp})) {
         std::vector<MeshShape> views = views_of(mesh);
         views.push_back(mesh);

@@ -2,6 +2,7 @@
 // Every mesh takes the same steps as one rank: loss, gradient norm, every gradient by name, every weight, in
 // float64.
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/mesh_factors.hpp"
 #include "support/part.hpp"
 
@@ -146,30 +147,53 @@ TEST_CASE("mesh: every pair of choices occurs in some case, and the full product
     CHECK(meshes.size() == all_meshes(8).size());
 }
 
-TEST_CASE("part: one of every few successive cases, the same on all ranks, or every case") {
+TEST_CASE("part: one of every few successive cases, the same on all ranks, by list and seed") {
     const Communicator world = Communicator::world("world");
-    const char* const set = std::getenv("COEUS_EVERY_CASE");
-    const bool every = set && std::string_view(set) == "1";
-    Part part("one", 4, 3), second("one", 4, 3, 1), third("one", 4, 3, 2), another("another", 4, 3),
-        more_ranks("one", 8, 3), whole("whole", 4, 1);
-    int64_t places = 0;
-    int differ = 0, differ_on_more = 0;
-    for (int group = 0; group < 20; ++group) {
-        int taken = 0;
-        for (int i = 0; i < 3; ++i) {
-            const bool takes = part.takes_next();
-            taken += takes;
-            if (takes) places = (3 * places + i) % 1000003;
-            differ += another.takes_next() != takes;
-            differ_on_more += more_ranks.takes_next() != takes;
-            CHECK(whole.takes_next());
-            CHECK(takes + second.takes_next() + third.takes_next() == (every ? 3 : 1));
+    struct List {
+        const char *name, *value;
+        int shares;  // of a part of one of 3 in check-all, one of 6 in the short list
+    };
+    for (const List& list : {List{"COEUS_EVERY_CASE", "1", 1}, List{"COEUS_CHECK_ALL", "1", 3},
+                             List{"COEUS_PARTS", "2", 12}, List{"COEUS_PARTS", "1", 6}}) {
+        // those that the tests were started with do not count
+        const EnvironmentVariable every("COEUS_EVERY_CASE", ""), all("COEUS_CHECK_ALL", ""),
+            parts("COEUS_PARTS", ""), of_the_list(list.name, list.value);
+        const auto taken = [](const char* name, int ranks, int number, const char* seed,
+                              OneOf one_of = {3, 6}) {
+            const EnvironmentVariable with_seed("COEUS_PART_SEED", seed);
+            Part part(name, ranks, one_of, number);
+            std::vector<bool> cases;
+            for (int i = 0; i < 120; ++i) cases.push_back(part.takes_next());
+            return cases;
+        };
+        const std::vector<bool> some = taken("one", 4, 0, "0");
+        CAPTURE(list.name, list.value);
+        for (int first = 0; first < 120; first += list.shares)
+            CHECK(std::count(some.begin() + first, some.begin() + first + list.shares, true) == 1);
+        // numbers divide the cases, and so do seeds
+        std::vector<int> by_number(120, 0), by_seed(120, 0), left(120, 0);
+        for (int share = 0; share < list.shares; ++share) {
+            const std::vector<bool> numbered = taken("one", 4, share, "0"),
+                                    seeded = taken("one", 4, 0, std::to_string(20000 + share).c_str());
+            for (size_t i = 0; i < 120; ++i) by_number[i] += numbered[i], by_seed[i] += seeded[i];
         }
-        CHECK(taken == (every ? 3 : 1));
+        CHECK(by_number == std::vector<int>(120, 1));
+        CHECK(by_seed == std::vector<int>(120, 1));
+        CHECK((taken("another", 4, 0, "0") != some) == (list.shares > 1));
+        CHECK((taken("one", 8, 0, "0") != some) == (list.shares > 1));
+        CHECK(taken("whole", 4, 0, "5", {1, 1}) == std::vector<bool>(120, true));
+        int64_t places = 0;
+        for (size_t i = 0; i < 120; ++i) places = (2 * places + some[i]) % 1000003;
+        CHECK(world.all_reduce(places, Reduce::max) == places);
+        // a case by its name
+        int runs = 0;
+        for (int day = 0; day < list.shares; ++day) {
+            const EnvironmentVariable with_seed("COEUS_PART_SEED", std::to_string(day).c_str());
+            runs += !left_out(6);
+            CHECK_FALSE(left_out(1));
+        }
+        CHECK(runs == (std::string_view(list.name) == "COEUS_CHECK_ALL" ? 3 : 1));
     }
-    CHECK((differ > 0) == !every);
-    CHECK((differ_on_more > 0) == !every);
-    CHECK(world.all_reduce(places, Reduce::max) == places);
 }
 
 TEST_CASE("mesh: Muon takes the steps of one rank on every mesh") {
@@ -223,7 +247,8 @@ TEST_CASE("mesh: a converted output layer has the scales of one rank in each of 
     const Communicator world = Communicator::world("world");
     if (world.size() > 4) return;
     size_t number = 0;
-    Part part("converted output layer", world.size(), world.size() > 1 ? 3 : 1);
+    const int one_of = world.size() > 1 ? 3 : 1;
+    Part part("converted output layer", world.size(), {one_of, one_of});
     for (const MeshShape& mesh : meshes_of(world.size(), {axis::dp_replicate, axis::cp, axis::tp}))
         for (const Recipe recipe :
              {Recipe::tensorwise, Recipe::rowwise, Recipe::rowwise_with_gw_hp, Recipe::mx_floor}) {

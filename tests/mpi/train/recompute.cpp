@@ -39,7 +39,8 @@ void check_bits(bool every_type) {
                                                  {.mode = Mode::blocks, .every = 2},
                                                  {.mode = Mode::budget, .budget = 0.6}};
     size_t number = 0;
-    Part part("recomputation", world.size(), !every_type && world.size() > 4 ? 2 : 1);
+    const int one_of = !every_type && world.size() > 4 ? 2 : 1;
+    Part part("recomputation", world.size(), {one_of, one_of});
     for (const MeshShape& shape :
          meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         ++number;

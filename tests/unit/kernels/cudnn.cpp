@@ -163,7 +163,8 @@ TEST_CASE("cuDNN has kernels for our graphs of attention on A100, H100, H200 and
     if (!cudnn) return;
     const KeptByLibrary kept;
     // each shape is compiled for one of the GPUs
-    test::Part compiled("kernels of cuDNN", 1, int(gpus().size()));
+    const int one_of = int(gpus().size());
+    test::Part compiled("kernels of cuDNN", 1, {one_of, one_of});
     bool has_compiler = true;
     for (const AttentionShape& s : shapes())
         for (const Gpu& gpu : gpus()) {
