@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The project's commands, built on the presets of CMakePresets.json. On Debian they install missing packages.
 .DEFAULT_GOAL := release
-.PHONY: help release debug cuda cuda-matrix bundle run test soak fuzz mutants sanitize sanitize-all sanitize-threads lint format bench install deps clean
+.PHONY: help release debug cuda cuda-matrix bundle run test test-programs check check-all soak fuzz mutants sanitize sanitize-all sanitize-threads lint format bench install deps clean
 
 PREFIX ?= /usr/local
 COEUS_ARCH ?=
@@ -19,12 +19,16 @@ configure = if [ ! -f $(1)/build.ninja ] || [ -n '$(COEUS_ARCH)$(COEUS_MPI)$(COE
 help:
 	@echo 'make             build the program, build/coeus (release)'
 	@echo 'make run         build, then pre-train a small Llama on real English text and show text that it generates'
-	@echo 'make test        build and run every test'
+	@echo 'make test        build the tests and run the short list (10 minutes); SEED=N draws another part of the costly ones'
+	@echo 'make check       what continuous integration runs, on this working tree: lint, the tests that the changes reach and'
+	@echo '                 a part of the others, GPU code, sanitizers (5 to 20 minutes)'
+	@echo 'make check-all   the same, and nothing is left out (an hour); if all is green it writes tests/checked.txt'
 	@echo 'make soak        the long tests (hours): every mesh with every combination of options, restarts from each mesh on each other;'
 	@echo '                 runs that are killed, stopped, started twice or out of disk space; disturbed Slurm jobs'
 	@echo 'make fuzz        run the file readers under libFuzzer, each for FUZZ_SECONDS (default 600)'
 	@echo 'make mutants     plant each bug of tests/mutants/list.txt in a copy and check that the tests find it (hours)'
-	@echo 'make sanitize    run the unit tests under the address and undefined-behaviour sanitizers, of the costly ones a part'
+	@echo 'make sanitize    run the unit tests under the address and undefined-behaviour sanitizers, of the costly ones a part;'
+	@echo '                 SANITIZE_FOLDERS="io data": only these folders of tests/unit'
 	@echo 'make sanitize-all       run all unit tests under these sanitizers'
 	@echo 'make sanitize-threads   run the unit tests of data loading, which uses several threads, under the thread sanitizer'
 	@echo 'make lint        check format, layering, file rules, prose and documents, and run clang-tidy'
@@ -83,11 +87,20 @@ run:
 	@cmake --build --preset release --target coeus_program
 	@tools/run.sh
 
-test:
+test: test-programs
+	@tools/test.sh build
+
+TEST_PROGRAMS ?= coeus_tests
+test-programs:
 	@tools/deps.sh build test
 	@$(call configure,build,release)
-	@cmake --build --preset release --target coeus_tests
-	@tools/test.sh build
+	@cmake --build --preset release --target $(TEST_PROGRAMS)
+
+check:
+	@.ci/run
+
+check-all:
+	@.ci/run all
 
 # SOAK_RANKS=4: only the tests with 4 ranks
 soak:
@@ -116,11 +129,16 @@ SANITIZE_SEED ?= 1
 sanitize: export COEUS_CASES_SEED = $(SANITIZE_SEED)
 sanitize: left_out = --exclude-regex "$$(tools/sanitized.py --seed '$(SANITIZE_SEED)')"
 sanitize: sanitize-all
+# of these folders of tests/unit, or of all
+SANITIZE_FOLDERS ?=
+empty :=
+any_of = $(subst $(empty) $(empty),|,$(strip $(1)))
 sanitize-all:
 	@tools/deps.sh build test sanitize
 	@$(call configure,build-asan,asan-ubsan,$(with_clang))
-	@cmake --build --preset asan-ubsan --target coeus_unit_tests
-	@tools/test.sh build-asan --tests-regex '^unit/' $(left_out)
+	@cmake --build --preset asan-ubsan --target $(if $(strip $(SANITIZE_FOLDERS)),$(addprefix test_,$(SANITIZE_FOLDERS)),coeus_unit_tests)
+	@COEUS_REACH= COEUS_CHECK_ALL=1 tools/test.sh build-asan \
+	    --tests-regex '^unit/$(if $(strip $(SANITIZE_FOLDERS)),($(call any_of,$(SANITIZE_FOLDERS))):)' $(left_out)
 
 # OpenMP's own library is not instrumented, so the kernels' tests would give false alarms
 sanitize-threads:

@@ -47,8 +47,8 @@ else()
     endif()
 endif()
 target_compile_options(coeus_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
-# objects contain paths relative to this folder, so that those of two clones are the same (tools/compiler_cache.sh). It is
-# not in `options`, which `coeus info --build` prints
+# objects contain paths relative to this folder, so that those of two clones are the same (tools/compiler_cache.sh). It
+# is not in `options`, which `coeus info --build` prints
 target_compile_options(coeus_options INTERFACE
     "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>")
 target_compile_definitions(coeus_options INTERFACE $<$<CONFIG:Debug>:COEUS_DEBUG>)

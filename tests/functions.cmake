@@ -60,10 +60,11 @@ function(coeus_add_test name label seconds sixths)
         COST ${cost} ENVIRONMENT "${coeus_mpi_environment}" ${coeus_properties})
 endfunction()
 
-# coeus_test(NAME FOLDER SIXTHS [PREFIX text] [SLEEPING cases]): tests in one process, with plain Catch2. PREFIX, by
-# default the folder, begins the tests' names. The cases that match SLEEPING take one sixth.
+# coeus_test(NAME FOLDER SIXTHS [PREFIX text] [SLEEPING cases] [KERNELS]): tests in one process, with plain Catch2.
+# PREFIX, by default the folder, begins the tests' names. The cases that match SLEEPING take one sixth. KERNELS: the
+# target coeus_kernel_tests builds it, which .ci/run needs only if a change reaches kernels.
 function(coeus_test name folder sixths)
-    cmake_parse_arguments(arg "" "PREFIX;SLEEPING" "" ${ARGN})
+    cmake_parse_arguments(arg "KERNELS" "PREFIX;SLEEPING" "" ${ARGN})
     if(NOT arg_PREFIX)
         set(arg_PREFIX ${folder})
     endif()
@@ -72,9 +73,13 @@ function(coeus_test name folder sixths)
     coeus_compile_in_batches(${name})
     target_link_libraries(${name} PRIVATE coeus_test_support coeus_unchecked_cases)
     target_compile_options(${name} PRIVATE ${coeus_case_options})
-    add_dependencies(coeus_tests ${name})
-    if(folder MATCHES "^unit/")
-        add_dependencies(coeus_unit_tests ${name})
+    if(arg_KERNELS)
+        add_dependencies(coeus_kernel_tests ${name})
+    else()
+        add_dependencies(coeus_tests ${name})
+        if(folder MATCHES "^unit/")
+            add_dependencies(coeus_unit_tests ${name})
+        endif()
     endif()
     coeus_label(label ${folder})
     set(discover TEST_PREFIX "${arg_PREFIX}:" DISCOVERY_MODE PRE_TEST ${coeus_own_skips} PROPERTIES

@@ -38,6 +38,8 @@ check uses tools/check_uses.py
 check prose tools/check_prose.py
 check documents tools/check_documents.py
 check pictures tools/pictures.py --check
+check budget tools/budget.py check
+check reach tools/reach.py check
 check format format
 CLANG_TIDY=$(tools/clang.sh clang-tidy) && export CLANG_TIDY
 check clang-tidy tools/tidy.py build src

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs the tests of a build folder: test.sh FOLDER [ctest options]. At the end it prints ctest's summary, then how many
-# tests were skipped and why.
+# Runs the tests of a build folder: test.sh FOLDER [ctest options]. Without options it runs the short list: all but
+# those that tools/reach.py leaves out. At the end it prints ctest's summary, then how many tests were left out and
+# skipped and why, and which took longer than tests/budget.txt says.
 set -eu
 cd "$(dirname "$0")/.."
 folder=$1
@@ -16,10 +17,25 @@ export OMPI_MCA_reachable=weighted # otherwise version 5 asks for a route to its
 export OMP_WAIT_POLICY=passive # idle threads sleep, since several tests run at the same time
 export LSAN_OPTIONS="suppressions=$PWD/tools/leaks.txt:print_suppressions=0"
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
-rm -f "$folder/Testing/tests.xml"
+rm -f "$folder/Testing/tests.xml" "$folder/Testing/left_out.txt"
 code=0
+COEUS_PART_SEED=$(tools/reach.py seed) # tests/support/part.hpp
+export COEUS_PART_SEED
+whole=
+if [ $# = 0 ]; then
+    whole=yes
+    set -- --exclude-regex "$(tools/reach.py left-out "$folder")"
+    COEUS_HEADERS=$folder/Testing/headers.txt # tools/check_headers.py
+    export COEUS_HEADERS
+    tools/reach.py headers >"$COEUS_HEADERS"
+fi
 # tests/functions.cmake counts the needs of a test in sixths of a core
 ctest --test-dir "$folder" -j $((6 * $(nproc))) --output-on-failure --no-tests=error --output-junit Testing/tests.xml "$@" \
     </dev/null || code=$?
-python3 -B tools/skipped.py "$folder" || : # the exit code is that of ctest
+# the exit code is that of ctest
+if [ -n "$whole" ]; then
+    tools/reach.py report "$folder" || :
+    tools/budget.py measured "$folder" || :
+fi
+python3 -B tools/skipped.py "$folder" || :
 exit $code

@@ -7,7 +7,8 @@ together: their texts are joined into one file, so that every check treats all o
 not compile together are checked separately.
 A file that was clean is not checked again as long as its text, our headers that it includes, the options and the checks
 are unchanged: a folder has a file for its key, which is the same in every clone. It is the user's (tools/caches.py) or,
-without one, FOLDER/tidy-clean. Only compiler options that clang 14 knows are passed on.
+without one, FOLDER/tidy-clean. In .ci/run (COEUS_REACH), only files that the change reaches are checked, and those of
+one of FOLDERS_DRAWN other folders, drawn by the seed. Only compiler options that clang 14 knows are passed on.
 """
 import hashlib
 import json
@@ -21,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import caches
+import reach
 import sources
 
 TIDY = os.environ.get("CLANG_TIDY", "clang-tidy-14")
@@ -28,6 +30,7 @@ CONFIG = sources.ROOT / ".clang-tidy"
 OWN_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 MOST_TOGETHER = 40
 FEWER_TOGETHER = 12  # if so many do not compile together
+FOLDERS_DRAWN = 5
 DOES_NOT_COMPILE = "[clang-diagnostic-error]"
 FINDING = re.compile(r"^(\S+?):(\d+):\d+: (?:warning|error): (.*)$")
 
@@ -131,6 +134,13 @@ def run_tidy(path, arguments, places=None):
     return found
 
 
+def is_wanted(path):
+    """Whether the change reaches a file, or the seed draws its folder."""
+    reached = reach.reached_sources()
+    name = path.relative_to(sources.ROOT)
+    return reached is None or str(name) in reached or reach.draws(str(name.parent), reach.seed(), FOLDERS_DRAWN)
+
+
 def tidy(paths, arguments):
     """Findings of files, checked together if that compiles, otherwise in smaller parts."""
     if len(paths) > 1:
@@ -173,8 +183,9 @@ def main():
             if not wanted or str(path.relative_to(sources.ROOT)).startswith(tuple(wanted)):
                 key = clean / key_of(path, arguments, salt)
                 work[key] = (path, arguments, key)
-    new = [item for item in work.values() if not item[2].exists()]
-    for key in set(work) - {item[2] for item in new}:
+    unknown = [item for item in work.values() if not item[2].exists()]
+    new = [item for item in unknown if is_wanted(item[0])]
+    for key in set(work) - {item[2] for item in unknown}:
         key.touch()
 
     found = set()
@@ -189,7 +200,8 @@ def main():
                 if not blamed or (blamed <= {item[0] for item in part} and path not in blamed):
                     key.touch()
     return sources.report(sorted(text_of(finding) for finding in found),
-                          f"{len(work)} files, {len(work) - len(new)} of them unchanged: clang-tidy")
+                          f"{len(work)} files, {len(work) - len(unknown)} of them unchanged, "
+                          f"{len(unknown) - len(new)} neither reached nor drawn: clang-tidy")
 
 
 if __name__ == "__main__":

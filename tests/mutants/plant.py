@@ -148,7 +148,7 @@ def run(folder, only):
     if not (copy / "build/build.ninja").is_file() and \
             call("cmake", "--preset", "release", "-DCOEUS_TEST_TIMEOUT_FACTOR=1") != 0:
         raise SystemExit(f"the copy cannot be configured; see {copy.parent}/log.txt")
-    if build("coeus_program", "coeus_tests") != 0:
+    if build("coeus_program", "coeus_tests", "coeus_kernel_tests") != 0:
         raise SystemExit(f"the copy cannot be built; see {copy.parent}/log.txt")
     programs = programs_of_tests(copy / "build")
     chosen = [m for m in mutants() if re.search(only, m.name)]

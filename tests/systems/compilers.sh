@@ -30,7 +30,7 @@ for compiler in "$@"; do
     if [ "${COEUS_ONLY_BUILD:-0}" = 1 ]; then
         cmake --build build-$compiler --target coeus_program test_kernels
     else
-        cmake --build build-$compiler --target coeus_tests
+        cmake --build build-$compiler --target coeus_tests coeus_kernel_tests
     fi
     echo "$compiler: built in $(($(date +%s) - start)) s"
     [ "${COEUS_ONLY_BUILD:-0}" = 1 ] || tools/test.sh build-$compiler
