@@ -117,11 +117,13 @@ fuzz:
 	@cmake --build --preset fuzz --target coeus_fuzzers
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
-# MUTANTS=REGEX: only the bugs whose names match
+# MUTANTS=REGEX: only the bugs whose names match; HOW='--ci --sample 120': of these 120, each with the tests that .ci/run
+# would choose
 MUTANTS ?=
+HOW ?=
 mutants:
 	@tools/deps.sh build test
-	@tests/mutants/plant.py --run build-mutants --only '$(MUTANTS)'
+	@tests/mutants/plant.py --run build-mutants --only '$(MUTANTS)' $(HOW)
 
 # `make sanitize` runs a part of the costly tests of tests/sanitized.txt, and kernels in one of their types each.
 # SANITIZE_SEED=N chooses another one.

@@ -179,23 +179,26 @@ def reached_sources():
     changes = changed()
     if changes is None:
         return None
-    return frozenset(Includes([path for path in sources.code()
-                               if path.parts[0] in ("include", "src", "tests", "bench")]).reached(changes))
+    return frozenset(all_includes().reached(changes))
 
 
-def reaches(*patterns):
-    """Whether the change reaches a file that matches."""
+def all_includes():
+    return Includes([path for path in sources.code() if path.parts[0] in ("include", "src", "tests", "bench")])
+
+
+KERNELS = ("src/kernels/*", "include/coeus/kernels/*", "tests/unit/kernels/*", "tests/stand_ins/c*/*", "*.cu",
+           "tests/gpu/traffic*", "tests/support/*cases*")
+CUDA = ("*.cu", "src/*/*cuda*", "tests/gpu/*", "tools/kernel_*", "tools/keep_ptxas.sh", "bench/gpu*")
+
+
+def fits(found, patterns):
+    """Whether one of the paths matches; None stands for all."""
+    return found is None or any(fnmatch.fnmatch(path, pattern) for path in found for pattern in patterns)
+
+
+def reaches(patterns):
     found = reached_sources()
-    return found is None or any(fnmatch.fnmatch(path, pattern) for path in found | changed() for pattern in patterns)
-
-
-def reaches_kernels():
-    return reaches("src/kernels/*", "include/coeus/kernels/*", "tests/unit/kernels/*", "tests/stand_ins/c*/*", "*.cu",
-                   "tests/gpu/traffic*", "tests/support/*cases*")
-
-
-def reaches_cuda():
-    return reaches("*.cu", "src/*/*cuda*", "tests/gpu/*", "tools/kernel_*", "tools/keep_ptxas.sh", "bench/gpu*")
+    return fits(found and found | changed(), patterns)
 
 
 def folders(found):
@@ -334,7 +337,7 @@ def choose(build):
     lines = tuple(budget.read(ROOT / budget.FILE).lines)
     if os.environ.get("COEUS_REACH"):
         reached = reached_tests(tests, build, recorded(the_base()[0]), changed(), blocks((ROOT / REACH).read_text()))
-        if not reaches_kernels():  # their programs are not built, or were built from other sources
+        if not reaches(KERNELS):  # their programs are not built, or were built from other sources
             reached = {name for name in reached if not is_apart(name, tests[name][0])}
     else:  # `make test`: all, but not those that run only for a change that reaches them
         reached = {name for name in tests if not (line := budget.line_of(name, lines)) or line.otherwise > 0}
@@ -345,8 +348,18 @@ def choose(build):
     report = build / "Testing/left_out.txt"
     report.parent.mkdir(exist_ok=True)
     report.write_text("".join(f"{why}: {name}\n" for name, why in sorted(found.items(), key=lambda item: item[::-1])))
-    # no test has an empty name
-    return "^(" + "|".join(re.sub(r"([^\w\s,':/-])", r"\\\1", name) for name in sorted(found)) + ")$"
+    return expression(found)
+
+
+def expression(names):
+    """A regular expression of CMake that matches these names only. No test has an empty name."""
+    return "^(" + "|".join(re.sub(r"([^\w\s,':/-])", r"\\\1", name) for name in sorted(names)) + ")$"
+
+
+def programs_of(build, listed):
+    """{path: digest} of the files of a build that tests start."""
+    built = set().union(*(files for files, _ in tests_of(build).values()), *(block.built for block in listed))
+    return {path: bytes_of(build / path) for path in sorted(built) if (build / path).is_file()}
 
 
 def report(build):
@@ -382,13 +395,12 @@ def record(build, which):
         return
     caches.remove_unused(folder, days=60)
     build = (ROOT / build).resolve()
-    listed = blocks((ROOT / REACH).read_text())
-    built = set().union(*(files for files, _ in tests_of(build).values()), *(block.built for block in listed))
-    programs = {path: bytes_of(build / path) for path in sorted(built) if (build / path).is_file()}
-    # a program that did not have to be built is still the one that passed
-    before = recorded(the_base()[0])
-    if before and changed() is not None:
-        programs = {**{path: digest for path, digest in before["programs"].items() if path not in built}, **programs}
+    programs = programs_of(build, blocks((ROOT / REACH).read_text()))
+    if not reaches(KERNELS):
+        # these programs were not built: those of the base are the ones that passed
+        before = recorded(the_base()[0]) or {"programs": {}}
+        programs = {path: digest for path, digest in programs.items() if path not in APART}
+        programs |= {path: digest for path, digest in before["programs"].items() if path in APART}
     part = folder / f"{commit}.part"
     part.write_text(json.dumps({"programs": programs, "libraries": libraries_of(build)}))
     part.rename(folder / commit)
@@ -445,7 +457,7 @@ def main():
     elif verb == "seed":
         print(seed())
     elif verb in ("kernels", "cuda"):
-        return 0 if (reaches_kernels() if verb == "kernels" else reaches_cuda()) else 1
+        return 0 if reaches(KERNELS if verb == "kernels" else CUDA) else 1
     elif verb == "headers":
         found = reached_sources()
         print("\n".join(str(path) for path in sources.code() if path.parts[0] == "include" and

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 
+import reach
 import sources
 
 LIST = sources.ROOT / "tests/sanitized.txt"
@@ -65,11 +66,6 @@ def findings(found, tests, folders):
     return wrong
 
 
-def expression(names):
-    """A regular expression of CMake that matches these names only."""
-    return "^(" + "|".join(re.sub(r"([^\w\s,':/-])", r"\\\1", name) for name in names) + ")$"
-
-
 def tests_of(build):
     done = subprocess.run(["ctest", "--test-dir", build, "-N"], capture_output=True, text=True, check=True)
     return set(re.findall(r"^ *Test +#\d+: (.*)$", done.stdout, re.MULTILINE))
@@ -85,7 +81,7 @@ def main():
         folders = [f"unit/{path.name}" for path in sorted((sources.ROOT / "tests/unit").iterdir()) if path.is_dir()]
         return sources.report(findings(found, tests_of(given.check), folders),
                               f"{sum(map(len, found.values()))} costly tests: sanitized")
-    print(expression(left_out(found, given.seed)))
+    print(reach.expression(left_out(found, given.seed)))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@
                                           a build, that its tests exist
     plant.py --run FOLDER [--only REGEX]  plants each mutant in a copy of the sources in FOLDER, builds it and runs its
                                           tests; skips mutants that an earlier run of the same list found
+        --ci [--seed N]                   runs what .ci/run chooses for a change that is the mutant, on the day N: first of
+                                          the mutant's tests, then, if these do not find it, of all
+        --sample N                        N of the mutants, drawn by the seed
 
 A mutant of list.txt is a block of lines:
     name: the bug in a few words
@@ -17,7 +20,9 @@ A mutant of list.txt is a block of lines:
 """
 import argparse
 import json
+import os
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -25,6 +30,10 @@ import sys
 
 here = pathlib.Path(__file__).resolve().parent
 sources = here.parent.parent
+sys.path.insert(0, str(sources / "tools"))
+
+import budget  # noqa: E402
+import reach  # noqa: E402
 
 
 class Mutant:
@@ -131,10 +140,36 @@ def copy_sources(to):
         if file.is_file() and name.parts[0] != "build" and str(name) not in kept: file.unlink()
 
 
-def run(folder, only):
+class Choice:
+    """The tests that .ci/run runs if only one file has changed since the build that was there at first."""
+
+    def __init__(self, build, seed):
+        self.build, self.seed = build, seed
+        self.lines = tuple(budget.read(sources / budget.FILE).lines)
+        self.blocks = reach.blocks((sources / reach.REACH).read_text())
+        self.includes = reach.all_includes()
+        self.before = {"programs": reach.programs_of(build, self.blocks), "libraries": reach.libraries_of(build)}
+
+    def reaches_kernels(self, file):
+        return reach.fits(self.includes.reached([file]) | {file}, reach.KERNELS)
+
+    def tests(self, file):
+        reach.bytes_of.cache_clear()
+        tests = reach.tests_of(self.build)
+        reached = reach.reached_tests(tests, self.build, self.before, {file}, self.blocks)
+        if not self.reaches_kernels(file):
+            reached = {name for name in reached if not reach.is_apart(name, tests[name][0])}
+        # the check of the list of mutants would find each of them
+        return {name for name in tests if not name.startswith("mutants:")} - \
+            reach.left_out(tests, reached, self.lines, self.seed).keys()
+
+
+def run(folder, only, ci, seed, sample):
     copy = pathlib.Path(folder).resolve() / "source"
     copy_sources(copy)
-    done_file = copy.parent / "found.txt"
+    done_file = copy.parent / ("found-by-ci.txt" if ci else "found.txt")
+    # a mutant's own tests run whole, .ci/run's as on that day
+    os.environ.update({"COEUS_PART_SEED": str(seed)} if ci else {"COEUS_CHECK_ALL": "1"})
     done = set(done_file.read_text().split("\n\n")) if done_file.is_file() else set()
 
     def call(*command):
@@ -152,6 +187,23 @@ def run(folder, only):
         raise SystemExit(f"the copy cannot be built; see {copy.parent}/log.txt")
     programs = programs_of_tests(copy / "build")
     chosen = [m for m in mutants() if re.search(only, m.name)]
+    if sample: chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
+    choice = Choice(copy / "build", seed) if ci else None
+
+    def fails(names):
+        if not names: return False
+        return call("ctest", "--test-dir", "build", "-R", reach.expression(names), "--stop-on-failure", "-j12",
+                    "--no-tests=error") != 0
+
+    def found_by_ci(mutant):
+        chosen = choice.tests(mutant.file)
+        own = {name for name in chosen if re.search(mutant.tests, name)}
+        if fails(own): return "found"
+        targets = ["coeus_program", "coeus_tests"] + ["coeus_kernel_tests"] * choice.reaches_kernels(mutant.file)
+        if build(*targets) != 0: return "does not compile"
+        others = choice.tests(mutant.file) - own
+        return f"found by another test ({len(own)} of its own ran)" if fails(others) else "SURVIVED"
+
     survived, number = [], 0
     for mutant in chosen:
         number += 1
@@ -166,6 +218,8 @@ def run(folder, only):
             wanted = {program for test in programs if re.search(mutant.tests, test) for program in programs[test]}
             if build(*sorted(wanted)) != 0:
                 result = "does not compile"
+            elif ci:
+                result = found_by_ci(mutant)
             else:
                 failed = call("ctest", "--test-dir", "build", "-R", mutant.tests, "--stop-on-failure", "-j2",
                               "--no-tests=error")
@@ -173,7 +227,7 @@ def run(folder, only):
         finally:
             file.write_text(right)
         print(f"{label}: {result}", flush=True)
-        if result == "found":
+        if result.startswith("found"):
             with open(done_file, "a") as found: found.write(mutant.text + "\n\n")
         else:
             survived.append(mutant.name)
@@ -187,9 +241,13 @@ def main():
     parser.add_argument("--build", default="")
     parser.add_argument("--run", metavar="FOLDER")
     parser.add_argument("--only", default="", metavar="REGEX")
+    parser.add_argument("--ci", action="store_true")
+    parser.add_argument("--seed", type=int, default=reach.seed(sources), metavar="N")
+    parser.add_argument("--sample", type=int, metavar="N")
     options = parser.parse_args()
     if options.check == bool(options.run): parser.error("give --check or --run FOLDER")
-    return check(options.build) if options.check else run(options.run, options.only)
+    return check(options.build) if options.check else run(options.run, options.only, options.ci, options.seed,
+                                                               options.sample)
 
 
 if __name__ == "__main__":

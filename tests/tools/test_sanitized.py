@@ -7,6 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
+import reach  # noqa: E402
 import sanitized  # noqa: E402
 
 LIST = """# a comment
@@ -55,7 +56,7 @@ class Sanitized(unittest.TestCase):
                          ["tests/sanitized.txt: no test of unit/empty runs under sanitizers with every seed"])
 
     def test_expression(self):
-        self.assertEqual(sanitized.expression(["unit/a:1 + 2 (in parts), a's"]), r"^(unit/a:1 \+ 2 \(in parts\), a's)$")
+        self.assertEqual(reach.expression(["unit/a:1 + 2 (in parts), a's"]), r"^(unit/a:1 \+ 2 \(in parts\), a's)$")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of .ci/run, with scripts in the place of make and of the tools that decide what it runs."""
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SUMMARY = "100% tests passed, 0 tests failed out of 5"
+MAKE = """echo "make $*, $COEUS_REACH$COEUS_CHECK_ALL$COEUS_PARTS" >>calls
+[ -z "$SLOW" ] || echo $(($(cat clock) + SLOW)) >clock
+case "$*" in
+    test) echo "%s" ;;
+    test-programs*) [ -z "$HITS" ] || cp hits "$CCACHE_STATSLOG" ;;
+    cuda*) echo "skipped: no disassembler" ;;
+esac
+[ "$1" != "$FAILS" ]
+""" % SUMMARY
+REACH = """echo "reach $*, $COEUS_CHECK_ALL" >>calls
+case "$*" in
+    kernels) [ -n "$KERNELS" ] ;;
+    cuda) [ -n "$CUDA" ] ;;
+    "folders --drawn") printf 'io\\ndata\\nplan\\n' ;;
+    folders) printf '%b' "$FOLDERS" ;;
+    seed) echo 7 ;;
+    report*) echo "left out: 3 tests" ;;
+esac
+"""
+CCACHE = """echo "  Hits: $HITS / 100 (x)"
+"""
+
+
+class Ci(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        (self.folder / ".ci").mkdir()
+        shutil.copy(ROOT / ".ci/run", self.folder / ".ci/run")
+        (self.folder / "tools").mkdir()
+        (self.folder / "bin").mkdir()
+        (self.folder / "hits").write_text("a line\n")
+        (self.folder / "clock").write_text("0\n")
+        for name, text in (("bin/make", MAKE), ("bin/ccache", CCACHE), ("tools/reach.py", REACH), ("tools/deps.sh", "false"),
+                           ("tools/find_nvcc.sh", "echo nvcc"), ("bin/date", "cat clock"),
+                           ("bin/timeout", "echo \"timeout $2\" >>calls; shift 2; exec \"$@\"")):
+            (self.folder / name).write_text(f"#!/bin/sh\n{text}\n")
+            (self.folder / name).chmod(0o755)
+        (self.folder / "tools/skipped.py").write_text('print("skipped: 2 tests")\n')
+        # so that nothing is installed
+        for name in ("cuda", "tensorboard"):
+            python = self.folder / f"build/venv-{name}/bin/python"
+            python.parent.mkdir(parents=True)
+            python.touch(mode=0o755)
+        (self.folder / "tools/deps.sh").write_text("#!/bin/sh\n")
+
+    def run_ci(self, *arguments, **environment):
+        """(exit code, output, calls)"""
+        usual = {"HITS": "95", "FOLDERS": "io\\n", "COEUS_CHECK_ALL": "", "COEUS_PARTS": "", "SLOW": ""}
+        done = subprocess.run([self.folder / ".ci/run", *arguments], capture_output=True, text=True, cwd="/",
+                              env={**os.environ, **usual, **environment, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"})
+        self.assertEqual(done.stderr, "")
+        return done.returncode, done.stdout, (self.folder / "calls").read_text()
+
+    def test_green(self):
+        code, said, calls = self.run_ci()
+        self.assertEqual(code, 0, said)
+        self.assertEqual(said.splitlines()[-3:], ["left out: 3 tests", "skipped: 2 tests", SUMMARY])
+        self.assertIn("compiler cache:   Hits: 95 / 100", said)
+        self.assertIn("left out: make cuda: the change reaches no code for GPUs", said)
+        for part in ("make lint", "programs of the tests", "make test", "make cuda", "make sanitize"):
+            self.assertRegex(said, f"\n  {part}: \\d+ s, \\d+ s of processors\n")
+        self.assertIn("make test-programs TEST_PROGRAMS=coeus_tests, 1\n", calls)
+        self.assertIn("make sanitize SANITIZE_SEED=7 SANITIZE_FOLDERS=io data plan , 1\n", calls)
+        self.assertIn("reach record build short", calls)
+        self.assertNotIn("make cuda", calls)
+
+    def test_a_part_that_fails_stops_no_other(self):
+        for part, name in (("lint", "make lint"), ("test", "make test"), ("sanitize", "make sanitize"),
+                           ("test-programs", "programs of the tests"), ("cuda", "make cuda")):
+            (self.folder / "calls").write_text("")
+            code, said, calls = self.run_ci(FAILS=part, CUDA="1")
+            self.assertEqual(code, 1)
+            self.assertIn(f"FAILED: '{name}'\n", said)
+            self.assertEqual(said.splitlines()[-1], SUMMARY)
+            for call in ("lint", "test-programs", "test,", "cuda", "sanitize"):
+                self.assertIn(f"make {call}", calls)
+            self.assertNotIn("reach record", calls)
+
+    def test_what_the_change_reaches(self):
+        _, said, calls = self.run_ci(KERNELS="1", CUDA="1")
+        self.assertIn("make test-programs TEST_PROGRAMS=coeus_tests coeus_kernel_tests,", calls)
+        self.assertIn("make cuda COEUS_LIBRARIES_OF=build,", calls)
+        self.assertNotIn("cuda-matrix", calls)
+        self.assertIn("\nskipped: no disassembler\n", said[said.index("times:"):])
+
+    def test_all(self):
+        code, _, calls = self.run_ci("all", KERNELS="1", CUDA="1")
+        self.assertEqual(code, 0)
+        self.assertIn("make test, 11\n", calls)
+        self.assertIn("make cuda-matrix GPUS=89 100a 120, 11\n", calls)
+        self.assertIn("make sanitize, 11\n", calls)
+        self.assertIn("reach record build all, 1", calls)
+
+    def test_a_cold_cache(self):
+        for hits in ("19", ""):
+            (self.folder / "calls").write_text("")
+            code, said, calls = self.run_ci(HITS=hits)
+            self.assertEqual(code, 0)
+            self.assertIn("make test, 12\n", calls)
+            self.assertIn("SANITIZE_FOLDERS=io , 12\n", calls)
+            self.assertIn("left out: sanitizers of folders that the change does not reach, since the cache had less than a fifth "
+                          "of the objects\n", said)
+        _, _, calls = self.run_ci(HITS="20")
+        self.assertIn("make test, 1\n", calls)
+
+    def test_no_folder_is_reached(self):
+        code, said, calls = self.run_ci(HITS="0", FOLDERS="")
+        self.assertEqual(code, 0)
+        self.assertNotIn("make sanitize", calls)
+        self.assertIn("left out: make sanitize: the change reaches no folder of tests/unit\n", said)
+
+    def test_a_slow_machine(self):
+        # three calls of make come before the sanitizers
+        _, _, calls = self.run_ci(SLOW="1000")
+        self.assertIn("SANITIZE_FOLDERS=io data plan ,", calls)
+        self.assertIn("timeout 2100", calls)
+        for seconds, said_so in (("1100", "sanitizers of folders that the change does not reach, since 3300 s have passed"),
+                                 ("1650", "make sanitize: 4950 s have passed, and the limit is 5400 s")):
+            (self.folder / "calls").write_text("")
+            (self.folder / "clock").write_text("0\n")
+            code, said, calls = self.run_ci(SLOW=seconds)
+            self.assertEqual(code, 0)
+            self.assertIn(f"left out: {said_so}\n", said)
+            self.assertEqual("SANITIZE_FOLDERS=io ," in calls, seconds == "1100")
+            self.assertEqual("make sanitize" in calls, seconds == "1100")
+
+    def test_sanitizers_that_reach_the_limit_are_left_out(self):
+        (self.folder / "bin/timeout").write_text("#!/bin/sh\nexit 124\n")
+        code, said, _ = self.run_ci()
+        self.assertEqual(code, 0)
+        self.assertIn("left out: the rest of make sanitize: the limit is 5400 s\n", said)
+
+    def test_without_a_compiler_for_gpus(self):
+        (self.folder / "tools/find_nvcc.sh").write_text("#!/bin/sh\necho there is no nvcc\nexit 1\n")
+        code, said, calls = self.run_ci(CUDA="1")
+        self.assertEqual(code, 0)
+        self.assertIn("skipped: make cuda: there is no nvcc\n", said)
+        self.assertNotIn("make cuda", calls)
+
+    def test_the_verbs_of_make(self):
+        text = (ROOT / "Makefile").read_text()
+        self.assertRegex(text, r"(?m)^check:\n\t@\.ci/run$")
+        self.assertRegex(text, r"(?m)^check-all:\n\t@\.ci/run all$")
+        done = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+        for verb in ("test", "check", "check-all", "soak"):
+            self.assertTrue(re.search(f"^make {verb} ", done.stdout, re.MULTILINE), verb)
+
+
+if __name__ == "__main__":
+    unittest.main()
