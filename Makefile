@@ -117,8 +117,8 @@ fuzz:
 	@cmake --build --preset fuzz --target coeus_fuzzers
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
-# MUTANTS=REGEX: only the bugs whose names match; HOW='--ci --sample 120': of these 120, each with the tests that .ci/run
-# would choose
+# MUTANTS=REGEX: only the bugs whose names match; HOW='--ci --sample 120': of these 120, each with the tests that
+# .ci/run would choose
 MUTANTS ?=
 HOW ?=
 mutants:
