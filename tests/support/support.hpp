@@ -62,6 +62,10 @@ inline constexpr int64_t growth_allowance = 32 << 20;
 inline constexpr int64_t growth_allowance = 1 << 20;
 #endif
 
+/// How much more than planned other versions of the libraries, or their kernels for other processors, may
+/// take.
+inline constexpr int64_t library_allowance = 16 << 20;
+
 /// The resident bytes of the process after MPI_Init, in programs that run under mpirun; otherwise 0.
 extern int64_t resident_at_start;
 

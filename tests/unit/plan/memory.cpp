@@ -12,7 +12,9 @@
 #include "support/model.hpp"
 #include "support/support.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -186,15 +188,32 @@ TEST_CASE("the process grows by the planned memory") {
         TestModel first(config, {}, shape);  // the memory that libraries and threads take once
         train_once(first, batch);
     }
+    // what the libraries take for each model depends on their versions and on the processor
+    const auto libraries = [&] {
+        const int64_t before = resident_bytes();
+        DecoderConfig small = config;
+        small.vocab = 64;
+        TestModel model(small, {}, shape);
+        TestBatch of_small(shape.sequences, shape.seq_len, small.vocab);
+        train_once(model, of_small);
+        return resident_bytes() - before - bytes_of(model);
+    }();
     const int64_t before = resident_bytes();
     TestModel model(config, {}, shape);
     train_once(model, batch);
     const double grown = double(resident_bytes() - before), planned = double(bytes_of(model));
+    INFO(bytes_text(grown) << " grown, " << bytes_text(planned) << " planned, "
+                           << bytes_text(double(libraries)) << " taken by libraries for a small model");
     CHECK(grown >= 0.97 * planned);
-    CHECK(grown <= 1.03 * planned + double(16 << 20));
-    const int64_t after = resident_bytes();
-    train_once(model, batch);
-    CHECK(resident_bytes() <= after + growth_allowance);
+    CHECK(grown <= 1.03 * planned + double(std::max(library_allowance, libraries)));
+    // a leak is in both
+    int64_t least_growth = std::numeric_limits<int64_t>::max();
+    for (int i = 0; i < 2; ++i) {
+        const int64_t after = resident_bytes();
+        train_once(model, batch);
+        least_growth = std::min(least_growth, resident_bytes() - after);
+    }
+    CHECK(least_growth <= growth_allowance);
 }
 
 TEST_CASE("terms of a plan add up by name and place") {
