@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 using namespace coeus;
@@ -264,10 +265,16 @@ TEST_CASE("generator: generation allocates no memory") {
     const std::vector<int32_t> tokens = some_tokens(500, 1);
     generator.read(0, tokens);
     generator.read(1, tokens);
-    const int64_t before = resident_bytes();
-    for (int32_t t = 0; t < 100; ++t) {
-        const std::vector<Generator::Next> next = {{0, t}, {1, t}};
-        generator.append(next);
+    // the first product of a shape makes a library's plan, and a thread takes memory when it first works:
+    // what is allocated for each token is in every window
+    int64_t least_growth = std::numeric_limits<int64_t>::max();
+    for (int32_t window = 0; window < 3; ++window) {
+        const int64_t before = resident_bytes();
+        for (int32_t t = 0; t < 33; ++t) {
+            const std::vector<Generator::Next> next = {{0, t}, {1, t}};
+            generator.append(next);
+        }
+        least_growth = std::min(least_growth, resident_bytes() - before);
     }
-    CHECK(resident_bytes() - before < growth_allowance);
+    CHECK(least_growth < growth_allowance / 3);
 }
