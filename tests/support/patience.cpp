@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <mutex>
+#include <optional>
 #include <thread>
 
 namespace coeus::test {
@@ -54,12 +56,26 @@ double load_of_a_core() {
     return std::max(load, running - 1) / std::max(count, 1);
 }
 
+double slowness_now() {
+    const Slowness slowness = measure_slowness();
+    return std::clamp(std::max(slowness.clock, slowness.processor * std::max(1.0, load_of_a_core())), 1.0,
+                      most);
+}
+
+// The largest slowness so far, measured again at each use, but not more than once a second. It never becomes
+// smaller: times that a test compares, such as a delay and a longer time-out, keep their order.
 double factor() {
     static const char* const given = std::getenv("COEUS_TEST_PATIENCE");
     if (given && std::atof(given) > 0) return std::atof(given);
-    static const Slowness slowness = measure_slowness();
-    return std::clamp(std::max(slowness.clock, slowness.processor * std::max(1.0, load_of_a_core())), 1.0,
-                      most);
+    static std::mutex mutex;
+    static std::optional<Timer> measured;
+    static double largest = 1;
+    const std::lock_guard lock(mutex);
+    if (!measured || measured->seconds() > 1) {
+        largest = std::max(largest, slowness_now());
+        measured.emplace();
+    }
+    return largest;
 }
 
 }  // namespace
@@ -73,10 +89,9 @@ int64_t whole_patience(double seconds) {
 }
 
 void wait_until(const std::string& what, const std::function<bool()>& is_so) {
-    const double enough = patience(120);
     const Timer timer;
     while (!is_so()) {
-        if (timer.seconds() > enough) FAIL("waited in vain: " << what);
+        if (timer.seconds() > patience(120)) FAIL("waited in vain: " << what);
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
 }

@@ -12,8 +12,8 @@
 namespace coeus::test {
 
 /// `seconds` on an idle machine, more on a slow or busy one: times COEUS_TEST_PATIENCE if it is set,
-/// otherwise times the slowness of the machine (the time of a piece of work at the first call) and the number
-/// of processes that want each core now (1 to 30).
+/// otherwise times the slowness of the machine (the time of a piece of work) and the number of processes that
+/// want each core (1 to 30). Both are measured at each call, at most once a second; the largest counts.
 double patience(double seconds);
 /// The same in whole seconds, for options; at least 1.
 int64_t whole_patience(double seconds);

@@ -75,8 +75,7 @@ TEST_CASE("the end of the time is noted as long before the end as the margin say
         // noted by its own thread, and not before the margin
         const Timer timer;
         const JobEnd end({.wall_seconds = 30.05}, 30);
-        const double enough = patience(60);
-        while (stop_request() == 0 && timer.seconds() < enough) std::this_thread::yield();
+        wait_until("the end of the time", [] { return stop_request() != 0; });
         CHECK(stop_request() == out_of_time);
         CHECK(timer.seconds() > 0.04);
     }

@@ -53,7 +53,7 @@ bool comes_true(const Condition& condition) {
     const Timer timer;
     while (!condition()) {
         if (timer.seconds() > patience(60)) return false;
-        std::this_thread::yield();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     return true;
 }
