@@ -96,7 +96,7 @@ endfunction()
 # ranks that wait for a rank without a core spin, so another test at the same time would make them several times slower.
 # IN_PART: some of them run a part of their cases (support/part.hpp); `make soak` runs all.
 separate_arguments(mpirun_flags UNIX_COMMAND "${coeus_mpirun_flags}")
-set(coeus_mpirun ${coeus_tests_dir}/support/mpirun.sh ${COEUS_MPIRUN} ${mpirun_flags} -n)
+set(coeus_mpirun ${coeus_tests_dir}/support/mpirun.sh $<TARGET_FILE:coeus_exits> ${COEUS_MPIRUN} ${mpirun_flags} -n)
 cmake_host_system_information(RESULT coeus_cores QUERY NUMBER_OF_LOGICAL_CORES)
 function(coeus_leave_out test why)
     set_tests_properties(${test} PROPERTIES DISABLED ON)

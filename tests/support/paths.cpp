@@ -50,6 +50,9 @@ std::string mpirun() {
 std::string naps() {
     return path("naps");
 }
+std::string exits() {
+    return path("exits");
+}
 std::string counter() {
     return path("counter");
 }

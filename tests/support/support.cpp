@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -104,28 +105,13 @@ std::string read_file(const fs::path& path) {
     return content.str();
 }
 
-namespace {
-
-// With Open MPI 4.0 and 4.1, mpirun sometimes misses that a rank has finalised: a run whose ranks all exited
-// with 0 ends with 1 (its issue 9389: two threads set bits of one word). That our ranks do finalise is
-// checked by the tests that preload tests/stand_ins/mpi.
-void forgive_mpirun(Outcome& outcome) {
-    const size_t said = outcome.output.find("mpirun has exited due to process rank ");
-    if (outcome.exit_code != 1 || said == std::string::npos) return;
-    const std::string words = outcome.output.substr(said, 200);
-    if (words.find(" with PID 0 on") == std::string::npos ||
-        words.find("exiting improperly") == std::string::npos)
-        return;
-    const size_t begin = outcome.output.rfind("\n---", said);
-    outcome.output.resize(begin == std::string::npos ? said : begin + 1);
-    outcome.exit_code = 0;
-}
-
-}  // namespace
-
 Outcome run_shell(const std::string& command, const std::function<void(const std::string& line)>& seen) {
     Outcome outcome;
-    FILE* pipe = popen(("{ " + command + "; } 2>&1").c_str(), "r");
+    const TemporaryFolder rank_exits;  // for commands of coeus_line()
+    FILE* pipe =
+        popen(fmt::format("export COEUS_RANK_EXITS={}; {{ {}; }} 2>&1", rank_exits.path().string(), command)
+                  .c_str(),
+              "r");
     require(pipe != nullptr, "cannot start a shell");
     char buffer[4096];
     size_t begin = 0;  // of the first line that was not passed to `seen`
@@ -141,7 +127,6 @@ Outcome run_shell(const std::string& command, const std::function<void(const std
     }
     const int status = pclose(pipe);
     outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    forgive_mpirun(outcome);
     return outcome;
 }
 
@@ -182,9 +167,15 @@ std::string coeus_line(const std::vector<std::string>& arguments, int ranks,
         "XDG_CACHE_HOME=" +
         quoted(paths::cache()) + " ";
     std::map<std::string, std::string> all = environment;
-    if (ranks > 0 && fs::exists(paths::naps())) {  // a bundle has no such library
+    const bool has_libraries = ranks > 0 && fs::exists(paths::naps());  // a bundle has none
+    std::string end;
+    if (has_libraries) {
         std::string& preloaded = all["LD_PRELOAD"];
-        preloaded = preloaded.empty() ? paths::naps() : paths::naps() + ":" + preloaded;
+        preloaded = paths::naps() + ":" + paths::exits() + (preloaded.empty() ? "" : ":" + preloaded);
+        static std::atomic<int> runs = 0;  // a command may have several
+        const std::string exits = fmt::format("\"${{COEUS_RANK_EXITS:-/dev/null}}/{}\"", ++runs);
+        command = "{ COEUS_RANK_EXITS=" + exits + " " + command;
+        end = " || sh " + quoted(paths::source() + "/tests/support/ranks_ended.sh") + " $? " + exits + "; }";
     }
     for (const auto& [name, value] : all) command += name + "=" + quoted(value) + " ";
     command += before + " ";
@@ -193,7 +184,7 @@ std::string coeus_line(const std::vector<std::string>& arguments, int ranks,
     const char* other = std::getenv("COEUS_TEST_PROGRAM");
     command += quoted(other ? other : paths::program());
     for (const std::string& argument : arguments) command += " " + quoted(argument);
-    return command + " < /dev/null";
+    return command + " < /dev/null" + end;
 }
 
 Outcome run_coeus(const std::vector<std::string>& arguments, int ranks,
