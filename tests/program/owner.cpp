@@ -17,6 +17,17 @@ namespace {
 namespace fs = std::filesystem;
 using Environment = std::map<std::string, std::string>;
 
+// Waits until a rank of the run suspends itself, then suspends all. Returns their process ids.
+std::string suspended_ranks(const fs::path& run) {
+    const std::string them = "pgrep -f '^" + paths::program() + " .*" + run.string() + "'",
+                      one_is = "for rank in $(" + them +
+                               "); do grep -q '^State:.T' /proc/$rank/status && exit 0; done; exit 1";
+    wait_until("a rank suspends itself", [&] { return run_shell(one_is).exit_code == 0; });
+    const Outcome all = run_shell("ranks=$(echo $(" + them + ")); kill -STOP $ranks && echo $ranks");
+    REQUIRE(all.exit_code == 0);
+    return all.output.substr(0, all.output.find('\n'));
+}
+
 // A run that is suspended after its second step until `meanwhile` has returned.
 struct StoppedRun {
     TemporaryFolder folder;
@@ -31,14 +42,7 @@ struct StoppedRun {
         const auto act = [&, two_steps = std::regex("step: *2 ")](const std::string& line) {
             if (!std::regex_search(line, two_steps)) return;
             // rank 0 suspends itself, then all ranks are suspended
-            const std::string ranks_of_it = "pgrep -f '^" + paths::program() + " .*" + out.string() + "'";
-            const Outcome stopped =
-                run_shell("ranks=$(" + ranks_of_it +
-                          "); for i in $(seq 1000); do cat /proc/$(echo $ranks | sed 's:  *:/status "
-                          "/proc/:g')/status | grep -q '^State:.T' && break; "
-                          "sleep 0.05; done; kill -STOP $ranks; echo $ranks");
-            REQUIRE(stopped.exit_code == 0);
-            const std::string them = stopped.output.substr(0, stopped.output.find('\n'));
+            const std::string them = suspended_ranks(out);
             meanwhile(*this);
             CHECK(run_shell("kill -CONT " + them).exit_code == 0);
         };
@@ -130,7 +134,8 @@ TEST_CASE(
                                  note.replace(note.find("\"id\":\"") + 6, 16, "0123456789abcdef");
                                  write_file(suspended.out / owner, note);
                              }
-                             // a run checks its owner's note again if the last check was 5 s ago
+                             // a run checks its owner's note again if the last check was 5 s ago: more is
+                             // never wrong
                              CHECK(run_shell("sleep 6").exit_code == 0);
                              left = contents(suspended.out);
                          });
@@ -164,13 +169,10 @@ TEST_CASE("owner: a start that loses its folder while it loads a checkpoint chan
                                          {"COEUS_TEST_STOP_AT", "step-00000002.h5"},
                                          {"COEUS_TEST_STOP_IF", (out / "checkpoint/.owner").string()}},
                                         fmt::format("timeout {}", whole_patience(100)));
-    const Outcome stopped = run_shell(
-        fmt::format("({}; echo \"exit code $?\") >{} 2>&1 & for i in $(seq 2000); do ranks=$(pgrep -f '^{} "
-                    ".*{}'); for rank in $ranks; do grep -q '^State:.T' /proc/$rank/status && kill -STOP "
-                    "$ranks && echo $ranks && exit 0; done; sleep 0.05; done 2>/dev/null; exit 1",
-                    line, log.string(), paths::program(), out.string()));
+    CHECK(run_shell(fmt::format("({}; echo \"exit code $?\") >{} 2>&1 & :", line, log.string())).exit_code ==
+          0);
+    const std::string ranks_of_it = suspended_ranks(out);
     INFO(read_file(log));
-    REQUIRE(stopped.exit_code == 0);
     for (const char* owner : {".owner", "checkpoint/.owner"}) {
         std::string note = read_file(out / owner);
         note.replace(note.find("\"id\":\"") + 6, 16, "0123456789abcdef");
@@ -179,7 +181,7 @@ TEST_CASE("owner: a start that loses its folder while it loads a checkpoint chan
     const auto left = contents(out);
     const Outcome ended = run_shell(
         fmt::format("kill -CONT {}; timeout {} sh -c 'until grep -q \"^exit code\" {}; do sleep 0.1; done'",
-                    stopped.output.substr(0, stopped.output.find('\n')), whole_patience(60), log.string()));
+                    ranks_of_it, whole_patience(60), log.string()));
     REQUIRE(ended.exit_code == 0);
     CHECK_THAT(read_file(log), Contains("this run has lost its folder " + out.string()) &&
                                    Contains("\nexit code 3\n") && !Contains("Training starts"));

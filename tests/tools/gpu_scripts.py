@@ -271,8 +271,11 @@ if "torch_llama" in sys.argv[0]:
         # it is ended at the deadline, and what was measured before is reported
         script(self.folder / "coeus", OVERRUNS)
         script(self.folder / "bench/gpu_gemm", "exit 0")
-        done, report = self.run_script("tiny-32", "tiny-bf16-48", "tiny-bf16-48-rowwise", COEUS_GPU_SECONDS="12",
-                                       PYTHONPATH=self.without_torch())
+        for seconds in ("12", "60", "300"):  # on a busy machine even the first case may take longer
+            done, report = self.run_script("tiny-32", "tiny-bf16-48", "tiny-bf16-48-rowwise", COEUS_GPU_SECONDS=seconds,
+                                           PYTHONPATH=self.without_torch())
+            if len(report["cases"]) == 2:
+                break
         self.assertEqual(done.returncode, 0)
         measured, ended = report["cases"]
         self.assertEqual((measured["case"], measured["coeus_tps"], measured["note"]), ("tiny-32", 100, ""))
@@ -574,7 +577,10 @@ class FirstHour(Script):
         script(self.folder / "coeus", FAKE + "\n" + OVERRUNS)
         script(self.folder / "bench/gpu_gemm", "exit 0")
         (self.folder / "torch.py").write_text("raise ImportError('there is no PyTorch')\n")
-        report = self.run_script("bench", COEUS_HOUR_SECONDS="30", PYTHONPATH=str(self.folder))
+        for seconds in ("30", "120", "600"):  # on a busy machine even the first case may take longer
+            report = self.run_script("bench", COEUS_HOUR_SECONDS=seconds, PYTHONPATH=str(self.folder))
+            if "| tiny-bf16-48 |" in report.get("bench/gpu.sh, 1 rank(s)", ""):
+                break
         self.assertEqual((self.done.returncode, self.done.stderr), (0, ""), self.done.stdout)
         self.assertRegex(report["bench/gpu.sh, 1 rank(s)"], r"\| tiny-32 \|.*\| 100 \|")
         self.assertRegex(report["bench/gpu.sh, 1 rank(s)"], r"\| tiny-bf16-48 \|.*coeus: no time was left")

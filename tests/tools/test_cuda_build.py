@@ -256,7 +256,7 @@ class Toolkits(WithFolder):
     """tools/find_nvcc.sh, tools/compile_matrix.sh and tools/cuda12_toolkit.sh"""
 
     def script(self, name, *arguments, **environment):
-        done = subprocess.run(["/bin/sh", ROOT / "tools" / name, *arguments], capture_output=True, text=True, timeout=60,
+        done = subprocess.run(["/bin/sh", ROOT / "tools" / name, *arguments], capture_output=True, text=True, timeout=600,
                               env={"PATH": str(self.folder)} | environment)
         return done.returncode, done.stdout, done.stderr
 

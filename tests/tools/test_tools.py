@@ -290,7 +290,7 @@ class Packages(unittest.TestCase):
                 script = Path(folder) / name
                 script.write_text(f"#!/bin/sh\n{body}\n")
                 script.chmod(0o755)
-            return subprocess.run([ROOT / "tools/deps.sh", *parts], capture_output=True, text=True, timeout=60,
+            return subprocess.run([ROOT / "tools/deps.sh", *parts], capture_output=True, text=True, timeout=600,
                                   stdin=subprocess.DEVNULL, env={"PATH": f"{folder}:/usr/bin:/bin"} | environment)
 
     def test_without_root_one_line_is_printed(self):
@@ -548,7 +548,7 @@ class Roots(unittest.TestCase):
                 (Path(folder) / program).write_text(f"#!/bin/sh\n{body}\n")
                 (Path(folder) / program).chmod(0o755)
             done = subprocess.run(["/bin/sh", ROOT / "tests/systems" / name, *arguments], capture_output=True, text=True,
-                                  timeout=60, env={"PATH": f"{folder}:/usr/bin:/bin"} | environment)
+                                  timeout=600, env={"PATH": f"{folder}:/usr/bin:/bin"} | environment)
             return done.returncode, done.stdout + done.stderr
 
     def test_requirements_of_a_root(self):
