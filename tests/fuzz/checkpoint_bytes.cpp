@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace coeus::fuzz {
+namespace coeus::fuzz::checkpoint_bytes {
 
 namespace {
 
@@ -65,4 +65,6 @@ std::vector<std::string> seeds() {
             words({size / 2}), words({number_at(sound_file(), 28)})};
 }
 
-}  // namespace coeus::fuzz
+const Target target("checkpoint_bytes", read_input, seeds);
+
+}  // namespace coeus::fuzz::checkpoint_bytes

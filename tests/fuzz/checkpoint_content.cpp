@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace coeus::fuzz {
+namespace coeus::fuzz::checkpoint_content {
 
 namespace {
 
@@ -110,4 +110,6 @@ std::vector<std::string> seeds() {
             std::string(60, '\0') + std::string(60, '\5')};
 }
 
-}  // namespace coeus::fuzz
+const Target target("checkpoint_content", read_input, seeds);
+
+}  // namespace coeus::fuzz::checkpoint_content

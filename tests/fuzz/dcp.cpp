@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-namespace coeus::fuzz {
+namespace coeus::fuzz::dcp {
 
 namespace {
 
@@ -61,4 +61,6 @@ std::vector<std::string> seeds() {
     return {"m" + sound().metadata, "s" + sound().stream};
 }
 
-}  // namespace coeus::fuzz
+const Target target("dcp", read_input, seeds);
+
+}  // namespace coeus::fuzz::dcp

@@ -3,7 +3,7 @@
 #include "coeus/config/config.hpp"
 #include "target.hpp"
 
-namespace coeus::fuzz {
+namespace coeus::fuzz::deck {
 
 void read_input(std::string_view input) {
     const CommandLine line = parse_command_line({write_scratch("deck.toml", input)});
@@ -22,4 +22,6 @@ std::vector<std::string> seeds() {
         "[parallelism]\ndata_parallel_shard_degree = -1\ntensor_parallel_degree = 2\n"};
 }
 
-}  // namespace coeus::fuzz
+const Target target("deck", read_input, seeds);
+
+}  // namespace coeus::fuzz::deck

@@ -5,7 +5,7 @@
 #include "coeus/models/hub_model.hpp"
 #include "target.hpp"
 
-namespace coeus::fuzz {
+namespace coeus::fuzz::hub_config {
 
 void read_input(std::string_view input) {
     write_scratch("config.json", input);
@@ -31,4 +31,6 @@ std::vector<std::string> seeds() {
         "{}"};
 }
 
-}  // namespace coeus::fuzz
+const Target target("hub_config", read_input, seeds);
+
+}  // namespace coeus::fuzz::hub_config

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace coeus::fuzz {
+namespace coeus::fuzz::includes {
 
 void read_input(std::string_view input) {
     constexpr std::string_view border = "\n%\n";
@@ -31,4 +31,6 @@ std::vector<std::string> seeds() {
             "include = \"../a.toml\"\n"};
 }
 
-}  // namespace coeus::fuzz
+const Target target("includes", read_input, seeds);
+
+}  // namespace coeus::fuzz::includes

@@ -8,7 +8,7 @@
 
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
     namespace fs = std::filesystem;
-    const auto seeds = coeus::fuzz::seeds();
+    const auto seeds = coeus::fuzz::targets().at(0).seeds();
     for (int i = 1; i < *argc; ++i) {
         const fs::path folder = (*argv)[i];
         if (!fs::is_directory(folder)) continue;
@@ -20,6 +20,6 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    coeus::fuzz::check_input({reinterpret_cast<const char*>(data), size});
+    coeus::fuzz::targets()[0].check_input({reinterpret_cast<const char*>(data), size});
     return 0;
 }

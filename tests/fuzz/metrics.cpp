@@ -4,7 +4,7 @@
 #include "coeus/report/report.hpp"
 #include "target.hpp"
 
-namespace coeus::fuzz {
+namespace coeus::fuzz::metrics {
 
 void read_input(std::string_view input) {
     write_scratch("metrics.jsonl", input);
@@ -32,4 +32,6 @@ std::vector<std::string> seeds() {
             "\"validation_s\": 0, \"saving_s\": 0}\n{\"step\":"};
 }
 
-}  // namespace coeus::fuzz
+const Target target("metrics", read_input, seeds);
+
+}  // namespace coeus::fuzz::metrics

@@ -5,7 +5,7 @@
 #include "coeus/base/error.hpp"
 #include "target.hpp"
 
-namespace coeus::fuzz {
+namespace coeus::fuzz::prompts {
 
 void read_input(std::string_view input) {
     for (const char* name : {"prompts.txt", "prompts.jsonl"}) {
@@ -21,4 +21,6 @@ std::vector<std::string> seeds() {
             "\xEF\xBB\xBFx\n", ""};
 }
 
-}  // namespace coeus::fuzz
+const Target target("prompts", read_input, seeds);
+
+}  // namespace coeus::fuzz::prompts

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a target without libFuzzer: on its seeds and random changes of them, or on the files named as
-// arguments, such as a finding of `make fuzz`. An input that ends the process or takes long stays in the
-// working folder.
+// Runs a target without libFuzzer: fuzz_readers TARGET runs it on its seeds and random changes of them,
+// fuzz_readers TARGET FILE... on these files, such as a finding of `make fuzz`. An input that ends the
+// process or takes long stays beside the program.
 #include "coeus/base/random.hpp"
 #include "target.hpp"
 
@@ -61,14 +61,23 @@ std::string read(const char* path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    for (int i = 1; i < argc; ++i) fuzz::check_input(read(argv[i]));
-    if (argc > 1) return 0;
+    const std::string name = argc > 1 ? argv[1] : "";
+    const auto& all = fuzz::targets();
+    const auto target = std::ranges::find(all, name, &fuzz::Target::name);
+    if (target == all.end()) {
+        std::fprintf(stderr, "usage: %s TARGET [FILE...]; the targets are", argv[0]);
+        for (const fuzz::Target& other : all) std::fprintf(stderr, " %s", other.name.c_str());
+        std::fprintf(stderr, "\n");
+        return 2;
+    }
+    for (int i = 2; i < argc; ++i) target->check_input(read(argv[i]));
+    if (argc > 2) return 0;
 #ifndef __SANITIZE_ADDRESS__  // takes terabytes of address space
     const rlimit memory{most_memory, most_memory};
     setrlimit(RLIMIT_AS, &memory);
 #endif
-    const auto seeds = fuzz::seeds();
-    const std::string kept = std::string(argv[0]) + ".input";
+    const auto seeds = target->seeds();
+    const std::string kept = std::string(argv[0]) + "." + name + ".input";
     for (uint64_t number = 0; number < inputs; ++number) {
         std::string input = seeds[number % seeds.size()];
         Draw draw(number);
@@ -77,7 +86,7 @@ int main(int argc, char** argv) {
         std::ofstream(kept, std::ios::binary) << input;
         const itimerval most = {{0, 0}, {most_seconds, 0}};
         setitimer(ITIMER_PROF, &most, nullptr);
-        fuzz::check_input(input);
+        target->check_input(input);
     }
     std::remove(kept.c_str());
     std::printf("%llu inputs\n", static_cast<unsigned long long>(inputs));

@@ -6,7 +6,7 @@
 #include "support/write_safetensors.hpp"
 #include "target.hpp"
 
-namespace coeus::fuzz {
+namespace coeus::fuzz::safetensors {
 
 void read_input(std::string_view input) {
     const Safetensors file = Safetensors::open(write_scratch("x.safetensors", input));
@@ -34,4 +34,6 @@ std::vector<std::string> seeds() {
     return all;
 }
 
-}  // namespace coeus::fuzz
+const Target target("safetensors", read_input, seeds);
+
+}  // namespace coeus::fuzz::safetensors

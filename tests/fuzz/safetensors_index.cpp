@@ -4,7 +4,7 @@
 #include "support/write_safetensors.hpp"
 #include "target.hpp"
 
-namespace coeus::fuzz {
+namespace coeus::fuzz::safetensors_index {
 
 namespace {
 
@@ -29,4 +29,6 @@ std::vector<std::string> seeds() {
             R"({"weight_map": {}})"};
 }
 
-}  // namespace coeus::fuzz
+const Target target("safetensors_index", read_input, seeds);
+
+}  // namespace coeus::fuzz::safetensors_index

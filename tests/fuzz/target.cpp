@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 namespace coeus::fuzz {
 
@@ -45,7 +46,12 @@ std::string read_scratch(const std::string& name) {
     return content.str();
 }
 
-void check_input(std::string_view input) {
+Target::Target(std::string target_name, ReadInput read, Seeds first)
+    : name(std::move(target_name)), read_input(read), seeds(first) {
+    targets().push_back(*this);
+}
+
+void Target::check_input(std::string_view input) const {
     try {
         read_input(input);
     } catch (const ConfigError&) {
@@ -53,6 +59,11 @@ void check_input(std::string_view input) {
         std::fprintf(stderr, "not a ConfigError: %s\n", error.what());
         std::abort();
     }
+}
+
+std::vector<Target>& targets() {
+    static std::vector<Target> all;
+    return all;
 }
 
 }  // namespace coeus::fuzz

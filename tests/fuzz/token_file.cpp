@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-namespace coeus::fuzz {
+namespace coeus::fuzz::token_file {
 
 namespace {
 
@@ -76,4 +76,6 @@ std::vector<std::string> seeds() {
             std::string("\1\4\xff\3\1\1\1", 7), ""};
 }
 
-}  // namespace coeus::fuzz
+const Target target("token_file", read_input, seeds);
+
+}  // namespace coeus::fuzz::token_file

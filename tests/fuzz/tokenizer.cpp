@@ -5,7 +5,7 @@
 #include "coeus/data/bpe_training.hpp"
 #include "target.hpp"
 
-namespace coeus::fuzz {
+namespace coeus::fuzz::tokenizer {
 
 void read_input(std::string_view input) {
     const Tokenizer tokenizer(write_scratch("tokenizer.json", input));
@@ -30,4 +30,6 @@ std::vector<std::string> seeds() {
             with("\"ignore_merges\": false", "\"ignore_merges\": true"), "{}"};
 }
 
-}  // namespace coeus::fuzz
+const Target target("tokenizer", read_input, seeds);
+
+}  // namespace coeus::fuzz::tokenizer
