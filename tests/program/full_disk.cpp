@@ -2,7 +2,7 @@
 // A disk becomes full for one kind of file, from a random byte on. The run ends with a message and its last
 // good checkpoint, or continues without the files that only report about it. When there is room again, the
 // same command ends with the results of an undisturbed run.
-#include "coeus/base/random.hpp"
+#include "program/random_moments.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 #include "support/paths.hpp"
@@ -66,12 +66,11 @@ void full_disks(int rounds, uint64_t seed) {
     const fs::path undisturbed[] = {folder / "alone", folder / "two"};
     for (const int ranks : {0, 2})
         train_tiny(undisturbed[ranks / 2], folder / "tokens.h5", tiny_experts + writing_everything, ranks);
-    const RandomStream random(seed, "the room on a disk");
-    for (int i = 0; i < rounds; ++i) {
+    for (const auto& [i, part] : random_moments("the room on a disk", seed, rounds)) {
         const Kind& kind = kinds[size_t(i) % std::size(kinds)];
         const int ranks = i / int(std::size(kinds)) % 2 == i % 2 ? 0 : 2;
         const fs::path run = folder / "run", &whole = undisturbed[ranks / 2];
-        const auto room = int64_t(double(bytes_of(kind, whole)) * random.uniform(uint64_t(i)));
+        const auto room = int64_t(double(bytes_of(kind, whole)) * part);
         const Arguments arguments = tiny_run(run, folder / "tokens.h5", tiny_experts + writing_everything);
         const Outcome full = run_coeus(arguments, ranks,
                                        {{"LD_PRELOAD", paths::disk()},

@@ -22,14 +22,14 @@ uint64_t this_lists(OneOf one_of) {
     return uint64_t(one_of.short_list) * (one_of.short_list > 1 ? environment("COEUS_PARTS", 1) : 1);
 }
 
-uint64_t seed() {
+}  // namespace
+
+uint64_t part_seed() {
     return environment("COEUS_PART_SEED", 0);
 }
 
-}  // namespace
-
 Part::Part(std::string_view name, int ranks, OneOf one_of, int number)
-    : random_(uint64_t(ranks), name), one_of_(this_lists(one_of)), shift_(uint64_t(number) + seed()) {}
+    : random_(uint64_t(ranks), name), one_of_(this_lists(one_of)), shift_(uint64_t(number) + part_seed()) {}
 
 bool Part::takes_next() {
     const uint64_t place = next_++;
@@ -39,7 +39,7 @@ bool Part::takes_next() {
 bool left_out(int one_of) {
     const std::string name = Catch::getResultCapture().getCurrentTestName();
     const uint64_t shares = this_lists({.check_all = 1, .short_list = one_of});
-    if ((RandomStream(0, name).u64(0) + seed()) % shares == 0) return false;
+    if ((RandomStream(0, name).u64(0) + part_seed()) % shares == 0) return false;
     std::cout << "\nleft out: " << name << std::endl;
     SUCCEED();  // so that the case has a check
     return true;

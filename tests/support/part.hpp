@@ -39,4 +39,7 @@ private:
 /// return;`
 bool left_out(int one_of);
 
+/// The seed of the parts, for a test that draws its cases itself.
+uint64_t part_seed();
+
 }  // namespace coeus::test
