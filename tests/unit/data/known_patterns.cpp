@@ -6,6 +6,7 @@
 #include "../../../src/data/tokenizer/characters.hpp"
 #include "coeus/base/random.hpp"
 #include "support/catch.hpp"
+#include "support/part.hpp"
 
 #include <algorithm>
 
@@ -83,13 +84,17 @@ TEST_CASE("known expressions: every character, next to characters of each class"
     // utf8proc and PCRE2 may know different versions of Unicode; old assignments are the same in all versions
     CHECK(std::count(agreed.begin(), agreed.begin() + 0x800, false) == 0);
     CHECK(std::count(agreed.begin(), agreed.end(), false) < 20000);
+    Part part("classes of characters", 1, {.check_all = 1, .short_list = 2});
     for (const char* expression : expressions) {
         Both both(expression);
         REQUIRE(known_scan(expression));
+        std::vector<const char*> classes;
+        for (const char* beside : {"a", " ", "A", "1", "'", "!\n", "\u0301"})
+            if (part.takes_next()) classes.push_back(beside);
         size_t different = 0;
         std::string text;
         for (uint32_t code = 1; code < 0x110000; ++code) {
-            for (const char* beside : {"a", " ", "A", "1", "'", "!\n", "\u0301"}) {
+            for (const char* beside : classes) {
                 if (!agreed[code]) break;
                 append(text, code);
                 text += beside;

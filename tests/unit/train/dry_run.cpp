@@ -7,6 +7,7 @@
 #include "coeus/file/hdf5.hpp"
 #include "support/advice.hpp"
 #include "support/catch.hpp"
+#include "support/part.hpp"
 #include "support/paths.hpp"
 #include "support/support.hpp"
 
@@ -60,9 +61,14 @@ std::string refusal(const Words& words) {
 }  // namespace
 
 TEST_CASE("dry run: every advice for 1 to 128 H100 is followed, and the run fits") {
-    int advised = 0, hints = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(base_decks))
+    int advised = 0, hints = 0, left_out = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(base_decks)) {
+        Part part(entry.path().filename().string(), 1, {.check_all = 1, .short_list = 2});
         for (int started = 1; started <= 128; started *= 2) {
+            if (!part.takes_next()) {
+                ++left_out;
+                continue;
+            }
             const Words words = {entry.path().string(), "--dry_run", "--gpu", "h100"};
             int ranks = started;
             std::vector<std::string> lines;
@@ -89,8 +95,9 @@ TEST_CASE("dry run: every advice for 1 to 128 H100 is followed, and the run fits
             CHECK(line_with(then, "does not fit") == "");
             (notice.empty() ? hints : advised) += 1;
         }
-    CHECK(advised >= 10);
-    CHECK(hints >= 5);
+    }
+    CHECK(advised >= (left_out ? 1 : 10));
+    CHECK(hints >= (left_out ? 1 : 5));
 }
 
 TEST_CASE("dry run: decks with experts on several ranks fit the H100s that they name") {
