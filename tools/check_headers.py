@@ -3,6 +3,7 @@
 """Checks that each public header compiles alone, with -fsyntax-only, on all cores. The headers of other libraries would
 take nine tenths of the time: they are precompiled and included first. One run checks a chain of headers, each of which
 includes the ones before it, so that these add nothing that it does not include itself.
+COEUS_HEADERS=FILE compiles only the headers whose paths are lines of this file, such as include/coeus/base/text.hpp.
 tools/check_uses.py reports which of them a file lacks."""
 import os
 import re
@@ -34,8 +35,19 @@ def precompiled(texts, folder):
     return header
 
 
-def chains(texts):
-    """All headers, by path, in lists in which each header includes the ones before it, directly or not."""
+def chosen(texts):
+    """The headers to compile: all, or those that the file COEUS_HEADERS names."""
+    file = os.environ.get("COEUS_HEADERS")
+    if not file:
+        return set(texts)
+    paths = {Path(line) for line in Path(file).read_text().splitlines() if line}
+    if unknown := sorted(map(str, paths - set(texts))):
+        sys.exit(f"{file} names what is not a public header: {', '.join(unknown)}")
+    return paths
+
+
+def inclusions(texts):
+    """{path: the headers that it includes, directly or not}"""
     def add_included(path, seen):
         for name in QUOTED.findall(texts[path]):
             other = Path("include") / name
@@ -43,8 +55,12 @@ def chains(texts):
                 seen.add(other)
                 add_included(other, seen)
         return seen
-    included = {path: add_included(path, set()) for path in texts}
-    left, found = sorted(texts, key=lambda path: (-len(included[path]), path)), []
+    return {path: add_included(path, set()) for path in texts}
+
+
+def chains(included, wanted):
+    """The wanted headers, by path, in lists in which each header includes the ones before it, directly or not."""
+    left, found = sorted(wanted, key=lambda path: (-len(included[path]), path)), []
     while left:
         chain = []
         for path in left:
@@ -72,10 +88,14 @@ def main():
     headers = [path for path in sources.code() if path.parts[0] == "include"]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         texts = {path: (sources.ROOT / path).read_text() for path in headers}
-        before = precompiled(texts.values(), folder)
-        found = [finding for findings in pool.map(lambda chain: compile_chain(chain, before), chains(texts))
+        wanted = chosen(texts)
+        if not wanted:
+            return sources.report([], f"none of {len(headers)} headers was to be compiled")
+        included = inclusions(texts)
+        before = precompiled([texts[path] for path in wanted.union(*(included[path] for path in wanted))], folder)
+        found = [finding for findings in pool.map(lambda chain: compile_chain(chain, before), chains(included, wanted))
                  for finding in findings]
-    return sources.report(found, f"{len(headers)} headers compile alone")
+    return sources.report(found, f"{len(wanted)} of {len(headers)} headers compile alone")
 
 
 if __name__ == "__main__":

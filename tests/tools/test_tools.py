@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the scripts in tools: each rule must be able to fail, and must name the place."""
 import io
+import os
 import platform
 import re
 import shutil
@@ -10,6 +11,7 @@ import tempfile
 import unittest
 from contextlib import redirect_stdout
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
@@ -180,7 +182,24 @@ class Headers(unittest.TestCase):
     def test_headers_of_a_chain_include_the_ones_before(self):
         a, b, c, d = (Path("include") / name for name in "abcd")
         texts = {a: "", b: '#include "a"\n', c: '#include "b"\n', d: '#include "a"\n'}
-        self.assertEqual(check_headers.chains(texts), [[a, b, c], [d]])
+        included = check_headers.inclusions(texts)
+        self.assertEqual(check_headers.chains(included, texts), [[a, b, c], [d]])
+        # what an unwanted header includes still counts
+        self.assertEqual(check_headers.chains(included, {a, c}), [[a, c]])
+
+    def test_only_the_headers_of_a_list_are_compiled(self):
+        texts = {Path("include") / name: "" for name in "abc"}
+        with tempfile.NamedTemporaryFile("w") as file, mock.patch.dict(os.environ, COEUS_HEADERS=file.name):
+            self.assertEqual(check_headers.chosen(texts), set())
+            file.write("include/a\ninclude/c\n")
+            file.flush()
+            self.assertEqual(check_headers.chosen(texts), {Path("include/a"), Path("include/c")})
+            file.write("include/d\n")
+            file.flush()
+            with self.assertRaisesRegex(SystemExit, "names what is not a public header: include/d"):
+                check_headers.chosen(texts)
+            os.environ["COEUS_HEADERS"] = ""
+            self.assertEqual(check_headers.chosen(texts), set(texts))
 
 
 class Tidy(unittest.TestCase):
