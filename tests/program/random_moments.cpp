@@ -2,10 +2,14 @@
 #include "program/random_moments.hpp"
 
 #include "coeus/base/random.hpp"
+#include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/part.hpp"
 #include "support/skip.hpp"
 
 #include <fmt/core.h>
+
+#include <set>
 
 namespace coeus::test {
 
@@ -26,3 +30,33 @@ void count_missed(int missed, int moments) {
 }
 
 }  // namespace coeus::test
+
+using namespace coeus;
+using namespace coeus::test;
+
+TEST_CASE("program: a test's random moments differ by seed, and the short list has half of them") {
+    const EnvironmentVariable every("COEUS_EVERY_CASE", ""), parts("COEUS_PARTS", "");
+    const auto drawn = [](const char* check_all, const char* part_seed) {
+        const EnvironmentVariable list("COEUS_CHECK_ALL", check_all), seed("COEUS_PART_SEED", part_seed);
+        return random_moments("moments", 3, 10);
+    };
+    const std::vector<RandomMoment> whole = drawn("1", "0"), first = drawn("", "0"), second = drawn("", "1");
+    REQUIRE(whole.size() == 10);
+    const RandomStream random(3, "moments");
+    for (int i = 0; i < 10; ++i) {
+        CHECK(whole[size_t(i)].number == i);
+        CHECK(whole[size_t(i)].place == random.uniform(uint64_t(i)));
+    }
+    CHECK(first.size() == 5);
+    CHECK(second.size() == 5);
+    std::set<int> numbers;
+    for (const RandomMoment& m : first) {
+        numbers.insert(m.number);
+        CHECK(m.place == whole[size_t(m.number)].place);
+    }
+    for (const RandomMoment& m : second) {
+        numbers.insert(m.number);
+        CHECK(m.place != whole[size_t(m.number)].place);
+    }
+    CHECK(numbers.size() == 10);
+}
