@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the scripts for a machine with a GPU, with the emulated GPU and with programs that fail: gpu_scripts.py BUILD"""
+"""Tests the scripts for a machine with a GPU, with the emulated GPU and with programs that fail: gpu_scripts.py BUILD
+With COEUS_SHORT=1 it only runs each script once, on the emulated GPU."""
 import importlib.util
 import json
 import os
@@ -687,4 +688,6 @@ class FirstHour(Script):
 
 if __name__ == "__main__":
     BUILT = Path(sys.argv.pop(1)).resolve()
+    if os.environ.get("COEUS_SHORT") == "1":
+        unittest.defaultTestLoader.testMethodPrefix = "test_on_the_emulated_gpu"
     unittests.main()
