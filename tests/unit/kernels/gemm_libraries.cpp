@@ -90,8 +90,11 @@ double error_of_onednn(Dtype type, Dtype d_type) {
 
 TEST_CASE("gemm by oneDNN: f32, transposed, accumulated, with a residual, with a factor") {
     const double error = error_of_onednn(Dtype::f32, Dtype::f32);
-    CHECK(error >= 0);
-    CHECK(error <= 1e-6);
+    CHECK((error == -1 || error <= 1e-6));
+    if (cpu::onednn_is_fast(Dtype::f32))
+        CHECK(error >= 0);
+    else if (error == -1)
+        skip("without AVX-512 oneDNN has no kernel of its own for some of these products");
 }
 
 TEST_CASE("gemm by oneDNN: bf16 if this CPU has it, and a clear refusal otherwise") {

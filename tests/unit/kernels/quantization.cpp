@@ -7,6 +7,7 @@
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -348,14 +349,39 @@ TEST_CASE("quantization: kernels find the largest magnitude of what they write")
         }
 }
 
+namespace {
+
+// Whether both have the same bits, but for those of NaN in the last operand, which is bfloat16 in bytes: a
+// product of two NaN has the bits of one of its factors, whose order the compiler chooses for each kind of
+// processor.
+bool same_but_for_bits_of_nan(const Operands& a, const Operands& b) {
+    for (size_t i = 0; i < a.storage.size(); ++i) {
+        const Tensor x = a.storage[i].view, y = b.storage[i].view;
+        if (i + 1 < a.storage.size()) {
+            if (std::memcmp(x.data, y.data, size_t(x.bytes())) != 0) return false;
+            continue;
+        }
+        std::vector<uint16_t> these(size_t(x.bytes()) / 2), those(these.size());
+        std::memcpy(these.data(), x.data, size_t(x.bytes()));
+        std::memcpy(those.data(), y.data, size_t(y.bytes()));
+        const auto is_nan = [](uint16_t bits) { return (bits & 0x7fff) > 0x7f80; };
+        const auto alike = [&](uint16_t p, uint16_t q) { return p == q || (is_nan(p) && is_nan(q)); };
+        if (!std::equal(these.begin(), these.end(), those.begin(), alike)) return false;
+    }
+    return true;
+}
+
+}  // namespace
+
 TEST_CASE("quantization: kernels round what they write as the separate kernels do") {
     for (const bool values : {false, true})
         for (const RoundedCase& c : rounded_cases(values))
             for (const Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
                 if (values && type == Dtype::f64) continue;
                 INFO(c.fused.name << " in " << name_of(type));
-                CHECK(same_bits(run_case(c.fused, cpu_kernels(), type, type),
-                                run_case(c.separate, cpu_kernels(), type, type)));
+                const Operands fused = run_case(c.fused, cpu_kernels(), type, type),
+                               separate = run_case(c.separate, cpu_kernels(), type, type);
+                CHECK((values ? same_but_for_bits_of_nan(fused, separate) : same_bits(fused, separate)));
             }
 }
 
