@@ -25,7 +25,7 @@ whole=
 if [ $# = 0 ]; then
     whole=yes
     set -- --exclude-regex "$(tools/reach.py left-out "$folder")"
-    COEUS_HEADERS=$folder/Testing/headers.txt # tools/check_headers.py
+    COEUS_HEADERS=$PWD/$folder/Testing/headers.txt # tools/check_headers.py
     export COEUS_HEADERS
     tools/reach.py headers >"$COEUS_HEADERS"
 fi

@@ -143,7 +143,7 @@ class Python(unittest.TestCase):
 
     def run_tests(self, *tests):
         bodies = {"passes": "pass", "skips": "self.skipTest('there is no snake')", "fails": "self.fail()"}
-        text = "import unittest\nclass A(unittest.TestCase):\n"
+        text = "import unittest\nclass A(unittest.TestCase):\n    pass\n"
         for test in tests:
             text += f"    def test_{test}(self):\n        {bodies[test]}\n"
         with tempfile.TemporaryDirectory() as folder:
@@ -155,6 +155,7 @@ class Python(unittest.TestCase):
         self.assertEqual(self.run_tests("skips", "passes"), (0, "skipped: there is no snake\n"))
         self.assertEqual(self.run_tests("passes"), (0, ""))
         self.assertEqual(self.run_tests("skips", "fails")[0], 1)
+        self.assertEqual(self.run_tests(), (1, "no test was found\n"))
 
 
 if __name__ == "__main__":
