@@ -61,8 +61,9 @@ function(coeus_add_test name label seconds sixths)
 endfunction()
 
 # coeus_test(NAME FOLDER SIXTHS [PREFIX text] [SLEEPING cases] [KERNELS]): tests in one process, with plain Catch2.
-# PREFIX, by default the folder, begins the tests' names. The cases that match SLEEPING take one sixth. KERNELS: the
-# target coeus_kernel_tests builds it, which .ci/run needs only if a change reaches kernels.
+# PREFIX, by default the folder, begins the tests' names. The cases that match SLEEPING take one sixth. They wait for
+# time-outs, so they may take long. KERNELS: the target coeus_kernel_tests builds it, which .ci/run needs only if a
+# change reaches kernels.
 function(coeus_test name folder sixths)
     cmake_parse_arguments(arg "KERNELS" "PREFIX;SLEEPING" "" ${ARGN})
     if(NOT arg_PREFIX)
@@ -82,14 +83,17 @@ function(coeus_test name folder sixths)
         endif()
     endif()
     coeus_label(label ${folder})
-    set(discover TEST_PREFIX "${arg_PREFIX}:" DISCOVERY_MODE PRE_TEST ${coeus_own_skips} PROPERTIES
-        TIMEOUT ${coeus_short_test} LABELS ${label} COST ${coeus_cost_${label}} ENVIRONMENT OMP_NUM_THREADS=2
-        ${coeus_properties})
+    set(discover TEST_PREFIX "${arg_PREFIX}:" DISCOVERY_MODE PRE_TEST ${coeus_own_skips} PROPERTIES LABELS ${label}
+        COST ${coeus_cost_${label}} ENVIRONMENT OMP_NUM_THREADS=2 ${coeus_properties})
     if(arg_SLEEPING)
-        catch_discover_tests(${name} TEST_SPEC ${arg_SLEEPING} ${discover} PROCESSORS 1)
+        catch_discover_tests(${name} TEST_SPEC ${arg_SLEEPING} ${discover} TIMEOUT ${coeus_long_test} PROCESSORS 1)
         set(awake TEST_SPEC "~[.]~${arg_SLEEPING}") # not those with a hidden tag
     endif()
-    catch_discover_tests(${name} ${awake} ${discover} PROCESSORS ${sixths})
+    set(limit ${coeus_short_test})
+    if(sixths EQUAL 1)
+        set(limit ${coeus_long_test}) # all of them sleep
+    endif()
+    catch_discover_tests(${name} ${awake} ${discover} TIMEOUT ${limit} PROCESSORS ${sixths})
 endfunction()
 
 # coeus_mpi_test(NAME FOLDER RANKS...): one mpirun runs all cases for a number of ranks. It takes a core for each rank:

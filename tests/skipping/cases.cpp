@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases for tests/tools/skipping.py, which runs some of them and checks the program's exit code.
+#include "coeus/comm/communicator.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -7,6 +8,22 @@
 #include <stdexcept>
 
 using namespace coeus::test;
+
+namespace {
+
+// One rank does something that may leave the case. The other one waits for it.
+template <class Call>
+void only_on_rank(int rank, Call call) {
+    const coeus::Communicator world = coeus::Communicator::world("world");
+    if (world.rank() == rank) call();
+    world.barrier();
+}
+
+int thrown() {
+    throw std::runtime_error("an error on purpose");
+}
+
+}  // namespace
 
 TEST_CASE("skips") {
     skip("the moon is not full");
@@ -56,4 +73,33 @@ TEST_CASE("skips on rank 0 only") {
     const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
     if (rank && std::string(rank) == "0") return skip("it is rank 0");
     CHECK(skipped_code == 77);
+}
+
+TEST_CASE("throws on rank 0 only") {
+    only_on_rank(0, thrown);
+}
+
+TEST_CASE("throws on rank 1 only") {
+    only_on_rank(1, thrown);
+}
+
+TEST_CASE("throws in a check on rank 1 only") {
+    only_on_rank(1, [] { CHECK(thrown() == 0); });
+}
+
+TEST_CASE("requires in vain on rank 1 only") {
+    only_on_rank(1, [] { REQUIRE(skipped_code == 0); });
+}
+
+TEST_CASE("throws as expected on rank 1 only") {
+    only_on_rank(1, [] {
+        CHECK_THROWS_WITH(thrown(), "an error on purpose");
+        REQUIRE_THROWS_AS(thrown(), std::runtime_error);
+    });
+    SUCCEED();
+}
+
+TEST_CASE("fails on rank 1 only") {
+    only_on_rank(1, [] { CHECK(skipped_code == 0); });
+    SUCCEED();
 }

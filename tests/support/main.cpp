@@ -9,6 +9,7 @@
 
 namespace coeus::test {
 Runner runner = nullptr;
+std::function<void()> case_left;
 int64_t resident_at_start = 0;
 
 namespace {
@@ -24,6 +25,14 @@ void case_ends() {
     cases_skipped += case_skips ? 1 : 0;
 }
 
+// Whether a rank leaves its case, or a part of it, in which other ranks may wait for this one: by an
+// exception that no check expects, or by a failed REQUIRE or FAIL. A signal ends the process by itself.
+bool leaves_case(const Catch::AssertionResult& result) {
+    if (result.isOk() || result.getResultType() == Catch::ResultWas::FatalErrorCondition) return false;
+    return result.getResultType() == Catch::ResultWas::ThrewException ||
+           !(result.m_info.resultDisposition & Catch::ResultDisposition::ContinueOnFailure);
+}
+
 #if COEUS_CATCH2 == 2
 // Counts cases. A listener could do so too, but Catch2 2 also calls listeners for each passing check, which
 // is slow.
@@ -33,6 +42,14 @@ struct CountingReporter : Catch::ConsoleReporter {
     void testCaseStarting(const Catch::TestCaseInfo& info) override {
         case_starts();
         ConsoleReporter::testCaseStarting(info);
+    }
+    bool assertionEnded(const Catch::AssertionStats& stats) override {
+        const bool printed = ConsoleReporter::assertionEnded(stats);
+        if (case_left && leaves_case(stats.assertionResult)) {
+            stream.flush();
+            case_left();
+        }
+        return printed;
     }
     void testCaseEnded(const Catch::TestCaseStats& stats) override {
         case_ends();
@@ -47,8 +64,26 @@ void prepare(Catch::ConfigData& config) {
 #else
 struct CountingListener : Catch::EventListenerBase {
     using EventListenerBase::EventListenerBase;
-    void testCaseStarting(const Catch::TestCaseInfo&) override { case_starts(); }
+    void testCaseStarting(const Catch::TestCaseInfo& info) override {
+        name_ = info.name;
+        case_starts();
+    }
+    // The reporter has its turn after this listener, so it has not printed the failure.
+    void assertionEnded(const Catch::AssertionStats& stats) override {
+        const Catch::AssertionResult& result = stats.assertionResult;
+        if (!case_left || !leaves_case(result)) return;
+        std::cout << name_ << "\n" << result.getSourceInfo() << ": FAILED:\n";
+        if (result.hasExpression()) std::cout << "  " << result.getExpressionInMacro() << "\n";
+        if (result.hasExpandedExpression())
+            std::cout << "with expansion:\n  " << result.getExpandedExpression() << "\n";
+        for (const Catch::MessageInfo& info : stats.infoMessages) std::cout << "  " << info.message << "\n";
+        std::cout << std::flush;
+        case_left();
+    }
     void testCaseEnded(const Catch::TestCaseStats&) override { case_ends(); }
+
+private:
+    std::string name_;
 };
 CATCH_REGISTER_LISTENER(CountingListener)
 void prepare(Catch::ConfigData& config) {

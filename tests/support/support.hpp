@@ -18,6 +18,9 @@ namespace coeus::test {
 /// Set by support/mpi_main.cpp in programs that run under mpirun.
 using Runner = int (*)(int argc, char** argv);
 extern Runner runner;
+/// If set, called after the report of a failure that leaves a case: an exception that no check expects, or a
+/// failed REQUIRE or FAIL. It may end the program.
+extern std::function<void()> case_left;
 
 /// |a - b| <= tolerance; false for NaN on either side.
 bool close(double a, double b, double tolerance);

@@ -78,6 +78,28 @@ class Ranks(unittest.TestCase):
         self.assertEqual(self.code("skips on rank 0 only"), 0)
         self.assertNotIn(self.code("skips", "skips and then fails"), (0, 77))
 
+    # the other rank waits for a message of this one, so a rank that does not end it keeps this test until its limit
+    def test_a_rank_that_leaves_a_case_ends_all(self):
+        for case, rank, text in (("throws on rank 0 only", 0, "an error on purpose"),
+                                 ("throws on rank 1 only", 1, "an error on purpose"),
+                                 ("throws in a check on rank 1 only", 1, "an error on purpose"),
+                                 ("requires in vain on rank 1 only", 1, "77 == 0")):
+            with self.subTest(case):
+                code, said = run(MPIRUN + [MPI_PROGRAM, case])
+                self.assertNotIn(code, (0, 77))
+                self.assertIn(text, said)
+                self.assertIn(f"rank {rank} has left this case, so all ranks end\n", said)
+                self.assertEqual(said.count("rank 1:\n"), rank)
+                self.assertIn(case, said)
+
+    def test_a_rank_that_stays_in_its_case_ends_none(self):
+        code, said = run(MPIRUN + [MPI_PROGRAM, "throws as expected on rank 1 only,passes"])
+        self.assertEqual((code, said.count("has left")), (0, 0))
+        code, said = run(MPIRUN + [MPI_PROGRAM, "fails on rank 1 only,passes"])
+        self.assertNotIn(code, (0, 77))
+        self.assertEqual(said.count("has left"), 0)
+        self.assertIn("77 == 0", said)
+
 
 class Run(unittest.TestCase):
     """tools/test.sh on a build folder."""
