@@ -282,4 +282,23 @@ std::vector<MeshVariant> pairwise_complete(const std::vector<MeshShape>& meshes,
     return all;
 }
 
+std::vector<MeshVariant> broadcast(const Communicator& world, const std::vector<MeshShape>& meshes,
+                                   const std::vector<MeshVariant>& variants) {
+    const size_t width = 1 + mesh_factors().size();  // the number of the mesh, and the choices
+    auto count = int64_t(variants.size() * width);
+    world.broadcast(Tensor(&count, Dtype::i64, {1}), 0);
+    std::vector<int64_t> numbers;
+    for (const MeshVariant& variant : variants) {
+        const auto mesh = std::ranges::find(meshes, variant.mesh.text(), &MeshShape::text);
+        numbers.push_back(mesh - meshes.begin());
+        numbers.insert(numbers.end(), variant.choices.begin(), variant.choices.end());
+    }
+    numbers.resize(size_t(count));
+    world.broadcast(Tensor(numbers.data(), Dtype::i64, {count}), 0);
+    std::vector<MeshVariant> all;
+    for (auto i = numbers.begin(); i != numbers.end(); i += int64_t(width))
+        all.push_back({meshes[size_t(*i)], MeshChoices(i + 1, i + int64_t(width))});
+    return all;
+}
+
 }  // namespace coeus::test

@@ -60,5 +60,8 @@ std::vector<MeshVariant> full_product(const std::vector<MeshShape>& meshes);
 /// tested elsewhere. The same on every rank and in every run.
 std::vector<MeshVariant> pairwise_complete(const std::vector<MeshShape>& meshes,
                                            const std::vector<MeshShape>& tested_elsewhere = {});
+/// The variants that rank 0 has, on every rank. Collective.
+std::vector<MeshVariant> broadcast(const Communicator& world, const std::vector<MeshShape>& meshes,
+                                   const std::vector<MeshVariant>& variants);
 
 }  // namespace coeus::test

@@ -154,8 +154,6 @@ TestBatch batch_of_step(const MeshCase& c, uint64_t seed) {
     return batch;
 }
 
-namespace {
-
 std::string use_differs_from_plan(const MeshCase& c, const Engine& engine) {
     const LayerMemory planned = engine.layer_memory(), used = engine.used();
     std::string lines;
@@ -185,6 +183,8 @@ std::string use_differs_from_plan(const MeshCase& c, const Engine& engine) {
     return lines;
 }
 
+namespace {
+
 // If another rank reports a difference, this rank reports one as well.
 std::string agreed(const MeshCase& c, std::string lines, const Communicator& world) {
     if (world.all_reduce(int64_t(!lines.empty()), Reduce::max) != 0 && lines.empty())
@@ -193,95 +193,6 @@ std::string agreed(const MeshCase& c, std::string lines, const Communicator& wor
 }
 
 }  // namespace
-
-std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, int64_t steps,
-                                  const Tolerances& tolerances) {
-    Mesh mesh(world.split(0, "world"), c.mesh);
-    std::optional<MeshRun> with_queues;
-    std::string overdue;
-    QueueWatch watch(
-        {.who = "this rank", .fail = [&](const std::string& message) { overdue = message + "\n"; }});
-    watch.allow(1e9, "no time-out");
-    std::optional<NcclWorld> nccl;  // destroyed before the mesh and the watch
-    if (c.nccl) mesh.connect(nccl.emplace(*c.nccl, mesh.world(), *c.device, &watch));
-    MeshCase whole = c;
-    whole.mesh = {};
-    whole.pipeline = {};
-    whole.device = &host_device();
-    whole.graphs = false;
-    whole.types.offload = false;
-    whole.validated = c.validation_batch();
-    // scales belong to micro-batches, so these are the same
-    const int64_t micro_batches = c.types.quantize.any() ? c.pipeline.timetable.microbatches : 1;
-    whole.sequences = c.sequences / micro_batches;
-    whole.local_batches = c.local_batches * c.mesh.size(axis::dp) * micro_batches;
-    MeshRun& many = with_queues.emplace(c, mesh);
-    if (nccl) nccl->end_connecting();
-    std::optional<MeshRun> one;  // on rank 0, which tells the other ranks its scalars
-    if (world.rank() == 0) one.emplace(whole, mesh_of_one());
-    std::string lines;
-    const auto compare_all = [&](const char* what, const StorageTensor& kind, int64_t step) {
-        const auto is = many.whole(kind);
-        if (!one) return;
-        const auto should = one->whole(kind);
-        if (is.size() != should.size()) lines += "the mesh has other parameters than one rank\n";
-        std::string differing;
-        size_t some = 0;
-        bool is_far = false;
-        for (const auto& [name, values] : should) {
-            const auto found = is.find(name);
-            const double error = found == is.end() ? 1 : normalised_error(found->second, values);
-            if (error <= tolerances.arrays) continue;
-            differing += fmt::format("step {}: {} of {} differs by {:.2e}\n", step, what, name, error);
-            ++some;
-            is_far = is_far || !(error <= tolerances.some_arrays);
-        }
-        if (is_far || double(some) > tolerances.share * double(should.size())) lines += differing;
-    };
-    const auto compare = [&](const char* what, const auto& scalar, int64_t step, double tolerance) {
-        const double is = scalar(many);
-        double should = one ? scalar(*one) : 0;
-        world.broadcast(Tensor(&should, Dtype::f64, {1}), 0);
-        if (!relatively_close(is, should, tolerance))
-            lines += fmt::format("step {}: {} is {:.15g}, on one rank {:.15g}\n", step, what, is, should);
-    };
-    for (int64_t step = 1; step <= steps; ++step) {
-        TestBatch batch = batch_of_step(c, uint64_t(step));
-        many.poison_gradients();
-        if (one) one->poison_gradients();
-        if (!many.step(step, batch) || (one && !one->step(step, batch))) lines += "a step was not finite\n";
-        const auto scalar = [](double StepScalars::*member) {
-            return [member](const MeshRun& run) { return run.engine.scalars().*member; };
-        };
-        compare("loss", scalar(&StepScalars::loss), step, tolerances.loss);
-        compare("balance loss", scalar(&StepScalars::balance_loss), step, tolerances.loss);
-        compare("mtp loss", scalar(&StepScalars::mtp_loss), step, tolerances.loss);
-        compare("norm", scalar(&StepScalars::grad_norm), step, tolerances.later);
-        compare_all("gradient", &Storage::gradient, step);
-        // validation comes before a graph is captured, but not before the graph is replayed
-        if (step < steps && !(c.graphs && step == 1)) continue;
-        TestBatch validated = batch_of_step(c, 1);
-        compare(
-            "validation loss", [&](MeshRun& run) { return run.evaluate(validated); }, step, tolerances.later);
-    }
-    compare_all("weight", &Storage::master, steps);
-    // integers, and biases that follow from them
-    std::vector<int64_t> loads = one ? one->engine.loads() : many.engine.loads();
-    if (one && loads.size() != many.engine.loads().size()) lines += "there are loads of other experts\n";
-    loads.resize(many.engine.loads().size());
-    if (!loads.empty()) world.broadcast(Tensor(loads.data(), Dtype::i64, {int64_t(loads.size())}), 0);
-    if (many.engine.loads() != loads) lines += "the loads of experts differ\n";
-    const auto is = many.whole(&Storage::master);
-    for (const auto& [name, values] :
-         one ? one->whole(&Storage::master) : std::map<std::string, std::vector<double>>())
-        if (name.ends_with(".expert_bias") && is.at(name) != values) lines += name + " has other bits\n";
-    lines += use_differs_from_plan(c, many.engine);
-    many.engine.forget_graphs();
-    watch.allow(-1, "all has ended");
-    watch.look();
-    lines += overdue;
-    return agreed(c, lines, world);
-}
 
 std::string differs_when_offloaded(MeshCase c, const Communicator& world, int64_t steps) {
     Mesh mesh(world.split(0, "world"), c.mesh);

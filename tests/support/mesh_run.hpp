@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a model on a mesh and the same model on one rank, for tests that every layout gives the results of
-// one rank. Every rank of the world trains its part of the mesh's model, and rank 0 also the whole model.
+// Trains a model on a mesh. Every rank of the world trains its part of the model. (support/one_rank.hpp
+// compares it with the model on one rank.)
 #pragma once
 
 #include "coeus/comm/nccl.hpp"
@@ -70,30 +70,12 @@ private:
 /// a gradient is nothing but rounding, so that the weights of two correct runs differ by it.
 inline constexpr double float32_eps = 1e-5;
 
-/// By how much a mesh may differ from one rank: losses and norms relatively, arrays by ||a - b|| / ||b||.
-struct Tolerances {
-    double loss = 1e-11;
-    double later = 1e-11;  ///< of what follows from gradients: their norm, and the validation loss
-    double arrays = 1e-9;
-    double some_arrays = 0;  ///< of a share of the arrays in each comparison, if it is larger
-    double share = 0.25;
-};
-inline constexpr Tolerances in_float32 = {1e-5, 1e-5, 2e-4};
-/// With a recipe, in float32. Sums in another order move a few numbers to the next 8-bit number, which is up
-/// to 1/8 larger, so that a few arrays differ. A wrong scale or an operand that is not quantized changes
-/// most of them.
-inline constexpr Tolerances in_8_bits_and_float32 = {1e-4, 1e-4, 3e-3, 5e-2};
-
 /// All sequences of one step of a case.
 TestBatch batch_of_step(const MeshCase& c, uint64_t seed);
-/// Takes steps on the mesh and on one rank. Compares loss, norm and every gradient by name; after the last
-/// step (with graphs also after the first) every weight and a validation loss; and the used memory with the
-/// planned memory. Returns the differences, one per line, or "". The result is the same on every rank.
-/// Collective.
-std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, int64_t steps = 3,
-                                  const Tolerances& tolerances = {});
+/// The differences between the used and the planned memory, one per line, or "".
+std::string use_differs_from_plan(const MeshCase& c, const Engine& engine);
 /// Takes steps on the mesh twice: with state and inputs of blocks offloaded, and without offloading (kernel
-/// by kernel). Compares the bits of everything that differs_from_one_rank compares, and of the moments.
+/// by kernel). Compares the bits of everything that OneRankComparison compares, and of the moments.
 /// Collective.
 std::string differs_when_offloaded(MeshCase c, const Communicator& world, int64_t steps = 2);
 /// Stages that divide the model as evenly as possible, in this schedule.

@@ -4,18 +4,46 @@
 #include "gpu/gpu.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
+#include "support/one_rank.hpp"
 #include "support/part.hpp"
 
 #include <algorithm>
+#include <vector>
 
 using namespace coeus;
 using namespace coeus::test;
+
+namespace {
+
+// Cases on the GPU, each with its own order of the GPU's work.
+class Cases {
+public:
+    explicit Cases(const Communicator& world) : all_(world) {}
+    void add(MeshCase c, int64_t steps, const Tolerances& tolerances, uint64_t order) {
+        c.device = &the_gpu();
+        all_.add(c, steps, tolerances);
+        orders_.push_back(order);
+    }
+    void check() {
+        for (size_t i = 0; i < all_.size(); ++i) {
+            set_order(orders_[i]);
+            CHECK(all_.difference(i) == "");
+        }
+    }
+
+private:
+    OneRankComparison all_;
+    std::vector<uint64_t> orders_;
+};
+
+}  // namespace
 
 TEST_CASE("GPU: meshes equal one rank on the CPU") {
     const Communicator world = Communicator::world("world");
     size_t number = 0;
     const int one_of = world.size() > 2 ? 2 : 1;
     Part part("meshes of GPUs", world.size(), {one_of, one_of});
+    Cases all(world);
     for (const MeshShape& mesh :
          meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         // each axis alone on two ranks, then combinations of two and more
@@ -27,10 +55,9 @@ TEST_CASE("GPU: meshes equal one rank on the CPU") {
         MeshCase c = short_case(variants, number * 97);
         c.types = {Dtype::f32, Dtype::f32};  // without a recipe
         c.optimizer.eps = float32_eps;
-        c.device = &the_gpu();
-        set_order(number);
-        CHECK(differs_from_one_rank(c, world, 2, in_float32) == "");
+        all.add(c, 2, in_float32, number);
     }
+    all.check();
 }
 
 TEST_CASE("GPU: products in 8 bits on meshes equal those of one rank on the CPU") {
@@ -38,39 +65,39 @@ TEST_CASE("GPU: products in 8 bits on meshes equal those of one rank on the CPU"
     // shorter sums move more numbers to the next 8-bit number
     Tolerances tolerances = in_8_bits_and_float32;
     if (error_of_8_bit_sums() > 0) tolerances.share = 0.5;
+    Cases all(world);
     int number = 0;
     for (const MeshShape& mesh :
          meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp}))
         for (int recipe = 1; recipe < recipe_choices; ++recipe) {
             // with many ranks a part of the meshes, each with another recipe
             if (world.size() > 2 && ++number % 11 > 0) continue;
-            MeshCase c = float32_case_of(mesh, recipe);
-            c.device = &the_gpu();
-            set_order(uint64_t(recipe));
-            CHECK(differs_from_one_rank(c, world, 2, tolerances) == "");
+            all.add(float32_case_of(mesh, recipe), 2, tolerances, uint64_t(recipe));
         }
+    all.check();
 }
 
 TEST_CASE("GPU: every exchange of keys and values, with and without overlap") {
     const Communicator world = Communicator::world("world");
     if (world.size() != 2) return;
+    Cases all(world);
     for (const auto exchange : {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::heads}) {
         MeshCase c = {.mesh = {.cp = 2}, .model = tiny_config(), .types = {Dtype::f32, Dtype::f32}};
         c.exchanges.context.exchange = exchange;
-        c.device = &the_gpu();
-        CHECK(differs_from_one_rank(c, world, 1, in_float32) == "");
+        all.add(c, 1, in_float32, 1);
     }
     for (const auto streams : {Stream::Mode::threaded, Stream::Mode::eager}) {
         MeshCase c = {.mesh = {.tp = 2}, .model = tiny_config(), .types = {Dtype::f32, Dtype::f32}};
         c.exchanges.overlap_tokens = true;
         c.streams = streams;
-        c.device = &the_gpu();
-        CHECK(differs_from_one_rank(c, world, 1, in_float32) == "");
+        all.add(c, 1, in_float32, 1);
     }
+    all.check();
 }
 
 TEST_CASE("GPU: experts on several ranks, in one round and in many") {
     const Communicator world = Communicator::world("world");
+    Cases all(world);
     int number = 0;
     for (const MeshShape& view :
          {MeshShape{.dp_shard = world.size(), .ep = world.size()},
@@ -83,9 +110,9 @@ TEST_CASE("GPU: experts on several ranks, in one round and in many") {
             c.model.moe.experts = round_up(c.model.moe.experts, view.ep * c.model.moe.groups);
             c.exchanges.expert_capacity = capacity;
             c.optimizer.eps = float32_eps;
-            c.device = &the_gpu();
-            CHECK(differs_from_one_rank(c, world, 2, in_float32) == "");
+            all.add(c, 2, in_float32, uint64_t(number));
         }
+    all.check();
 }
 
 TEST_CASE("GPU: all ranks refuse a step together, and differing replicas are found") {

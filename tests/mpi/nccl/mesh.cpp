@@ -6,6 +6,7 @@
 #include "stand_ins/nccl/nccl.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
+#include "support/one_rank.hpp"
 #include "support/part.hpp"
 
 #include <algorithm>
@@ -17,23 +18,42 @@ using namespace coeus::test;
 
 namespace {
 
-void check(MeshCase c, const Communicator& world, uint64_t order, const Tolerances& tolerances = in_float32) {
-    c.types.master = c.types.compute = Dtype::f32;
-    c.optimizer.eps = float32_eps;
-    c.device = &the_gpu();
-    c.nccl = &nccl_stand_in();
-    c.streams = Stream::Mode::eager;
-    c.graphs = true;
-    c.guarded = order % 2 == 0;  // ranks agree on refusals; here nothing is refused
-    set_order(order + uint64_t(world.rank()));
-    CHECK(differs_from_one_rank(c, world, 2, tolerances) == "");
-    CHECK(nccl_live() == 0);
-}
+// Cases whose tensors NCCL carries, each with its own order of the GPU's work.
+class Cases {
+public:
+    explicit Cases(const Communicator& world) : world_(world), all_(world) {}
+    void add(MeshCase c, uint64_t order, const Tolerances& tolerances = in_float32) {
+        c.types.master = c.types.compute = Dtype::f32;
+        c.optimizer.eps = float32_eps;
+        c.device = &the_gpu();
+        c.nccl = &nccl_stand_in();
+        c.streams = Stream::Mode::eager;
+        c.graphs = true;
+        c.guarded = order % 2 == 0;  // ranks agree on refusals; here nothing is refused
+        all_.add(c, 2, tolerances);
+        orders_.push_back(order);
+    }
+    void check() {
+        for (size_t i = 0; i < all_.size(); ++i) {
+            const int before = nccl_launches();
+            set_order(orders_[i] + uint64_t(world_.rank()));
+            CHECK(all_.difference(i) == "");
+            CHECK(nccl_launches() > before);
+            CHECK(nccl_live() == 0);
+        }
+    }
+
+private:
+    const Communicator& world_;
+    OneRankComparison all_;
+    std::vector<uint64_t> orders_;
+};
 
 }  // namespace
 
 TEST_CASE("NCCL: meshes equal one rank on the CPU") {
     const Communicator world = Communicator::world("world");
+    Cases all(world);
     size_t number = 0;
     // on many ranks, those that ranks without NCCL do not test (gpu/mpi)
     const bool divided = world.size() > 2;
@@ -44,35 +64,38 @@ TEST_CASE("NCCL: meshes equal one rank on the CPU") {
         if (std::max({mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.cp, mesh.tp}) > 2) continue;
         const std::vector<MeshVariant> variants = full_product({mesh});
         // one case of each mesh, each time with another combination of the other choices
-        const int before = nccl_launches();
         ++number;
         if (!part.takes_next()) continue;
         MeshCase c = short_case(variants, number * 89);
         c.types.quantize = {};
-        check(c, world, number);
-        CHECK(nccl_launches() > before);
+        all.add(c, number);
     }
+    all.check();
 }
 
 TEST_CASE("NCCL: products in 8 bits, in graphs") {
     const Communicator world = Communicator::world("world");
     if (world.size() != 2) return;
     Part part("NCCL: 8 bits", world.size(), {2, 2});
+    Cases all(world);
     for (const MeshShape& mesh : {MeshShape{.pp = 2}, {.dp_shard = 2}, {.cp = 2}, {.tp = 2}})
         for (int recipe = 1; recipe < recipe_choices; ++recipe)
             if (part.takes_next())
-                check(float32_case_of(mesh, recipe), world, uint64_t(recipe), in_8_bits_and_float32);
+                all.add(float32_case_of(mesh, recipe), uint64_t(recipe), in_8_bits_and_float32);
+    all.check();
 }
 
 TEST_CASE("NCCL: experts on several ranks, in one round and in many") {
     const Communicator world = Communicator::world("world");
     if (world.size() == 1) return;
+    Cases all(world);
     for (const double capacity : {0.3, 1e9}) {
         MeshCase c = {.mesh = {.dp_shard = world.size(), .ep = world.size()}, .model = tiny_config()};
         set_experts(c.model, 1);
         c.exchanges.expert_capacity = capacity;
-        check(c, world, 3);
+        all.add(c, 3);
     }
+    all.check();
 }
 
 namespace {
@@ -288,42 +311,47 @@ TEST_CASE("NCCL: one rank whose rows do not fit makes all ranks compute the step
 TEST_CASE("NCCL: every exchange of keys and values, tokens that overlap, kept weights, the tied table") {
     const Communicator world = Communicator::world("world");
     if (world.size() != 2) return;
+    Cases all(world);
     for (const auto exchange : {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::heads}) {
         MeshCase c = {.mesh = {.cp = 2}, .model = tiny_config()};
         c.exchanges.context.exchange = exchange;
-        check(c, world, 1);
+        all.add(c, 1);
     }
     MeshCase overlapped = {.mesh = {.tp = 2}, .model = tiny_config()};
     overlapped.exchanges.overlap_tokens = true;
-    check(overlapped, world, 2);
+    all.add(overlapped, 2);
     // a graph gathers weights that validation may have gathered already
     MeshCase kept = {.mesh = {.dp_shard = 2}, .model = tiny_config()};
     kept.gather = {.weights = Keep::all, .gradients = Keep::all};
-    check(kept, world, 4);
+    all.add(kept, 4);
     // more operations of a communicator than the watch remembers
     MeshCase deep = {.mesh = {.dp_shard = 2}, .model = tiny_config(36)};
-    check(deep, world, 5);
+    all.add(deep, 5);
     MeshCase tied = {.mesh = {.pp = 2}, .model = tiny_config(4, true), .sequences = 2};
     tied.pipeline = pipeline_of("1F1B", 2, 2, 1, tied.model);
-    check(tied, world, 3);
+    all.add(tied, 3);
+    all.check();
 }
 
 TEST_CASE("NCCL: every schedule of pipelines") {
     const Communicator world = Communicator::world("world");
+    Cases all(world);
     uint64_t number = 0;
     for (const Schedule& schedule : schedules()) {
-        INFO(schedule.name);
         MeshCase c = {.mesh = {.pp = world.size()}, .model = tiny_config(4, ++number % 3 == 0)};
         set_schedule(c, schedule);
-        check(c, world, number);
+        all.add(c, number);
     }
+    all.check();
 }
 
 TEST_CASE("NCCL: keys and values around a ring of all ranks") {
     const Communicator world = Communicator::world("world");
+    Cases all(world);
     for (const auto balancing : {Balancing::none, Balancing::head_tail}) {
         MeshCase c = {.mesh = {.cp = world.size()}, .model = tiny_config()};
         c.exchanges.context = {.exchange = ContextExchange::ring, .balancing = balancing};
-        check(c, world, 1 + uint64_t(balancing));
+        all.add(c, 1 + uint64_t(balancing));
     }
+    all.check();
 }

@@ -3,6 +3,7 @@
 #include "coeus/base/random.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
+#include "support/one_rank.hpp"
 #include "support/part.hpp"
 
 #include <algorithm>
@@ -37,6 +38,7 @@ void check_divisions(bool every_capacity) {
     const RandomStream random(11, "experts on several ranks");
     uint64_t drawn = 0;
     size_t number = 0;
+    OneRankComparison all(world);
     const auto draw = [&](int choices) { return int(random.u64(drawn++) % uint64_t(choices)); };
     for (const MeshShape& mesh :
          meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp}))
@@ -55,9 +57,10 @@ void check_divisions(bool every_capacity) {
                 c.exchanges.expert_capacity = capacity;
                 c.recompute = {.mode = RecomputeOptions::Mode(draw(4)), .every = 1, .budget = 0.3};
                 c.optimizer.name = draw(3) == 0 ? "Muon" : "AdamW";
-                CHECK(differs_from_one_rank(c, world, 2) == "");
+                all.add(c, 2);
             }
         }
+    all.check();
 }
 
 }  // namespace
@@ -72,6 +75,7 @@ TEST_CASE("experts: those without rows have no gradient, whatever was in its mem
     size_t number = 0;
     const int one_of = world.size() > 4 ? 4 : 1;
     Part part("experts without rows", world.size(), {one_of, one_of});
+    OneRankComparison all(world);
     for (const MeshShape& mesh : meshes_of(world.size(), {axis::pp, axis::dp_shard, axis::cp, axis::tp})) {
         std::vector<MeshShape> views = views_of(mesh);
         views.push_back(mesh);
@@ -91,16 +95,17 @@ TEST_CASE("experts: those without rows have no gradient, whatever was in its mem
             c.local_batches = 1 + int64_t(number % 2);
             c.gather.gradients = Keep(number / 2 % 2);
             c.exchanges.expert_capacity = capacities[number++ % std::size(capacities)];
-            CHECK(differs_from_one_rank(c, world, 2) == "");
+            all.add(c, 2);
             // in 8 bits
             if (mesh.pp > 1 || mesh.cp > 1 || view.ep > 1) continue;
             c.model.dim = 32;
             c.model.moe.hidden = 16 * mesh.tp;
             if (c.model.moe.shared_hidden > 0) c.model.moe.shared_hidden = 16 * mesh.tp;
             c.types.quantize = {.experts = Recipe::rowwise, .expert_fqns = {"experts"}};
-            CHECK(differs_from_one_rank(c, world, 1, {1e-11, 1e-5, 1e-5}) == "");
+            all.add(c, 1, {1e-11, 1e-5, 1e-5});
         }
     }
+    all.check();
 }
 
 TEST_CASE("soak: every division of experts with every capacity equals one rank", "[.soak]") {
@@ -111,6 +116,7 @@ TEST_CASE("soak: every division of experts with every capacity equals one rank",
 // are small in their column differ.
 TEST_CASE("experts: 8-bit products on several ranks equal those of one rank within their roundings") {
     const Communicator world = Communicator::world("world");
+    OneRankComparison all(world);
     size_t number = 0;
     for (const MeshShape& mesh : meshes_of(world.size(), {axis::dp_shard, axis::cp, axis::tp}))
         for (const MeshShape& view : views_of(mesh)) {
@@ -129,10 +135,9 @@ TEST_CASE("experts: 8-bit products on several ranks equal those of one rank with
             c.optimizer.eps = float32_eps;
             // which tokens share a block of MX depends on the ranks, and so does the rounding of all of them
             const bool in_blocks = c.types.quantize.experts == Recipe::mx_floor;
-            CHECK(differs_from_one_rank(
-                      c, world, 1,
-                      in_blocks ? Tolerances{1e-11, 1e-3, 5e-2} : Tolerances{1e-11, 1e-5, 1e-5}) == "");
+            all.add(c, 1, in_blocks ? Tolerances{1e-11, 1e-3, 5e-2} : Tolerances{1e-11, 1e-5, 1e-5});
         }
+    all.check();
 }
 
 TEST_CASE("experts: a pair that takes turns computes the bits of one after the other") {
@@ -149,6 +154,7 @@ TEST_CASE("experts: a pair that takes turns computes the bits of one after the o
     uint64_t drawn = 0;
     const auto draw = [&](int choices) { return int(random.u64(drawn++) % uint64_t(choices)); };
     bool rounds_differ = false;
+    OneRankComparison all(world);
     for (const Schedule& schedule : schedules())
         for (const MeshShape& view : views)
             for (const auto mode : {Stream::Mode::eager, Stream::Mode::threaded, Stream::Mode::deferred}) {
@@ -189,8 +195,9 @@ TEST_CASE("experts: a pair that takes turns computes the bits of one after the o
                     }
                 }
                 CHECK(a.whole(&Storage::master) == b.whole(&Storage::master));
-                if (world.size() == 4) CHECK(differs_from_one_rank(c, world, 1) == "");
+                if (world.size() == 4) all.add(c, 1);
             }
+    all.check();
     if (world.size() == 8) CHECK(world.all_reduce(int64_t(rounds_differ), Reduce::max) == 1);
 }
 
@@ -199,6 +206,7 @@ TEST_CASE("experts: deferred streams take the steps of one rank, with 20 seeds")
     if (world.size() != 2 && world.size() != 4) return;
     const std::vector<MeshShape> meshes =
         meshes_of(world.size(), {axis::pp, axis::dp_shard, axis::cp, axis::tp});
+    OneRankComparison all(world);
     for (uint64_t seed = 1; seed <= 20; ++seed) {
         const RandomStream random(seed, "experts with deferred streams");
         uint64_t drawn = 0;
@@ -219,14 +227,15 @@ TEST_CASE("experts: deferred streams take the steps of one rank, with 20 seeds")
         c.recompute = {.mode = RecomputeOptions::Mode(draw(4)), .every = 1, .budget = 0.3};
         if (c.mesh.pp > 1) set_schedule(c, schedules()[draw(schedules().size())]);
         c.streams = Stream::Mode::deferred;
-        CAPTURE(seed);
-        CHECK(differs_from_one_rank(c, world, 2) == "");
+        all.add(c, 2, {}, fmt::format("seed {}: ", seed));
     }
+    all.check();
 }
 
 TEST_CASE("experts: every schedule, also with gradients of weights that are computed later") {
     const Communicator world = Communicator::world("world");
     if (world.size() != 4) return;
+    OneRankComparison all(world);
     for (const Schedule& schedule : schedules())
         for (const double capacity : {0.3, 1e9}) {
             MeshCase c = {.mesh = {.pp = 2, .dp_shard = 2, .ep = 2}, .model = tiny_config()};
@@ -235,6 +244,7 @@ TEST_CASE("experts: every schedule, also with gradients of weights that are comp
             set_schedule(c, schedule);
             if (capacity > 1) c.gather = {.weights = Keep::all, .gradients = Keep::all};
             c.exchanges.expert_capacity = capacity;
-            CHECK(differs_from_one_rank(c, world, 2) == "");
+            all.add(c, 2);
         }
+    all.check();
 }

@@ -4,6 +4,7 @@
 #include "support/catch.hpp"
 #include "support/environment.hpp"
 #include "support/mesh_factors.hpp"
+#include "support/one_rank.hpp"
 #include "support/part.hpp"
 
 #include <algorithm>
@@ -54,13 +55,19 @@ TEST_CASE("mesh: gathered weights in bfloat16 have the scales of the weights tha
 
 TEST_CASE("mesh: every factorisation equals one rank") {
     const Communicator world = Communicator::world("world");
-    for (const MeshVariant& variant : part_of_meshes(world.size()))
-        CHECK(differs_from_one_rank(variant.mesh_case(), world) == "");
+    OneRankComparison all(world);
+    // the search takes seconds, so one rank has it
+    std::vector<MeshVariant> variants;
+    if (world.rank() == 0) variants = part_of_meshes(world.size());
+    for (const MeshVariant& variant : broadcast(world, all_meshes(world.size()), variants))
+        all.add(variant.mesh_case());
+    all.check();
 }
 
 TEST_CASE("mesh: wide feed-forward layers and experts, divided in pieces of 8 columns, equal one rank") {
     const Communicator world = Communicator::world("world");
     const MeshShape mesh = {.tp = world.size()};
+    OneRankComparison all(world);
     const int64_t width = 128 * mesh.tp + 12;  // an equal part is not a multiple of 8
     for (const int experts : {0, 2, 3}) {
         CAPTURE(experts);
@@ -78,24 +85,28 @@ TEST_CASE("mesh: wide feed-forward layers and experts, divided in pieces of 8 co
                     ++divided;
                 }
         CHECK((divided > 0) == (mesh.tp > 1));
-        CHECK(differs_from_one_rank(c, world) == "");
+        all.add(c);
     }
+    all.check();
 }
 
 TEST_CASE("soak: every factorisation with all combinations of the other choices equals one rank", "[.soak]") {
     const Communicator world = Communicator::world("world");
-    for (const MeshVariant& variant : full_product(all_meshes(world.size())))
-        CHECK(differs_from_one_rank(variant.mesh_case(), world) == "");
+    OneRankComparison all(world);
+    for (const MeshVariant& variant : full_product(all_meshes(world.size()))) all.add(variant.mesh_case());
+    all.check();
 }
 
 TEST_CASE("16 ranks: meshes of four axes equal one rank", "[.sixteen]") {
     const Communicator world = Communicator::world("world");
+    OneRankComparison all(world);
     size_t number = 0;
     for (const MeshShape& mesh : all_meshes(16)) {
         if (std::max({mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.cp, mesh.tp}) > 2) continue;
         const std::vector<MeshVariant> variants = full_product({mesh});
-        CHECK(differs_from_one_rank(variants[++number * 97 % variants.size()].mesh_case(), world, 2) == "");
+        all.add(variants[++number * 97 % variants.size()].mesh_case(), 2);
     }
+    all.check();
     CHECK(number == 5);
 }
 
@@ -199,6 +210,7 @@ TEST_CASE("part: one of every few successive cases, the same on all ranks, by li
 TEST_CASE("mesh: Muon takes the steps of one rank on every mesh") {
     const Communicator world = Communicator::world("world");
     const char* const adjustments[] = {"original", "match_rms_adamw", "spectral_unclamped"};
+    OneRankComparison all(world);
     size_t number = 0;
     for (const MeshShape& mesh : all_meshes(world.size())) {
         ++number;
@@ -208,39 +220,44 @@ TEST_CASE("mesh: Muon takes the steps of one rank on every mesh") {
         c.optimizer.name = "Muon";
         c.optimizer.nesterov = number % 3 != 0;
         c.optimizer.adjust_lr_fn = adjustments[number % 3];
-        CHECK(differs_from_one_rank(c, world, 3, {1e-11, 1e-11, 1e-11}) == "");
+        all.add(c, 3, {1e-11, 1e-11, 1e-11});
     }
+    all.check();
 }
 
 TEST_CASE("mesh: a tied table with accumulation, whatever is kept gathered and whenever it is summed") {
     const Communicator world = Communicator::world("world");
+    OneRankComparison all(world);
     for (const MeshShape& mesh : meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard}))
         for (const Keep keep : {Keep::neighbours, Keep::all})
             for (const auto streams : {Stream::Mode::threaded, Stream::Mode::eager, Stream::Mode::deferred}) {
                 MeshCase c = {.mesh = mesh, .model = model_for(mesh, true), .local_batches = 2, .seq_len = 6};
                 c.gather = {.weights = keep, .gradients = keep};
                 c.streams = streams;
-                CHECK(differs_from_one_rank(c, world) == "");
+                all.add(c);
             }
+    all.check();
 }
 
 TEST_CASE("mesh: tensor-parallel ranks with uneven parts run the same operations in the same order") {
     const Communicator world = Communicator::world("world");
     if (world.size() != 2 && world.size() != 4) return;
     const MeshShape mesh = {.tp = world.size()};
+    OneRankComparison all(world);
     // the first rank's part of the logits is so wide that its chunks are smaller than the last rank's
     MeshCase chunks = {.mesh = mesh, .model = model_for(mesh, false), .seq_len = 640};
     chunks.model.vocab = world.size() * 3277 - 1;
     chunks.model.layers = 1;
-    CHECK(differs_from_one_rank(chunks, world, 1) == "");
+    all.add(chunks, 1);
     // the first rank's frame is larger than the last rank's
     for (const double budget : {0.3, 0.404, 0.41, 0.416, 0.5}) {
         MeshCase uneven = {.mesh = mesh, .model = model_for(mesh, false), .seq_len = 16};
         uneven.model.layers = 8;
         uneven.model.feed_forward.hidden = 9;
         uneven.recompute = {.mode = RecomputeOptions::Mode::budget, .budget = budget};
-        CHECK(differs_from_one_rank(uneven, world, 1) == "");
+        all.add(uneven, 1);
     }
+    all.check();
 }
 
 TEST_CASE("mesh: a converted output layer has the scales of one rank in each of several chunks") {
@@ -249,6 +266,7 @@ TEST_CASE("mesh: a converted output layer has the scales of one rank in each of 
     size_t number = 0;
     const int one_of = world.size() > 1 ? 3 : 1;
     Part part("converted output layer", world.size(), {one_of, one_of});
+    OneRankComparison all(world);
     for (const MeshShape& mesh : meshes_of(world.size(), {axis::dp_replicate, axis::cp, axis::tp}))
         for (const Recipe recipe :
              {Recipe::tensorwise, Recipe::rowwise, Recipe::rowwise_with_gw_hp, Recipe::mx_floor}) {
@@ -264,16 +282,18 @@ TEST_CASE("mesh: a converted output layer has the scales of one rank in each of 
             c.exchanges.context.balancing = number % 3 == 0 ? Balancing::head_tail : Balancing::none;
             c.exchanges.split_loss = number % 4 != 0;
             c.types.quantize = {.linear = recipe, .filter_fqns = {"layers"}};
-            CHECK(differs_from_one_rank(c, world, 2) == "");
+            all.add(c, 2);
             // operands are values, not codes
             c.types.master = c.types.compute = Dtype::f32;
             c.optimizer.eps = float32_eps;
-            CHECK(differs_from_one_rank(c, world, 2, in_8_bits_and_float32) == "");
+            all.add(c, 2, in_8_bits_and_float32);
         }
+    all.check();
 }
 
 TEST_CASE("mesh: overlapped tokens give the results of one collective") {
     const Communicator world = Communicator::world("world");
+    OneRankComparison all(world);
     for (const MeshShape& mesh : meshes_of(world.size(), {axis::pp, axis::cp, axis::tp}))
         for (const auto streams : {Stream::Mode::threaded, Stream::Mode::eager, Stream::Mode::deferred})
             for (const auto mode : {RecomputeOptions::Mode::nothing, RecomputeOptions::Mode::operations}) {
@@ -285,12 +305,14 @@ TEST_CASE("mesh: overlapped tokens give the results of one collective") {
                 c.exchanges.overlap_tokens = true;
                 c.streams = streams;
                 c.recompute = {.mode = mode};
-                CHECK(differs_from_one_rank(c, world, 2) == "");
+                all.add(c, 2);
             }
+    all.check();
 }
 
 TEST_CASE("mesh: every exchange of keys and values equals one rank") {
     const Communicator world = Communicator::world("world");
+    OneRankComparison all(world);
     int number = 0;
     for (const MeshShape& mesh : meshes_of(world.size(), {axis::dp_shard, axis::cp, axis::tp})) {
         if (mesh.cp == 1) continue;
@@ -303,7 +325,8 @@ TEST_CASE("mesh: every exchange of keys and values equals one rank") {
                 c.seq_len = 2 * (1 + number % 3) * mesh.cp * mesh.tp;
                 c.document_mask = number % 4 < 2;
                 c.exchanges.context = {exchange, balancing};
-                CHECK(differs_from_one_rank(c, world, 2) == "");
+                all.add(c, 2);
             }
     }
+    all.check();
 }

@@ -5,6 +5,7 @@
 #include "coeus/pipeline/from_file.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
+#include "support/one_rank.hpp"
 #include "support/support.hpp"
 
 #include <set>
@@ -29,6 +30,7 @@ std::vector<PipelineShape> shapes_of(const Schedule& schedule, int ranks) {
 
 TEST_CASE("pipeline: every schedule takes the steps of one rank") {
     const Communicator world = Communicator::world("world");
+    OneRankComparison all(world);
     int number = 0;
     for (const Schedule& schedule : schedules())
         for (const PipelineShape& shape : shapes_of(schedule, world.size())) {
@@ -41,8 +43,9 @@ TEST_CASE("pipeline: every schedule takes the steps of one rank") {
             c.sequences = shape.microbatches * (1 + number % 2);
             c.local_batches = 1 + number % 5 / 4;
             c.document_mask = number % 4 == 0;
-            CHECK(differs_from_one_rank(c, world, 2) == "");
+            all.add(c, 2);
         }
+    all.check();
 }
 
 TEST_CASE("pipeline: PyTorch's own tables take the steps of one rank") {
@@ -50,13 +53,13 @@ TEST_CASE("pipeline: PyTorch's own tables take the steps of one rank") {
     const auto folder = golden("pipeline");
     if (folder.empty() || world.size() > 4) return;
     const JsonDocument index = JsonDocument::read(folder / "index.json");
+    OneRankComparison all(world);
     std::set<std::string> run;  // only the first table of each schedule
     for (const JsonView& entry : index.root()["schedules"].elements()) {
         if (entry.integer("P") != world.size() || !entry.contains("lowered")) continue;
         if (!run.insert(entry.string("schedule")).second) continue;
         // computations only, or with PyTorch's sends, receives and gathers, which are dropped
         for (const char* kind : {"compute", "lowered"}) {
-            INFO(entry.string(kind));
             MeshCase c = {.mesh = {.pp = world.size()}, .model = tiny_config()};
             const int micro_batches = int(entry.integer("M")), virtual_stages = int(entry.integer("V"));
             c.model.layers = world.size() * virtual_stages;
@@ -64,9 +67,10 @@ TEST_CASE("pipeline: PyTorch's own tables take the steps of one rank") {
                 pipeline_of(entry.string("schedule"), world.size(), micro_batches, virtual_stages, c.model);
             c.pipeline.timetable = read_timetable(folder / entry.string(kind));
             c.sequences = micro_batches;
-            CHECK(differs_from_one_rank(c, world, 1) == "");
+            all.add(c, 1, {}, entry.string(kind) + ": ");
         }
     }
+    all.check();
     CHECK(run.size() == (world.size() == 1 ? 0 : schedules().size()));
 }
 
