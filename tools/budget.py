@@ -102,9 +102,13 @@ def sums(budget):
     return found
 
 
+# not every processor and compiler has these
+MAY_BE_ABSENT = ("unit/kernels_v3:*", "gpu/traffic:*")
+
+
 def without_test(budget, tests):
     return [f"{FILE}:{line.number}: there is no test \"{line.test}\"; take the line out, or write the test's new name"
-            for line in budget.lines if not any(line.fits(name) for name in tests)]
+            for line in budget.lines if line.test not in MAY_BE_ABSENT and not any(line.fits(name) for name in tests)]
 
 
 def listed(build):
