@@ -21,7 +21,17 @@ case $1 in
     *) meant=$(cd / && "$1" -march=native -### -E -x c++ /dev/null 2>&1 | cksum) ;;
 esac
 export CCACHE_NAMESPACE="coeus $meant"
-# paths below this folder count as relative ones, and the folder that the compiler starts in does not count; the text of
-# the compiler does, not its date
+# Paths below this folder count as relative ones, and the folder that the compiler starts in does not count; the text of
+# the compiler does, not its date.
 export CCACHE_BASEDIR="${0%/tools/*}" CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content
-exec ccache "$@"
+[ -n "$meant" ] || exec ccache "$@"
+
+# A file without warnings has one object, whether warnings are errors (in .ci/run) or not. So it is compiled with -Werror
+# in both cases, and without it only if that fails.
+strict=
+for option; do
+    shift
+    if [ "$option" = -Werror ]; then strict=yes; else set -- "$@" "$option"; fi
+done
+[ -z "$strict" ] || exec ccache "$@" -Werror
+ccache "$@" -Werror 2>/dev/null || exec ccache "$@"

@@ -95,6 +95,23 @@ class CompilerCache(unittest.TestCase):
             (tools / name).symlink_to(shutil.which(name))
         self.assertEqual(self.compile(first, PATH=str(tools)), set())
 
+    def test_warnings_as_errors_find_what_was_compiled_without(self):
+        first, second = self.clones
+        self.assertFalse(self.is_found(first, "-Wall", "-O1", "-DNUMBER=1"))
+        self.assertTrue(self.is_found(second, "-Werror", "-Wall", "-O1", "-DNUMBER=1"))
+        # a warning is shown again, or fails
+        for clone in self.clones:
+            (clone / "size.hpp").write_text("constexpr int size = 3;\nstatic int unused;\n")
+        command = [first / "tools/compiler_cache.sh", "g++", f"-I{first}", "-DNUMBER=1", "-Wall", "-c",
+                   f"{first}/build/batch.cpp", "-o", "batch.o"]
+        for options, code in (([], 0), ([], 0), (["-Werror"], 1), ([], 0)):
+            (first / "build/batch.o").unlink(missing_ok=True)
+            done = subprocess.run(command + options, cwd=first / "build", capture_output=True, text=True,
+                                  env={**os.environ, "XDG_CACHE_HOME": f"{self.folder}/cache", "CCACHE_DIR": "", "COEUS_NO_CACHE": ""})
+            self.assertEqual(done.returncode, code, options)
+            self.assertEqual(done.stderr.count("defined but not used"), 1, done.stderr)
+            self.assertEqual((first / "build/batch.o").exists(), code == 0)
+
     def test_a_cache_that_the_user_chose(self):
         first, second = self.clones
         own = self.folder / "own"
