@@ -26,8 +26,8 @@ export CCACHE_NAMESPACE="coeus $meant"
 export CCACHE_BASEDIR="${0%/tools/*}" CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content
 [ -n "$meant" ] || exec ccache "$@"
 
-# A file without warnings has one object, whether warnings are errors (in .ci/run) or not. So it is compiled with -Werror
-# in both cases, and without it only if that fails.
+# A file without warnings has one object, whether warnings are errors (in .ci/run) or not. So it is compiled with
+# -Werror in both cases, and without it only if that fails.
 strict=
 for option; do
     shift

@@ -2,6 +2,7 @@
 #include "support/one_rank.hpp"
 
 #include "coeus/comm/nccl_world.hpp"
+#include "coeus/comm/together.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -95,21 +96,10 @@ OneRankResults train(const MeshCase& one_rank, int64_t steps, bool validates_fir
     return results;
 }
 
-std::string from_rank(int owner, std::string text, const Communicator& world) {
-    auto length = int64_t(text.size());
-    world.broadcast(Tensor(&length, Dtype::i64, {1}), owner);
-    std::vector<int64_t> letters(text.begin(), text.end());
-    letters.resize(size_t(length));
-    if (length > 0) world.broadcast(Tensor(letters.data(), Dtype::i64, {length}), owner);
-    text.clear();
-    for (const int64_t letter : letters) text += char(letter);
-    return text;
-}
-
 // If any rank reports a difference, so do all. The rank that has the reference knows most.
 std::string agreed(std::string lines, int owner, const Communicator& world) {
     if (world.all_reduce(int64_t(!lines.empty()), Reduce::max) == 0) return "";
-    const std::string owners = from_rank(owner, lines, world);
+    const std::string owners = broadcast_text(world, lines, owner);
     if (world.rank() != owner && lines != owners) lines += owners;
     return lines.empty() ? "another rank differs\n" : lines;
 }

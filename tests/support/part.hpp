@@ -20,6 +20,12 @@ struct OneOf {
     int check_all = 1, short_list = 1;
 };
 
+/// For a loop over meshes whose choices are also factors of "mesh: every factorisation equals one rank",
+/// which the short list has whole on 2 and 4 ranks: check-all has all, the short list a part.
+inline OneOf one_of_repeated(int ranks) {
+    return {1, ranks > 4 ? 4 : ranks > 1 ? 3 : 1};
+}
+
 /// A part of successive cases, the same one on all ranks.
 class Part {
 public:

@@ -5,6 +5,7 @@
 #include "coeus/layers/exchanges/context_parallel.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
+#include "support/part.hpp"
 #include "support/support.hpp"
 
 #include <cmath>
@@ -178,6 +179,7 @@ void for_each_exchange(const Check& check) {
 TEST_CASE("ranks that divide sequences compute the attention of one rank") {
     const Communicator cp = Communicator::world("cp");
     const int64_t p = cp.size();
+    Part part("attention of ranks that divide sequences", cp.size(), {1, cp.size() > 3 ? 2 : 1});
     for_each_exchange([&](const ContextParallel& context) {
         for (const bool documents : {false, true}) {
             std::vector<Case> cases = {{context, 1, 2 * p, p, p, 1, documents},
@@ -192,7 +194,8 @@ TEST_CASE("ranks that divide sequences compute the attention of one rank") {
                 cases.push_back({context, 2, 10 * p, 3, 1, 6, documents});
                 cases.push_back({context, 1, 98 * p, 4, 2, 16, documents});
             }
-            for (const Case& c : cases) CHECK(differs_from_one_rank(c, cp) == "");
+            for (const Case& c : cases)
+                if (part.takes_next()) CHECK(differs_from_one_rank(c, cp) == "");
         }
     });
 }

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 
 using namespace coeus;
@@ -289,25 +290,27 @@ void expect_that_all_go_on(const std::vector<Pair>& pairs) {
     if (world.size() != 8) return;
     const SharedFolder folder(world);
     const Data data(world, folder.path);
-    std::vector<Trace> should;  // of rank 0, which is in every mesh
-    for (const Kind& kind : kinds)
-        if (world.rank() == 0) should.push_back(ten_steps_on_one_rank(kind, data));
+    std::map<size_t, Trace> references;  // of kinds; on rank 0, which is in every mesh
     size_t number = 0;
     for (const Pair& pair : pairs) {
         const Trace is = go_on_elsewhere(pair, world, data, fmt::format("{}/{}", folder.path, number++));
         if (world.rank() != 0) continue;
         INFO(pair.name());
-        CHECK(differences(is, should[pair.kind]) == "");
+        const auto [should, is_new] = references.try_emplace(pair.kind);
+        if (is_new) should->second = ten_steps_on_one_rank(kinds[pair.kind], data);
+        CHECK(differences(is, should->second) == "");
     }
 }
 
-/// Each layout is once the first mesh and once the second.
+/// Each layout is once the first mesh and once the second; in the short list half of these.
 std::vector<Pair> some_pairs() {
     std::vector<Pair> pairs;
+    Part part("restart on another mesh", 8, {1, 2});
     const size_t count = layouts().size();
     for (size_t from = 0; from < count; ++from)
-        pairs.push_back(
-            {from, (from + (from % 2 == 0 ? 3 : 7)) % count, from % kinds.size(), from / 2 % 2 == 1});
+        if (part.takes_next())
+            pairs.push_back(
+                {from, (from + (from % 2 == 0 ? 3 : 7)) % count, from % kinds.size(), from / 2 % 2 == 1});
     return pairs;
 }
 
@@ -343,7 +346,7 @@ TEST_CASE("restart: on the same mesh a run resumes with the same bits") {
     const SharedFolder folder(world);
     const Data data(world, folder.path);
     size_t number = 0;
-    Part part("restart on the same mesh", world.size(), {2, 2});
+    Part part("restart on the same mesh", world.size(), {2, 4});
     for (const Layout& layout : layouts())
         for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
             ++number;
@@ -381,7 +384,7 @@ TEST_CASE("restart: another mesh with another type has the rounded numbers") {
     const SharedFolder folder(world);
     const Data data(world, folder.path);
     const Dtype types[] = {Dtype::f64, Dtype::f32, Dtype::bf16};
-    Part part("restart with another type", world.size(), {2, 2});
+    Part part("restart with another type", world.size(), {2, 4});
     for (size_t from = 0; from < layouts().size(); ++from) {
         if (!part.takes_next()) continue;
         const Layout &a = layouts()[from], &b = layouts()[(from + 5) % layouts().size()];

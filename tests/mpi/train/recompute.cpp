@@ -40,7 +40,7 @@ void check_bits(bool every_type) {
                                                  {.mode = Mode::budget, .budget = 0.6}};
     size_t number = 0;
     const int one_of = !every_type && world.size() > 4 ? 2 : 1;
-    Part part("recomputation", world.size(), {one_of, one_of});
+    Part part("recomputation", world.size(), {one_of, one_of > 1 ? 4 : 1});
     for (const MeshShape& shape :
          meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         ++number;
