@@ -100,7 +100,8 @@ OneRankResults train(const MeshCase& one_rank, int64_t steps, bool validates_fir
 std::string agreed(std::string lines, int owner, const Communicator& world) {
     if (world.all_reduce(int64_t(!lines.empty()), Reduce::max) == 0) return "";
     const std::string owners = broadcast_text(world, lines, owner);
-    if (world.rank() != owner && lines != owners) lines += owners;
+    if (world.rank() != owner && lines != owners && !owners.empty())
+        lines += fmt::format("on rank {}:\n{}", owner, owners);
     return lines.empty() ? "another rank differs\n" : lines;
 }
 
