@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Prints how many tests the last run of ctest skipped, and why, in a few lines: skipped.py FOLDER. In that folder ctest
-has written Testing/tests.xml (--output-junit). A test gives its reasons in lines "skipped: WHY". A test that passed may
-have skipped some of its cases."""
+has written Testing/tests.xml (--output-junit), and tools/test.sh has kept its log, Testing/LastTest.log. A test gives its
+reasons in lines "skipped: WHY". A test that passed may have skipped some of its cases."""
 import re
 import sys
 from collections import Counter
@@ -63,7 +63,7 @@ def lines(junit, log):
 
 def main():
     folder = Path(sys.argv[1]) / "Testing"
-    junit, log = folder / "tests.xml", folder / "Temporary/LastTest.log"
+    junit, log = folder / "tests.xml", folder / "LastTest.log"
     if not junit.exists():
         return 0
     for line in lines(junit.read_text(errors="replace"), log.read_text(errors="replace") if log.exists() else ""):

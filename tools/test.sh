@@ -17,7 +17,7 @@ export OMPI_MCA_reachable=weighted # otherwise version 5 asks for a route to its
 export OMP_WAIT_POLICY=passive # idle threads sleep, since several tests run at the same time
 export LSAN_OPTIONS="suppressions=$PWD/tools/leaks.txt:print_suppressions=0"
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
-rm -f "$folder/Testing/tests.xml" "$folder/Testing/left_out.txt"
+rm -f "$folder/Testing/tests.xml" "$folder/Testing/LastTest.log" "$folder/Testing/left_out.txt"
 code=0
 COEUS_PART_SEED=$(tools/reach.py seed) # tests/support/part.hpp
 export COEUS_PART_SEED
@@ -25,16 +25,18 @@ whole=
 if [ $# = 0 ]; then
     whole=yes
     set -- --exclude-regex "$(tools/reach.py left-out "$folder")"
-    COEUS_HEADERS=$PWD/$folder/Testing/headers.txt # tools/check_headers.py
+    mkdir -p "$folder/Testing"
+    COEUS_HEADERS=$(cd "$folder/Testing" && pwd)/headers.txt # tools/check_headers.py
     export COEUS_HEADERS
     tools/reach.py headers >"$COEUS_HEADERS"
 fi
 # tests/functions.cmake counts the needs of a test in sixths of a core
 ctest --test-dir "$folder" -j $((6 * $(nproc))) --output-on-failure --no-tests=error --output-junit Testing/tests.xml "$@" \
     </dev/null || code=$?
-# the exit code is that of ctest
+# whoever lets ctest list the tests overwrites its log, which skipped.py reads
+cp "$folder/Testing/Temporary/LastTest.log" "$folder/Testing/" 2>/dev/null || :
 if [ -n "$whole" ]; then
-    tools/reach.py report "$folder" || :
+    tools/reach.py report "$folder" || : # the exit code is that of ctest
     tools/budget.py measured "$folder" || :
 fi
 python3 -B tools/skipped.py "$folder" || :
