@@ -46,8 +46,8 @@ class Line:
 
     @property
     def counted(self):
-        """Its seconds on the mean of all days, for a change that reaches it. What a change must reach is not counted: no
-        usual change does."""
+        """Its seconds on the mean of all days, for a change that reaches it. What runs only if it is reached is not counted:
+        such tests are few, and no change reaches all of them."""
         return self.seconds / self.reached if self.otherwise else 0
 
 
@@ -142,6 +142,9 @@ def compared(budget, seconds, names):
     measured = sum(map(sum, spent.values()))
     speed = measured / planned if planned and measured else 1
     text = [f"budget: {measured + sum(alone.values()):.0f} occupied s; this run took {speed:.2f} times the seconds of {FILE}"]
+    rest = sum(alone.values()) / speed
+    if rest > GROWN * budget.rest:
+        text.append(f"budget: the tests without a line take {rest:.0f} s; {FILE} says rest {budget.rest}")
     for line, values in spent.items():
         value = sum(values) / speed
         if value > GROWN * due[line] and value - due[line] > SMALLEST:

@@ -28,5 +28,16 @@ def remove_unused(path, days):
     """Removes the files of a cache that nothing has touched for so many days."""
     oldest = time.time() - days * 86400
     for file in path.iterdir():
-        if file.stat().st_mtime < oldest:
-            file.unlink(missing_ok=True)
+        try:
+            if file.stat().st_mtime < oldest:
+                file.unlink()
+        except OSError:  # another clone has removed it
+            pass
+
+
+def touch(file):
+    """Nothing needs what a cache lacks."""
+    try:
+        file.touch()
+    except OSError:
+        pass

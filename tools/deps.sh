@@ -10,7 +10,7 @@ list=$(dirname "$0")/packages.txt
 parts=${*:-build run test lint bench sanitize bundle venv}
 
 # the packages of the list that are installed; dpkg-query complains about names that it has never seen
-installed=" $(dpkg-query -W -f '${Package} ${Status}\n' $(sed '/^[#[]/d' "$list" | tr '|,' '  ') 2>/dev/null |
+installed=" $(dpkg-query -W -f '${Package} ${Status}\n' $(sed '/^[#[]/d' "$list" | tr '|,?' '   ') 2>/dev/null |
     sed -n 's/ install ok installed$//p' | tr '\n' ' ')"
 has() { # NAME,NAME...
     IFS=,
@@ -64,8 +64,19 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     exit 0
 fi
 
+if [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; }; then
+    may_install=yes
+else
+    may_install=
+fi
 missing=
 for package in $packages; do
+    case $package in
+        *\?)
+            package=${package%\?}
+            [ -n "$may_install" ] || continue
+            ;;
+    esac
     found=no
     IFS='|'
     for choice in $package; do
@@ -115,7 +126,7 @@ say_lacking() {
 
 if [ "$(id -u)" = 0 ]; then
     as_root=
-elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+elif [ -n "$may_install" ]; then
     as_root=sudo
 else
     if has_lists; then

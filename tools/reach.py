@@ -4,16 +4,18 @@
 
     reach.py summary            the base, the seed, and how much the change reaches
     reach.py seed               the seed: $SEED, otherwise the day of the newest commit
-    reach.py kernels|cuda       exit code 0 if the change reaches kernels, or code of GPUs; otherwise 1
+    reach.py state              the commit, if nothing has changed since
+    reach.py kernels|cuda       exit code 0 if the change reaches kernels, or code of GPUs; otherwise 3
     reach.py headers            the public headers that it reaches, one a line
     reach.py folders [--drawn]  the folders of tests/unit whose code it reaches, one a line; with a third of the others, by
                                 the seed
     reach.py left-out BUILD     a regular expression of the tests of a build that do not run; how many and why goes to
                                 BUILD/Testing/left_out.txt
     reach.py report BUILD       prints which tests left-out has left out, by number
-    reach.py record BUILD LIST  remembers that the tests of this commit passed, with the bytes of its programs, and writes
-                                tests/checked.txt if LIST is "all"
-    reach.py check              checks tests/reach.txt and tests/checked.txt
+    reach.py record BUILD LIST COMMIT [PART ...]
+                                remembers that the tests of the commit passed, with the bytes of its programs, and which
+                                parts its run lacked; writes tests/checked.txt if LIST is "all" and no part was lacking
+    reach.py check [BUILD]      checks tests/reach.txt, also with a build, and tests/checked.txt
 
 The base is the newest commit before this one whose .ci/run was green on this machine, or the one of the last
 `make check-all` (tests/checked.txt); $COEUS_BASE names another. A source is reached if it or a header that it includes,
@@ -41,8 +43,14 @@ REACH = "tests/reach.txt"
 CHECKED = "tests/checked.txt"
 # what decides how things are built, and what is reached
 EVERYTHING = ("CMakeLists.txt", "*/CMakeLists.txt", "*.cmake", "CMakePresets.json", "Makefile", ".ci/run", REACH,
-              "tools/reach.py", "tools/budget.py", "tools/test.sh", "tools/packages.txt")
+              "tools/reach.py", "tools/budget.py", "tools/test.sh", "tools/packages.txt", "tools/sources.py", "tools/caches.py",
+              "tools/compiler_cache.sh", "tools/clang_shim.hpp", "tools/tidy.py", ".clang-tidy", "tools/sanitized.py",
+              "tests/sanitized.txt", "tools/leaks.txt", "tools/check_headers.py", "tests/support/mpirun.sh",
+              "tests/support/ranks_ended.sh")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+LONGEST = 60000  # CMake's regular expressions end at 65,535 bytes
+NOT_REACHED = 3  # an exit code that no error has
+MAY_BE_ABSENT = ("gpu/traffic:",)  # of another compiler
 # the target coeus_kernel_tests: built and run only if kernels are reached
 APART = {"tests/test_kernels_v3", "tests/test_traffic"}
 FOLDERS_DRAWN = 3  # one of so many folders that are not reached is sanitized
@@ -124,7 +132,16 @@ def changed():
         return None
     commit, _ = the_base()
     found = changed_since(commit) if commit else None
-    return None if found is None or reaches_everything(found) else frozenset(found)
+    before = recorded(commit)
+    if found is None or reaches_everything(found) or (before and before.get("tools") != versions()):
+        return None
+    return frozenset(found)
+
+
+def lacked(part):
+    """Whether the base's run left out a part that it should have had."""
+    before = recorded(the_base()[0]) if changed() is not None else None
+    return bool(before) and part in before.get("missing", ())
 
 
 def reaches_everything(paths):
@@ -198,7 +215,7 @@ def fits(found, patterns):
 
 def reaches(patterns):
     found = reached_sources()
-    return fits(found and found | changed(), patterns)
+    return fits(None if found is None else found | changed(), patterns)
 
 
 def folders(found):
@@ -254,6 +271,7 @@ def tests_of(build):
             path = Path(word)
             if not path.is_absolute() or not path.is_file():
                 continue
+            path = path.parent.resolve() / path.name  # ctest keeps links to folders
             if path.is_relative_to(build):
                 built.add(str(path.relative_to(build)))
             elif path.is_relative_to(ROOT):
@@ -282,6 +300,19 @@ def libraries_of(build):
     paths = sorted(set(re.findall(r"(/\S+) \(0x", done.stdout)))
     return hashlib.blake2b("\n".join(f"{path} {os.stat(path).st_size} {os.stat(path).st_mtime_ns}" for path in paths
                                      if os.path.exists(path)).encode(), digest_size=16).hexdigest()
+
+
+@functools.cache
+def versions():
+    """The versions of what compiles and starts the tests, as text."""
+    found = []
+    for tool in ("g++", "clang++", "cmake", "mpirun", "nvcc"):
+        try:
+            done = subprocess.run([tool, "--version"], capture_output=True, text=True)
+            found.append(done.stdout)
+        except OSError:
+            found.append(f"no {tool}")
+    return "\n".join(found)
 
 
 def recorded(commit):
@@ -313,10 +344,12 @@ def reached_tests(tests, build, before, changes, listed):
 
 
 def draws(name, number, shares):
-    """Whether the seed draws a test of which one of `shares` successive seeds draws each. 0 shares: none does."""
+    """Whether the seed draws a test, of which on the mean one of `shares` seeds draws each. 0 shares: none does. Unlike the
+    parts of cases (tests/support/part.hpp), the draws of successive seeds are independent: if both went round, a test that
+    is drawn would always have the same part of its cases."""
     if shares == 0:
         return False
-    return (int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") + number) % shares == 0
+    return int.from_bytes(hashlib.sha256(f"{number} {name}".encode()).digest()[:8], "big") % shares == 0
 
 
 def left_out(tests, reached, lines, number):
@@ -353,7 +386,10 @@ def choose(build):
 
 def expression(names):
     """A regular expression of CMake that matches these names only. No test has an empty name."""
-    return "^(" + "|".join(re.sub(r"([^\w\s,':/-])", r"\\\1", name) for name in sorted(names)) + ")$"
+    text = "^(" + "|".join(re.sub(r"([^\w\s,':/-])", r"\\\1", name) for name in sorted(names)) + ")$"
+    if len(text) > LONGEST:
+        sys.exit(f"{len(names)} names of tests are more than CMake takes as one regular expression")
+    return text
 
 
 def programs_of(build, listed):
@@ -383,13 +419,20 @@ def write_checked(commit):
     print(f"{CHECKED} now names {commit[:8]}: commit it")
 
 
-def record(build, which):
+def state():
+    """The commit that the working tree equals, or "" if there is none."""
+    return (git("rev-parse", "HEAD") or "").strip() if is_clean() else ""
+
+
+def record(build, which, commit, missing):
+    """`commit`: what `state` said at the start of the run. `missing`: the parts that the run should have had."""
     folder = caches.folder("ci-green")
-    commit = (git("rev-parse", "HEAD") or "").strip()
-    if not commit or not is_clean():
-        print("reach: the working tree has changes, so this run is not recorded as one of a commit")
+    if commit != state() or not commit or os.environ.get("COEUS_BASE"):
+        print("reach: this run is not recorded: it was not of one commit, or of changes since a base that was given")
         return
-    if which == "all":
+    if which == "all" and missing:
+        print(f"{CHECKED} is not written, since {' and '.join(missing)} did not run")
+    elif which == "all":
         write_checked(commit)
     if not folder:
         return
@@ -402,7 +445,7 @@ def record(build, which):
         programs = {path: digest for path, digest in programs.items() if path not in APART}
         programs |= {path: digest for path, digest in before["programs"].items() if path in APART}
     part = folder / f"{commit}.part"
-    part.write_text(json.dumps({"programs": programs, "libraries": libraries_of(build)}))
+    part.write_text(json.dumps({"programs": programs, "libraries": libraries_of(build), "tools": versions(), "missing": missing}))
     part.rename(folder / commit)
 
 
@@ -432,6 +475,18 @@ def findings(root=ROOT):
     return found + checked_findings(root)[0]
 
 
+def findings_of_build(listed, tests, build):
+    """Blocks that fit no test, and files that the build does not have."""
+    found = []
+    for block in listed:
+        if not any(block.fits(name) for name in tests) and block.tests not in MAY_BE_ABSENT:
+            found.append(f"{REACH}:{block.number}: no test begins with \"{block.tests}\"; write the test's new name, or take the "
+                         "block out")
+        found += [f"{REACH}:{block.number}: the build has no {path}; take it out of the line \"built:\", or write its new name"
+                  for path in block.built if not (build / path).exists()]
+    return found
+
+
 def checked_findings(root=ROOT):
     """(errors, warnings) about the commit of the last `make check-all`."""
     if git("rev-parse", "--is-shallow-repository", root=root) != "false\n":
@@ -457,13 +512,13 @@ def main():
     elif verb == "seed":
         print(seed())
     elif verb in ("kernels", "cuda"):
-        return 0 if reaches(KERNELS if verb == "kernels" else CUDA) else 1
+        return 0 if reaches(KERNELS if verb == "kernels" else CUDA) or lacked(verb) else NOT_REACHED
     elif verb == "headers":
         found = reached_sources()
         print("\n".join(str(path) for path in sources.code() if path.parts[0] == "include" and
                         (found is None or str(path) in found)))
     elif verb == "folders":
-        found = folders(reached_sources())
+        found = folders(None if lacked("sanitizers") else reached_sources())
         if rest == ["--drawn"]:
             found = [name for name in folders(None) if name in found or draws(name, seed(), FOLDERS_DRAWN)]
         print("\n".join(found))
@@ -471,12 +526,18 @@ def main():
         print(choose(rest[0]))
     elif verb == "report" and rest:
         report(rest[0])
-    elif verb == "record" and len(rest) == 2:
-        record(*rest)
+    elif verb == "state":
+        print(state())
+    elif verb == "record" and len(rest) >= 3:
+        record(*rest[:3], rest[3:])
     elif verb == "check":
         for warning in checked_findings()[1]:
             print(f"warning: {warning}")
-        return sources.report(findings(), "what tests read, and the last make check-all")
+        found = findings()
+        if rest:
+            build = (ROOT / rest[0]).resolve()
+            found += findings_of_build(blocks((ROOT / REACH).read_text()), tests_of(build), build)
+        return sources.report(found, "what tests read, and the last make check-all")
     else:
         sys.exit(__doc__)
     return 0

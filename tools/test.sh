@@ -24,7 +24,8 @@ export COEUS_PART_SEED
 whole=
 if [ $# = 0 ]; then
     whole=yes
-    set -- --exclude-regex "$(tools/reach.py left-out "$folder")"
+    left_out=$(tools/reach.py left-out "$folder")
+    set -- --exclude-regex "$left_out"
     mkdir -p "$folder/Testing"
     COEUS_HEADERS=$(cd "$folder/Testing" && pwd)/headers.txt # tools/check_headers.py
     export COEUS_HEADERS

@@ -186,7 +186,7 @@ def main():
     unknown = [item for item in work.values() if not item[2].exists()]
     new = [item for item in unknown if is_wanted(item[0])]
     for key in set(work) - {item[2] for item in unknown}:
-        key.touch()
+        caches.touch(key)
 
     found = set()
     parts = groups(new)
@@ -198,7 +198,7 @@ def main():
             for path, _, key in part:
                 # a finding in a header belongs to all files that were checked together
                 if not blamed or (blamed <= {item[0] for item in part} and path not in blamed):
-                    key.touch()
+                    caches.touch(key)
     return sources.report(sorted(text_of(finding) for finding in found),
                           f"{len(work)} files, {len(work) - len(unknown)} of them unchanged, "
                           f"{len(unknown) - len(new)} neither reached nor drawn: clang-tidy")

@@ -27,6 +27,7 @@ import re
 import shutil
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 here = pathlib.Path(__file__).resolve().parent
 sources = here.parent.parent
@@ -154,14 +155,16 @@ class Choice:
         return reach.fits(self.includes.reached([file]) | {file}, reach.KERNELS)
 
     def tests(self, file):
+        """The tests that run, and the others."""
         reach.bytes_of.cache_clear()
         tests = reach.tests_of(self.build)
         reached = reach.reached_tests(tests, self.build, self.before, {file}, self.blocks)
         if not self.reaches_kernels(file):
             reached = {name for name in reached if not reach.is_apart(name, tests[name][0])}
         # the check of the list of mutants would find each of them
-        return {name for name in tests if not name.startswith("mutants:")} - \
+        chosen = {name for name in tests if not name.startswith("mutants:")} - \
             reach.left_out(tests, reached, self.lines, self.seed).keys()
+        return chosen, set(tests) - chosen
 
 
 def run(folder, only, ci, seed, sample):
@@ -190,20 +193,23 @@ def run(folder, only, ci, seed, sample):
     if sample: chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
     choice = Choice(copy / "build", seed) if ci else None
 
-    def fails(names):
-        if not names: return False
-        return call("ctest", "--test-dir", "build", "-R", reach.expression(names), "--stop-on-failure", "-j12",
-                    "--no-tests=error") != 0
+    def fails(*options):
+        """Whether a test fails. That none runs is another error."""
+        call("ctest", "--test-dir", "build", "--stop-on-failure", "-j12", "--output-junit", "Testing/mutant.xml", *options)
+        states = {case.get("status") for case in ElementTree.parse(copy / "build/Testing/mutant.xml").iter("testcase")}
+        if not states & {"run", "fail"}: raise SystemExit(f"no test ran; see {copy.parent}/log.txt")
+        return "fail" in states
 
     def found_by_ci(mutant):
-        chosen = choice.tests(mutant.file)
+        chosen, others = choice.tests(mutant.file)
         own = {name for name in chosen if re.search(mutant.tests, name)}
-        if fails(own): return "found"
+        if own and fails("-R", reach.expression(own)): return "found"
         targets = ["coeus_program", "coeus_tests"] + ["coeus_kernel_tests"] * choice.reaches_kernels(mutant.file)
         if build(*targets) != 0: return "does not compile"
-        others = choice.tests(mutant.file) - own
-        return f"found by another test ({len(own)} of its own ran)" if fails(others) else "SURVIVED"
+        others = choice.tests(mutant.file)[1]
+        return f"found by another test ({len(own)} of its own ran)" if fails("-E", reach.expression(others | own)) else "SURVIVED"
 
+    if ci and fails("-E", "^mutants:"): raise SystemExit(f"a test fails without any mutant; see {copy.parent}/log.txt")
     survived, number = [], 0
     for mutant in chosen:
         number += 1

@@ -20,6 +20,7 @@ std::vector<RandomMoment> random_moments(const std::string& name, uint64_t seed,
     for (int i = 0; i < count; ++i)
         if (part.takes_next())
             moments.push_back({i, random.uniform(part_seed() * uint64_t(count) + uint64_t(i))});
+    if (moments.empty()) moments.push_back({0, random.uniform(part_seed() * uint64_t(count))});
     return moments;
 }
 

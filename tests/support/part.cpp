@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/part.hpp"
 
-#include "support/catch.hpp"
-
 #include <cstdlib>
-#include <iostream>
 
 namespace coeus::test {
 
@@ -34,15 +31,6 @@ Part::Part(std::string_view name, int ranks, OneOf one_of, int number)
 bool Part::takes_next() {
     const uint64_t place = next_++;
     return place % one_of_ == (random_.u64(place / one_of_) + shift_) % one_of_;
-}
-
-bool left_out(int one_of) {
-    const std::string name = Catch::getResultCapture().getCurrentTestName();
-    const uint64_t shares = this_lists({.check_all = 1, .short_list = one_of});
-    if ((RandomStream(0, name).u64(0) + part_seed()) % shares == 0) return false;
-    std::cout << "\nleft out: " << name << std::endl;
-    SUCCEED();  // so that the case has a check
-    return true;
 }
 
 }  // namespace coeus::test

@@ -40,11 +40,6 @@ private:
     uint64_t one_of_, shift_, next_ = 0;
 };
 
-/// Whether the case of Catch2 that runs is not in this run's list, of which it belongs to one of `one_of`
-/// seeds in the short list. It then prints "left out: NAME" and counts as passed. Use: `if (left_out(3))
-/// return;`
-bool left_out(int one_of);
-
 /// The seed of the parts, for a test that draws its cases itself.
 uint64_t part_seed();
 

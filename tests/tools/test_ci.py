@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -21,9 +22,11 @@ esac
 [ "$1" != "$FAILS" ]
 """ % SUMMARY
 REACH = """echo "reach $*, $COEUS_CHECK_ALL" >>calls
+[ "$1" != "$CRASHES" ] || exit 1
 case "$*" in
-    kernels) [ -n "$KERNELS" ] ;;
-    cuda) [ -n "$CUDA" ] ;;
+    kernels) [ -n "$KERNELS" ] || exit 3 ;;
+    cuda) [ -n "$CUDA" ] || exit 3 ;;
+    state) echo a-commit ;;
     "folders --drawn") printf 'io\\ndata\\nplan\\n' ;;
     folders) printf '%b' "$FOLDERS" ;;
     seed) echo 7 ;;
@@ -48,7 +51,7 @@ class Ci(unittest.TestCase):
         (self.folder / "clock").write_text("0\n")
         for name, text in (("bin/make", MAKE), ("bin/ccache", CCACHE), ("tools/reach.py", REACH), ("tools/deps.sh", "false"),
                            ("tools/find_nvcc.sh", "echo nvcc"), ("bin/date", "cat clock"),
-                           ("bin/timeout", "echo \"timeout $2\" >>calls; shift 2; exec \"$@\"")):
+                           ("bin/timeout", "echo \"timeout $3\" >>calls; shift 3; exec \"$@\"")):
             (self.folder / name).write_text(f"#!/bin/sh\n{text}\n")
             (self.folder / name).chmod(0o755)
         (self.folder / "tools/skipped.py").write_text('print("skipped: 2 tests")\n')
@@ -78,7 +81,7 @@ class Ci(unittest.TestCase):
             self.assertRegex(said, f"\n  {part}: \\d+ s, \\d+ s of processors\n")
         self.assertIn("make test-programs TEST_PROGRAMS=coeus_tests, 1\n", calls)
         self.assertIn("make sanitize SANITIZE_SEED=7 SANITIZE_FOLDERS=io data plan , 1\n", calls)
-        self.assertIn("reach record build short", calls)
+        self.assertIn("reach record build short a-commit,", calls)
         self.assertNotIn("make cuda", calls)
 
     def test_a_part_that_fails_stops_no_other(self):
@@ -106,7 +109,7 @@ class Ci(unittest.TestCase):
         self.assertIn("make test, 11\n", calls)
         self.assertIn("make cuda-matrix GPUS=89 100a 120, 11\n", calls)
         self.assertIn("make sanitize, 11\n", calls)
-        self.assertIn("reach record build all, 1", calls)
+        self.assertIn("reach record build all a-commit, 1", calls)
 
     def test_a_cold_cache(self):
         for hits in ("19", ""):  # without hits, there is no cache
@@ -133,7 +136,10 @@ class Ci(unittest.TestCase):
         # three calls of make come before the sanitizers
         _, _, calls = self.run_ci(SLOW="1000")
         self.assertIn("SANITIZE_FOLDERS=io data plan ,", calls)
-        self.assertIn("timeout 2100", calls)
+        # each part is bounded, so that the run ends before its limit
+        self.assertEqual([line for line in calls.splitlines() if line.startswith("timeout")],
+                         ["timeout 5100", "timeout 4100", "timeout 3100", "timeout 2100"])
+        self.assertIn("reach record build short a-commit,", calls)
         for seconds, said_so in (("1100", "sanitizers of folders that the change does not reach, since 3300 s have passed"),
                                  ("1650", "make sanitize: 4950 s have passed, and the limit is 5400 s")):
             (self.folder / "calls").write_text("")
@@ -143,12 +149,41 @@ class Ci(unittest.TestCase):
             self.assertIn(f"left out: {said_so}\n", said)
             self.assertEqual("SANITIZE_FOLDERS=io ," in calls, seconds == "1100")
             self.assertEqual("make sanitize" in calls, seconds == "1100")
+            # those that the change reaches are the next run's
+            self.assertIn("reach record build short a-commit" + (", " if seconds == "1100" else " sanitizers, "), calls)
 
-    def test_sanitizers_that_reach_the_limit_are_left_out(self):
-        (self.folder / "bin/timeout").write_text("#!/bin/sh\nexit 124\n")
+    def test_sanitizers_that_reach_the_limit_are_left_out_but_not_their_failures(self):
+        for said, failed in (("1/9 Test #1 ... Passed", False), ("1/9 Test #1 ...***Failed", True), ("x.o: FAILED", True)):
+            (self.folder / "calls").write_text("")
+            # the real program, which ends what make has started too
+            (self.folder / "bin/timeout").write_text(
+                "#!/bin/sh\nshift 3\ncase \"$2\" in sanitize) exec /usr/bin/timeout -k 1 1 \"$@\" ;; esac\nexec \"$@\"\n")
+            (self.folder / "bin/make").write_text(
+                f"#!/bin/sh\n{MAKE}\ncase $1 in sanitize) echo '{said}'; sh -c 'sleep 600; echo late >>calls' ;; esac\n")
+            start = time.monotonic()
+            code, printed, calls = self.run_ci(FAILS="nothing")
+            self.assertLess(time.monotonic() - start, 500)
+            self.assertEqual(code, int(failed))
+            self.assertEqual("left out: the rest of make sanitize: the limit is 5400 s\n" in printed, not failed)
+            self.assertEqual("reach record build short a-commit sanitizers," in calls, not failed)
+            self.assertEqual("reach record" in calls, not failed)
+
+    def test_a_part_that_reaches_the_limit_fails(self):
+        (self.folder / "bin/timeout").write_text(
+            "#!/bin/sh\nshift 3\ncase \"$2\" in test) exit 124 ;; esac\nexec \"$@\"\n")
         code, said, _ = self.run_ci()
-        self.assertEqual(code, 0)
-        self.assertIn("left out: the rest of make sanitize: the limit is 5400 s\n", said)
+        self.assertEqual(code, 1)
+        self.assertIn("FAILED: 'make test'\n", said)
+        self.assertEqual(said.splitlines()[-1], "no test was run")
+
+    def test_tools_that_fail_fail_the_run(self):
+        for verb, failed in (("kernels", "tools/reach.py kernels"), ("cuda", "tools/reach.py cuda"), ("folders", "make sanitize"),
+                             ("summary", "tools/reach.py summary")):
+            (self.folder / "calls").write_text("")
+            code, said, calls = self.run_ci(CRASHES=verb)
+            self.assertEqual(code, 1)
+            self.assertIn(f"'{failed}'", said)
+            self.assertNotIn("reach record", calls)
 
     def test_without_a_compiler_for_gpus(self):
         (self.folder / "tools/find_nvcc.sh").write_text("#!/bin/sh\necho there is no nvcc\nexit 1\n")
@@ -156,6 +191,7 @@ class Ci(unittest.TestCase):
         self.assertEqual(code, 0)
         self.assertIn("skipped: make cuda: there is no nvcc\n", said)
         self.assertNotIn("make cuda", calls)
+        self.assertIn("reach record build short a-commit cuda,", calls)
 
     def test_the_verbs_of_make(self):
         text = (ROOT / "Makefile").read_text()

@@ -317,6 +317,12 @@ class Packages(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("apt-get update && apt-get install -y --no-install-recommends dict-gcide\n", done.stderr)
 
+    def test_only_root_installs_what_nothing_needs(self):
+        self.assertNotIn("ccache", self.deps("build").stderr)
+        done = self.deps("build", lacking=[], id="echo 0", apt_get="exit 0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, "^deps: installing.* ccache ")
+
     def test_the_first_package_that_the_release_has(self):
         done = self.deps("lint", lacking=["clang-format-14", "clang-tidy-14"])
         self.assertIn(" clang-format-19 clang-tidy-19 python3\n", done.stderr)
