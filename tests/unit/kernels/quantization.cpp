@@ -2,6 +2,7 @@
 // Matrices of 8-bit floats: scales and elements by their definitions, and slices.
 #include "quantization.hpp"
 
+#include "../../../src/kernels/cpu/onednn_gemm.hpp"
 #include "../../../src/kernels/scales.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
@@ -381,7 +382,9 @@ TEST_CASE("quantization: kernels round what they write as the separate kernels d
                 INFO(c.fused.name << " in " << name_of(type));
                 const Operands fused = run_case(c.fused, cpu_kernels(), type, type),
                                separate = run_case(c.separate, cpu_kernels(), type, type);
-                CHECK((values ? same_but_for_bits_of_nan(fused, separate) : same_bits(fused, separate)));
+                // with AVX-512 the order is the same in both
+                const bool same_order = !values || cpu::onednn_is_fast(Dtype::f32);
+                CHECK((same_order ? same_bits(fused, separate) : same_but_for_bits_of_nan(fused, separate)));
             }
 }
 
