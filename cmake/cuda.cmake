@@ -53,7 +53,9 @@ endif()
 set(options
     # constexpr functions run on the device too; nvcc cannot compile fmt's consteval functions: they become plain ones
     --expt-relaxed-constexpr -DFMT_CONSTEVAL= -DFMT_USE_CONSTEXPR=1
-    -Xcompiler=-Wall,-Wextra,-fopenmp,-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=
+    -Xcompiler=-Wall,-Wextra,-fopenmp
+    # an option of its own: the compiler cache takes a path within -Xcompiler for another option in each clone
+    -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=
     # NVIDIA's profilers and compute-sanitizer name lines. The names are much larger than the code, unless compressed
     -lineinfo -Xfatbin=-compress-all
     -Xptxas=-v)

@@ -17,21 +17,28 @@ mkdir -p "$CCACHE_DIR" 2>/dev/null && [ -w "$CCACHE_DIR" ] || exec "$@"
 # -march=native means another processor on another machine, which may use the same folder: the options that the
 # compiler takes for it choose the part of the cache. nvcc's code for the host has no such option.
 case $1 in
-    *nvcc) meant= ;;
-    *) meant=$(cd / && "$1" -march=native -### -E -x c++ /dev/null 2>&1 | cksum) ;;
+    *nvcc) meant= werror="-Werror all-warnings" ;;
+    *) meant=$(cd / && "$1" -march=native -### -E -x c++ /dev/null 2>&1 | cksum) werror=-Werror ;;
 esac
 export CCACHE_NAMESPACE="coeus $meant"
 # Paths below this folder count as relative ones, and the folder that the compiler starts in does not count; the text of
 # the compiler does, not its date.
 export CCACHE_BASEDIR="${0%/tools/*}" CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content
-[ -n "$meant" ] || exec ccache "$@"
 
 # A file without warnings has one object, whether warnings are errors (in .ci/run) or not. So it is compiled with
-# -Werror in both cases, and without it only if that fails.
+# $werror in both cases, and without it only if that fails.
 strict=
 for option; do
     shift
-    if [ "$option" = -Werror ]; then strict=yes; else set -- "$@" "$option"; fi
+    case "$option" in
+        -Werror) strict=yes ;;
+        all-warnings) ;; # the second word of nvcc's
+        *) set -- "$@" "$option" ;;
+    esac
 done
-[ -z "$strict" ] || exec ccache "$@" -Werror
-ccache "$@" -Werror 2>/dev/null || exec ccache "$@"
+[ -z "$strict" ] || exec ccache "$@" $werror
+if said=$(ccache "$@" $werror 2>&1); then
+    [ -z "$said" ] || printf '%s\n' "$said" >&2
+else
+    exec ccache "$@"
+fi

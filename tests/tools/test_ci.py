@@ -17,7 +17,7 @@ case "$*" in
     test) echo "%s" ;;
     test-programs*) [ -z "$HITS" ] || cp hits "$CCACHE_STATSLOG"; i=0
         while [ $((i += 1)) -le $BUILT ]; do echo "[$i/$BUILT] Building CXX object $i.o"; done ;;
-    cuda*) echo "skipped: no disassembler" ;;
+    cuda*) echo "${CUDA_SAYS:-skipped: no disassembler}" ;;
 esac
 [ "$1" != "$FAILS" ]
 """ % SUMMARY
@@ -102,6 +102,12 @@ class Ci(unittest.TestCase):
         self.assertIn("make cuda COEUS_LIBRARIES_OF=build,", calls)
         self.assertNotIn("cuda-matrix", calls)
         self.assertIn("\nskipped: no disassembler\n", said[said.index("times:"):])
+
+    def test_code_for_gpus_of_which_nothing_is_skipped(self):
+        code, said, calls = self.run_ci(KERNELS="1", CUDA="1", CUDA_SAYS="578 kernels are within the limits")
+        self.assertEqual(code, 0, said)
+        self.assertIn("make cuda COEUS_LIBRARIES_OF=build,", calls)
+        self.assertNotIn("skipped: no disassembler", said)
 
     def test_all(self):
         code, _, calls = self.run_ci("all", KERNELS="1", CUDA="1")

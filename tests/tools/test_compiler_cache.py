@@ -2,6 +2,7 @@
 """Tests of tools/compiler_cache.sh: what a clone finds of what another one compiled."""
 import filecmp
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -111,6 +112,28 @@ class CompilerCache(unittest.TestCase):
             self.assertEqual(done.returncode, code, options)
             self.assertEqual(done.stderr.count("defined but not used"), 1, done.stderr)
             self.assertEqual((first / "build/batch.o").exists(), code == 0)
+
+    def test_code_for_gpus(self):
+        """As cmake/cuda.cmake compiles it, with and without warnings as errors; keep_ptxas.sh needs ptxas's report."""
+        nvcc = subprocess.run([ROOT / "tools/find_nvcc.sh"], capture_output=True, text=True).stdout.strip()
+        if not nvcc:
+            self.skipTest("there is no nvcc")
+        nvcc = Path(nvcc)
+        options = re.search(r"set\(options\n(.*?)\)\n", (ROOT / "cmake/cuda.cmake").read_text(), re.DOTALL).group(1)
+        options = re.sub(r"#.*", "", options).split()
+        kinds, reports = [], []
+        for clone, werror in ((self.clones[0], []), (self.clones[1], ["-Werror", "all-warnings"]), (self.clones[0], [])):
+            (clone / "a.cu").write_text('#include "size.hpp"\n__global__ void k(int* x) { *x = size; }\n')
+            self.log.unlink(missing_ok=True)
+            done = subprocess.run([clone / "tools/compiler_cache.sh", nvcc, "-forward-unknown-to-host-compiler", f"-I{clone}",
+                                   *(option.replace("${PROJECT_SOURCE_DIR}", str(clone)) for option in options),
+                                   *werror, "-c", f"{clone}/a.cu", "-o", "a.o"], cwd=clone / "build", capture_output=True, text=True,
+                                  env={**os.environ, "XDG_CACHE_HOME": f"{self.folder}/cache", "CCACHE_STATSLOG": str(self.log),
+                                       "COEUS_NO_CACHE": "", "CCACHE_DIR": ""})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            kinds.append("cache_miss" in self.log.read_text())
+            reports.append("registers" in done.stderr)
+        self.assertEqual((kinds, reports), ([True, False, False], [True, True, True]))
 
     def test_a_cache_that_the_user_chose(self):
         first, second = self.clones
