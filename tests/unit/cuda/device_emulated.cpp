@@ -12,12 +12,14 @@
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
+#include <cerrno>
 #include <cstdlib>
 #include <cuda_runtime.h>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 using namespace coeus;
@@ -45,7 +47,37 @@ float two_streams(const Device& gpu, Stream::Mode mode, bool fork, bool join) {
     return sum.first();
 }
 
+// Whether this program, and not the device, can read an address. The system says so without a signal.
+bool is_readable(const void* address) {
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    errno = 0;
+    const bool was_read = write(ends[1], address, 1) == 1;
+    CHECK((was_read || errno == EFAULT));
+    close(ends[0]);
+    close(ends[1]);
+    return was_read;
+}
+
 }  // namespace
+
+TEST_CASE("a GPU: its memory is closed to the host, before and after the device used it") {
+    const auto gpu = open_gpu(0);
+    for (const int64_t bytes : {int64_t(4) << 10, int64_t(8) << 20}) {
+        const Buffer some(bytes, "some", gpu->memory());
+        CHECK_FALSE(is_readable(some.data()));
+        int value = 7;
+        gpu->copy(some.data(), &value, sizeof value);
+        CHECK_FALSE(is_readable(some.data()));
+        value = 0;
+        gpu->copy(&value, some.data(), sizeof value);
+        CHECK(value == 7);
+        bool by_another_thread = true;
+        std::thread([&] { by_another_thread = is_readable(some.data()); }).join();
+        CHECK_FALSE(by_another_thread);
+        CHECK(is_readable(&value));
+    }
+}
 
 TEST_CASE("a GPU: streams fork from the computation and join it") {
     const auto gpu = open_gpu(0);
