@@ -73,7 +73,7 @@ TEST_CASE("memory: a process of any mesh takes the planned memory") {
     std::vector<MeshShape> shapes = meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::tp});
     if (world.size() > 1) shapes.push_back({.cp = world.size()});
     const int one_of = world.size() > 2 ? 2 : 1;
-    Part part("planned memory", world.size(), {one_of, one_of});
+    Part part("planned memory", world.size(), {one_of, one_of > 1 ? 4 : 1});
     for (const MeshShape& shape : shapes) {
         ++number;
         if (!part.takes_next()) continue;
