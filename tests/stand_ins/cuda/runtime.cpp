@@ -38,9 +38,10 @@ struct Mapping {
 std::map<void*, Mapping> device_memory;
 std::function<void(bool again)> told_of_waiting = [](bool) {};
 
-// Device memory is accessible while an object of this class lives. A protection key of the processor (pkeys(7)) opens
-// and closes all of it in one instruction, for the thread that does the device's work. On a processor without keys each
-// mapping changes, which takes time for each page in use: almost half of the time of a test of whole runs.
+// Device memory is accessible while an object of this class lives. A protection key of the processor
+// (pkeys(7)) opens and closes all of it in one instruction, for the thread that does the device's work. On a
+// processor without keys each mapping changes, which takes time for each page in use: almost half of the time
+// of a test of whole runs.
 class Access {
 public:
     Access() { set(true); }

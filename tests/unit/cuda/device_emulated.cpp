@@ -12,6 +12,8 @@
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdlib>
 #include <cuda_runtime.h>
@@ -19,7 +21,6 @@
 #include <fstream>
 #include <functional>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 using namespace coeus;
