@@ -7,7 +7,8 @@
     plant.py --run FOLDER [--only REGEX]  plants each mutant in a copy of the sources in FOLDER, builds it and runs its
                                           tests; skips mutants that an earlier run of the same list found
         --ci [--seed N]                   runs what .ci/run chooses for a change that is the mutant, on the day N: first of
-                                          the mutant's tests, then, if these do not find it, of all
+                                          the mutant's tests, which must pass without a mutant, then, if these do not find
+                                          it, of all
         --sample N                        N of the mutants, drawn by the seed
 
 A mutant of list.txt is a block of lines:
@@ -171,6 +172,7 @@ def run(folder, only, ci, seed, sample):
     copy = pathlib.Path(folder).resolve() / "source"
     copy_sources(copy)
     done_file = copy.parent / ("found-by-ci.txt" if ci else "found.txt")
+    os.environ.setdefault("COEUS_SHARED", str(sources.parent / "shared"))  # golden values; none lie beside the copy
     # a mutant's own tests run whole, .ci/run's as on that day
     os.environ.update({"COEUS_PART_SEED": str(seed)} if ci else {"COEUS_CHECK_ALL": "1"})
     done = set(done_file.read_text().split("\n\n")) if done_file.is_file() else set()
@@ -193,23 +195,27 @@ def run(folder, only, ci, seed, sample):
     if sample: chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
     choice = Choice(copy / "build", seed) if ci else None
 
-    def fails(*options):
-        """Whether a test fails. That none runs is another error."""
+    def failures(*options):
+        """The tests that failed. That none ran is an error."""
         call("ctest", "--test-dir", "build", "--stop-on-failure", "-j12", "--output-junit", "Testing/mutant.xml", *options)
-        states = {case.get("status") for case in ElementTree.parse(copy / "build/Testing/mutant.xml").iter("testcase")}
-        if not states & {"run", "fail"}: raise SystemExit(f"no test ran; see {copy.parent}/log.txt")
-        return "fail" in states
+        cases = list(ElementTree.parse(copy / "build/Testing/mutant.xml").iter("testcase"))
+        if not {case.get("status") for case in cases} & {"run", "fail"}: raise SystemExit(f"no test ran; see {copy.parent}/log.txt")
+        return [case.get("name") for case in cases if case.get("status") == "fail"]
 
     def found_by_ci(mutant):
         chosen, others = choice.tests(mutant.file)
         own = {name for name in chosen if re.search(mutant.tests, name)}
-        if own and fails("-R", reach.expression(own)): return "found"
+        if own and failures("-R", reach.expression(own)): return "found"
         targets = ["coeus_program", "coeus_tests"] + ["coeus_kernel_tests"] * choice.reaches_kernels(mutant.file)
         if build(*targets) != 0: return "does not compile"
         others = choice.tests(mutant.file)[1]
-        return f"found by another test ({len(own)} of its own ran)" if fails("-E", reach.expression(others | own)) else "SURVIVED"
+        found = failures("-E", reach.expression(others | own))
+        return f"found by {found[0]} ({len(own)} of its own tests ran)" if found else "SURVIVED"
 
-    if ci and fails("-E", "^mutants:"): raise SystemExit(f"a test fails without any mutant; see {copy.parent}/log.txt")
+    if ci:
+        own = set().union(*(choice.tests(m.file)[0] & {test for test in programs if re.search(m.tests, test)} for m in chosen))
+        if own and (wrong := failures("-R", reach.expression(own))):
+            raise SystemExit(f"{wrong[0]} fails without any mutant; see {copy.parent}/log.txt")
     survived, number = [], 0
     for mutant in chosen:
         number += 1
