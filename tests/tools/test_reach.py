@@ -341,7 +341,7 @@ class Tests(unittest.TestCase):
                              {name for name in tests if name.startswith("b") and not reach.draws(name, day, 2)})
 
     def test_programs_that_are_built_apart(self):
-        tests = {"unit/kernels_v3:a": ({"tests/test_kernels_v3"}, set()), "test_traffic_NOT_BUILT": (set(), set())}
+        tests = {"unit/kernels_v3:a": ({"tests/test_kernels_v3"}, set()), "test_traffic_NOT_BUILT-b12d07c": (set(), set())}
         self.assertEqual(set(reach.left_out(tests, set(), (), 0)), set(tests))
         self.assertEqual(reach.left_out(tests, set(tests), (), 0), {})
 
