@@ -52,7 +52,7 @@ LONGEST = 60000  # CMake's regular expressions end at 65,535 bytes
 NOT_REACHED = 3  # an exit code that no error has
 MAY_BE_ABSENT = ("gpu/traffic:",)  # of another compiler
 # the target coeus_kernel_tests: built and run only if kernels are reached
-APART = {"tests/test_kernels_v3", "tests/test_traffic"}
+APART = {"tests/test_kernels_v3": "unit/kernels_v3:", "tests/test_traffic": "gpu/traffic:"}  # and how their tests begin
 FOLDERS_DRAWN = 3  # one of so many folders that are not reached is sanitized
 MOST_COMMITS, WARNED_COMMITS = 400, 60  # since the last `make check-all`
 
@@ -282,7 +282,7 @@ def tests_of(build):
 
 def is_apart(name, built):
     # Catch2 gives the tests of a program that is not there one name, such as test_traffic_NOT_BUILT-b12d07c
-    return bool(APART & built) or f"tests/{name.partition('_NOT_BUILT')[0]}" in APART
+    return bool(APART.keys() & built) or f"tests/{name.partition('_NOT_BUILT')[0]}" in APART
 
 
 @functools.cache

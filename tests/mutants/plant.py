@@ -116,12 +116,15 @@ def programs_of_tests(build):
 def check(build):
     errors = []
     tests = test_names(build) if build else []
+    # .ci/run builds these programs only if a change reaches kernels; until then no test has its name
+    absent = [begin for begin in reach.APART.values() if not any(test.startswith(begin) for test in tests)]
     all_mutants = mutants()
     for mutant in all_mutants:
         file = sources / mutant.file
         found = mutant.line_in(file.read_text().split("\n")) if file.is_file() else f"{mutant.place}: there is no {mutant.file}"
         if isinstance(found, str): errors.append(found)
-        if build and not any(re.search(mutant.tests, test) for test in tests):
+        if build and not any(re.search(mutant.tests, test) for test in tests) and \
+                not any(mutant.tests.startswith(f"^{begin}".rstrip(":")) for begin in absent):
             errors.append(f"{mutant.place}: no test matches \"{mutant.tests}\"")
     print("\n".join(errors) if errors else f"{len(all_mutants)} mutants: each fits its file")
     return 1 if errors else 0
