@@ -92,11 +92,13 @@ Cluster::~Cluster() {
 }
 
 Outcome Cluster::run(const std::string& command) const {
+    // PMIx: ranks wait for a rank that is lost within MPI_Init for twice that long, by default for 10 minutes
     return run_shell(
-        fmt::format("cd {0} && export SLURM_CONF={0}/slurm.conf COEUS={1} "
+        fmt::format("cd {0} && export SLURM_CONF={0}/slurm.conf SLURM_PMIX_TIMEOUT={7} COEUS={1} "
                     "COEUS_JOBSCRIPTS={2}/jobscripts XDG_CACHE_HOME={3} LD_PRELOAD={4} {5} && {6}",
                     folder_.path().string(), paths::program(), paths::source(), paths::cache(), paths::naps(),
-                    is_open_mpi() ? "" : "COEUS_LAUNCH='srun --mpi=pmi2 --kill-on-bad-exit=1'", command));
+                    is_open_mpi() ? "" : "COEUS_LAUNCH='srun --mpi=pmi2 --kill-on-bad-exit=1'", command,
+                    whole_patience(20)));
 }
 
 std::string Cluster::ask(const std::string& command) const {
@@ -161,7 +163,8 @@ int TrainingJob::starts_lost_in_mpi() const {
     for (size_t at = text.find(": start "); at != std::string::npos;) {
         const size_t next = text.find(": start ", at + 1);
         const std::string start = text.substr(at, next - at);
-        lost += start.find("Segmentation fault") < start.find("[coeus]");
+        lost +=
+            std::min(start.find("Segmentation fault"), start.find("MPI_INIT failed")) < start.find("[coeus]");
         at = next;
     }
     if (lost > 0) WARN(lost << " starts of " << name_ << " died within MPI_Init");

@@ -61,9 +61,9 @@ public:
     void wait_for_end() const;
     /// The ids of its processes.
     std::vector<std::string> ranks() const;
-    /// The number of its starts in which a rank died of a segmentation fault before the program's first line:
-    /// inside MPI_Init, in Slurm's PMIx, seen in about one of 500 starts if nodes share a machine. The job
-    /// script requeues such a job, as after any crash.
+    /// The number of its starts in which MPI_Init failed or a rank died in it of a segmentation fault.
+    /// Slurm's PMIx loses a rank in about one of 500 starts if nodes share a machine. The job script requeues
+    /// such a job, as after any crash.
     int starts_lost_in_mpi() const;
     /// CHECKs that it succeeded, after so many starts plus the lost ones.
     void finish(int starts, bool preempted = false) const;

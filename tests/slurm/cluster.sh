@@ -83,6 +83,8 @@ SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,sched_min
 MpiDefault=${MPI_DEFAULT:-pmix}
 ReturnToService=2
 JobRequeue=1
+# a test asks for the state of a job long after its end, if another job of it took long
+MinJobAge=86400
 KillWait=$((5 * times))
 MessageTimeout=$((times < 9 ? 10 * times : 90))
 PreemptType=preempt/partition_prio
