@@ -157,16 +157,20 @@ std::vector<std::string> TrainingJob::ranks() const {
     return lines_of(found.output);
 }
 
-int TrainingJob::starts_lost_in_mpi() const {
+int starts_lost_in_mpi(const std::string& log) {
     int lost = 0;
-    const std::string text = log();
-    for (size_t at = text.find(": start "); at != std::string::npos;) {
-        const size_t next = text.find(": start ", at + 1);
-        const std::string start = text.substr(at, next - at);
+    for (size_t at = log.find(": start "); at != std::string::npos;) {
+        const size_t next = log.find(": start ", at + 1);
+        const std::string start = log.substr(at, next - at);
         lost +=
             std::min(start.find("Segmentation fault"), start.find("MPI_INIT failed")) < start.find("[coeus]");
         at = next;
     }
+    return lost;
+}
+
+int TrainingJob::starts_lost_in_mpi() const {
+    const int lost = test::starts_lost_in_mpi(log());
     if (lost > 0) WARN(lost << " starts of " << name_ << " died within MPI_Init");
     return lost;
 }

@@ -34,6 +34,11 @@ private:
 /// The largest step of a run's full checkpoints, or 0 if there are none.
 int64_t newest_step(const std::filesystem::path& run);
 
+/// The number of starts in a job's log in which MPI_Init failed or a rank died in it of a segmentation fault.
+/// Slurm's PMIx loses a rank in about one of 500 starts if nodes share a machine. The job script requeues
+/// such a job, as after any crash.
+int starts_lost_in_mpi(const std::string& log);
+
 /// A job on 2 nodes that trains a tiny model for some seconds: 200 steps, with a checkpoint after every 5.
 class TrainingJob {
 public:
@@ -61,9 +66,7 @@ public:
     void wait_for_end() const;
     /// The ids of its processes.
     std::vector<std::string> ranks() const;
-    /// The number of its starts in which MPI_Init failed or a rank died in it of a segmentation fault.
-    /// Slurm's PMIx loses a rank in about one of 500 starts if nodes share a machine. The job script requeues
-    /// such a job, as after any crash.
+    /// Those of its log.
     int starts_lost_in_mpi() const;
     /// CHECKs that it succeeded, after so many starts plus the lost ones.
     void finish(int starts, bool preempted = false) const;

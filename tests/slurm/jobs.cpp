@@ -174,6 +174,20 @@ std::vector<Disturbance> disturbances_of_mpirun() {
 
 }  // namespace
 
+TEST_CASE("a start is lost if MPI_Init fails or a rank dies in it, and only then") {
+    const std::string start = "2026-11-28 18:52:22 job 3: start 2 on n[3-4]: srun coeus\n",
+                      began = "[coeus] 2026-11-28 18:52:23,000 - info - Job: default job\n",
+                      died = "srun: error: n3: task 0: Segmentation fault\n",
+                      failed = "It looks like MPI_INIT failed for some reason\n";
+    CHECK(starts_lost_in_mpi("") == 0);
+    CHECK(starts_lost_in_mpi(start) == 0);
+    CHECK(starts_lost_in_mpi(start + began) == 0);
+    CHECK(starts_lost_in_mpi(start + began + died) == 0);
+    CHECK(starts_lost_in_mpi(start + died) == 1);
+    CHECK(starts_lost_in_mpi(start + failed) == 1);
+    CHECK(starts_lost_in_mpi(start + failed + start + began + start + died + start + began + died) == 2);
+}
+
 TEST_CASE(
     "a job trains by srun with PMIx, by mpirun, and by the script of coeus sbatch, always to the same bits") {
     if (!slurm_is_here() || !mpirun_can_be_called_back()) return;
