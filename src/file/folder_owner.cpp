@@ -4,6 +4,7 @@
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/host_name.hpp"
+#include "coeus/base/log.hpp"
 #include "coeus/base/random_id.hpp"
 #include "coeus/file/json.hpp"
 
@@ -64,15 +65,16 @@ std::string now_text() {
 }
 
 std::string text_of(const FolderOwner::Who& who) {
-    std::string text = Json::object()
-                           .set("id", who.id)
-                           .set("host", who.host)
-                           .set("process", who.process)
-                           .set("process_start", who.process_start)
-                           .set("job", who.job)
-                           .set("restart", who.restart)
-                           .set("since", who.since)
-                           .text();
+    Json note = Json::object();
+    note.set("id", who.id)
+        .set("host", who.host)
+        .set("process", who.process)
+        .set("process_start", who.process_start)
+        .set("job", who.job)
+        .set("restart", who.restart)
+        .set("since", who.since);
+    if (who.has_ended) note.set("ended", true);
+    std::string text = note.text();
     // padded, so that the next owner's text overwrites all of it
     constexpr size_t usual_bytes = 511;
     if (text.size() < usual_bytes) text.resize(usual_bytes, ' ');
@@ -80,18 +82,23 @@ std::string text_of(const FolderOwner::Who& who) {
 }
 
 struct Note {
-    std::optional<FolderOwner::Who> who;  // none: the file is empty, absent or not valid
+    std::optional<FolderOwner::Who> who;  // none: the file is empty, absent, not valid or cannot be read
     std::string touched;                  // time of the last touch
+    int reason = 0;                       // errno, if the file cannot be read
 };
 
 // Opens the file each time, since network file systems then ask their server.
 Note read_note(const fs::path& file) {
     Note note;
     const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) return note;
+    if (descriptor < 0) {
+        note.reason = errno;
+        return note;
+    }
     struct stat status = {};
     std::array<char, 4096> text = {};
-    const ssize_t bytes = fstat(descriptor, &status) == 0 ? read(descriptor, text.data(), text.size()) : 0;
+    const ssize_t bytes = fstat(descriptor, &status) == 0 ? read(descriptor, text.data(), text.size()) : -1;
+    if (bytes < 0) note.reason = errno;
     close(descriptor);
     note.touched = fmt::format("{}.{}", status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
     if (bytes <= 0) return note;
@@ -104,7 +111,8 @@ Note read_note(const fs::path& file) {
                                     .restart = root.integer("restart"),
                                     .process = root.integer("process"),
                                     .process_start = root.integer("process_start"),
-                                    .since = root.string("since")};
+                                    .since = root.string("since"),
+                                    .has_ended = root.boolean("ended", false)};
     } catch (const ConfigError&) {
         // the file is being written, or damaged: only the lock counts then
     }
@@ -151,15 +159,33 @@ FolderOwner::~FolderOwner() {
         ending_.notify_all();
         thread_.join();
     }
-    std::error_code ignored;
-    if (owned_ && lost_to().empty()) fs::remove(file(), ignored);
+    if (owned_) give_back();
     if (descriptor_ >= 0) close(descriptor_);
+}
+
+void FolderOwner::give_back() {
+    const Note note = read_note(file());
+    if (!note.who || note.who->id != self_.id) return;
+    std::error_code ignored;
+    if (!may_wake_) {
+        fs::remove(file(), ignored);
+        return;
+    }
+    // the run that had the folder before may only have been suspended: it must still see that it lost the
+    // folder
+    Who ended = self_;
+    ended.has_ended = true;
+    try {
+        write(text_of(ended));
+    } catch (const SystemError&) {
+        // this run's id stays
+    }
 }
 
 bool FolderOwner::take() {
     const int reason = open_and_lock();
     const Note note = read_note(file());
-    Life life = note.who ? life_of(*note.who) : Life::over;
+    Life life = note.who && !note.who->has_ended ? life_of(*note.who) : Life::over;
     if (reason == 0) life = Life::over;
     if (reason == EWOULDBLOCK) life = Life::goes_on;
     const std::string who = note.who ? note.who->text() : "its file .owner cannot be read";
@@ -179,6 +205,7 @@ bool FolderOwner::take() {
             "choose other folders for this run (job.dump_folder, checkpoint.folder)",
             folder_.string(), who);
     }
+    may_wake_ = reason != 0 && note.who && note.who->host != self_.host;
     write(text_of(self_));
     owned_ = true;
     if (reason != 0) {
@@ -204,8 +231,11 @@ int FolderOwner::open_and_lock() {
         if (reason != 0 && reason != EWOULDBLOCK && !has_no_locks(reason))
             throw SystemError(fmt::format("{} cannot be locked: {}", file().string(), errno_text(reason)));
         struct stat own = {}, named = {};
-        if (fstat(descriptor_, &own) == 0 && stat(file().c_str(), &named) == 0 &&
-            own.st_ino == named.st_ino && own.st_dev == named.st_dev)
+        const int absent = stat(file().c_str(), &named) == 0 ? 0 : errno;
+        if (absent != 0 && absent != ENOENT && absent != EINTR)
+            throw SystemError(fmt::format("{} cannot be read: {}", file().string(), errno_text(absent)));
+        if (absent == 0 && fstat(descriptor_, &own) == 0 && own.st_ino == named.st_ino &&
+            own.st_dev == named.st_dev)
             return reason;
         // its owner has ended and removed the file
         close(descriptor_);
@@ -226,13 +256,59 @@ FolderOwner::Life FolderOwner::life_of(const Who& other) {
     return steady_seconds() - watched_since_ < options_.patience ? Life::unknown : Life::over;
 }
 
-std::string FolderOwner::lost_to() const {
+std::string FolderOwner::lost_to() {
+    const std::lock_guard lock(look_);
     const Note note = read_note(file());
-    if (note.who && note.who->id == self_.id) return "";
-    return note.who ? note.who->text() : "another run, which has ended";
+    if (note.who && note.who->id != self_.id)
+        return note.who->text() + (note.who->has_ended ? ", which has ended" : "");
+    if (note.who) {
+        said_.clear();
+    } else if (note.reason == ENOENT || note.reason == ENOTDIR) {
+        write_again();
+    } else {
+        say_once(fmt::format(
+            "{} cannot be read: {}. No other run has the folder as far as this run knows, so it "
+            "continues",
+            file().string(), note.reason == 0 ? "it has no text of a run" : errno_text(note.reason)));
+    }
+    return "";
 }
 
-void FolderOwner::require_owned() const {
+// The file or its whole folder was removed or renamed, for example by a script that cleans up.
+void FolderOwner::write_again() {
+    std::error_code ignored;
+    fs::create_directories(folder_, ignored);  // if that fails, so does the next line
+    const int descriptor = open(file().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    const int reason = descriptor < 0 ? errno : options_.lock(descriptor);
+    // another run takes the folder at this moment: the next look sees its id
+    const bool is_taken = reason == EEXIST || reason == EWOULDBLOCK;
+    std::string why = reason == 0 || has_no_locks(reason) ? "" : errno_text(reason);
+    if (why.empty()) try {
+            // in one step, since the thread that touches the file uses the descriptor
+            dup3(descriptor, descriptor_, O_CLOEXEC);
+            write(text_of(self_));
+        } catch (const SystemError& error) {
+            why = error.what();
+        }
+    if (descriptor >= 0) close(descriptor);
+    if (why.empty())
+        log::warn(
+            "{} was removed while this run uses the folder. The run wrote it again and continues. It does "
+            "not "
+            "have what else was removed there",
+            file().string());
+    else if (!is_taken)
+        say_once(
+            fmt::format("{} was removed while this run uses the folder, and cannot be written again: {}. The "
+                        "run continues",
+                        file().string(), why));
+}
+
+void FolderOwner::say_once(const std::string& text) {
+    if (std::exchange(said_, text) != text) log::warn("{}", text);
+}
+
+void FolderOwner::require_owned() {
     if (const std::string other = lost_to(); !other.empty())
         throw SystemError(fmt::format(
             "this run has lost its folder {} to another run ({}) while it was suspended; it ends without "

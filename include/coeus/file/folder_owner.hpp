@@ -7,7 +7,8 @@
 // its process is gone, and an owner on another host if it no longer touches its file.
 //
 // In both cases the owner reads the file again before it publishes something: a run that was suspended may
-// have lost its folder in the meantime.
+// have lost its folder in the meantime. Only the id of another run says so. A file that cannot be read says
+// nothing, and one that was removed is written again: both are warnings.
 #pragma once
 
 #include <condition_variable>
@@ -28,6 +29,7 @@ public:
         int64_t process = 0;
         int64_t process_start = 0;  ///< in clock ticks of the host; a later process may get the same number
         std::string since;          ///< UTC, "2026-11-24 02:31:05"
+        bool has_ended = false;     ///< it left its note for a run that may wake up
         /// This process.
         static Who self();
         /// "process 4711 on host n1, Slurm job 12, since 2026-11-24 02:31:05 UTC"
@@ -45,7 +47,9 @@ public:
     FolderOwner(std::filesystem::path folder, Who self, Options options);
     FolderOwner(std::filesystem::path folder, Who self)
         : FolderOwner(std::move(folder), std::move(self), Options()) {}
-    /// Gives the folder back and removes the file, unless another run has it now.
+    /// Gives the folder back and removes the file, unless another run has it now. If it took the folder from
+    /// a run of another host that may only have been suspended, the file stays and says that this run has
+    /// ended.
     ~FolderOwner();
     FolderOwner(const FolderOwner&) = delete;
     FolderOwner& operator=(const FolderOwner&) = delete;
@@ -57,11 +61,12 @@ public:
     /// "the end of an earlier start of this job (process ...)", or a sign of life of a run that may be dead.
     const std::string& waits_for() const { return waits_for_; }
     bool is_owned() const { return owned_; }
-    /// Description of the run that has the folder instead of this run; "" if this run still has it. Reads one
-    /// small file.
-    std::string lost_to() const;
-    /// SystemError if this run has lost the folder.
-    void require_owned() const;
+    /// Description of the run that has the folder instead of this run; "" if no other run is known to have
+    /// it. Reads one small file. If that fails, it warns once, with the reason; if the file or the folder is
+    /// gone, it makes them again. Any thread may call it.
+    std::string lost_to();
+    /// SystemError if another run has the folder.
+    void require_owned();
 
     const Who& self() const { return self_; }
     const std::filesystem::path& folder() const { return folder_; }
@@ -72,6 +77,9 @@ private:
     enum class Life { over, unknown, goes_on };
     Life life_of(const Who& other);
     void write(const std::string& text) const;
+    void write_again();
+    void give_back();
+    void say_once(const std::string& text);
     void touch_now_and_then();
 
     std::filesystem::path folder_;
@@ -79,6 +87,9 @@ private:
     Options options_;
     int descriptor_ = -1;
     bool owned_ = false;
+    bool may_wake_ = false;  // the run that had the folder before may only have been suspended
+    std::mutex look_;        // of those that look at the file while the run continues
+    std::string said_;       // the last warning about the file
     std::string waits_for_;
     std::string watched_;       // id of the watched run, and its last touch
     double watched_since_ = 0;  // seconds of the steady clock

@@ -4,6 +4,7 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/log.hpp"
 #include "support/catch.hpp"
 #include "support/patience.hpp"
 #include "support/support.hpp"
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -19,6 +21,7 @@ using Catch::Contains;
 
 namespace {
 
+namespace fs = std::filesystem;
 using Who = FolderOwner::Who;
 
 Who on_host(const std::string& host) {
@@ -39,6 +42,29 @@ FolderOwner::Options without_locks(double beat, double patience) {
 }
 
 constexpr double never = 1e6;  // seconds
+
+// The log goes to a file while this object lives.
+class LogInFile {
+public:
+    explicit LogInFile(const fs::path& file) : file_(file) { log::init({.file = file, .quiet = true}); }
+    ~LogInFile() { log::init({}); }
+    LogInFile(const LogInFile&) = delete;
+    LogInFile& operator=(const LogInFile&) = delete;
+    std::string text() const {
+        log::flush();
+        return read_file(file_);
+    }
+    /// How often a text was said.
+    int times(const std::string& text) const {
+        const std::string all = this->text();
+        int times = 0;
+        for (size_t at = 0; (at = all.find(text, at)) != std::string::npos; ++at) ++times;
+        return times;
+    }
+
+private:
+    fs::path file_;
+};
 
 }  // namespace
 
@@ -143,6 +169,23 @@ TEST_CASE(
     CHECK(next.lost_to() == "");
 }
 
+TEST_CASE("folder owner: a suspended run of another host sees that a run that has ended took its folder") {
+    const TemporaryFolder folder;
+    FolderOwner suspended(folder.path(), on_host("n1"), without_locks(never, 0.2));
+    REQUIRE(suspended.take());
+    {
+        FolderOwner next(folder.path(), on_host("n2"), without_locks(0.01, 0.2));
+        for (const Timer timer; !next.is_owned(); sleep_seconds(0.05)) {
+            REQUIRE(timer.seconds() < patience(20));
+            next.take();
+        }
+    }
+    CHECK_THAT(suspended.lost_to(), Contains("on host n2") && Contains(", which has ended"));
+    // it is in nobody's way
+    FolderOwner third(folder.path(), on_host("n3"), without_locks(0.01, never));
+    CHECK(third.take());
+}
+
 TEST_CASE("folder owner: a file that is not a note belongs to no run, and a link is not followed") {
     const TemporaryFolder folder;
     write_file(folder / ".owner", "{\"id\": 5}");
@@ -155,4 +198,71 @@ TEST_CASE("folder owner: a file that is not a note belongs to no run, and a link
     std::filesystem::create_symlink(folder / "elsewhere", folder / ".owner");
     CHECK_THROWS_WITH(FolderOwner(folder.path(), Who::self()).take(), Contains(".owner cannot be opened: "));
     CHECK_FALSE(std::filesystem::exists(folder / "elsewhere"));
+}
+
+TEST_CASE("folder owner: a file that cannot be read is not another run's") {
+    const TemporaryFolder folder;
+    const LogInFile log(folder / "log");
+    const fs::path file = folder / ".owner";
+    FolderOwner owner(folder.path(), Who::self());
+    REQUIRE(owner.take());
+    const std::string text = read_file(file);
+    const auto spoil = GENERATE(0, 1, 2, 3);
+    fs::remove(file);
+    if (spoil == 0) fs::create_directory(file);
+    if (spoil == 1) fs::create_symlink(file, file);
+    if (spoil == 2) write_file(file, "");
+    if (spoil == 3) write_file(file, text.substr(0, 20));
+    CHECK_NOTHROW(owner.require_owned());
+    CHECK_NOTHROW(owner.require_owned());
+    CHECK_THAT(log.text(), Contains(file.string() + " cannot be read: ") && Contains("so it continues"));
+    CHECK(log.times("cannot be read") == 1);
+    // if it can be read again, the next failure is a new one
+    fs::remove(file);
+    write_file(file, text);
+    CHECK(owner.lost_to().empty());
+    write_file(file, "");
+    CHECK_NOTHROW(owner.require_owned());
+    CHECK(log.times("cannot be read") == 2);
+}
+
+TEST_CASE("folder owner: a file or folder that was removed is made again, unless another run has it") {
+    const TemporaryFolder folder;
+    const LogInFile log(folder / "log");
+    const fs::path run = folder / "run", file = run / ".owner";
+    const bool has_locks = GENERATE(true, false);
+    fs::create_directory(run);
+    {
+        FolderOwner owner(run, Who::self(), has_locks ? FolderOwner::Options() : without_locks(0.01, never));
+        REQUIRE(owner.take());
+        const auto is_refused = [&] {
+            FolderOwner other(run, Who::self(),
+                              has_locks ? FolderOwner::Options() : without_locks(0.01, never));
+            CHECK_THROWS_WITH(other.take(), Contains("another run, which is still alive: process "));
+        };
+        fs::remove(file);
+        CHECK_NOTHROW(owner.require_owned());
+        CHECK_THAT(log.text(), Contains(file.string() + " was removed while this run uses the folder. "));
+        is_refused();
+        fs::rename(run, folder / "elsewhere");
+        CHECK_NOTHROW(owner.require_owned());
+        CHECK(fs::exists(file));
+        CHECK(log.times("was removed while") == 2);
+        is_refused();
+        // it cannot be made: a file has the folder's name
+        fs::remove_all(run);
+        write_file(run, "");
+        CHECK_NOTHROW(owner.require_owned());
+        CHECK_NOTHROW(owner.require_owned());
+        CHECK(log.times("cannot be written again: ") == 1);
+        fs::remove(run);
+        CHECK_NOTHROW(owner.require_owned());
+        is_refused();
+        // another run takes the folder before this one looks
+        fs::remove(file);
+        FolderOwner next(run, Who::self());
+        REQUIRE(next.take());
+        CHECK_THROWS_WITH(owner.require_owned(), Contains("has lost its folder " + run.string()));
+    }
+    CHECK_FALSE(fs::exists(file));
 }
