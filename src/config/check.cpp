@@ -2,6 +2,7 @@
 // One function per section that has rules over several options.
 #include "check.hpp"
 
+#include "coeus/base/counted.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/wall_time.hpp"
 #include "coeus/optim/param_groups.hpp"
@@ -139,10 +140,6 @@ void check_gradient_dtype(Errors& errors, const Config& config) {
                        fmt::format("optimizer_name of group {} of optimizer.param_groups", i + 1));
 }
 
-std::string counted(size_t count, const char* what) {
-    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 void check_blend(Errors& errors, const char* section, const Words& paths,
                  const std::vector<double>& weights) {
     for (const std::string& path : paths)
@@ -151,8 +148,8 @@ void check_blend(Errors& errors, const char* section, const Words& paths,
     for (const double weight : weights) given.push_back(toml_text({weight}));
     errors.demand(weights.empty() || weights.size() == paths.size(),
                   "{}.dataset_weights = [{}]: {} for {} in {}.dataset_path; give one weight for each path",
-                  section, join(given, ", "), counted(weights.size(), "weight"),
-                  counted(paths.size(), "path"), section);
+                  section, join(given, ", "), counted(int64_t(weights.size()), "weight"),
+                  counted(int64_t(paths.size()), "path"), section);
 }
 
 void check_training(Errors& errors, const Config& config) {

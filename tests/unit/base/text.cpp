@@ -3,6 +3,7 @@
 #include "coeus/base/text.hpp"
 
 #include "coeus/base/clock.hpp"
+#include "coeus/base/counted.hpp"
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
 
@@ -25,6 +26,11 @@ TEST_CASE("the nearest name is a likely typing error, or none") {
 }
 
 TEST_CASE("numbers for people") {
+    CHECK(counted(1, "line") == "1 line");
+    CHECK(counted(0, "line") == "0 lines");
+    CHECK(counted(1024, "line") == "1,024 lines");
+    CHECK(counted(1, "entry", "entries") == "1 entry");
+    CHECK(counted(2, "entry", "entries") == "2 entries");
     CHECK(with_commas(0) == "0");
     CHECK(with_commas(999) == "999");
     CHECK(with_commas(1000) == "1,000");
