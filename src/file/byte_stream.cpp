@@ -8,11 +8,14 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 #include <zlib.h>
 #include <zstd.h>
 
 namespace coeus {
+
+using namespace std::string_view_literals;
 
 namespace {
 
@@ -50,6 +53,16 @@ public:
         begin_ = 0;
         end_ = stream_.read(buffer_.data(), buffer_.size());
         return end_ > 0;
+    }
+    /// False if the file ends before so many bytes more.
+    bool has(size_t bytes) {
+        if (size() >= bytes) return true;
+        std::copy(data(), data() + size(), buffer_.data());
+        end_ = size();
+        begin_ = 0;
+        while (size_t more = end_ < bytes ? stream_.read(buffer_.data() + end_, buffer_.size() - end_) : 0)
+            end_ += more;
+        return size() >= bytes;
     }
     bool empty() const { return begin_ == end_; }
     char* data() { return buffer_.data() + begin_; }
@@ -107,15 +120,24 @@ public:
         return wanted - zlib_.avail_out;
     }
     int64_t position() const override { return input_.position(); }
+    int64_t ignored_bytes() const override { return ignored_; }
 
 private:
-    // Zeros after the last member are padding, as on tapes and in disk images.
+    // Zeros after the last member are padding, as on tapes and in disk images. Other bytes that are not a
+    // member are left out, as gzip does.
     bool begin_member() {
         if (members_ > 0)
             while (*input_.data() == 0) {
                 input_.take(1);
                 if (input_.empty() && !input_.refill()) return false;
             }
+        if (members_ > 0 && !(input_.has(2) && std::string_view(input_.data(), 2) == "\x1F\x8B")) {
+            do {
+                ignored_ += int64_t(input_.size());
+                input_.take(input_.size());
+            } while (input_.refill());
+            return false;
+        }
         inside_ = true;
         ++members_;
         inflateReset(&zlib_);
@@ -129,7 +151,7 @@ private:
 
     Input input_;
     z_stream zlib_ = {};
-    int64_t members_ = 0;
+    int64_t members_ = 0, ignored_ = 0;
     bool inside_ = false;
 };
 
@@ -171,11 +193,61 @@ private:
     bool begun_ = false, pending_ = false;
 };
 
+std::string first_bytes(const std::string& path) {
+    std::string begin(16, '\0');
+    begin.resize(PlainStream(path).read(begin.data(), begin.size()));
+    return begin;
+}
+
 }  // namespace
 
-Packing packing_of(const std::string& path) {
+Packing packing_of_name(const std::string& path) {
     if (ends_with(path, ".gz")) return Packing::gzip;
     return ends_with(path, ".zst") || ends_with(path, ".zstd") ? Packing::zstd : Packing::none;
+}
+
+Packing packing_of(const std::string& path) {
+    if (const Packing named = packing_of_name(path); named != Packing::none) return named;
+    const std::string begin = first_bytes(path);
+    if (begin.starts_with("\x1F\x8B\x08"sv)) return Packing::gzip;
+    // a frame, or one that is skipped: 0x184D2A50 to 0x184D2A5F in little-endian order
+    const bool skipped =
+        begin.size() >= 4 && (uint8_t(begin[0]) & 0xF0) == 0x50 && begin.substr(1, 3) == "\x2A\x4D\x18";
+    return skipped || begin.starts_with("\x28\xB5\x2F\xFD"sv) ? Packing::zstd : Packing::none;
+}
+
+std::string foreign_content(const std::string& path) {
+    // from the formats' specifications
+    static constexpr std::pair<std::string_view, const char*> formats[] = {
+        {"BZh"sv, "bzip2 data"},
+        {"\xFD"
+         "7zXZ\0"sv,
+         "xz data"},
+        {"\x04\x22\x4D\x18"sv, "lz4 data"},
+        {"PK\x03\x04"sv, "a zip file"},
+        {"7z\xBC\xAF\x27\x1C"sv, "a 7z file"},
+        {"Rar!\x1A\x07"sv, "a rar file"},
+        {"PAR1"sv, "a Parquet file"},
+        {"ARROW1"sv, "an Arrow file"},
+        {"\x89HDF\r\n\x1A\n"sv, "an HDF5 file"},
+        {"\x93NUMPY"sv, "a NumPy file"},
+        {"%PDF-"sv, "a PDF file"},
+        {"\x7F"
+         "ELF"sv,
+         "a program"},
+        {"\x89PNG\r\n\x1A\n"sv, "a PNG picture"},
+        {"\xFF\xD8\xFF"sv, "a JPEG picture"},
+        {"SQLite format 3\0"sv, "an SQLite file"},
+    };
+    const std::string begin = first_bytes(path);
+    for (const auto& [magic, name] : formats) {
+        if (!begin.starts_with(magic)) continue;
+        // "BZh" may begin a word: the level and the first block's mark follow
+        const bool is_word =
+            magic == "BZh" && begin.substr(4, 6) != "1AY&SY" && begin.substr(4, 6) != "\x17rE8P\x90";
+        if (!is_word) return name;
+    }
+    return "";
 }
 
 std::unique_ptr<ByteStream> open_stream(const std::string& path) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ByteStream: the bytes of a file from beginning to end. Files .gz and .zst are decompressed while they are
+// ByteStream: the bytes of a file from beginning to end. gzip and zstd data are decompressed while they are
 // read, with little memory. Only byte_stream.cpp uses zlib and libzstd.
 #pragma once
 
@@ -12,7 +12,13 @@ namespace coeus {
 
 enum class Packing { none, gzip, zstd };
 /// From the end of the name, in upper or lower case: .gz, .zst, .zstd.
+Packing packing_of_name(const std::string& path);
+/// From the name, or from the first bytes if the name says nothing: downloads often lose the end of their
+/// name. ConfigError if the file cannot be read.
 Packing packing_of(const std::string& path);
+/// What the first bytes of a file show it to be, if text cannot begin like that: "bzip2 data", "a Parquet
+/// file". "" for text, and for what open_stream() unpacks. ConfigError if the file cannot be read.
+std::string foreign_content(const std::string& path);
 
 class ByteStream {
 public:
@@ -25,6 +31,9 @@ public:
     virtual size_t read(char* to, size_t size) = 0;
     /// Bytes of the file on disk (compressed, if it is) that were read so far.
     virtual int64_t position() const = 0;
+    /// Bytes at the end of the file that were left out, since they are not compressed data: gzip files of
+    /// tapes, of broken downloads and of appended logs have such bytes, and gzip leaves them out too.
+    virtual int64_t ignored_bytes() const { return 0; }
 
 protected:
     ByteStream() = default;
