@@ -25,10 +25,22 @@ Flags tokenize_flags() {
         .add("output", "FILE.h5", "", "file to write")
         .add("threads", "N", "0", "number of threads; 0: all cores")
         .add_force();
+    add_bad_lines(flags);
     return flags;
 }
 
 }  // namespace
+
+void add_bad_lines(Flags& flags) {
+    flags.add(
+        "bad_lines", "stop|skip", "stop",
+        "what happens to a line of JSON without a usable text: an error, or it is left out and counted");
+}
+
+Corpus corpus_of(const Flags& flags) {
+    return Corpus({flags.words().begin(), flags.words().end()},
+                  bad_lines_of(flags.choice("bad_lines", {"stop", "skip"})));
+}
 
 Flags tokenize_help() {
     return tokenize_flags();
@@ -40,7 +52,7 @@ int run_tokenize(const Arguments& arguments) {
     const std::string output = flags.required("output"), folder = flags.required("tokenizer");
     const auto threads = int(flags.integer("threads", 0, 4096));
     const Timer timer;
-    const Corpus corpus({flags.words().begin(), flags.words().end()});
+    const Corpus corpus = corpus_of(flags);
     const Tokenizer tokenizer(folder);
     const Tokenized done =
         tokenize(corpus, tokenizer, output, {.threads = threads, .replace = flags.given("force")});

@@ -23,6 +23,7 @@ Flags tokenizer_flags() {
         .add("vocab_size", "N", "2048", "size of the vocabulary, including the 256 bytes, BOS and EOS")
         .add("threads", "N", "0", "number of threads; 0: all cores")
         .add_force();
+    add_bad_lines(flags);
     return flags;
 }
 
@@ -41,7 +42,7 @@ int run_tokenizer(const Arguments& arguments) {
     for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
         flags.require_replaceable((std::filesystem::path(output) / name).string());
     const Timer timer;
-    const Corpus corpus({flags.words().begin(), flags.words().end()});
+    const Corpus corpus = corpus_of(flags);
     const TokenizerTraining done = train_tokenizer(corpus, vocab_size, output, threads);
     if (done.vocab_size < vocab_size)
         log::warn("the corpus yields only {} tokens: there were no more pairs to merge",

@@ -2,9 +2,14 @@
 // The two sub-commands for text: coeus tokenizer and coeus tokenize.
 #pragma once
 
+#include "coeus/data/corpus.hpp"
 #include "commands.hpp"
 
 namespace coeus::apps {
+
+/// --bad_lines, for a command whose words are a corpus, and that corpus.
+void add_bad_lines(Flags& flags);
+Corpus corpus_of(const Flags& flags);
 
 int run_tokenizer(const Arguments& arguments);
 Flags tokenizer_help();

@@ -71,4 +71,23 @@ std::string repaired_utf8(std::string_view text, int64_t& replaced) {
     }
 }
 
+void append_utf8(std::string& text, char32_t character) {
+    const auto trail = [&](int shift) { text += char(0x80 | (character >> shift & 0x3F)); };
+    if (character < 0x80) {
+        text += char(character);
+    } else if (character < 0x800) {
+        text += char(0xC0 | character >> 6);
+        trail(0);
+    } else if (character < 0x10000) {
+        text += char(0xE0 | character >> 12);
+        trail(6);
+        trail(0);
+    } else {
+        text += char(0xF0 | character >> 18);
+        trail(12);
+        trail(6);
+        trail(0);
+    }
+}
+
 }  // namespace coeus

@@ -9,6 +9,10 @@ namespace {
 constexpr const char* by_name =
     "Name of a dataset, used if `dataset_path` is not given: a file or folder with that name in "
     "`$COEUS_DATASETS`, `./datasets` or `./tests/assets`. Nothing is downloaded";
+constexpr const char* without_usable_text =
+    "What happens to a line of JSON Lines, or an element of a JSON array, that is not valid or has no usable "
+    "text. "
+    "`stop`: the run ends with an error that names it. `skip`: it is left out and counted";
 constexpr const char* weights_of_paths = "Weight of each path in the blend. The weights need not add up to 1";
 
 std::vector<Option> guard_options() {
@@ -58,6 +62,7 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(training.dataset_weights), to_samples, weights_of_paths)
             .obeys(positive)
             .defaults_to("all text is joined, and token files are weighted by their size"),
+        works(COEUS_FIELD(training.bad_lines), to_samples, without_usable_text).one_of({"stop", "skip"}),
         works(COEUS_FIELD(training.local_batch_size), to_nothing,
               "Number of sequences that a rank processes at a time")
             .obeys(at_least_1),
@@ -121,6 +126,7 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(validation.dataset_weights), to_samples, weights_of_paths)
             .obeys(positive)
             .defaults_to("paths are weighted by their size"),
+        works(COEUS_FIELD(validation.bad_lines), to_samples, without_usable_text).one_of({"stop", "skip"}),
         works(COEUS_FIELD(validation.local_batch_size), to_nothing,
               "Number of sequences that a rank processes at a time")
             .obeys(at_least_1)

@@ -3,6 +3,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
+#include "json_text.hpp"
 
 #include <algorithm>
 
@@ -60,40 +61,10 @@ std::vector<size_t> all_cuts(std::string_view text, Place place) {
     return cuts;
 }
 
-bool is_json(std::string_view text, const std::string& name) {
-    try {
-        JsonDocument::parse(text, name);
-        return true;
-    } catch (const ConfigError&) {
-        return false;
-    }
-}
-
-// The end of the JSON value that begins at `at`; `nowhere` if the text ends before it.
-size_t value_end(std::string_view text, size_t at) {
-    int64_t depth = 0;
-    bool quoted = false;
-    for (; at < text.size(); ++at) {
-        const char c = text[at];
-        if (quoted) {
-            if (c == '\\') ++at;
-            quoted = c != '"';
-            if (quoted || depth > 0) continue;
-            return at + 1;
-        }
-        if (c == '"') quoted = true;
-        const bool closing = c == '}' || c == ']';
-        if (depth == 0 && (closing || c == ',')) return at;  // after a number or a word
-        if (c == '{' || c == '[') ++depth;
-        if (closing && --depth == 0) return at + 1;
-    }
-    return nowhere;
-}
-
 }  // namespace
 
-FileReader::FileReader(const Corpus::File& file, const CorpusPosition& from)
-    : file_(&file), stream_(file.path) {
+FileReader::FileReader(const Corpus::File& file, BadLines bad_lines, const CorpusPosition& from)
+    : file_(&file), bad_lines_(bad_lines), stream_(file.path) {
     if (file.kind == Corpus::Kind::json_lines) form_ = Form::lines;
     if (file.kind == Corpus::Kind::json) find_form();
     number_ = form_ == Form::lines ? 1 : 0;
@@ -105,17 +76,6 @@ FileReader::FileReader(const Corpus::File& file, const CorpusPosition& from)
 std::string too_long(const std::string& what) {
     return fmt::format("{} is longer than {} MiB, the maximum for one JSON value; split it", what,
                        longest_json >> 20);
-}
-
-const std::string& text_of(const JsonDocument& document) {
-    constexpr size_t most_named = 8;
-    const JsonView object = document.root();
-    if (!object.is_object() || object.value().find("text") != nullptr) return object.string("text");
-    std::vector<std::string> fields;
-    for (const auto& [field, value] : object.items())
-        if (fields.size() < most_named) fields.push_back("\"" + field + "\"");
-    throw ConfigError("{}: has no field \"text\"{}; rename the field that contains the text to \"text\"",
-                      object.file(), fields.empty() ? "" : ", only " + join(fields, ", "));
 }
 
 void FileReader::refuse(const std::string& what) const {
@@ -141,8 +101,9 @@ void FileReader::find_form() {
         if (int64_t(text_.size()) > longest_json) refuse(too_long("line 1"));
         grow(text_.size() + read_bytes);
     }
-    one_object_ = text_[begin] != '{' ||
-                  !is_json(std::string_view(text_).substr(begin, std::min(end, text_.size()) - begin), "");
+    one_object_ =
+        text_[begin] != '{' ||
+        json_value_end(std::string_view(text_).substr(0, std::min(end, text_.size())), begin) == nowhere;
 }
 
 void FileReader::take(size_t bytes) {
@@ -235,7 +196,7 @@ bool FileReader::read_array(TextBlock& block, size_t block_bytes) {
             done = true;
             continue;
         }
-        if (begin != nowhere) end = value_end(text_, begin);
+        if (begin != nowhere) end = json_value_end(text_, begin);
         if (end == nowhere || end == text_.size()) {
             // a number might continue; an object that ends the text read so far is scanned again, which is
             // cheap
@@ -276,8 +237,9 @@ bool FileReader::read_array(TextBlock& block, size_t block_bytes) {
 void FileReader::add_object(TextBlock& block) {
     while (!stream_.at_end() && int64_t(text_.size()) <= longest_json) grow(text_.size() + read_bytes);
     if (int64_t(text_.size()) > longest_json) refuse(too_long("the object"));
-    const JsonDocument document = JsonDocument::parse(text_, file_->path);
-    const std::string& all = block.texts.emplace_back(text_of(document));
+    JsonText object = json_text(text_, file_->path);
+    json_flaws_.lone_surrogates += object.lone_surrogates;
+    const std::string& all = block.texts.emplace_back(std::move(object.text));
     const auto bytes = int64_t(text_.size());
     offset_ = 0;
     add_passages(block, all, all_cuts(all, cut_behind), false);
@@ -298,6 +260,7 @@ void FileReader::add_passages(TextBlock& block, const std::string& text, const s
                                   .offset = offset_,
                                   .number = number_,
                                   .elements = form_ == Form::array,
+                                  .bad_lines = bad_lines_,
                                   .file = &file_->path});
         if (json)
             number_ +=
@@ -307,8 +270,9 @@ void FileReader::add_passages(TextBlock& block, const std::string& text, const s
     offset_ += int64_t(begin);
 }
 
-BlockReader::BlockReader(const std::vector<Corpus::File>& files, const Corpus::Options& options)
-    : files_(&files), options_(options), at_(options.from), report_(options.report) {
+BlockReader::BlockReader(const std::vector<Corpus::File>& files, BadLines bad_lines,
+                         const Corpus::Options& options)
+    : files_(&files), bad_lines_(bad_lines), options_(options), at_(options.from), report_(options.report) {
     for (int64_t done = 0; done < at_.file; ++done) bytes_before_ += files[size_t(done)].bytes;
 }
 
@@ -321,7 +285,7 @@ std::optional<TextBlock> BlockReader::next() {
     for (int64_t done = 0;
          !inside && at_.file < count && done < block_files && text_bytes < options_.block_bytes; ++done) {
         const Corpus::File& file = (*files_)[size_t(at_.file)];
-        if (!file_) file_.emplace(file, at_);
+        if (!file_) file_.emplace(file, bad_lines_, at_);
         const int64_t before = file_->offset();
         inside = !file_->read(block, options_.block_bytes, options_.whole_documents);
         text_bytes += file_->offset() - before;
@@ -330,7 +294,8 @@ std::optional<TextBlock> BlockReader::next() {
             break;
         }
         report_.text_bytes += file_->offset();
-        report_.add(file.path, file_->stream().flaws());
+        report_.add(file.path, file_->stream().flaws(), file_->stream().ignored_bytes());
+        report_.json.add(file_->json_flaws());
         bytes_before_ += file.bytes;
         at_ = {at_.file + 1, 0, 0};
         file_.reset();

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "coeus/data/corpus.hpp"
-#include "coeus/file/json.hpp"
 #include "text_stream.hpp"
 
 #include <deque>
@@ -12,16 +11,13 @@
 
 namespace coeus {
 
-/// Maximum size in bytes of a JSON value: a line, an element of an array, or the object of a file. Parsing it
-/// takes 25 times as much memory.
+/// Maximum size in bytes of a JSON value: a line, an element of an array, or the object of a file.
 constexpr int64_t longest_json = 64 << 20;
 /// The message for a longer value.
 std::string too_long(const std::string& what);
 /// Maximum size in bytes of plain text without a place to cut it, which is a line end before a letter, or a
 /// space between two letters.
 constexpr int64_t longest_uncut = int64_t(1) << 30;
-/// The text of a JSON object. ConfigError: it has no field "text" (names the fields that it has).
-const std::string& text_of(const JsonDocument& document);
 
 /// One block: its texts, and the passages with views into them.
 struct TextBlock {
@@ -36,12 +32,14 @@ struct TextBlock {
 class FileReader {
 public:
     /// Starts at the offset and number of `from`.
-    FileReader(const Corpus::File& file, const CorpusPosition& from);
+    FileReader(const Corpus::File& file, BadLines bad_lines, const CorpusPosition& from);
 
     /// Adds passages with about `block_bytes` of text. Returns true at the end of the file.
     bool read(TextBlock& block, int64_t block_bytes, bool whole_documents);
 
     const TextStream& stream() const { return stream_; }
+    /// Those of a file that is one object. Flaws of lines are found when they are parsed.
+    const JsonFlaws& json_flaws() const { return json_flaws_; }
     /// The offset after the last passage.
     int64_t offset() const { return offset_; }
     int64_t number() const { return number_; }
@@ -60,22 +58,25 @@ private:
     void take(size_t bytes);
 
     const Corpus::File* file_;
+    BadLines bad_lines_;
     TextStream stream_;
     std::string text_;  // read, but not in a passage yet
     Form form_ = Form::text;
+    JsonFlaws json_flaws_;
     bool one_object_ = false;  // a .json file with a single object over several lines
     int64_t offset_ = 0, number_ = 0;
 };
 
 class BlockReader {
 public:
-    BlockReader(const std::vector<Corpus::File>& files, const Corpus::Options& options);
+    BlockReader(const std::vector<Corpus::File>& files, BadLines bad_lines, const Corpus::Options& options);
     /// Returns the next block; nothing after the last one.
     std::optional<TextBlock> next();
     const CorpusReport& report() const { return report_; }
 
 private:
     const std::vector<Corpus::File>* files_;
+    BadLines bad_lines_;
     Corpus::Options options_;
     CorpusPosition at_;
     CorpusReport report_;

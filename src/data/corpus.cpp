@@ -2,12 +2,14 @@
 #include "coeus/data/corpus.hpp"
 
 #include "block_reader.hpp"
+#include "coeus/base/counted.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/file/byte_stream.hpp"
 #include "coeus/file/hash.hpp"
-#include "coeus/file/json.hpp"
 #include "coeus/file/raw_file.hpp"
+#include "json_text.hpp"
 #include "text_flaws.hpp"
 
 #include <algorithm>
@@ -42,12 +44,108 @@ void refuse_known_formats(const fs::path& file) {
                 file.string(), extension);
 }
 
-Corpus::Kind kind_of(fs::path file) {
-    if (packing_of(file.string()) != Packing::none) file = file.stem();
-    refuse_known_formats(file);
-    const std::string extension = lower_extension(file);
+std::string_view trimmed(std::string_view text) {
+    const size_t begin = text.find_first_not_of(" \t\r\n");
+    if (begin == std::string_view::npos) return {};
+    return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
+}
+
+// Files of which the same was found.
+struct Files {
+    int64_t count = 0;
+    std::string first;
+
+    void add(const std::string& file) {
+        if (count++ == 0) first = file;
+    }
+    // "a.txt is", "a.txt and 2 other files are"
+    std::string are() const {
+        return count == 1 ? first + " is"
+                          : fmt::format("{} and {} are", first, counted(count - 1, "other file"));
+    }
+};
+
+// What was found in the content of files that their names do not say.
+struct Surprises {
+    Files packed, json_lines, other_objects;
+
+    void tell() const {
+        if (packed.count > 0)
+            log::info("Notice: {} compressed, although the name does not say so: it is unpacked",
+                      packed.are());
+        if (json_lines.count > 0)
+            log::info(
+                "Notice: {} JSON Lines with a field \"text\", although the name does not end in .jsonl: each "
+                "line is "
+                "a document",
+                json_lines.are());
+        if (other_objects.count > 0)
+            log::warn(
+                "{} read as plain text, although the lines are JSON objects: they have no field \"text\"; if "
+                "each "
+                "line is a document, rename the field that contains the text to \"text\"",
+                other_objects.are());
+    }
+};
+
+// The first line of a file that begins with {, unpacked, and the beginning of the second; "" for other files,
+// and for those that cannot be read, which is an error later.
+std::string first_lines(const std::string& path) {
+    constexpr size_t most = 1 << 20;
+    std::string text, piece(64 << 10, '\0');
+    try {
+        const auto stream = open_stream(path);
+        while (text.size() < most) {
+            const size_t got = stream->read(piece.data(), piece.size());
+            if (got == 0) break;
+            text.append(piece, 0, got);
+            if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
+            if (!trimmed(text).starts_with("{")) return "";
+            const size_t end = text.find('\n');
+            if (end != std::string::npos && !trimmed(std::string_view(text).substr(end)).empty()) break;
+        }
+    } catch (const ConfigError&) {
+        return "";
+    }
+    return text;
+}
+
+enum class Lines { none, of_text, of_others };
+
+// Whether the first line, and the second one if there is one, are JSON objects.
+Lines json_lines_in(std::string_view text, const std::string& name) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view first = trimmed(text.substr(0, end)), rest = trimmed(text.substr(end));
+    if (!first.starts_with("{") || json_value_end(first, 0) != first.size()) return Lines::none;
+    if (!rest.empty() && !rest.starts_with("{")) return Lines::none;
+    try {
+        json_text(first, name);
+        return Lines::of_text;
+    } catch (const ConfigError&) {
+        // a single object may be any file of JSON
+        return rest.empty() || !first.starts_with("{\"") ? Lines::none : Lines::of_others;
+    }
+}
+
+Corpus::Kind kind_of(const fs::path& file, Surprises& found) {
+    const bool named_packed = packing_of_name(file.string()) != Packing::none;
+    const fs::path name = named_packed ? file.stem() : file;
+    refuse_known_formats(name);
+    if (const std::string format = foreign_content(file.string()); !format.empty())
+        throw ConfigError(
+            "{}: is {}, which is not supported; use plain text or JSON Lines, optionally .gz or .zst, or "
+            "folders of them",
+            file.string(), format);
+    if (!named_packed && packing_of(file.string()) != Packing::none) found.packed.add(file.string());
+    const std::string extension = lower_extension(name);
     if (extension == ".jsonl" || extension == ".ndjson") return Corpus::Kind::json_lines;
-    return extension == ".json" ? Corpus::Kind::json : Corpus::Kind::text;
+    if (extension == ".json") return Corpus::Kind::json;
+    switch (json_lines_in(first_lines(file.string()), file.string())) {
+        case Lines::none: break;
+        case Lines::of_text: found.json_lines.add(file.string()); return Corpus::Kind::json_lines;
+        case Lines::of_others: found.other_objects.add(file.string()); break;
+    }
+    return Corpus::Kind::text;
 }
 
 // Adds files recursively, also through links, except hidden ones. Each folder is visited once, so that a link
@@ -77,15 +175,11 @@ std::vector<fs::path> files_in(const fs::path& folder) {
     return found;
 }
 
-std::string_view trimmed(std::string_view text) {
-    const size_t begin = text.find_first_not_of(" \t\r\n");
-    if (begin == std::string_view::npos) return {};
-    return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
-}
-
 }  // namespace
 
-void CorpusReport::add(const std::string& file, const TextFlaws& flaws) {
+void CorpusReport::add(const std::string& file, const TextFlaws& flaws, int64_t ignored) {
+    if (ignored > 0 && ignored_bytes == 0) first_ignored = file;
+    ignored_bytes += ignored;
     const int64_t count = flaws.replaced() + flaws.nuls();
     replaced += flaws.replaced();
     nuls += flaws.nuls();
@@ -96,8 +190,36 @@ void CorpusReport::add(const std::string& file, const TextFlaws& flaws) {
     worst_place = flaws.place();
 }
 
-std::string CorpusReport::warning() const {
-    if (flawed_files == 0) return "";
+BadLines bad_lines_of(std::string_view text) {
+    require(text == "stop" || text == "skip", "bad_lines is stop or skip");
+    return text == "skip" ? BadLines::skip : BadLines::stop;
+}
+
+void JsonFlaws::add(const JsonFlaws& later) {
+    lone_surrogates += later.lone_surrogates;
+    bad_lines += later.bad_lines;
+    if (first_bad.empty()) first_bad = later.first_bad;
+}
+
+std::vector<std::string> CorpusReport::warnings() const {
+    std::vector<std::string> all;
+    if (flawed_files > 0) all.push_back(text_warning());
+    if (ignored_bytes > 0)
+        all.push_back(fmt::format("{} after the last gzip member were left out, the first in {}",
+                                  counted(ignored_bytes, "byte"), first_ignored));
+    if (json.lone_surrogates > 0)
+        all.push_back(fmt::format(
+            "{} became U+FFFD", counted(json.lone_surrogates, "escape of half a character, such as \\ud83d,",
+                                        "escapes of half a character, such as \\ud83d,")));
+    if (json.bad_lines > 0)
+        all.push_back(fmt::format(
+            "{} left out. The first: {}",
+            counted(json.bad_lines, "line without a usable text was", "lines without a usable text were"),
+            json.first_bad));
+    return all;
+}
+
+std::string CorpusReport::text_warning() const {
     std::vector<std::string> found;
     if (replaced > 0)
         found.push_back(fmt::format("{} invalid bytes or sequences became U+FFFD", with_commas(replaced)));
@@ -108,14 +230,15 @@ std::string CorpusReport::warning() const {
                        worst_file, with_commas(worst_flaws), worst_place);
 }
 
-Corpus::Corpus(const std::vector<fs::path>& inputs) {
+Corpus::Corpus(const std::vector<fs::path>& inputs, BadLines bad_lines) : bad_lines_(bad_lines) {
     std::unordered_map<std::string, std::string> seen;  // canonical name: name that was given
+    Surprises surprises;
     std::vector<std::string> repeated;
     const auto add = [&](const fs::path& file) {
         const auto [first, is_new] = seen.emplace(fs::canonical(file).string(), file.string());
         if (!is_new)
             return repeated.push_back(fmt::format("{} (the same file as {})", file.string(), first->second));
-        files_.push_back({file.string(), int64_t(fs::file_size(file)), kind_of(file)});
+        files_.push_back({file.string(), int64_t(fs::file_size(file)), kind_of(file, surprises)});
         bytes_ += files_.back().bytes;
     };
     std::vector<std::string> given;
@@ -130,6 +253,7 @@ Corpus::Corpus(const std::vector<fs::path>& inputs) {
     }
     if (files_.empty()) throw ConfigError("{}: contains no files", join(given, ", "));
     if (bytes_ == 0) throw ConfigError("{}: is empty, there is no text to read", join(given, ", "));
+    surprises.tell();
     if (!repeated.empty())
         log::warn(
             "{} given more than once, but read only once: {}{}; to train on a source more often, use "
@@ -150,12 +274,14 @@ uint64_t Corpus::content_hash() const {
         hasher.update(fmt::format("{} {}\n", int(file.kind), file.bytes));
         hasher.update(MappedFile(file.path).bytes());
     }
+    // nothing is added otherwise, so that earlier token files stay up to date
+    if (bad_lines_ == BadLines::skip) hasher.update(std::string_view("without bad lines"));
     return hasher.digest();
 }
 
 CorpusReport Corpus::read_blocks(const std::function<void(const Block&)>& visit,
                                  const Options& options) const {
-    BlockReader reader(files_, options);
+    BlockReader reader(files_, bad_lines_, options);
     const auto read_ahead = [&] { return std::async(std::launch::async, [&] { return reader.next(); }); };
     auto ahead = read_ahead();
     while (const auto block = ahead.get()) {
@@ -169,7 +295,8 @@ CorpusReport Corpus::read(const std::function<void(const std::vector<Passage>&)>
     return read_blocks([&](const Block& block) { visit(block.passages); }, {});
 }
 
-void each_json_text(const Passage& passage, const std::function<void(std::string_view)>& visit) {
+JsonFlaws each_json_text(const Passage& passage, const std::function<void(std::string_view)>& visit) {
+    JsonFlaws flaws;
     int64_t number = passage.number;
     for (size_t at = passage.begin; at < passage.end; ++number) {
         const size_t end = std::min(passage.document.find('\n', at), passage.end);
@@ -178,18 +305,30 @@ void each_json_text(const Passage& passage, const std::function<void(std::string
         if (line.empty()) continue;
         const auto read = [&](const std::string& name) {
             if (int64_t(line.size()) > longest_json) throw ConfigError("{}", too_long(name));
-            const JsonDocument document = JsonDocument::parse(line, name);
-            visit(text_of(document));
+            return json_text(line, name);
         };
+        JsonText found;
         try {
-            read(*passage.file);
+            found = read(*passage.file);
         } catch (const ConfigError&) {
-            // parse it again, for a message that names the place
-            read(passage.elements ? fmt::format("{}: [{}]", *passage.file, number)
-                                  : fmt::format("{}: line {}", *passage.file, number));
-            throw;
+            // read it again, for a message that names the place
+            try {
+                read(passage.elements ? fmt::format("{}: [{}]", *passage.file, number)
+                                      : fmt::format("{}: line {}", *passage.file, number));
+                throw;
+            } catch (const ConfigError& error) {
+                if (passage.bad_lines == BadLines::stop)
+                    throw ConfigError(
+                        "{}. With bad_lines = \"skip\" (in a deck, training.bad_lines) such {} are left out",
+                        error.what(), passage.elements ? "elements" : "lines");
+                flaws.add({.bad_lines = 1, .first_bad = error.what()});
+                continue;
+            }
         }
+        flaws.lone_surrogates += found.lone_surrogates;
+        visit(found.text);
     }
+    return flaws;
 }
 
 }  // namespace coeus

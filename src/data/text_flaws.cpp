@@ -22,6 +22,18 @@ bool has_wide(std::string_view text) {
     return false;
 }
 
+// True if the text has a character above U+FFFF as CESU-8 encodes it: two surrogates of UTF-16, each in three
+// bytes.
+bool has_cesu(std::string_view text) {
+    const auto is_surrogate = [&](size_t at, uint8_t least) {
+        return text[at] == '\xED' && uint8_t(text[at + 1]) >= least && uint8_t(text[at + 1]) < least + 0x10;
+    };
+    for (size_t at = text.find('\xED'); at < text.size() && at + 6 <= text.size();
+         at = text.find('\xED', at + 1))
+        if (is_surrogate(at, 0xA0) && is_surrogate(at + 3, 0xB0)) return true;
+    return false;
+}
+
 }  // namespace
 
 void TextFlaws::add(std::string_view bytes, std::string_view text, int64_t replaced) {
@@ -41,6 +53,7 @@ void TextFlaws::add(std::string_view bytes, std::string_view text, int64_t repla
     behind_ += int64_t(bytes.size());
     replaced_ += replaced;
     nuls_ += nuls;
+    cesu_ = cesu_ || (replaced > 0 && has_cesu(bytes));
     wide_behind_ = wide_behind_ || (found() && has_wide(text));
 }
 
@@ -57,6 +70,12 @@ std::string TextFlaws::place() const {
         text += fmt::format("; from there on it looks like UTF-16: {} -f UTF-16 -t UTF-8", from_there);
     else if (looks_utf16())
         text += "; UTF-16 without a byte order mark seems to begin near there (iconv -f UTF-16LE -t UTF-8)";
+    else if (cesu_)
+        text +=
+            "; it looks like CESU-8, which Java and old MySQL write: convert it with python3 -c \"import "
+            "sys; text = "
+            "sys.stdin.buffer.read().decode('utf-8', 'surrogatepass').encode('utf-16', 'surrogatepass'); "
+            "sys.stdout.buffer.write(text.decode('utf-16', 'replace').encode())\" < FILE > NEW";
     else if (replaced_ > 0 && !wide_behind_ && wide_before_)
         text += fmt::format(
             "; it is UTF-8 up to there and looks like Latin-1 or Windows-1252 from there on: {} -f "

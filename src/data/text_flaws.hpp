@@ -33,6 +33,7 @@ private:
     int64_t behind_ = 0;             // bytes from the first flaw on
     int64_t replaced_ = 0, nuls_ = 0;
     bool utf16_mark_ = false;                         // the first flaw is a byte order mark
+    bool cesu_ = false;                               // there are two surrogates, each of three bytes
     bool wide_before_ = false, wide_behind_ = false;  // valid characters of several bytes
 };
 

@@ -25,6 +25,8 @@ public:
     bool at_end() const { return at_end_; }
     /// Number of bytes of the file on disk that were read so far.
     int64_t file_position() const { return bytes_->position(); }
+    /// Bytes after the last member of a gzip file, at its end.
+    int64_t ignored_bytes() const { return bytes_->ignored_bytes(); }
     /// Flaws of the text that was read so far.
     const TextFlaws& flaws() const { return flaws_; }
 

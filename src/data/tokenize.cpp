@@ -6,6 +6,7 @@
 #include "coeus/data/tokenize.hpp"
 
 #include "coeus/base/clock.hpp"
+#include "coeus/base/counted.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/stop_signals.hpp"
@@ -65,7 +66,8 @@ struct State {
     // next.offset.
     int64_t reached = 0;
     CorpusPosition next;
-    CorpusReport report;
+    CorpusReport report;  // on files; without flaws of lines
+    JsonFlaws lines;
 
     Json json(const std::string& content) const {
         Json all = Json::object();
@@ -76,6 +78,10 @@ struct State {
         all.set("nuls", report.nuls).set("flawed_files", report.flawed_files);
         all.set("worst_file", report.worst_file).set("worst_flaws", report.worst_flaws);
         all.set("worst_place", report.worst_place);
+        all.set("ignored_bytes", report.ignored_bytes).set("first_ignored", report.first_ignored);
+        all.set("object_surrogates", report.json.lone_surrogates);
+        all.set("lone_surrogates", lines.lone_surrogates);
+        all.set("bad_lines", lines.bad_lines).set("first_bad", lines.first_bad);
         return all;
     }
 
@@ -98,7 +104,13 @@ struct State {
                             .flawed_files = all.integer("flawed_files"),
                             .worst_file = all.string("worst_file"),
                             .worst_flaws = all.integer("worst_flaws"),
-                            .worst_place = all.string("worst_place")};
+                            .worst_place = all.string("worst_place"),
+                            .ignored_bytes = all.integer("ignored_bytes", 0),
+                            .first_ignored = all.string("first_ignored", ""),
+                            .json = {.lone_surrogates = all.integer("object_surrogates", 0)}};
+            state.lines = {.lone_surrogates = all.integer("lone_surrogates", 0),
+                           .bad_lines = all.integer("bad_lines", 0),
+                           .first_bad = all.string("first_bad", "")};
             const auto has = [](const fs::path& path, int64_t bytes) {
                 return fs::exists(path) && int64_t(fs::file_size(path)) >= bytes;
             };
@@ -116,6 +128,7 @@ struct Encoded {
     std::vector<int32_t> ids;
     std::vector<int64_t> documents;  // where documents begin, as indices in ids
     int64_t reached = 0;             // how far the file is encoded, as an offset in its text
+    JsonFlaws flaws;
 };
 
 class PassageEncoder {
@@ -144,7 +157,7 @@ private:
     Encoded encoded(const Passage& passage) {
         Encoded out;
         if (passage.json_lines)
-            each_json_text(passage, [&](std::string_view text) {
+            out.flaws = each_json_text(passage, [&](std::string_view text) {
                 if (text.empty()) return;
                 begin_document(out);
                 encoder_.encode(text, out.ids);
@@ -204,6 +217,9 @@ std::optional<Tokenized> finished(const fs::path& output, const std::string& con
         .documents = file.int_attribute("num_documents"),
         .text_bytes = file.has_attribute("text_bytes") ? file.int_attribute("text_bytes") : 0,
         .up_to_date = true,
+        .flaws = {.bad_lines = file.has_attribute("bad_lines") ? file.int_attribute("bad_lines") : 0,
+                  .first_bad =
+                      file.has_attribute("first_bad_line") ? file.string_attribute("first_bad_line") : ""},
     };
 }
 
@@ -231,7 +247,7 @@ public:
         const int threads = options_.threads > 0 ? options_.threads : hardware_threads();
         ProgressBar progress("tokenizing", corpus_->bytes(), true);
         Timer since_save;
-        const CorpusReport report = corpus_->read_blocks(
+        CorpusReport report = corpus_->read_blocks(
             [&](const Corpus::Block& block) {
                 encode(block.passages, threads);
                 state_.next = block.next;
@@ -247,13 +263,15 @@ public:
              .report = state_.report,
              .block_bytes = options_.block_bytes,
              .whole_documents = !tokenizer_->can_encode_parts()});
-        if (const std::string warning = report.warning(); !warning.empty()) log::warn("{}", warning);
+        report.json.add(state_.lines);
+        for (const std::string& warning : report.warnings()) log::warn("{}", warning);
         if (tokens_.count() == 0) throw ConfigError("{}: contains no text", corpus_->source());
         write_hdf5(report);
         return {.tokens = tokens_.count(),
                 .documents = state_.documents,
                 .text_bytes = report.text_bytes,
-                .resumed_tokens = resumed};
+                .resumed_tokens = resumed,
+                .flaws = report.json};
     }
 
 private:
@@ -277,6 +295,7 @@ private:
             own_encoder_.encode_from(passage, size_t(state_.reached - passage.offset), encoded);
         }
         state_.reached = encoded.reached;
+        state_.lines.add(encoded.flaws);
         for (int64_t& begin : encoded.documents) begin += tokens_.count();
         documents_.append(std::span<const int64_t>(encoded.documents));
         tokens_.append(std::span<const int32_t>(encoded.ids));
@@ -299,6 +318,9 @@ private:
         file.set_attribute("num_tokens", tokens_.count());
         file.set_attribute("num_documents", state_.documents);
         file.set_attribute("text_bytes", report.text_bytes);
+        file.set_attribute("lone_surrogates", report.json.lone_surrogates);
+        file.set_attribute("bad_lines", report.json.bad_lines);
+        if (report.json.bad_lines > 0) file.set_attribute("first_bad_line", report.json.first_bad);
         file.set_attribute("vocab_size", tokenizer_->vocab_size());
         file.set_attribute("max_token", state_.max_token);
         file.set_attribute("bos_id", tokenizer_->bos_id().value_or(-1));
@@ -353,8 +375,11 @@ Tokenized make(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path&
 }  // namespace
 
 std::string Tokenized::text() const {
-    return fmt::format("{} tokens in {} {}", with_commas(tokens), with_commas(documents),
-                       documents == 1 ? "document" : "documents");
+    return fmt::format("{} tokens in {}{}", with_commas(tokens), counted(documents, "document"),
+                       flaws.bad_lines == 0
+                           ? ""
+                           : fmt::format(" (without {}, the first: {})", counted(flaws.bad_lines, "bad line"),
+                                         flaws.first_bad));
 }
 
 Tokenized tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path& output,
@@ -363,8 +388,8 @@ Tokenized tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const fs::p
 }
 
 fs::path tokenized(const std::vector<fs::path>& inputs, const Tokenizer& tokenizer,
-                   const fs::path& cache_folder, int threads) {
-    const Corpus corpus(inputs);
+                   const fs::path& cache_folder, BadLines bad_lines, int threads) {
+    const Corpus corpus(inputs, bad_lines);
     if (corpus.bytes() > much_text)
         log::info(
             "reading {} of text to find out whether it was tokenized before; a file made with `coeus "

@@ -52,10 +52,10 @@ Tokenizer tokenizer_for(const Config& config, int64_t vocab) {
     return tokenizer;
 }
 
-fs::path token_file(const Source& source, const Config& config, int64_t vocab, const fs::path& cache_folder,
-                    int threads) {
+fs::path token_file(const Source& source, BadLines bad_lines, const Config& config, int64_t vocab,
+                    const fs::path& cache_folder, int threads) {
     if (means_token_file(source[0])) return source[0];
-    return tokenized(source, tokenizer_for(config, vocab), cache_folder, threads);
+    return tokenized(source, tokenizer_for(config, vocab), cache_folder, bad_lines, threads);
 }
 
 // What rank 0 finds when it compares the data with the tokenizer in model.hf_assets_path.
@@ -91,14 +91,14 @@ void compare_tokenizer(const TokenFile& file, const std::string& place, int64_t 
 }
 
 // Rank 0 finds or makes the files and checks them while the other ranks wait; then these map the files.
-TrainingData::Files open(const Words& paths, const char* option, bool weighted, const Config& config,
-                         int64_t vocab, const fs::path& cache_folder, const Communicator& world, int threads,
-                         TokenizerFacts& facts) {
+TrainingData::Files open(const Words& paths, const char* option, bool weighted, BadLines bad_lines,
+                         const Config& config, int64_t vocab, const fs::path& cache_folder,
+                         const Communicator& world, int threads, TokenizerFacts& facts) {
     TrainingData::Files files;
     Words found;  // path and layout of each
     on_first_rank(world, [&] {
         for (const Source& source : sources_of(paths, option, weighted)) {
-            const fs::path path = token_file(source, config, vocab, cache_folder, threads);
+            const fs::path path = token_file(source, bad_lines, config, vocab, cache_folder, threads);
             TokenFile& file = *files.emplace_back(std::make_unique<TokenFile>(path));
             file.check_vocabulary(vocab, threads);
             compare_tokenizer(file, config.model.tokenizer(), vocab, facts);
@@ -161,10 +161,11 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
     const Config::Training& training = config.training;
     const Config::Validation& validation = config.validation;
     TokenizerFacts facts;
-    const auto open_data = [&](const Words& paths, const char* option, bool weighted) {
-        return open(paths, option, weighted, config, vocab, cache_folder, world, threads, facts);
+    const auto open_data = [&](const auto& section, const char* option) {
+        return open(section.dataset_path, option, !section.dataset_weights.empty(),
+                    bad_lines_of(section.bad_lines), config, vocab, cache_folder, world, threads, facts);
     };
-    files_ = open_data(training.dataset_path, "training.dataset_path", !training.dataset_weights.empty());
+    files_ = open_data(training, "training.dataset_path");
     const bool held_out = validation.enable && validation.dataset_path.empty();
     const uint64_t seed = uint64_t(config.debug.seed);
     weights_ = training.dataset_weights;
@@ -173,9 +174,7 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
               .subset = held_out ? Subset::training : Subset::all,
               .vocab_size = vocab};
     set_shuffled(training.shuffle.value_or(true));
-    if (validation.enable && !held_out)
-        validation_files_ = open_data(validation.dataset_path, "validation.dataset_path",
-                                      !validation.dataset_weights.empty());
+    if (validation.enable && !held_out) validation_files_ = open_data(validation, "validation.dataset_path");
     of_other_tokenizers_ = facts.others;
     tokenizer_notice_ = facts.notice;
     if (!validation.enable) return;

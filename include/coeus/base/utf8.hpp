@@ -19,4 +19,7 @@ bool incomplete_utf8(std::string_view text);
 /// Python and Rust do. Adds the number of replacements to `replaced`.
 std::string repaired_utf8(std::string_view text, int64_t& replaced);
 
+/// Appends a character. `character`: a code point that is not a surrogate.
+void append_utf8(std::string& text, char32_t character);
+
 }  // namespace coeus

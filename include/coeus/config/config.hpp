@@ -148,6 +148,7 @@ struct Config {
         std::string dataset = "c4_test";
         Words dataset_path;                   ///< text, JSONL or token files; empty: `dataset` is looked up
         std::vector<double> dataset_weights;  ///< Coeus only: one per path; empty: text joined, by size
+        std::string bad_lines = "stop";       ///< Coeus only: or "skip"
         int64_t local_batch_size = 8;
         int64_t global_batch_size = -1;  ///< -1: local_batch_size x data-parallel degree
         int64_t seq_len = 2048;
@@ -238,6 +239,7 @@ struct Config {
         std::string dataset = "c4_validation";
         Words dataset_path;  ///< empty: every 100th sequence of the training data is held out
         std::vector<double> dataset_weights;  ///< Coeus only: one per path; empty: by size
+        std::string bad_lines = "stop";       ///< Coeus only: or "skip"
         int64_t local_batch_size = 8;         ///< training.local_batch_size if not given
         int64_t seq_len = 2048;               ///< training.seq_len if not given
         int64_t freq = 10;

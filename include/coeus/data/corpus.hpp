@@ -16,6 +16,25 @@ namespace coeus {
 
 class TextFlaws;
 
+/// What happens to a line of JSON Lines, or an element of a JSON array, that has no usable text.
+enum class BadLines {
+    stop,  ///< an error that names it
+    skip   ///< it is left out and counted
+};
+
+/// The value of the options `bad_lines`: "stop" or "skip".
+BadLines bad_lines_of(std::string_view text);
+
+/// What was amiss in JSON.
+struct JsonFlaws {
+    int64_t lone_surrogates = 0;  ///< escapes of half a character, such as \ud83d, that became U+FFFD
+    int64_t bad_lines = 0;        ///< lines and elements that were left out
+    std::string first_bad;        ///< the first one's file and line, and what is amiss with it
+
+    /// Adds those of a later part.
+    void add(const JsonFlaws& later);
+};
+
 /// A unit of work: a part of one plain document, or whole lines of JSON. Contains views into its block.
 struct Passage {
     /// Valid UTF-8. Plain text: the document's text to at least a megabyte past `end`, or to its end.
@@ -27,6 +46,7 @@ struct Passage {
     int64_t offset = 0;              ///< offset of document[0] in the text of the file
     int64_t number = 0;              ///< JSON: number of the first line (from 1) or array element (from 0)
     bool elements = false;           ///< the lines are elements of an array
+    BadLines bad_lines = BadLines::stop;
     const std::string* file = nullptr;
 
     std::string_view text() const { return document.substr(begin, end - begin); }
@@ -49,13 +69,19 @@ struct CorpusReport {
     int64_t flawed_files = 0;
     std::string worst_file;  ///< the file with the most such bytes
     int64_t worst_flaws = 0;
-    std::string worst_place;  ///< where its first such byte is, and its likely encoding
+    std::string worst_place;    ///< where its first such byte is, and its likely encoding
+    int64_t ignored_bytes = 0;  ///< bytes after the last member of gzip files
+    std::string first_ignored;  ///< the first file with such bytes
+    JsonFlaws json;
 
-    /// Adds the flaws of one file.
-    void add(const std::string& file, const TextFlaws& flaws);
-    /// "11 invalid bytes or sequences became U+FFFD: a.txt is not UTF-8, first at line 3, byte 57 ...",
-    /// or "" if everything was UTF-8.
-    std::string warning() const;
+    /// Adds the flaws of one file, and the bytes after its last member.
+    void add(const std::string& file, const TextFlaws& flaws, int64_t ignored = 0);
+    /// "11 invalid bytes or sequences became U+FFFD: a.txt is not UTF-8, first at line 3, byte 57 ...", and
+    /// one for each kind of flaws of JSON.
+    std::vector<std::string> warnings() const;
+
+private:
+    std::string text_warning() const;
 };
 
 class Corpus {
@@ -64,13 +90,13 @@ public:
     /// hidden ones. A file that is given more than once (directly, by a link or in a folder) is read once,
     /// with a warning. ConfigError: a path does not exist, no files are found, a file's extension belongs to
     /// a format that is not supported, or all files are empty.
-    explicit Corpus(const std::vector<std::filesystem::path>& inputs);
+    explicit Corpus(const std::vector<std::filesystem::path>& inputs, BadLines bad_lines = BadLines::stop);
 
     /// Size of the files on disk.
     int64_t bytes() const { return bytes_; }
     /// "news.txt", or "news.txt and 11 more"
     std::string source() const;
-    /// Hash of the contents and kinds of all files, in order.
+    /// Hash of the contents and kinds of all files, in order, and of whether bad lines are left out.
     uint64_t content_hash() const;
 
     struct Options {
@@ -102,10 +128,11 @@ public:
 private:
     std::vector<File> files_;
     int64_t bytes_ = 0;
+    BadLines bad_lines_ = BadLines::stop;
 };
 
-/// Calls visit(text) for the documents in a passage of JSON lines. ConfigError names file and line or
-/// element.
-void each_json_text(const Passage& passage, const std::function<void(std::string_view)>& visit);
+/// Calls visit(text) for the documents in a passage of JSON lines, and returns their flaws. ConfigError names
+/// file and line or element.
+JsonFlaws each_json_text(const Passage& passage, const std::function<void(std::string_view)>& visit);
 
 }  // namespace coeus

@@ -19,7 +19,8 @@ struct Tokenized {
     int64_t text_bytes = 0;      ///< size of the decompressed text; 0 if unknown
     bool up_to_date = false;     ///< the file existed already, with this content
     int64_t resumed_tokens = 0;  ///< number of tokens made by an earlier, interrupted run
-    /// "14,843,578 tokens in 1 document"
+    JsonFlaws flaws;
+    /// "14,843,578 tokens in 1 document", and how many bad lines were left out
     std::string text() const;
 };
 
@@ -39,6 +40,7 @@ Tokenized tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const std::
 
 /// Returns the token file of these inputs in a cache folder, and makes it if it does not exist.
 std::filesystem::path tokenized(const std::vector<std::filesystem::path>& inputs, const Tokenizer& tokenizer,
-                                const std::filesystem::path& cache_folder, int threads = 0);
+                                const std::filesystem::path& cache_folder,
+                                BadLines bad_lines = BadLines::stop, int threads = 0);
 
 }  // namespace coeus

@@ -27,9 +27,11 @@ class Counter {
 public:
     explicit Counter(const PreTokenizer& pre_tokenizer) : scan_(pre_tokenizer.scan()) {}
 
-    void add(const Passage& passage, Counts& counts) {
-        if (!passage.json_lines) return add_lines(passage.text(), counts);
-        each_json_text(passage, [&](std::string_view text) { add_lines(text, counts); });
+    JsonFlaws add(const Passage& passage, Counts& counts) {
+        if (passage.json_lines)
+            return each_json_text(passage, [&](std::string_view text) { add_lines(text, counts); });
+        add_lines(passage.text(), counts);
+        return {};
     }
 
 private:
@@ -185,7 +187,8 @@ WordCounts count_words(const Corpus& corpus, int threads) {
     ProgressBar progress("counting words", corpus.bytes(), true);
     int64_t done = 0;
     std::vector<Counts> counts(static_cast<size_t>(threads));
-    const CorpusReport report = corpus.read([&](const std::vector<Passage>& passages) {
+    JsonFlaws flaws;
+    CorpusReport report = corpus.read([&](const std::vector<Passage>& passages) {
         std::atomic<size_t> number = 0;
         struct Worker {
             Counter counter;
@@ -196,13 +199,14 @@ WordCounts count_words(const Corpus& corpus, int threads) {
             [&] {
                 return Worker{Counter(pre_tokenizer), counts[number++]};
             },
-            [&](Worker& worker, int64_t i) {
-                worker.counter.add(passages[size_t(i)], worker.counts);
-                return int64_t(passages[size_t(i)].text().size());
-            },
-            [&](int64_t, int64_t bytes) { progress.update(done += bytes); });
+            [&](Worker& worker, int64_t i) { return worker.counter.add(passages[size_t(i)], worker.counts); },
+            [&](int64_t i, const JsonFlaws& found) {
+                flaws.add(found);
+                progress.update(done += int64_t(passages[size_t(i)].text().size()));
+            });
     });
-    if (const std::string warning = report.warning(); !warning.empty()) log::warn("{}", warning);
+    report.json.add(flaws);
+    for (const std::string& warning : report.warnings()) log::warn("{}", warning);
     Counts all;
     for (const Counts& part : counts)
         part.each([&](std::string_view word, int64_t count) { all.at(word, 0, word.size()) += count; });

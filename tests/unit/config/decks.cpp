@@ -223,6 +223,7 @@ TEST_CASE("The effective deck reads back as the same config, for every option") 
                           "\"own\"",
                           "\"1-12:00:00\"",
                           "\"rewind\"",
+                          "\"skip\"",
                           "\"foreach\"",
                           "\"match_rms_adamw\"",
                           "\"op\"",

@@ -2,6 +2,8 @@
 #include "coeus/data/corpus.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "corpus_documents.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -9,36 +11,7 @@ using namespace coeus;
 using namespace coeus::test;
 using Catch::Contains;
 using Strings = std::vector<std::string>;
-
-namespace {
-
-// All documents in order; a passage inside a document continues it.
-Strings documents_of(const Corpus& corpus, int64_t* replaced = nullptr) {
-    Strings all;
-    const CorpusReport report = corpus.read([&](const std::vector<Passage>& passages) {
-        for (const Passage& passage : passages) {
-            if (passage.json_lines) {
-                each_json_text(passage, [&](std::string_view text) { all.emplace_back(text); });
-            } else {
-                if (passage.begins_document()) all.emplace_back();
-                all.back() += passage.text();
-            }
-        }
-    });
-    if (replaced) *replaced = report.replaced;
-    return all;
-}
-
-std::string problem(const std::vector<std::filesystem::path>& inputs) {
-    try {
-        documents_of(Corpus(inputs));
-        return "none";
-    } catch (const ConfigError& error) {
-        return error.what();
-    }
-}
-
-}  // namespace
+namespace fs = std::filesystem;
 
 TEST_CASE("corpus: files and folders in order of names, without hidden ones") {
     const TemporaryFolder folder;
@@ -181,6 +154,8 @@ TEST_CASE("corpus: bad input") {
     write_file(folder / "cut.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"a\n");
     write_file(folder / "other.jsonl", "[1]\n");
     write_file(folder / "bad.json", "[{\"text\": \"a\"}, {\"content\": \"b\"}]");
+    const std::string lines =
+        ". With bad_lines = \"skip\" (in a deck, training.bad_lines) such lines are left out";
     CHECK(problem({folder / "absent.txt"}) == at + "/absent.txt: this file does not exist");
     CHECK(problem({folder / "none"}) == at + "/none: contains no files");
     CHECK(problem({folder / "empty.txt"}) == at + "/empty.txt: is empty, there is no text to read");
@@ -193,12 +168,16 @@ TEST_CASE("corpus: bad input") {
     CHECK(problem({folder / "binary.txt"}) ==
           at + "/binary.txt: is not text, or it is UTF-16LE without a byte order mark (convert it with iconv "
                "-f UTF-16LE -t UTF-8)");
-    CHECK(problem({folder / "bad.jsonl"}) == at + "/bad.jsonl: line 2: text must be a string, is 5");
+    CHECK(problem({folder / "bad.jsonl"}) == at + "/bad.jsonl: line 2: text must be a string, is 5" + lines);
     CHECK_THAT(problem({folder / "cut.jsonl"}), Contains("cut.jsonl: line 3: not valid JSON"));
     CHECK(problem({folder / "other.jsonl"}) ==
-          at + "/other.jsonl: line 1: the top level must be an object, is an array");
-    CHECK(problem({folder / "bad.json"}) == at + "/bad.json: [1]: has no field \"text\", only \"content\"; "
-                                                 "rename the field that contains the text to \"text\"");
+          at + "/other.jsonl: line 1: the top level must be an object, is an array" + lines);
+    CHECK(
+        problem({folder / "bad.json"}) ==
+        at +
+            "/bad.json: [1]: has no field \"text\", only \"content\"; rename the field that contains the "
+            "text to "
+            "\"text\". With bad_lines = \"skip\" (in a deck, training.bad_lines) such elements are left out");
 }
 
 TEST_CASE("corpus: compressed files of all kinds, also of several members") {
@@ -215,6 +194,11 @@ TEST_CASE("corpus: compressed files of all kinds, also of several members") {
     CHECK(documents_of(Corpus({folder / "x.txt.gz"})) == Strings{"plain é\nmore\n"});
     CHECK(documents_of(Corpus({folder / "c.json.gz", folder / "D.JSON.GZ"})) ==
           Strings{"one", "two", "three", "four"});
+    // under a name without .gz
+    for (const char* name : {"c.jsonl", "c.json", "part-00000"}) {
+        fs::copy_file(folder / "c.json.gz", folder / name, fs::copy_options::overwrite_existing);
+        CHECK(documents_of(Corpus({folder / name})) == Strings{"one", "two"});
+    }
 }
 
 TEST_CASE("corpus: JSON arrays, however they are formatted") {
@@ -364,7 +348,7 @@ TEST_CASE("corpus: text that is not UTF-8 is reported with its place and likely 
     using namespace std::string_literals;
     const std::string at = folder.path().string();
     const auto warning = [&](const std::vector<std::filesystem::path>& inputs) {
-        return Corpus(inputs).read([](const std::vector<Passage>&) {}).warning();
+        return join(Corpus(inputs).read([](const std::vector<Passage>&) {}).warnings(), "\n");
     };
     const auto of = [&](const std::string& name, const std::string& content) {
         write_file(folder / name, content);
@@ -383,6 +367,12 @@ TEST_CASE("corpus: text that is not UTF-8 is reported with its place and likely 
                                                        "it is UTF-8 up to there and looks like Latin-1 or "
                                                        "Windows-1252 from there on: convert that part with "
                                                        "tail -c +14 | iconv -f WINDOWS-1252 -t UTF-8");
+    CHECK_THAT(
+        of("cesu.txt", "\xED\xA0\xBD\xED\xB8\x80 caf\u00e9"),
+        Contains("6 invalid bytes or sequences became U+FFFD: " + at +
+                 "/cesu.txt is not UTF-8, first at line "
+                 "1, byte 1; it looks like CESU-8, which Java and old MySQL write: convert it with python3"));
+    CHECK_THAT(of("halves.txt", "\xED\xA0\xBD \xED\xB8\x80"), !Contains("CESU-8"));
     CHECK(of("damaged.txt", "caf\u00e9 caf\xe9 caf\u00e9") ==
           "1 invalid bytes or sequences became U+FFFD: " + at +
               "/damaged.txt is not UTF-8, first at line 1, byte 10");
