@@ -44,7 +44,7 @@ function(coeus_library name)
     target_link_libraries(coeus_${name} PUBLIC coeus_options ${arg_USES} ${arg_PUBLIC_LIBRARIES} PRIVATE ${arg_LIBRARIES})
 endfunction()
 
-coeus_library(base LIBRARIES spdlog::spdlog Boost::context ${CMAKE_DL_LIBS} PUBLIC_LIBRARIES fmt::fmt)
+coeus_library(base LIBRARIES spdlog::spdlog Boost::context coeus_pcre2 ${CMAKE_DL_LIBS} PUBLIC_LIBRARIES fmt::fmt)
 set_source_files_properties(src/base/version.cpp PROPERTIES COMPILE_DEFINITIONS
     "COEUS_VERSION=\"${PROJECT_VERSION}\";COEUS_BUILD_TYPE=\"${CMAKE_BUILD_TYPE}\";COEUS_ARCH=\"${COEUS_ARCH}\"")
 coeus_library(device USES base LIBRARIES coeus_hwloc OpenMP::OpenMP_CXX ${CMAKE_DL_LIBS})

@@ -27,7 +27,7 @@ HOME = {
     "spdlog/": ("base",),
     "hwloc": ("device",),
     "cuda_runtime": ("device", "kernels"),
-    "pcre2": ("data",),
+    "pcre2": ("base", "data"),
     "utf8proc": ("data",),
     "sentencepiece": ("data",),
 }

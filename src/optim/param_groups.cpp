@@ -33,12 +33,8 @@ std::string place_of(const ParamGroupOptions& group) {
     return name.empty() ? "optimizer." : fmt::format("optimizer.param_groups: {}: ", name);
 }
 
-std::regex regex_of(const ParamGroupOptions& group) {
-    try {
-        return std::regex(group.pattern, std::regex::ECMAScript | std::regex::optimize);
-    } catch (const std::regex_error&) {
-        throw ConfigError("optimizer.param_groups: {}: is not a regular expression", name_of(group));
-    }
+Regex regex_of(const ParamGroupOptions& group) {
+    return Regex(group.pattern, fmt::format("optimizer.param_groups: {}", name_of(group)));
 }
 
 }  // namespace
@@ -78,8 +74,7 @@ size_t ParamGroups::add(const ParamGroupOptions& options, double base_rate, uint
     if (number == StepScalars::most_groups)
         throw ConfigError(
             "optimizer.param_groups: too many groups; at most {} kinds of updates are possible, and a group "
-            "has "
-            "up to four (optimizer and its substitute, with weight decay and without)",
+            "has up to four (optimizer and its substitute, with weight decay and without)",
             StepScalars::most_groups);
     if (base_rate == 0 && optimizer.lr != 0)
         throw ConfigError(
@@ -98,7 +93,7 @@ size_t ParamGroups::add(const ParamGroupOptions& options, double base_rate, uint
 const ParamGroups::Rule& ParamGroups::rule_for(const Param& param) const {
     for (const Rule& rule : rules_)
         if ((rule.options.roles.empty() || names_role(rule.options.roles, param)) &&
-            std::regex_search(param.name, rule.pattern))
+            rule.pattern.matches_part_of(param.name))
             return rule;
     return rest_;
 }

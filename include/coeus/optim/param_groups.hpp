@@ -2,12 +2,11 @@
 // ParamGroups: which optimizer updates which parameters with which options; performs the updates of a step.
 #pragma once
 
+#include "coeus/base/regex.hpp"
 #include "coeus/optim/optimizer.hpp"
 #include "coeus/optim/options.hpp"
 #include "coeus/optim/whole_matrices.hpp"
 #include "coeus/state/offloaded.hpp"
-
-#include <regex>
 
 namespace coeus {
 
@@ -53,7 +52,7 @@ private:
     // `substitute` has the same two for the optimizer's substitute, or equals `own` if none is needed.
     struct Rule {
         ParamGroupOptions options;
-        std::regex pattern;
+        Regex pattern;
         struct Pair {
             size_t decays, does_not;
         } own, substitute;
