@@ -41,8 +41,9 @@ std::string environment(const char* name) {
 
 std::string launcher_problem(const StartEnvironment& start, int world_size) {
     const bool in_step = !start.step_num_tasks.empty();
-    const int tasks = std::atoi((in_step ? start.step_num_tasks : start.num_tasks).c_str());
-    const int launched = std::atoi(start.launcher_size.c_str());
+    const auto count_in = [](const std::string& text) { return std::strtoll(text.c_str(), nullptr, 10); };
+    const long long tasks = count_in(in_step ? start.step_num_tasks : start.num_tasks),
+                    launched = count_in(start.launcher_size);
     if (world_size > 1 || launched == 1) return "";
     if (launched > 1 && !in_step)
         return fmt::format(

@@ -62,7 +62,8 @@ void set_launch_order(bool implicit) {
 }
 
 int max_ctas_asked_by_user() {
-    return std::max(0, std::atoi(variable("NCCL_MAX_CTAS").c_str()));
+    constexpr long most = 1024;  // more than any GPU's kernel has
+    return int(std::clamp(std::strtol(variable("NCCL_MAX_CTAS").c_str(), nullptr, 10), 0L, most));
 }
 
 }  // namespace coeus

@@ -98,6 +98,22 @@ std::string processors_near(const std::string& bus_id, const std::filesystem::pa
     return list;
 }
 
+namespace {
+
+// The first number of OMP_NUM_THREADS, which may be a list for nested regions; 0 if there is none.
+int threads_of_environment() {
+    const char* const text = std::getenv("OMP_NUM_THREADS");
+    if (!text) return 0;
+    const long threads = std::strtol(text, nullptr, 10);  // the largest number if it is larger
+    if (threads > most_threads)
+        throw ConfigError(
+            "OMP_NUM_THREADS = {}: must be at most {}. The option training.threads comes before it", text,
+            most_threads);
+    return int(std::max(threads, 0L));
+}
+
+}  // namespace
+
 CpuShare share_of_cpu(int wanted, int local_rank, int local_size, int sharing, const NearDevice& near) {
     const Topology topology;
     CpuShare share;
@@ -112,12 +128,12 @@ CpuShare share_of_cpu(int wanted, int local_rank, int local_size, int sharing, c
         share.sharing = near.ranks;
     }
     const int equal = share.cores / share.sharing;  // 0: ranks share cores
-    const char* environment = std::getenv("OMP_NUM_THREADS");
+    const int environment = wanted > 0 ? 0 : threads_of_environment();
     if (wanted > 0) {
         share.threads = wanted;
         share.reason = "training.threads";
-    } else if (environment && std::atoi(environment) > 0) {
-        share.threads = std::atoi(environment);
+    } else if (environment > 0) {
+        share.threads = environment;
         share.reason = "OMP_NUM_THREADS";
         if (near.is_gpu && !share.bound && share.threads > equal && equal > 0) {
             share.reason += fmt::format(" = {}, more than its cores", share.threads);

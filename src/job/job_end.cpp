@@ -32,9 +32,9 @@ std::string first_line(const std::string& command) {
     return text;
 }
 
-// Digits only: the text becomes part of a shell command.
+// Digits only: the text becomes part of a shell command. A number of seconds or of a job has fewer than 16.
 bool is_number(const std::string& text) {
-    return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+    return !text.empty() && text.size() < 16 && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
 // The id of this job; "" outside of Slurm. In a job array it has the task's number, since squeue lists the

@@ -7,6 +7,9 @@
 
 namespace coeus {
 
+/// Threads of a rank: more is a mistake, and libraries crash when they start so many.
+constexpr int most_threads = 4096;
+
 struct CpuShare {
     int cores = 1;          ///< physical cores this process may run on
     int threads = 1;        ///< OpenMP threads this rank should use
@@ -42,6 +45,8 @@ std::string processors_near(const std::string& bus_id, const std::filesystem::pa
 /// A rank gets cores of its own if there are enough for every rank and nothing has bound the process yet: one
 /// for each thread or, with a GPU, an equal share, since threads of CUDA, of NCCL and of the data loader need
 /// some beside the threads that compute.
+///
+/// ConfigError if OMP_NUM_THREADS counts and is more than most_threads.
 CpuShare share_of_cpu(int wanted, int local_rank, int local_size, int sharing = 1,
                       const NearDevice& near = {});
 /// The cores of this host for each of the ranks that may use them, as the process is bound before apply().

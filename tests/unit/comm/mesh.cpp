@@ -82,6 +82,7 @@ TEST_CASE("mesh: the ranks of each group") {
 
 TEST_CASE("mpi: several Slurm tasks with a world of one each mean that PMIx or PMI2 is missing") {
     CHECK(launcher_problem({}, 1).empty());
+    CHECK_THAT(launcher_problem({.num_tasks = "4294967297"}, 1), Catch::Contains("4294967297 tasks"));
     CHECK(launcher_problem({.step_num_tasks = "1", .num_tasks = "4"}, 1).empty());  // srun -n 1
     CHECK(launcher_problem({.step_num_tasks = "4"}, 4).empty());
     CHECK(launcher_problem({.num_tasks = "4"}, 4).empty());  // mpirun in a batch shell

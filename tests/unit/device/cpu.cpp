@@ -77,6 +77,22 @@ TEST_CASE("the deck's number of threads comes first, then OMP_NUM_THREADS") {
     CHECK(wanted.cores == variable.cores);
 }
 
+TEST_CASE("OMP_NUM_THREADS has a limit, a list counts by its first number, and other text is none") {
+    for (const char* absurd : {"4097", "100000", "2147483648", "99999999999999999999", "5000,2"}) {
+        const ThreadsVariable variable(absurd);
+        CHECK_THROWS_WITH(share_of_cpu(0, 0, 1),
+                          std::string("OMP_NUM_THREADS = ") + absurd +
+                              ": must be at most 4096. The option training.threads comes before it");
+        CHECK(share_of_cpu(2, 0, 1).threads == 2);
+    }
+    const ThreadsVariable list("7,2");
+    CHECK(share_of_cpu(0, 0, 1).threads == 7);
+    for (const char* none : {"", "0", "-3", "four", "-99999999999999999999"}) {
+        const ThreadsVariable variable(none);
+        CHECK(share_of_cpu(0, 0, 1).reason != "OMP_NUM_THREADS");
+    }
+}
+
 TEST_CASE("without either, the ranks of a host share its cores") {
     const Binding as_started;
     // the last two are not numbers
