@@ -25,6 +25,16 @@ Names kernel_names() {
     return names;
 }
 
+// What a number may be: any machine's values are far inside. Others would give times that are not finite, or
+// lose digits.
+struct Range {
+    double least, most;
+    const char* text;
+};
+constexpr Range per_second = {1, 1e21, "must be at least 1 a second, and at most 10^21"};
+constexpr Range in_seconds = {1e-12, 1e4, "must be at least 10^-12 s, and at most 10^4 s"};
+constexpr Range amount = {1e-6, 1e18, "must be at least 10^-6, and at most 10^18"};
+
 // A table of the file: its keys, and where they are. Every table with a number names its source.
 class Table {
 public:
@@ -62,17 +72,18 @@ public:
         return all;
     }
     // A positive number; 0 if it is absent.
-    double number(const std::string& key, bool required = false) {
+    double number(const std::string& key, const Range& range, bool required = false) {
         const TomlEntry* const entry = find(key, required, "a number above 0");
         if (!entry) return 0;
         has_number_ = true;
         const double value = number_of(*entry, entry->value);
         if (value <= 0) refuse(*entry, "must be above 0; leave it out if it is not known");
+        require_within(range, *entry, value);
         return value;
     }
     int whole_number(const std::string& key, bool required = false) {
         constexpr int largest = std::numeric_limits<int>::max();
-        const double value = number(key, required);
+        const double value = number(key, {0, std::numeric_limits<double>::max(), ""}, required);
         if (value > largest) refuse(*find(key, true, ""), fmt::format("must be at most {}", largest));
         if (value != std::floor(value)) refuse(*find(key, true, ""), "must be a whole number");
         return int(value);
@@ -92,6 +103,8 @@ public:
             const auto& [bytes, rate] = points.back();
             if (bytes <= 0 || rate <= 0 || (points.size() > 1 && bytes <= points[points.size() - 2].first))
                 refuse(*entry, rule);
+            require_within(amount, *entry, bytes);
+            require_within(per_second, *entry, rate);
         }
         return points;
     }
@@ -112,6 +125,9 @@ public:
     }
 
 private:
+    void require_within(const Range& range, const TomlEntry& entry, double value) const {
+        if (value < range.least || value > range.most) refuse(entry, range.text);
+    }
     std::string in_table(const std::string& key) const {
         return name_.empty() ? key : fmt::format("{}.{}", name_, key);
     }
@@ -224,31 +240,31 @@ void read_rates(Tables& tables, MachineFile& machine) {
         MachineFile::Products& p = machine.products.emplace_back();
         p.type = type_of(t);
         p.form = t.text("form", {"nt", "nn", "tn", "experts", "expert_weights", "codes", "converted"}, false);
-        p.m = t.number("m");
-        p.n = t.number("n");
-        p.k = t.number("k");
-        p.flops = t.number("flops", true);
+        p.m = t.number("m", amount);
+        p.n = t.number("n", amount);
+        p.k = t.number("k", amount);
+        p.flops = t.number("flops", per_second, true);
     });
     tables.each("rows", [&](Table& t) {
         MachineFile::Rows& r = machine.rows.emplace_back();
         r.kernel = t.text("kernel", kernel_names());
-        r.bytes_per_call = t.number("bytes_per_call");
-        r.bytes_per_second = t.number("bytes_per_second", true);
-        r.seconds = t.number("seconds");
+        r.bytes_per_call = t.number("bytes_per_call", amount);
+        r.bytes_per_second = t.number("bytes_per_second", per_second, true);
+        r.seconds = t.number("seconds", in_seconds);
     });
     tables.each("attention", [&](Table& t) {
         MachineFile::Attention& a = machine.attention.emplace_back();
         a.type = type_of(t);
         a.kernel = t.text("kernel", {"own", "cudnn", "cudnn_any_order"});
-        a.head_dim = t.number("head_dim");
-        a.tokens = t.number("tokens");
-        a.forward = t.number("forward");
-        a.backward = t.number("backward");
+        a.head_dim = t.number("head_dim", amount);
+        a.tokens = t.number("tokens", amount);
+        a.forward = t.number("forward", per_second);
+        a.backward = t.number("backward", per_second);
         if (a.forward == 0 && a.backward == 0) t.refuse("has neither forward nor backward");
     });
     tables.each("calls", [&](Table& t) {
         const std::string key = t.text("key");
-        if (!machine.calls.try_emplace(key, t.number("seconds", true)).second)
+        if (!machine.calls.try_emplace(key, t.number("seconds", in_seconds, true)).second)
             t.refuse(fmt::format("an earlier table has the key \"{}\" too; leave one of them out", key));
     });
 }
@@ -259,9 +275,9 @@ void read_network(Tables& tables, MachineFile& machine) {
         MachineFile::Level& level = machine.levels.emplace_back();
         level.name = t.text("name");
         level.ranks = t.whole_number("ranks");
-        level.alpha = t.number("alpha");
-        level.hop = t.number("hop");
-        level.per_node = t.number("per_node");
+        level.alpha = t.number("alpha", in_seconds);
+        level.hop = t.number("hop", in_seconds);
+        level.per_node = t.number("per_node", per_second);
         for (const char* operation :
              {"all_gather", "reduce_scatter", "all_reduce", "all_reduce_nvls", "all_to_all", "message"})
             if (BandwidthCurve curve = t.curve(operation); !curve.empty())
@@ -285,10 +301,10 @@ void read_network(Tables& tables, MachineFile& machine) {
     });
     tables.one("overlap", [&](Table& t) {
         MachineFile::Overlap o;
-        o.sms = t.number("sms", true);
-        o.sms_of_a_collective = t.number("sms_of_a_collective", true);
+        o.sms = t.number("sms", amount, true);
+        o.sms_of_a_collective = t.number("sms_of_a_collective", amount, true);
         if (o.sms_of_a_collective >= o.sms) t.refuse("sms_of_a_collective must be less than sms");
-        o.memory_share = t.number("memory_share");
+        o.memory_share = t.number("memory_share", amount);
         if (o.memory_share >= 1) t.refuse("memory_share must be less than 1");
         machine.overlap = o;
     });
@@ -331,13 +347,14 @@ MachineFile parse_machine_file(std::string_view text, const std::string& file) {
     });
     tables.one("peak", [&](Table& t) {
         for (const auto& [key, type] : {std::pair("bf16", Dtype::bf16), std::pair("f32", Dtype::f32)})
-            if (const double flops = t.number(key); flops > 0) machine.peak[type] = flops;
-        machine.peak_of_8_bits = t.number("f8");
+            if (const double flops = t.number(key, per_second); flops > 0) machine.peak[type] = flops;
+        machine.peak_of_8_bits = t.number("f8", per_second);
     });
-    tables.one("memory", [&](Table& t) { machine.memory_bandwidth = t.number("bytes_per_second", true); });
+    tables.one("memory",
+               [&](Table& t) { machine.memory_bandwidth = t.number("bytes_per_second", per_second, true); });
     tables.one("launch", [&](Table& t) {
-        if (const double s = t.number("seconds"); s > 0) machine.launch = s;
-        if (const double s = t.number("seconds_in_graph"); s > 0) machine.launch_in_graph = s;
+        if (const double s = t.number("seconds", in_seconds); s > 0) machine.launch = s;
+        if (const double s = t.number("seconds_in_graph", in_seconds); s > 0) machine.launch_in_graph = s;
     });
     read_rates(tables, machine);
     read_network(tables, machine);

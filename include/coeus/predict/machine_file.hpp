@@ -93,8 +93,8 @@ MachineFile parse_machine_file(std::string_view text, const std::string& file);
 const std::map<std::string, MachineFile>& built_in_machines();
 
 /// The machine of a GPU for --gpu: a name, or the path of a machine file, which ends with ".toml". A file is
-/// read once, and references stay valid. ConfigError if it is unknown, with the nearest name and all names;
-/// if it has no GPU; or if a file that is not built in has aliases.
+/// read once, and references stay valid. Its aliases mean nothing. ConfigError if it is unknown, with the
+/// nearest name and all names; or if it has no GPU.
 const MachineFile& machine_of_gpu(const std::string& name);
 
 /// Dense peak in FLOP/s of a GPU, by the name that its driver reports: with tensor cores for bf16, without

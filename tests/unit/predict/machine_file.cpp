@@ -5,6 +5,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 #include "support/support.hpp"
 
 #include <fstream>
@@ -141,6 +142,21 @@ TEST_CASE("messages about machine files name key, value, rule and the nearest na
                    "mine.toml:5:1: peak.from is missing: it must be the source of the table's numbers"},
              Wrong{head + "[peak]\nbf16 = -1\n" + from,
                    "mine.toml:5:1: peak.bf16 = -1: must be above 0; leave it out if it is not known"},
+             Wrong{head + "[peak]\nbf16 = 1e-300\n" + from,
+                   "mine.toml:5:1: peak.bf16 = 1e-300: must be at least 1 a second, and at most 10^21"},
+             Wrong{head + "[memory]\nbytes_per_second = 1e300\n" + from,
+                   "mine.toml:5:1: memory.bytes_per_second = 1e+300: must be at least 1 a second, and at "
+                   "most 10^21"},
+             Wrong{head + "[launch]\nseconds = 1e-300\n" + from,
+                   "mine.toml:5:1: launch.seconds = 1e-300: must be at least 10^-12 s, and at most 10^4 s"},
+             Wrong{head + "[[products]]\ntype = \"bf16\"\nm = 1e300\nflops = 1e12\n" + from,
+                   "mine.toml:4:3: products[1].m = 1e+300: must be at least 10^-6, and at most 10^18"},
+             Wrong{
+                 head + "[[level]]\nname = \"node\"\nper_node = 1e-300\n" + from,
+                 "mine.toml:4:3: level[1].per_node = 1e-300: must be at least 1 a second, and at most 10^21"},
+             Wrong{head + "[[level]]\nname = \"node\"\nall_gather = [[1.0, 1e-300]]\n" + from,
+                   "mine.toml:4:3: level[1].all_gather = [[1.0, 1e-300]]: must be at least 1 a second, and "
+                   "at most 10^21"},
              Wrong{head + "[peak]\nbf16 = \"fast\"\n" + from,
                    "mine.toml:5:1: peak.bf16 = \"fast\": must be a number"},
              Wrong{head + "[memory]\n" + from,
@@ -215,10 +231,13 @@ TEST_CASE("a machine file is taken by --gpu too") {
     REQUIRE_THROWS_WITH(machine_of_gpu(empty),
                         Contains("--gpu=" + empty + ": the machine file has no table gpu"));
     std::ofstream(named) << head + "aliases = [\"our\"]\n" + gpu;
-    REQUIRE_THROWS_WITH(machine_of_gpu(named),
-                        Equals("--gpu=" + named +
-                               ": aliases are only for the machine files that the program "
-                               "contains; leave them out, and give this file by its path"));
+    CHECK(machine_of_gpu(named).aliases.empty());
+    REQUIRE_THROWS_WITH(machine_of_gpu("our"), Contains("--gpu=our: unknown GPU"));
+    // a copy of a built-in file, from which users are told to start
+    const std::string copy = (folder.path() / "copy.toml").string();
+    std::ofstream(copy) << read_file(paths::source() + "/machines/h100-sxm.toml");
+    CHECK(machine_of_gpu(copy).gpu->title == machine_of_gpu("h100").gpu->title);
+    CHECK(&machine_of_gpu("h100") == &machine_of_gpu("h100-sxm"));
     // it is read once
     std::ofstream(path) << head;
     CHECK(&machine_of_gpu(path) == &machine);
