@@ -34,13 +34,13 @@ void check_model(const std::string& path, const CheckpointHeader& header,
                  const std::vector<CheckpointTensor>& tensors, const LeftOut& left_out) {
     std::map<std::string, const CheckpointHeader::Array*> there;
     for (const auto& array : header.arrays) there[array.path] = &array;
+    const CheckpointTensor* absent_state = nullptr;  // of the optimizer: a difference of models is told first
     for (const CheckpointTensor& tensor : tensors) {
         const auto found = there.find(tensor.path);
-        if (found == there.end() && !header.full && tensor.path.starts_with("optimizer/"))
-            throw ConfigError(
-                "{} has only weights, without the optimizer state: a run can start from it "
-                "(checkpoint.initial_load_path), but not resume from it",
-                path);
+        if (found == there.end() && tensor.path.starts_with("optimizer/")) {
+            if (!absent_state) absent_state = &tensor;
+            continue;
+        }
         if (found == there.end())
             throw ConfigError("{} is of another model: it has no {}, which this model has", path,
                               tensor.path);
@@ -56,6 +56,18 @@ void check_model(const std::string& path, const CheckpointHeader& header,
         if (name.starts_with("model/") && !(left_out && left_out(name)))
             throw ConfigError("{} is of another model: it has {}, which this model does not have", path,
                               parameter_of(name));
+    if (absent_state && !header.full)
+        throw ConfigError(
+            "{} has only weights, without the optimizer state: a run can start from it "
+            "(checkpoint.initial_load_path), but not resume from it",
+            path);
+    if (absent_state)
+        throw ConfigError(
+            "{} is of the same model, but of another optimizer or other optimizer.param_groups: it has no "
+            "{}, which "
+            "this run's optimizer needs. To continue with its weights and a new state of the optimizer, set "
+            "checkpoint.exclude_from_loading = \"optimizer,lr_scheduler\"",
+            path, absent_state->path);
 }
 
 /// ConfigError if the elements of an array are not contiguous in the file: HDF5 could read them, but each

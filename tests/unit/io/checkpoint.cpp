@@ -269,6 +269,21 @@ TEST_CASE("checkpoint: another model is refused in words", "[checkpoint]") {
         CHECK_THROWS_WITH(checkpoint.load_newest(other.tensors),
                           Contains("model/tok_embeddings.weight has elements of type float32"));
     }
+    SECTION("another optimizer of the same model") {
+        CheckpointState other(Dtype::f32);
+        other.add("optimizer/momentum_buffer/norm.weight", Dtype::f32, {4}, 0);
+        CHECK_THROWS_WITH(
+            checkpoint.load_newest(other.tensors),
+            Contains(
+                "step-00000005.h5 is of the same model, but of another optimizer or other "
+                "optimizer.param_groups: it has no optimizer/momentum_buffer/norm.weight, which this run's "
+                "optimizer needs. To continue with its weights and a new state of the optimizer, set "
+                "checkpoint.exclude_from_loading = \"optimizer,lr_scheduler\""));
+        CHECK_THROWS_AS(checkpoint.load_newest(other.tensors), ConfigError);
+        // a difference of models comes first
+        other.add("model/layers.1.attention.wq.weight", Dtype::f32, {4, 4}, 0);
+        CHECK_THROWS_WITH(checkpoint.load_newest(other.tensors), Contains("is of another model"));
+    }
     SECTION("a file of only weights does not resume") {
         CheckpointState state(Dtype::f32);
         const std::string path = checkpoint.export_model(record_of(5), state.tensors, Dtype::f32).path;
