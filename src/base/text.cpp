@@ -17,8 +17,13 @@ namespace coeus {
 
 namespace {
 
-// Optimal string alignment distance: insertions, deletions, replacements and swaps of neighbours.
-size_t edit_distance(std::string_view a, std::string_view b) {
+// Optimal string alignment distance: insertions, deletions, replacements and swaps of neighbours. `most` if
+// it is at least that. Texts whose lengths differ by so much are not compared, nor are long texts: the work
+// is the product of the lengths.
+size_t edit_distance(std::string_view a, std::string_view b, size_t most) {
+    constexpr size_t longest = 256;
+    const size_t longer = std::max(a.size(), b.size());
+    if (longer > longest || longer - std::min(a.size(), b.size()) >= most) return most;
     std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
     for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
     for (size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
@@ -30,7 +35,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
                 d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
         }
     }
-    return d[a.size()][b.size()];
+    return std::min(most, d[a.size()][b.size()]);
 }
 
 // Length in bytes of a terminal colour code at the start of a text, "\033[1;36m"; 0 if the text does not
@@ -80,9 +85,10 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
     std::string best;
     size_t best_distance = likely(name) + 1;
     for (const std::string& candidate : candidates) {
-        size_t distance = edit_distance(name, candidate);
+        size_t distance = edit_distance(name, candidate, best_distance);
         // an option given in a wrong section, or without one, is nearer than its edit distance says
-        const size_t of_last = edit_distance(last_part(name), last_part(candidate));
+        const size_t of_last =
+            edit_distance(last_part(name), last_part(candidate), likely(last_part(name)) + 1);
         if (of_last <= likely(last_part(name))) distance = std::min(distance, of_last + 1);
         if (distance < best_distance) {
             best = candidate;

@@ -29,6 +29,22 @@ void name_converters_uniquely(Config& config) {
     if (mx == "mxfp8") mx = "mxfp8_cublas";
 }
 
+namespace {
+
+// Each part is looked for in the name of every layer.
+void check_parts(Errors& errors, const char* option, const Words& parts) {
+    constexpr size_t most_parts = 1000, longest_part = 256;
+    errors.demand(parts.size() <= most_parts, "quantize.{}: has {} parts of names; at most {} are possible",
+                  option, parts.size(), most_parts);
+    for (size_t i = 0; i < parts.size(); ++i)
+        if (parts[i].size() > longest_part)
+            return errors.demand(false,
+                                 "quantize.{}: part {} of a name has {} bytes; at most {} are possible",
+                                 option, i + 1, parts[i].size(), longest_part);
+}
+
+}  // namespace
+
 void check_converters(Errors& errors, const Config& config) {
     const auto& linear = config.quantize.linear;
     const auto& experts = config.quantize.grouped_mm;
@@ -72,6 +88,11 @@ void check_converters(Errors& errors, const Config& config) {
     };
     names_some("grouped_mm.float8", experts.float8.fqns);
     names_some("grouped_mm.mx", experts.mx.fqns);
+    check_parts(errors, "linear.float8.filter_fqns", linear.float8.filter_fqns);
+    check_parts(errors, "linear.mx.filter_fqns", linear.mx.filter_fqns);
+    check_parts(errors, "linear.mx.fqns", linear.mx.fqns);
+    check_parts(errors, "grouped_mm.float8.fqns", experts.float8.fqns);
+    check_parts(errors, "grouped_mm.mx.fqns", experts.mx.fqns);
 }
 
 }  // namespace coeus::config

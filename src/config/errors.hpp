@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collects all errors of a deck, so that they can be corrected at once.
+// Collects the errors of a deck, so that they can be corrected at once.
 #pragma once
 
 #include "coeus/base/text.hpp"
@@ -15,6 +15,10 @@ namespace coeus::config {
 
 class Errors {
 public:
+    /// After so many errors, also those that are left out, collect() and demand() throw one ConfigError with
+    /// all lines: a file that is not a deck may have a million errors.
+    static constexpr int most_errors = 100;
+
     /// Runs `step` and notes the ConfigError that it throws. `option`: the option that it checks; after an
     /// error, later messages about this option are left out, since they would be about its default.
     template <class Step>
@@ -51,9 +55,13 @@ private:
         const bool follows = std::ranges::any_of(
             passed_over_, [&](const std::string& part) { return line.find(part) != std::string::npos; });
         if (!follows) note(line);
+        if (++found_ < most_errors) return;
+        note(fmt::format("the first {} errors are shown; there may be more", most_errors));
+        require_none();
     }
 
     Words lines_, passed_over_;
+    int found_ = 0;
 };
 
 }  // namespace coeus::config

@@ -151,6 +151,10 @@ Words unread_optimizer_options(const Config& config) {
 }  // namespace config
 
 std::vector<ParamGroupOptions> param_groups(const Config& config) {
+    constexpr size_t most = StepScalars::most_groups - 1;  // the rest of the parameters is a group too
+    if (config.optimizer.param_groups.size() > most)
+        throw ConfigError("optimizer.param_groups: has {} groups; at most {} are possible",
+                          config.optimizer.param_groups.size(), most);
     std::vector<ParamGroupOptions> groups;
     for (const TomlTable& table : config.optimizer.param_groups)
         groups.push_back(group_of(table.text, groups.size() + 1, config));

@@ -83,18 +83,21 @@ Numbered numbered(const std::string& name) {
     return {name, ""};
 }
 
-// The part of a name that is nearest to a wrong one: "layers.0", "layers.0.attention.wq", "attention.wq" or
-// "wq". Among those equally near, one with as many dots.
-std::string nearest_part(const std::string& wrong, const std::vector<LayerMatrix>& matrices) {
+// The parts of names: "layers.0", "layers.0.attention.wq", "attention.wq", "wq" and others.
+Names parts_of(const std::vector<Names>& layers) {
     std::set<std::string> all;
-    for (const LayerMatrix& matrix : matrices)
-        for (const std::string& name : names_of(matrix.parameter))
+    for (const Names& names : layers)
+        for (const std::string& name : names)
             for (size_t from = 0; from < name.size(); ++from) {
                 if ((from > 0 && name[from - 1] != '.') || isdigit(uint8_t(name[from]))) continue;
                 for (size_t to = from; to <= name.size(); ++to)
                     if (to == name.size() || name[to] == '.') all.insert(name.substr(from, to - from));
             }
-    Names parts(all.begin(), all.end());
+    return {all.begin(), all.end()};
+}
+
+// The part that is nearest to a wrong one. Among those equally near, one with as many dots.
+std::string nearest_part(const std::string& wrong, Names parts) {
     std::ranges::stable_sort(parts, {}, [&](const std::string& part) {
         return std::abs(std::ranges::count(part, '.') - std::ranges::count(wrong, '.'));
     });
@@ -173,12 +176,13 @@ std::vector<UnusedPart> unused_parts(const Quantize& quantize, const std::vector
     for (const LayerMatrix& matrix : matrices) (matrix.of_experts ? experts : linear).push_back(matrix);
     std::vector<UnusedPart> unused;
     const auto look = [&](UnusedPart::List list, const Names& parts, const std::vector<LayerMatrix>& all) {
+        std::vector<Names> names;
+        for (const LayerMatrix& matrix : all) names.push_back(names_of(matrix.parameter));
+        const Names known = parts.empty() ? Names() : parts_of(names);
         for (const std::string& part : parts) {
-            const auto is_hit = [&](const LayerMatrix& matrix) {
-                return has(names_of(matrix.parameter), part);
-            };
-            if ((list == filter_fqns && part == auto_filter) || std::ranges::any_of(all, is_hit)) continue;
-            unused.push_back({list, part, nearest_part(part, all)});
+            const auto is_hit = [&](const Names& its) { return has(its, part); };
+            if ((list == filter_fqns && part == auto_filter) || std::ranges::any_of(names, is_hit)) continue;
+            unused.push_back({list, part, nearest_part(part, known)});
         }
     };
     if (quantize.linear != Recipe::none) {
