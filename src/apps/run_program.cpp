@@ -111,7 +111,7 @@ int run_program(int argc, char** argv, FunctionRef<void()> set_up) {
         code = ExitCode::system;
     } catch (const std::filesystem::filesystem_error& error) {
         message = fmt::format("{}: {}", error.path1().string(), error.code().message());
-        code = ExitCode::system;
+        code = blames_path(error.code().value()) ? ExitCode::config : ExitCode::system;
         found_by_all = false;
     } catch (const std::exception& error) {
         message = text_of(error);

@@ -2,6 +2,7 @@
 #include "coeus/file/file_lock.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/error_text.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -34,7 +35,7 @@ FileLock::FileLock(std::string path, const std::function<void()>& waiting) : pat
     for (bool said = false;;) {
         descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
         if (descriptor_ < 0)
-            throw SystemError(fmt::format("{} cannot be created: {}", path_, errno_text(errno)));
+            fail_at_path(fmt::format("{} cannot be created: {}", path_, errno_text(errno)), errno);
         bool locked = lock(descriptor_, LOCK_EX | LOCK_NB);
         if (!locked && errno == EWOULDBLOCK) {
             if (!said) waiting();

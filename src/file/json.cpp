@@ -2,6 +2,7 @@
 #include "coeus/file/json.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/error_text.hpp"
 #include "coeus/file/raw_file.hpp"
 
 #include <fmt/format.h>
@@ -319,7 +320,7 @@ void write_json(const Json& value, const std::filesystem::path& file, int indent
     std::ofstream out(part, std::ios::binary);
     out << value.text(indent) << '\n';
     out.close();
-    if (!out) throw SystemError("writing " + part.string() + ": " + errno_text(errno));
+    if (!out) fail_at_path("writing " + part.string() + ": " + errno_text(errno), errno);
     std::filesystem::rename(part, file);
 }
 

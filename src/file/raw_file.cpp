@@ -3,6 +3,7 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/error_text.hpp"
 #include "coeus/base/flight_recorder.hpp"
 #include "coeus/base/random_id.hpp"
 
@@ -26,7 +27,7 @@ namespace {
 
 [[noreturn]] void fail(const std::string& path, const char* what,
                        std::source_location where = std::source_location::current()) {
-    throw SystemError(fmt::format("{} {}: {}", path, what, errno_text(errno)), where);
+    fail_at_path(fmt::format("{} {}: {}", path, what, errno_text(errno)), errno, where);
 }
 
 constexpr int64_t largest_transfer = int64_t(1) << 30;  // Linux transfers at most 2 GiB - 4 KiB per call
@@ -35,7 +36,10 @@ constexpr int64_t largest_transfer = int64_t(1) << 30;  // Linux transfers at mo
 
 void require_file(const std::string& path, bool writable) {
     std::error_code status;
-    if (!fs::exists(path, status)) throw ConfigError("{}: this file does not exist", path);
+    if (!fs::exists(path, status)) {
+        if (status) throw ConfigError("{} cannot be read: {}", path, status.message());
+        throw ConfigError("{}: this file does not exist", path);
+    }
     if (fs::is_directory(path, status)) throw ConfigError("{} is a folder, not a file", path);
     if (!fs::is_regular_file(path, status))
         throw ConfigError("{} is a pipe or a device, not a file; write its content to a file first", path);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/base/error.hpp"
+#include "coeus/base/error_text.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/report/report.hpp"
@@ -158,7 +159,7 @@ void write_report(const fs::path& file, const std::string& text) {
     std::ofstream out(part, std::ios::binary);
     out << text;
     out.close();
-    if (!out) throw SystemError(fmt::format("cannot write {}: {}", part.string(), errno_text(errno)));
+    if (!out) fail_at_path(fmt::format("cannot write {}: {}", part.string(), errno_text(errno)), errno);
     if (!replaces) return;
     fs::rename(part, file, failed);
     if (failed) throw SystemError(fmt::format("cannot write {}: {}", file.string(), failed.message()));

@@ -97,6 +97,20 @@ TEST_CASE("files that cannot be opened", "[raw_file]") {
                       Contains("x cannot be created: No such file or directory"));
     CHECK_THROWS_AS(RawFile::open_for_update(folder / "no"), SystemError);
     CHECK_THROWS_AS(free_bytes(folder / "no"), SystemError);
+    // paths that cannot be right are mistakes of the user, not failures of the system
+    std::filesystem::create_symlink("loop", folder / "loop");
+    test::write_file(folder / "file", "");
+    for (const std::string& path : {(folder / "loop").string(), (folder / std::string(300, 'x')).string(),
+                                    (folder / "file").string() + "/x", folder.path().string()}) {
+        CAPTURE(path);
+        CHECK_THROWS_AS(RawFile::open(path), ConfigError);
+        CHECK_THROWS_AS(RawFile::open_for_update(path), ConfigError);
+        CHECK_THROWS_AS(RawFile::create(path), ConfigError);
+        CHECK_THROWS_AS(MappedFile(path), ConfigError);
+        CHECK_THROWS_AS(read_text_file(path, 1), ConfigError);
+    }
+    CHECK_THROWS_WITH(RawFile::open((folder / "loop").string()),
+                      Contains("loop cannot be read: Too many levels of symbolic links"));
 }
 
 TEST_CASE("text file: a pipe, a device and a file that is too long are refused immediately") {
