@@ -176,6 +176,7 @@ int generate(const Arguments& arguments) {
     flags.parse(arguments);
     const TextWriterOptions options = writer_options(flags);
     if (flags.given("output")) flags.require_replaceable(flags.text("output"));
+    flags.require_different_files("prompts", "output");
     const Pretrained source(flags.required("checkpoint"));
     if (!flags.given("tokenizer") && !std::filesystem::exists(source.tokenizer_folder()))
         throw ConfigError(

@@ -43,6 +43,7 @@ int report(const Arguments& arguments) {
     flags.parse(arguments);
     for (const char* file : {"output", "csv"})
         if (flags.given(file)) flags.require_replaceable(flags.required(file));
+    flags.require_different_files("output", "csv");
     const std::vector<RunData> runs = read_runs(flags.words());
     std::fputs(report_text(runs, terminal_columns(), log::colored()).c_str(), stdout);
     std::fflush(stdout);

@@ -5,6 +5,7 @@
 #include "schedule.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/error_text.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/config/command_flags.hpp"
@@ -75,7 +76,7 @@ void write(const std::string& path, const std::string& content) {
     std::ofstream file(path, std::ios::binary);
     file << content;
     file.close();
-    if (!file) throw SystemError(fmt::format("cannot write {}: {}", path, errno_text(errno)));
+    if (!file) fail_at_path(fmt::format("cannot write {}: {}", path, errno_text(errno)), errno);
 }
 
 TextStyle terminal_style() {
@@ -127,6 +128,8 @@ int schedule(const Arguments& arguments) {
     if (flags.given("lowered") && !flags.given("output")) throw ConfigError("--lowered needs --output FILE");
     for (const char* file : {"svg", "output"})
         if (flags.given(file)) flags.require_replaceable(flags.text(file));
+    flags.require_different_files("svg", "output");
+    flags.require_different_files("csv", "svg");
     const Simulation simulation = simulate(table);
     const Timetable lowered = lower(table);
     prove_unbuffered(lowered, Queues::one);

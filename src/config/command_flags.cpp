@@ -60,8 +60,24 @@ Flags& Flags::add_force() {
 void Flags::require_replaceable(const std::string& path) const {
     namespace fs = std::filesystem;
     std::error_code unseen;
-    if (given("force") || !(fs::is_regular_file(path, unseen) || fs::is_directory(path, unseen))) return;
-    throw ConfigError("{} already exists; --force replaces it", path);
+    if (given("force")) return;
+    if (fs::is_regular_file(path, unseen) || fs::is_directory(path, unseen))
+        throw ConfigError("{} already exists; --force replaces it", path);
+    // the link itself would be replaced, or a file made where it points
+    if (fs::is_symlink(path, unseen) && !fs::exists(path, unseen))
+        throw ConfigError("{} already exists: it is a link that leads nowhere; --force replaces it", path);
+}
+
+void Flags::require_different_files(const std::string& flag, const std::string& other) const {
+    namespace fs = std::filesystem;
+    if (!given(flag) || !given(other)) return;
+    std::error_code unseen;
+    const auto real = [&](const std::string& name) {
+        return fs::weakly_canonical(fs::absolute(text(name)), unseen);
+    };
+    if (fs::equivalent(text(flag), text(other), unseen) || (!real(flag).empty() && real(flag) == real(other)))
+        throw ConfigError("coeus {}: --{} and --{} name the same file, {}; give them two names", command_,
+                          flag, other, text(other));
 }
 
 void Flags::parse(const std::vector<std::string>& arguments) {
@@ -112,6 +128,8 @@ void Flags::parse(const std::vector<std::string>& arguments) {
                           command_);
     if (!words_name_.empty() && words_.empty())
         throw ConfigError("coeus {} needs {}; see coeus help {}", command_, words_name_, command_);
+    if (std::ranges::find(words_, "") != words_.end())
+        throw ConfigError("coeus {}: an argument is empty; it needs {}", command_, words_name_);
 }
 
 void Flags::print_help() const {

@@ -171,6 +171,8 @@ std::string deck_of(const Found& found) {
     if (found.words.size() > 1)
         throw ConfigError("{}: only one deck can be given, not {} ({}); a deck can include others", here,
                           found.words.size(), join(found.words, ", "));
+    if (!found.words.empty() && found.words[0].empty())
+        throw ConfigError("{}: an argument is empty; it must be the path of a deck", here);
     const auto named = found.options.find("job.config_file");
     const std::string file = named == found.options.end() ? "" : named->second.as<Setting>().text;
     if (!file.empty() && !found.words.empty() && file != found.words[0])
@@ -354,7 +356,11 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments, int ra
     };
     result.dry_run = take_boolean(dry_run_option);
     result.strict = take_boolean(strict_option);
-    if (const auto setting = take(found.options, gpu_option)) result.gpu = setting->text;
+    if (const auto setting = take(found.options, gpu_option)) {
+        result.gpu = setting->text;
+        if (result.gpu.empty())
+            reject(*setting, "must be the name of a GPU, such as h100, or a machine file");
+    }
     if (const auto setting = take(found.options, memory_option)) {
         result.memory_bytes = parse_bytes(setting->text).value_or(0);
         if (result.memory_bytes <= 0) reject(*setting, "must be a size, such as 80GiB");

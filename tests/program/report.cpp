@@ -74,4 +74,8 @@ TEST_CASE("coeus report names what is wrong") {
     refused({(folder / "empty").string()}, "empty/metrics.jsonl has no logged step yet");
     refused({(folder / "broken").string()}, "broken/metrics.jsonl:2");
     refused({(folder / "broken").string(), "--ouput", "x"}, "did you mean --output?");
+    std::filesystem::create_directory_symlink(folder.path(), folder / "again");
+    refused({(folder / "broken").string(), "--output", (folder / "x").string(), "--csv",
+             (folder / "again/empty/../x").string()},
+            "coeus report: --output and --csv name the same file, ");
 }

@@ -64,6 +64,8 @@ public:
     /// ConfigError if a file or folder of that name exists and --force was not given. Devices and pipes may
     /// always be written to.
     void require_replaceable(const std::string& path) const;
+    /// ConfigError if two flags that are given name the same file, which may not exist yet.
+    void require_different_files(const std::string& flag, const std::string& other) const;
 
 private:
     const Flag& find(const std::string& name) const;

@@ -4,8 +4,12 @@
 
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
+#include "support/support.hpp"
+
+#include <filesystem>
 
 using namespace coeus;
+using namespace coeus::test;
 using Catch::Contains;
 
 namespace {
@@ -83,6 +87,8 @@ TEST_CASE("flags: mistakes") {
     CHECK(error_of_flags({"--loud=yes"}) == "coeus weigh: --loud takes no value");
     CHECK(error_of_flags({"a.txt"}) == "coeus weigh: unexpected argument 'a.txt'; see coeus help weigh");
     CHECK(error_of_flags({}, "a file") == "coeus weigh needs a file; see coeus help weigh");
+    for (const std::vector<std::string>& words : {std::vector<std::string>{""}, {"a.txt", ""}})
+        CHECK(error_of_flags(words, "a file") == "coeus weigh: an argument is empty; it needs a file");
     for (const char* wrong : {"x", "1.5", "10", "-6", "3 ", "99999999999999999999"})
         CHECK(error_of_flags({std::string("--times=") + wrong}) ==
               std::string(
@@ -92,4 +98,66 @@ TEST_CASE("flags: mistakes") {
         CHECK(error_of_flags({std::string("--part=") + wrong}) ==
               std::string("coeus weigh: --part must be a number from 0 to 1, but is \"") + wrong + "\"");
     CHECK_THROWS_AS(flags().text("absent"), LogicError);
+}
+
+TEST_CASE("flags: what exists is replaced only with --force, and a link that leads nowhere exists") {
+    namespace fs = std::filesystem;
+    const TemporaryFolder folder;
+    write_file(folder / "file", "");
+    fs::create_directory(folder / "folder");
+    fs::create_symlink("absent", folder / "dangling");
+    fs::create_symlink("loop", folder / "loop");
+    fs::create_symlink("file", folder / "link");
+    fs::create_symlink("/dev/null", folder / "device");
+    Flags careful = flags(), forced = flags();
+    forced.add_force().parse({"--force"});
+    careful.add_force().parse({});
+    const auto why_not = [&](const Flags& given, const fs::path& path) -> std::string {
+        try {
+            given.require_replaceable(path.string());
+        } catch (const ConfigError& error) {
+            return error.what();
+        }
+        return "";
+    };
+    for (const char* name : {"file", "folder", "link"})
+        CHECK(why_not(careful, folder / name) ==
+              (folder / name).string() + " already exists; --force replaces it");
+    for (const char* name : {"dangling", "loop"})
+        CHECK(why_not(careful, folder / name) ==
+              (folder / name).string() +
+                  " already exists: it is a link that leads nowhere; --force replaces it");
+    for (const char* name : {"absent", "device"}) CHECK(why_not(careful, folder / name).empty());
+    for (const char* name : {"file", "folder", "link", "dangling", "loop", "absent"})
+        CHECK(why_not(forced, folder / name).empty());
+}
+
+TEST_CASE("flags: two files are different, however they are named") {
+    namespace fs = std::filesystem;
+    const TemporaryFolder folder;
+    write_file(folder / "file", "");
+    fs::create_symlink("file", folder / "link");
+    fs::create_symlink("loop", folder / "loop");
+    fs::create_directory_symlink(".", folder / "here");
+    const auto why_not = [&](const fs::path& first, const fs::path& second) -> std::string {
+        Flags two("weigh", "", "", "");
+        two.add("page", "FILE", "", "").add("table", "FILE", "", "").add("third", "FILE", "", "");
+        two.parse({"--page", first.string(), "--table", second.string()});
+        two.require_different_files("page", "third");
+        try {
+            two.require_different_files("page", "table");
+        } catch (const ConfigError& error) {
+            return error.what();
+        }
+        return "";
+    };
+    const std::string new_file = (folder / "new").string();
+    for (const fs::path& other :
+         {folder / "new", folder / "here/new", folder / "here/../" / folder.path().filename() / "new"})
+        CHECK(why_not(other, new_file) ==
+              "coeus weigh: --page and --table name the same file, " + new_file + "; give them two names");
+    CHECK_FALSE(why_not(folder / "file", folder / "link").empty());
+    CHECK_FALSE(why_not("new", fs::current_path() / "new").empty());
+    CHECK(why_not(folder / "new", folder / "newer").empty());
+    CHECK(why_not(folder / "file", folder / "loop").empty());
 }

@@ -106,6 +106,10 @@ TEST_CASE("Dry runs") {
     CHECK(error_of({"--dry_run", "--ranks=0"}) ==
           "command line: ranks = 0: must be a whole number from 1 to 16777216");
     CHECK_THAT(error_of({"--dry_run", "--ranks=many"}), Contains("ranks = many: must be a whole number"));
+    for (const Words& empty : {Words{"--dry_run", "--gpu="}, {"--dry_run", "--gpu", ""}, {"--gpu="}})
+        CHECK(error_of(empty) ==
+              "command line: gpu = : must be the name of a GPU, such as h100, or a machine file");
+    CHECK(error_of({""}) == "command line: an argument is empty; it must be the path of a deck");
     CHECK(error_of({"--dry_run=perhaps"}) == "command line: dry_run = perhaps: must be true or false");
 }
 
