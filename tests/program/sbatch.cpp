@@ -45,12 +45,12 @@ TEST_CASE("a job script has the requested options, the machine's own, and needs 
     for (const char* machine : {"generic", "hyak", "local"}) {
         const std::string script =
             printed({"--machine", machine, "--nodes=4", "--gpus-per-node", "8", "--time", "1-12:00:00",
-                     "--account=lab", "--training.steps=70", "--job.description=it's"});
+                     "--mem=1024T", "--account=lab", "--training.steps=70", "--job.description=it's"});
         CAPTURE(machine, script);
         for (const char* line :
              {"#SBATCH --nodes=4", "#SBATCH --gpus-per-node=8", "#SBATCH --ntasks-per-node=8",
-              "#SBATCH --time=1-12:00:00", "#SBATCH --account=lab", "#SBATCH --job-name=llama3_1b",
-              "#SBATCH --requeue", "#SBATCH --open-mode=append"})
+              "#SBATCH --time=1-12:00:00", "#SBATCH --mem=1024T", "#SBATCH --account=lab",
+              "#SBATCH --job-name=llama3_1b", "#SBATCH --requeue", "#SBATCH --open-mode=append"})
             CHECK(count_of(std::string("\n") + line + "\n", script) == 1);
         CHECK(count_of("\n#SBATCH --distribution=block:block\n", script) ==
               (machine == std::string("local") ? 0 : 1));
@@ -311,6 +311,14 @@ TEST_CASE("errors of a job are reported before there is a script") {
                Contains("--nodes") && Contains("at least 1"));
     CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--time=a day"}),
                Contains("--time") && Contains("24:00:00"));
+    for (const char* absurd : {"99999999999999", "366-00"})
+        CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--time", absurd}),
+                   Contains(fmt::format("at most 365-00, but is \"{}\"", absurd)));
+    for (const char* absurd : {"-1", "1XB", "1025T", "999999999999999"})
+        CHECK_THAT(refused_sbatch({deck, "--machine=hyak", fmt::format("--mem={}", absurd)}),
+                   Contains("--mem must be a number of MiB, or a number with K, M, G or T, at most 1024T, "
+                            "such as 128G") &&
+                       Contains(fmt::format("but is \"{}\"", absurd)));
     CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--account=my lab"}), Contains("one word"));
     CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--gpus-per-node=many"}), Contains("a100:4"));
     CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--gpus-per-node=4", "--ntasks-per-node=8"}),

@@ -15,6 +15,8 @@
 #include "coeus/train/dry_run.hpp"
 #include "jobscripts.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -115,18 +117,44 @@ void set_directive(std::string& script, const std::string& name, const std::stri
     script.replace(begin, script.find('\n', begin) - begin, value);
 }
 
+// Slurm's sizes of memory: a number of MiB, or a number with a unit. 0 is all of a node's memory.
+void check_memory(const std::string& text) {
+    static const std::regex form("([0-9]{1,15})([KMGTkmgt]?)[Bb]?");
+    constexpr double most = 1 << 30;  // MiB: a PiB, more than a node has
+    std::smatch match;
+    double mebibytes = most + 1;
+    if (std::regex_match(text, match, form)) {
+        const std::string unit = match[2].str();
+        const char letter = unit.empty() ? 'M' : char(std::toupper(uint8_t(unit[0])));
+        const double bytes = letter == 'K' ? 0x1p-10 : letter == 'M' ? 1 : letter == 'G' ? 0x1p10 : 0x1p20;
+        mebibytes = std::stod(match[1]) * bytes;
+    }
+    if (mebibytes > most)
+        throw ConfigError(
+            "coeus sbatch: --mem must be a number of MiB, or a number with K, M, G or T, at most 1024T, such "
+            "as 128G "
+            "(0: all the memory of a node), but is \"{}\"",
+            text);
+}
+
 void check_values(const Flags& flags) {
     for (const char* name : {"nodes", "ntasks-per-node", "cpus-per-task"})
         if (flags.given(name)) flags.integer(name, 1, 1 << 20);
-    if (flags.given("time") && !seconds_of_wall_time(flags.text("time")))
+    constexpr double longest = 365 * 24 * 3600.0;
+    if (flags.given("time") && seconds_of_wall_time(flags.text("time")).value_or(2 * longest) > longest)
         throw ConfigError(
             "coeus sbatch: --time must be MINUTES, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS, or "
-            "DAYS-HOURS:MINUTES:SECONDS, such as 24:00:00, but is \"{}\"",
+            "DAYS-HOURS:MINUTES:SECONDS, such as 24:00:00, and at most 365-00, but is \"{}\"",
             flags.text("time"));
+    if (flags.given("mem")) check_memory(flags.text("mem"));
+    constexpr size_t longest_word = 256;
+    const auto ends_word = [](unsigned char c) { return c <= ' ' || c == 0x7f || c == '"' || c == '\''; };
     for (const char* name : passed_on)
-        if (flags.given(name) &&
-            (flags.text(name).empty() || flags.text(name).find_first_of(" \t\n\"'") != std::string::npos))
-            throw ConfigError("coeus sbatch: --{} must be one word, but is \"{}\"", name, flags.text(name));
+        if (const std::string& word = flags.text(name);
+            flags.given(name) &&
+            (word.empty() || word.size() > longest_word || std::ranges::any_of(word, ends_word)))
+            throw ConfigError("coeus sbatch: --{} must be one word of at most {} bytes, but is \"{}\"", name,
+                              longest_word, word);
 }
 
 // "4" and "a100:4" are 4.
