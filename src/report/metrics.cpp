@@ -217,7 +217,10 @@ void StepClock::finish(StepMetrics& m, double tokens_per_step, double flops_per_
     m.data_s = data_s_ / double(steps_);
     m.tps = tokens_per_step / m.step_s;
     m.tflops = flops_per_token * m.tps / 1e12;
-    if (peak_flops) m.mfu = 100 * flops_per_token * m.tps / *peak_flops;
+    // more than the peak is not a measurement: the formula counts products that a causal mask leaves out, or
+    // the peak was measured while the machine was busy
+    if (peak_flops)
+        if (const double mfu = 100 * flops_per_token * m.tps / *peak_flops; mfu <= 100) m.mfu = mfu;
     m.eta_s = m.step_s * double(steps_left);
     *this = StepClock{};
 }

@@ -57,8 +57,10 @@ TEST_CASE(
             CHECK(number(steps[i], "tokens_seen") == tokens * double(i + 1));
             if (i == 0) continue;  // its time is counted from the start of the run
             CHECK(number(steps[i], "tps") * number(steps[i], "step_s") * 2 == Approx(tokens));
-            CHECK(number(steps[i], "mfu") / number(steps[i], "tflops") ==
-                  Approx(number(steps[1], "mfu") / number(steps[1], "tflops")));
+            // MFU is not known if it would be above 100 %
+            if (i > 1 && !steps[i].root()["mfu"].is_null() && !steps[1].root()["mfu"].is_null())
+                CHECK(number(steps[i], "mfu") / number(steps[i], "tflops") ==
+                      Approx(number(steps[1], "mfu") / number(steps[1], "tflops")));
         }
         REQUIRE(!validations.empty());
         for (const JsonDocument& line : validations)

@@ -272,4 +272,11 @@ TEST_CASE("metrics: rates are means since the last line") {
     CHECK(next.tps == 4000);
     CHECK_FALSE(next.mfu.has_value());
     CHECK(next.eta_s == 0);
+    for (const auto& [peak, known] : {std::pair(8e12, true), {7.9e12, false}}) {
+        clock.add(0.25, 0);
+        StepMetrics fast;
+        clock.finish(fast, 1000, 2e9, peak, 0);
+        CHECK(fast.tflops == 8);
+        CHECK(fast.mfu.has_value() == known);
+    }
 }
