@@ -41,6 +41,17 @@ std::string prefetch_notice(const MeshShape& mesh, const GatherOptions& gather) 
     return "";
 }
 
+// Where chunks of attention begin if documents share a sequence; "" if there are none.
+std::string chunks_text(const DecoderConfig& m, const Config::Training& training) {
+    int64_t chunk = 0;
+    for (int64_t i = 0; i < m.layers; ++i) chunk = std::max(chunk, m.layer(i).attention.chunk);
+    if (!training.document_mask || chunk == 0 || chunk >= training.seq_len) return "";
+    return fmt::format(
+        "Documents: chunks of {} tokens are counted from the first token of a sequence, as in transformers "
+        "and torchtitan; a document in its middle is cut at other places than it would be alone",
+        chunk);
+}
+
 // The widths between the matrices of dense layers, and of layers with experts.
 std::string widths_text(const DecoderConfig& m) {
     std::vector<std::string> parts;
@@ -96,6 +107,8 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                         mesh.cp, options.training.seq_len / mesh.cp, options.training.seq_len,
                         config.parallelism.context_parallel_load_balancer,
                         config.parallelism.context_parallel_rotate_method));
+    if (std::string chunks = chunks_text(m, config.training); !chunks.empty())
+        lines.push_back(std::move(chunks));
     if (mesh.ep > 1) {
         const int64_t tokens = options.training.count() / options.pipeline.timetable.microbatches /
                                (mesh.size(axis::cp | axis::tp) / mesh.size(axis::etp)),

@@ -92,12 +92,26 @@ TEST_CASE("program: an optimizer that is not loaded is a new one for the old wei
     const std::string all = without("optimizer,lr_scheduler,dataloader,train_state");
     const Arguments whole = {from, "--checkpoint.initial_load_model_only=false", all};
     train_tiny(folder / "excluded", data, saving_every_second + Arguments{steps(3)} + whole, 2);
+    // and one that keeps only the counts, with which the optimizer's first step is not step 1 of the run
+    train_tiny(folder / "counted", data,
+               saving_every_second + Arguments{from, "--checkpoint.initial_load_model_only=false", steps(7),
+                                               without("optimizer,lr_scheduler,dataloader")},
+               2);
     // and so does a start in the run's own folder
     const Outcome own = train_tiny(run, data, saving_every_second + Arguments{steps(3), all}, 2);
     CHECK_THAT(own.output, Contains("step 0, 0 tokens seen") &&
                                Contains("reset: the optimizer's moments and bias correction, the "
                                         "learning-rate schedule, the data, the count of steps and tokens") &&
                                Contains("its metrics were moved to"));
+    const MetricLines new_run = read_metrics(folder / "weights"), counted = read_metrics(folder / "counted");
+    REQUIRE(counted.steps.size() == 3);
+    for (size_t i = 0; i < 3; ++i) {
+        CHECK(counted.steps[i].step == 5 + int64_t(i));
+        CHECK(counted.steps[i].loss == new_run.steps[i].loss);
+        CHECK(counted.steps[i].lr == new_run.steps[i].lr);
+    }
+    CHECK(differing_arrays(folder / "counted" / checkpoint_of(7), folder / "weights" / checkpoint_of(3)) ==
+          std::vector<std::string>{});
     for (const char* other : {"excluded", "run"}) {
         CAPTURE(other);
         const MetricLines expected = read_metrics(folder / "weights"), lines = read_metrics(folder / other);

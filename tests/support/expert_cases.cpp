@@ -38,17 +38,26 @@ std::string options_text(const RouteOptions& o) {
                        o.round_robin ? " round robin" : "");
 }
 
-KernelCase route_case(int64_t tokens, int64_t experts, const RouteOptions& o, bool biased) {
-    return {fmt::format("route {} x {} of {}{}{}", tokens, o.top_k, experts, options_text(o),
-                        biased ? " biased" : ""),
-            {{"experts", output, index_kind, {tokens, o.top_k}},
-             {"weights", output, acc, {tokens, o.top_k}},
-             {"loads", update, Kind::count, {experts}, 9},
-             {"logits", input, acc, {tokens, experts}, 0, 1.5, 1},
-             {"bias", input, acc, {experts}, 0, 0.3}},
-            [=](const Kernels& k, Exec& e, const Operands& v) {
-                k.route(e, v[0], v[1], biased ? v[2] : Tensor(), v[3], biased ? v[4] : Tensor(), o);
-            }};
+/// `tied`: every logit is 0 or 1, so that experts and groups of experts are equally good.
+KernelCase route_case(int64_t tokens, int64_t experts, const RouteOptions& o, bool biased,
+                      bool tied = false) {
+    KernelCase c = {fmt::format("route {} x {} of {}{}{}{}", tokens, o.top_k, experts, options_text(o),
+                                biased ? " biased" : "", tied ? " tied" : ""),
+                    {{"experts", output, index_kind, {tokens, o.top_k}},
+                     {"weights", output, acc, {tokens, o.top_k}},
+                     {"loads", update, Kind::count, {experts}, 9},
+                     {"logits", input, acc, {tokens, experts}, 0, 1.5, 1},
+                     {"bias", input, acc, {experts}, 0, 0.3}},
+                    [=](const Kernels& k, Exec& e, const Operands& v) {
+                        k.route(e, v[0], v[1], biased ? v[2] : Tensor(), v[3], biased ? v[4] : Tensor(), o);
+                    }};
+    if (tied)
+        c.prepare = [](const Kernels&, Exec&, const Operands& v) {
+            // the first token comes from a router of zeros
+            for (int64_t i = 0; i < v[3].count(); ++i)
+                set_element(v[3], i, i >= v[3].cols() && element(v[3], i) > 1 ? 1 : 0);
+        };
+    return c;
 }
 
 KernelCase route_backward_case(int64_t tokens, int64_t experts, const RouteOptions& o) {
@@ -444,6 +453,7 @@ std::vector<KernelCase> expert_cases() {
         for (const int64_t tokens : {1, 37}) {
             for (const bool biased : {false, true})
                 list.push_back(route_case(tokens, experts, options, biased));
+            list.push_back(route_case(tokens, experts, options, false, true));
             list.push_back(route_backward_case(tokens, experts, options));
         }
     list.push_back(count_by_sequence_case(1, 1, 1, 1, {}));

@@ -21,14 +21,15 @@ struct Case {
     bool documents;
     Dtype type = Dtype::f64;
     double tolerance = 1e-11;
-    int64_t value_dim = 0;
+    int64_t value_dim = 0, window = 0, chunk = 0;
 
     std::string name() const {
         constexpr const char* exchanges[] = {"all_gather", "ring", "heads"};
-        return fmt::format(
-            "{}{}, {} sequences of {}, heads {}/{} of {} and {}{}, {}", exchanges[int(context.exchange)],
-            context.balancing == Balancing::none ? "" : " head-tail", batch, length, heads, kv_heads,
-            head_dim, shape(length).value_width(), documents ? ", documents" : "", name_of(type));
+        return fmt::format("{}{}, {} sequences of {}, heads {}/{} of {} and {}{}, window {}, chunk {}, {}",
+                           exchanges[int(context.exchange)],
+                           context.balancing == Balancing::none ? "" : " head-tail", batch, length, heads,
+                           kv_heads, head_dim, shape(length).value_width(), documents ? ", documents" : "",
+                           window, chunk, name_of(type));
     }
     int64_t q_cols() const { return heads * head_dim; }
     int64_t k_cols() const { return kv_heads * head_dim; }
@@ -42,7 +43,9 @@ struct Case {
                 .kv_heads = kv_heads,
                 .head_dim = head_dim,
                 .scale = 1 / std::sqrt(double(head_dim)),
-                .value_dim = value_dim};
+                .value_dim = value_dim,
+                .window = window,
+                .chunk = chunk};
     }
 };
 
@@ -193,6 +196,12 @@ TEST_CASE("ranks that divide sequences compute the attention of one rank") {
             if (context.exchange != ContextExchange::heads) {  // which divides the heads
                 cases.push_back({context, 2, 10 * p, 3, 1, 6, documents});
                 cases.push_back({context, 1, 98 * p, 4, 2, 16, documents});
+            }
+            // they end between the ranks' runs of tokens, and in documents
+            for (const auto& [window, chunk] : {std::pair<int64_t, int64_t>(9, 0), {0, 7}, {5, 7}}) {
+                cases.push_back({context, 2, 10 * p, 2 * p, p, 5, documents});
+                cases.back().window = window;
+                cases.back().chunk = chunk;
             }
             for (const Case& c : cases)
                 if (part.takes_next()) CHECK(differs_from_one_rank(c, cp) == "");

@@ -248,25 +248,33 @@ TEST_CASE("evaluator: many ranks measure the loss of one") {
     const Communicator& world = mesh.world();
     std::optional<TemporaryFolder> folder;
     if (world.rank() == 0) folder.emplace();
-    const std::string path = broadcast_text(
-        world, folder ? counting_file(folder->path() / "tokens.h5", 36, {3, 20}).string() : "");
-    const TokenFile file(path);
-    const Sampler sampler(file, {.seq_len = seq_len});  // 6 samples, which 4 ranks cannot share evenly
-    Config config;
-    config.validation.local_batch_size = 2;
-    config.validation.seq_len = seq_len;
-    config.training.document_mask = true;
     Run run({.master = Dtype::f64, .compute = Dtype::f64}, mesh),
         one_rank({.master = Dtype::f64, .compute = Dtype::f64}, mesh_of_one());
-    for (int64_t steps : {-1, 1}) {
-        config.validation.steps = steps;
-        Evaluator evaluator(config, sampler);
-        const ValidationMetrics many = evaluator.run(run.engine, [] { return true; }).value();
-        config.validation.steps = steps < 0 ? -1 : world.size();
-        Evaluator alone(config, sampler);
-        const ValidationMetrics one = alone.run(one_rank.engine, [] { return true; }).value();
-        CHECK(many.tokens == one.tokens);
-        CHECK(relatively_close(many.loss, one.loss, 1e-13));
+    // 6 samples, which 4 ranks cannot share evenly, and 1; one at a time, some ranks have none left
+    for (const int64_t samples : {6, 1}) {
+        const std::string path =
+            broadcast_text(world, folder ? counting_file(folder->path() / fmt::format("{}.h5", samples),
+                                                         samples * (seq_len + 1), {3, 5})
+                                               .string()
+                                         : "");
+        const TokenFile file(path);
+        const Sampler sampler(file, {.seq_len = seq_len});
+        Config config;
+        config.validation.seq_len = seq_len;
+        config.training.document_mask = true;
+        for (const int64_t at_a_time : {2, 1})
+            for (const int64_t steps : {-1, 1}) {
+                CAPTURE(samples, at_a_time, steps);
+                config.validation.local_batch_size = at_a_time;
+                config.validation.steps = steps;
+                Evaluator evaluator(config, sampler);
+                const ValidationMetrics many = evaluator.run(run.engine, [] { return true; }).value();
+                config.validation.steps = steps < 0 ? -1 : world.size();
+                Evaluator alone(config, sampler);
+                const ValidationMetrics one = alone.run(one_rank.engine, [] { return true; }).value();
+                CHECK(many.tokens == one.tokens);
+                CHECK(relatively_close(many.loss, one.loss, 1e-13));
+            }
     }
     world.barrier();  // rank 0 removes the file
 }

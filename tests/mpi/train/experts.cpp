@@ -241,6 +241,7 @@ TEST_CASE("experts: every schedule, also with gradients of weights that are comp
     const Communicator world = Communicator::world("world");
     if (world.size() != 4) return;
     OneRankComparison all(world);
+    int number = 0;
     for (const Schedule& schedule : schedules())
         for (const double capacity : {0.3, 1e9}) {
             MeshCase c = {.mesh = {.pp = 2, .dp_shard = 2, .ep = 2}, .model = tiny_config()};
@@ -249,7 +250,16 @@ TEST_CASE("experts: every schedule, also with gradients of weights that are comp
             set_schedule(c, schedule);
             if (capacity > 1) c.gather = {.weights = Keep::all, .gradients = Keep::all};
             c.exchanges.expert_capacity = capacity;
-            all.add(c, 2);
+            // each schedule has 8-bit experts once, in turn with many and few rounds: their codes and scales
+            // are in memory that is used again
+            if (number++ % 4 % 3 != 0) {
+                all.add(c, 2);
+                continue;
+            }
+            c.model.dim = c.model.moe.hidden = 32;
+            c.types.quantize = {.experts = Recipe::rowwise, .expert_fqns = {"experts"}};
+            c.optimizer.eps = float32_eps;
+            all.add(c, 2, {1e-11, 1e-5, 1e-5});
         }
     all.check();
 }

@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 using namespace coeus;
@@ -29,7 +30,8 @@ EngineOptions options(Dtype dtype = Dtype::f64, int64_t sequences = 2, int64_t m
 
 // An engine with initial weights, ready to run.
 struct Ready {
-    explicit Ready(const EngineOptions& with = options()) : engine(tiny_config(), with) {
+    explicit Ready(const EngineOptions& with = options(), const DecoderConfig& config = tiny_config())
+        : engine(config, with) {
         engine.allocate();
         engine.decoder().parameters().initialise(5, 1);
         engine.renew_weights();
@@ -242,5 +244,48 @@ TEST_CASE("engine: the same steps give the same bits") {
         for (int64_t number : {1, 2, 3}) CHECK(step(c.engine, batch, number));
         // the seed matters only for stochastic rounding
         CHECK((c.state() == a.state()) == (master == Dtype::f32));
+    }
+}
+
+TEST_CASE("engine: the loads of experts are those of the last step, in all of its local batches") {
+    DecoderConfig config = tiny_config();
+    set_experts(config, 1);
+    TestBatch batch(2, seq_len, config.vocab);
+    Ready ready(options(Dtype::f64, 1, 2), config);
+    for (int64_t number : {1, 2, 3}) {
+        CHECK(step(ready.engine, batch, number, 1));
+        const std::vector<int64_t> loads = ready.engine.loads();
+        REQUIRE(int64_t(loads.size()) == config.moe_rows() * config.moe.experts);
+        for (auto row = loads.begin(); row != loads.end(); row += config.moe.experts)
+            CHECK(std::accumulate(row, row + config.moe.experts, int64_t(0)) ==
+                  2 * seq_len * config.moe.top_k);
+    }
+}
+
+TEST_CASE("engine: weights that were loaded have scales of their own, whatever was trained before") {
+    const DecoderConfig config = config_of_16s();
+    TestBatch batch(2, seq_len, config.vocab), other(2, 9, config.vocab);
+    const auto load = [](Engine& engine) {
+        engine.decoder().parameters().initialise(9, 1);
+        for (const Storage& storage : engine.decoder().parameters().storages())
+            for (int64_t i = 0; i < storage.master.count(); ++i)
+                set_element(storage.master, i, 3 * element(storage.master, i));
+        engine.renew_weights();
+    };
+    for (const Dtype compute : {Dtype::f32, Dtype::bf16}) {
+        EngineOptions with = options(compute);
+        with.types.master = Dtype::f32;
+        with.types.quantize.linear = Recipe::tensorwise;
+        Ready used(with, config), fresh(with, config);
+        CHECK(step(used.engine, batch, 1));
+        load(used.engine);
+        load(fresh.engine);
+        const double loss = used.engine.evaluate(other.local_batch(0, 2));
+        CHECK(loss == fresh.engine.evaluate(other.local_batch(0, 2)));
+        // roundings to 8 bits are small
+        with.types.quantize = {};
+        Ready plain(with, config);
+        load(plain.engine);
+        CHECK(relatively_close(loss, plain.engine.evaluate(other.local_batch(0, 2)), 0.05));
     }
 }

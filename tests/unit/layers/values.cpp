@@ -2,96 +2,16 @@
 // The forward of the layers against the formulas written out in plain loops, in double. (For their gradients
 // see gradients.cpp. Only this test detects a wrong constant, such as eps or the scale of scores.)
 #include "../../../src/models/decoder_head.hpp"
-#include "coeus/layers/attention.hpp"
 #include "coeus/layers/feed_forward.hpp"
 #include "coeus/layers/norm.hpp"
 #include "support/catch.hpp"
-#include "support/model.hpp"
 #include "support/support.hpp"
+#include "unit/layers/formulas.hpp"
 
 #include <cmath>
 
 using namespace coeus;
 using namespace coeus::test;
-
-namespace {
-
-using Matrix = std::vector<std::vector<double>>;
-
-// Parameters, arenas and a batch for one layer.
-struct Bench {
-    Parameters parameters{{Dtype::f64, Dtype::f64}};
-    Exec exec;
-    Frame frame;
-    Arena temp;
-    StepScalars scalars;
-    TestBatch data;
-    Batch batch;
-    Ctx c{exec, cpu_kernels(), frame, temp, batch, scalars};
-
-    explicit Bench(TestBatch b, int64_t bytes = 1 << 20)
-        : frame(bytes, 64), temp(bytes, "temporaries"), data(std::move(b)), batch(data.view()) {
-        exec.workspace = Arena(1 << 20, "workspace");
-    }
-    const Storage& weight(const std::string& name, const Shape& shape) {
-        return parameters.add({.name = name, .shape = shape, .init = Init::normal(0.7)});
-    }
-    void allocate() {
-        parameters.allocate(true);
-        parameters.initialise(1, 1);
-    }
-    Tensor random(int64_t rows, int64_t cols) {
-        const Tensor t = frame.keep(Dtype::f64, {rows, cols});
-        for (int64_t i = 0; i < t.count(); ++i) set_element(t, i, std::sin(1.7 * double(i) + 0.3));
-        return t;
-    }
-};
-
-Matrix matrix(const Tensor& t) {
-    Matrix m(size_t(t.rows()));
-    for (int64_t i = 0; i < t.count(); ++i) m[size_t(i / t.cols())].push_back(element(t, i));
-    return m;
-}
-
-// x W^T
-Matrix product(const Matrix& x, const Matrix& w) {
-    Matrix y;
-    for (const auto& row : x) {
-        y.emplace_back();
-        for (const auto& out : w) {
-            double sum = 0;
-            for (size_t j = 0; j < row.size(); ++j) sum += row[j] * out[j];
-            y.back().push_back(sum);
-        }
-    }
-    return y;
-}
-
-double largest_difference(const Matrix& a, const Tensor& b) {
-    double worst = 0;
-    for (size_t i = 0; i < a.size(); ++i)
-        for (size_t j = 0; j < a[i].size(); ++j)
-            worst = worse_of(worst, std::fabs(a[i][j] - element(b, int64_t(i * a[i].size() + j))));
-    return worst;
-}
-
-// Rotates the pairs among the first `width` columns of each head of x by angles position * theta^(-2j/width).
-void rotate(Matrix& x, const std::vector<int32_t>& positions, size_t head_dim, size_t width, double theta,
-            RopeLayout layout) {
-    for (size_t t = 0; t < x.size(); ++t)
-        for (size_t head = 0; head < x[t].size(); head += head_dim)
-            for (size_t j = 0; j < width / 2; ++j) {
-                const bool interleaved = layout == RopeLayout::interleaved;
-                double& a = x[t][head + (interleaved ? 2 * j : j)];
-                double& b = x[t][head + (interleaved ? 2 * j + 1 : j + width / 2)];
-                const double angle = positions[t] * std::pow(theta, -2.0 * double(j) / double(width));
-                const double old = a;
-                a = old * std::cos(angle) - b * std::sin(angle);
-                b = old * std::sin(angle) + b * std::cos(angle);
-            }
-}
-
-}  // namespace
 
 TEST_CASE("norms: values with an eps large enough to matter") {
     constexpr double eps = 0.25;
@@ -119,65 +39,6 @@ TEST_CASE("norms: values with an eps large enough to matter") {
     CHECK(largest_difference(rms_y, RmsNorm(rms, eps).forward(bench.c, x)) <= 1e-14);
     CHECK(largest_difference(layer_y, LayerNorm(&layer, eps).forward(bench.c, x)) <= 1e-14);
     CHECK(largest_difference(plain_y, LayerNorm(nullptr, eps).forward(bench.c, x)) <= 1e-14);
-}
-
-TEST_CASE("attention: values with grouped queries, documents, restarted positions and a residual") {
-    constexpr size_t heads = 4, kv_heads = 2, d = 6, width = 5, sequences = 2, length = 9;
-    for (const RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half_split})
-        for (const auto& [documents, rotated] :
-             {std::pair<bool, size_t>(false, d), {true, d}, {false, 4}, {true, 2}}) {
-            CAPTURE(int(layout), documents, rotated);
-            TestBatch data(sequences, length, 1);
-            if (documents) data.split_documents(4, true);
-            Bench bench(data);
-            const Storage& wqkv = bench.parameters.add(
-                {{.name = "q", .shape = {heads * d, width}, .init = Init::normal(0.7)},
-                 {.name = "k", .shape = {kv_heads * d, width}, .init = Init::normal(0.7)},
-                 {.name = "v", .shape = {kv_heads * d, width}, .init = Init::normal(0.7)}});
-            const Storage& wo = bench.weight("o", {width, heads * d});
-            bench.allocate();
-            RopeTable rope(length, rotated, 100, {}, Dtype::f64);
-            rope.allocate();
-            HeadSteps::List steps;
-            steps.push_back(std::make_unique<RotateHeads>(
-                rope, RopeShape{.head_dim = d, .width = int64_t(rotated), .layout = layout}));
-            const Attention attention(ColLinear(wqkv), RowLinear(wo),
-                                      {.heads = heads, .kv_heads = kv_heads, .head_dim = d},
-                                      std::move(steps));
-            const Tensor x = bench.random(sequences * length, width),
-                         residual = bench.random(sequences * length, width);
-
-            const auto projected = [&](size_t i) {
-                return product(matrix(x), matrix(wqkv.rows_of(wqkv.params()[i], wqkv.w)));
-            };
-            Matrix q = projected(0), k = projected(1);
-            const Matrix v = projected(2);
-            rotate(q, data.positions, d, rotated, 100, layout);
-            rotate(k, data.positions, d, rotated, 100, layout);
-            Matrix mixed(sequences * length, std::vector<double>(heads * d, 0));
-            for (size_t t = 0; t < sequences * length; ++t)
-                for (size_t h = 0; h < heads; ++h) {
-                    const size_t group = h / (heads / kv_heads) * d;
-                    const size_t first =
-                        t / length * length + (documents ? size_t(data.document_start[t]) : 0);
-                    double total = 0;
-                    std::vector<double> weights;
-                    for (size_t s = first; s <= t; ++s) {
-                        double score = 0;
-                        for (size_t j = 0; j < d; ++j) score += q[t][h * d + j] * k[s][group + j];
-                        weights.push_back(std::exp(score / std::sqrt(double(d))));
-                        total += weights.back();
-                    }
-                    for (size_t s = first; s <= t; ++s)
-                        for (size_t j = 0; j < d; ++j)
-                            mixed[t][h * d + j] += weights[s - first] / total * v[s][group + j];
-                }
-            Matrix expected = product(mixed, matrix(wo.w));
-            const Matrix added = matrix(residual);
-            for (size_t t = 0; t < expected.size(); ++t)
-                for (size_t j = 0; j < width; ++j) expected[t][j] += added[t][j];
-            CHECK(largest_difference(expected, attention.forward(bench.c, x, residual)) <= 1e-12);
-        }
 }
 
 TEST_CASE("feed-forward: values with a residual") {

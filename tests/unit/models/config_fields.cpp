@@ -8,51 +8,13 @@
 #include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
+#include "unit/models/change.hpp"
 
 #include <map>
 
 using namespace coeus;
 using namespace coeus::test;
 using Catch::Contains;
-
-namespace {
-
-// Sets every field to another value.
-void change(std::string& value) {
-    value += "x";
-}
-void change(int64_t& value) {
-    ++value;
-}
-void change(double& value) {
-    value = value == 1 ? 2.0 / 3 : 1.25 * value + 0.5;  // RoPE can rotate two thirds of a head
-}
-void change(bool& value) {
-    value = !value;
-}
-void change(NormType& value) {
-    value = NormType::layer_norm;
-}
-void change(QkNorm& value) {
-    value = QkNorm::before_rope;
-}
-void change(AttentionBias& value) {
-    value = AttentionBias::qkv;
-}
-void change(ScoreFunction& value) {
-    value = ScoreFunction::sigmoid;
-}
-void change(InitialValues& value) {
-    value = InitialValues::of_2025;
-}
-void change(RopeLayout& value) {
-    value = RopeLayout::half_split;
-}
-void change(RopeScaling& value) {
-    value = Llama3Scaling{.factor = 3};
-}
-
-}  // namespace
 
 TEST_CASE("a checkpoint's description gives the same model") {
     for (const ModelFamily& family : model_families())

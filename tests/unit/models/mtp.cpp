@@ -4,6 +4,7 @@
 #include "coeus/models/hub_model.hpp"
 #include "coeus/models/registry.hpp"
 #include "support/catch.hpp"
+#include "support/model.hpp"
 #include "support/support.hpp"
 
 using namespace coeus;
@@ -62,4 +63,37 @@ TEST_CASE("DeepSeek V3: layers of multi-token prediction are after the last laye
     DecoderConfig llama = find_flavor(find_family("llama3"), "8B");
     llama.mtp_layers = 1;
     CHECK_THROWS_WITH(hub_config_of(llama), Contains("a model with num_mtp_layers = 1 cannot be written"));
+}
+
+TEST_CASE("a table is used by the embedding, by each depth, and by each of their heads if it is tied") {
+    struct Uses {
+        bool tied, embedding, head;
+        int64_t depths;
+        int of_table, of_output;
+    };
+    for (const Uses& u : {Uses{false, true, true, 0, 1, 1},
+                          {false, true, true, 2, 3, 3},
+                          {false, true, false, 2, 1, 0},
+                          {false, false, true, 2, 2, 3},
+                          {true, true, true, 0, 2, 2},
+                          {true, true, true, 2, 6, 6},
+                          {true, true, false, 2, 1, 1},
+                          {true, false, true, 0, 1, 1},
+                          {true, false, true, 2, 5, 5}}) {
+        CAPTURE(u.tied, u.embedding, u.head, u.depths);
+        DecoderConfig config = tiny_config(2, u.tied);
+        config.mtp_layers = u.depths;
+        const Decoder decoder(config, {}, 8, {}, {DecoderPart{u.embedding, 0, 2, u.head}}, {});
+        const Parameters& parameters = decoder.parameters();
+        const auto uses_of = [&](const std::string& name) {
+            for (const Unit& unit : parameters.units())
+                for (size_t i = unit.first; i < unit.first + unit.count; ++i)
+                    for (const Param& param : parameters.storages()[i].params())
+                        if (param.name == name) return unit.uses;
+            return 0;
+        };
+        CHECK(uses_of("tok_embeddings.weight") == u.of_table);
+        CHECK(uses_of(u.tied ? "tok_embeddings.weight" : "output.weight") == u.of_output);
+        CHECK(uses_of("layers.0.attention.wq.weight") == 1);
+    }
 }

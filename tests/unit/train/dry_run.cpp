@@ -262,6 +262,22 @@ TEST_CASE("dry run: a notice tells why two units are not gathered ahead") {
     CHECK(notice({}, 2).empty());
 }
 
+TEST_CASE("dry run: a line tells where chunks begin if documents share sequences that have several") {
+    const auto line = [](const Words& more) {
+        Words words = {decks + "/llama4_debug.toml", "--dry_run", "--model.attention_chunk=64"};
+        words.insert(words.end(), more.begin(), more.end());
+        return line_with(lines_of(words, 1), "Documents: chunks of ");
+    };
+    CHECK_THAT(line({"--training.seq_len=128", "--training.document_mask"}),
+               Contains("chunks of 64 tokens are counted from the first token of a sequence, as in "
+                        "transformers and torchtitan"));
+    CHECK(line({"--training.seq_len=128"}).empty());
+    CHECK(line({"--training.seq_len=64", "--training.document_mask"}).empty());
+    CHECK(line({"--training.seq_len=128", "--training.document_mask", "--model.flavor=debugmodel",
+                "--model.attention_chunk=0"})
+              .empty());
+}
+
 TEST_CASE("dry run: --strict ends with exit code 2 if a run would be refused") {
     const TemporaryFolder folder;
     const std::string data = folder / "tokens.h5";

@@ -74,6 +74,25 @@ double once_of(const Roofline& roofline, const std::string& name) {
     return find_row(roofline, name).once;
 }
 
+// The waits of the table by purpose are those of the rows, in a local batch and in the rest of a step. A step
+// of one local batch waits no longer than its communication takes. (What only the first local batch waits for
+// may be communication of every local batch.)
+void check_communication(const Roofline& roofline) {
+    double all = 0, all_once = 0;
+    for (const CommunicationRow& row : roofline.communication) {
+        all += row.total;
+        all_once += row.total_once;
+    }
+    for (const CommunicationRow& row : roofline.communication) {
+        CAPTURE(row.name, row.total, row.exposed, row.total_once, row.exposed_once, all_once);
+        const std::string waits = "waits for " + row.name;
+        CHECK(row.exposed == Approx(row_of(roofline, waits)).margin(1e-9));
+        CHECK(row.exposed_once == Approx(once_of(roofline, waits)).margin(1e-9));
+        CHECK(row.exposed <= all + 1e-9);
+        CHECK(row.exposed + row.exposed_once <= all + all_once + 1e-9);
+    }
+}
+
 }  // namespace
 
 TEST_CASE("the roofline with the rates of a review gives the MFU that the review estimated") {
@@ -160,6 +179,7 @@ TEST_CASE("a roofline counts what a step adds to its local batches, and collecti
     CHECK(row_of(roofline, "waits for gathers of weights") == Approx(0).margin(1e-9));
     CHECK(once_of(roofline, "waits for gathers of weights") > 0);
     CHECK(row_of(roofline, "optimizer") == Approx(0).margin(1e-9));
+    check_communication(roofline);
     // the graphs of three local batches, with their collectives
     CHECK(roofline.graph_nodes > 3 * roofline.launches);
     CHECK(roofline.graph_nodes < 6 * roofline.launches);
@@ -167,6 +187,7 @@ TEST_CASE("a roofline counts what a step adds to its local batches, and collecti
     const Roofline exposed = roofline_of(p.model, p.options, with_slower_links(30));
     CHECK(row_of(exposed, "waits for sums of gradients") > 0.1);
     CHECK(row_of(exposed, "waits for gathers of weights") > 0.1);
+    check_communication(exposed);
 }
 
 TEST_CASE("a roofline has both orders of operations, and each is the other one's other") {
@@ -253,6 +274,7 @@ TEST_CASE("each axis of a mesh has its exposed communication") {
         for (const CommunicationRow& each : roofline.communication) all += each.total;
         CHECK(row->exposed <= all * (1 + 1e-9));
         CHECK(row->exposed == Approx(row_of(roofline, waits)));
+        check_communication(roofline);
         CHECK(roofline.left_out.empty());
     }
 }
