@@ -208,7 +208,7 @@ TEST_CASE("hub: elements that are not finite are refused with tensor and positio
             {{.shape = {3, 2}, .places = {HubPlace::whole("w", {3, 2})}, .blocks = {{to, row, col}}}},
             nothing_ignored, infinite);
     };
-    for (const float bad : {HUGE_VALF, -HUGE_VALF, std::nanf("")}) {
+    for (const float bad : {HUGE_VALF, -HUGE_VALF, float(NAN)}) {
         values[5] = bad;
         CHECK_THROWS_WITH(load(all, 0, 0, NotFinite::refuse),
                           Contains("tensor 'w' has an element that is not finite, in element 5"));

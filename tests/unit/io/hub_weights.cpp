@@ -8,6 +8,7 @@
 #include "support/support.hpp"
 #include "support/write_safetensors.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace coeus;

@@ -53,6 +53,13 @@ struct RopeCase {
     double theta;  // 0: the default of the family
     RopeScaling scaling;
 };
+// four_layers() with as many heads of keys and values as of queries, which latent attention needs
+std::string four_equal_heads(const std::string& architecture) {
+    const std::string two = R"("num_key_value_heads": 2)";
+    std::string text = four_layers(architecture);
+    return text.replace(text.find(two), two.size(), R"("num_key_value_heads": 4)");
+}
+
 const YarnScaling by_four = {.factor = 4, .original_positions = 64};
 const std::string yarn_by_four =
     R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 64, "rope_theta": 5e5})";
@@ -169,7 +176,10 @@ TEST_CASE(
                       family.architectures[i]);
             }
     CHECK(model_from_hub(config_folder(folder, R"("model_type": "llama", )" + sizes)).family == "llama3");
-    CHECK(model_from_hub(config_folder(folder, R"("model_type": "mistral", "architectures": null, )" + sizes))
+    CHECK(model_from_hub(
+              config_folder(
+                  folder,
+                  R"("model_type": "mistral", "architectures": null, "num_key_value_heads": 4, )" + sizes))
               .attention.window == 4096);
     CHECK(message_of(config_folder(folder, R"("model_type": "llama", )" + minimal_llama)) ==
           "read without complaint");
@@ -213,13 +223,13 @@ TEST_CASE("config.json: what Python and transformers write and JSON or other pro
         CAPTURE(architecture);
         const auto with = [&](const std::string& act) {
             return message_of(config_folder(
-                folder, four_layers(architecture) + R"(, "head_dim": 16, "hidden_act": ")" + act + '"'));
+                folder, four_equal_heads(architecture) + R"(, "head_dim": 16, "hidden_act": ")" + act + '"'));
         };
         CHECK(with("swish") == "read without complaint");
         CHECK_THAT(with("gelu"), Contains("hidden_act must be \"silu\""));
     }
     // null is false, not the default
-    const std::string v3 = four_layers("DeepseekV3ForCausalLM");
+    const std::string v3 = four_equal_heads("DeepseekV3ForCausalLM");
     CHECK(model_from_hub(config_folder(folder, v3)).moe.normalise);
     const DecoderConfig nulls =
         model_from_hub(config_folder(folder, v3 + R"(, "norm_topk_prob": null, "rope_interleave": null)"));
@@ -245,7 +255,7 @@ TEST_CASE("config.json: what Python and transformers write and JSON or other pro
 TEST_CASE("config.json: DeepSeek V3 with the softmax of torchtitan's flavour 16B") {
     const TemporaryFolder folder;
     const auto keys = [&](const std::string& more) {
-        return config_folder(folder, four_layers("DeepseekV3ForCausalLM") + R"(, "norm_topk_prob": false,
+        return config_folder(folder, four_equal_heads("DeepseekV3ForCausalLM") + R"(, "norm_topk_prob": false,
             "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 4, "topk_group": 2, "scoring_func": )" +
                                          more);
     };
