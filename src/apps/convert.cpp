@@ -12,6 +12,7 @@
 #include "coeus/config/command_flags.hpp"
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/device/memory.hpp"
+#include "coeus/file/convert.hpp"
 #include "coeus/io/convert_weights.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/hub_model.hpp"
@@ -19,8 +20,10 @@
 #include "coeus/pretrained/pretrained.hpp"
 #include "coeus/pretrained/titan_checkpoint.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 namespace coeus::apps {
@@ -40,7 +43,10 @@ Flags convert_flags() {
     flags
         .add("dtype", "TYPE", "",
              "float32, bfloat16 or float16; default: the types of SOURCE. All arrays of a Hugging Face "
-             "folder have one type")
+             "folder have one type. Biases that balance experts stay in float32")
+        .add_switch("without_biases",
+                    "to a Hugging Face folder that has no place for the biases that balance experts: leave "
+                    "them out, though its routers will choose other experts")
         .add("only", "model", "", "from checkpoint to checkpoint: leave out the optimizer state")
         .add("deck", "FILE.toml", "", "deck of the torchtitan run; its checkpoints do not describe the model")
         .add("tokenizer", "PLACE", "",
@@ -69,11 +75,15 @@ std::optional<Dtype> dtype_of(const Flags& flags) {
 
 /// A type that represents all arrays exactly.
 Dtype common_type(const ArraySource& source) {
-    Dtype common = source.arrays.front().dtype;
-    for (const ArraySource::Array& array : source.arrays)
-        if (array.dtype != common)
-            common = array.dtype == Dtype::f64 || common == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-    return common;
+    std::optional<Dtype> common;
+    for (const ArraySource::Array& array : source.arrays) {
+        if (array.is_exact && array.dtype == Dtype::f32) continue;  // these do not need a wider folder
+        const Dtype before = common.value_or(array.dtype);
+        common = array.dtype == before                               ? before
+                 : array.dtype == Dtype::f64 || before == Dtype::f64 ? Dtype::f64
+                                                                     : Dtype::f32;
+    }
+    return common.value_or(Dtype::f32);
 }
 
 /// The weights to be converted, from any kind of source.
@@ -92,6 +102,8 @@ Source open_titan(const std::string& path, const Flags& flags, bool weights_only
             path);
     const Config deck = parse_command_line({flags.text("deck"), "--dry_run"}).config;
     TitanCheckpoint titan = read_titan_checkpoint(path, deck, weights_only);
+    const std::set<std::string> exact = exact_paths(titan.model);
+    for (ArraySource::Array& array : titan.arrays.arrays) array.is_exact = exact.contains(array.path);
     return {.model = titan.model,
             .record = std::move(titan.record),
             .arrays = std::move(titan.arrays),
@@ -108,21 +120,43 @@ void expect_step_of_titan(const fs::path& path) {
                 path.string(), entry.path().string());
 }
 
-Source open_source(const std::string& path, const Flags& flags, bool weights_only) {
+Source open_source(const std::string& path, const Flags& flags, bool weights_only,
+                   const Communicator& ranks) {
     if (DcpFolder::is_at(path)) return open_titan(path, flags, weights_only);
     if (flags.given("deck")) throw ConfigError("--deck: {} describes its model itself; remove --deck", path);
     expect_step_of_titan(path);
-    const Pretrained known(path);
+    const Pretrained known(path, ranks);
     Source source{.model = known.model(), .record = {}, .arrays = {}, .tokenizer = known.tokenizer_folder()};
     if (known.is_hub()) {
         source.record = {.version = version(), .model = describe_model(known.model())};
-        source.arrays = arrays_of_hub(known.path(), checkpoint_paths(known.model()),
-                                      hub_tensors(known.model()), hub_ignores(known.model()));
     } else {
         source.record = read_checkpoint_header(known.path()).train;
-        source.arrays = arrays_of_checkpoint(known.path(), !weights_only);
     }
+    source.arrays = known.arrays(!weights_only, ranks);
     return source;
+}
+
+// ConfigError if a folder has no place for an array that is not zero.
+void require_place(const ArraySource& source, const std::vector<HubEntry>& entries) {
+    for (size_t i = 0; i < entries.size(); ++i) {
+        if (!entries[i].places.empty()) continue;
+        const ArraySource::Array& array = source.arrays[i];
+        std::vector<std::byte> memory(size_t(array.shape.count() * size_of(array.dtype)));
+        const int64_t step = ArraySource::rows_at_a_time(array.shape), cols = array.shape.cols();
+        for (int64_t row = 0; row < array.shape.rows(); row += step)
+            source.read(i,
+                        Tensor(memory.data() + row * cols * size_of(array.dtype), array.dtype,
+                               {std::min(step, array.shape.rows() - row), cols}),
+                        row);
+        std::vector<double> values(size_t(array.shape.count()));
+        convert_elements(values.data(), Dtype::f64, memory.data(), array.dtype, array.shape.count());
+        if (std::ranges::any_of(values, [](double value) { return value != 0; }))
+            throw ConfigError(
+                "{}: this Hugging Face folder has no place for these biases, which balance the experts and "
+                "are not zero: without them its routers would choose other experts. Train with "
+                "model.moe.load_balance_coeff = 0, or add --without_biases to leave them out",
+                array.path);
+    }
 }
 
 void to_hub(const Source& source, const std::string& target, const Flags& flags, const Communicator& ranks,
@@ -134,8 +168,11 @@ void to_hub(const Source& source, const std::string& target, const Flags& flags,
         shapes.push_back(array.shape);
     }
     const std::string& place = flags.given("tokenizer") ? flags.text("tokenizer") : source.tokenizer;
-    HubWriter writer(target, hub_config_of(source.model),
-                     hub_entries(paths, shapes, source.model, ranks.rank() == 0),
+    std::vector<HubEntry> entries = hub_entries(paths, shapes, source.model);
+    if (!flags.given("without_biases")) on_first_rank(ranks, [&] { require_place(source.arrays, entries); });
+    Json config = hub_config_of(source.model);
+    on_first_rank(ranks, [&] { fs::remove_all(target); });  // with --force, see check_replaceable()
+    HubWriter writer(target, std::move(config), std::move(entries),
                      dtype_of(flags).value_or(common_type(source.arrays)),
                      ranks.rank() == 0 ? hub_tokenizer(place) : HubTokenizer(), ranks, file_bytes_of(flags));
     write_hub(writer, source.arrays, ranks, progress);
@@ -173,6 +210,8 @@ void check(const Flags& flags, bool to_hub, bool from_hub) {
         throw ConfigError("--only {}: must be model", flags.text("only"));
     if (flags.given("only") && (to_hub || from_hub))
         throw ConfigError("--only model: a Hugging Face folder contains only a model; remove --only");
+    if (flags.given("without_biases") && !to_hub)
+        throw ConfigError("--without_biases: a checkpoint has a place for biases; remove --without_biases");
     if (flags.given("tokenizer") && !to_hub)
         throw ConfigError("--tokenizer: a checkpoint does not contain a tokenizer; remove --tokenizer");
     if (flags.given("tokenizer") && !Tokenizer::is_at(flags.text("tokenizer")))
@@ -215,7 +254,7 @@ int convert(const Arguments& arguments) {
     check_ending(target);
     check(flags, !is_file, is_hub_folder(path));
     on_first_rank(world, [&] { check_replaceable(flags, target); });
-    const Source source = open_source(path, flags, !is_file || flags.given("only"));
+    const Source source = open_source(path, flags, !is_file || flags.given("only"), world);
     check_range(flags, source.arrays);
     const Timer timer;
     {
@@ -224,7 +263,6 @@ int convert(const Arguments& arguments) {
         const auto progress = [&](int64_t bytes) {
             if (bar) bar->update(bytes);
         };
-        if (!is_file) on_first_rank(world, [&] { fs::remove_all(target); });  // with --force, see above
         if (is_file)
             write_checkpoint(target, source.record, source.arrays, dtype_of(flags), world, progress);
         else

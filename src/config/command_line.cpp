@@ -4,6 +4,7 @@
 // highest first: command line, deck, included decks, environment.
 #include "check.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/models/hub_model.hpp"
 #include "converters.hpp"
 #include "datasets.hpp"
 #include "deck.hpp"
@@ -385,6 +386,10 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments, int ra
         if (const auto setting = settings.find(option.name); setting != settings.end())
             errors.collect([&] { assign(option, setting->second, config); }, option.name);
     for (const auto& [name, setting] : settings) result.origins[name] = setting.place;
+    // before a folder's architecture decided, a deck without model.name meant the default family
+    if (config.model.flavor == "hf" && !result.origins.contains("model.name"))
+        if (const std::string family = family_of_folder(config.model.hf_assets_path); !family.empty())
+            config.model.name = family;
     config.job.config_file = deck;
     if (config.memory_estimation.enable && !result.dry_run) {
         result.dry_run = true;

@@ -3,7 +3,7 @@
 
 #include "coeus/base/small_floats.hpp"
 #include "coeus/file/convert.hpp"
-#include "coeus/file/json.hpp"
+#include "coeus/file/hub_config.hpp"
 
 #include <algorithm>
 #include <array>
@@ -26,7 +26,7 @@ Quantization read_quantization(const std::string& folder) {
     const fs::path file = fs::path(folder) / "config.json";
     std::error_code status;
     if (!fs::is_regular_file(file, status)) return {};
-    const JsonDocument document = JsonDocument::read(file);
+    const JsonDocument document = read_hub_config(folder);
     const std::optional<JsonView> config = document.root().find("quantization_config");
     if (!config) return {};
     const JsonView method = (*config)["quant_method"];
@@ -36,8 +36,11 @@ Quantization read_quantization(const std::string& folder) {
         format->reject("must be e4m3 (others are not implemented)");
     const JsonView size = (*config)["weight_block_size"];
     const std::vector<int64_t> extents = size.is_null() ? std::vector<int64_t>() : size.integers();
-    if (extents.size() != 2 || extents[0] < 1 || extents[1] < 1)
-        size.reject("must be the number of rows and of columns of a block");
+    constexpr int64_t most = 1 << 24;
+    const auto is_size = [](int64_t extent) { return extent >= 1 && extent <= most; };
+    if (extents.size() != 2 || !std::ranges::all_of(extents, is_size))
+        size.reject(
+            fmt::format("must be the number of rows and of columns of a block, each from 1 to {}", most));
     return {.kind = Quantization::Kind::fp8, .block_rows = extents[0], .block_cols = extents[1]};
 }
 

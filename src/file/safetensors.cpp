@@ -22,6 +22,8 @@ constexpr std::pair<const char*, Dtype> dtypes[] = {
     {"F64", Dtype::f64},          {"F32", Dtype::f32}, {"F16", Dtype::f16}, {"BF16", Dtype::bf16},
     {"F8_E4M3", Dtype::fp8_e4m3}, {"I64", Dtype::i64}, {"I32", Dtype::i32}, {"U8", Dtype::u8}};
 
+constexpr const char *file_name = "model.safetensors", *index_name = "model.safetensors.index.json";
+
 constexpr int64_t longest_header = 100'000'000;  // the limit of the format's own library
 
 Dtype parse_dtype(const JsonView& value) {
@@ -133,9 +135,43 @@ void Safetensors::add_index(const std::string& path) {
     for (const auto& [name, value] : map.items()) {
         const std::string file = (folder / value.string()).string();
         const auto found = entries_.find(name);
-        if (found == entries_.end() || files_[found->second.file].path() != file)
-            throw ConfigError("{} names tensor '{}' in {}, which does not have it", path, name, file);
+        if (found != entries_.end() && files_[found->second.file].path() == file) continue;
+        const std::string wrong =
+            fmt::format("{} names tensor '{}' in {}, which does not have it", path, name, file);
+        if (found != entries_.end()) throw ConfigError("{}", wrong);
+        ghosts_.emplace(name, wrong);
     }
+}
+
+namespace {
+
+// What to do about weights of other kinds that are in a folder; "" if there are none.
+std::string weights_not_read(const fs::path& folder) {
+    std::set<std::string> found;  // in alphabetical order
+    std::error_code unreadable;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable)) {
+        const std::string name = entry.path().filename().string(), ending = entry.path().extension().string();
+        for (const char* kind : {".bin", ".pt", ".pth", ".ckpt", ".gguf", ".msgpack", ".npz", ".safetensors"})
+            if (ending == kind) found.insert(name);
+        if (name == "tf_model.h5") found.insert(name);
+    }
+    if (found.empty()) return "";
+    const std::string first = printable(*found.begin());
+    if (first.ends_with(".safetensors"))
+        return fmt::format("; {}, which is there, has another name: rename it, or give the file itself",
+                           first);
+    return fmt::format(
+        "; {}, which is there, is of a kind that Coeus does not read. To convert it, in Python with "
+        "transformers: AutoModelForCausalLM.from_pretrained(\"{}\").save_pretrained(\"NEW_FOLDER\")",
+        first, folder.string());
+}
+
+}  // namespace
+
+bool Safetensors::is_at(const std::string& folder) {
+    std::error_code status;
+    return fs::exists(fs::path(folder) / file_name, status) ||
+           fs::exists(fs::path(folder) / index_name, status);
 }
 
 Safetensors Safetensors::open(const std::string& path) {
@@ -145,12 +181,13 @@ Safetensors Safetensors::open(const std::string& path) {
     const fs::path folder = path;
     if (!fs::is_directory(folder, status)) {
         folder.extension() == ".json" ? all.add_index(path) : all.add_file(path);
-    } else if (fs::exists(folder / "model.safetensors", status)) {
-        all.add_file((folder / "model.safetensors").string());
-    } else if (fs::exists(folder / "model.safetensors.index.json", status)) {
-        all.add_index((folder / "model.safetensors.index.json").string());
+    } else if (fs::exists(folder / file_name, status)) {
+        all.add_file((folder / file_name).string());
+    } else if (fs::exists(folder / index_name, status)) {
+        all.add_index((folder / index_name).string());
     } else {
-        throw ConfigError("{} has neither model.safetensors nor model.safetensors.index.json", path);
+        throw ConfigError("{} has neither {} nor {}{}", path, file_name, index_name,
+                          weights_not_read(folder));
     }
     return all;
 }
@@ -161,9 +198,16 @@ std::vector<std::string> Safetensors::names() const {
     return all;
 }
 
+std::vector<std::string> Safetensors::ghosts() const {
+    std::vector<std::string> all;
+    for (const auto& [name, wrong] : ghosts_) all.push_back(name);
+    return all;
+}
+
 const Safetensors::Entry& Safetensors::entry(const std::string& name) const {
     const auto found = entries_.find(name);
     if (found != entries_.end()) return found->second;
+    if (const auto ghost = ghosts_.find(name); ghost != ghosts_.end()) throw ConfigError("{}", ghost->second);
     const std::string near = nearest_name(name, names());
     throw ConfigError("{} has no tensor '{}'{}", path_, name,
                       near.empty() ? "" : "; the nearest name is '" + near + "'");

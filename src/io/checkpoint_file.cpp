@@ -6,6 +6,7 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/file/convert.hpp"
 #include "coeus/io/checkpoint_room.hpp"
+#include "finite.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -18,7 +19,8 @@ using namespace checkpoint_format;
 namespace {
 
 Dtype stored_type(const CheckpointTensor& tensor, std::optional<Dtype> dtype) {
-    return dtype.value_or(tensor.dtype);
+    const Dtype stored = dtype.value_or(tensor.dtype);
+    return tensor.is_exact && size_of(stored) < size_of(Dtype::f32) ? Dtype::f32 : stored;
 }
 
 void make_folder(const std::string& folder) {
@@ -82,27 +84,6 @@ const std::byte* dense_rows(Tensor rows, Dtype stored, std::vector<std::byte>& s
         convert_elements(staging.data() + r * rows.cols() * size_of(stored), stored,
                          rows.slice_rows(r, 1).data, rows.dtype, rows.cols());
     return staging.data();
-}
-
-/// True if all exponent bits of an element are set: it is infinite or NaN.
-template <class Bits>
-bool any_not_finite(Tensor rows, Bits exponent) {
-    Bits found = 0;
-    for (int64_t r = 0; r < rows.rows() && !found; ++r) {
-        const auto* row = static_cast<const Bits*>(rows.slice_rows(r, 1).data);
-        for (int64_t c = 0; c < rows.cols(); ++c) found |= Bits((row[c] & exponent) == exponent);
-    }
-    return found != 0;
-}
-
-bool any_not_finite(Tensor rows) {
-    switch (rows.dtype) {
-        case Dtype::f64: return any_not_finite<uint64_t>(rows, 0x7FF0000000000000u);
-        case Dtype::f32: return any_not_finite<uint32_t>(rows, 0x7F800000u);
-        case Dtype::bf16: return any_not_finite<uint16_t>(rows, 0x7F80u);
-        case Dtype::f16: return any_not_finite<uint16_t>(rows, 0x7C00u);
-        default: return false;
-    }
 }
 
 /// Weights that are not finite are not saved: a run must be able to resume from every checkpoint.

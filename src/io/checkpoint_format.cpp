@@ -108,7 +108,8 @@ std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, b
                            .blocks = blocks_of(storage, param, rows),
                            .replica = replica.number,
                            .replicas = replica.count,
-                           .device = &device});
+                           .device = &device,
+                           .is_exact = param.is_exact});
         }
     };
     for (const Storage* storage : parameters.model())

@@ -60,7 +60,8 @@ ArraySource arrays_of_checkpoint(const std::string& path, bool moments) {
 }
 
 ArraySource arrays_of_hub(const std::string& folder, const std::vector<std::string>& paths,
-                          const std::vector<HubTensor>& tensors, const HubIgnores& ignores) {
+                          const std::vector<HubTensor>& tensors, const HubIgnores& ignores,
+                          NotFinite infinite) {
     const auto weights = std::make_shared<HubWeights>(HubWeights::open(folder));
     check_hub_weights(*weights, tensors, ignores);
     ArraySource source;
@@ -69,11 +70,11 @@ ArraySource arrays_of_hub(const std::string& folder, const std::vector<std::stri
         const Dtype dtype = places.empty() ? Dtype::f32 : weights->elements(places.front()).dtype();
         source.arrays.push_back({paths[i], dtype, tensors[i].shape});
     }
-    source.read = [weights, tensors, mapped = PassingPages()](size_t number, Tensor rows,
-                                                              int64_t first_row) mutable {
+    source.read = [weights, tensors, infinite, mapped = PassingPages()](size_t number, Tensor rows,
+                                                                        int64_t first_row) mutable {
         HubTensor part = tensors[number];
         part.blocks = {{rows, first_row}};
-        read_hub_tensor(*weights, part);
+        read_hub_tensor(*weights, part, infinite);
         if (mapped.should_release(rows.bytes())) weights->files().release();
     };
     return source;
@@ -110,7 +111,8 @@ void write_checkpoint(const std::string& path, const TrainRecord& train, const A
                       const ConversionProgress& progress) {
     std::vector<CheckpointTensor> tensors;
     for (const ArraySource::Array& array : source.arrays)
-        tensors.push_back({.path = array.path, .shape = array.shape, .dtype = array.dtype});
+        tensors.push_back(
+            {.path = array.path, .shape = array.shape, .dtype = array.dtype, .is_exact = array.is_exact});
     CheckpointFile file(path, train, tensors, dtype, ranks);
     try {
         together(ranks, [&] {

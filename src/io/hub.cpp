@@ -2,8 +2,12 @@
 #include "coeus/io/hub.hpp"
 
 #include "coeus/device/host_rows.hpp"
+#include "coeus/file/convert.hpp"
+#include "finite.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -97,12 +101,32 @@ void read_place(const HubPlace& place, const HubElements& elements, const Tensor
     }
 }
 
+using Sources = std::vector<std::pair<HubPlace, HubElements>>;
+
+// ConfigError if one of these rows has an element that is not finite. It names the element of the tensor.
+void require_finite_elements(const HubWeights& weights, const Sources& sources, const Tensor& rows,
+                             int64_t first_row, int64_t first_col) {
+    if (!any_not_finite(rows)) return;
+    std::vector<double> row(size_t(rows.cols()));
+    for (int64_t r = 0; r < rows.rows(); ++r) {
+        convert_elements(row.data(), Dtype::f64, rows.slice_rows(r, 1).data, rows.dtype, rows.cols());
+        const auto bad = std::ranges::find_if(row, [](double value) { return !std::isfinite(value); });
+        if (bad == row.end()) continue;
+        for (const auto& [place, elements] : sources)
+            if (first_row + r >= place.first_row && first_row + r < place.first_row + place.rows)
+                throw ConfigError(
+                    "{}: tensor '{}' has an element that is not finite, in {}", weights.folder(),
+                    weights.stored_as(place.name).front(),
+                    elements.position(place.index(first_row + r, first_col + (bad - row.begin()))));
+    }
+}
+
 }  // namespace
 
-void read_hub_tensor(const HubWeights& weights, const HubTensor& tensor) {
+void read_hub_tensor(const HubWeights& weights, const HubTensor& tensor, NotFinite infinite) {
     require_all_rows(tensor);
     const int64_t cols = tensor.shape.cols();
-    std::vector<std::pair<HubPlace, HubElements>> sources;
+    Sources sources;
     for (const HubPlace& place : tensor.places)
         sources.emplace_back(weights.stored_place(place, cols), weights.elements(place));
     for (const HeldBlock& block : tensor.blocks)
@@ -110,6 +134,8 @@ void read_hub_tensor(const HubWeights& weights, const HubTensor& tensor) {
             if (sources.empty()) std::memset(rows.data, 0, size_t(rows.bytes()));
             for (const auto& [place, elements] : sources)
                 read_place(place, elements, rows, block.first_row + first, block.first_col);
+            if (infinite == NotFinite::refuse)
+                require_finite_elements(weights, sources, rows, block.first_row + first, block.first_col);
         });
 }
 
@@ -128,11 +154,55 @@ void check_hub_weights(const HubWeights& weights, const std::vector<HubTensor>& 
                               weights.folder(), name);
 }
 
+namespace {
+
+// The first element in which two tensors of a folder differ; none if they are equal.
+std::optional<int64_t> first_difference(const HubElements& a, const HubElements& b, int64_t count) {
+    constexpr int64_t piece = 1 << 14;
+    std::vector<double> values[2] = {std::vector<double>(piece), std::vector<double>(piece)};
+    for (int64_t first = 0; first < count; first += piece) {
+        const int64_t n = std::min(piece, count - first);
+        a.read(values[0].data(), Dtype::f64, first, n);
+        b.read(values[1].data(), Dtype::f64, first, n);
+        for (size_t i = 0; i < size_t(n); ++i)
+            if (!(values[0][i] == values[1][i])) return first + int64_t(i);
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+void check_hub_copies(const HubWeights& weights, const std::vector<HubTensor>& tensors,
+                      const HubCopies& copies) {
+    std::set<std::string> taken;
+    for (const HubTensor& tensor : tensors)
+        for (const HubPlace& place : tensor.places) taken.insert(place.name);
+    for (const std::string& stored : weights.files().names()) {
+        const std::optional<std::string> name = weights.text_name(stored);
+        if (!name || taken.contains(*name)) continue;
+        const std::optional<HubCopy> copy = copies(*name);
+        if (!copy || !weights.has(copy->of)) continue;
+        const Shape &shape = weights.files().entry(stored).shape,
+                    of = weights.files().entry(weights.name_in_files(copy->of)).shape;
+        if (shape != of)
+            throw ConfigError("{}: '{}' must be a copy of '{}', but is {}, not {}; {}", weights.folder(),
+                              stored, weights.name_in_files(copy->of), shape.text(), of.text(),
+                              copy->otherwise);
+        if (const std::optional<int64_t> element =
+                first_difference(weights.elements(HubPlace::whole(*name, shape)),
+                                 weights.elements(HubPlace::whole(copy->of, shape)), shape.count()))
+            throw ConfigError(
+                "{}: the model has one tensor for '{}' and '{}', but they differ, first in row {}; {}",
+                weights.folder(), stored, weights.name_in_files(copy->of), *element / shape.cols(),
+                copy->otherwise);
+    }
+}
+
 void load_hub_weights(const std::string& folder, const std::vector<HubTensor>& tensors,
-                      const HubIgnores& ignores) {
+                      const HubIgnores& ignores, NotFinite infinite) {
     const HubWeights weights = HubWeights::open(folder);
     check_hub_weights(weights, tensors, ignores);
-    for (const HubTensor& tensor : tensors) read_hub_tensor(weights, tensor);
+    for (const HubTensor& tensor : tensors) read_hub_tensor(weights, tensor, infinite);
 }
 
 }  // namespace coeus

@@ -2,7 +2,7 @@
 #include "coeus/io/hub_weights.hpp"
 
 #include "coeus/file/convert.hpp"
-#include "coeus/file/json.hpp"
+#include "coeus/file/hub_config.hpp"
 
 #include <algorithm>
 #include <array>
@@ -55,11 +55,27 @@ void HubElements::read(void* to, Dtype type, int64_t first, int64_t count) const
     }
 }
 
+std::string HubElements::position(int64_t element) const {
+    switch (kind_) {
+        case Quantization::Kind::none: return fmt::format("element {}", element);
+        case Quantization::Kind::mxfp4: {
+            const int64_t block = element / mxfp4_block;
+            return fmt::format("block {} (scale {} of E8M0)", block, int(scales_[block]));
+        }
+        case Quantization::Kind::fp8: break;
+    }
+    const int64_t row = element / fp8_.cols, col = element % fp8_.cols;
+    return fmt::format(
+        "element {}, of the block of row {} and column {} of scales (code {:#04x})", element,
+        row / fp8_.rows * div_ceil(fp8_.rows, fp8_.block_rows) + row % fp8_.rows / fp8_.block_rows,
+        col / fp8_.block_cols, int(fp8_.codes[element]));
+}
+
 std::string text_prefix(const std::string& folder) {
     const std::filesystem::path file = std::filesystem::path(folder) / "config.json";
     std::error_code status;
     if (!std::filesystem::is_regular_file(file, status)) return "";
-    return JsonDocument::read(file).root().contains("text_config") ? "language_model." : "";
+    return read_hub_config(folder).root().contains("text_config") ? "language_model." : "";
 }
 
 HubWeights HubWeights::open(const std::string& folder) {

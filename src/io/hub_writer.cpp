@@ -103,11 +103,14 @@ std::string HubWriter::part(const std::string& name) const {
 void HubWriter::divide(int64_t file_bytes) {
     for (const HubEntry& entry : entries_)
         for (const HubPlace& place : entry.places) {
-            const auto [known, is_new] = tensors_.try_emplace(place.name, Target{.shape = place.shape});
-            require(known->second.shape == place.shape, "places in one tensor agree on its shape");
+            const bool widens = place.keeps_f32 && size_of(dtype_) < size_of(Dtype::f32);
+            const Target target = {.shape = place.shape, .dtype = widens ? Dtype::f32 : dtype_};
+            const auto [known, is_new] = tensors_.try_emplace(place.name, target);
+            require(known->second.shape == target.shape && known->second.dtype == target.dtype,
+                    "places in one tensor agree on its shape and type");
         }
     for (auto& [name, target] : tensors_) {
-        const int64_t bytes = target.shape.count() * size_of(dtype_);
+        const int64_t bytes = target.shape.count() * size_of(target.dtype);
         if (files_.empty() || (files_.back().bytes > 0 && files_.back().bytes + bytes > file_bytes))
             files_.emplace_back();
         target.file = files_.size() - 1;
@@ -123,7 +126,7 @@ void HubWriter::divide(int64_t file_bytes) {
                         : fmt::format("model-{:05}-of-{:05}.safetensors", f + 1, files_.size());
         std::vector<SafetensorsEntry> entries;
         for (const std::string& name : file.tensors)
-            entries.push_back({name, dtype_, tensors_.at(name).shape});
+            entries.push_back({name, tensors_.at(name).dtype, tensors_.at(name).shape});
         file.header = safetensors_header(entries, {{"format", "pt"}});
         for (const std::string& name : file.tensors) tensors_.at(name).offset += int64_t(file.header.size());
     }
@@ -170,7 +173,7 @@ void HubWriter::write_place(const HubPlace& place, Tensor rows, int64_t first_ro
     const Target& target = tensors_.at(place.name);
     std::optional<RawFile>& file = open_[target.file];
     if (!file) file = RawFile::open_for_update(part(files_[target.file].name));
-    const int64_t bytes = size_of(dtype_), cols = rows.cols();
+    const int64_t bytes = size_of(target.dtype), cols = rows.cols();
     const auto write_run = [&](const std::byte* run, int64_t count, int64_t row, int64_t col) {
         file->write(run, count * bytes, target.offset + place.index(row, col) * bytes);
     };
@@ -180,8 +183,8 @@ void HubWriter::write_place(const HubPlace& place, Tensor rows, int64_t first_ro
         const int64_t count = std::min(step, rows.rows() - done), first = first_row + done;
         staging_.resize(size_t(count * cols * bytes));
         for (int64_t r = 0; r < count; ++r)
-            convert_elements(staging_.data() + r * cols * bytes, dtype_, rows.slice_rows(done + r, 1).data,
-                             rows.dtype, cols);
+            convert_elements(staging_.data() + r * cols * bytes, target.dtype,
+                             rows.slice_rows(done + r, 1).data, rows.dtype, cols);
         if (place.col_stride == 1 && place.row_stride == cols && rows_in_order) {
             write_run(staging_.data(), count * cols, first, first_col);
         } else if (place.col_stride == 1) {

@@ -57,16 +57,29 @@ DecoderConfig flavor(const Row& row) {
             .max_seq_len = 16384};
 }
 
-const std::array constants = {HubConstant{"hidden_act", "silu", "others are not implemented yet"},
+const std::array constants = {silu_alone(),
                               HubConstant{"attention_bias", false, "biases are not implemented yet"},
                               HubConstant{"moe_layer_freq", 1, "others are not implemented yet"}};
-// The architectures of V3 and V2 differ in the router.
+// The architectures of V3 and V2 differ in the router. V3's always takes the sigmoid in transformers; other
+// programs, such as torchtitan with its flavour 16B, write V3 with the softmax too.
 constexpr const char *v3 = "DeepseekV3ForCausalLM", *v2 = "DeepseekV2ForCausalLM";
-const std::array router_v3 = {HubConstant{"scoring_func", "sigmoid", "the architecture has no other"},
-                              HubConstant{"topk_method", "noaux_tc", "others are not implemented yet"}};
+const std::array router_v3 = {HubConstant{"topk_method", "noaux_tc", "others are not implemented yet"}};
 const std::array router_v2 = {HubConstant{"scoring_func", "softmax", "the architecture has no other"},
                               HubConstant{"topk_method", "greedy", "others are not implemented yet"},
+                              HubConstant{"mlp_bias", false, "biases are not implemented yet"},
                               HubConstant{"norm_topk_prob", false, "the architecture has no other"}};
+
+// topk_method "greedy" means one group
+bool is_greedy(const JsonView& json) {
+    return json.string("topk_method", "") == "greedy";
+}
+
+ScoreFunction score_of_v3(const JsonView& json) {
+    const std::string score = json.string("scoring_func", "sigmoid");
+    if (score != "sigmoid" && score != "softmax")
+        json["scoring_func"].reject("must be \"sigmoid\" or \"softmax\" (others are not implemented yet)");
+    return score == "sigmoid" ? ScoreFunction::sigmoid : ScoreFunction::softmax;
+}
 
 // The defaults are those of transformers.
 MoeConfig read_experts(const JsonView& json, bool is_v2) {
@@ -84,12 +97,13 @@ MoeConfig read_experts(const JsonView& json, bool is_v2) {
         for (const char* idle : {"n_group", "topk_group"}) json.find(idle);  // a greedy choice has no groups
         return moe;
     }
-    require_hub_constants(json, router_v3);
-    moe.score = ScoreFunction::sigmoid;
+    moe.score = score_of_v3(json);
+    const bool has_groups = moe.score == ScoreFunction::sigmoid || !is_greedy(json);
+    if (has_groups) require_hub_constants(json, router_v3);
     moe.keeps_bias = true;
-    moe.normalise = json.boolean("norm_topk_prob", true);
-    moe.groups = at_least(1, json, "n_group", 8);
-    moe.kept_groups = at_least(1, json, "topk_group", 4);
+    moe.normalise = truth(json, "norm_topk_prob", true);
+    const int64_t groups = at_least(1, json, "n_group", 8), kept = at_least(1, json, "topk_group", 4);
+    if (has_groups) moe.groups = groups, moe.kept_groups = kept;
     return moe;
 }
 
@@ -101,7 +115,7 @@ DecoderConfig from_hub(const JsonView& json) {
     read_hub_fields(json, config);
     read_hub_rope(json, config.rope, config.max_seq_len);
     config.rope.layout =
-        json.boolean("rope_interleave", true) ? RopeLayout::interleaved : RopeLayout::half_split;
+        truth(json, "rope_interleave", true) ? RopeLayout::interleaved : RopeLayout::half_split;
     a.kv_rank = at_least(1, json, "kv_lora_rank", 512);
     a.q_rank = is_null(json, "q_lora_rank") ? 0 : at_least(1, json, "q_lora_rank", 1536);
     a.rope_dim = at_least(1, json, "qk_rope_head_dim", 64);
@@ -120,7 +134,7 @@ DecoderConfig from_hub(const JsonView& json) {
 void to_hub(Json& json, const DecoderConfig& config) {
     const AttentionConfig& a = config.attention;
     const MoeConfig& m = config.moe;
-    const bool is_v2 = m.score == ScoreFunction::softmax;
+    const bool is_v2 = m.score == ScoreFunction::softmax && !m.keeps_bias;
     json.set("architectures", std::vector<std::string>{is_v2 ? v2 : v3})
         .set("model_type", is_v2 ? "deepseek_v2" : "deepseek_v3");
     write_hub_fields(json, config);
@@ -131,7 +145,8 @@ void to_hub(Json& json, const DecoderConfig& config) {
         write_hub_constants(json, router_v3);
     write_hub_rope(json, config.rope);
     if (!is_v2)
-        json.set("rope_interleave", config.rope.layout == RopeLayout::interleaved)
+        json.set("scoring_func", m.score == ScoreFunction::sigmoid ? "sigmoid" : "softmax")
+            .set("rope_interleave", config.rope.layout == RopeLayout::interleaved)
             .set("norm_topk_prob", m.normalise)
             .set("num_nextn_predict_layers", config.mtp_layers);
     json.set("kv_lora_rank", a.kv_rank)
@@ -177,23 +192,39 @@ std::vector<HubPlace> hub_places(const std::string& name, const Shape& shape, co
     if (config.moe.score == ScoreFunction::softmax && !config.moe.keeps_bias &&
         parameter.ends_with(".moe.expert_bias"))
         return {};
-    if (const std::string found = hub_name_in(names, parameter); !found.empty())
-        return {HubPlace::whole(found, shape)};
+    if (const std::string found = hub_name_in(names, parameter); !found.empty()) {
+        HubPlace place = HubPlace::whole(found, shape);
+        place.keeps_f32 = parameter.ends_with(".moe.expert_bias");  // the choice of experts depends on it
+        return {place};
+    }
     return usual_hub_places(parameter, shape, config);
 }
 
-// Layers of multi-token prediction that the model does not have, and their copies of the table and the output
-// projection.
-bool hub_ignores(const std::string& tensor, const DecoderConfig& config) {
+// The number of a tensor's layer; -1: none.
+int64_t layer_of(const std::string& tensor) {
     const std::string layers = "model.layers.";
     int64_t layer = -1;
     if (tensor.starts_with(layers))
         std::from_chars(tensor.data() + layers.size(), tensor.data() + tensor.size(), layer);
-    if (layer >= config.all_layers()) return true;
-    if (layer >= config.layers &&
-        (tensor.ends_with(".embed_tokens.weight") || tensor.ends_with(".shared_head.head.weight")))
-        return true;
-    return usually_ignored_in_hub(tensor, config);
+    return layer;
+}
+
+// Layers of multi-token prediction have copies of the table and the output projection.
+std::optional<HubCopy> hub_copy_of(const std::string& tensor, const DecoderConfig& config) {
+    const int64_t layer = layer_of(tensor);
+    const char* otherwise = "to leave out the layer, set model.num_mtp_layers = 0";
+    if (layer >= config.layers && layer < config.all_layers()) {
+        if (tensor.ends_with(".embed_tokens.weight")) return HubCopy{"model.embed_tokens.weight", otherwise};
+        if (tensor.ends_with(".shared_head.head.weight"))
+            return HubCopy{config.tied ? "model.embed_tokens.weight" : "lm_head.weight", otherwise};
+    }
+    return usually_copied_in_hub(tensor, config);
+}
+
+// Layers of multi-token prediction that the model does not have, and copies.
+bool hub_ignores(const std::string& tensor, const DecoderConfig& config) {
+    return layer_of(tensor) >= config.all_layers() || hub_copy_of(tensor, config) ||
+           usually_ignored_in_hub(tensor, config);
 }
 
 }  // namespace
@@ -207,10 +238,12 @@ ModelFamily deepseek_v3_family() {
     ModelFamily family = {.name = "deepseek_v3",
                           .flavors = {},
                           .architectures = {v3, v2},
+                          .model_types = {"deepseek_v3", "deepseek_v2"},
                           .from_hub = from_hub,
                           .to_hub = to_hub,
                           .hub_places = hub_places,
                           .hub_ignores = hub_ignores,
+                          .hub_copy_of = hub_copy_of,
                           .init = usual_init};
     const Row rows[] = {
         {"debugmodel", 256, 6, 1, 16, 0, 1024, 8, 3, 256, 2, 0.7, 2048},

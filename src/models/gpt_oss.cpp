@@ -49,7 +49,7 @@ DecoderConfig flavor(const Row& row) {
             .rope = {.theta = 150000, .scaling = usual_scaling, .layout = RopeLayout::half_split}};
 }
 
-const std::array constants = {HubConstant{"hidden_act", "silu", "others are not implemented yet"}};
+const std::array constants = {silu_alone()};
 
 DecoderConfig from_hub(const JsonView& json) {
     require_hub_constants(json, constants);
@@ -60,7 +60,7 @@ DecoderConfig from_hub(const JsonView& json) {
     read_hub_fields(json, config);
     read_hub_rope(json, config.rope, config.max_seq_len);
     read_hub_window(json, config, true, every_second, usual_window);
-    if (json.boolean("attention_bias", true)) config.attention.bias = AttentionBias::all;
+    if (truth(json, "attention_bias", true)) config.attention.bias = AttentionBias::all;
     // the width of the experts, since all layers have them
     config.moe = experts_of(at_least(1, json, "num_local_experts", 128), config.feed_forward.hidden);
     config.feed_forward = {};
@@ -79,6 +79,8 @@ void to_hub(Json& json, const DecoderConfig& config) {
     write_hub_constants(json, constants);
     write_hub_rope(json, config.rope);
     write_hub_window(json, config);
+    // transformers does not run a null, not even if no layer has the window
+    if (config.attention.window == 0) json.set("sliding_window", usual_window);
     const MoeConfig& m = config.moe;
     json.set("intermediate_size", m.hidden)
         .set("num_local_experts", m.experts)
@@ -135,6 +137,7 @@ ModelFamily gpt_oss_family() {
     ModelFamily family = {.name = "gpt_oss",
                           .flavors = {},
                           .architectures = {"GptOssForCausalLM"},
+                          .model_types = {"gpt_oss"},
                           .from_hub = from_hub,
                           .to_hub = to_hub,
                           .hub_places = hub_places,

@@ -3,6 +3,7 @@
 
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/file/hub_config.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/registry.hpp"
 
@@ -18,9 +19,9 @@ namespace fs = std::filesystem;
 
 // Keys that do not affect the model: types, tokens, versions, and how transformers trains or runs it.
 const std::set<std::string> without_meaning = {
-    "_name_or_path", "architectures",        "attention_dropout", "bos_token_id", "dtype",
-    "eos_token_id",  "initializer_range",    "model_type",        "pad_token_id", "pretraining_tp",
-    "torch_dtype",   "transformers_version", "use_cache"};
+    "_name_or_path",  "architectures", "attention_dropout",    "auto_map",   "bos_token_id",
+    "dtype",          "eos_token_id",  "initializer_range",    "model_type", "pad_token_id",
+    "pretraining_tp", "torch_dtype",   "transformers_version", "use_cache"};
 
 // The text model of a folder that has other parts too is an object with this key.
 const std::string of_text_model = "text_config.";
@@ -35,9 +36,10 @@ void add_unknown(std::vector<std::string>& unknown, const JsonView& object,
                  const std::set<std::string>& asked) {
     for (const auto& [name, value] : object.items()) {
         if (value.path() == "quantization_config") continue;  // of the weights: file/quantized.hpp
-        if (!asked.contains(value.path()) && !has_no_meaning(value.path()))
+        const bool is_idle = has_no_meaning(value.path());
+        if (!asked.contains(value.path()) && !is_idle)
             unknown.push_back(value.path());
-        else if (value.is_object())
+        else if (value.is_object() && !is_idle)
             add_unknown(unknown, value, asked);
     }
 }
@@ -49,9 +51,11 @@ HubModel read_hub_model(const std::string& folder, const std::string& family_nam
     const fs::path file = fs::path(folder) / "config.json";
     std::error_code status;
     if (!fs::is_regular_file(file, status)) throw ConfigError("{}: this file does not exist", file.string());
-    const JsonDocument document = JsonDocument::read(file);
-    const JsonView root = document.root();
-    const ModelFamily& family = claimed_family(model_families(), root, family_name);
+    const JsonDocument document = read_hub_config(folder);
+    const ModelFamily& family = claimed_family(model_families(), document.root(), family_name);
+    Json named = document.root().value();  // whatever says it, families find the architecture in this key
+    named.set("architectures", std::vector<std::string>{hub_architecture(model_families(), document.root())});
+    const JsonView root(named, file.string());
     std::set<std::string> asked;
     HubModel model;
     model.config = family.from_hub(root.noting(asked));
@@ -62,13 +66,56 @@ HubModel read_hub_model(const std::string& folder, const std::string& family_nam
     return model;
 }
 
+std::string hub_architecture(std::span<const ModelFamily> families, const JsonView& config) {
+    std::vector<std::string> types;
+    std::string of_type;  // the architecture of model_type, if a family knows it
+    const std::string type = config.string("model_type", "");
+    for (const ModelFamily& family : families)
+        for (size_t i = 0; i < family.model_types.size(); ++i) {
+            if (family.model_types[i] == type) of_type = family.architectures[i];
+            if (std::ranges::find(types, family.model_types[i]) == types.end())
+                types.push_back(family.model_types[i]);
+        }
+    const std::optional<JsonView> list = config.find("architectures");
+    const std::vector<std::string> names = list ? list->strings() : std::vector<std::string>();
+    if (names.size() > 1) list->reject("must name one architecture");
+    if (names.empty() && !of_type.empty()) return of_type;
+    if (names.empty() && !type.empty())
+        config["model_type"].reject(fmt::format(
+            "must be one of {}, because architectures names none (others are not implemented yet)",
+            join(types, ", ")));
+    if (names.empty())
+        throw ConfigError(
+            "{}: neither architectures nor model_type says which model this is; add one of them, such as "
+            "\"architectures\": [\"LlamaForCausalLM\"]",
+            config.file());
+    const bool is_known = std::ranges::any_of(families, [&](const ModelFamily& family) {
+        return std::ranges::find(family.architectures, names[0]) != family.architectures.end();
+    });
+    if (is_known && !of_type.empty() && of_type != names[0])
+        throw ConfigError(
+            "{}: architectures is {}, but model_type is \"{}\", the type of {}, by which transformers goes: "
+            "correct one of the two",
+            config.file(), names[0], type, of_type);
+    return names[0];
+}
+
+std::string family_of_folder(const std::string& folder) {
+    const fs::path file = fs::path(folder) / "config.json";
+    std::error_code status;
+    if (!fs::is_regular_file(file, status)) return "";
+    try {
+        return claimed_family(model_families(), read_hub_config(folder).root(), "").name;
+    } catch (const ConfigError&) {
+        return "";  // whoever reads the folder says why
+    }
+}
+
 const ModelFamily& claimed_family(std::span<const ModelFamily> families, const JsonView& config,
                                   const std::string& named) {
-    const JsonView list = config["architectures"];
-    const std::vector<std::string> names = list.strings();
-    if (names.size() != 1) list.reject("must name one architecture");
+    const std::string architecture = hub_architecture(families, config);
     const auto takes = [&](const ModelFamily& family) {
-        return std::ranges::find(family.architectures, names[0]) != family.architectures.end();
+        return std::ranges::find(family.architectures, architecture) != family.architectures.end();
     };
     const ModelFamily* latest = nullptr;
     for (const ModelFamily& family : families)
@@ -78,10 +125,10 @@ const ModelFamily& claimed_family(std::span<const ModelFamily> families, const J
         }
     if (!latest)
         throw ConfigError("{}: architecture {} is not implemented yet; implemented: {}", config.file(),
-                          names[0], join(hub_architectures(), ", "));
+                          architecture, join(hub_architectures(), ", "));
     if (named.empty()) return *latest;
     throw ConfigError("model.name = \"{}\": {} has architecture {}, which belongs to model.name = \"{}\"",
-                      named, config.file(), names[0], latest->name);
+                      named, config.file(), architecture, latest->name);
 }
 
 std::vector<std::string> hub_architectures() {

@@ -29,8 +29,7 @@ DecoderConfig flavor(const char* family, const Row& row, int64_t vocab, const Ro
             .tied = row.tied};
 }
 
-const std::array constants = {HubConstant{"hidden_act", "silu", "others are not implemented yet"},
-                              HubConstant{"mlp_bias", false, "biases are not implemented yet"}};
+const std::array constants = {silu_alone(), HubConstant{"mlp_bias", false, "biases are not implemented yet"}};
 
 DecoderConfig from_hub(const JsonView& json) {
     require_hub_constants(json, constants);
@@ -66,6 +65,7 @@ ModelFamily family_named(const char* name) {
     return {.name = name,
             .flavors = {},
             .architectures = {"LlamaForCausalLM"},
+            .model_types = {"llama"},
             .from_hub = from_hub,
             .to_hub = to_hub,
             .hub_places = hub_places,

@@ -58,7 +58,7 @@ DecoderConfig flavor(const Row& row, bool irope) {
     return config;
 }
 
-const std::array constants = {HubConstant{"hidden_act", "silu", "others are not implemented yet"},
+const std::array constants = {silu_alone(),
                               HubConstant{"attention_bias", false, "biases are not implemented yet"}};
 constexpr const char *chunked = "chunked_attention", *full = "full_attention";
 // The second one also takes images. Its text model has the keys of the first one in "text_config".
@@ -138,12 +138,13 @@ DecoderConfig read_text_model(const JsonView& json) {
     config.without_rope = read_layers_without_rope(json, config.layers);
     AttentionConfig& a = config.attention;
     a.chunk = read_chunk(json, config);
-    if (json.boolean("use_qk_norm", true)) a.qk_norm = QkNorm::after_rope;
+    if (truth(json, "use_qk_norm", true)) a.qk_norm = QkNorm::after_rope;
     const double scale = json.number("attn_scale", 0.1), floor = json.number("floor_scale", 8192);
     if (!(floor > 0)) json["floor_scale"].reject("must be greater than 0");
     // older files have a number here
     const auto tuning = json.find("attn_temperature_tuning");
-    if (!tuning || (tuning->is_boolean() ? tuning->boolean() : tuning->integer() != 0))
+    if (tuning ? (tuning->is_boolean() ? tuning->boolean() : tuning->integer() != 0)
+               : !is_null(json, "attn_temperature_tuning"))
         a.temperature = {scale, floor};
     for (const char* idle : {"router_aux_loss_coef", "router_jitter_noise", "output_router_logits",
                              "for_llm_compressor", "_attn_implementation_autoset"})
@@ -223,6 +224,7 @@ ModelFamily llama4_family() {
     ModelFamily family = {.name = "llama4",
                           .flavors = {},
                           .architectures = {of_text, with_images},
+                          .model_types = {"llama4_text", "llama4"},
                           .from_hub = from_hub,
                           .to_hub = to_hub,
                           .hub_places = hub_places,

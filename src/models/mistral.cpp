@@ -15,7 +15,7 @@ struct Row {
     int64_t window, max_seq_len;
 };
 
-const std::array constants = {HubConstant{"hidden_act", "silu", "others are not implemented yet"}};
+const std::array constants = {silu_alone()};
 
 DecoderConfig from_hub(const JsonView& json) {
     require_hub_constants(json, constants);
@@ -48,6 +48,7 @@ ModelFamily mistral_family() {
     ModelFamily family = {.name = "mistral",
                           .flavors = {},
                           .architectures = {"MistralForCausalLM"},
+                          .model_types = {"mistral"},
                           .from_hub = from_hub,
                           .to_hub = to_hub,
                           .hub_places = usual_hub_places,

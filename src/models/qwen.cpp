@@ -36,7 +36,7 @@ DecoderConfig flavor(const char* family, const Row& row, int64_t head_dim, int64
             .max_seq_len = row.max_seq_len > 0 ? row.max_seq_len : max_seq_len};
 }
 
-const std::array constants = {HubConstant{"hidden_act", "silu", "others are not implemented yet"}};
+const std::array constants = {silu_alone()};
 
 DecoderConfig read_usual(const JsonView& json, int64_t head_dim, bool has_experts = false) {
     require_hub_constants(json, constants);
@@ -134,10 +134,11 @@ Init init_qwen3(WeightRole role, int64_t layer, const DecoderConfig& config) {
     }
 }
 
-ModelFamily family(const char* name, const char* architecture) {
+ModelFamily family(const char* name, const char* architecture, const char* type) {
     return {.name = name,
             .flavors = {},
             .architectures = {architecture},
+            .model_types = {type},
             .hub_places = usual_hub_places,
             .hub_ignores = usually_ignored_in_hub,
             .init = usual_init};
@@ -151,7 +152,7 @@ namespace coeus {
 
 ModelFamily qwen2_family() {
     using namespace qwen;
-    ModelFamily made = family("qwen2", "Qwen2ForCausalLM");
+    ModelFamily made = family("qwen2", "Qwen2ForCausalLM", "qwen2");
     made.from_hub = read_qwen2;
     made.to_hub = write_qwen2;
     const Row rows[] = {
@@ -173,8 +174,9 @@ ModelFamily qwen2_family() {
 
 ModelFamily qwen3_family() {
     using namespace qwen;
-    ModelFamily made = family("qwen3", dense_qwen3);
+    ModelFamily made = family("qwen3", dense_qwen3, "qwen3");
     made.architectures.push_back(moe_qwen3);
+    made.model_types.push_back("qwen3_moe");
     made.from_hub = read_qwen3;
     made.to_hub = write_qwen3;
     made.init = init_qwen3;

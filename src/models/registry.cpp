@@ -51,6 +51,8 @@ void register_family(ModelFamily family) {
     const bool reads_not = !family.from_hub && !family.to_hub && !family.hub_places && !family.hub_ignores;
     require(family.architectures.empty() ? reads_not : reads,
             "a family has architectures and all four functions for Hugging Face folders, or none of them");
+    require(family.model_types.empty() || family.model_types.size() == family.architectures.size(),
+            "a family has a model_type for each of its architectures, or for none");
     std::vector<std::string> taken = family_names();
     taken.insert(taken.end(), families_not_built().begin(), families_not_built().end());
     if (std::ranges::find(taken, family.name) != taken.end())

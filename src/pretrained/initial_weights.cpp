@@ -79,7 +79,9 @@ std::string load_initial_weights(const Config& config, Decoder& decoder, const M
                 options.initial_load_in_hf ? "false" : "true");
         if (options.initial_load_in_hf) check_quantization(options, path);
     });
-    const Pretrained source(path, mesh.world());
+    // the deck's model came from the same config.json
+    const bool is_known = config.model.flavor == "hf" && config.model.hf_assets_path == path;
+    const Pretrained source(path, mesh.world(), !is_known);
     const std::vector<std::string> differ = other_constants(decoder.config(), source.model());
     if (!differ.empty() && mesh.world().rank() == 0)
         log::warn(

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/pretrained/model_source.hpp"
 
+#include "coeus/base/log.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/file/safetensors.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "coeus/models/registry.hpp"
+#include "coeus/pretrained/initial_weights.hpp"
+#include "coeus/pretrained/pretrained.hpp"
 
 namespace coeus {
 
@@ -23,13 +27,23 @@ void require_loss_fits(const Config::Loss& loss, const DecoderConfig& model) {
         *loss.loss_fn, model.mtp_layers);
 }
 
+// The model of a folder. transformers writes the number of layers of multi-token prediction, but not their
+// tensors: a run that starts from such weights is without these layers unless its deck asks for them.
+DecoderConfig model_from_folder(const Config& config, const std::string& family) {
+    DecoderConfig model = model_from_hub(config.model.hf_assets_path, family);
+    const std::string weights = initial_weights_path(config);
+    if (model.mtp_layers > 0 && !config.model.num_mtp_layers && is_hub_folder(weights) &&
+        Safetensors::is_at(weights))
+        model.mtp_layers = depths_in(weights, model);
+    return model;
+}
+
 }  // namespace
 
 DecoderConfig model_from_deck(const Config& config) {
     const ModelFamily& family = find_family(config.model.name);
-    DecoderConfig model = config.model.flavor == "hf"
-                              ? model_from_hub(config.model.hf_assets_path, family.name)
-                              : find_flavor(family, config.model.flavor);
+    DecoderConfig model = config.model.flavor == "hf" ? model_from_folder(config, family.name)
+                                                      : find_flavor(family, config.model.flavor);
     override_fields(model, [&](const std::string& field) { return option_value(config, "model." + field); });
     model.moe.round_robin = config.debug.moe_force_load_balance;
     if (model.mtp_layers > 0) model.mtp_scale = config.loss.mtp_scale;
@@ -46,8 +60,23 @@ DecoderConfig model_from_deck(const Config& config) {
         throw ConfigError(
             "{}.seq_len = {}: {} {} allows at most {}; reduce it, or increase model.max_seq_len",
             validated ? "validation" : "training", seq_len, model.family, model.flavor, model.max_seq_len);
-    if (config.checkpoint.last_save_in_hf)
-        hub_config_of(model);  // throws now rather than after the last step
+    if (config.checkpoint.last_save_in_hf) {  // throws now rather than after the last step
+        hub_config_of(model);
+        if (config.checkpoint.enable && config.checkpoint.last_save_model_only && !hub_holds_biases(model))
+            throw ConfigError(
+                "checkpoint.last_save_in_hf = true: a Hugging Face folder of this architecture has no place "
+                "for the biases that balance the experts (model.moe.load_balance_coeff = {}), and without "
+                "them it would be another model. Set model.moe.load_balance_coeff = 0, or "
+                "checkpoint.last_save_in_hf = false; `coeus convert RUN FOLDER --without_biases` writes a "
+                "folder without them",
+                model.moe.balance_rate);
+    } else if (config.model.flavor == "hf" && !hub_holds_biases(model)) {
+        log::info(
+            "Notice: the biases that balance the experts (model.moe.load_balance_coeff = {}) have no place "
+            "in a Hugging Face folder of this architecture: for weights that are to become one, set "
+            "model.moe.load_balance_coeff = 0",
+            model.moe.balance_rate);
+    }
     return model;
 }
 

@@ -2,6 +2,7 @@
 #include "coeus/pretrained/pretrained.hpp"
 
 #include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/config/config.hpp"
 #include "coeus/data/tokenizer.hpp"
@@ -13,6 +14,7 @@
 #include "coeus/models/hub_model.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace coeus {
 
@@ -64,22 +66,39 @@ HubIgnores hub_ignores(const DecoderConfig& model) {
     };
 }
 
+HubCopies hub_copies(const DecoderConfig& model) {
+    return [model](const std::string& tensor) {
+        return find_hub_family(model.family).hub_copy_of(tensor, model);
+    };
+}
+
+bool hub_holds_biases(const DecoderConfig& model) {
+    const std::vector<int64_t> layers = model.layers_with_experts();
+    return layers.empty() || !model.moe.has_balance_bias() ||
+           !find_hub_family(model.family)
+                .hub_places(fmt::format("layers.{}.moe.expert_bias", layers.front()), {model.moe.experts},
+                            model)
+                .empty();
+}
+
+std::set<std::string> exact_paths(const DecoderConfig& model) {
+    std::set<std::string> paths;
+    const Decoder decoder(model, {}, 1);
+    for (const Storage* storage : decoder.parameters().model())
+        for (const Param& param : storage->params())
+            if (param.is_exact) paths.insert("model/" + param.name);
+    return paths;
+}
+
 std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const std::vector<Shape>& shapes,
-                                  const DecoderConfig& model, bool warns) {
+                                  const DecoderConfig& model) {
     const ModelFamily& family = find_hub_family(model.family);
     const std::string group = "model/";
     std::vector<HubEntry> entries;
-    size_t without_place = 0;
     for (size_t i = 0; i < paths.size(); ++i) {
         require(paths[i].starts_with(group), "a Hugging Face folder contains only weights");
         entries.push_back({shapes[i], family.hub_places(paths[i].substr(group.size()), shapes[i], model)});
-        without_place += entries.back().places.empty();
     }
-    if (warns && without_place > 0)
-        log::warn(
-            "The Hugging Face folder is without the biases that balance experts ({} arrays), since it has no "
-            "place for them: routers may choose other experts",
-            without_place);
     return entries;
 }
 
@@ -123,10 +142,40 @@ int64_t depths_in(const std::string& folder, const DecoderConfig& model) {
     return depth;
 }
 
-Pretrained::Pretrained(const fs::path& path) : is_hub_(is_hub_folder(path.string())) {
+namespace {
+
+// Says which tensors of a folder the model leaves out: those that have no parameter, those that are not of
+// the text model, and those that only the index names.
+void note_tensors_left_out(const HubWeights& weights, const DecoderConfig& model) {
+    const auto note = [&](const char* what, const std::vector<std::string>& names) {
+        if (!names.empty())
+            log::info("Notice: {}: {} are ignored: {}{}", weights.folder(), what, printable(names.front()),
+                      names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : "");
+    };
+    const HubIgnores ignores = hub_ignores(model);
+    std::set<std::string> taken;
+    for (const HubTensor& tensor : hub_tensors(model))
+        for (const HubPlace& place : tensor.places) taken.insert(weights.name_in_files(place.name));
+    std::vector<std::string> extra, ghosts;
+    for (const std::string& name : weights.files().names())
+        if (const auto of_text = weights.text_name(name);
+            of_text && !taken.contains(name) && ignores(*of_text))
+            extra.push_back(name);
+    for (const std::string& name : weights.files().ghosts())
+        if (!taken.contains(name)) ghosts.push_back(name);
+    note("tensors that no parameter uses", extra);
+    note("names in the index that no file has and no parameter uses", ghosts);
+    if (const int64_t others = weights.count_others(); others > 0)
+        log::info("Notice: {} tensors of {} do not belong to the text model and are ignored", others,
+                  weights.folder());
+}
+
+}  // namespace
+
+Pretrained::Pretrained(const fs::path& path, bool warns) : is_hub_(is_hub_folder(path.string())) {
     if (is_hub_) {
         path_ = tokenizer_folder_ = path.string();
-        model_ = model_from_hub(path_);
+        model_ = warns ? model_from_hub(path_) : read_hub_model(path_).config;
         if (const int64_t depths = model_.mtp_layers > 0 ? depths_in(path_, model_) : 0;
             depths < model_.mtp_layers) {
             log::info(
@@ -135,9 +184,7 @@ Pretrained::Pretrained(const fs::path& path) : is_hub_(is_hub_folder(path.string
                 path_, model_.mtp_layers, depths);
             model_.mtp_layers = depths;
         }
-        if (!text_prefix(path_).empty())
-            log::info("Notice: {} tensors of {} do not belong to the text model and are ignored",
-                      HubWeights::open(path_).count_others(), path_);
+        note_tensors_left_out(HubWeights::open(path_), model_);
         trained_seq_len_ = std::min<int64_t>(2048, model_.max_seq_len);
         return;
     }
@@ -153,10 +200,10 @@ Pretrained::Pretrained(const fs::path& path) : is_hub_(is_hub_folder(path.string
     trained_seq_len_ = seq_len ? *seq_len : std::min<int64_t>(2048, model_.max_seq_len);
 }
 
-Pretrained::Pretrained(const fs::path& path, const Communicator& ranks) {
+Pretrained::Pretrained(const fs::path& path, const Communicator& ranks, bool warns) {
     std::vector<std::string> texts;
     on_first_rank(ranks, [&] {
-        const Pretrained found(path);
+        const Pretrained found(path, warns);
         texts = {found.path_, found.tokenizer_folder_, found.is_hub_ ? "hub" : "",
                  describe_model(found.model_), std::to_string(found.trained_seq_len_)};
     });
@@ -189,8 +236,23 @@ void Pretrained::load(const Decoder& decoder, const Communicator& ranks) const {
     }
     DecoderConfig model = model_;
     model.mtp_layers = decoder.config().mtp_layers;
-    together(ranks,
-             [&] { load_hub_weights(path_, hub_tensors(decoder.parameters(), model), hub_ignores(model)); });
+    const std::vector<HubTensor> tensors = hub_tensors(decoder.parameters(), model);
+    on_first_rank(ranks, [&] { check_hub_copies(HubWeights::open(path_), tensors, hub_copies(model)); });
+    together(ranks, [&] { load_hub_weights(path_, tensors, hub_ignores(model)); });
+}
+
+ArraySource Pretrained::arrays(bool moments, const Communicator& ranks, NotFinite infinite) const {
+    ArraySource source;
+    if (is_hub_) {
+        const std::vector<HubTensor> tensors = hub_tensors(model_);
+        on_first_rank(ranks, [&] { check_hub_copies(HubWeights::open(path_), tensors, hub_copies(model_)); });
+        source = arrays_of_hub(path_, checkpoint_paths(model_), tensors, hub_ignores(model_), infinite);
+    } else {
+        source = arrays_of_checkpoint(path_, moments);
+    }
+    const std::set<std::string> exact = exact_paths(model_);
+    for (ArraySource::Array& array : source.arrays) array.is_exact = exact.contains(array.path);
+    return source;
 }
 
 }  // namespace coeus

@@ -156,7 +156,9 @@ ArraySource arrays_of_dcp(DcpFolder folder, const std::vector<std::string>& path
 TitanCheckpoint read_titan_checkpoint(const std::string& folder, const Config& deck, bool weights_only) {
     DcpFolder stored(folder);
     const TitanNames names(stored);
-    TitanCheckpoint checkpoint{.model = model_from_deck(deck), .record = {}, .arrays = {}};
+    Config converted = deck;
+    converted.checkpoint.last_save_in_hf = false;  // no run ends here
+    TitanCheckpoint checkpoint{.model = model_from_deck(converted), .record = {}, .arrays = {}};
     const std::vector<Parameter> parameters = parameters_of(checkpoint.model, deck);
     check_weights(folder, stored, names, parameters, checkpoint.model.tied);
     checkpoint.full = !weights_only && std::any_of(parameters.begin(), parameters.end(), [&](const auto& p) {

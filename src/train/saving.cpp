@@ -169,9 +169,8 @@ std::string Saving::export_hub(int64_t step, Dtype dtype) {
     }
     // a folder that an earlier start of this run left when it reached this step
     on_first_rank(world_, [&] { std::filesystem::remove_all(folder); });
-    HubWriter writer(folder, hub_config_of(model_), hub_entries(paths, shapes, model_, world_.rank() == 0),
-                     dtype, world_.rank() == 0 ? hub_tokenizer(config_.model.tokenizer()) : HubTokenizer(),
-                     world_);
+    HubWriter writer(folder, hub_config_of(model_), hub_entries(paths, shapes, model_), dtype,
+                     world_.rank() == 0 ? hub_tokenizer(config_.model.tokenizer()) : HubTokenizer(), world_);
     write_hub(writer, tensors, world_);
     return folder;
 }

@@ -22,6 +22,8 @@ struct HubPlace {
     /// > 0: the rows are this many heads, in half-split order in the folder and interleaved in Coeus.
     int64_t rotated_heads = 0;
     int64_t rotated_rows = 0;  ///< the first rows of each of these heads, which have the other order; 0: all
+    /// The published layout has the tensor in float32 even if the others have fewer bits.
+    bool keeps_f32 = false;
 
     /// The place of a parameter that is a whole tensor, element for element.
     static HubPlace whole(std::string name, const Shape& shape, int64_t rotated_heads = 0) {
@@ -33,6 +35,12 @@ struct HubPlace {
     }
     /// The index, in the flattened tensor, of element (row, col) of the parameter.
     int64_t index(int64_t row, int64_t col) const;
+};
+
+/// A tensor of a folder that is left out, because the model has one tensor for it and another one.
+struct HubCopy {
+    std::string of;         ///< the other one
+    const char* otherwise;  ///< what a user can do if the two differ
 };
 
 /// The row in half-split order that corresponds to `row` in interleaved order. Rows are counted over all

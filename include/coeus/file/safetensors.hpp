@@ -25,15 +25,20 @@ public:
         const std::byte* data;  ///< may be unaligned
     };
 
+    /// True for a folder with model.safetensors or its index.
+    static bool is_at(const std::string& folder);
     /// `path`: a .safetensors file, an index (.json), or a folder with model.safetensors or its index.
     /// ConfigError, with file and tensor: truncated, foreign, overlapping offsets, unknown dtype, size and
-    /// shape that disagree, an index that names a missing tensor.
+    /// shape that disagree, an index that names a tensor in the wrong file.
     static Safetensors open(const std::string& path);
 
     /// Names in alphabetical order.
     std::vector<std::string> names() const;
     bool has(const std::string& name) const { return entries_.contains(name); }
-    /// ConfigError, with the nearest existing name, if there is no such tensor.
+    /// Tensors that the index names and no file has, such as the head of a model with tied embeddings.
+    std::vector<std::string> ghosts() const;
+    /// ConfigError if there is no such tensor: the file in which the index looks for it, or the nearest
+    /// existing name.
     const Entry& entry(const std::string& name) const;
 
     /// Reads elements [first, first + out.count()) of the flattened tensor. Converts F64, F32, F16 and BF16
@@ -58,6 +63,7 @@ private:
     std::string path_;  // as given, for messages
     std::vector<MappedFile> files_;
     std::map<std::string, Entry> entries_;
+    std::map<std::string, std::string> ghosts_;  // name, and what is wrong
 };
 
 /// A tensor in the header of a file.

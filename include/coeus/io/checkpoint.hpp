@@ -51,6 +51,7 @@ struct CheckpointTensor {
     /// it.
     int replica = 0, replicas = 1;
     const Device* device = &host_device();  ///< where the blocks are; rows are dense unless on the host
+    bool is_exact = false;  ///< in float32 even if a file has weights of fewer bits (Param::is_exact)
 
     /// Rows of all blocks together.
     int64_t rows() const;

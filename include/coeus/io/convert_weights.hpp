@@ -15,6 +15,7 @@ struct ArraySource {
         std::string path;  ///< "model/norm.weight"
         Dtype dtype;
         Shape shape;
+        bool is_exact = false;  ///< stays in float32 if a file has weights of fewer bits
     };
     std::vector<Array> arrays;
     /// Reads rows [first_row, +rows) of array number `array`, all columns, in its type. `first_row` is a
@@ -31,13 +32,14 @@ ArraySource arrays_of_checkpoint(const std::string& path, bool moments);
 /// The arrays of a Hugging Face folder. paths[i] is the path of tensors[i], which needs no memory (no
 /// blocks).
 ArraySource arrays_of_hub(const std::string& folder, const std::vector<std::string>& paths,
-                          const std::vector<HubTensor>& tensors, const HubIgnores& ignores);
+                          const std::vector<HubTensor>& tensors, const HubIgnores& ignores,
+                          NotFinite infinite = NotFinite::refuse);
 
 /// Called with the bytes that this rank has converted so far.
 using ConversionProgress = std::function<void(int64_t bytes)>;
 
-/// Writes a checkpoint with these arrays. `dtype`: type of all arrays in the file; none: each keeps its own.
-/// Collective.
+/// Writes a checkpoint with these arrays. `dtype`: type of the arrays in the file, but exact ones stay in
+/// float32; none: each keeps its own. Collective.
 void write_checkpoint(const std::string& path, const TrainRecord& train, const ArraySource& source,
                       std::optional<Dtype> dtype, const Communicator& ranks,
                       const ConversionProgress& progress = {});

@@ -8,7 +8,9 @@
 #include "coeus/io/held_block.hpp"
 #include "coeus/io/hub_weights.hpp"
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,16 +30,27 @@ struct HubTensor {
 
 /// True for a tensor of a folder that belongs to no parameter and is ignored.
 using HubIgnores = std::function<bool(const std::string& tensor)>;
+/// The tensor of which such a tensor must be a copy; none: it has no meaning.
+using HubCopies = std::function<std::optional<HubCopy>(const std::string& tensor)>;
+
+/// What happens to elements that are infinite or NaN.
+enum class NotFinite : uint8_t { refuse, keep };
 
 /// Fills the blocks of one parameter from these weights. ConfigError as load_hub_weights(). LogicError unless
 /// each row is in exactly one place.
-void read_hub_tensor(const HubWeights& weights, const HubTensor& tensor);
+void read_hub_tensor(const HubWeights& weights, const HubTensor& tensor,
+                     NotFinite infinite = NotFinite::refuse);
 /// ConfigError as load_hub_weights(), without reading elements.
 void check_hub_weights(const HubWeights& weights, const std::vector<HubTensor>& tensors,
                        const HubIgnores& ignores);
+/// Reads the tensors that are left out as copies, and those that they copy. ConfigError, with both names and
+/// the first element: they differ.
+void check_hub_copies(const HubWeights& weights, const std::vector<HubTensor>& tensors,
+                      const HubCopies& copies);
 /// Fills the blocks of all these parameters from a folder. ConfigError: a tensor is missing, has another
-/// shape or type, or belongs to no parameter; a quantized one lacks scales that fit it. Not collective.
+/// shape or type, or belongs to no parameter; a quantized one lacks scales that fit it; an element is not
+/// finite (with tensor and block). Not collective.
 void load_hub_weights(const std::string& folder, const std::vector<HubTensor>& tensors,
-                      const HubIgnores& ignores);
+                      const HubIgnores& ignores, NotFinite infinite = NotFinite::refuse);
 
 }  // namespace coeus

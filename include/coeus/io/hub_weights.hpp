@@ -22,6 +22,8 @@ public:
     Dtype dtype() const { return dtype_; }
     /// Reads elements [first, first + count) into adjacent elements of a floating-point type.
     void read(void* to, Dtype type, int64_t first, int64_t count) const;
+    /// An element's position, for messages: "element 70", "block 2 (scale 255 of E8M0)".
+    std::string position(int64_t element) const;
 
 private:
     friend class HubWeights;

@@ -34,9 +34,10 @@ public:
     static constexpr int64_t usual_file_bytes = int64_t(5) * 1000 * 1000 * 1000;
 
     /// Makes the files, without elements. `config`: contents of config.json, to which types and token ids are
-    /// added. `file_bytes`: most bytes of elements in one file, unless one tensor is larger. `tokenizer`:
-    /// only that of rank 0 is used. Throws on all ranks: ConfigError if `folder` exists already, SystemError
-    /// if it cannot be made or the disk has no room. Collective.
+    /// added. `dtype`: of the tensors, but those that keep float32 (HubPlace) have no fewer bits.
+    /// `file_bytes`: most bytes of elements in one file, unless one tensor is larger. `tokenizer`: only that
+    /// of rank 0 is used. Throws on all ranks: ConfigError if `folder` exists already, SystemError if it
+    /// cannot be made or the disk has no room. Collective.
     HubWriter(std::string folder, Json config, std::vector<HubEntry> entries, Dtype dtype,
               const HubTokenizer& tokenizer, const Communicator& ranks,
               int64_t file_bytes = usual_file_bytes);
@@ -57,6 +58,7 @@ public:
 private:
     struct Target {
         Shape shape;
+        Dtype dtype = Dtype::f32;
         size_t file = 0;
         int64_t offset = 0;  // bytes from the beginning of the file
     };

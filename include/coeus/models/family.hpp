@@ -12,8 +12,13 @@ namespace coeus {
 struct HubConstant {
     const char* key;
     Json value;
-    const char* why;  ///< "biases are not implemented yet"
+    const char* why;                ///< "biases are not implemented yet"
+    const char* synonym = nullptr;  ///< another name of the value
 };
+/// The activation function of SwiGLU.
+inline HubConstant silu_alone() {
+    return {"hidden_act", "silu", "others are not implemented yet", "swish"};
+}
 
 /// Reads fields by their usual keys; fields whose key is absent are not changed. Without num_key_value_heads,
 /// there are as many key/value heads as heads; without head_dim, it is hidden_size / num_attention_heads.
@@ -22,8 +27,10 @@ void read_hub_fields(const JsonView& json, DecoderConfig& config);
 void write_hub_fields(Json& json, const DecoderConfig& config);
 
 /// RoPE in the formats of transformers 5 (rope_parameters) and of earlier versions (rope_theta,
-/// rope_scaling), with Llama 3.1's scaling and YaRN. `positions`: the model's longest sequence. `fraction`:
-/// the part of a head that the family rotates. ConfigError if partial_rotary_factor has another value.
+/// rope_scaling), with Llama 3.1's scaling and YaRN, from all places where transformers reads it.
+/// `positions`: the model's longest sequence. `fraction`: the part of a head that the family rotates.
+/// ConfigError: two places do not agree, an object has an unknown key or one RoPE for each type of layer, or
+/// partial_rotary_factor has another value.
 void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions, double fraction = 1);
 void write_hub_rope(Json& json, const RopeConfig& rope);
 
@@ -41,6 +48,8 @@ LayerPattern regular_pattern(const JsonView& list, const std::vector<bool>& has)
 
 /// An integer. ConfigError if it is less than `least`.
 int64_t at_least(int64_t least, const JsonView& json, const char* key, int64_t otherwise);
+/// A truth value. As in transformers, null is false.
+bool truth(const JsonView& json, const char* key, bool otherwise);
 /// True if the key is there and null.
 bool is_null(const JsonView& json, const char* key);
 

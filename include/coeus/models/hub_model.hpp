@@ -29,6 +29,15 @@ HubModel read_hub_model(const std::string& folder, const std::string& family = "
 /// The same; logs a warning that names unknown keys.
 DecoderConfig model_from_hub(const std::string& folder, const std::string& family = "");
 
+/// The architecture of a config.json: "architectures", or, if that is absent, null or empty, that of
+/// "model_type". ConfigError: neither says which one; or "model_type", by which transformers goes, belongs to
+/// another architecture.
+std::string hub_architecture(std::span<const ModelFamily> families, const JsonView& config);
+
+/// The name of the family that reads a folder if a deck names none; "" if the folder has no config.json, or
+/// one of an unknown architecture.
+std::string family_of_folder(const std::string& folder);
+
 /// The family among these that reads a config.json: `named`, or, if that is "", the last one that can read
 /// the architecture. ConfigError as above.
 const ModelFamily& claimed_family(std::span<const ModelFamily> families, const JsonView& config,

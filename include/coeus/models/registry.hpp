@@ -10,6 +10,7 @@
 #include "coeus/state/param.hpp"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,12 +38,18 @@ enum class WeightRole : uint8_t {
 
 class Declare;
 
+/// What usual families leave out as a copy: the head of a model with tied embeddings. None: not a copy.
+std::optional<HubCopy> usually_copied_in_hub(const std::string& tensor, const DecoderConfig& config);
+
 /// The functions for Hugging Face folders may be null, all four of them, and `architectures` empty: then the
 /// family has no form there.
 struct ModelFamily {
     std::string name;                        ///< "llama3"
     std::vector<DecoderConfig> flavors;      ///< those of torchtitan, the smallest first
     std::vector<std::string> architectures;  ///< in config.json of Hugging Face folders: "LlamaForCausalLM"
+    /// "model_type" of each architecture in config.json: "llama". Empty: these types are not known, so that
+    /// config.json must name its architecture.
+    std::vector<std::string> model_types = {};
 
     /// Returns the model of a config.json. ConfigError naming file and key: a missing or wrong value, a
     /// feature that is not implemented. The caller sets name and flavour.
@@ -56,6 +63,9 @@ struct ModelFamily {
                                         const DecoderConfig& config) = nullptr;
     /// Returns true for a tensor of such a folder that is not a parameter.
     bool (*hub_ignores)(const std::string& tensor, const DecoderConfig& config) = nullptr;
+    /// Returns, for such a tensor, the one whose elements it must have; none if it has no meaning.
+    std::optional<HubCopy> (*hub_copy_of)(const std::string& tensor,
+                                          const DecoderConfig& config) = usually_copied_in_hub;
     /// Returns the initial values of a parameter. `layer` is the number of its layer, or 0 if it is in none.
     Init (*init)(WeightRole role, int64_t layer, const DecoderConfig& config) = nullptr;
     /// Declares the parameters of layer declare.layer(), and builds its block. build_block.hpp builds the

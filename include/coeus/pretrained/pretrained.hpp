@@ -3,13 +3,16 @@
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
+#include "coeus/io/convert_weights.hpp"
 #include "coeus/io/hub.hpp"
 #include "coeus/io/hub_writer.hpp"
 #include "coeus/models/decoder.hpp"
 #include "coeus/models/registry.hpp"
 
 #include <filesystem>
+#include <set>
 #include <string>
+#include <vector>
 
 namespace coeus {
 
@@ -21,9 +24,16 @@ std::vector<HubTensor> hub_tensors(const DecoderConfig& model);
 /// ignored.
 HubIgnores hub_ignores(const DecoderConfig& model);
 
+/// The tensors of which such a tensor must be a copy.
+HubCopies hub_copies(const DecoderConfig& model);
+/// True if such a folder has a place for the biases that balance the model's experts, or there are none.
+bool hub_holds_biases(const DecoderConfig& model);
+
 /// The places of a checkpoint's arrays ("model/norm.weight") in a Hugging Face folder, one entry per array.
 std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const std::vector<Shape>& shapes,
-                                  const DecoderConfig& model, bool warns = true);
+                                  const DecoderConfig& model);
+/// The paths in a checkpoint of the parameters that stay in float32 (Param::is_exact).
+std::set<std::string> exact_paths(const DecoderConfig& model);
 /// The paths in a checkpoint of the tensors of hub_tensors(model), in the same order.
 std::vector<std::string> checkpoint_paths(const DecoderConfig& model);
 
@@ -38,9 +48,10 @@ HubTokenizer hub_tokenizer(const std::string& place);
 class Pretrained {
 public:
     /// ConfigError: there are no weights, they are damaged, or the model is not implemented yet.
-    explicit Pretrained(const std::filesystem::path& path);
-    /// The same on every rank; only rank 0 reads files. Collective.
-    Pretrained(const std::filesystem::path& path, const Communicator& ranks);
+    explicit Pretrained(const std::filesystem::path& path) : Pretrained(path, true) {}
+    /// The same on every rank; only rank 0 reads files. `warns`: unknown keys of config.json are reported.
+    /// Collective.
+    Pretrained(const std::filesystem::path& path, const Communicator& ranks, bool warns = true);
 
     const DecoderConfig& model() const { return model_; }
     /// True for a Hugging Face folder, false for a checkpoint.
@@ -56,9 +67,13 @@ public:
     /// Loads the master weights that this rank owns. The decoder may have fewer layers of multi-token
     /// prediction. Collective over `ranks`.
     void load(const Decoder& decoder, const Communicator& ranks = alone()) const;
+    /// The arrays, of a checkpoint with the moments. ConfigError as load().
+    ArraySource arrays(bool moments, const Communicator& ranks = alone(),
+                       NotFinite infinite = NotFinite::refuse) const;
 
 private:
     Pretrained() = default;
+    Pretrained(const std::filesystem::path& path, bool warns);
     std::string path_, tokenizer_folder_;
     bool is_hub_ = false;
     DecoderConfig model_;

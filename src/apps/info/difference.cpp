@@ -17,12 +17,6 @@ namespace coeus::apps {
 
 namespace {
 
-ArraySource arrays_of(const Pretrained& weights) {
-    return weights.is_hub() ? arrays_of_hub(weights.path(), checkpoint_paths(weights.model()),
-                                            hub_tensors(weights.model()), hub_ignores(weights.model()))
-                            : arrays_of_checkpoint(weights.path(), true);
-}
-
 struct Difference {
     int64_t elements = 0;              // number of elements that differ
     double largest = 0;                // largest difference; NaN if an element is NaN
@@ -64,7 +58,8 @@ Difference difference_of(const ArraySource& a, size_t in_a, const ArraySource& b
 
 void show_difference(const std::string& path, const std::string& other) {
     const Pretrained first(path), second(other);
-    const ArraySource a = arrays_of(first), b = arrays_of(second);
+    const ArraySource a = first.arrays(true, alone(), NotFinite::keep),
+                      b = second.arrays(true, alone(), NotFinite::keep);
     std::map<std::string, size_t> in_b;
     for (size_t i = 0; i < b.arrays.size(); ++i) in_b[b.arrays[i].path] = i;
     std::vector<std::string> lines, alone;

@@ -4,7 +4,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/data/tokenizer.hpp"
-#include "coeus/file/json.hpp"
+#include "coeus/file/hub_config.hpp"
 #include "coeus/io/hub.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/hub_model.hpp"
@@ -12,6 +12,7 @@
 #include "safetensors.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -23,9 +24,10 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string architecture_of(const std::string& folder) {
-    const JsonDocument config = JsonDocument::read(fs::path(folder) / "config.json");
-    const std::vector<std::string> names = config.root()["architectures"].strings();
-    return names.empty() ? "none" : join(names, ", ");
+    const JsonDocument config = read_hub_config(folder);
+    const std::optional<JsonView> list = config.root().find("architectures");
+    if (list && list->size() > 1) return join(list->strings(), ", ");
+    return hub_architecture(model_families(), config.root());
 }
 
 bool is_built(const std::string& architecture) {
@@ -33,15 +35,34 @@ bool is_built(const std::string& architecture) {
     return std::ranges::find(built, architecture) != built.end();
 }
 
-bool has_weights(const fs::path& folder) {
-    return fs::exists(folder / "model.safetensors") || fs::exists(folder / "model.safetensors.index.json");
-}
-
 // The first three names.
 std::string some_of(const std::vector<std::string>& names) {
     std::vector<std::string> few(names.begin(), names.begin() + long(std::min<size_t>(3, names.size())));
     if (names.size() > few.size()) few.emplace_back("...");
     return join(few, ", ");
+}
+
+// Quantized tensors may have finite codes and scales, and yet elements that are not finite.
+void verify_quantized(const DecoderConfig& model, const HubWeights& weights) {
+    std::map<std::string, HubPlace> places;
+    for (const HubTensor& tensor : hub_tensors(model))
+        for (const HubPlace& place : tensor.places)
+            if (weights.stored_as(place.name).size() > 1) places.emplace(place.name, place);
+    std::vector<float> piece;
+    for (const auto& [name, place] : places) {
+        const HubElements elements = weights.elements(place);
+        constexpr int64_t most = 1 << 16;
+        const int64_t count = place.shape.count();
+        for (int64_t first = 0; first < count; first += most) {
+            piece.resize(size_t(std::min(most, count - first)));
+            elements.read(piece.data(), Dtype::f32, first, int64_t(piece.size()));
+            const auto bad = std::ranges::find_if(piece, [](float value) { return !std::isfinite(value); });
+            if (bad != piece.end())
+                throw ConfigError("{}: tensor '{}' has an element that is not finite, in {}",
+                                  weights.folder(), weights.stored_as(name).front(),
+                                  elements.position(first + (bad - piece.begin())));
+        }
+    }
 }
 
 // Compares the weights with those that the model of config.json has.
@@ -90,7 +111,7 @@ void show_hub_folder(const std::string& folder, const InfoOptions& options) {
             info_line("unknown keys",
                       fmt::format("config.json: Coeus ignores {}", join(read.unknown_keys, ", ")));
     }
-    if (!has_weights(folder)) {
+    if (!Safetensors::is_at(folder)) {
         info_line("weights", "none, only shapes");
     } else {
         const Safetensors weights = Safetensors::open(folder);
@@ -105,7 +126,14 @@ void show_hub_folder(const std::string& folder, const InfoOptions& options) {
             model->mtp_layers = depths;
             check_complete(*model, HubWeights::open(folder));
         }
-        if (options.verify) verify_tensors(folder, weights);
+        if (options.verify) {
+            if (model) {
+                const HubWeights of_model = HubWeights::open(folder);
+                verify_quantized(*model, of_model);
+                check_hub_copies(of_model, hub_tensors(*model), hub_copies(*model));
+            }
+            verify_tensors(folder, weights);
+        }
     }
     if (Tokenizer::is_at(folder)) show_tokenizer(folder, options);
 }

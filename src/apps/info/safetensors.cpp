@@ -50,6 +50,9 @@ void list_tensors(const Safetensors& weights) {
     }
     std::vector<std::string> types;
     for (const auto& [type, n] : elements) types.push_back(fmt::format("{} of {}", with_commas(n), type));
+    if (const std::vector<std::string> ghosts = weights.ghosts(); !ghosts.empty())
+        info_line("missing", fmt::format("{} that the index names and no file has, such as {}", ghosts.size(),
+                                         printable(ghosts.front())));
     info_line("tensors", fmt::format("{} in {} file{}, {}", weights.names().size(), files.size(),
                                      files.size() == 1 ? "" : "s", bytes_text(double(bytes))));
     info_line("elements",

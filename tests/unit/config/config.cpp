@@ -298,6 +298,14 @@ TEST_CASE("Rules that concern several options") {
         CHECK(error_of({option, "--checkpoint.initial_load_in_hf", "--checkpoint.initial_load_path=/x"}) ==
               "no error");
     }
+    // the family is that of the folder, unless it is given
+    test::write_file(folder / "config.json", R"({"architectures": ["Qwen3ForCausalLM"]})");
+    const std::string assets = "--model.hf_assets_path=" + folder.path().string();
+    CHECK(config_of({"--model.flavor=hf", assets}).model.name == "qwen3");
+    CHECK(config_of({"--model.flavor=hf", assets, "--model.name=llama3"}).model.name == "llama3");
+    CHECK(config_of({assets}).model.name == "llama3");
+    test::write_file(folder / "config.json", R"({"architectures": ["MambaForCausalLM"]})");
+    CHECK(config_of({"--model.flavor=hf", assets}).model.name == "llama3");
     CHECK_THAT(error_of({"--model.flavor=hf", "--model.hf_assets_path="}),
                Contains("needs model.hf_assets_path"));
     CHECK_THAT(error_of({"--model.ffn_hidden=64", "--model.multiple_of=32"}),

@@ -175,7 +175,17 @@ TEST_CASE("safetensors: errors are reported in words", "[safetensors]") {
             return message_of(folder / "i.json");
         };
         CHECK_THAT(index(R"("a":"sample.safetensors")"), Contains("opened without complaint"));
-        CHECK_THAT(index(R"("c":"sample.safetensors")"), Contains("names tensor 'c' in"));
+        // a tensor that no file has is an error when it is asked for
+        CHECK_THAT(index(R"("c":"sample.safetensors")"), Contains("opened without complaint"));
+        const Safetensors file = Safetensors::open(folder / "i.json");
+        CHECK(file.ghosts() == std::vector<std::string>{"c"});
+        CHECK_FALSE(file.has("c"));
+        CHECK_THROWS_WITH(file.entry("c"),
+                          Contains("i.json names tensor 'c' in ") && Contains(", which does not have it"));
+        CHECK(Safetensors::open(folder / "sample.safetensors").ghosts().empty());
+        test::write_safetensors(folder / "other.safetensors", {});
+        CHECK_THAT(index(R"("b":"sample.safetensors","a":"other.safetensors")"),
+                   Contains("names tensor 'a' in ") && Contains("other.safetensors, which does not have it"));
         CHECK_THAT(index(R"("a":"gone.safetensors")"),
                    Contains("gone.safetensors: this file does not exist"));
         for (const char* elsewhere : {"../sample.safetensors", "/sample.safetensors", "..", ""})

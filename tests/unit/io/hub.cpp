@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/io/hub.hpp"
 
+#include "coeus/comm/communicator.hpp"
 #include "coeus/device/memory.hpp"
+#include "coeus/io/hub_writer.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 #include "support/write_safetensors.hpp"
 
+#include <cmath>
+#include <optional>
 #include <utility>
 
 using namespace coeus;
 using Catch::Contains;
+using Catch::EndsWith;
 
 namespace {
 
@@ -189,4 +194,109 @@ TEST_CASE("hub: places must contain each row of a parameter exactly once", "[hub
     load_hub_weights(folder.path(), {{.shape = {3, 2}, .places = {}, .blocks = {{a}}}},
                      [](const std::string& name) { return name == "a"; });
     for (int64_t i = 0; i < 6; ++i) CHECK(element(a, i) == 0);
+}
+
+TEST_CASE("hub: elements that are not finite are refused with tensor and position, or kept", "[hub]") {
+    const test::TemporaryFolder folder;
+    std::vector<float> values = {1, 2, 3, 4, 5, 6};
+    OwnedTensor all(Dtype::f64, {3, 2}), part(Dtype::bf16, {1, 1});
+    const auto load = [&](Tensor to, int64_t row, int64_t col, NotFinite infinite) {
+        test::write_safetensors(folder / "model.safetensors",
+                                {{"w", Tensor(values.data(), Dtype::f32, {3, 2})}});
+        load_hub_weights(
+            folder.path(),
+            {{.shape = {3, 2}, .places = {HubPlace::whole("w", {3, 2})}, .blocks = {{to, row, col}}}},
+            nothing_ignored, infinite);
+    };
+    for (const float bad : {HUGE_VALF, -HUGE_VALF, float(NAN)}) {
+        values[5] = bad;
+        CHECK_THROWS_WITH(load(all, 0, 0, NotFinite::refuse),
+                          Contains("tensor 'w' has an element that is not finite, in element 5"));
+        load(all, 0, 0, NotFinite::keep);
+        CHECK_FALSE(std::isfinite(element(all, 5)));
+        CHECK_THROWS_WITH(load(part, 2, 1, NotFinite::refuse), Contains("in element 5"));
+        load(part, 1, 1, NotFinite::refuse);  // another part of it
+        CHECK(element(part, 0) == 4);
+    }
+}
+
+TEST_CASE("hub: a tensor that is left out as a copy is compared with what it copies", "[hub]") {
+    const test::TemporaryFolder folder;
+    std::vector<float> table = {1, 2, 3, 4, 5, 6}, head = table;
+    std::vector<bf16> rounded = {bf16(1.F), bf16(2.F), bf16(3.F), bf16(4.F), bf16(5.F), bf16(6.F)};
+    const Shape shape = {3, 2};
+    const std::vector<HubTensor> parameters = {{.shape = shape, .places = {HubPlace::whole("table", shape)}}};
+    const HubCopies copies = [](const std::string& name) {
+        return name == "head" ? std::optional(HubCopy{"table", "do this"}) : std::nullopt;
+    };
+    const auto check = [&](const std::vector<test::NamedTensor>& tensors) {
+        test::write_safetensors(folder / "model.safetensors", tensors);
+        check_hub_copies(HubWeights::open(folder.path()), parameters, copies);
+    };
+    const test::NamedTensor of_table = {"table", Tensor(table.data(), Dtype::f32, shape)};
+    check({of_table});
+    check({of_table, {"head", Tensor(head.data(), Dtype::f32, shape)}});
+    check({of_table, {"head", Tensor(rounded.data(), Dtype::bf16, shape)}});  // of another type, but equal
+    head[3] = 4.5F;
+    CHECK_THROWS_WITH(
+        check({of_table, {"head", Tensor(head.data(), Dtype::f32, shape)}}),
+        Contains("the model has one tensor for 'head' and 'table', but they differ, first in row "
+                 "1; do this"));
+    CHECK_THROWS_WITH(check({of_table, {"head", Tensor(head.data(), Dtype::f32, {2, 3})}}),
+                      Contains("'head' must be a copy of 'table', but is [2, 3], not [3, 2]; do this"));
+    // not left out: it is a parameter
+    test::write_safetensors(folder / "model.safetensors",
+                            {of_table, {"head", Tensor(head.data(), Dtype::f32, shape)}});
+    check_hub_copies(HubWeights::open(folder.path()),
+                     {{.shape = shape, .places = {HubPlace::whole("head", shape)}}}, copies);
+}
+
+TEST_CASE("hub: a tensor that the layout keeps in float32 is not rounded with the others", "[hub]") {
+    const test::TemporaryFolder folder;
+    std::vector<float> values = {1 + 0x1p-20F, 2, 3};
+    const Communicator self = Communicator::self();
+    for (const Dtype dtype : {Dtype::bf16, Dtype::f16, Dtype::f32, Dtype::f64}) {
+        const std::string path = folder / std::string(name_of(dtype));
+        HubPlace kept = HubPlace::whole("a.kept", {3});
+        kept.keeps_f32 = true;
+        HubWriter writer(
+            path, Json::object(),
+            {{{3}, {kept}}, {{3}, {HubPlace::whole("b", {3})}}, {{3}, {HubPlace::whole("c", {3})}}}, dtype,
+            {}, alone());
+        for (size_t i = 0; i < 3; ++i) writer.write(i, Tensor(values.data(), Dtype::f32, {3, 1}), 0, 0);
+        writer.publish();
+        const Safetensors read = Safetensors::open(path);
+        const bool is_wider = dtype == Dtype::f64;
+        CHECK(read.entry("a.kept").dtype == (is_wider ? Dtype::f64 : Dtype::f32));
+        CHECK((read.read_all<float>("a.kept") == values));
+        for (const char* name : {"b", "c"}) {
+            CHECK(read.entry(name).dtype == dtype);
+            CHECK(read.read_all<float>(name)[2] == 3);
+        }
+        CHECK(writer.bytes() == (is_wider ? 24 : 12) + 6 * size_of(dtype));
+    }
+}
+
+TEST_CASE("hub: a folder with weights of another kind says which, and what to do", "[hub]") {
+    const auto refusal = [](const std::string& name) {
+        const test::TemporaryFolder folder;
+        test::write_file(folder / "config.json", "{}");
+        if (!name.empty()) test::write_file(folder / name, "x");
+        try {
+            HubWeights::open(folder.path());
+        } catch (const ConfigError& error) {
+            return std::string(error.what());
+        }
+        return std::string("none");
+    };
+    CHECK_THAT(refusal(""), EndsWith("has neither model.safetensors nor model.safetensors.index.json"));
+    for (const char* name :
+         {"pytorch_model.bin", "consolidated.00.pth", "model.gguf", "tf_model.h5", "flax_model.msgpack"})
+        CHECK_THAT(refusal(name),
+                   Contains(std::string("; ") + name +
+                            ", which is there, is of a kind that Coeus does not read. To convert "
+                            "it, in Python with transformers: "
+                            "AutoModelForCausalLM.from_pretrained("));
+    CHECK_THAT(refusal("consolidated.safetensors"),
+               Contains("; consolidated.safetensors, which is there, has another name: rename it"));
 }

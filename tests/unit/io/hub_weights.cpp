@@ -8,6 +8,7 @@
 #include "support/support.hpp"
 #include "support/write_safetensors.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace coeus;
@@ -82,7 +83,7 @@ struct Mxfp4Folder {
         return tensor;
     }
     void load(const std::vector<HubTensor>& tensors) const {
-        load_hub_weights(folder.path(), tensors, ignores_nothing);
+        load_hub_weights(folder.path(), tensors, ignores_nothing, NotFinite::keep);
     }
     std::string refusal() const {
         OwnedTensor all(Dtype::f32, {experts * cols, rows});
@@ -123,7 +124,7 @@ struct Fp8Folder {
             folder.path(),
             {{.shape = {rows, cols}, .places = {HubPlace::whole("w", {rows, cols})}, .blocks = held},
              {.shape = {3}, .places = {HubPlace::whole("b", {3})}, .blocks = {{b}}}},
-            ignores_nothing);
+            ignores_nothing, NotFinite::keep);
         CHECK(element(b, 2) == 3);
     }
     std::string refusal() const {
@@ -318,4 +319,74 @@ TEST_CASE("hub weights: one wrong tensor among 45,000 is named", "[hub]") {
                                                                   "\": \"more.safetensors\"}}");
     CHECK_THROWS_WITH(load_hub_weights(folder.path(), parameters, ignores_nothing),
                       Contains("tensor '" + named + "' appears twice"));
+}
+
+TEST_CASE("hub weights: a quantized element that is not finite is refused with tensor and block", "[hub]") {
+    const auto refusal = [](const test::TemporaryFolder& folder, const HubTensor& parameter) {
+        try {
+            load_hub_weights(folder.path(), {parameter}, ignores_nothing);
+        } catch (const ConfigError& error) {
+            return std::string(error.what());
+        }
+        return std::string("none");
+    };
+    Mxfp4Folder four;
+    std::ranges::fill(four.scales, uint8_t(127));
+    four.write();
+    OwnedTensor values(Dtype::f32, {Mxfp4Folder::experts * Mxfp4Folder::cols, Mxfp4Folder::rows});
+    CHECK(refusal(four.folder, four.parameter({{values}})) == "none");
+    for (const int scale : {255, 254}) {  // NaN; 2^127, by which an element leaves float32
+        four.scales[3] = uint8_t(scale);
+        std::fill_n(four.blocks.begin() + 3 * mxfp4_block_bytes, mxfp4_block_bytes, uint8_t(0x77));
+        four.write();
+        CHECK_THAT(refusal(four.folder, four.parameter({{values}})),
+                   Contains("tensor 'w_blocks' has an element that is not finite, in block 3 (scale " +
+                            std::to_string(scale) + " of E8M0)"));
+    }
+    Fp8Folder eight;
+    const HubTensor matrix = {.shape = {Fp8Folder::rows, Fp8Folder::cols},
+                              .places = {HubPlace::whole("w", {Fp8Folder::rows, Fp8Folder::cols})}};
+    const auto refused = [&] {
+        eight.write();
+        test::write_safetensors(
+            eight.folder / "model.safetensors",
+            {{"w", Tensor(eight.codes.data(), Dtype::fp8_e4m3, {Fp8Folder::rows, Fp8Folder::cols})},
+             {"w_scale_inv", Tensor(eight.scales.data(), Dtype::f32, {3, 3})}});
+        OwnedTensor all(Dtype::f32, {Fp8Folder::rows, Fp8Folder::cols});
+        HubTensor parameter = matrix;
+        parameter.blocks = {{all}};
+        return refusal(eight.folder, parameter);
+    };
+    std::ranges::fill(eight.codes, uint8_t(0x38));  // 1
+    std::ranges::fill(eight.scales, 1.F);
+    CHECK(refused() == "none");
+    eight.codes[5 * 19 + 17] = 0x7f;
+    CHECK_THAT(refused(),
+               Contains("tensor 'w' has an element that is not finite, in element 112, of the block "
+                        "of row 1 and column 2 of scales (code 0x7f)"));
+    eight.codes[5 * 19 + 17] = 0x38;
+    for (const float bad : {NAN, HUGE_VALF}) {
+        eight.scales[3] = bad;
+        CHECK_THAT(refused(), Contains("in element 76, of the block of row 1 and column 0 of scales"));
+    }
+}
+
+TEST_CASE("hub weights: the size of FP8 blocks has bounds", "[hub]") {
+    const test::TemporaryFolder folder;
+    const auto read = [&](const std::string& size) {
+        test::write_file(
+            folder / "config.json",
+            R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": )" + size + "}}");
+        try {
+            return read_quantization(folder.path()).text();
+        } catch (const ConfigError& error) {
+            return std::string(error.what());
+        }
+    };
+    CHECK(read("[128, 16777216]") == "FP8 in blocks of 128 x 16777216");
+    for (const char* wrong :
+         {"[0, 128]", "[128, -1]", "[4611686018427387904, 128]", "[128, 16777217]", "[128]"})
+        CHECK_THAT(read(wrong),
+                   Contains("weight_block_size must be the number of rows and of columns of a block, "
+                            "each from 1 to 16777216"));
 }

@@ -2,6 +2,7 @@
 // config.json of Hugging Face folders: values, missing keys, refusals, and writing it again.
 #include "coeus/models/hub_model.hpp"
 
+#include "coeus/file/hub_config.hpp"
 #include "coeus/io/hub.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/registry.hpp"
@@ -44,19 +45,231 @@ TEST_CASE("config.json: both forms give the same numbers") {
     }
 }
 
-TEST_CASE("config.json: an old form of RoPE settings next to a new one is ignored") {
+namespace {
+
+// RoPE's keys in each place where transformers 5.24 reads them, with the same meaning for every family.
+struct RopeCase {
+    const char* keys;
+    double theta;  // 0: the default of the family
+    RopeScaling scaling;
+};
+// four_layers() with as many heads of keys and values as of queries, which latent attention needs
+std::string four_equal_heads(const std::string& architecture) {
+    const std::string two = R"("num_key_value_heads": 2)";
+    std::string text = four_layers(architecture);
+    return text.replace(text.find(two), two.size(), R"("num_key_value_heads": 4)");
+}
+
+const YarnScaling by_four = {.factor = 4, .original_positions = 64};
+const std::string yarn_by_four =
+    R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 64, "rope_theta": 5e5})";
+
+}  // namespace
+
+TEST_CASE("config.json: RoPE is read in every place where transformers reads it") {
+    const std::vector<RopeCase> cases = {
+        {R"("rope_theta": 5e5)", 5e5, {}},
+        {R"("rope_scaling": null, "rope_parameters": {"rope_theta": 5e5})", 5e5, {}},
+        {R"("rope_scaling": {"rope_type": "default", "rope_theta": 5e5})", 5e5, {}},
+        {R"("rope_scaling": {}, "rope_parameters": {"rope_theta": 5e5, "type": "default"})", 5e5, {}},
+        {R"("rope_theta": 5e5, "rope_parameters": {"rope_theta": 500000}, "rope_scaling": {"type": "default"})",
+         5e5,
+         {}},
+        {R"("rope_theta": 5e5, "rope_scaling": {"type": "yarn", "rope_type": "yarn", "factor": 4,
+            "original_max_position_embeddings": 64, "finetuned": true, "mscale": null})",
+         5e5, by_four},
+        // the original length beside the object, or the longest sequence
+        {R"("original_max_position_embeddings": 64, "rope_theta": 5e5, "rope_scaling": {"type": "yarn",
+            "factor": 4})",
+         5e5, by_four},
+        {R"("original_max_position_embeddings": 64, "rope_parameters": {"rope_type": "yarn", "factor": 4,
+            "original_max_position_embeddings": 64, "rope_theta": 5e5})",
+         5e5, by_four},
+        {R"("rope_theta": 5e5, "rope_parameters": {"rope_type": "yarn", "factor": 4})", 5e5,
+         YarnScaling{.factor = 4, .original_positions = 256}},
+        {R"("rope_theta": 5e5, "rope_parameters": {"rope_type": "llama3", "factor": 4, "low_freq_factor": 1,
+            "high_freq_factor": 4})",
+         5e5, Llama3Scaling{.factor = 4, .low_frequency = 1, .high_frequency = 4, .original_positions = 256}},
+        // the quotient of the lengths
+        {R"("rope_parameters": {"rope_type": "yarn", "factor": null, "original_max_position_embeddings": 64,
+            "rope_theta": 5e5})",
+         5e5, by_four},
+        {R"("original_max_position_embeddings": 64, "rope_theta": 5e5)", 5e5, {}}};
+    for (const char* architecture :
+         {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
+          "Qwen3MoeForCausalLM", "GptOssForCausalLM", "DeepseekV3ForCausalLM", "Llama4ForCausalLM"})
+        for (const RopeCase& wanted : cases) {
+            CAPTURE(architecture, wanted.keys);
+            const TemporaryFolder folder;
+            config_folder(folder,
+                          fmt::format(R"("architectures": ["{}"], "hidden_size": 64, "num_hidden_layers": 2,
+                "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 96, "vocab_size": 272,
+                "head_dim": 16, "max_position_embeddings": 256, {})",
+                                      architecture, wanted.keys));
+            REQUIRE(message_of(folder.path()) == "read without complaint");
+            const HubModel read = read_hub_model(folder.path());
+            CHECK(read.config.rope.theta == wanted.theta);
+            // without any object, gpt-oss is scaled
+            const bool has_object = std::string(wanted.keys).find('{') != std::string::npos;
+            if (has_object || std::string(architecture) != "GptOssForCausalLM")
+                CHECK((read.config.rope.scaling == wanted.scaling));
+            CHECK(read.unknown_keys.empty());
+        }
+}
+
+TEST_CASE("config.json: settings of RoPE that do not agree, and unknown ones, are refused by name") {
     const TemporaryFolder folder;
-    const std::string now = R"(, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5})";
-    for (const char* before :
-         {R"({"type": "yarn", "factor": 0})", R"({"rope_type": "llama3", "factor": 0})", R"("linear")"}) {
-        CAPTURE(before);
-        const std::string old = fmt::format(R"(, "rope_theta": 1e4, "rope_scaling": {})", before);
-        const DecoderConfig m = model_from_hub(config_folder(folder, minimal_llama + now + old));
-        CHECK(m.rope.theta == 5e5);
-        CHECK((m.rope.scaling == RopeScaling{}));
-        CHECK(read_hub_model(folder.path()).unknown_keys.empty());
-        CHECK_THAT(message_of(config_folder(folder, minimal_llama + old)), Contains("rope_scaling"));
+    const auto refusal = [&](const std::string& keys) {
+        return message_of(
+            config_folder(folder, minimal_llama + R"(, "max_position_embeddings": 256, )" + keys));
+    };
+    const std::string plain = R"({"rope_type": "default", "rope_theta": 5e5})";
+    for (const std::string& pair :
+         {R"("rope_parameters": )" + plain + R"(, "rope_scaling": )" + yarn_by_four,
+          R"("rope_parameters": )" + yarn_by_four + R"(, "rope_scaling": )" + plain})
+        CHECK_THAT(
+            refusal(pair),
+            Contains("rope_scaling and rope_parameters are two forms of the same settings, but they do "
+                     "not agree; transformers takes rope_scaling alone"));
+    // the same scaling, but transformers would lose theta
+    CHECK_THAT(refusal(R"("rope_parameters": )" + plain + R"(, "rope_scaling": {"type": "default"})"),
+               Contains("loses rope_parameters.rope_theta = 500000.0: write it in rope_scaling too"));
+    CHECK(refusal(R"("rope_theta": 5e5, "rope_parameters": )" + plain +
+                  R"(, "rope_scaling": {"type": "default"})") == "read without complaint");
+    CHECK_THAT(refusal(R"("rope_theta": 1e4, "rope_parameters": )" + plain),
+               EndsWith("rope_theta is 10000.0, but rope_parameters.rope_theta is 500000.0: they must agree; "
+                        "correct or remove one of the two"));
+    CHECK_THAT(refusal(R"("original_max_position_embeddings": 128, "rope_parameters": )" + yarn_by_four),
+               Contains("original_max_position_embeddings is 128, but "
+                        "rope_parameters.original_max_position_embeddings is 64"));
+    CHECK_THAT(refusal(R"("rope_scaling": {"type": "yarn", "rope_type": "default", "factor": 4})"),
+               Contains("rope_scaling.rope_type is \"default\", but rope_scaling.type is \"yarn\""));
+    for (const std::string object : {"rope_scaling", "rope_parameters"}) {
+        const auto with = [&](const std::string& keys) {
+            return refusal('"' + object + R"(": {)" + keys + "}");
+        };
+        CHECK_THAT(with(R"("type": "yarn", "factor": 4, "beta_fsat": 3)"),
+                   EndsWith(object + ".beta_fsat is not a key of RoPE of type \"yarn\"; did you mean "
+                                     "\"beta_fast\"? Otherwise remove it"));
+        CHECK_THAT(with(R"("type": "default", "factor": 4)"),
+                   Contains(object + ".factor is not a key of RoPE of type \"default\""));
+        CHECK_THAT(with(R"("full_attention": {"rope_type": "default"}, "sliding_attention": null)"),
+                   Contains(object + " gives each type of layer its own RoPE (full_attention), but this "
+                                     "architecture has one for all"));
+        CHECK_THAT(refusal('"' + object + R"(": "linear")"), Contains(object + " must be an object"));
+        CHECK(with(R"("type": "default", "factor": null)") == "read without complaint");
     }
+}
+
+TEST_CASE(
+    "config.json: model_type stands for an architecture that is not named, and must not contradict it") {
+    const TemporaryFolder folder;
+    const std::string sizes = minimal_llama.substr(minimal_llama.find(',') + 1);
+    for (const ModelFamily& family : model_families())
+        for (size_t i = 0; i < family.model_types.size(); ++i)
+            for (const std::string& names : {std::string(), std::string(R"("architectures": null, )"),
+                                             std::string(R"("architectures": [], )")}) {
+                const std::string type = fmt::format(R"("model_type": "{}")", family.model_types[i]);
+                CAPTURE(names, type);
+                write_file(folder / "config.json", "{" + names + type + "}");
+                CHECK(hub_architecture(model_families(), JsonDocument::read(folder / "config.json").root()) ==
+                      family.architectures[i]);
+            }
+    CHECK(model_from_hub(config_folder(folder, R"("model_type": "llama", )" + sizes)).family == "llama3");
+    CHECK(model_from_hub(
+              config_folder(
+                  folder,
+                  R"("model_type": "mistral", "architectures": null, "num_key_value_heads": 4, )" + sizes))
+              .attention.window == 4096);
+    CHECK(message_of(config_folder(folder, R"("model_type": "llama", )" + minimal_llama)) ==
+          "read without complaint");
+    // a type of another program, as in the folder of Kimi K2
+    CHECK(message_of(config_folder(folder, R"("model_type": "kimi", )" + minimal_llama)) ==
+          "read without complaint");
+    CHECK_THAT(message_of(config_folder(folder, R"("model_type": "mistral", )" + minimal_llama)),
+               Contains("architectures is LlamaForCausalLM, but model_type is \"mistral\", the type of "
+                        "MistralForCausalLM, by which transformers goes: correct one of the two"));
+    CHECK_THAT(message_of(config_folder(folder, R"("model_type": "gemma", )" + sizes)),
+               Contains("model_type must be one of ") && Contains("llama, ") &&
+                   Contains("because architectures names none"));
+    CHECK_THAT(message_of(config_folder(folder, R"("architectures": ["A", "B"])")),
+               Contains("architectures must name one architecture"));
+    CHECK_THAT(message_of(config_folder(folder, sizes)),
+               Contains("neither architectures nor model_type says which model this is"));
+}
+
+TEST_CASE("config.json: the family of a folder, for decks that name none") {
+    const TemporaryFolder folder;
+    CHECK(family_of_folder(folder.path()).empty());
+    CHECK(family_of_folder(config_folder(folder, minimal_llama)) == "llama3");
+    CHECK(family_of_folder(config_folder(folder, four_layers("Qwen3MoeForCausalLM"))) == "qwen3");
+    for (const char* unknown : {R"("architectures": ["GemmaForCausalLM"])", "", "\"broken"})
+        CHECK(family_of_folder(config_folder(folder, unknown)).empty());
+}
+
+TEST_CASE("config.json: what Python and transformers write and JSON or other programs do not") {
+    const TemporaryFolder folder;
+    // numbers that are not finite
+    CHECK(with_quoted_numbers(R"({"a": NaN, "b": [-Infinity, Infinity], "c\"NaN": "\\", "d": "NaN"})") ==
+          R"({"a": "NaN", "b": ["-Infinity", "Infinity"], "c\"NaN": "\\", "d": "NaN"})");
+    config_folder(folder, minimal_llama + R"(, "initializer_range": NaN, "attention_dropout": -Infinity)");
+    CHECK(read_hub_model(folder.path()).unknown_keys.empty());
+    CHECK_THAT(message_of(config_folder(folder, minimal_llama + R"(, "rms_norm_eps": Infinity)")),
+               Contains("rms_norm_eps must be a number, is \"Infinity\""));
+    // another name of silu, in each family
+    for (const char* architecture :
+         {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
+          "Qwen3MoeForCausalLM", "GptOssForCausalLM", "DeepseekV3ForCausalLM", "Llama4ForCausalLM"}) {
+        CAPTURE(architecture);
+        const auto with = [&](const std::string& act) {
+            return message_of(config_folder(
+                folder, four_equal_heads(architecture) + R"(, "head_dim": 16, "hidden_act": ")" + act + '"'));
+        };
+        CHECK(with("swish") == "read without complaint");
+        CHECK_THAT(with("gelu"), Contains("hidden_act must be \"silu\""));
+    }
+    // null is false, not the default
+    const std::string v3 = four_equal_heads("DeepseekV3ForCausalLM");
+    CHECK(model_from_hub(config_folder(folder, v3)).moe.normalise);
+    const DecoderConfig nulls =
+        model_from_hub(config_folder(folder, v3 + R"(, "norm_topk_prob": null, "rope_interleave": null)"));
+    CHECK_FALSE(nulls.moe.normalise);
+    CHECK(nulls.rope.layout == RopeLayout::half_split);
+    CHECK(model_from_hub(
+              config_folder(folder, four_layers("GptOssForCausalLM") + R"(, "attention_bias": null)"))
+              .attention.bias == AttentionBias::none);
+    const DecoderConfig llama4 = model_from_hub(config_folder(
+        folder,
+        four_layers("Llama4ForCausalLM") + R"(, "use_qk_norm": null, "attn_temperature_tuning": null)"));
+    CHECK(llama4.attention.qk_norm == QkNorm::none);
+    CHECK_FALSE(bool(llama4.attention.temperature));
+    // an empty rope_scaling is none: gpt-oss has its usual one
+    CHECK((model_from_hub(config_folder(folder, four_layers("GptOssForCausalLM") + R"(, "rope_scaling": {})"))
+               .rope.scaling ==
+           RopeScaling(YarnScaling{.factor = 32, .original_positions = 4096, .truncate = false})));
+    CHECK((
+        model_from_hub(config_folder(folder, four_layers("GptOssForCausalLM") + R"(, "rope_parameters": {})"))
+            .rope.scaling == RopeScaling{}));
+}
+
+TEST_CASE("config.json: DeepSeek V3 with the softmax of torchtitan's flavour 16B") {
+    const TemporaryFolder folder;
+    const auto keys = [&](const std::string& more) {
+        return config_folder(folder, four_equal_heads("DeepseekV3ForCausalLM") + R"(, "norm_topk_prob": false,
+            "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 4, "topk_group": 2, "scoring_func": )" +
+                                         more);
+    };
+    const DecoderConfig m = model_from_hub(keys(R"("softmax", "topk_method": "greedy")"));
+    CHECK(m.moe.score == ScoreFunction::softmax);
+    CHECK(m.moe.keeps_bias);
+    CHECK_FALSE(m.moe.normalise);
+    CHECK(m.moe.groups == 1);  // a greedy choice has no groups
+    CHECK(model_from_hub(keys(R"("softmax")")).moe.groups == 4);
+    CHECK(model_from_hub(keys(R"("sigmoid")")).moe.score == ScoreFunction::sigmoid);
+    CHECK_THAT(message_of(keys(R"("sigmoid", "topk_method": "greedy")")), Contains("topk_method must be"));
+    CHECK_THAT(message_of(keys(R"("tanh")")), Contains("scoring_func must be \"sigmoid\" or \"softmax\""));
+    write_json(hub_config_of(m), folder / "config.json");
+    CHECK(model_from_hub(folder.path()) == m);
 }
 
 TEST_CASE("config.json: the family that a deck names is used if it has the architecture") {
@@ -107,9 +320,9 @@ TEST_CASE("config.json: unknown keys are found, also within others") {
         minimal_llama + R"(, "transformers_version": "5", "torch_dtype": "bfloat16", "bos_token_id": 1)");
     CHECK(read_hub_model(folder.path()).unknown_keys.empty());
     config_folder(folder, minimal_llama + R"(, "sliding_window": 8, "attn_scale": null,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "rope_period": 8})");
+        "text": {"rope_period": 8})");
     CHECK(read_hub_model(folder.path()).unknown_keys ==
-          std::vector<std::string>{"sliding_window", "attn_scale", "rope_parameters.rope_period"});
+          std::vector<std::string>{"sliding_window", "attn_scale", "text"});
     CHECK(message_of(folder.path()) == "read without complaint");
 }
 
@@ -192,7 +405,7 @@ TEST_CASE("config.json: unsupported models and errors are reported in words") {
                  "MistralForCausalLM"));
     CHECK(is_hub_folder(folder.path()));
     CHECK_THAT(message_of(config_folder(folder, R"("architectures": [])")),
-               Contains("architectures must name one architecture"));
+               Contains("neither architectures nor model_type says which model this is"));
     CHECK_THAT(message_of(config_folder(folder, R"("architectures": ["LlamaForCausalLM"])")),
                Contains("hidden_size"));
     CHECK_THAT(message_of(config_folder(folder, minimal_llama + R"(, "num_key_value_heads": 0)")),

@@ -54,6 +54,10 @@ TEST_CASE("DeepSeek V3: layers of multi-token prediction are after the last laye
     // copies of the table and of the output projection
     CHECK(family.hub_ignores("model.layers.61.embed_tokens.weight", m));
     CHECK(family.hub_ignores("model.layers.61.shared_head.head.weight", m));
+    CHECK(family.hub_copy_of("model.layers.61.embed_tokens.weight", m)->of == "model.embed_tokens.weight");
+    CHECK(family.hub_copy_of("model.layers.61.shared_head.head.weight", m)->of == "lm_head.weight");
+    CHECK_FALSE(family.hub_copy_of("model.layers.62.embed_tokens.weight", m));  // a layer that is left out
+    CHECK_FALSE(family.hub_copy_of("lm_head.weight", m));
     CHECK_FALSE(family.hub_ignores("model.layers.61.shared_head.norm.weight", m));
     CHECK(family.hub_ignores("model.layers.62.enorm.weight", m));
     m.mtp_layers = 0;

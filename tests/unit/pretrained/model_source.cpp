@@ -3,8 +3,10 @@
 #include "coeus/pretrained/model_source.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/models/hub_model.hpp"
 #include "coeus/models/registry.hpp"
 #include "support/catch.hpp"
+#include "support/hub_folder.hpp"
 #include "support/support.hpp"
 
 using namespace coeus;
@@ -28,6 +30,46 @@ TEST_CASE("model set-up: an unchanged flavour") {
             CHECK(model_from_deck(deck(family.name, flavor.flavor)) == flavor);
     CHECK_THROWS_WITH(model_from_deck(deck("llama3", "8b")), Contains("did you mean \"8B\"?"));
     CHECK_THROWS_WITH(model_from_deck(deck("lama3", "8B")), Contains("did you mean \"llama3\"?"));
+}
+
+TEST_CASE("model set-up: layers of multi-token prediction that a folder's files lack are left out") {
+    const TemporaryFolder folder;
+    DecoderConfig model = small_model("deepseek_v3", "debugmodel", 32, 4, 192);
+    model.moe.keeps_bias = true;
+    const std::filesystem::path hub = folder / "hub";
+    write_random_folder(hub, model);
+    // transformers writes the number, but no tensors
+    Json json = hub_config_of(model);
+    write_json(json.set("num_nextn_predict_layers", 1), hub / "config.json");
+    Config config = deck("deepseek_v3", "hf");
+    config.model.hf_assets_path = hub.string();
+    config.training.seq_len = 16;
+    CHECK(model_from_deck(config).mtp_layers == 1);  // it starts from random weights
+    config.checkpoint.initial_load_in_hf = true;
+    CHECK(model_from_deck(config).mtp_layers == 0);
+    config.model.num_mtp_layers = 1;  // the deck asks for them: loading says that there are none
+    CHECK(model_from_deck(config).mtp_layers == 1);
+}
+
+TEST_CASE("model set-up: a run does not begin that would end with a folder without its balancing biases") {
+    for (const ModelFamily& family : model_families())
+        for (const DecoderConfig& flavor : family.flavors) {
+            if (flavor.dim > 512 || flavor.moe.experts == 0 || !family.to_hub) continue;
+            CAPTURE(family.name, flavor.flavor);
+            Config config = deck(family.name, flavor.flavor);
+            config.checkpoint.enable = config.checkpoint.last_save_in_hf = true;
+            CHECK_THROWS_WITH(model_from_deck(config),
+                              Contains("has no place for the biases that balance the "
+                                       "experts (model.moe.load_balance_coeff = 0.001)"));
+            config.checkpoint.last_save_model_only = false;  // no folder is written
+            CHECK(model_from_deck(config) == flavor);
+            config.checkpoint.last_save_model_only = true;
+            config.model.moe.load_balance_coeff = 0;
+            CHECK(model_from_deck(config).moe.balance_rate == 0);
+        }
+    Config v3 = deck("deepseek_v3", "671B");
+    v3.checkpoint.enable = v3.checkpoint.last_save_in_hf = true;
+    CHECK(model_from_deck(v3).moe.balance_rate > 0);
 }
 
 TEST_CASE("model set-up: every field can be overridden") {
