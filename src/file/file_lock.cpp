@@ -2,6 +2,7 @@
 #include "coeus/file/file_lock.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/patient_io.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -32,7 +33,7 @@ bool is_still_there(int descriptor, const std::string& path) {
 
 FileLock::FileLock(std::string path, const std::function<void()>& waiting) : path_(std::move(path)) {
     for (bool said = false;;) {
-        descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        descriptor_ = open_patiently(path_, O_RDWR | O_CREAT | O_NOFOLLOW);
         if (descriptor_ < 0)
             throw SystemError(fmt::format("{} cannot be created: {}", path_, errno_text(errno)));
         bool locked = lock(descriptor_, LOCK_EX | LOCK_NB);

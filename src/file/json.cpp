@@ -8,9 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <fstream>
 
 namespace coeus {
 
@@ -315,11 +313,11 @@ JsonDocument JsonDocument::read(const std::filesystem::path& file) {
 }
 
 void write_json(const Json& value, const std::filesystem::path& file, int indent) {
-    const std::filesystem::path part = file.string() + ".part";
-    std::ofstream out(part, std::ios::binary);
-    out << value.text(indent) << '\n';
-    out.close();
-    if (!out) throw SystemError("writing " + part.string() + ": " + errno_text(errno));
+    const std::string part = file.string() + ".part", text = value.text(indent) + '\n';
+    {
+        RawFile out = RawFile::create(part);
+        out.write(text.data(), int64_t(text.size()), 0);
+    }
     std::filesystem::rename(part, file);
 }
 
