@@ -4,7 +4,7 @@
 get_filename_component(mpirun "${COEUS_MPIRUN}" NAME) # no path, so that the tests of a bundle start its mpirun
 set(paths "mpirun ${mpirun} ${coeus_mpirun_flags}\nsource ${PROJECT_SOURCE_DIR}\ncache ${CMAKE_CURRENT_BINARY_DIR}/cache\n")
 foreach(pair program=coeus_program emulated_program=coeus_emulated naps=coeus_naps exits=coeus_exits counter=coeus_counter
-        disk=coeus_disk hosts=coeus_hosts nvml=coeus_nvml_stand_in nccl=nccl_stand_in nccl_unsplit=nccl_unsplit
+        disk=coeus_disk bad_reads=coeus_bad_reads hosts=coeus_hosts nvml=coeus_nvml_stand_in nccl=nccl_stand_in nccl_unsplit=nccl_unsplit
         nccl_old=nccl_old nccl_partial=nccl_partial)
     string(REPLACE "=" ";" pair ${pair})
     list(GET pair 0 name)

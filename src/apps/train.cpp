@@ -3,6 +3,7 @@
 #include "train.hpp"
 
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/stop_signals.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/config/config.hpp"
@@ -37,6 +38,7 @@ int train(const Arguments& arguments) {
     }
     if (mpi.world_rank() == 0) signals.announce();
     mpi.require_all_tasks();
+    set_read_patience(run_patience);
     Watchdog watchdog(command_line.config.comm, mpi);
     watchdog.guard([&] {
         Trainer trainer(command_line, mpi, watchdog, start_up);

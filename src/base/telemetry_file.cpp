@@ -2,31 +2,55 @@
 #include "coeus/base/telemetry_file.hpp"
 
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
+#include <cstdio>
 #include <system_error>
 
 namespace coeus {
+
+namespace {
+
+// Returns 0 or the system's error.
+int write_all(int descriptor, std::string_view bytes) {
+    while (!bytes.empty()) {
+        const ssize_t moved = ::write(descriptor, bytes.data(), bytes.size());
+        if (moved < 0 && errno == EINTR) continue;
+        if (moved < 0) return errno;
+        if (moved == 0) return ENOSPC;
+        bytes.remove_prefix(size_t(moved));
+    }
+    return 0;
+}
+
+}  // namespace
 
 bool lacks_room(int code) {
     return code == ENOSPC || code == EDQUOT || code == EFBIG || code == EIO;
 }
 
 void write_whole_file(const std::filesystem::path& file, const std::string& text) {
-    std::ofstream out(file, std::ios::binary);
-    const bool is_made = out.is_open();
-    out << text;
-    out.close();
-    if (out) return;
-    const int reason = errno;
+    namespace fs = std::filesystem;
     std::error_code ignored;
-    if (is_made) std::filesystem::remove(file, ignored);
-    throw SystemError(fmt::format("{} cannot be written: {}", file.string(), errno_text(reason)));
+    const fs::file_type type = fs::status(file, ignored).type();
+    // a device or a pipe such as /dev/stdout is written directly; another file or a link is replaced
+    const bool is_direct = type == fs::file_type::fifo || type == fs::file_type::character ||
+                           type == fs::file_type::socket || type == fs::file_type::block;
+    const std::string part = file.string() + (is_direct ? "" : ".part");
+    if (!is_direct) fs::remove(part, ignored);
+    const int descriptor =
+        open_patiently(part, is_direct ? O_WRONLY : O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
+    int reason = descriptor < 0 ? errno : write_all(descriptor, text);
+    if (descriptor >= 0 && ::close(descriptor) != 0 && reason == 0) reason = errno;
+    if (reason == 0 && !is_direct && std::rename(part.c_str(), file.c_str()) != 0) reason = errno;
+    if (reason == 0) return;
+    if (descriptor >= 0 && !is_direct) fs::remove(part, ignored);
+    fail_at_path(fmt::format("{} cannot be written: {}", file.string(), errno_text(reason)), reason);
 }
 
 Losses::Losses(std::string thing, std::string whose) : thing_(std::move(thing)), whose_(std::move(whose)) {}
@@ -69,18 +93,33 @@ TelemetryFile::~TelemetryFile() {
 }
 
 void TelemetryFile::require_open() const {
-    if (open_error_ != 0 && !lacks_room(open_error_))
+    if (open_error_ == ELOOP)
+        throw SystemError(
+            fmt::format("cannot write {}: it is a symbolic link, and a run does not follow a link to one of "
+                        "its files. Remove "
+                        "it; the folder may be a link",
+                        path_.string()));
+    if (open_error_ != 0 && !lacks_room(open_error_) && !may_pass(open_error_))
         throw SystemError(fmt::format("cannot write {}: {}", path_.string(), errno_text(open_error_)));
 }
 
+// A link in a run's folder may have been planted there.
+static constexpr int flags = O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW;
+
 // Returns 0 or the system's error. Removes what a failed write has left.
 int TelemetryFile::open() {
-    descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    descriptor_ = open_patiently(path_.string(), flags, short_patience);
     if (descriptor_ < 0) return errno;
     if (is_cut_short_) return cut();
     const int64_t bytes = size();
     char last = '\n';
-    needs_end_ = form_.lines && bytes > 0 && pread(descriptor_, &last, 1, bytes - 1) == 1 && last != '\n';
+    if (form_.lines && bytes > 0 &&
+        read_patiently(descriptor_, path_.string(), flags, &last, 1, bytes - 1, short_patience) < 0) {
+        const int reason = errno;
+        close();
+        return reason;
+    }
+    needs_end_ = last != '\n';
     return 0;
 }
 
@@ -101,14 +140,7 @@ void TelemetryFile::close() {
 }
 
 int TelemetryFile::write_whole(std::string_view bytes) {
-    for (std::string_view left = bytes; !left.empty();) {
-        const ssize_t moved = ::write(descriptor_, left.data(), left.size());
-        if (moved < 0 && errno == EINTR) continue;
-        if (moved < 0) return errno;
-        if (moved == 0) return ENOSPC;
-        left.remove_prefix(size_t(moved));
-    }
-    return 0;
+    return write_all(descriptor_, bytes);
 }
 
 bool TelemetryFile::append(std::string_view record) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Broadcasts the command line that rank 0 read: the effective deck as text, and the rest. So thousands of
 // ranks do not open the same few files.
+#include "coeus/base/patient_io.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/file/toml.hpp"
 #include "value.hpp"
@@ -8,8 +9,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 namespace coeus {
 
@@ -21,8 +20,7 @@ using namespace config;
 std::string read_if_there(const std::string& path) {
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored)) return "";
-    std::ifstream file(path, std::ios::binary);
-    return path.empty() || !file ? "" : std::string{std::istreambuf_iterator<char>(file), {}};
+    return text_patiently(path, ignored);
 }
 
 Words packed(const CommandLine& line) {

@@ -64,16 +64,19 @@ int64_t Sampler::sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t>
         file_->require_in_vocabulary(begin, inputs, options_.vocab_size);
         file_->require_in_vocabulary(begin + 1, labels, options_.vocab_size);
     }
-    int64_t valid = length;
-    if (file_->has_loss_mask())
-        for (int64_t t = 0; t < length; ++t)
-            if (!file_->is_label(begin + 1 + t)) labels[size_t(t)] = ignore_label, --valid;
+    const int64_t valid = file_->ignore_masked(begin + 1, labels, ignore_label);
 
     int64_t document = file_->document_of(begin), start = 0;
+    const auto end_of_document = [&] {
+        return document + 1 < file_->num_documents() ? file_->document_begin(document + 1)
+                                                     : file_->num_tokens();
+    };
+    int64_t end = end_of_document();
     for (int64_t t = 0; t < length; ++t) {
-        while (document + 1 < file_->num_documents() && file_->document_begin(document + 1) <= begin + t) {
+        while (document + 1 < file_->num_documents() && end <= begin + t) {
+            start = std::max<int64_t>(0, end - begin);
             ++document;
-            start = std::max<int64_t>(0, file_->document_begin(document) - begin);
+            end = end_of_document();
         }
         document_start[size_t(t)] = int32_t(start);
     }

@@ -3,6 +3,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/error_text.hpp"
+#include "coeus/base/patient_io.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -33,7 +34,7 @@ bool is_still_there(int descriptor, const std::string& path) {
 
 FileLock::FileLock(std::string path, const std::function<void()>& waiting) : path_(std::move(path)) {
     for (bool said = false;;) {
-        descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        descriptor_ = open_patiently(path_, O_RDWR | O_CREAT | O_NOFOLLOW);
         if (descriptor_ < 0)
             fail_at_path(fmt::format("{} cannot be created: {}", path_, errno_text(errno)), errno);
         bool locked = lock(descriptor_, LOCK_EX | LOCK_NB);

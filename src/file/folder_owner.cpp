@@ -5,6 +5,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/host_name.hpp"
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/random_id.hpp"
 #include "coeus/file/json.hpp"
 
@@ -81,6 +82,8 @@ std::string text_of(const FolderOwner::Who& who) {
     return text + "\n";
 }
 
+constexpr double one_look = 0.05;  // patience, in seconds, for a look that is made again a moment later
+
 struct Note {
     std::optional<FolderOwner::Who> who;  // none: the file is empty, absent, not valid or cannot be read
     std::string touched;                  // time of the last touch
@@ -88,16 +91,19 @@ struct Note {
 };
 
 // Opens the file each time, since network file systems then ask their server.
-Note read_note(const fs::path& file) {
+Note read_note(const fs::path& file, double patience) {
     Note note;
-    const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    const int descriptor = open_patiently(file.string(), O_RDONLY | O_NONBLOCK, patience);
     if (descriptor < 0) {
         note.reason = errno;
         return note;
     }
     struct stat status = {};
     std::array<char, 4096> text = {};
-    const ssize_t bytes = fstat(descriptor, &status) == 0 ? read(descriptor, text.data(), text.size()) : -1;
+    const int64_t bytes = fstat(descriptor, &status) == 0
+                              ? read_patiently(descriptor, file.string(), O_RDONLY, text.data(),
+                                               int64_t(text.size()), 0, patience)
+                              : -1;
     if (bytes < 0) note.reason = errno;
     close(descriptor);
     note.touched = fmt::format("{}.{}", status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
@@ -164,7 +170,7 @@ FolderOwner::~FolderOwner() {
 }
 
 void FolderOwner::give_back() {
-    const Note note = read_note(file());
+    const Note note = read_note(file(), short_patience);
     if (!note.who || note.who->id != self_.id) return;
     std::error_code ignored;
     if (!may_wake_) {
@@ -184,7 +190,9 @@ void FolderOwner::give_back() {
 
 bool FolderOwner::take() {
     const int reason = open_and_lock();
-    const Note note = read_note(file());
+    const Note note = read_note(file(), read_patience());
+    if (note.reason != 0 && note.reason != ENOENT)
+        throw SystemError(fmt::format("{} cannot be read: {}", file().string(), errno_text(note.reason)));
     Life life = note.who && !note.who->has_ended ? life_of(*note.who) : Life::over;
     if (reason == 0) life = Life::over;
     if (reason == EWOULDBLOCK) life = Life::goes_on;
@@ -211,7 +219,7 @@ bool FolderOwner::take() {
     if (reason != 0) {
         // if two runs took it at the same time, the one that wrote last has it
         sleep_seconds(std::min(1.0, options_.beat));
-        if (const Note now = read_note(file()); !now.who || now.who->id != self_.id) {
+        if (const Note now = read_note(file(), read_patience()); !now.who || now.who->id != self_.id) {
             owned_ = false;
             return take();
         }
@@ -223,16 +231,16 @@ bool FolderOwner::take() {
 // Returns errno of locking; 0: locked.
 int FolderOwner::open_and_lock() {
     while (true) {
-        if (descriptor_ < 0)
-            descriptor_ = open(file().c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (descriptor_ < 0) descriptor_ = open_patiently(file().string(), O_RDWR | O_CREAT | O_NOFOLLOW);
         if (descriptor_ < 0)
             throw SystemError(fmt::format("{} cannot be opened: {}", file().string(), errno_text(errno)));
         const int reason = options_.lock(descriptor_);
         if (reason != 0 && reason != EWOULDBLOCK && !has_no_locks(reason))
             throw SystemError(fmt::format("{} cannot be locked: {}", file().string(), errno_text(reason)));
         struct stat own = {}, named = {};
-        const int absent = stat(file().c_str(), &named) == 0 ? 0 : errno;
-        if (absent != 0 && absent != ENOENT && absent != EINTR)
+        const int absent =
+            patiently(file().string(), [&] { return stat(file().c_str(), &named); }) == 0 ? 0 : errno;
+        if (absent != 0 && absent != ENOENT)
             throw SystemError(fmt::format("{} cannot be read: {}", file().string(), errno_text(absent)));
         if (absent == 0 && fstat(descriptor_, &own) == 0 && own.st_ino == named.st_ino &&
             own.st_dev == named.st_dev)
@@ -248,7 +256,7 @@ int FolderOwner::open_and_lock() {
 FolderOwner::Life FolderOwner::life_of(const Who& other) {
     if (other.host == self_.host)
         return start_of_process(other.process) == other.process_start ? Life::goes_on : Life::over;
-    const std::string seen = other.id + read_note(file()).touched;
+    const std::string seen = other.id + read_note(file(), read_patience()).touched;
     const bool first_look = watched_.empty(), changed = watched_ != seen;
     watched_ = seen;
     if (first_look) watched_since_ = steady_seconds();
@@ -258,7 +266,7 @@ FolderOwner::Life FolderOwner::life_of(const Who& other) {
 
 std::string FolderOwner::lost_to() {
     const std::lock_guard lock(look_);
-    const Note note = read_note(file());
+    const Note note = read_note(file(), one_look);
     if (note.who && note.who->id != self_.id)
         return note.who->text() + (note.who->has_ended ? ", which has ended" : "");
     if (note.who) {
@@ -278,7 +286,7 @@ std::string FolderOwner::lost_to() {
 void FolderOwner::write_again() {
     std::error_code ignored;
     fs::create_directories(folder_, ignored);  // if that fails, so does the next line
-    const int descriptor = open(file().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    const int descriptor = open_patiently(file().string(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, one_look);
     const int reason = descriptor < 0 ? errno : options_.lock(descriptor);
     // another run takes the folder at this moment: the next look sees its id
     const bool is_taken = reason == EEXIST || reason == EWOULDBLOCK;
@@ -293,9 +301,9 @@ void FolderOwner::write_again() {
     if (descriptor >= 0) close(descriptor);
     if (why.empty())
         log::warn(
-            "{} was removed while this run uses the folder. The run wrote it again and continues. It does "
-            "not "
-            "have what else was removed there",
+            "{} was removed while this run uses the folder. The run wrote it again and continues. What else "
+            "was "
+            "removed there is lost",
             file().string());
     else if (!is_taken)
         say_once(
@@ -308,16 +316,17 @@ void FolderOwner::say_once(const std::string& text) {
     if (std::exchange(said_, text) != text) log::warn("{}", text);
 }
 
-void FolderOwner::require_owned() {
+void FolderOwner::require_owned(const std::function<std::string()>& saved) {
     if (const std::string other = lost_to(); !other.empty())
         throw SystemError(fmt::format(
             "this run has lost its folder {} to another run ({}) while it was suspended; it ends without "
-            "writing to it",
-            folder_.string(), other));
+            "writing to it{}",
+            folder_.string(), other, saved ? ". " + saved() : ""));
 }
 
 void FolderOwner::write(const std::string& text) const {
-    const bool written = pwrite(descriptor_, text.data(), text.size(), 0) == ssize_t(text.size()) &&
+    const bool written = write_patiently(descriptor_, file().string(), O_RDWR | O_NOFOLLOW, text.data(),
+                                         int64_t(text.size()), 0, short_patience) &&
                          ftruncate(descriptor_, off_t(text.size())) == 0 && fsync(descriptor_) == 0;
     if (!written)
         throw SystemError(fmt::format("{} cannot be written: {}", file().string(), errno_text(errno)));

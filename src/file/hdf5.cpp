@@ -8,12 +8,15 @@
 #include "coeus/base/flight_recorder.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/raw_file.hpp"
+#include "hdf5_driver.hpp"
 #include "hdf5_error.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
+#include <system_error>
 
 namespace coeus::hdf5 {
 
@@ -21,6 +24,7 @@ namespace {
 
 Handle file_access(const std::string& file, bool writable) {
     Handle list(COEUS_CHECK_HDF5(H5Pcreate(H5P_FILE_ACCESS), file), close_list);
+    COEUS_CHECK_HDF5(H5Pset_driver(list.id(), patient_driver(), nullptr), file);
     COEUS_CHECK_HDF5(H5Pset_libver_bounds(list.id(), H5F_LIBVER_V18, H5F_LIBVER_V18), file);
     COEUS_CHECK_HDF5(H5Pset_alignment(list.id(), 64 << 10, 4096), file);
     // HDF5 opens the targets of links as weak; a reader may also open such a file directly, and must use the
@@ -71,13 +75,26 @@ std::string joined(const std::string& group, const std::string& path) {
     return group == "/" ? "/" + path : group + "/" + path;
 }
 
+// HDF5 looks for its signature at byte 0, 512, 1024, 2048 and so on.
+bool has_signature(const std::string& path) {
+    constexpr std::string_view signature = "\x89HDF\r\n\x1a\n";
+    const RawFile file = RawFile::open(path);
+    const int64_t last = file.size() - int64_t(signature.size());
+    for (int64_t place = 0; place <= last; place = std::max<int64_t>(512, 2 * place)) {
+        std::string there(signature.size(), '\0');
+        file.read(there.data(), int64_t(there.size()), place);
+        if (there == signature) return true;
+    }
+    return false;
+}
+
 }  // namespace
 
 File File::open_existing(const std::string& path, bool writable) {
     be_quiet();
     require_file(path, writable);
     const Recorded recorded("open", 0, path);
-    if (H5Fis_hdf5(path.c_str()) <= 0) {
+    if (!has_signature(path)) {
         const bool is_deck = std::filesystem::path(path).extension() == ".toml";
         throw ConfigError("{} is {}not an HDF5 file{}", path, is_deck ? "a deck, " : "",
                           is_deck ? "; the files of its run are in its job.dump_folder" : "");
@@ -109,6 +126,8 @@ File File::create(const std::string& path) {
     const Recorded recorded("create", 0, path);
     const Handle access_list = file_access(path, true);
     const Handle create_list = creation(H5P_FILE_CREATE, path);
+    std::error_code absent;
+    if (std::filesystem::is_symlink(path, absent)) std::filesystem::remove(path, absent);  // not followed
     const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, create_list.id(), access_list.id());
     if (id < 0) throw SystemError(fmt::format("{} cannot be created: {}", path, reason(path)));
     return {Handle(id, close_file), path, "/", std::make_shared<Links>()};
@@ -136,7 +155,7 @@ bool Group::has(const std::string& path) const {
     const Handle access = link_access(H5P_LINK_ACCESS, file_, *links_);
     // H5Lexists fails if a group on the path is missing, so each part is looked up
     for (size_t end = path.find('/');; end = path.find('/', end + 1)) {
-        const bool there = H5Lexists(handle_.id(), path.substr(0, end).c_str(), access.id()) > 0;
+        const bool there = exists(H5Lexists(handle_.id(), path.substr(0, end).c_str(), access.id()));
         require_own_links(joined(name_, path));
         if (!there) return false;
         if (end == std::string::npos) return true;

@@ -175,7 +175,7 @@ void Object::set_attribute(const std::string& name, const std::string& value) {
 }
 
 bool Object::has_attribute(const std::string& name) const {
-    return H5Aexists(handle_.id(), name.c_str()) > 0;
+    return exists(H5Aexists(handle_.id(), name.c_str()));
 }
 
 namespace {
@@ -188,7 +188,7 @@ struct OpenAttribute {
 OpenAttribute open_attribute(hid_t object, const std::string& file, const std::string& owner,
                              const std::string& name, const char* expected,
                              std::initializer_list<H5T_class_t> allowed) {
-    if (H5Aexists(object, name.c_str()) <= 0)
+    if (!exists(H5Aexists(object, name.c_str())))
         throw ConfigError("{}: {} has no attribute '{}'", file, owner, name);
     Handle id(COEUS_CHECK_HDF5(H5Aopen(object, name.c_str(), H5P_DEFAULT), file), close_attribute);
     Handle type(COEUS_CHECK_HDF5(H5Aget_type(id.id()), file), close_type);

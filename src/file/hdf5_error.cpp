@@ -2,12 +2,12 @@
 #include "hdf5_error.hpp"
 
 #include "coeus/file/raw_file.hpp"
+#include "hdf5_driver.hpp"
 
 #include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <string_view>
 
 namespace coeus::hdf5 {
 
@@ -28,7 +28,7 @@ void be_quiet() {
     });
 }
 
-std::string reason(const std::string& file) {
+std::string reason(const std::string&) {
     std::string text;
     // H5E_WALK_UPWARD starts at the innermost call, which describes the cause best
     const auto take_first = [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
@@ -37,17 +37,18 @@ std::string reason(const std::string& file) {
     };
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_first, &text);
     H5Eclear2(H5E_DEFAULT);
-    if (text.empty()) return "HDF5 gives no reason";
-    // "file write failed: time = ..., filename = ..., errno = 28, error message = 'No space left on device',
-    // ..."
-    const std::string_view mark = "error message = '";
-    const size_t begin = text.find(mark), colon = text.find(':');
-    if (begin == std::string::npos || colon == std::string::npos) return text;
-    const size_t end = text.find('\'', begin + mark.size());
-    const std::string of_the_system = text.substr(begin + mark.size(), end - begin - mark.size());
-    if (text.starts_with("file read failed"))
-        throw ReadError(fmt::format("{} cannot be read: {}", file, of_the_system));
-    return text.substr(0, colon + 2) + of_the_system;
+    const DriverFailure failure = take_driver_failure();
+    if (!failure.read.empty()) throw ReadError(failure.read);
+    if (!failure.other.empty()) return failure.other;
+    return text.empty() ? "HDF5 gives no reason" : text;
+}
+
+bool exists(htri_t answer) {
+    if (answer >= 0) return answer > 0;
+    H5Eclear2(H5E_DEFAULT);
+    if (const DriverFailure failure = take_driver_failure(); !failure.read.empty())
+        throw ReadError(failure.read);
+    return false;
 }
 
 namespace {

@@ -20,6 +20,10 @@ void be_quiet();
 /// if there is one. Throws ReadError, with the file, if the operating system could not read the file.
 std::string reason(const std::string& file);
 
+/// The answer of a call that asks whether something exists: false if that cannot be told, unless the
+/// operating system could not read the file (ReadError).
+bool exists(htri_t answer);
+
 /// Throws SystemError, with file and call, if an identifier or status is negative; otherwise returns it.
 template <class Status>
 Status check(Status status, const char* call, const std::string& file,

@@ -2,16 +2,13 @@
 #include "coeus/file/json.hpp"
 
 #include "coeus/base/error.hpp"
-#include "coeus/base/error_text.hpp"
 #include "coeus/file/raw_file.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <fstream>
 
 namespace coeus {
 
@@ -316,11 +313,11 @@ JsonDocument JsonDocument::read(const std::filesystem::path& file) {
 }
 
 void write_json(const Json& value, const std::filesystem::path& file, int indent) {
-    const std::filesystem::path part = file.string() + ".part";
-    std::ofstream out(part, std::ios::binary);
-    out << value.text(indent) << '\n';
-    out.close();
-    if (!out) fail_at_path("writing " + part.string() + ": " + errno_text(errno), errno);
+    const std::string part = file.string() + ".part", text = value.text(indent) + '\n';
+    {
+        RawFile out = RawFile::create(part);
+        out.write(text.data(), int64_t(text.size()), 0);
+    }
     std::filesystem::rename(part, file);
 }
 

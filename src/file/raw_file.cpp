@@ -5,6 +5,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/error_text.hpp"
 #include "coeus/base/flight_recorder.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/random_id.hpp"
 
 #include <fcntl.h>
@@ -30,33 +31,41 @@ namespace {
     fail_at_path(fmt::format("{} {}: {}", path, what, errno_text(errno)), errno, where);
 }
 
-constexpr int64_t largest_transfer = int64_t(1) << 30;  // Linux transfers at most 2 GiB - 4 KiB per call
+// A file of a run is not opened through a link, which somebody may have planted.
+[[noreturn]] void fail_at_link(const std::string& path, const char* what,
+                               std::source_location where = std::source_location::current()) {
+    if (errno == ELOOP)
+        throw SystemError(
+            fmt::format("{} {}: it is a symbolic link, which is not followed; remove it", path, what), where);
+    fail(path, what, where);
+}
 
 }  // namespace
 
 void require_file(const std::string& path, bool writable) {
-    std::error_code status;
-    if (!fs::exists(path, status)) {
-        if (status) throw ConfigError("{} cannot be read: {}", path, status.message());
-        throw ConfigError("{}: this file does not exist", path);
-    }
-    if (fs::is_directory(path, status)) throw ConfigError("{} is a folder, not a file", path);
-    if (!fs::is_regular_file(path, status))
+    std::error_code failed;
+    const fs::file_type type = status_patiently(path, failed).type();
+    if (may_pass(failed.value()))
+        throw ReadError(fmt::format("{} cannot be read: {}", path, errno_text(failed.value())));
+    if (type == fs::file_type::not_found) throw ConfigError("{}: this file does not exist", path);
+    if (type == fs::file_type::none) throw ConfigError("{} cannot be read: {}", path, failed.message());
+    if (type == fs::file_type::directory) throw ConfigError("{} is a folder, not a file", path);
+    if (type != fs::file_type::regular)
         throw ConfigError("{} is a pipe or a device, not a file; write its content to a file first", path);
-    if (access(path.c_str(), R_OK) != 0) throw ConfigError("{} cannot be read: {}", path, errno_text(errno));
-    if (writable && access(path.c_str(), W_OK) != 0)
-        throw ConfigError("{} cannot be written: {}", path, errno_text(errno));
+    const auto may = [&](int how) { return patiently(path, [&] { return access(path.c_str(), how); }) == 0; };
+    if (!may(R_OK)) throw ConfigError("{} cannot be read: {}", path, errno_text(errno));
+    if (writable && !may(W_OK)) throw ConfigError("{} cannot be written: {}", path, errno_text(errno));
 }
 
 std::string read_error(const std::string& path) {
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int descriptor = open_patiently(path, O_RDONLY | O_NONBLOCK);
     if (descriptor < 0) return errno == ENOENT ? "" : errno_text(errno);
     struct stat status;
     char first = 0;
     // a pipe or a device is not read here: other checks refuse it
     const bool failed =
-        fstat(descriptor, &status) != 0 ||
-        ((S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) && ::pread(descriptor, &first, 1, 0) < 0);
+        fstat(descriptor, &status) != 0 || ((S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) &&
+                                            read_patiently(descriptor, path, O_RDONLY, &first, 1, 0) < 0);
     std::string why = failed ? errno_text(errno) : "";
     ::close(descriptor);
     return why;
@@ -67,7 +76,7 @@ std::string read_text_file(const fs::path& file, int64_t most_bytes) {
         throw ConfigError("{}: cannot be read: {}", file.string(), why);
     };
     // without O_NONBLOCK, opening a pipe would wait
-    const RawFile opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK), file.string());
+    const RawFile opened(open_patiently(file.string(), O_RDONLY | O_NONBLOCK), file.string(), O_RDONLY);
     struct stat status;
     if (opened.descriptor_ < 0 || fstat(opened.descriptor_, &status) != 0) refuse(errno_text(errno));
     if (S_ISDIR(status.st_mode)) refuse("it is a folder");
@@ -84,23 +93,30 @@ std::string read_text_file(const fs::path& file, int64_t most_bytes) {
 RawFile RawFile::open(const std::string& path) {
     require_file(path);
     const Recorded recorded("open", 0, path);
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int descriptor = open_patiently(path, O_RDONLY);
     if (descriptor < 0) fail(path, "cannot be opened");
-    return {descriptor, path};
+    return {descriptor, path, O_RDONLY};
 }
 
 RawFile RawFile::open_for_update(const std::string& path) {
     const Recorded recorded("open", 0, path);
-    const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-    if (descriptor < 0) fail(path, "cannot be opened for writing");
-    return {descriptor, path};
+    const int descriptor = open_patiently(path, O_RDWR | O_NOFOLLOW);
+    if (descriptor < 0) fail_at_link(path, "cannot be opened for writing");
+    return {descriptor, path, O_RDWR | O_NOFOLLOW};
 }
 
 RawFile RawFile::create(const std::string& path) {
     const Recorded recorded("open", 0, path);
-    const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    // A link in its place is replaced, not followed. O_EXCL makes sure that the file is a new one.
+    constexpr int flags = O_RDWR | O_NOFOLLOW, attempts = 16;
+    int descriptor = -1;
+    for (int i = 0; i < attempts; ++i) {
+        if (unlink(path.c_str()) != 0 && errno != ENOENT) break;
+        descriptor = open_patiently(path, flags | O_CREAT | O_EXCL);
+        if (descriptor >= 0 || errno != EEXIST) break;
+    }
     if (descriptor < 0) fail(path, "cannot be created");
-    return {descriptor, path};
+    return {descriptor, path, flags};
 }
 
 RawFile::~RawFile() {
@@ -110,11 +126,13 @@ RawFile::~RawFile() {
 RawFile::RawFile(RawFile&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)),
       path_(std::move(other.path_)),
+      flags_(other.flags_),
       written_(other.written_) {}
 
 RawFile& RawFile::operator=(RawFile&& other) noexcept {
     std::swap(descriptor_, other.descriptor_);
     std::swap(path_, other.path_);
+    std::swap(flags_, other.flags_);
     std::swap(written_, other.written_);
     return *this;
 }
@@ -127,14 +145,13 @@ int64_t RawFile::size() const {
 
 void RawFile::read(void* to, int64_t bytes, int64_t offset) const {
     const Recorded recorded("read", bytes, path_);
-    auto* next = static_cast<char*>(to);
-    while (bytes > 0) {
-        const ssize_t moved = pread(descriptor_, next, size_t(std::min(bytes, largest_transfer)), offset);
-        if (moved < 0 && errno == EINTR) continue;
-        if (moved < 0) throw ReadError(fmt::format("{} cannot be read: {}", path_, errno_text(errno)));
-        if (moved == 0) throw SystemError(fmt::format("{} ends before byte {}", path_, offset + bytes));
-        next += moved, offset += moved, bytes -= moved;
-    }
+    read_small(to, bytes, offset);
+}
+
+void RawFile::read_small(void* to, int64_t bytes, int64_t offset) const {
+    const int64_t done = read_patiently(descriptor_, path_, flags_, to, bytes, offset);
+    if (done < 0) throw ReadError(fmt::format("{} cannot be read: {}", path_, errno_text(errno)));
+    if (done < bytes) throw SystemError(fmt::format("{} ends before byte {}", path_, offset + bytes));
 }
 
 void RawFile::prefetch(int64_t bytes, int64_t offset) const {
@@ -144,13 +161,7 @@ void RawFile::prefetch(int64_t bytes, int64_t offset) const {
 void RawFile::write(const void* from, int64_t bytes, int64_t offset) {
     const Recorded recorded(operation_name::write, bytes, path_);
     written_ += bytes;
-    const auto* next = static_cast<const char*>(from);
-    while (bytes > 0) {
-        const ssize_t moved = pwrite(descriptor_, next, size_t(std::min(bytes, largest_transfer)), offset);
-        if (moved < 0 && errno == EINTR) continue;
-        if (moved < 0) fail(path_, "cannot be written");
-        next += moved, offset += moved, bytes -= moved;
-    }
+    if (!write_patiently(descriptor_, path_, flags_, from, bytes, offset)) fail(path_, "cannot be written");
 }
 
 void RawFile::reserve(int64_t bytes) {
@@ -174,7 +185,7 @@ void RawFile::sync() {
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
     require_file(path);
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int descriptor = open_patiently(path, O_RDONLY);
     if (descriptor < 0) fail(path, "cannot be opened");
     struct stat status;
     if (fstat(descriptor, &status) == 0 && status.st_size > 0) {
@@ -217,7 +228,7 @@ bool PassingPages::should_release(int64_t bytes) {
 
 void publish_file(const std::string& part, const std::string& final_path) {
     const Recorded recorded("rename", 0, final_path);
-    if (rename(part.c_str(), final_path.c_str()) != 0)
+    if (patiently(part, [&] { return rename(part.c_str(), final_path.c_str()); }) != 0)
         fail(part, ("cannot be renamed to " + final_path).c_str());
     const fs::path parent = fs::path(final_path).parent_path();
     sync_folder(parent.empty() ? "." : parent.string());
@@ -225,7 +236,7 @@ void publish_file(const std::string& part, const std::string& final_path) {
 
 void sync_folder(const std::string& folder) {
     const Recorded recorded("sync", 0, folder);
-    const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int descriptor = open_patiently(folder, O_RDONLY | O_DIRECTORY);
     if (descriptor < 0) fail(folder, "cannot be opened");
     // some network file systems refuse to sync a folder; the file is renamed nevertheless
     const bool failed = fsync(descriptor) != 0 && errno != EINVAL && errno != EBADF;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint_format.hpp"
 
+#include "coeus/base/patient_io.hpp"
 #include "coeus/device/host_rows.hpp"
 #include "coeus/state/parameters.hpp"
 #include "coeus/state/replica.hpp"
@@ -18,12 +19,7 @@ bool checksums_fit(const Shape& array, const Shape& checksums, int64_t block_row
 }
 
 std::vector<std::filesystem::path> entries_of(const std::string& folder, std::error_code& status) {
-    std::vector<std::filesystem::path> all;
-    // the iterator of a range-based loop would throw at its second error
-    for (std::filesystem::directory_iterator at(folder, status), end; !status && at != end;
-         at.increment(status))
-        all.push_back(at->path());
-    return all;
+    return entries_patiently(folder, status);
 }
 
 std::string step_file_name(int64_t step) {

@@ -2,6 +2,7 @@
 #include "coeus/job/job_end.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/stop_signals.hpp"
 
 #include <fcntl.h>
@@ -65,9 +66,10 @@ void tell_job_script(JobNote note) {
     const char* file = std::getenv("COEUS_DONE_FILE");
     if (!file) return;
     const std::string text = note == JobNote::complete ? "complete\n" : "lost_folder\n";
-    const int descriptor = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    constexpr int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW;
+    const int descriptor = open_patiently(file, flags);
     const bool written =
-        descriptor >= 0 && write(descriptor, text.data(), text.size()) == ssize_t(text.size());
+        descriptor >= 0 && write_patiently(descriptor, file, flags, text.data(), int64_t(text.size()), 0);
     const int reason = errno;
     if (descriptor >= 0) close(descriptor);
     if (!written) throw SystemError(fmt::format("COEUS_DONE_FILE = {}: {}", file, errno_text(reason)));

@@ -3,11 +3,12 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
 
 #include <algorithm>
-#include <fstream>
+#include <sstream>
 #include <string_view>
 
 namespace coeus {
@@ -79,7 +80,8 @@ Goodput goodput_of(const std::vector<StartTimes>& lines) {
 
 std::vector<StartTimes> read_start_times(const std::filesystem::path& file) {
     std::vector<StartTimes> lines;
-    std::ifstream in(file);
+    std::error_code ignored;  // then it has no lines
+    std::istringstream in(text_patiently(file, ignored));
     for (std::string text; std::getline(in, text);) {
         try {
             const JsonDocument document = JsonDocument::parse(text, file.string());

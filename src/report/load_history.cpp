@@ -2,6 +2,7 @@
 #include "coeus/report/load_history.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/file/json.hpp"
 
 #include <fmt/format.h>
@@ -9,11 +10,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <iterator>
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <sstream>
 #include <system_error>
 
 namespace coeus {
@@ -81,7 +82,8 @@ std::string load_line(int64_t step, std::span<const int64_t> layers, std::span<c
 
 LoadHistory read_load_history(const std::filesystem::path& file) {
     LoadHistory history;
-    std::ifstream in(file);
+    std::error_code ignored;  // then it has no lines
+    std::istringstream in(text_patiently(file, ignored));
     for (std::string text; std::getline(in, text);) {
         try {
             const JsonDocument document = JsonDocument::parse(text, file.string());

@@ -3,16 +3,16 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
-#include "coeus/file/raw_file.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <numeric>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -64,31 +64,20 @@ void drop_what_comes_again(const std::filesystem::path& file, const MetricsFile:
                 fmt::format("{} cannot be read: {}; it was not changed. Make it readable, or move it away",
                             file.string(), why));
     };
-    const std::string why = read_error(file);
-    require_read(why.empty(), why);
-    const std::filesystem::path part = file.string() + ".part";
-    std::ofstream kept(part);
-    const bool is_made = kept.is_open();
-    std::ifstream old(file);
-    for (std::string line; std::getline(old, line);)
-        if (is_past(line, past)) kept << line << '\n';
-    require_read(!old.bad(), errno_text(errno));
-    kept.close();
-    if (!kept) {
-        const int reason = errno;
-        if (!is_made && !lacks_room(reason))
-            throw SystemError(fmt::format("cannot write {}: {}", part.string(), errno_text(reason)));
-        std::error_code ignored;
-        if (is_made) std::filesystem::remove(part, ignored);
-        log::warn(
-            "{} cannot be written: {}. Lines after step {} stay in {}; of two lines for a step the later "
-            "one counts",
-            part.string(), errno_text(reason), past.step, file.string());
-        return;
-    }
     std::error_code failed;
-    std::filesystem::rename(part, file, failed);
-    if (failed) throw SystemError(fmt::format("cannot write {}: {}", file.string(), failed.message()));
+    std::istringstream old(text_patiently(file, failed));
+    if (failed == std::errc::no_such_file_or_directory) return;
+    require_read(!failed, failed.message());
+    std::string kept;
+    for (std::string line; std::getline(old, line);)
+        if (is_past(line, past)) kept += line + '\n';
+    if (kept == old.str()) return;
+    try {
+        write_whole_file(file, kept);
+    } catch (const SystemError& error) {
+        log::warn("{}. Lines after step {} stay in {}; of two lines for a step the later one counts",
+                  error.what(), past.step, file.string());
+    }
 }
 
 }  // namespace

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/base/error.hpp"
-#include "coeus/base/error_text.hpp"
+#include "coeus/base/patient_io.hpp"
+#include "coeus/base/telemetry_file.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/report/report.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <set>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 
@@ -73,8 +74,9 @@ void read_metrics(const fs::path& file, RunData& run) {
     std::error_code ignored;
     if (!fs::is_regular_file(file, ignored) && fs::exists(file, ignored))
         throw ConfigError("cannot read {}: it is a folder, a pipe or a device, not a file", file.string());
-    std::ifstream in(file);
-    if (!in) throw ConfigError("cannot read {}: {}", file.string(), errno_text(errno));
+    std::error_code failed;
+    std::istringstream in(text_patiently(file, failed));
+    if (failed) throw ConfigError("cannot read {}: {}", file.string(), failed.message());
     int64_t number = 0;
     for (std::string line; std::getline(in, line);) {
         const std::string place = fmt::format("{}:{}", file.string(), ++number);
@@ -152,17 +154,7 @@ std::vector<RunData> read_runs(const std::vector<std::string>& paths) {
 }
 
 void write_report(const fs::path& file, const std::string& text) {
-    std::error_code failed;
-    // a device or a pipe such as /dev/stdout is written directly, not replaced
-    const bool replaces = !fs::exists(file, failed) || fs::is_regular_file(file, failed);
-    const fs::path part = replaces ? fs::path(file.string() + ".part") : file;
-    std::ofstream out(part, std::ios::binary);
-    out << text;
-    out.close();
-    if (!out) fail_at_path(fmt::format("cannot write {}: {}", part.string(), errno_text(errno)), errno);
-    if (!replaces) return;
-    fs::rename(part, file, failed);
-    if (failed) throw SystemError(fmt::format("cannot write {}: {}", file.string(), failed.message()));
+    write_whole_file(file, text);
 }
 
 }  // namespace coeus

@@ -6,6 +6,7 @@
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/host_name.hpp"
+#include "coeus/base/patient_io.hpp"
 
 #include <boost/crc.hpp>
 
@@ -66,8 +67,9 @@ std::string record_of(std::string event) {
 // order of the starts, even within one second or if a clock was wrong.
 int64_t number_of_file(const fs::path& folder) {
     auto number = int64_t(seconds_since_1970());
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-        const std::string name = entry.path().filename().string();
+    std::error_code failed;
+    for (const fs::path& entry : entries_patiently(folder, failed)) {
+        const std::string name = entry.filename().string();
         if (!name.starts_with(name_start)) continue;
         number = std::max(number, 1 + int64_t(std::atoll(name.c_str() + name_start.size())));
     }

@@ -68,18 +68,18 @@ std::string RunOwner::take_folders(std::set<std::string>& said, double waited) {
     return owns_all ? owners_[0]->self().id : "";
 }
 
-void RunOwner::require_owned() const {
+void RunOwner::require_owned(const std::function<std::string()>& saved) const {
     for (const auto& owner : owners_) try {
-            owner->require_owned();
+            owner->require_owned(saved);
         } catch (const SystemError&) {
             tell_job_script(JobNote::lost_folder);
             throw;
         }
 }
 
-void RunOwner::require_owned_now_and_then() {
+void RunOwner::require_owned_now_and_then(const std::function<std::string()>& saved) {
     if (const double now = steady_seconds(); now - looked_at_ > look_every) {
-        require_owned();
+        require_owned(saved);
         looked_at_ = now;
     }
 }

@@ -65,7 +65,7 @@ void Trainer::run() {
             continue;
         }
         ++progress_.step;
-        owner_.require_owned_now_and_then();
+        owner_.require_owned_now_and_then([this] { return what_is_saved(); });
         report();
         report_stragglers(time);
         if (done == 0) report_gpu_memory("after the first step");
@@ -193,8 +193,19 @@ bool Trainer::must_stop() {
     return stop_.agreed(watchdog_.slowest_step() + saving_.expected_seconds());
 }
 
+// For a run that has lost its folder. The other run may remove what it finds there.
+std::string Trainer::what_is_saved() const {
+    const std::optional<int64_t> saved = saving_.last_step();
+    if (!saved) return "Nothing of this run is saved";
+    const int64_t lost = progress_.step - *saved;
+    return fmt::format(
+        "Its last checkpoint is {}: copy it elsewhere if you want to keep it, since the other run may "
+        "remove it. {} later step{} not saved",
+        saving_.checkpoints().folder().path_of(*saved), lost, lost == 1 ? " is" : "s are");
+}
+
 void Trainer::end_run() {
-    owner_.require_owned();
+    owner_.require_owned([this] { return what_is_saved(); });
     if (first_rank()) log::info("Stopping after step {}: {}", progress_.step, stop_.reason());
     const std::optional<double> left = stop_.seconds_left();
     const double needed = mesh_.world().all_reduce(saving_.expected_seconds(), Reduce::max);

@@ -41,7 +41,7 @@ void MeetingPlace::leave() const {
 
 // One write call, so that the lines of several processes do not mix.
 void MeetingPlace::append(const fs::path& file, const std::string& text) const {
-    const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
     const bool written =
         descriptor >= 0 && ::write(descriptor, text.data(), text.size()) == ssize_t(text.size());
     const int reason = errno;
@@ -83,7 +83,7 @@ void MeetingPlace::conclude(int64_t event, const std::string& report) const {
 
 void MeetingPlace::look_again() const {
     const fs::path file = folder_ / ".looking";
-    const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (descriptor >= 0) close(descriptor);
     std::error_code ignored;
     fs::remove(file, ignored);

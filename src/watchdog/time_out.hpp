@@ -29,6 +29,8 @@ public:
     void look(double now);
     /// When the end of a suspension of the job was last noticed; 0: never.
     double resumed() const { return resumed_; }
+    /// The time until now does not count for operations: a rank of this host waits for a file system.
+    void excuse(double now) { resumed_ = now; }
     /// Seconds that the operation has taken, if these are too many; else none. Operations of a GPU's queue
     /// are watched by a QueueWatch instead.
     std::optional<double> overdue(const Operation& operation, double now) const;

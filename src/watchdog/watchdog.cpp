@@ -7,6 +7,7 @@
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error_text.hpp"
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/comm/together.hpp"
 #include "hang_report.hpp"
@@ -23,6 +24,7 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -162,11 +164,26 @@ struct Watchdog::Thread {
         return std::nullopt;
     }
 
-    std::string overdue_text() const {
+    // True if a rank of this host tries again to read a file. It ends its own run if that takes too long.
+    bool is_file_waited_for() const {
+        return std::ranges::any_of(neighbours.all(), [](const Neighbours::Neighbour& neighbour) {
+            if (!neighbour.recorder || process_state(neighbour.pid) == 'T') return false;
+            return std::ranges::any_of(neighbour.recorder->operations(), [](const Operation& operation) {
+                return operation.under_way() && operation.kind == OperationKind::patient &&
+                       std::string_view(operation.name.data()) == wait_for_file;
+            });
+        });
+    }
+
+    std::string overdue_text() {
         const double now = steady_seconds();
         for (const Operation& operation : FlightRecorder::own().operations()) {
             const std::optional<double> seconds = time_out.overdue(operation, now);
             if (!seconds) continue;
+            if (is_file_waited_for()) {
+                time_out.excuse(now);
+                return "";
+            }
             const RankState state = state_of(FlightRecorder::own(), now);
             for (const RankState::Entry& entry : state.entries)
                 if (entry.under_way && entry.thread == operation.thread &&

@@ -98,6 +98,7 @@ TEST_CASE(
             const Outcome run =
                 run_coeus(tiny_run(out, data, Arguments{"--checkpoint.enable", steps(3)} + more), ranks,
                           {{"LD_PRELOAD", paths::disk()},
+                           {"COEUS_READ_PATIENCE", "0.01"},
                            {"COEUS_TEST_BAD_FILE", bad_file},
                            {"COEUS_TEST_BAD_FROM", std::to_string(from)}});
             INFO(run.output);

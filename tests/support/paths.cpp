@@ -59,6 +59,9 @@ std::string counter() {
 std::string disk() {
     return path("disk");
 }
+std::string bad_reads() {
+    return path("bad_reads");
+}
 std::string hosts() {
     return path("hosts");
 }

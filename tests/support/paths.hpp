@@ -16,11 +16,12 @@ std::string mpirun();            ///< mpirun with the options that start more ra
 
 /// @name Libraries to preload into programs (tests/stand_ins)
 /// @{
-std::string naps();     ///< lets ranks that wait sleep
-std::string exits();    ///< notes the exit codes of ranks
-std::string counter();  ///< counts the MPI calls and opened files
-std::string disk();     ///< gives a bad or full disk
-std::string hosts();    ///< sets the host name, and denies locks
+std::string naps();       ///< lets ranks that wait sleep
+std::string exits();      ///< notes the exit codes of ranks
+std::string counter();    ///< counts the MPI calls and opened files
+std::string disk();       ///< gives a bad or full disk
+std::string bad_reads();  ///< lets opens and reads fail at random
+std::string hosts();      ///< sets the host name, and denies locks
 /// @}
 
 /// @name Stand-ins of NVIDIA's libraries

@@ -64,6 +64,15 @@ extern "C" ssize_t pwrite(int descriptor, const void* from, size_t bytes, off_t 
     return syscall(SYS_pwrite64, descriptor, from, bytes, offset);
 }
 
+extern "C" ssize_t pread(int descriptor, void* to, size_t bytes, off_t offset) {
+    if (SystemCalls* calls = coeus::test::noting;
+        calls && calls->read_error != 0 && calls->good_reads-- <= 0 && calls->failing_reads-- > 0) {
+        errno = calls->read_error;
+        return -1;
+    }
+    return syscall(SYS_pread64, descriptor, to, bytes, offset);
+}
+
 extern "C" int fsync(int descriptor) {
     coeus::test::note("fsync", coeus::test::file_of(descriptor));
     return int(syscall(SYS_fsync, descriptor));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that uses this class replaces system calls that write files: the calls are recorded, and writes
-// can be made short or interrupted.
+// A program that uses this class replaces system calls that read and write files: those that write are
+// recorded, writes can be made short or interrupted, and reads can fail.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,8 @@ public:
 
     int64_t most_bytes = std::numeric_limits<int64_t>::max();  ///< that one pwrite writes
     bool interrupts = false;                                   ///< every second pwrite fails with EINTR
+    int64_t good_reads = 0, failing_reads = 0;  ///< so many preads succeed, then so many fail with read_error
+    int read_error = 0;
 };
 
 }  // namespace coeus::test

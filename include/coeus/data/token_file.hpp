@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tokenized corpus, memory-mapped. The format is public (HDF5) and can be written with h5py in four lines:
+// A tokenized corpus. Its parts are read when they are needed, patiently (base/patient_io.hpp): a memory map
+// would end the run by SIGBUS if a network file system fails for a moment. The format is public (HDF5) and
+// can be written with h5py in four lines:
 //   with h5py.File("tokens.h5", "w") as f:
 //       f["tokens"] = ids.astype("uint16")           # or uint32; 1-D, including BOS and EOS
 //       f["documents"] = offsets.astype("uint64")    # optional: where documents begin, then num_tokens
@@ -40,13 +42,13 @@ public:
     /// of an array is not as above; the offsets of documents do not ascend from 0 to the number of tokens;
     /// the loss mask does not have one entry per token.
     explicit TokenFile(const std::filesystem::path& path);
-    /// Maps a file whose structure was checked on another rank. ConfigError: the file does not exist, or
+    /// Opens a file whose structure was checked on another rank. ConfigError: the file does not exist, or
     /// is shorter than on that rank.
     TokenFile(const std::filesystem::path& path, const Layout& layout);
 
     Layout layout() const;
 
-    const std::string& path() const { return map_.path(); }
+    const std::string& path() const { return file_.path(); }
     int64_t num_tokens() const { return tokens_.count; }
     /// 1 if the file has no /documents.
     int64_t num_documents() const { return documents_.count > 0 ? documents_.count - 1 : 1; }
@@ -60,7 +62,7 @@ public:
     /// ConfigError with id and position if a token is not below vocab_size.
     void check_vocabulary(int64_t vocab_size, int threads = 0);
 
-    int32_t token(int64_t position) const { return tokens_.at(position); }
+    int32_t token(int64_t position) const { return int32_t(at(tokens_, position)); }
     /// Tokens [first, first + out.size()).
     void read(int64_t first, std::span<int32_t> out) const;
     /// ConfigError with file, position and id if one of the tokens read at `first` is not below vocab_size.
@@ -68,24 +70,23 @@ public:
     /// whole file.
     void require_in_vocabulary(int64_t first, std::span<const int32_t> tokens, int64_t vocab_size) const;
     /// Whether a token is a label. Always true if there is no loss mask.
-    bool is_label(int64_t position) const { return mask_.count == 0 || uint8_t(mask_.data[position]) != 0; }
+    bool is_label(int64_t position) const { return mask_.count == 0 || at(mask_, position) != 0; }
+    /// Sets to `ignored` those of the tokens read at `first` that are not labels, and returns how many are.
+    /// Without a loss mask, all are.
+    int64_t ignore_masked(int64_t first, std::span<int32_t> tokens, int32_t ignored) const;
     /// The number of the document that contains a position (binary search), and the position of a document's
     /// first token.
     int64_t document_of(int64_t position) const;
     int64_t document_begin(int64_t document) const;
 
 private:
-    // An array inside the mapped file. In files written by other programs, its elements may be unaligned.
-    struct Array {
-        const std::byte* data = nullptr;
-        int64_t count = 0;
-        int width = 0;  // size of an element in bytes
-        int64_t at(int64_t index) const;
-    };
-    Array array_at(const Place& place) const;
-    Place place_of(const Array& array) const;
-    MappedFile map_;
-    Array tokens_, documents_, mask_;
+    /// Calls visit(number of the first element, elements as bytes, count) for elements [first, first +
+    /// count), a few thousand at a time.
+    template <class Visit>
+    void for_each_piece(const Place& array, int64_t first, int64_t count, const Visit& visit) const;
+    int64_t at(const Place& array, int64_t index) const;
+    RawFile file_;
+    Place tokens_, documents_, mask_;
     std::string tokenizer_hash_;
     std::optional<int64_t> max_token_;
 };

@@ -65,8 +65,8 @@ public:
     /// it. Reads one small file. If that fails, it warns once, with the reason; if the file or the folder is
     /// gone, it makes them again. Any thread may call it.
     std::string lost_to();
-    /// SystemError if another run has the folder.
-    void require_owned();
+    /// SystemError if another run has the folder. `saved`: a sentence for its message.
+    void require_owned(const std::function<std::string()>& saved = {});
 
     const Who& self() const { return self_; }
     const std::filesystem::path& folder() const { return folder_; }

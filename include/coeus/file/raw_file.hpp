@@ -28,18 +28,20 @@ public:
 /// be intact.
 std::string read_error(const std::string& path);
 
-/// The contents of a text file. ConfigError: absent, a folder, a pipe or a device (which may never end), more
-/// than `most_bytes` bytes, or not readable.
+/// The contents of a text file, read patiently. ConfigError: absent, a folder, a pipe or a device (which may
+/// never end), more than `most_bytes` bytes, or not readable.
 std::string read_text_file(const std::filesystem::path& file, int64_t most_bytes);
 
-/// An open file. Reads and writes name a position, so threads and processes may share one file.
+/// An open file. Reads and writes name a position, so threads and processes may share one file. All calls
+/// have the patience of base/patient_io.hpp.
 class RawFile {
 public:
     /// Opens a file for reading. ConfigError as require_file().
     static RawFile open(const std::string& path);
-    /// Opens an existing file for reading and writing. SystemError if it cannot.
+    /// Opens an existing file for reading and writing. SystemError if it cannot, or if the path is a symbolic
+    /// link.
     static RawFile open_for_update(const std::string& path);
-    /// Makes a new file, and replaces an old one. SystemError if it cannot be made.
+    /// Makes a new file, and replaces an old one or a symbolic link. SystemError if it cannot be made.
     static RawFile create(const std::string& path);
     ~RawFile();
     RawFile(RawFile&& other) noexcept;
@@ -50,6 +52,8 @@ public:
     /// Reads `bytes` bytes from `offset`. ReadError if the system cannot read; another SystemError if the
     /// file ends before.
     void read(void* to, int64_t bytes, int64_t offset) const;
+    /// The same without an entry in the flight recorder, for many small reads.
+    void read_small(void* to, int64_t bytes, int64_t offset) const;
     /// Writes `bytes` bytes at `offset`. SystemError if not all can be written.
     void write(const void* from, int64_t bytes, int64_t offset);
     /// Asks the system to begin to read bytes that will be needed soon.
@@ -65,9 +69,11 @@ public:
 
 private:
     friend std::string read_text_file(const std::filesystem::path& file, int64_t most_bytes);
-    RawFile(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
+    RawFile(int descriptor, std::string path, int flags)
+        : descriptor_(descriptor), path_(std::move(path)), flags_(flags) {}
     int descriptor_ = -1;
     std::string path_;
+    int flags_ = 0;        // of open(2)
     int64_t written_ = 0;  // bytes written since the last sync()
 };
 

@@ -27,10 +27,11 @@ public:
     void take(const std::function<void()>& meanwhile);
 
     /// On rank 0: SystemError if another run took a folder while this one was suspended; the job script is
-    /// then told not to requeue the job. Call it at least every few seconds. Does nothing on other ranks.
-    void require_owned() const;
+    /// then told not to requeue the job. `saved`: a sentence for the message, which says what of this run's
+    /// work can be kept. Call it at least every few seconds. Does nothing on other ranks.
+    void require_owned(const std::function<std::string()>& saved = {}) const;
     /// The same, but it only checks if the last check was more than 5 seconds ago. After a suspension it was.
-    void require_owned_now_and_then();
+    void require_owned_now_and_then(const std::function<std::string()>& saved);
 
     /// The run's id, the same on all ranks; "" before take().
     const std::string& id() const { return id_; }

@@ -44,6 +44,8 @@ public:
     /// not known. It differs between ranks.
     double expected_seconds() const { return (is_under_way() ? 2 : 1) * seconds_of_save_; }
     bool is_under_way() const { return async_ && async_->is_under_way(); }
+    /// The step of this run's last complete checkpoint; none if it has not loaded or saved one.
+    std::optional<int64_t> last_step() const { return last_step_; }
     /// True if the checkpoint of this step is complete and on disk.
     bool is_saved(int64_t step) const { return last_step_ == step; }
     /// Call it after loading a checkpoint, which took `seconds`. `own_step`: its step if it is one of this

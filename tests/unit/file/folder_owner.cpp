@@ -54,7 +54,7 @@ public:
         log::flush();
         return read_file(file_);
     }
-    /// How often a text was said.
+    /// How often a text was logged.
     int times(const std::string& text) const {
         const std::string all = this->text();
         int times = 0;

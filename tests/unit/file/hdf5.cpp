@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/file/hdf5.hpp"
 
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/file/raw_file.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
+#include "support/system_calls.hpp"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -270,6 +274,35 @@ TEST_CASE("errors of a file are reported in words", "[hdf5]") {
                           Contains("x.h5 cannot be created") && Contains("No such file or directory"));
         CHECK_THROWS_AS(hdf5::File::create((folder / "no") / "x.h5"), SystemError);
     }
+}
+
+TEST_CASE("HDF5: a file that cannot be read is neither damaged nor lacks its arrays") {
+    const test::TemporaryFolder folder;
+    const std::string path = folder / "a.h5";
+    {
+        auto file = hdf5::File::create(path);
+        file.set_attribute("number", 5);
+        file.create_group("group").set_attribute("number", 6);
+    }
+    const double before = read_patience();
+    const int64_t good_reads = GENERATE(0, 1, 2, 3);
+    test::SystemCalls calls;
+    calls.read_error = EIO;
+    const auto number = [&](int64_t failing_reads) {
+        calls.good_reads = good_reads;
+        calls.failing_reads = failing_reads;
+        const auto file = hdf5::File::open(path);
+        return file.has("group") ? file.group("group").int_attribute("number") : 0;
+    };
+    CHECK(number(4) == 6);
+    set_read_patience(0.002);
+    try {
+        CHECK(number(1000) == 6);  // the file needed no more reads
+    } catch (const ReadError& error) {
+        CHECK(std::string(error.what()) == path + " cannot be read: Input/output error");
+    }
+    set_read_patience(before);
+    CHECK((good_reads > 1 || calls.failing_reads < 1000));
 }
 
 TEST_CASE("files that are truncated or not HDF5 files are recognised", "[hdf5]") {

@@ -2,6 +2,8 @@
 #include "coeus/file/raw_file.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/file/hdf5.hpp"
+#include "coeus/file/json.hpp"
 #include "support/catch.hpp"
 #include "support/full_disk.hpp"
 #include "support/support.hpp"
@@ -111,6 +113,37 @@ TEST_CASE("files that cannot be opened", "[raw_file]") {
     }
     CHECK_THROWS_WITH(RawFile::open((folder / "loop").string()),
                       Contains("loop cannot be read: Too many levels of symbolic links"));
+}
+
+TEST_CASE("raw file: a link in the place of a new file is replaced, not followed") {
+    const test::TemporaryFolder folder;
+    const std::filesystem::path victim = folder / "victim", link = folder / "link";
+    const auto plant = [&] {
+        test::write_file(victim, "work");
+        std::filesystem::remove(link);
+        std::filesystem::create_symlink(victim, link);
+    };
+    const auto check = [&] {
+        CHECK(test::read_file(victim) == "work");
+        CHECK_FALSE(std::filesystem::is_symlink(link));
+    };
+    plant();
+    CHECK_THROWS_WITH(
+        RawFile::open_for_update(link),
+        Contains(
+            "link cannot be opened for writing: it is a symbolic link, which is not followed; remove it"));
+    RawFile::create(link).write("new", 3, 0);
+    CHECK(test::read_file(link) == "new");
+    check();
+    plant();
+    hdf5::File::create(link).close();
+    CHECK_NOTHROW(hdf5::File::open(link));
+    check();
+    plant();
+    std::filesystem::create_symlink(victim, folder / "link.part");
+    write_json(Json(1), link);
+    CHECK(test::read_file(link) == "1\n");
+    check();
 }
 
 TEST_CASE("text file: a pipe, a device and a file that is too long are refused immediately") {

@@ -229,7 +229,7 @@ TEST_CASE("metrics: a resumed run's file has each step once") {
     CHECK(std::filesystem::is_symlink(loop));
     CHECK_FALSE(std::filesystem::exists(folder / "loop.jsonl.part"));
     CHECK_THROWS_WITH(MetricsFile(folder / "absent/metrics.jsonl", {}),
-                      Catch::Contains("absent/metrics.jsonl.part: No such file or directory"));
+                      Catch::Contains("absent/metrics.jsonl: No such file or directory"));
 }
 
 TEST_CASE("metrics: a return keeps events after its step, and repeats a validation that was interrupted") {

@@ -359,7 +359,7 @@ TEST_CASE("report: a file that cannot be written is named") {
     CHECK(read_file(folder / "a.html") == "x");
     CHECK_FALSE(fs::exists(folder / "a.html.part"));
     CHECK_THROWS_WITH(write_report(folder / "absent/a.html", "x"),
-                      Contains("absent/a.html.part: No such file or directory"));
+                      Contains("absent/a.html cannot be written: No such file or directory"));
     fs::create_directories(folder / "folder/inside");
     CHECK_THROWS_AS(write_report(folder / "folder", "x"), SystemError);
 }

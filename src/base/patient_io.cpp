@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/base/patient_io.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/log.hpp"
+#include "coeus/base/stop_signals.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+#include <utility>
+
+namespace coeus {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double longest_wait = 10;                     // seconds between two tries
+constexpr double patience_to_stop = 10;                 // after a request to stop
+constexpr int64_t largest_transfer = int64_t(1) << 30;  // Linux transfers at most 2 GiB - 4 KiB per call
+
+std::atomic<double>& process_patience() {
+    static std::atomic<double> seconds = 1;
+    return seconds;
+}
+
+// True if a warning was not given before: a file that fails again and again is warned about once.
+bool is_new(const std::string& warning) {
+    static std::mutex& mutex = *new std::mutex;
+    static std::set<std::string>& given = *new std::set<std::string>;
+    const std::lock_guard lock(mutex);
+    return given.insert(warning).second;
+}
+
+// Replaces a stale descriptor by a new one of the same file. False and errno if that fails.
+bool open_again(int descriptor, const std::string& path, int flags) {
+    struct stat before = {}, now = {};
+    const bool is_known = fstat(descriptor, &before) == 0;
+    const int opened = ::open(path.c_str(), flags | O_CLOEXEC);
+    if (opened < 0) return false;
+    // another file has its name by now: it must not be taken for this one
+    const bool is_other = fstat(opened, &now) == 0 && is_known && now.st_ino != before.st_ino;
+    if (!is_other) dup3(opened, descriptor, O_CLOEXEC);
+    ::close(opened);
+    if (is_other) errno = ENOENT;
+    return !is_other;
+}
+
+// Calls move(place, bytes, offset) until all bytes are moved, or it returns 0. Returns the bytes moved, or -1
+// and errno.
+template <class Byte, class Move>
+int64_t move_all(int descriptor, const std::string& path, int flags, Byte* place, int64_t bytes,
+                 int64_t offset, double patience, const Move& move) {
+    int64_t done = 0;
+    while (done < bytes) {
+        int stale = 0;
+        const ssize_t moved = patiently(
+            path,
+            [&]() -> ssize_t {
+                if (stale == ESTALE && !open_again(descriptor, path, flags)) return -1;
+                const ssize_t now = move(place + done, size_t(std::min(bytes - done, largest_transfer)),
+                                         off_t(offset + done));
+                stale = now < 0 ? errno : 0;
+                return now;
+            },
+            patience);
+        if (moved < 0) return -1;
+        if (moved == 0) break;
+        done += moved;
+    }
+    return done;
+}
+
+}  // namespace
+
+bool may_pass(int code) {
+    switch (code) {
+        case EAGAIN:
+        case EBUSY:
+        case ECONNABORTED:
+        case ECONNREFUSED:
+        case ECONNRESET:
+        case EHOSTDOWN:
+        case EHOSTUNREACH:
+        case EINTR:
+        case EIO:
+        case EMFILE:
+        case ENETDOWN:
+        case ENETUNREACH:
+        case ENFILE:
+        case ENOBUFS:
+        case ENOMEM:
+        case ENOTCONN:
+        case EREMOTEIO:
+        case ESHUTDOWN:
+        case ESTALE:
+        case ETIMEDOUT: return true;
+        default: return false;
+    }
+}
+
+double read_patience() {
+    static const char* const own = std::getenv("COEUS_READ_PATIENCE");
+    return own ? std::clamp(std::atof(own), 0.0, 86400.0) : process_patience().load();
+}
+
+void set_read_patience(double seconds) {
+    process_patience() = seconds;
+}
+
+bool Tries::again(int code) {
+    const double patience = stop_request() != 0 ? std::min(patience_, patience_to_stop) : patience_;
+    const double left = patience - timer_.seconds();
+    if (!may_pass(code) || left <= 0) return false;
+    // a signal tells nothing about the file; who has less patience gives its own warning
+    if (code != EINTR && patience_ >= read_patience() && !std::exchange(warned_, true)) {
+        const std::string warning =
+            fmt::format("{} cannot be read or opened: {}. Trying again, for at most {:.6g} s", path_,
+                        errno_text(code), patience_);
+        if (is_new(warning)) log::warn("{}", warning);
+    }
+    if (!recorded_) recorded_.emplace(OperationKind::patient, wait_for_file, std::source_location::current());
+    sleep_seconds(std::min(next_wait_, left));
+    next_wait_ = std::min(2 * next_wait_, longest_wait);
+    return true;
+}
+
+void Tries::succeeded() {
+    constexpr double long_time = 5;
+    if (warned_ && timer_.seconds() > long_time)
+        log::info("{} can be read again, after {:.0f} s", path_, timer_.seconds());
+}
+
+int open_patiently(const std::string& path, int flags, double patience) {
+    return patiently(
+        path, [&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); }, patience);
+}
+
+int64_t read_patiently(int descriptor, const std::string& path, int flags, void* to, int64_t bytes,
+                       int64_t offset, double patience) {
+    return move_all(descriptor, path, flags & ~(O_CREAT | O_EXCL | O_TRUNC), static_cast<char*>(to), bytes,
+                    offset, patience,
+                    [&](void* place, size_t size, off_t at) { return pread(descriptor, place, size, at); });
+}
+
+bool write_patiently(int descriptor, const std::string& path, int flags, const void* from, int64_t bytes,
+                     int64_t offset, double patience) {
+    const int64_t done = move_all(
+        descriptor, path, flags & ~(O_CREAT | O_EXCL | O_TRUNC), static_cast<const char*>(from), bytes,
+        offset, patience,
+        [&](const void* place, size_t size, off_t at) { return pwrite(descriptor, place, size, at); });
+    if (done >= 0 && done < bytes) errno = ENOSPC;
+    return done == bytes;
+}
+
+fs::file_status status_patiently(const fs::path& path, std::error_code& failed, double patience) {
+    fs::file_status status;
+    patiently(
+        path.string(),
+        [&] {
+            status = fs::status(path, failed);
+            const bool unknown = status.type() == fs::file_type::none;
+            if (unknown) errno = failed.value();
+            return unknown ? -1 : 0;
+        },
+        patience);
+    return status;
+}
+
+std::vector<fs::path> entries_patiently(const fs::path& folder, std::error_code& failed, double patience) {
+    std::vector<fs::path> all;
+    patiently(
+        folder.string(),
+        [&] {
+            all.clear();
+            // the iterator of a range-based loop would throw at its second error
+            for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed))
+                all.push_back(at->path());
+            errno = failed.value();
+            return failed ? -1 : 0;
+        },
+        patience);
+    if (failed) all.clear();
+    return all;
+}
+
+std::string text_patiently(const fs::path& file, std::error_code& failed, double patience) {
+    failed.clear();
+    // without O_NONBLOCK, opening a pipe would wait
+    const int descriptor = open_patiently(file.string(), O_RDONLY | O_NONBLOCK, patience);
+    struct stat status = {};
+    std::string text;
+    int64_t bytes = -1;
+    if (descriptor >= 0 && fstat(descriptor, &status) == 0) {
+        if (!S_ISREG(status.st_mode)) {
+            errno = S_ISDIR(status.st_mode) ? EISDIR : EINVAL;
+        } else {
+            text.resize(size_t(status.st_size));
+            bytes =
+                read_patiently(descriptor, file.string(), O_RDONLY, text.data(), status.st_size, 0, patience);
+        }
+    }
+    if (bytes < 0) failed.assign(errno, std::generic_category());
+    if (descriptor >= 0) ::close(descriptor);
+    text.resize(size_t(std::max<int64_t>(bytes, 0)));
+    return text;
+}
+
+}  // namespace coeus
