@@ -23,6 +23,8 @@ Flags tokenize_flags() {
                 "interruption, the same command continues where it stopped.");
     flags.add("tokenizer", "FOLDER", "", "folder or file of the tokenizer")
         .add("output", "FILE.h5", "", "file to write")
+        .add_list("include", "PATTERN",
+                  "of the files in folders, only those whose name matches, such as '*.cpp'; may be repeated")
         .add("threads", "N", "0", "number of threads; 0: all cores")
         .add_force();
     return flags;
@@ -40,7 +42,7 @@ int run_tokenize(const Arguments& arguments) {
     const std::string output = flags.required("output"), folder = flags.required("tokenizer");
     const auto threads = int(flags.integer("threads", 0, 4096));
     const Timer timer;
-    const Corpus corpus({flags.words().begin(), flags.words().end()});
+    const Corpus corpus({flags.words().begin(), flags.words().end()}, flags.texts("include"));
     const Tokenizer tokenizer(folder);
     const Tokenized done =
         tokenize(corpus, tokenizer, output, {.threads = threads, .replace = flags.given("force")});

@@ -21,6 +21,8 @@ Flags tokenizer_flags() {
                 ".zst, or folders of them.");
     flags.add("output", "FOLDER", "", "folder to write; created if it does not exist")
         .add("vocab_size", "N", "2048", "size of the vocabulary, including the 256 bytes, BOS and EOS")
+        .add_list("include", "PATTERN",
+                  "of the files in folders, only those whose name matches, such as '*.cpp'; may be repeated")
         .add("threads", "N", "0", "number of threads; 0: all cores")
         .add_force();
     return flags;
@@ -41,7 +43,7 @@ int run_tokenizer(const Arguments& arguments) {
     for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
         flags.require_replaceable((std::filesystem::path(output) / name).string());
     const Timer timer;
-    const Corpus corpus({flags.words().begin(), flags.words().end()});
+    const Corpus corpus({flags.words().begin(), flags.words().end()}, flags.texts("include"));
     const TokenizerTraining done = train_tokenizer(corpus, vocab_size, output, threads);
     if (done.vocab_size < vocab_size)
         log::warn("the corpus yields only {} tokens: there were no more pairs to merge",
