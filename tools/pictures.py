@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws the two pictures of doc/design.md: doc/folders.svg from cmake/libraries.cmake, and doc/step.svg, whose boxes
 name classes or functions and their files. `--check` writes nothing; it reports pictures that are out of date, folders
-that have no description here, and names that are not in their file."""
+that have no description here, names that are not in their file, and pictures of doc/ that draw beyond their size."""
 import re
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 import sources
@@ -157,6 +158,11 @@ def draw_folders(allowed):
                 if place in passed: x[place] = sum(x[n] for n in passed[place]) / len(passed[place])
             spread(row)
 
+    # the widest row may need more than this width
+    margin = 6
+    first = min(x[name] - box_width[name] / 2 for name in uses) - margin
+    x = {place: at - first for place, at in x.items()}
+    width = round(max(max(x[name] + box_width[name] / 2 for name in uses), max(x.values())) + margin)
     height = row_height * len(rows) + 4
     picture = Svg(width, height, "The folders of src: each uses those that it is joined to below, and what these use")
     top = {name: height - row_height * (level[name] + 1) + 12 for name in uses}
@@ -238,6 +244,47 @@ def draw_step():
     return picture.done()
 
 
+def extent(text):
+    """Returns the size of an SVG (width, height) and the box (left, top, right, bottom) of what it draws. A text counts
+    with its anchor only, and what a transform moves does not count."""
+    root = ElementTree.fromstring(text)
+    size = root.get("viewBox") or f'0 0 {root.get("width")} {root.get("height")}'
+    numbers = [float(number) for number in size.split()]
+    xs, ys = [], []
+
+    def add(points):
+        for x, y in points:
+            xs.append(x)
+            ys.append(y)
+
+    def visit(element):
+        name = element.tag.split("}")[-1]
+        if name in ("defs", "style", "title", "clipPath") or element.get("transform"): return
+        names = ("x", "y", "width", "height", "cx", "cy", "r", "x1", "x2", "y1", "y2")
+        # "100%" is as large as the picture
+        value = {key: float(element.get(key, 0)) if "%" not in element.get(key, "") else 0 for key in names}
+        if name == "rect": add([(value["x"], value["y"]), (value["x"] + value["width"], value["y"] + value["height"])])
+        if name == "text" and element.get("x"): add([(value["x"], value["y"])])
+        if name == "line": add([(value["x1"], value["y1"]), (value["x2"], value["y2"])])
+        if name == "circle":
+            add([(value["cx"] - value["r"], value["cy"] - value["r"]), (value["cx"] + value["r"], value["cy"] + value["r"])])
+        pairs = element.get("points") or (element.get("d") if not re.search(r"[a-zHVAS]", element.get("d") or "a") else "")
+        add([(float(x), float(y)) for x, y in re.findall(r"(-?[\d.]+)[ ,]+(-?[\d.]+)", pairs or "")])
+        for child in element: visit(child)
+
+    for child in root: visit(child)
+    return numbers, (min(xs, default=0), min(ys, default=0), max(xs, default=0), max(ys, default=0))
+
+
+def cut_off(name, text):
+    """Returns a finding if a picture draws something outside of its size."""
+    (left, top, width, height), box = extent(text)
+    if box[0] >= left and box[1] >= top and box[2] <= left + width and box[3] <= top + height: return []
+    drawn = ", ".join(f"{number:g}" for number in box)
+    size = f"{left:g}, {top:g}, {left + width:g}, {top + height:g}"
+    return [f"{name}: is cut off: it draws from {drawn}, but its size is {size}"]
+
+
 def missing():
     """Returns folders without a description, descriptions without a folder, and names that are not in their file."""
     allowed = sources.layers()
@@ -262,7 +309,9 @@ def main():
                 path.write_text(text)
             elif not path.exists() or path.read_text() != text:
                 found.append(f"doc/{name}.svg is out of date: run tools/pictures.py")
-    return sources.report(found, "the pictures of doc/design.md")
+    for path in sorted((sources.ROOT / "doc").glob("*.svg")):
+        found += cut_off(f"doc/{path.name}", path.read_text())
+    return sources.report(found, "the pictures of doc/design.md, and the size of each picture")
 
 
 if __name__ == "__main__":

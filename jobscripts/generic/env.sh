@@ -3,6 +3,8 @@
 # `coeus info --build` shows the MPI and CUDA versions of the build.
 
 # module load gcc openmpi cuda
+# if NCCL or MPI takes a wrong network (`ip -br addr` and `ibv_devices` show the names):
+# export NCCL_SOCKET_IFNAME=ib0 NCCL_IB_HCA=mlx5 OMPI_MCA_btl_tcp_if_include=ib0
 
 coeus=(${COEUS:-build/coeus})
 [ ! -x "${COEUS-}" ] || coeus=("$COEUS") # a path, which may contain spaces

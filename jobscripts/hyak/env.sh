@@ -13,5 +13,7 @@ else
 fi
 # if `srun --mpi=list` does not show pmix, use mpirun --bind-to none
 launch=(${COEUS_LAUNCH:-srun --mpi=pmix --kill-on-bad-exit=1})
+# if NCCL or MPI takes a wrong network (`ip -br addr` and `ibv_devices` show the names):
+# export NCCL_SOCKET_IFNAME=ib0 NCCL_IB_HCA=mlx5 OMPI_MCA_btl_tcp_if_include=ib0
 # srun does not inherit this option from sbatch
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}

@@ -8,6 +8,7 @@
 #include "coeus/config/command_flags.hpp"
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/file/hdf5.hpp"
+#include "coeus/file/hub_name.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/raw_file.hpp"
 #include "coeus/io/checkpoint.hpp"
@@ -229,7 +230,8 @@ Show kind_of_folder(const std::string& path) {
 }
 
 void show(const std::string& path, const InfoOptions& options) {
-    if (!fs::exists(path)) throw ConfigError("{}: this file or folder does not exist", path);
+    if (!fs::exists(path))
+        throw ConfigError("{}: this file or folder does not exist{}", path, download_hint(path));
     const Show kind = fs::is_directory(path) ? kind_of_folder(path) : kind_of_file(path);
     if (kind != show_deck && (options.model || options.ranks > 0))
         throw ConfigError(

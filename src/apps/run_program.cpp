@@ -12,11 +12,16 @@
 #include "command_line/help.hpp"
 #include "commands.hpp"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <string_view>
 
 namespace coeus::apps {
 
@@ -45,6 +50,22 @@ const Command& find(const std::string& name) {
                       near.empty() ? "" : "; did you mean '" + near + "'?", join(names, ", "));
 }
 
+// The number of this process among those that mpirun started itself, each with the same command. 0 if it was
+// started in another way: a shell that mpirun started may give each process other work.
+int number_under_mpirun() {
+    std::ifstream name(fmt::format("/proc/{}/comm", getppid()));
+    std::string parent;
+    std::getline(name, parent);
+    const bool is_launcher = parent == "mpirun" || parent == "mpiexec" || parent == "orterun" ||
+                             parent == "orted" || parent == "prterun" || parent == "prted" ||
+                             parent == "hydra_pmi_proxy";
+    const char* const apps = std::getenv("OMPI_NUM_APP_CTX");  // several commands, separated by ":"
+    if (!is_launcher || (apps != nullptr && std::string_view(apps) != "1")) return 0;
+    for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
+        if (const char* number = std::getenv(variable)) return std::atoi(number);
+    return 0;
+}
+
 }  // namespace
 
 int run(const Arguments& arguments) {
@@ -53,7 +74,8 @@ int run(const Arguments& arguments) {
         return std::printf("coeus %s (%s)\n", version(), build_description().c_str()), 0;
     if (arguments[0] == "help") {
         if (arguments.size() == 1) return print_overview(), 0;
-        if (arguments[1] == "options") return help_options({arguments.begin() + 2, arguments.end()});
+        if (arguments[1] == "options" || arguments[1] == "option")
+            return help_options({arguments.begin() + 2, arguments.end()});
         if (arguments[1].starts_with("--")) return help_as(arguments[1]);
         return find(arguments[1]).help().print_help(), 0;
     }
@@ -62,6 +84,8 @@ int run(const Arguments& arguments) {
     const Arguments rest(arguments.begin() + 1, arguments.end());
     for (const std::string& word : rest)
         if (word == "--help" || word == "-h") return command.help().print_help(), 0;
+    // only `train` runs on several ranks; another command would do the same work again and print it again
+    if (command.name != std::string_view("train") && number_under_mpirun() > 0) return 0;
     const int code = command.run(rest);
     if (!command.needs_stdout) {
         std::fflush(stdout);

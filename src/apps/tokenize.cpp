@@ -23,6 +23,8 @@ Flags tokenize_flags() {
                 "interruption, the same command continues where it stopped.");
     flags.add("tokenizer", "FOLDER", "", "folder or file of the tokenizer")
         .add("output", "FILE.h5", "", "file to write")
+        .add_list("include", "PATTERN",
+                  "of the files in folders, only those whose name matches, such as '*.cpp'; may be repeated")
         .add("threads", "N", "0", "number of threads; 0: all cores")
         .add_force();
     add_bad_lines(flags);
@@ -39,7 +41,7 @@ void add_bad_lines(Flags& flags) {
 
 Corpus corpus_of(const Flags& flags) {
     return Corpus({flags.words().begin(), flags.words().end()},
-                  bad_lines_of(flags.choice("bad_lines", {"stop", "skip"})));
+                  bad_lines_of(flags.choice("bad_lines", {"stop", "skip"})), flags.texts("include"));
 }
 
 Flags tokenize_help() {

@@ -21,6 +21,8 @@ Flags tokenizer_flags() {
                 ".zst, or folders of them.");
     flags.add("output", "FOLDER", "", "folder to write; created if it does not exist")
         .add("vocab_size", "N", "2048", "size of the vocabulary, including the 256 bytes, BOS and EOS")
+        .add_list("include", "PATTERN",
+                  "of the files in folders, only those whose name matches, such as '*.cpp'; may be repeated")
         .add("threads", "N", "0", "number of threads; 0: all cores")
         .add_force();
     add_bad_lines(flags);

@@ -61,7 +61,9 @@ Flags train_help() {
         .add("ranks", "N", "", "for a dry run: as if started on N ranks")
         .add("gpu", "NAME", "", "for a dry run: plan for this GPU: h100-sxm, h200, ..., or a machine file")
         .add("memory", "SIZE", "", "for a dry run: plan for ranks with this much memory, for example 80GiB")
-        .add_switch("strict", "for a dry run: exit code 2 if a run would be refused")
+        .add_switch("strict",
+                    "for a dry run: exit code 2 also if a run would be refused only on this host, "
+                    "because of missing files or memory")
         .add_switch("profile", "print at the end which kernels the time went to (profiling.kernels)")
         .add_switch("quiet", "only warnings and errors on the terminal (log.quiet)");
     return flags;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/base/telemetry_file.hpp"
 
+#include "coeus/base/error_text.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/patient_io.hpp"
 

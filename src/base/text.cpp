@@ -3,6 +3,7 @@
 
 #include "coeus/base/log.hpp"
 #include "coeus/base/utf8.hpp"
+#include "progress_interval.hpp"
 
 #include <unistd.h>
 
@@ -81,7 +82,10 @@ std::string escaped(std::string_view text, bool keep_lines) {
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
     const auto last_part = [](std::string_view dotted) { return dotted.substr(dotted.rfind('.') + 1); };
-    const auto likely = [](std::string_view part) { return std::max<size_t>(2, part.size() / 3); };
+    // two changes make any word of three letters another one
+    const auto likely = [](std::string_view part) {
+        return part.size() <= 3 ? 1 : std::max<size_t>(2, part.size() / 3);
+    };
     std::string best;
     size_t best_distance = likely(name) + 1;
     for (const std::string& candidate : candidates) {
@@ -228,6 +232,8 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
     return text;
 }
 
+std::atomic<double> progress_interval = 60;
+
 ProgressBar::ProgressBar(std::string title, int64_t total, bool bytes)
     : title_(std::move(title)),
       total_(std::max<int64_t>(total, 1)),
@@ -239,7 +245,8 @@ ProgressBar::~ProgressBar() {
 }
 
 void ProgressBar::update(int64_t done) {
-    if (!visible_ || (last_ > 0 && since_draw_.seconds() < 0.1)) return;
+    const double pause = visible_ ? 0.1 : progress_interval.load();
+    if ((last_ > 0 || !visible_) && since_draw_.seconds() < pause) return;
     since_draw_.restart();
     last_ = std::max<int64_t>(done, 1);
     draw(done);
@@ -252,10 +259,11 @@ void ProgressBar::draw(int64_t done) {
     const std::string bar = std::string(size_t(filled), '=') + (filled < 24 ? ">" : "") +
                             std::string(size_t(std::max(0, 23 - filled)), ' ');
     const auto number = [&](double n) { return bytes_ ? bytes_text(n) : with_commas(int64_t(n)); };
-    const std::string line = fmt::format(
-        "\r\033[K{}  [{}] {:3.0f}%  {} of {}  {}/s  eta {}", title_, bar, share * 100, number(double(done)),
-        number(double(total_)), number(rate), duration_text(double(total_ - done) / std::max(rate, 1e-9)));
-    std::fputs(line.c_str(), stderr);
+    const std::string state =
+        fmt::format("{} of {}  {}/s  eta {}", number(double(done)), number(double(total_)), number(rate),
+                    duration_text(double(total_ - done) / std::max(rate, 1e-9)));
+    if (!visible_) return log::info("{}: {:.0f}%  {}", title_, share * 100, state);
+    std::fputs(fmt::format("\r\033[K{}  [{}] {:3.0f}%  {}", title_, bar, share * 100, state).c_str(), stderr);
     std::fflush(stderr);
 }
 

@@ -98,6 +98,15 @@ void MpiRuntime::require_all_tasks() const {
                                     .library = library};
     if (const std::string problem = launcher_problem(start, size_); !problem.empty())
         throw ConfigError("{}", problem);
+    const int of_torchrun = std::atoi(environment("WORLD_SIZE").c_str());
+    if (size_ == 1 && of_torchrun > 1 && !environment("RANK").empty())
+        throw ConfigError(
+            "torchrun (or another launcher that sets RANK and WORLD_SIZE) started {0} processes, but MPI "
+            "sees one "
+            "rank: each of them would train alone. Start the ranks with MPI: `mpirun -n {0} coeus train "
+            "DECK`, or "
+            "srun. For one rank on purpose: `env -u RANK -u WORLD_SIZE coeus train DECK`",
+            of_torchrun);
 }
 
 MpiRuntime::~MpiRuntime() {

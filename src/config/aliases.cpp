@@ -86,7 +86,7 @@ const std::vector<Alias>& aliases() {
         table.push_back(
             {"tokenizer", "set model.hf_assets_path, the folder of the tokenizer", Kind::retired});
         table.push_back({"module", "set model.name, the model family", Kind::retired});
-        table.push_back({"config", "give a deck, or set model.flavor", Kind::retired});
+        table.push_back({"config", "give the deck as the first argument: coeus train DECK", Kind::retired});
         table.push_back({"training.max_context_length", "training.seq_len"});
         table.push_back({"compile.enable_async_tensor_parallel", "parallelism.enable_async_tensor_parallel"});
         table.push_back({"activation_checkpoint.force_recompute_mm_shapes_by_fqns",

@@ -351,7 +351,7 @@ std::string any_of(const Words& choices) {
 
 }  // namespace
 
-Words missing_for_a_run(const Config& config) {
+Words not_implemented(const Config& config) {
     Words lines;
     Config given = config;
     for (const Option& option : options()) {
@@ -362,14 +362,17 @@ Words missing_for_a_run(const Config& config) {
             lines.push_back(fmt::format("{} = {}: is not implemented yet; use {}", option.name,
                                         toml_text(*value), any_of(option.built)));
     }
-    if (config.training.dataset_path.empty())
-        lines.push_back(fmt::format(
-            "training.dataset_path: is not given, and training.dataset = \"{}\" was not found in {} (set "
-            "$COEUS_DATASETS to search another folder); Coeus downloads nothing. Set training.dataset_path "
-            "to your own text or JSON Lines files (also .gz, .zst), a folder of these, or a token file made "
-            "with `coeus tokenize INPUT --tokenizer FOLDER --output FILE.h5`",
-            config.training.dataset, dataset_folders()));
     return lines;
+}
+
+std::string missing_data(const Config& config) {
+    if (!config.training.dataset_path.empty()) return "";
+    return fmt::format(
+        "training.dataset_path: is not given, and training.dataset = \"{}\" was not found in {} (set "
+        "$COEUS_DATASETS to search another folder); Coeus downloads nothing. Set training.dataset_path "
+        "to your own text or JSON Lines files (also .gz, .zst), a folder of these, or a token file made "
+        "with `coeus tokenize INPUT --tokenizer FOLDER --output FILE.h5`",
+        config.training.dataset, dataset_folders());
 }
 
 }  // namespace coeus::config

@@ -15,9 +15,10 @@ void check(const Config& config, Errors& errors);
 /// The same; throws one ConfigError with a line for each violated rule.
 void check(const Config& config);
 
-/// One line for each reason why a real run, unlike a dry run, cannot start: a setting that is not implemented
-/// yet (with what works instead), or missing data.
-Words missing_for_a_run(const Config& config);
+/// One line for each setting that is not implemented yet, with what works instead.
+Words not_implemented(const Config& config);
+/// Why there is no training data; "" if the deck names some.
+std::string missing_data(const Config& config);
 
 /// One notice for each option that is set in [optimizer] or in a group of optimizer.param_groups and that
 /// none of the optimizers concerned reads. In [optimizer], an option with its default value is not set.

@@ -31,6 +31,22 @@ std::string bare(std::string name) {
     return name.substr(0, name.find('='));
 }
 
+// Names of flags in other programs; a command has the flag on the right, or not.
+constexpr std::pair<const char*, const char*> foreign_flags[] = {
+    {"max_new_tokens", "length"}, {"max_tokens", "length"},  {"num_tokens", "length"},
+    {"n_predict", "length"},      {"model", "checkpoint"},   {"ckpt", "checkpoint"},
+    {"temp", "temperature"},      {"stop_sequence", "stop"}, {"out", "output"},
+    {"output_dir", "output"},     {"batch_size", "batch"},   {"workers", "threads"},
+    {"num_workers", "threads"},   {"overwrite", "force"}};
+
+std::string nearest_flag(const std::string& name, const std::vector<std::string>& names) {
+    std::string word = name;
+    std::replace(word.begin(), word.end(), '-', '_');
+    for (const auto& [foreign, own] : foreign_flags)
+        if (word == foreign && std::find(names.begin(), names.end(), own) != names.end()) return own;
+    return nearest_name(name, names);
+}
+
 }  // namespace
 
 Flags& Flags::add(const std::string& name, const std::string& value_name, const std::string& default_value,
@@ -113,7 +129,7 @@ void Flags::parse(const std::vector<std::string>& arguments) {
             }
         }
     } catch (const po::unknown_option& error) {
-        const std::string name = bare(error.get_option_name()), near = nearest_name(name, names);
+        const std::string name = bare(error.get_option_name()), near = nearest_flag(name, names);
         throw ConfigError("coeus {}: unknown option --{}{}; options: --{}", command_, name,
                           near.empty() ? "" : "; did you mean --" + near + "?", join(names, ", --"));
     } catch (const po::invalid_command_line_syntax& error) {

@@ -9,6 +9,7 @@
 #include "datasets.hpp"
 #include "deck.hpp"
 #include "folder_pattern.hpp"
+#include "suggestions.hpp"
 
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
@@ -143,14 +144,20 @@ Found parse(const std::vector<std::string>& arguments) {
                                               .extra_style_parser(take_special)
                                               .allow_unregistered()
                                               .run();
+        Errors errors;
         for (const po::option& option : parsed.options) {
             const std::string& word = option.original_tokens.at(0);
             if (option.string_key.empty() && word.size() > 1 && word.starts_with('-'))
-                throw ConfigError("{}: {}: options begin with two dashes", here, word);
+                errors.note(fmt::format("{}: {}: options begin with two dashes{}", here, word,
+                                        word == "-n" || word == "-np"
+                                            ? "; ranks are started by mpirun: mpirun -n 2 coeus train DECK"
+                                            : ""));
             if (option.unregistered)
-                throw ConfigError("{}: {}", here, unknown_option(option.string_key, "--", command_names()));
+                errors.note(
+                    fmt::format("{}: {}", here, unknown_option(option.string_key, "--", command_names())));
             if (option.string_key.empty()) found.words.push_back(word);
         }
+        errors.require_none();
         po::store(parsed, found.options);
     } catch (const po::invalid_command_line_syntax& error) {
         throw ConfigError("{}: {} needs a value: {}=VALUE", here, error.get_option_name(),
@@ -165,6 +172,19 @@ std::optional<Setting> take(po::variables_map& given, const std::string& name) {
     const Setting setting = found->second.as<Setting>();
     given.erase(found);
     return setting;
+}
+
+// --memory: "80GiB". A number without a unit is meant in GiB more often than in bytes, so it is refused.
+int64_t memory_of(const Setting& setting) {
+    constexpr int64_t least = 1 << 20;
+    const int64_t bytes = parse_bytes(setting.text).value_or(0);
+    if (bytes >= least) return bytes;
+    const bool is_number =
+        setting.text.find_first_not_of("0123456789.") == std::string::npos && !setting.text.empty();
+    if (bytes > 0)
+        reject(setting, fmt::format("is {}; must be at least 1 MiB, such as {}", bytes_text(double(bytes)),
+                                    is_number ? setting.text + "GiB" : "80GiB"));
+    reject(setting, "must be a size, such as 80GiB");
 }
 
 // The deck: a positional argument or --job.config_file.
@@ -286,8 +306,8 @@ void count_batches_in_sequences(const Settings& settings, Config& config) {
 
 // Looks up datasets that are given by name. Validation data is looked up if the deck names it, or if it gives
 // the training data by name too; otherwise its default name means nothing. If a name that the deck gives is
-// not found, a real run is refused (`missing`).
-void find_datasets(const Settings& settings, Config& config, Words& notices, Words& missing) {
+// not found, a real run is refused (`absent_data`).
+void find_datasets(const Settings& settings, Config& config, Words& notices, Words& absent_data) {
     const auto find = [&](const char* option, const std::string& name, Words& paths) {
         paths = named_dataset(name);
         if (paths.empty()) return false;
@@ -300,6 +320,16 @@ void find_datasets(const Settings& settings, Config& config, Words& notices, Wor
     auto& validation = config.validation;
     const bool by_name = training.dataset_path.empty();
     if (by_name) find("training.dataset", training.dataset, training.dataset_path);
+    // both in one deck, or on the command line: one of the two is not what is meant
+    const auto name = settings.find("training.dataset"), path = settings.find("training.dataset_path");
+    const auto file_of = [](const Setting& setting) {
+        return setting.place.substr(0, setting.place.find(':'));
+    };
+    if (!by_name && name != settings.end() && path != settings.end() &&
+        (name->second.place == here || file_of(name->second) == file_of(path->second)))
+        notices.push_back(
+            fmt::format("training.dataset = \"{}\" has no effect: training.dataset_path names the data",
+                        training.dataset));
     if (!validation.enable || !validation.dataset_path.empty()) return;
     const bool given = settings.contains("validation.dataset") && !validation.dataset.empty();
     if ((by_name || given) && find("validation.dataset", validation.dataset, validation.dataset_path)) return;
@@ -307,7 +337,7 @@ void find_datasets(const Settings& settings, Config& config, Words& notices, Wor
                                            validation.dataset, dataset_folders());
     const char* const held_out = "every 100th sequence of the training data is held out";
     if (given) {
-        missing.push_back(
+        absent_data.push_back(
             fmt::format("{} (set $COEUS_DATASETS to search another folder). Make it there with `coeus "
                         "tokenize INPUT --tokenizer FOLDER --output {}.h5`, or set validation.dataset_path "
                         "to your own text, or remove validation.dataset: then {}",
@@ -329,6 +359,16 @@ void add_converter_of_experts(const Settings& settings, Config& config) {
         if (named != settings.end() && named->second.name == kind + ".moe_fqns_prototype" && !fqns.empty() &&
             uses_converter(config, "quantize.linear." + kind) && !uses_converter(config, converter))
             config.model.converters.push_back(converter);
+    }
+}
+
+// ConfigError if the degrees do not fit the number of ranks, which --ranks gives in a dry run.
+void check_mesh(const Config& config, int ranks, bool dry_run) {
+    try {
+        mesh_shape(config, ranks);
+    } catch (const ConfigError& error) {
+        if (!dry_run) throw;
+        throw ConfigError("{} (in a dry run, --ranks N is the number of ranks)", error.what());
     }
 }
 
@@ -363,8 +403,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments, int ra
             reject(*setting, "must be the name of a GPU, such as h100, or a machine file");
     }
     if (const auto setting = take(found.options, memory_option)) {
-        result.memory_bytes = parse_bytes(setting->text).value_or(0);
-        if (result.memory_bytes <= 0) reject(*setting, "must be a size, such as 80GiB");
+        result.memory_bytes = memory_of(*setting);
     }
     if (const auto setting = take(found.options, ranks_option)) {
         const int64_t* count = setting->value.as<int64_t>();
@@ -408,20 +447,31 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments, int ra
     if (!result.gpu.empty()) config.device = "cuda";
     errors.collect([&] { complete(settings, config); });
     errors.collect([&] { config.job.dump_folder = fill_in_options(config.job.dump_folder, config); });
+    if (result.dry_run && result.ranks == 0 && ranks == 1) {
+        result.ranks = fewest_ranks(config.parallelism);
+        if (result.ranks > 1)
+            result.notices.push_back(
+                fmt::format("Planned for {} ranks, the fewest that the degrees of [parallelism] need; "
+                            "--ranks N plans for "
+                            "another number",
+                            result.ranks));
+    }
     if (result.dry_run && result.ranks > 0) ranks = result.ranks;
-    if (ranks > 0) errors.collect([&] { mesh_shape(config, ranks); }, "parallel_degree");
-    Words missing;
-    find_datasets(settings, config, result.notices, missing);
+    if (ranks > 0) errors.collect([&] { check_mesh(config, ranks, result.dry_run); }, "parallel_degree");
+    find_datasets(settings, config, result.notices, result.absent);
     add_no_effect_notices(settings, config, result.notices);
     check(config, errors);
     if (!errors.any())
         for (const std::string& notice : unread_optimizer_options(config)) result.notices.push_back(notice);
-    for (const Words& lines : {missing_for_a_run(config), refused_in(settings)})
-        missing.insert(missing.end(), lines.begin(), lines.end());
+    result.refusals = not_implemented(config);
+    for (const std::string& line : refused_in(settings)) result.refusals.push_back(line);
+    if (const std::string line = missing_data(config); !line.empty()) result.absent.push_back(line);
     if (!result.dry_run)
-        for (const std::string& line : missing) errors.note(line);
+        for (const Words& lines : {result.refusals, result.absent})
+            for (const std::string& line : lines) errors.note(line);
     errors.require_none();
-    for (const std::string& line : missing) result.notices.push_back(line + " (a real run refuses this)");
+    for (std::string& line : result.refusals) line += " (a real run refuses this)";
+    for (std::string& line : result.absent) line += " (a run needs it)";
     return result;
 }
 

@@ -54,6 +54,15 @@ int64_t gradient_accumulation_steps(const Config& config, int64_t dp_degree) {
     return global / at_once;
 }
 
+int fewest_ranks(const Config::Parallelism& p) {
+    const int64_t others = p.tensor_parallel_degree * p.context_parallel_degree;
+    const int64_t shards = p.data_parallel_shard_degree > 0 ? p.data_parallel_shard_degree
+                                                            : div_ceil(p.expert_parallel_degree, others);
+    const double ranks = double(p.data_parallel_replicate_degree) * double(shards) * double(others) *
+                         double(p.pipeline_parallel_degree);
+    return ranks < INT_MAX ? int(ranks) : INT_MAX;
+}
+
 MeshShape mesh_shape(const Config& config, int ranks) {
     for (const int64_t shown : config.log.ranks)
         if (shown >= ranks)

@@ -2,6 +2,7 @@
 // The option table as text: for the terminal, for doc/decks.md, and a config as a deck.
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
+#include "suggestions.hpp"
 #include "value.hpp"
 
 #include <fmt/format.h>

@@ -2,6 +2,7 @@
 #include "value.hpp"
 
 #include "coeus/base/text.hpp"
+#include "suggestions.hpp"
 
 #include <fmt/format.h>
 
@@ -75,19 +76,26 @@ void check_rule(const Option& option, const Setting& setting, double number) {
     reject(setting, rule);
 }
 
+// "wsd" is not a shape of the decay, but a schedule whose decay is short.
+std::string more_about(const Option& option, const std::string& text) {
+    if (option.name != "lr_scheduler.decay_type" || strcasecmp(text.c_str(), "wsd") != 0) return "";
+    return "; for warm-up, stable, decay set lr_scheduler.decay_ratio, the share of the steps in which the "
+           "rate "
+           "decays, such as 0.2";
+}
+
 // The choice, spelled as in the table.
 std::string check_choice(const Option& option, const Setting& setting, const std::string& text) {
     if (option.choices.empty()) return text;
     for (const std::string& choice : option.choices)
         if (strcasecmp(choice.c_str(), text.c_str()) == 0) return choice;
-    // the nearest name is "cpu", the opposite of what is meant
-    const bool means_gpu =
-        strcasecmp(text.c_str(), "gpu") == 0 && std::ranges::count(option.choices, "cuda") > 0;
-    const std::string near = means_gpu ? "cuda" : nearest_name(text, option.choices);
+    const std::string meant = foreign_value(text, option.choices),
+                      near = meant.empty() ? nearest_name(text, option.choices) : meant;
     reject(setting, fmt::format("{} be {}{}", option.choices.size() == 1 ? "can only" : "must",
                                 option.choices.size() == 1 ? option.choices[0]
                                                            : "one of " + join(option.choices, ", "),
-                                near.empty() ? "" : "; did you mean " + near + "?"));
+                                near.empty() ? "" : "; did you mean " + near + "?") +
+                        more_about(option, text));
 }
 
 int64_t integer_of(const Option& option, const Setting& setting, const TomlValue& value) {
@@ -279,15 +287,6 @@ TomlValue value_of_word(Type type, const std::string& word) {
         if (const auto real = parse_number<double>(plain)) return {*real};
     }
     return {word};
-}
-
-std::string unknown_option(const std::string& name, const char* dashes, Words others) {
-    for (const Option& option : options()) others.push_back(option.name);
-    for (const Alias& alias : aliases()) others.push_back(alias.old_name);
-    const std::string near = nearest_name(name, others);
-    return fmt::format("unknown option {}{}; {}", dashes, name,
-                       near.empty() ? "`coeus help options` lists all of them"
-                                    : fmt::format("did you mean {}{}?", dashes, near));
 }
 
 Type type_named(const std::string& name, const std::string& place) {

@@ -27,10 +27,6 @@ using Settings = std::map<std::string, Setting>;
 /// read as one; else text.
 TomlValue value_of_word(Type type, const std::string& word);
 
-/// "unknown option training.step; did you mean training.steps?" `dashes`: "--" for the command line.
-/// `others`: further valid names.
-std::string unknown_option(const std::string& name, const char* dashes = "", Words others = {});
-
 /// The type of an option or alias. ConfigError for an unknown name, with the nearest known one.
 Type type_named(const std::string& name, const std::string& place);
 

@@ -13,6 +13,9 @@
 #include "text_flaws.hpp"
 
 #include <algorithm>
+#include <array>
+#include <fnmatch.h>
+#include <fstream>
 #include <future>
 #include <unordered_map>
 #include <unordered_set>
@@ -175,6 +178,41 @@ std::vector<fs::path> files_in(const fs::path& folder) {
     return found;
 }
 
+bool matches_one(const fs::path& file, const std::vector<std::string>& patterns) {
+    const std::string name = file.filename().string();
+    return patterns.empty() || std::ranges::any_of(patterns, [&](const std::string& pattern) {
+               return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+           });
+}
+
+// True if a file of a folder is a picture, a program or the like: a NUL byte among its first bytes. Text in
+// UTF-16 and UTF-32, and formats that were meant as data, are not: reading them says what to do.
+bool is_binary(const fs::path& file) {
+    const std::string extension = lower_extension(file);
+    for (const char* data : {".gz", ".zst", ".bz2", ".xz", ".zip", ".lz4", ".7z", ".rar", ".tar", ".tgz",
+                             ".parquet", ".arrow", ".h5", ".hdf5"})
+        if (extension == data) return false;
+    std::array<char, 4096> begin = {};
+    std::ifstream in(file, std::ios::binary);
+    in.read(begin.data(), std::streamsize(begin.size()));
+    const std::string_view read(begin.data(), size_t(std::max<std::streamsize>(0, in.gcount())));
+    // packed data by its first bytes: its reader unpacks or refuses it
+    for (const std::string_view packed : {"\x1f\x8b", "\x28\xb5\x2f\xfd", "PK\x03\x04", "BZh", "PAR1",
+                                          "\xfd"
+                                          "7zXZ"})
+        if (read.starts_with(packed)) return false;
+    const size_t nul = read.find('\0');
+    if (nul == std::string_view::npos || read.starts_with("\xFF\xFE") || read.starts_with("\xFE\xFF"))
+        return false;
+    // ASCII in UTF-16 has a NUL byte beside each of its first characters
+    const auto every_second = [&](size_t first) {
+        for (size_t i = 0; i < 16; ++i)
+            if (i >= read.size() || (read[i] == '\0') != (i % 2 == first)) return false;
+        return true;
+    };
+    return !every_second(0) && !every_second(1);
+}
+
 }  // namespace
 
 void CorpusReport::add(const std::string& file, const TextFlaws& flaws, int64_t ignored) {
@@ -230,7 +268,9 @@ std::string CorpusReport::text_warning() const {
                        worst_file, with_commas(worst_flaws), worst_place);
 }
 
-Corpus::Corpus(const std::vector<fs::path>& inputs, BadLines bad_lines) : bad_lines_(bad_lines) {
+Corpus::Corpus(const std::vector<fs::path>& inputs, BadLines bad_lines,
+               const std::vector<std::string>& include)
+    : bad_lines_(bad_lines) {
     std::unordered_map<std::string, std::string> seen;  // canonical name: name that was given
     Surprises surprises;
     std::vector<std::string> repeated;
@@ -241,7 +281,7 @@ Corpus::Corpus(const std::vector<fs::path>& inputs, BadLines bad_lines) : bad_li
         files_.push_back({file.string(), int64_t(fs::file_size(file)), kind_of(file, surprises)});
         bytes_ += files_.back().bytes;
     };
-    std::vector<std::string> given;
+    std::vector<std::string> given, skipped;
     for (const fs::path& input : inputs) {
         given.push_back(input.string());
         if (!fs::is_directory(input)) {
@@ -249,9 +289,25 @@ Corpus::Corpus(const std::vector<fs::path>& inputs, BadLines bad_lines) : bad_li
             add(input);
             continue;
         }
-        for (const fs::path& file : files_in(input)) add(file);
+        for (const fs::path& file : files_in(input)) {
+            if (!matches_one(file, include)) continue;
+            if (is_binary(file))
+                skipped.push_back(file.string());
+            else
+                add(file);
+        }
     }
-    if (files_.empty()) throw ConfigError("{}: contains no files", join(given, ", "));
+    if (files_.empty())
+        throw ConfigError("{}: contains no files{}{}", join(given, ", "),
+                          include.empty() ? "" : " that match " + join(include, ", "),
+                          skipped.empty() ? "" : fmt::format(" of text, but {} other files", skipped.size()));
+    if (const size_t count = skipped.size(); count > 0) {
+        constexpr size_t most_names = 5;
+        skipped.resize(std::min(count, most_names));
+        log::warn("skipped {}, not text by the first bytes: {}{}",
+                  count == 1 ? "a file" : fmt::format("{} files", with_commas(int64_t(count))),
+                  join(skipped, ", "), count > most_names ? ", ..." : "");
+    }
     if (bytes_ == 0) throw ConfigError("{}: is empty, there is no text to read", join(given, ", "));
     surprises.tell();
     if (!repeated.empty())

@@ -20,6 +20,7 @@ struct NotToml {};
 
 #include <algorithm>
 #include <cmath>
+#include <regex>
 #include <tuple>
 
 namespace coeus {
@@ -153,6 +154,36 @@ void check_keys(std::string_view text, const std::string& name) {
     }
 }
 
+// What to do about a text that is not TOML, for the mistakes that are made most often; "" for others. `line`:
+// where the error is, from 1.
+std::string remedy(std::string_view text, const std::string& name, size_t line) {
+    for (const char* ending : {".yaml", ".yml", ".json", ".py"})
+        if (name.ends_with(ending))
+            return fmt::format(
+                ". This is a {} file by its name; a deck is TOML, with [section] and option = value (`coeus "
+                "help "
+                "options` lists them)",
+                ending);
+    for (size_t at = 1; at < line && !text.empty(); ++at)
+        text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+    constexpr size_t longest = 300;  // regular expressions take stack for each character
+    const std::string written(text.substr(0, text.find('\n')));
+    if (written.size() > longest) return "";
+    static const std::regex without_quotes(
+        R"(^\s*([A-Za-z_][\w.-]*)\s*=\s*([A-Za-z_./~][^"'\[\]{}#=]*?)\s*(#.*)?\r?$)");
+    static const std::regex with_colon(R"(^\s*([A-Za-z_][\w.-]*)\s*:\s*(\S.*)?$)");
+    std::smatch found;
+    if (std::regex_match(written, found, without_quotes)) {
+        const std::string value = found[2];
+        if (value == "True" || value == "False")
+            return fmt::format(". TOML writes {} = {}", found[1].str(), value == "True" ? "true" : "false");
+        return fmt::format(". A text needs quotes: {} = \"{}\"", found[1].str(), value);
+    }
+    if (std::regex_match(written, found, with_colon))
+        return ". A deck is TOML, not YAML: it has [section] and option = value";
+    return "";
+}
+
 }  // namespace
 
 std::vector<TomlEntry> parse_toml(std::string_view text, const std::string& name) {
@@ -163,9 +194,11 @@ std::vector<TomlEntry> parse_toml(std::string_view text, const std::string& name
     try {
         flatten(toml::parse(text, name), "", name, found);
     } catch (const NotToml&) {
-        throw ConfigError("{}: not valid TOML: a key or a value begins with an invalid character", name);
+        throw ConfigError("{}: not valid TOML: a key or a value begins with an invalid character{}", name,
+                          remedy(text, name, 0));
     } catch (const toml::parse_error& error) {
-        throw ConfigError("{}: not valid TOML: {}", place_of(error.source(), name), error.description());
+        throw ConfigError("{}: not valid TOML: {}{}", place_of(error.source(), name), error.description(),
+                          remedy(text, name, error.source().begin.line));
     }
     // toml++ sorts by key, but messages should follow the order of the file
     std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) {

@@ -4,12 +4,15 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/file/hub_name.hpp"
 #include "coeus/file/quantized.hpp"
 #include "coeus/io/hub.hpp"
+#include "coeus/io/hub_weights.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 
 #include <filesystem>
+#include <map>
 
 namespace coeus {
 
@@ -63,22 +66,50 @@ std::string unused_weights_notice(const Config& config) {
     return "";
 }
 
-std::string load_initial_weights(const Config& config, Decoder& decoder, const Mesh& mesh) {
+void check_initial_weights(const Config& config) {
     const Config::Checkpoint& options = config.checkpoint;
     const std::string path = initial_weights_path(config);
+    if (!std::filesystem::exists(path))
+        throw ConfigError("checkpoint.initial_load_path = \"{}\": this file or folder does not exist{}", path,
+                          download_hint(path));
+    if (options.initial_load_in_hf != is_hub_folder(path))
+        throw ConfigError(
+            "checkpoint.initial_load_path = \"{}\": is {}a Hugging Face folder (one with config.json); "
+            "set checkpoint.initial_load_in_hf = {}",
+            path, options.initial_load_in_hf ? "not " : "", options.initial_load_in_hf ? "false" : "true");
+    if (options.initial_load_in_hf) check_quantization(options, path);
+}
+
+std::string other_shape(const DecoderConfig& model, const DecoderConfig& source) {
+    std::map<std::string, Shape> theirs;
+    const Decoder ours(model, {}, 1), other(source, {}, 1);
+    for (const Storage* storage : other.parameters().model())
+        for (const Param& param : storage->params()) theirs.emplace(param.name, param.shape);
+    for (const Storage* storage : ours.parameters().model())
+        for (const Param& param : storage->params()) {
+            const auto found = theirs.find(param.name);
+            if (found != theirs.end() && !(found->second == param.shape))
+                return fmt::format("{} is {} in this run, {} there", param.name, param.shape.text(),
+                                   found->second.text());
+        }
+    return model.layers > source.layers
+               ? fmt::format("n_layers is {} in this run, {} there", model.layers, source.layers)
+               : "";
+}
+
+void require_weights_of(const Config& config, const DecoderConfig& model) {
+    check_initial_weights(config);
+    const Pretrained source(initial_weights_path(config));
+    source.require_depths_of(model);
+    if (const std::string other = other_shape(model, source.model()); !other.empty())
+        throw ConfigError("{}: the weights are of another model: {}", source.path(), other);
+    if (source.is_hub()) (void)HubWeights::open(source.path());  // throws if there are none
+}
+
+std::string load_initial_weights(const Config& config, Decoder& decoder, const Mesh& mesh) {
+    const std::string path = initial_weights_path(config);
     if (path.empty()) return "";
-    on_first_rank(mesh.world(), [&] {
-        if (!std::filesystem::exists(path))
-            throw ConfigError("checkpoint.initial_load_path = \"{}\": this file or folder does not exist",
-                              path);
-        if (options.initial_load_in_hf != is_hub_folder(path))
-            throw ConfigError(
-                "checkpoint.initial_load_path = \"{}\": is {}a Hugging Face folder (one with config.json); "
-                "set checkpoint.initial_load_in_hf = {}",
-                path, options.initial_load_in_hf ? "not " : "",
-                options.initial_load_in_hf ? "false" : "true");
-        if (options.initial_load_in_hf) check_quantization(options, path);
-    });
+    on_first_rank(mesh.world(), [&] { check_initial_weights(config); });
     // the deck's model came from the same config.json
     const bool is_known = config.model.flavor == "hf" && config.model.hf_assets_path == path;
     const Pretrained source(path, mesh.world(), !is_known);

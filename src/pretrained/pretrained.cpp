@@ -6,6 +6,7 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/config/config.hpp"
 #include "coeus/data/tokenizer.hpp"
+#include "coeus/file/hub_name.hpp"
 #include "coeus/file/toml.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/io/hub_weights.hpp"
@@ -24,7 +25,9 @@ namespace fs = std::filesystem;
 
 // The checkpoint at a path: the file itself, or the newest one in a folder.
 std::string weights_file(const fs::path& path) {
-    if (!fs::exists(path)) throw ConfigError("{}: this file or folder does not exist", path.string());
+    if (!fs::exists(path))
+        throw ConfigError("{}: this file or folder does not exist{}", path.string(),
+                          download_hint(path.string()));
     if (path.extension() == ".toml")
         throw ConfigError("{} is a deck, not weights; give the folder of its run: {}", path.string(),
                           parse_command_line({path.string(), "--dry_run"}).config.job.dump_folder);

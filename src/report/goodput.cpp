@@ -8,6 +8,8 @@
 #include "coeus/file/json.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <sstream>
 #include <string_view>
 
@@ -22,6 +24,8 @@ std::string json_line(const StartTimes& t) {
     line.set("saving_s", t.saving);
     if (t.steps_taken_back > 0)
         line.set("taken_back_s", t.taken_back).set("steps_taken_back", t.steps_taken_back);
+    if (t.complete) line.set("complete", true);
+    if (t.job_start > 0) line.set("job_start", t.job_start);
     return line.text();
 }
 
@@ -36,6 +40,18 @@ StartTimes at_step(const std::vector<StartTimes>& lines, int64_t step) {
     at.steps += part * (after->steps - at.steps);
     at.data += part * (after->data - at.data);
     return at;
+}
+
+// The time between the last line of a start and the next start.
+void add_pause(const StartTimes& before, const StartTimes& next, Goodput& sum) {
+    const double pause = std::max(0.0, next.start - before.time);
+    const double queued = next.job_start > 0 ? std::clamp(next.job_start - before.time, 0.0, pause) : 0;
+    if (before.complete) {
+        sum.idle += pause;
+    } else {
+        sum.queued += queued;
+        sum.between += pause - queued;
+    }
 }
 
 }  // namespace
@@ -72,9 +88,10 @@ Goodput goodput_of(const std::vector<StartTimes>& lines) {
         sum.start_up += all.start_up;
         sum.validation += all.validation;
         sum.saving += all.saving;
-        if (i > 0) sum.between += std::max(0.0, start.front().start - starts[i - 1].back().time);
+        if (i > 0) add_pause(starts[i - 1].back(), start.front(), sum);
         counted = std::min(counted, start.front().step);
     }
+    sum.wall -= sum.queued + sum.idle;
     return sum;
 }
 
@@ -94,6 +111,8 @@ std::vector<StartTimes> read_start_times(const std::filesystem::path& file) {
                              .data = line.number("data_s"),
                              .validation = line.number("validation_s"),
                              .saving = line.number("saving_s")});
+            if (line.contains("complete")) lines.back().complete = line.boolean("complete");
+            if (line.contains("job_start")) lines.back().job_start = line.number("job_start");
             if (!line.contains("steps_taken_back")) continue;
             lines.back().taken_back = line.number("taken_back_s");
             lines.back().steps_taken_back = line.integer("steps_taken_back");
@@ -114,14 +133,21 @@ std::string goodput_text(const Goodput& goodput) {
         if (all[i].name == std::string_view("repeated steps"))
             parts.back() += fmt::format(" ({})", goodput.repeated_steps);
     }
-    return fmt::format("Goodput {:.1f} % ({}{}){}{}", goodput.percent(goodput.useful),
+    std::string apart;
+    if (goodput.queued >= 1)
+        apart += fmt::format("; {} in the queue between starts", duration_text(goodput.queued));
+    if (goodput.idle >= 1)
+        apart += fmt::format("; {} between a complete run and its extension", duration_text(goodput.idle));
+    return fmt::format("Goodput {:.1f} % ({}{}){}{}{}", goodput.percent(goodput.useful),
                        duration_text(goodput.wall),
                        goodput.starts > 1 ? fmt::format(" in {} starts", goodput.starts) : "",
-                       parts.empty() ? "" : ": ", join(parts, ", "));
+                       parts.empty() ? "" : ": ", join(parts, ", "), apart);
 }
 
 GoodputClock::GoodputClock(const std::filesystem::path& file, double start_up, int64_t step) {
     times_ = {.start = seconds_since_1970() - start_up, .step = step, .start_up = start_up};
+    if (const char* of_slurm = std::getenv("SLURM_JOB_START_TIME"))
+        times_.job_start = std::max(0.0, std::atof(of_slurm));
     if (file.empty()) return;
     file_.emplace(file);
     file_->require_open();
@@ -154,8 +180,9 @@ void GoodputClock::write(int64_t step) {
     is_written_ = file_->append(json_line(times_));
 }
 
-std::string GoodputClock::finish(int64_t step) {
+std::string GoodputClock::finish(int64_t step, bool complete) {
     if (!file_) return "";
+    times_.complete = complete;
     ask_for_line();
     write(step);
     std::vector<StartTimes> lines = read_start_times(file_->path());

@@ -117,11 +117,13 @@ std::string console_line(const StepMetrics& m, bool color) {
         painted(fmt::format("step: {:2}", m.step), Color::red, color),
         painted(fmt::format("loss: {:8.5f}", m.loss), Color::green, color),
         painted(fmt::format("grad_norm: {:7.4f}", m.grad_norm), Color::yellow, color),
+        fmt::format("lr: {:.2e}", m.lr),
         painted(memory_text(m.memory_gib, m.memory_percent), Color::cyan, color),
         painted(fmt::format("tps: {}", with_commas(std::llround(m.tps))), Color::blue, color),
         painted(fmt::format("tflops: {:.2f}", m.tflops), Color::cyan, color),
         painted(m.mfu ? fmt::format("mfu: {:.2f}%", *m.mfu) : std::string("mfu: N/A"), Color::magenta, color),
-        fmt::format("eta: {}", duration_text(m.eta_s)),
+        fmt::format("eta: {}{}", duration_text(m.eta_s),
+                    m.steps > 0 ? fmt::format(" ({}/{})", m.step, m.steps) : ""),
     };
     if (m.experts)
         parts.push_back(fmt::format("expert load: {:.2f} to {:.2f}", m.experts->min, m.experts->max));

@@ -64,6 +64,7 @@ void Reporting::step(StepMetrics m, int64_t steps_left) {
     add_memory(m, device_, resident);
     m.resident_gib = double(resident) / bytes_per_gib;
     if (gpu_) add_gpu_sample(m, gpu_->sample());
+    m.steps = m.step + steps_left;
     clock_.finish(m, work_.tokens_per_step, work_.flops_per_token, work_.peak_flops, steps_left);
     log::info("{}", console_line(m, log::colored()));
     write_line(json_line(m));

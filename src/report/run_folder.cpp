@@ -33,27 +33,49 @@ void make_writable_folder(const char* option, const fs::path& folder) {
                           folder.string(), errno_text(errno));
 }
 
-// Makes all folders to which the run will write, so that a problem is found now. An absolute path is not
-// below `root`.
-void make_folders(const fs::path& root, const Config& config) {
-    make_writable_folder("job.dump_folder", root);
-    make_writable_folder("job.dump_folder", root / "log");
-    make_writable_folder("comm.save_traces_folder", root / config.comm.save_traces_folder);
+// ConfigError if make_writable_folder() would refuse this folder. Makes nothing.
+void require_makable_folder(const char* option, const fs::path& folder) {
+    std::error_code unseen;
+    fs::path above = fs::absolute(folder).lexically_normal();
+    while (!fs::exists(above, unseen) && above.has_relative_path()) above = above.parent_path();
+    if (!fs::is_directory(above, unseen))
+        throw ConfigError("{} = \"{}\": {} is a file; choose a folder", option, folder.string(),
+                          above.string());
+    if (access(above.c_str(), W_OK) != 0)
+        throw ConfigError("{}: cannot write to {}: {}; choose a folder that you may write to", option,
+                          above.string(), errno_text(errno));
+}
+
+// Calls visit(option, folder) for all folders to which the run will write. An absolute path is not below
+// `root`.
+template <class Visit>
+void each_folder(const fs::path& root, const Config& config, Visit&& visit) {
+    visit("job.dump_folder", root);
+    visit("job.dump_folder", root / "log");
+    visit("comm.save_traces_folder", root / config.comm.save_traces_folder);
     if (config.checkpoint.enable && !config.checkpoint.load_only)
-        make_writable_folder("checkpoint.folder", root / config.checkpoint.folder);
+        visit("checkpoint.folder", root / config.checkpoint.folder);
     if (config.metrics.enable_tensorboard)
-        make_writable_folder("metrics.save_tb_folder", root / config.metrics.save_tb_folder);
+        visit("metrics.save_tb_folder", root / config.metrics.save_tb_folder);
     if (config.profiling.enable_profiling)
-        make_writable_folder("profiling.save_traces_folder", root / config.profiling.save_traces_folder);
+        visit("profiling.save_traces_folder", root / config.profiling.save_traces_folder);
     if (config.profiling.enable_memory_snapshot)
-        make_writable_folder("profiling.save_memory_snapshot_folder",
-                             root / config.profiling.save_memory_snapshot_folder);
-    if (const std::string& file = config.job.save_config_file; !file.empty()) {
-        make_writable_folder("job.save_config_file", (root / file).parent_path());
-        if (fs::is_directory(root / file))
-            throw ConfigError("job.save_config_file = \"{}\": {} is a folder; give the name of a file", file,
-                              (root / file).string());
-    }
+        visit("profiling.save_memory_snapshot_folder", root / config.profiling.save_memory_snapshot_folder);
+    if (const std::string& file = config.job.save_config_file; !file.empty())
+        visit("job.save_config_file", (root / file).parent_path());
+}
+
+void require_no_folder_in_place_of_deck(const fs::path& root, const std::string& file) {
+    std::error_code unseen;
+    if (!file.empty() && fs::is_directory(root / file, unseen))
+        throw ConfigError("job.save_config_file = \"{}\": {} is a folder; give the name of a file", file,
+                          (root / file).string());
+}
+
+// Makes all folders, so that a problem is found now.
+void make_folders(const fs::path& root, const Config& config) {
+    each_folder(root, config, make_writable_folder);
+    require_no_folder_in_place_of_deck(root, config.job.save_config_file);
 }
 
 // The files that a run writes to its folder, except logs, checkpoints and token files. metrics.jsonl is last:
@@ -71,6 +93,12 @@ std::vector<fs::path> files_of_a_run(const Config& config) {
 }
 
 }  // namespace
+
+void require_writable_folders(const Config& config) {
+    const fs::path root = config.job.dump_folder;
+    each_folder(root, config, require_makable_folder);
+    require_no_folder_in_place_of_deck(root, config.job.save_config_file);
+}
 
 RunFolder::RunFolder(const Config& config, const Communicator& world, const std::function<void()>& own)
     : root_(config.job.dump_folder),

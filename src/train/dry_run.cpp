@@ -7,12 +7,13 @@
 #include "coeus/base/text.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/device/device.hpp"
+#include "coeus/file/hub_name.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/predict/machine_file.hpp"
 #include "coeus/predict/roofline.hpp"
 #include "coeus/pretrained/initial_weights.hpp"
 #include "coeus/pretrained/model_source.hpp"
-#include "coeus/pretrained/pretrained.hpp"
+#include "coeus/report/run_folder.hpp"
 #include "coeus/setup/chunk_choice.hpp"
 #include "coeus/setup/describe_quantized.hpp"
 #include "coeus/setup/describe_run.hpp"
@@ -25,6 +26,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <stdexcept>
+#include <utility>
 
 namespace coeus {
 
@@ -41,8 +44,8 @@ std::vector<std::string> absent_files(const Config& config) {
         std::error_code unseen;
         if (!path.empty() && !std::filesystem::exists(path, unseen))
             notices.push_back(
-                fmt::format("Notice: {} = \"{}\": this file or folder does not exist here; a run needs it",
-                            option, path));
+                fmt::format("Notice: {} = \"{}\": this file or folder does not exist here; a run needs it{}",
+                            option, path, download_hint(path)));
     };
     for (const std::string& path : config.training.dataset_path) look("training.dataset_path", path);
     if (config.validation.enable)
@@ -63,30 +66,83 @@ std::string weights_at_start(const Config& config) {
     return resumes ? "" : initial_weights_path(config);
 }
 
-// Why these weights, if they are here, lack layers of multi-token prediction; "" if they have all.
-std::string lacking_depths(const std::string& weights, const DecoderConfig& model) {
+// Why a run would be refused before its first step because of these weights, as far as they are here.
+std::vector<std::string> refused_weights(const Config& config, const DecoderConfig& model,
+                                         const std::string& weights) {
     std::error_code unseen;
-    if (model.mtp_layers == 0 || !std::filesystem::exists(weights, unseen)) return "";
+    if (weights.empty() || !std::filesystem::exists(weights, unseen)) return {};
     try {
-        Pretrained(weights).require_depths_of(model);
-        return "";
-    } catch (const ConfigError& error) {
-        return error.what();
+        if (config.checkpoint.initial_load_model_only)
+            require_weights_of(config, model);
+        else
+            Resume::require_possible(config, model);
+    } catch (const std::runtime_error& error) {
+        return {error.what() + std::string(real_run_refuses)};
     }
+    return {};
 }
 
-// `options` are those of the memory plan, which is without graphs of several ranks.
-std::string roofline_text(const Config& config, const DecoderConfig& model, EngineOptions options,
+// Why a run on this host would be refused: its folder, and what is in it. A run elsewhere has another one.
+std::vector<std::string> refused_on_this_host(const Config& config, const DecoderConfig& model,
+                                              const std::string& weights) {
+    std::vector<std::string> reasons;
+    const auto attempt = [&](const auto& check) {
+        try {
+            check();
+        } catch (const std::runtime_error& error) {
+            reasons.push_back(fmt::format("Notice: {} (on this host)", error.what()));
+        }
+    };
+    attempt([&] { require_writable_folders(config); });
+    if (weights.empty()) attempt([&] { Resume::require_possible(config, model); });
+    if (const std::string missing = Resume::missing_step(config); !missing.empty())
+        reasons.push_back(fmt::format("Notice: {} (a run needs it)", missing));
+    return reasons;
+}
+
+// "812 ms", "12.3 s"
+std::string milliseconds_text(double seconds) {
+    return seconds < 10 ? fmt::format("{:.3g} ms", 1000 * seconds) : fmt::format("{:.3g} s", seconds);
+}
+
+// "262 million"
+std::string rounded_count(double count) {
+    constexpr std::pair<double, const char*> words[] = {
+        {1e12, "trillion"}, {1e9, "billion"}, {1e6, "million"}, {1e3, "thousand"}};
+    for (const auto& [one, word] : words)
+        if (count >= one) return fmt::format("{:.3g} {}", count / one, word);
+    return fmt::format("{:.0f}", count);
+}
+
+// `options` are those of the memory plan, which is without graphs of several ranks. Throws ConfigError if
+// there is no roofline.
+Roofline planned_roofline(const Config& config, const DecoderConfig& model, EngineOptions options,
                           const MachineFile& machine) {
     options.graphs = !config.training.disable_cuda_graphs && (options.mesh.ranks() == 1 || options.nccl);
-    try {
-        return roofline_of_slowest(model, options, machine,
-                                   planned_order(machine, options, config.comm.max_ctas),
-                                   multiplies_in_tf32(config, options))
-            .text(machine, options.mesh);
-    } catch (const ConfigError& error) {
-        return fmt::format("No roofline: {}", error.what());
-    }
+    return roofline_of_slowest(model, options, machine, planned_order(machine, options, config.comm.max_ctas),
+                               multiplies_in_tf32(config, options));
+}
+
+// What the whole run takes: time by the roofline (0: not known), tokens, disk.
+std::string run_length(const Config& config, const EngineOptions& options, double step_seconds,
+                       int64_t state_bytes) {
+    const int64_t steps = config.training.steps, ranks = options.mesh.ranks();
+    const double tokens = double(config.training.local_batch_size) * double(options.mesh.size(axis::dp)) *
+                          double(options.accumulation) * double(config.training.seq_len);
+    std::string text = fmt::format("Run: {} {}", with_commas(steps), steps == 1 ? "step" : "steps");
+    if (const double seconds = double(steps) * step_seconds; seconds > 0)
+        text += fmt::format(" x {} = {}, {:.3g} GPU-hours by the roofline", milliseconds_text(step_seconds),
+                            duration_text(seconds), seconds * double(ranks) / 3600);
+    text += fmt::format(", {} tokens", rounded_count(double(steps) * tokens));
+    const Config::Checkpoint& saves = config.checkpoint;
+    if (!saves.enable || saves.load_only) return text;
+    const int64_t made = div_ceil(steps, saves.interval) +
+                         (saves.enable_first_step_checkpoint && saves.interval > 1),
+                  kept = saves.keep_latest_k == 0 ? made : std::min(made, saves.keep_latest_k);
+    text += fmt::format("; {} {} of {}", with_commas(made), made == 1 ? "checkpoint" : "checkpoints",
+                        bytes_text(double(state_bytes)));
+    if (kept < made) text += fmt::format(", of which the newest {} are kept", kept);
+    return text + fmt::format(" = {}", bytes_text(double(kept) * double(state_bytes)));
 }
 
 }  // namespace
@@ -154,14 +210,15 @@ std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) 
     const auto add = [&](const std::vector<std::string>& more, PlanLine::Verdict verdict = fine) {
         for (const std::string& text : more) lines.push_back({text, verdict});
     };
-    for (const std::string& notice : command_line.notices)
-        lines.push_back({notice, notice.ends_with(real_run_refuses) ? refused : fine});
+    add(command_line.notices);
+    add(command_line.refusals, refused);
+    add(command_line.absent, refused_here);
     const MeshShape mesh = mesh_shape(config, ranks);
     const DecoderConfig model = model_from_deck(config);
     std::vector<std::string> notices;
     schedule_from_deck(config, &notices);
-    const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
-    EngineOptions options = engine_options(config, model, mesh, 0, threads);
+    const CpuShare cpu = share_of_cpu(int(config.training.threads), 0, 1);
+    EngineOptions options = engine_options(config, model, mesh, 0, cpu.threads);
     const PlannedDevice device = planned_device(command_line, options.backend);
     require_8_bit_products(options, device.title, device.capability);
     options.architecture = device.capability;
@@ -169,6 +226,11 @@ std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) 
     options = with_largest_chunks(model, options, device.memory_bytes, of_checkpoint);
     const Engine engine(model, options);
     add({device.text()});
+    if (device.is_here && options.backend == Backend::cpu && ranks > cpu.machine_cores)
+        add({fmt::format(
+            "Hint: {} ranks on the CPUs of this host, which has {} cores; for a cluster with GPUs, "
+            "plan with --gpu NAME, such as --gpu h100",
+            with_commas(ranks), cpu.machine_cores)});
     add(describe_run(config, mesh, engine, device.memory_bytes));
     if (std::string notice = notice_on_chunks(config, engine.options(), of_checkpoint); !notice.empty())
         add({notice});
@@ -187,16 +249,27 @@ std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) 
     const std::string weights = weights_at_start(config);
     const DataCheck data = check_data(config, model.vocab, weights);
     for (const std::string& error : data.errors) add({error + real_run_refuses}, refused);
-    if (const std::string error = lacking_depths(weights, model); !error.empty())
-        add({error + real_run_refuses}, refused);
+    add(refused_weights(config, model, weights), refused);
+    add(refused_on_this_host(config, model, weights), refused_here);
     // if the deck names the folder, absent_files() has reported it
     if (config.model.tokenizer() == Config().model.tokenizer() || !config.model.tokenizer_path.empty())
         add(data.absent, refused_here);
     add(data.notices);
     if (const std::string notice = unused_weights_notice(config); !notice.empty()) add({notice});
     if (!config.training.shuffle.value_or(true)) add({unshuffled_notice});
-    if (options.backend == Backend::cuda && !command_line.gpu.empty())
-        add({roofline_text(config, model, options, machine_of_gpu(command_line.gpu))});
+    double step_seconds = 0;
+    if (options.backend == Backend::cuda && !command_line.gpu.empty()) {
+        const MachineFile& machine = machine_of_gpu(command_line.gpu);
+        try {
+            const Roofline roofline = planned_roofline(config, model, options, machine);
+            step_seconds = roofline.step();
+            add({roofline.text(machine, options.mesh)});
+        } catch (const ConfigError& error) {
+            add({fmt::format("No roofline: {}", error.what())});
+        }
+    }
+    const int64_t state_bytes = engine.decoder().parameters().full_state_bytes();
+    lines.insert(lines.begin(), PlanLine{run_length(config, options, step_seconds, state_bytes), fine});
     for (const std::string& advice : advice_on_memory(config, engine, device))
         add({advice}, !advice.starts_with(does_not_fit) ? fine : device.is_here ? refused_here : refused);
     return lines;
@@ -205,15 +278,14 @@ std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) 
 int dry_run(const CommandLine& command_line, int world_size) {
     const Config& config = command_line.config;
     const int ranks = command_line.ranks > 0 ? command_line.ranks : world_size;
-    int64_t reasons = 0;
     if (config.job.print_config)
         log::info("The effective deck:\n{}", deck_text(config, command_line.origins));
     const std::vector<PlanLine> lines = dry_run_lines(command_line, ranks);
-    for (const PlanLine& line : lines) {
-        const bool fine = line.verdict == PlanLine::Verdict::fine;
-        reasons += fine || line.verdict == PlanLine::Verdict::doubtful ? 0 : 1;
-        log::write(fine ? log::Level::info : log::Level::warn, line.text);
-    }
+    for (const PlanLine& line : lines)
+        log::write(line.verdict == PlanLine::Verdict::fine ? log::Level::info : log::Level::warn, line.text);
+    const int64_t refusals = std::ranges::count(lines, PlanLine::Verdict::refused, &PlanLine::verdict),
+                  reasons = refusals +
+                            std::ranges::count(lines, PlanLine::Verdict::refused_here, &PlanLine::verdict);
     if (const std::string& name = config.job.save_config_file; !name.empty()) {
         const auto file = std::filesystem::path(config.job.dump_folder) / name;
         std::error_code failed;
@@ -241,7 +313,7 @@ int dry_run(const CommandLine& command_line, int world_size) {
             "Dry run: deck and mesh are valid, but a run would be refused ({} reason{} above); nothing was "
             "run",
             reasons, reasons == 1 ? "" : "s");
-    return command_line.strict && reasons > 0 ? 2 : 0;
+    return refusals > 0 || (command_line.strict && reasons > 0) ? 2 : 0;
 }
 
 }  // namespace coeus

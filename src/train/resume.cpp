@@ -5,6 +5,8 @@
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/io/checkpoint.hpp"
+#include "coeus/models/config_fields.hpp"
+#include "coeus/pretrained/initial_weights.hpp"
 #include "coeus/setup/run_options.hpp"
 
 #include <algorithm>
@@ -30,18 +32,21 @@ std::optional<Loaded> load_own(const Config::Checkpoint& options, const Saving& 
     return saving.checkpoints().load_newest(saving.full_state());
 }
 
+// With checkpoint.initial_load_model_only = false, a file is needed.
+void require_file_to_resume(const std::string& path) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored))
+        throw ConfigError(
+            "checkpoint.initial_load_path = \"{}\": is a folder; with "
+            "checkpoint.initial_load_model_only = false give one of its files, step-*.h5",
+            path);
+}
+
 // The checkpoint of another run, without the excluded parts.
 std::optional<Loaded> load_initial(const Config::Checkpoint& options, const Saving& saving,
                                    const Communicator& world) {
     if (options.initial_load_path.empty() || options.initial_load_model_only) return std::nullopt;
-    on_first_rank(world, [&] {
-        std::error_code ignored;
-        if (std::filesystem::is_directory(options.initial_load_path, ignored))
-            throw ConfigError(
-                "checkpoint.initial_load_path = \"{}\": is a folder; with "
-                "checkpoint.initial_load_model_only = false give one of its files, step-*.h5",
-                options.initial_load_path);
-    });
+    on_first_rank(world, [&] { require_file_to_resume(options.initial_load_path); });
     const bool with_moments = !excludes(options.exclude_from_loading, "optimizer");
     return Loaded{options.initial_load_path,
                   load_checkpoint(options.initial_load_path,
@@ -99,6 +104,60 @@ std::optional<Resume> Resume::load(const Config& config, const Saving& saving, E
         engine.decoder().parameters().clear_moments(engine.exec(), engine.kernels());
     const bool own = is_in(loaded->path, saving.checkpoints().folder().path());
     return Resume(config, std::move(*loaded), std::move(excluded), own);
+}
+
+void Resume::require_possible(const Config& config, const DecoderConfig& model) {
+    const Config::Checkpoint& options = config.checkpoint;
+    const std::string folder =
+        (std::filesystem::path(config.job.dump_folder) / options.folder).lexically_normal().string();
+    std::vector<std::string> steps;
+    std::error_code absent;
+    for (const StepFile& file : list_checkpoints(folder, absent)) steps.push_back(std::to_string(file.step));
+    if (options.create_seed_checkpoint && !steps.empty())
+        throw ConfigError("{}", seed_checkpoint_error(folder));
+    for (const std::string& path : checkpoints_to_load(options, config.job.dump_folder)) {
+        const bool own = is_in(path, folder);
+        if (!own && !std::filesystem::exists(path, absent)) return;  // only missing here
+        if (!own) require_file_to_resume(path);
+        std::optional<CheckpointHeader> header;
+        try {
+            header = read_checkpoint_header(path);
+        } catch (const std::exception&) {
+            if (!own || options.load_step >= 0) throw;
+            continue;  // a run skips it too
+        }
+        const TrainRecord& train = header->train;
+        if (const std::string other = other_shape(model, model_from_description(train.model, path));
+            !other.empty())
+            throw ConfigError("{} is of another model: {}", path, other);
+        const Words& parts = options.exclude_from_loading;
+        Resume(config, {path, train}, own ? still_to_exclude(parts, train.deck) : parts, own)
+            .require_deck_if_finished();
+        return;
+    }
+}
+
+std::string Resume::missing_step(const Config& config) {
+    const Config::Checkpoint& options = config.checkpoint;
+    if (!options.enable || options.load_step < 0) return "";
+    const std::string folder = (std::filesystem::path(config.job.dump_folder) / options.folder).string();
+    std::vector<std::string> steps;
+    std::error_code absent;
+    for (const StepFile& file : list_checkpoints(folder, absent)) {
+        if (file.step == options.load_step) return "";
+        steps.push_back(std::to_string(file.step));
+    }
+    return fmt::format(
+        "checkpoint.load_step = {0}: there is no checkpoint of step {0} in {1}; existing steps: "
+        "{2}",
+        options.load_step, folder, steps.empty() ? "none" : join(steps, ", "));
+}
+
+std::string seed_checkpoint_error(const std::string& folder) {
+    return fmt::format(
+        "checkpoint.create_seed_checkpoint = true: {} already has checkpoints; choose another "
+        "checkpoint.folder or job.dump_folder",
+        folder);
 }
 
 Resume::Resume(const Config& config, Loaded checkpoint, Words excluded, bool in_own_folder)

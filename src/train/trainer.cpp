@@ -332,7 +332,9 @@ void Trainer::report() {
 }
 
 void Trainer::say_goodput() {
-    if (const std::string goodput = goodput_->finish(progress_.step); first_rank()) log::info("{}", goodput);
+    const std::string goodput =
+        goodput_->finish(progress_.step, progress_.is_finished(config_.training.steps));
+    if (first_rank()) log::info("{}", goodput);
 }
 
 void Trainer::report_gpu_memory(const std::string& when) {

@@ -152,7 +152,8 @@ std::vector<std::string> Trainer::describe_start(int local_size, int64_t memory_
     add_all(product_notices(config_, mesh_.shape(), engine_.options()));
     add(data_.summary());
     if (const std::string passes = data_.passes(config_.training.steps * global_batch_); !passes.empty())
-        add(fmt::format("{} steps = {}", config_.training.steps, passes));
+        add(fmt::format("{} {} = {}", config_.training.steps, config_.training.steps == 1 ? "step" : "steps",
+                        passes));
     StartFacts facts = start_facts(cpu_, local_size, !device_.device().is_host(), config_);
     facts.gradient_roundings = gradient_roundings(engine_);
     std::vector<std::string> hints = start_hints(facts);
@@ -260,10 +261,7 @@ bool Trainer::load_state() {
     const Timer timer;
     if (const std::string& folder = saving_.checkpoints().folder().path();
         config_.checkpoint.create_seed_checkpoint && !list_checkpoints(folder).empty())
-        throw ConfigError(
-            "checkpoint.create_seed_checkpoint = true: {} already has checkpoints; choose another "
-            "checkpoint.folder or job.dump_folder",
-            folder);
+        throw ConfigError("{}", seed_checkpoint_error(folder));
     const std::optional<Resume> resume = Resume::load(config_, saving_, engine_, mesh_.world());
     std::optional<bool>& shuffle = config_.training.shuffle;
     if (!shuffle) shuffle = (resume ? resume->shuffle() : std::nullopt).value_or(true);

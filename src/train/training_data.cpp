@@ -7,6 +7,7 @@
 #include "coeus/data/tokenize.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 #include <system_error>
 
@@ -15,6 +16,28 @@ namespace coeus {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int64_t little_text = 64 << 10;  // bytes that a dry run tokenizes
+
+// A folder for the time of a check.
+class PassingFolder {
+public:
+    PassingFolder() {
+        std::string name = (fs::temp_directory_path() / "coeus-XXXXXX").string();
+        if (mkdtemp(name.data()) == nullptr) throw SystemError("cannot make a folder like " + name);
+        path_ = name;
+    }
+    ~PassingFolder() {
+        std::error_code failed;
+        fs::remove_all(path_, failed);
+    }
+    PassingFolder(const PassingFolder&) = delete;
+    PassingFolder& operator=(const PassingFolder&) = delete;
+    const fs::path& path() const { return path_; }
+
+private:
+    fs::path path_;
+};
 
 // True also for a damaged token file (*.h5), which must not be read as text.
 bool means_token_file(const fs::path& path) {
@@ -187,6 +210,27 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
                                   .vocab_size = vocab}));
 }
 
+namespace {
+
+// Tokenizes a little text, which may be too short for one window.
+void look_at_text(const Corpus& corpus, const Tokenizer& tokenizer,
+                  const std::vector<Sampler::Options>& streams) {
+    if (corpus.bytes() > little_text) return;
+    const PassingFolder folder;
+    const std::string path = folder.path() / "tokens.h5";
+    try {
+        tokenize(corpus, tokenizer, path);
+        const TokenFile file(path);
+        for (const Sampler::Options& stream : streams) (void)Sampler(file, stream);
+    } catch (const ConfigError& error) {
+        std::string text = error.what();
+        if (text.starts_with(path)) text.replace(0, path.size(), corpus.source());
+        throw ConfigError("{}", text);
+    }
+}
+
+}  // namespace
+
 DataCheck check_data(const Config& config, int64_t vocab, const std::string& weights) {
     DataCheck found;
     TokenizerFacts facts;
@@ -202,8 +246,9 @@ DataCheck check_data(const Config& config, int64_t vocab, const std::string& wei
     };
     const auto look = [&](const Source& source, const std::vector<Sampler::Options>& streams) {
         if (!means_token_file(source[0])) {
+            const Corpus corpus(source);
             if (fs::exists(tokenizer, unseen))
-                tokenizer_for(config, vocab);
+                look_at_text(corpus, tokenizer_for(config, vocab), streams);
             else if (found.absent.empty())
                 found.absent.push_back(fmt::format(
                     "Notice: the tokenizer \"{}\" (model.hf_assets_path): this file or folder does not exist "

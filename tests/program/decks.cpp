@@ -68,6 +68,24 @@ TEST_CASE("Slurm tasks that MPI does not see end the run before it starts") {
               .exit_code == 0);
 }
 
+TEST_CASE("Processes that torchrun starts do not train alone") {
+    const std::vector<std::string> run = {"train", "--training.dataset_path=tokens.h5"};
+    expect_config_error(run_coeus(run, 0, {{"RANK", "0"}, {"WORLD_SIZE", "4"}}),
+                        "started 4 processes, but MPI sees one rank: each of them would train alone");
+    // one process, and a variable that another program may set
+    expect_config_error(run_coeus(run, 0, {{"RANK", "0"}, {"WORLD_SIZE", "1"}}), "tokens.h5");
+    expect_config_error(run_coeus(run, 0, {{"WORLD_SIZE", "4"}}), "tokens.h5");
+}
+
+TEST_CASE("A command that does not run on ranks prints once under mpirun") {
+    const std::vector<std::string> words = {"schedule", "--name=1F1B", "--pp=2", "--microbatches=4"};
+    const Outcome alone = run_coeus(words), twice = run_coeus(words, 2);
+    CAPTURE(alone.output, twice.output);
+    CHECK(twice.exit_code == 0);
+    CHECK(count_of("frames alive", alone.output) == 1);
+    CHECK(count_of("frames alive", twice.output) == 1);
+}
+
 TEST_CASE("A dry run logs as little as its deck asks for") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17)});
@@ -87,14 +105,16 @@ TEST_CASE("A dry run counts the reasons for which a run would be refused") {
     const Outcome one = run_coeus({"train", "--dry_run", "--quiet", "--training.dataset_path=no/such.h5"});
     INFO(one.output);
     CHECK(one.exit_code == 0);
-    CHECK(count_of("warning - Notice: training.dataset_path = \"no/such.h5\"", one.output) == 1);
+    CHECK(count_of("warning - training.dataset_path = \"no/such.h5\"", one.output) == 1);
     CHECK(count_of("warning - Dry run: deck and mesh are valid, but a run would be refused (1 reason above); "
                    "nothing was run",
                    one.output) == 1);
     const Outcome two =
         run_coeus({"train", "--dry_run", "--quiet", "--parallelism.context_parallel_load_balancer=ptrr"});
     INFO(two.output);
-    CHECK(count_of("(a real run refuses this)", two.output) == 2);
+    CHECK(two.exit_code == 2);
+    CHECK(count_of("(a real run refuses this)", two.output) == 1);
+    CHECK(count_of("(a run needs it)", two.output) == 1);
     CHECK(count_of("a run would be refused (2 reasons above)", two.output) == 1);
 }
 

@@ -126,7 +126,7 @@ TEST_CASE("info: a deck") {
     CHECK_THAT(text, Contains("deck: deck, a tiny one\n") && Contains("Mesh: 4 ranks: tp 4") &&
                          Contains("FLOPs per token") &&
                          Contains("Batch: 2 sequences of 100 tokens per step") &&
-                         Contains("    optimizer moments") && Contains("(a real run refuses this)"));
+                         Contains("    optimizer moments") && Contains("(a run needs it)"));
     CHECK_THAT(text, !Contains("tok_embeddings"));
     CHECK_THAT(shown({deck, "--ranks=8"}), Contains("Mesh: 8 ranks") && Contains("Batch: 4 sequences"));
     CHECK_THAT(refused_info({deck, "--ranks=6"}),

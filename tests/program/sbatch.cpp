@@ -55,17 +55,22 @@ TEST_CASE("a job script has the requested options, the machine's own, and needs 
         CHECK(count_of("\n#SBATCH --distribution=block:block\n", script) ==
               (machine == std::string("local") ? 0 : 1));
         CHECK_THAT(script, Contains("# Mesh: 32 ranks: dp_shard 32") && Contains("--signal=B:USR1@"));
-        CHECK_THAT(script,
-                   Contains("\nset -- " + deck +
-                            " --training.steps=70 '--job.description=it'\\''s' --training.dataset_path=x.h5 "
-                            "--checkpoint.enable --device=cuda \"$@\"\n"));
+        // the effective deck, with paths that mean the same from every folder
+        const std::string here = fs::current_path().string();
+        CHECK_THAT(script, Contains("\ncat >\"$deck\" <<'END_OF_DECK'\n") && Contains("\nEND_OF_DECK\n") &&
+                               Contains("\nset -- \"$deck\" \"$@\"\n") && Contains("\nsteps = 70\n") &&
+                               Contains("\ndescription = \"it's\"\n") && Contains("\ndevice = \"cuda\"\n") &&
+                               Contains("\ndataset_path = [\"" + here + "/x.h5\"]\n") &&
+                               Contains("\ndump_folder = \"" + here + "/outputs") &&
+                               Contains("\n# Next: `sbatch THIS_FILE`; "));
         // Slurm's name for the way in which this MPI starts
         const bool open_mpi = MpiRuntime::library_version().starts_with("Open MPI");
         CHECK_THAT(script, Contains(open_mpi ? "srun --mpi=pmix" : "srun --mpi=pmi2") &&
                                !Contains(open_mpi ? "--mpi=pmi2" : "--mpi=pmix"));
         CHECK_THAT(script, !Contains("$jobscripts") && Contains("\ntrain_and_requeue \"$@\"\n"));
         // no #SBATCH line may follow a command, since sbatch ignores it there
-        CHECK(script.rfind("\n#SBATCH") < script.find("\nset --"));
+        CHECK(script.rfind("\n#SBATCH") < script.find("\ndeck="));
+        CHECK(count_of("\n#SBATCH --exclusive\n", script) == 0);
         write_file(folder / "job", script);
         CHECK(run_shell("bash -n " + (folder / "job").string()).exit_code == 0);
     }
@@ -83,15 +88,15 @@ TEST_CASE("no name or argument breaks a job script") {
     CHECK_THAT(outcome.output, Contains("\n#SBATCH --job-name=my_deck_s\n") &&
                                    Contains("# Made by: coeus sbatch '" + folder.path().string() +
                                             "/my deck'\\''s.toml' --machine=local"));
-    // the job trains with exactly the given arguments
+    // the job trains the deck as it was
     write_file(folder / "job", outcome.output);
     const Outcome said =
         run_shell("cd " + folder.path().string() +
-                  "; (sed -n '/^set --/,/\"$@\"$/p' job; echo 'printf \"[%s]\" \"$@\"') | bash");
-    CHECK_THAT(said.output, Contains("[" + odd.string() +
-                                     "][--job.description=a\nfalse \"$HOME\"]"
-                                     "[" +
-                                     can_run[0] + "]"));
+                  "; (sed -n '/^deck=/,/^set --/p' job; echo 'cat \"$1\"; printf \"[%s]\" \"$@\"') | "
+                  "SLURM_JOB_ID=7 bash -s -- more");
+    CHECK_THAT(said.output, Contains("description = \"a\\nfalse \\\"$HOME\\\"\"") &&
+                                Contains("[" + folder.path().string() + "/coeus-7.toml][more]"));
+    CHECK(fs::exists(folder / "coeus-7.toml"));
 }
 
 TEST_CASE("no folder name of the program breaks a job script or is executed by it") {
@@ -294,6 +299,32 @@ TEST_CASE("job script: the program is a path, also with blanks, or a command") {
         }
 }
 
+TEST_CASE("an edit of the deck after its job script was made does not change the job") {
+    const TemporaryFolder folder;
+    const fs::path own = folder / "my.toml";
+    write_file(own, "[training]\nsteps = 5\ndataset_path = \"tokens.h5\"\n[checkpoint]\nenable = true\n");
+    const Outcome made = run_coeus({"sbatch", "my.toml", "--exclusive", "--gpus-per-node=0",
+                                    "--ntasks-per-node=1", "--nodes=1", "--job.dump_folder=run_%a"},
+                                   0, {}, folder.path());
+    INFO(made.output);
+    REQUIRE(made.exit_code == 0);
+    CHECK(count_of("\n#SBATCH --exclusive\n", made.output) == 1);
+    write_file(folder / "job", made.output);
+    fs::remove(own);
+    const Outcome job = run_shell("cd " + folder.path().string() +
+                                  "; (sed -n '/^deck=/,/^set --/p' job; echo 'printf \"[%s]\" \"$@\"') | "
+                                  "SLURM_JOB_ID=7 bash");
+    const std::string at = folder.path().string();
+    // %a is replaced by the job
+    CHECK(job.output == "[" + at + "/coeus-7.toml][--job.dump_folder=" + at + "/run_%a]");
+    const Outcome planned =
+        run_coeus({"train", (folder / "coeus-7.toml").string(), "--dry_run", "--job.print_config"});
+    INFO(planned.output);
+    CHECK(planned.exit_code == 0);
+    CHECK_THAT(planned.output,
+               Contains("\nsteps = 5") && Contains("\ndataset_path = [\"" + at + "/tokens.h5\"]"));
+}
+
 TEST_CASE("a job without GPUs has none in its script") {
     const std::string script = printed({"--machine=hyak", "--ntasks-per-node=40", "--nodes=2"});
     CHECK_THAT(script, !Contains("\n#SBATCH --gpus") && !Contains("--device=cuda"));
@@ -303,7 +334,7 @@ TEST_CASE("a job without GPUs has none in its script") {
 }
 
 TEST_CASE("errors of a job are reported before there is a script") {
-    CHECK_THAT(refused_sbatch({deck}), Contains("needs --machine"));
+    CHECK_THAT(refused_sbatch({}), Contains("needs a deck"));
     CHECK_THAT(refused_sbatch({deck, "--machine=hyac"}),
                Contains("generic, hyak, local") && Contains("mean hyak"));
     CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--node=4"}), Contains("did you mean --nodes"));

@@ -281,8 +281,8 @@ TEST_CASE("The output of a run") {
     SECTION("the terminal has one line per step in torchtitan's form, and eta") {
         const std::regex step_line(
             R"(^\[coeus\] \d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - info - step: [ \d]\d  loss: [ \d]\d\.\d{5}  )"
-            R"(grad_norm: [ \d]\d\.\d{4}  memory: [ \d]\d\.\d\dGiB\(\d+\.\d\d%\)  tps: [\d,]+  )"
-            R"(tflops: \d+\.\d\d  mfu: (\d+\.\d\d%|N/A)  eta: .+$)");
+            R"(grad_norm: [ \d]\d\.\d{4}  lr: \d\.\d\de-\d\d  memory: [ \d]\d\.\d\dGiB\(\d+\.\d\d%\)  )"
+            R"(tps: [\d,]+  tflops: \d+\.\d\d  mfu: (\d+\.\d\d%|N/A)  eta: .+ \([1-6]/6\)$)");
         const std::regex validation_line(R"(- info - validate step: [ \d]\d  loss: [ \d]\d\.\d{4}  )"
                                          R"(memory: [ \d]\d\.\d\dGiB\(\d+\.\d\d%\)  tps: [\d,]+$)");
         int step_lines = 0, validation_lines = 0;

@@ -20,8 +20,8 @@ SHORTER = [("steps = 1000", "steps = 4"), ("interval = 100 ", "interval = 2 "), 
            ("--training.steps=100", "--training.steps=2")]
 # the reasons for which a run of the two planned decks would be refused on this machine
 NO_DATA = r"^training\.dataset_path: is not given, and training\.dataset = .* was not found"
-NO_ASSETS = r"^Notice: model\.hf_assets_path = .*: this file or folder does not exist here; a run needs it"
-SMALL_HOST = r"^Notice: a rank does not fit into the memory of the CPUs of this host: a run would be refused"
+NO_ASSETS = r"^model\.hf_assets_path = .*: this file or folder does not exist here; a run needs it"
+SMALL_HOST = r"^a rank does not fit into the memory of the CPUs of this host: a run would be refused"
 TITAN = """[model]
 name = "llama3"
 flavor = "8B"

@@ -24,6 +24,7 @@ import check_headers  # noqa: E402
 import check_includes  # noqa: E402
 import check_uses  # noqa: E402
 import exchange  # noqa: E402
+import pictures  # noqa: E402
 import same_numbers  # noqa: E402
 import sources  # noqa: E402
 import tidy  # noqa: E402
@@ -254,6 +255,24 @@ class Tidy(unittest.TestCase):
             self.assertEqual(tidy.sources_of({"file": str(ROOT / "src/pretrained/dcp.cpp")}, Path(folder)),
                              [ROOT / "src/pretrained/dcp.cpp"])
             self.assertEqual(tidy.sources_of({"file": "/elsewhere/x.cpp"}, Path(folder)), [])
+
+
+class Pictures(unittest.TestCase):
+    def drawn(self, inside):
+        return pictures.cut_off("a.svg", f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 90 50">{inside}</svg>')
+
+    def test_what_is_inside(self):
+        self.assertEqual(self.drawn('<rect x="0" y="1" width="90" height="49"/><line x1="3" x2="90" y1="0" y2="50"/>'
+                                    '<path d="M1,2 C3,4 5,6 90,50"/><rect width="100%" height="100%"/>'), [])
+
+    def test_what_is_cut_off(self):
+        for inside in ('<rect x="-1" y="0" width="5" height="5"/>', '<rect x="80" y="0" width="11" height="5"/>',
+                       '<g><circle cx="5" cy="48" r="3"/></g>', '<path d="M1,2 L91,3"/>', '<text x="5" y="60">a</text>',
+                       '<polyline points="0,0 5,-1"/>', '<line x1="0" x2="95" y1="0" y2="0"/>'):
+            self.assertEqual(len(self.drawn(inside)), 1, inside)
+
+    def test_folders_are_inside_however_many_there_are(self):
+        self.assertEqual(pictures.cut_off("folders", pictures.draw_folders(sources.layers())), [])
 
 
 class WhereTested(unittest.TestCase):

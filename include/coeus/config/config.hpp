@@ -286,16 +286,20 @@ struct CommandLine {
     int64_t memory_bytes = 0;  ///< --memory SIZE, for a dry run: memory of each rank; 0: not given
     bool strict = false;       ///< --strict, for a dry run: it fails if a real run would be refused
     std::vector<std::string> notices;  ///< lines for rank 0 to log
+    /// In a dry run: why a real run would be refused. A real run throws a ConfigError instead.
+    std::vector<std::string> refusals;
+    /// In a dry run: data that the deck names and this host does not have. A real run throws a ConfigError.
+    std::vector<std::string> absent;
     /// Where the value of each option was given: "deck.toml:3:1" or "command line". Only on rank 0.
     std::map<std::string, std::string> origins;
 };
 
 /// Reads arguments and deck with the precedence command line > deck > included deck > default, and checks
 /// everything that needs no data. Logs nothing. `ranks`: the number of ranks, which must fit the mesh; 0: not
-/// known, the mesh is not checked. ConfigError, with one line for each problem, the mesh first: an unknown
-/// key (with the nearest known one), a value of the wrong type or out of range, something not implemented yet
-/// (only a notice in a dry run), a deck that does not exist, is not TOML or includes itself. Each names line
-/// and column of the deck.
+/// known, the mesh is not checked. A dry run on one rank without --ranks takes fewest_ranks(). ConfigError,
+/// with one line for each problem, the mesh first: an unknown key (with the nearest known one), a value of
+/// the wrong type or out of range, something not implemented yet (only a notice in a dry run), a deck that
+/// does not exist, is not TOML or includes itself. Each names line and column of the deck.
 CommandLine parse_command_line(const std::vector<std::string>& arguments, int ranks = 0);
 
 /// The same on every rank. Collective: only rank 0 reads decks, looks for datasets and reads the schedule
@@ -370,6 +374,10 @@ int64_t gradient_accumulation_steps(const Config& config, int64_t dp_degree);
 /// The mesh of [parallelism] for a number of ranks. ConfigError if the degrees or log.ranks do not fit that
 /// number.
 MeshShape mesh_shape(const Config& config, int ranks);
+
+/// The smallest number of ranks that the degrees allow. If the sharding degree is not fixed, experts may need
+/// more than one shard. Degrees that no number of ranks can have give the largest int.
+int fewest_ranks(const Config::Parallelism& degrees);
 
 /// The value of an option, looked up by its name, such as "model.dim". Nothing if it is not set, is a list,
 /// or if there is no such option.

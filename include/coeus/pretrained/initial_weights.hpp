@@ -18,6 +18,15 @@ std::string initial_weights_path(const Config& config);
 /// them; else "". Reads the list of files in the folder.
 std::string unused_weights_notice(const Config& config);
 
+/// ConfigError if the weights at initial_weights_path() are missing or not of the kind that the deck says.
+void check_initial_weights(const Config& config);
+/// The same, and ConfigError if they are of another model. Reads the descriptions of the files only.
+void require_weights_of(const Config& config, const DecoderConfig& model);
+
+/// The first parameter that has another shape in `source`, such as "norm.weight is [256] in this run, [512]
+/// there"; "" if all that both have are alike and `source` has as many layers.
+std::string other_shape(const DecoderConfig& model, const DecoderConfig& source);
+
 /// Loads the weights at initial_weights_path(). Returns their path, or "" if there is none. ConfigError if
 /// they are missing, damaged or do not fit the model. Collective.
 std::string load_initial_weights(const Config& config, Decoder& decoder, const Mesh& mesh);

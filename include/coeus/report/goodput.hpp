@@ -29,17 +29,22 @@ struct StartTimes {
     double saving = 0;      ///< time that training waited for checkpoints
     double taken_back = 0;  ///< whole steps that guards skipped or took back
     int64_t steps_taken_back = 0;
+    bool complete = false;  ///< the run had reached its last step: a later start was given more to do
+    double job_start = 0;   ///< when Slurm started the job of this start, in seconds since 1970; 0: not known
 };
 
 /// Sums over all starts, in seconds. other() is the rest of `wall`.
 struct Goodput {
     int64_t starts = 0, steps = 0, repeated_steps = 0;
-    double wall = 0;      ///< from the beginning of the first process to the last line
+    /// From the beginning of the first process to the last line, without `queued` and `idle`.
+    double wall = 0;
+    double queued = 0;    ///< between two starts, until Slurm started the job: not a loss of the program
+    double idle = 0;      ///< after a start that completed the run, until the next one, with more steps
     double useful = 0;    ///< useful steps, without waiting for data
     double data = 0;      ///< waiting for data in useful steps
     double repeated = 0;  ///< steps that a later start repeated, and steps that guards skipped or took back
     double start_up = 0, validation = 0, saving = 0;
-    double between = 0;  ///< from a start's last line to the next start
+    double between = 0;  ///< from a start's last line to the next start, without `queued` and `idle`
 
     double other() const;
     double percent(double seconds) const { return wall > 0 ? 100 * seconds / wall : 0; }
@@ -87,8 +92,9 @@ public:
     /// Writes a line if the last one is more than `pause` seconds old or ask_for_line() was called.
     void write(int64_t step);
     void ask_for_line() { asked_ = true; }
-    /// Writes the last line. Returns on rank 0 the goodput of all starts in words, else "".
-    std::string finish(int64_t step);
+    /// Writes the last line. `complete`: the run has reached its last step. Returns on rank 0 the goodput of
+    /// all starts in words, else "".
+    std::string finish(int64_t step, bool complete = false);
 
 private:
     std::optional<TelemetryFile> file_;  // only on rank 0

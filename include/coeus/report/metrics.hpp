@@ -30,6 +30,7 @@ std::optional<ExpertLoads> expert_loads(std::span<const int64_t> loads, int64_t 
 /// One logged step. Times and rates are averages since the previous logged step.
 struct StepMetrics {
     int64_t step = 0;
+    int64_t steps = 0;          ///< of the whole run; 0: not known
     double loss = 0;            ///< mean over the step's valid tokens, all ranks
     double loss_max = 0;        ///< largest mean loss of one data rank
     double grad_norm = 0;       ///< before clipping

@@ -12,6 +12,10 @@
 
 namespace coeus {
 
+/// ConfigError, with option and folder, if a run on this host could not write one of its folders. Makes
+/// nothing.
+void require_writable_folders(const Config& config);
+
 class RunFolder {
 public:
     /// Makes all folders to which the run will write, and starts the ranks' log files. Calls `own` when the

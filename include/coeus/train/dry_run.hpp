@@ -53,7 +53,8 @@ struct PlanLine {
 std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks);
 /// `coeus train --dry_run`: logs these lines for the number of ranks that the command line gives, or else for
 /// `world_size`. Reasons to refuse a run are logged as warnings, and the last line counts them. Returns the
-/// exit code: 2 if there is such a reason and --strict is given, else 0.
+/// exit code: 2 if a run would be refused wherever it starts; with --strict, also if it would be refused only
+/// on this host, which lacks a file or memory; else 0.
 int dry_run(const CommandLine& command_line, int world_size);
 
 }  // namespace coeus

@@ -21,6 +21,9 @@ std::optional<int64_t> chunks_of_checkpoint(const Config& config);
 /// The same on all ranks; only rank 0 reads files. Collective.
 std::optional<int64_t> chunks_of_checkpoint(const Config& config, const Communicator& world);
 
+/// Why a run with checkpoint.create_seed_checkpoint does not start in this folder, which has checkpoints.
+std::string seed_checkpoint_error(const std::string& folder);
+
 class Resume {
 public:
     /// Loads weights and moments into the engine: from the newest checkpoint of the run's own folder (or that
@@ -30,6 +33,13 @@ public:
     /// errors of CheckpointStore. `config` outlives it. Collective.
     static std::optional<Resume> load(const Config& config, const Saving& saving, Engine& engine,
                                       const Communicator& world);
+
+    /// ConfigError if a run on this host could not resume from the checkpoint that it would choose, as far as
+    /// its description says. Loads nothing.
+    static void require_possible(const Config& config, const DecoderConfig& model);
+    /// Why the checkpoint of checkpoint.load_step is not here; "" if it is, or if the deck does not ask for
+    /// one.
+    static std::string missing_step(const Config& config);
 
     /// Whether the checkpoint's run permuted its windows; none if the data begins again.
     std::optional<bool> shuffle() const;

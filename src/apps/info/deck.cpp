@@ -22,15 +22,6 @@ namespace coeus::apps {
 
 namespace {
 
-// The smallest number of ranks that a deck's degrees allow. If the sharding degree is not fixed, experts may
-// need more than one shard.
-int fewest_ranks(const Config::Parallelism& p) {
-    const int64_t others = p.tensor_parallel_degree * p.context_parallel_degree;
-    const int64_t shards = p.data_parallel_shard_degree > 0 ? p.data_parallel_shard_degree
-                                                            : div_ceil(p.expert_parallel_degree, others);
-    return int(p.data_parallel_replicate_degree * shards * others * p.pipeline_parallel_degree);
-}
-
 // Indents all lines but the first.
 std::string indented(std::string text, size_t spaces) {
     for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; ++at)
@@ -107,7 +98,8 @@ void show_deck(const std::string& file, const InfoOptions& options) {
     for (const std::string& text : idle_converters(engine)) print("  {}\n", text);
     for (const std::string& text : advice_on_memory(config, engine, device)) print("  {}\n", text);
     if (mesh.ranks() > 1) print("  Groups:\n    {}\n", indented(mesh.groups_text(), 4));
-    for (const std::string& notice : deck.notices) print("  Notice: {}\n", notice);
+    for (const auto& lines : {deck.notices, deck.refusals, deck.absent})
+        for (const std::string& line : lines) print("  Notice: {}\n", line);
     if (options.model) list_parameters(engine.decoder(), config.training.seq_len);
 }
 

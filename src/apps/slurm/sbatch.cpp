@@ -45,12 +45,15 @@ std::vector<std::string> machines() {
 }
 
 Flags sbatch_flags() {
-    Flags flags("sbatch", "DECK --machine MACHINE [--section.option=value ...]", "a deck",
-                "Prints a Slurm job script that trains the deck. Before its time ends, or when it is "
-                "preempted, the job saves a checkpoint, requeues itself and then resumes. Deck and mesh are "
-                "checked as in a dry run. Flags that are not given default to the machine's own script, "
-                "jobscripts/MACHINE/train.sbatch.");
-    flags.add("machine", "MACHINE", "", join(machines(), ", "))
+    Flags flags(
+        "sbatch", "DECK [--machine MACHINE] [--section.option=value ...]", "a deck",
+        "Prints a Slurm job script that trains the deck. The script has the deck's effective text and "
+        "absolute paths, so it needs no other file, and a later edit of the deck does not change the job. "
+        "Before its time ends, or when it is "
+        "preempted, the job saves a checkpoint, requeues itself and then resumes. Deck and mesh are "
+        "checked as in a dry run. Flags that are not given default to the machine's own script, "
+        "jobscripts/MACHINE/train.sbatch.");
+    flags.add("machine", "MACHINE", "generic", join(machines(), ", "))
         .add("nodes", "N", "", "number of nodes")
         .add("gpus-per-node", "[TYPE:]G", "", "GPUs per node; there is one task for each. 0: a run on CPUs")
         .add("ntasks-per-node", "N", "", "tasks per node, for a run on CPUs")
@@ -62,6 +65,7 @@ Flags sbatch_flags() {
         .add("qos", "NAME", "", "quality of service")
         .add("constraint", "LIST", "", "features that the nodes must have")
         .add("job-name", "NAME", "", "name of the job; default: the deck's name")
+        .add_switch("exclusive", "no other job on the nodes")
         .add("gpu", "NAME", "",
              "GPU model, such as h100 or a100-40gb; refuses a run that does not fit into its memory")
         .add("memory", "SIZE", "",
@@ -70,7 +74,8 @@ Flags sbatch_flags() {
 }
 
 // Checks what a real run, unlike a dry run, would refuse in the job, and what a job that is requeued needs.
-void check_run(const Arguments& training, bool has_gpus) {
+// Returns the deck of the run.
+Config checked_run(const Arguments& training, bool has_gpus) {
     const Config config = parse_command_line(training).config;
     // $COEUS names another program, which may have been built with CUDA
     if (has_gpus && !built_with_cuda() && std::getenv("COEUS") == nullptr)
@@ -84,6 +89,27 @@ void check_run(const Arguments& training, bool has_gpus) {
         throw ConfigError("checkpoint.enable = false: {}; set checkpoint.enable = true", queued_again);
     if (config.checkpoint.load_only)
         throw ConfigError("checkpoint.load_only = true: {}; set checkpoint.load_only = false", queued_again);
+    return config;
+}
+
+// The deck with paths that mean the same from every folder. Paths inside job.dump_folder stay relative to it,
+// and so does the default of the tokenizer, which the deck does not name.
+Config with_absolute_paths(Config config) {
+    const auto absolute = [](std::string& path) {
+        if (!path.empty()) path = fs::absolute(path).lexically_normal().string();
+    };
+    for (std::string& path : config.training.dataset_path) absolute(path);
+    for (std::string& path : config.validation.dataset_path) absolute(path);
+    absolute(config.job.dump_folder);
+    absolute(config.job.config_file);
+    absolute(config.checkpoint.initial_load_path);
+    absolute(config.parallelism.pipeline_parallel_schedule_csv);
+    absolute(config.model.tokenizer_path);
+    std::error_code unseen;
+    if (config.model.hf_assets_path != Config().model.hf_assets_path ||
+        fs::exists(config.model.hf_assets_path, unseen))
+        absolute(config.model.hf_assets_path);
+    return config;
 }
 
 // ConfigError with the reasons for which a run would be refused. Missing files do not count: they may exist
@@ -241,6 +267,27 @@ std::string program() {
     return fs::read_symlink("/proc/self/exe").string();
 }
 
+// Shell text that writes the deck beside the job's log, at each start, and trains it. Options with %a, the
+// number of a task of a job array, stay on the command line, where the job replaces it. Values of a deck have
+// no line ends, so that no line of it ends the text.
+std::string deck_in_shell(const Config& config, const Arguments& options) {
+    const std::string name = std::regex_replace(config.job.config_file, std::regex("\n"), " ");
+    std::string text =
+        "\n# the deck as it was when this script was made: a later edit of " + name +
+        " changes nothing\ndeck=$PWD/coeus-$SLURM_JOB_ID.toml\ncat >\"$deck\" <<'END_OF_DECK'\n" +
+        deck_text(config) + "END_OF_DECK\nset -- \"$deck\"";
+    const std::string dump_folder = "--job.dump_folder=";
+    bool names_folder = false;
+    for (const std::string& word : options) {
+        if (word.find("%a") == std::string::npos) continue;
+        names_folder |= word.starts_with(dump_folder);
+        text += " " + in_shell(word.starts_with(dump_folder) ? dump_folder + config.job.dump_folder : word);
+    }
+    if (!names_folder && config.job.dump_folder.find("%a") != std::string::npos)
+        text += " " + in_shell(dump_folder + config.job.dump_folder);
+    return text + " \"$@\"\n";
+}
+
 // The lines of a dry run, as comments.
 std::string as_comments(const std::vector<PlanLine>& lines) {
     std::string text;
@@ -263,7 +310,6 @@ int sbatch(const Arguments& arguments) {
         throw ConfigError(
             "coeus sbatch takes one deck, not {}; options of a deck have the form --section.option=value",
             join(flags.words(), ", "));
-    flags.required("machine");
     const std::string machine = flags.choice("machine", machines());
     check_values(flags);
 
@@ -271,6 +317,7 @@ int sbatch(const Arguments& arguments) {
     std::string script = jobscripts().at(machine + script_name);
     for (const char* name : passed_on)
         if (flags.given(name)) set_directive(script, name, flags.text(name));
+    if (flags.given("exclusive")) script.insert(script.find("\n#SBATCH"), "\n#SBATCH --exclusive");
     if (!flags.given("job-name")) set_directive(script, "job-name", one_word(fs::path(deck).stem().string()));
     Arguments training = Arguments{deck};
     training.insert(training.end(), split.deck.begin(), split.deck.end());
@@ -296,20 +343,21 @@ int sbatch(const Arguments& arguments) {
         throw ConfigError("device = \"cuda\": the job has no GPUs; give --gpus-per-node, or --device=auto");
     const std::vector<PlanLine> plan = dry_run_lines(command_line, int(ranks_of(script)));
     require_runs(plan);
-    check_run(training, has_gpus);
+    const Config config = with_absolute_paths(checked_run(training, has_gpus));
     std::string command;  // on one line, since it goes into a comment
     for (const std::string& word : arguments)
         command += (command.empty() ? "" : " ") + in_shell(std::regex_replace(word, std::regex("\n"), " "));
     // replaces the line that shows how the script itself is used
     const size_t usage = script.find("\n# sbatch ") + 1;
-    script.replace(usage, script.find('\n', usage) + 1 - usage,
-                   "# Made by: coeus sbatch " + command + "\n" + as_comments(plan));
-    std::string line = "set --";
-    for (const std::string& word : training) line += " " + in_shell(word);
-    line += " \"$@\"";
+    script.replace(
+        usage, script.find('\n', usage) + 1 - usage,
+        "# Made by: coeus sbatch " + command +
+            "\n# Next: `sbatch THIS_FILE`; `squeue --me` shows the job. Options of the deck may follow the "
+            "file's name.\n" +
+            as_comments(plan));
     const size_t behind_header = script.find("\n\n", script.rfind("\n#SBATCH"));
-    script.insert(behind_header + 1,
-                  "\n" + line + "\n[ -n \"${COEUS-}\" ] || COEUS=" + in_shell(program()) + "\n");
+    script.insert(behind_header + 1, deck_in_shell(config, split.deck) +
+                                         "[ -n \"${COEUS-}\" ] || COEUS=" + in_shell(program()) + "\n");
     std::fputs(with_sourced_files(script).c_str(), stdout);
     return 0;
 }

@@ -3,6 +3,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/file/hash.hpp"
+#include "coeus/file/hub_name.hpp"
 #include "sentencepiece.hpp"
 #include "tiktoken.hpp"
 #include "tokenizer_json.hpp"
@@ -104,8 +105,12 @@ OpenedTokenizer open_file(const fs::path& file) {
 
 OpenedTokenizer open_tokenizer(const fs::path& place) {
     if (!fs::exists(place))
-        throw ConfigError("{}: this file or folder does not exist; a tokenizer is {}", place.string(),
-                          what_is_known);
+        throw ConfigError("{}: this file or folder does not exist{}; a tokenizer is {}", place.string(),
+                          download_hint(place.string()), what_is_known);
+    if (const std::string name = place.filename().string();
+        name == "config.json" || name == "tokenizer_config.json" || name == "generation_config.json")
+        throw ConfigError("{}: is not a tokenizer; give the folder that it is in, or its {}", place.string(),
+                          "tokenizer.json or tokenizer.model");
     if (!fs::is_directory(place)) return open_file(place);
     const std::vector<fs::path> files = main_files(place);
     if (files.empty())

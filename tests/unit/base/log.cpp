@@ -2,7 +2,9 @@
 // The log file of a rank: every level and no colours, whatever the terminal shows.
 #include "coeus/base/log.hpp"
 
+#include "../../../src/base/progress_interval.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -32,6 +34,30 @@ TEST_CASE("the log file contains the lines that the terminal hides, without colo
     CHECK_THAT(text, Contains("info step: 1  loss:  8.1 done"));
     CHECK_THAT(text, Contains("debug only in the file"));
     CHECK(text.find('\033') == std::string::npos);
+}
+
+TEST_CASE("long work without a terminal logs its rate at intervals, and warnings are not notices") {
+    const test::TemporaryFolder folder;
+    const RestoreLog restore;
+    const std::string file = (folder / "rank_0.log").string();
+    log::init({.file = file, .quiet = true});
+    const double before = progress_interval.exchange(1e9);
+    {
+        ProgressBar bar("tokenizing", 4096, true);
+        bar.update(1024);
+        log::flush();
+        CHECK_THAT(test::read_file(file), !Contains("tokenizing"));
+        progress_interval = 0;
+        bar.update(2048);
+    }
+    progress_interval = before;
+    log::write(log::Level::warn, "Notice: the data is old");
+    log::info("Notice: the data is new");
+    log::flush();
+    const std::string text = test::read_file(file);
+    CHECK_THAT(text, Contains("tokenizing: 50%  2.00 KiB of 4.00 KiB  ") && Contains("/s  eta "));
+    CHECK_THAT(text, Contains("warning the data is old") || Contains("warn the data is old"));
+    CHECK_THAT(text, Contains("Notice: the data is new"));
 }
 
 TEST_CASE("lines of the chosen ranks reach the terminal") {

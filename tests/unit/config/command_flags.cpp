@@ -78,6 +78,9 @@ TEST_CASE("flags: mistakes") {
           "coeus weigh: unknown option --scael; did you mean --scale?; options: --scale, --times, --part, "
           "--loud");
     CHECK_THAT(error_of_flags({"--weight"}), Contains("unknown option --weight"));
+    Flags generates("generate", "", "", "");
+    generates.add("length", "N", "", "").add("lengths", "N", "", "");
+    CHECK_THROWS_WITH(generates.parse({"--max-new-tokens=5"}), Contains("did you mean --length?"));
     CHECK(error_of_flags({"--sca=x"}).find("unknown option --sca") !=
           std::string::npos);  // abbreviations are not accepted
     CHECK(error_of_flags({}) == "coeus weigh needs --scale; see coeus help weigh");

@@ -123,7 +123,14 @@ TEST_CASE("Mistakes on the command line name option, value and remedy") {
           "command line: unknown option --something.else.altogether; `coeus help options` lists all of them");
     CHECK_THAT(error_of({"--checkpoint.no_folder"}), Contains("unknown option --checkpoint.no_folder"));
     CHECK_THAT(error_of({"--dry-run"}), Contains("unknown option --dry-run; did you mean --dry_run?"));
-    CHECK(error_of({"-n", "3"}) == "command line: -n: options begin with two dashes");
+    CHECK(error_of({"-n", "3"}) ==
+          "command line: -n: options begin with two dashes; ranks are started by mpirun: mpirun -n 2 coeus "
+          "train DECK");
+    CHECK(error_of({"-x"}) == "command line: -x: options begin with two dashes");
+    // all mistakes at once
+    CHECK(error_of({"--training.stepz=1", "--optimizer.lrr=2"}) ==
+          "command line: unknown option --training.stepz; did you mean --training.steps?\n"
+          "command line: unknown option --optimizer.lrr; did you mean --optimizer.lr?");
     CHECK(error_of({"--training.steps=ten"}) == "command line: training.steps = ten: must be a whole number");
     CHECK(error_of({"--training.steps=1.5"}) == "command line: training.steps = 1.5: must be a whole number");
     CHECK(error_of({"--training.steps=99999999999999999999"}) ==
@@ -424,8 +431,14 @@ TEST_CASE("Features that are not implemented are refused by name in a real run a
 
     const CommandLine dry = parsed({"--dry_run", "--model.name=flux"});
     CHECK(dry.config.model.name == "flux");
-    REQUIRE(dry.notices.size() == 1);
-    CHECK_THAT(dry.notices[0], Contains("is not implemented yet") && Contains("(a real run refuses this)"));
+    REQUIRE(dry.refusals.size() == 1);
+    CHECK_THAT(dry.refusals[0], Contains("is not implemented yet") && Contains("(a real run refuses this)"));
+    CHECK(dry.absent.empty());
+    const CommandLine without_data = parse_command_line({"--dry_run"});
+    CHECK(without_data.refusals.empty());
+    REQUIRE(without_data.absent.size() == 1);
+    CHECK_THAT(without_data.absent[0],
+               Contains("training.dataset_path: is not given") && Contains("(a run needs it)"));
 }
 
 TEST_CASE("Options without a meaning here: one notice for each reason, only if they ask for something") {

@@ -566,6 +566,8 @@ TEST_CASE("Datasets by name are looked for in a few folders") {
     CHECK(path.config.training.dataset_path == Words{"y"});
     CHECK(path.config.validation.dataset_path.empty());
     CHECK(path.notices.empty());
+    CHECK(parse({"--training.dataset_path=y", "--training.dataset=c4"}).notices ==
+          Words{"training.dataset = \"c4\" has no effect: training.dataset_path names the data"});
     // also in the effective deck
     test::write_file(folder / "deck.toml", deck_text(path.config));
     CHECK(parse({(folder / "deck.toml").string()}).config.validation.dataset_path.empty());
@@ -588,7 +590,7 @@ TEST_CASE("Datasets by name are looked for in a few folders") {
     CHECK_THROWS_WITH(parse(gone), refusal);
     std::vector<std::string> dry = gone;
     dry.emplace_back("--dry_run");
-    CHECK(parse(dry).notices == Words{refusal + " (a real run refuses this)"});
+    CHECK(parse(dry).absent == Words{refusal + " (a run needs it)"});
     // held out on request, and not looked for without validation
     CHECK(parse({"--validation.enable", "--validation.dataset="}).notices == usual.notices);
     CHECK(parse({"--training.dataset_path=y", "--validation.dataset=gone"}).notices.empty());

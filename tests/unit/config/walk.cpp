@@ -296,7 +296,7 @@ TEST_CASE("Every option works, or is reported to have no effect, or is refused b
                                           Contains("are not supported (torchtitan removed them in") ||
                                           Contains("gradients are clipped by their global norm, and "));
                     arguments.push_back("--dry_run");
-                    CHECK(count_with(parse_command_line(arguments).notices, "a real run refuses this") == 1);
+                    CHECK(count_with(parse_command_line(arguments).refusals, "a real run refuses this") == 1);
                     break;
                 }
                 case retired: CHECK_THAT(error, Contains(name + " is not an option of Coeus; ")); break;

@@ -142,6 +142,41 @@ TEST_CASE("corpus: the content hash depends on the content, not on the place") {
     CHECK(hash({folder / "a.txt"}) != hash({folder / "f.jsonl"}));
 }
 
+TEST_CASE("corpus: pictures and programs in a folder are skipped, and patterns choose files") {
+    const TemporaryFolder folder;
+    std::filesystem::create_directories(folder / "clone/src");
+    write_file(folder / "clone/a.txt", "first");
+    write_file(folder / "clone/src/b.cpp", "second");
+    write_file(folder / "clone/src/c.py", "third");
+    write_file(folder / "clone/logo.png", std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16));
+    write_file(folder / "clone/src/tool", std::string("\x7f"
+                                                      "ELF\x02\x01\x01\0\0\0",
+                                                      10));
+    const auto read = [](const Corpus& corpus) {
+        std::string all;
+        corpus.read([&](const std::vector<Passage>& passages) {
+            for (const Passage& passage : passages) all += std::string(passage.text()) + ";";
+        });
+        return all;
+    };
+    CHECK(read(Corpus({folder / "clone"})) == "first;second;third;");
+    CHECK(read(Corpus({folder / "clone"}, BadLines::stop, {"*.cpp", "*.py"})) == "second;third;");
+    // a file that is given is read, whatever its name is
+    CHECK(read(Corpus({folder / "clone/a.txt", folder / "clone/src"}, BadLines::stop, {"*.py"})) == "first;third;");
+    CHECK_THROWS_WITH(Corpus({folder / "clone"}, BadLines::stop, {"*.rs"}), Contains("contains no files that match *.rs"));
+    std::filesystem::create_directories(folder / "pictures");
+    std::filesystem::rename(folder / "clone/logo.png", folder / "pictures/logo.png");
+    CHECK_THROWS_WITH(Corpus({folder / "pictures"}),
+                      Contains("contains no files of text, but 1 other files"));
+    // UTF-16 is text: reading it says what to do
+    write_file(folder / "pictures/wide.txt", std::string("a\0b\0c\0d\0e\0f\0g\0h\0", 16));
+    CHECK_THAT(problem({folder / "pictures"}), Contains("wide.txt: is not text, or it is UTF-16LE"));
+    // data in a format that is not supported was meant to be read
+    std::filesystem::remove(folder / "pictures/wide.txt");
+    write_file(folder / "pictures/x.parquet", std::string("PAR1\0", 5));
+    CHECK_THAT(problem({folder / "pictures"}), Contains(".parquet is not supported"));
+}
+
 TEST_CASE("corpus: bad input") {
     const TemporaryFolder folder;
     const std::string at = folder.path().string();

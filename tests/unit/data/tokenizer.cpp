@@ -356,6 +356,11 @@ TEST_CASE("tokenizer: files that are missing, damaged or of another kind") {
     CHECK_THROWS_WITH(Tokenizer("/nowhere"),
                       Contains("/nowhere: this file or folder does not exist; a tokenizer is "
                                "tokenizer.json (`coeus tokenizer` makes one)"));
+    CHECK_THROWS_WITH(Tokenizer("org/a-model"), Contains("`hf download org/a-model --local-dir a-model`"));
+    const TemporaryFolder model;
+    write_file(model / "config.json", "{}");
+    CHECK_THROWS_WITH(Tokenizer(model / "config.json"),
+                      Contains("is not a tokenizer; give the folder that it is in"));
     const TemporaryFolder damaged;
     write_file(damaged / "tokenizer.json", read_file(trained() / "tokenizer.json").substr(0, 2000));
     CHECK_THROWS_WITH(Tokenizer(damaged.path()), Contains("tokenizer.json: not valid JSON"));

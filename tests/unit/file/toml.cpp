@@ -44,6 +44,17 @@ TEST_CASE("Errors of TOML files name file, line and column") {
     for (const char* text : {"[{a]\n", "[training]\nb = {= 1}\n"})
         CHECK_THROWS_WITH(parse_toml(text, "deck.toml"),
                           Contains("deck.toml:") && Contains("not valid TOML"));
+    // what is meant
+    CHECK_THROWS_WITH(parse_toml("[model]\nname = llama3  # ours\n", "deck.toml"),
+                      Contains("deck.toml:2:") && Contains(". A text needs quotes: name = \"llama3\""));
+    CHECK_THROWS_WITH(parse_toml("[data]\npath = /data/tokens.h5\n", "deck.toml"),
+                      Contains(". A text needs quotes: path = \"/data/tokens.h5\""));
+    CHECK_THROWS_WITH(parse_toml("on = True\n", "deck.toml"), Contains(". TOML writes on = true"));
+    CHECK_THROWS_WITH(parse_toml("training:\n  steps: 5\n", "my.yaml"),
+                      Contains("is a .yaml file by its name"));
+    CHECK_THROWS_WITH(parse_toml("training:\n  steps: 5\n", "deck"), Contains("not YAML: it has [section]"));
+    CHECK_THROWS_WITH(parse_toml("name = " + std::string(100'000, 'a') + "\n", "deck.toml"),
+                      Contains("not valid TOML") && !Contains("quotes"));
     CHECK_THROWS_WITH(parse_toml("[training]\nwhen = 2024-01-01\n", "deck.toml"),
                       "deck.toml:2:8: training.when: a date or time is not possible here");
     CHECK_THROWS_WITH(parse_toml("[[groups]]\nwhen = 2024-01-01\n", "deck.toml"),

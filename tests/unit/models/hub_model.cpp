@@ -395,7 +395,12 @@ TEST_CASE("config.json: a model that it cannot describe is refused by name") {
 
 TEST_CASE("config.json: unsupported models and errors are reported in words") {
     const TemporaryFolder folder;
-    CHECK_THAT(message_of(folder.path()), Contains("config.json: this file does not exist"));
+    CHECK_THAT(message_of(folder.path()),
+               Contains("config.json: this file does not exist; a Hugging Face folder has config.json"));
+    CHECK_THAT(message_of("meta-llama/Llama-3.2-1B"), Contains("`hf download meta-llama/Llama-3.2-1B "));
+    const TemporaryFolder tokenizer;
+    write_file(tokenizer / "tokenizer.json", "{}");
+    CHECK_THAT(message_of(tokenizer.path()), Contains(" has a tokenizer and no model"));
     CHECK_FALSE(is_hub_folder(folder.path()));
     CHECK_THAT(
         message_of(config_folder(folder, R"("architectures": ["GemmaForCausalLM"])")),

@@ -4,6 +4,7 @@
 
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/support.hpp"
 
 using namespace coeus;
@@ -75,6 +76,47 @@ TEST_CASE("goodput: a start from an older checkpoint discards steps of all earli
     CHECK(close(goodput.repeated, 15, 1e-12));
     CHECK(close(goodput.useful, 6, 1e-12));
     CHECK(goodput.between == 20);
+}
+
+TEST_CASE("goodput: an extension of a complete run and the time in a queue do not count as lost") {
+    const StartTimes first = {.start = 0, .time = 10, .step = 10, .steps = 10};
+    StartTimes complete = first;
+    complete.complete = true;
+    const StartTimes next_day = {.start = 86410, .time = 86420, .step = 20, .steps = 10};
+    const Goodput extended = goodput_of({complete, next_day});
+    CHECK(extended.wall == 20);
+    CHECK(extended.useful == 20);
+    CHECK(extended.between == 0);
+    CHECK(extended.idle == 86400);
+    CHECK_THAT(goodput_text(extended), Contains("Goodput 100.0 % (20 s in 2 starts)") &&
+                                           Contains("between a complete run and its extension"));
+    // the same pause after a crash is a loss
+    CHECK(goodput_of({first, next_day}).between == 86400);
+
+    StartTimes requeued = next_day;
+    requeued.job_start = 86400;  // 10 s before the process
+    const Goodput waited = goodput_of({first, requeued});
+    CHECK(waited.queued == 86390);
+    CHECK(waited.between == 10);
+    CHECK(waited.wall == 30);
+    CHECK(close(sum_of(waited), waited.wall, 1e-12));
+    CHECK_THAT(goodput_text(waited), Contains(" in the queue between starts"));
+    // a job that ran before, as in an interactive allocation
+    requeued.job_start = 5;
+    CHECK(goodput_of({first, requeued}).queued == 0);
+}
+
+TEST_CASE("goodput: the file says whether the run was complete, and when its job began") {
+    const TemporaryFolder folder;
+    const auto file = folder / "goodput.jsonl";
+    const EnvironmentVariable job("SLURM_JOB_START_TIME", "1700000000");
+    GoodputClock(file, 0, 3).finish(4);
+    GoodputClock(file, 0, 4).finish(5, true);
+    const std::vector<StartTimes> lines = read_start_times(file);
+    REQUIRE(lines.size() == 4);
+    CHECK_FALSE(lines[1].complete);
+    CHECK(lines[3].complete);
+    CHECK(lines[3].job_start == 1700000000);
 }
 
 TEST_CASE("goodput: steps that guards refused or reverted do not count") {

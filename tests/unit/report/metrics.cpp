@@ -44,8 +44,11 @@ std::string line_of(int64_t step) {
 TEST_CASE("metrics: the terminal's line") {
     StepMetrics m = some_step();
     CHECK(console_line(m, false) ==
-          "step:  7  loss:  8.05112  grad_norm:  1.2500  memory:  1.25GiB(5.12%)  tps: 12,346  "
-          "tflops: 0.13  mfu: 37.50%  eta: 3 m 07 s");
+          "step:  7  loss:  8.05112  grad_norm:  1.2500  lr: 3.00e-04  memory:  1.25GiB(5.12%)  tps: "
+          "12,346  tflops: 0.13  mfu: 37.50%  eta: 3 m 07 s");
+    m.steps = 200;
+    CHECK(console_line(m, false).ends_with("  eta: 3 m 07 s (7/200)"));
+    m.steps = 0;
     m.mfu.reset();
     m.step = 12345;
     CHECK(console_line(m, false).starts_with("step: 12345  loss: "));

@@ -4,6 +4,7 @@
 #include "coeus/train/dry_run.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/data/bpe_training.hpp"
 #include "coeus/file/hdf5.hpp"
 #include "support/advice.hpp"
 #include "support/catch.hpp"
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <regex>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -137,6 +139,11 @@ TEST_CASE("dry run: devices are given by name or size, and wrong ones are refuse
     REQUIRE_THROWS_WITH(lines({"--gpu=h1000"}),
                         Contains("--gpu=h1000: unknown GPU; did you mean h100? Known are ") &&
                             Contains("a100-40gb") && Contains("--memory 80GiB"));
+    CHECK(refusal({deck, "--dry_run", "--memory=80"}) ==
+          "command line: memory = 80: is 80 B; must be at least 1 MiB, such as 80GiB");
+    CHECK(refusal({deck, "--dry_run", "--memory=1023KiB"}) ==
+          "command line: memory = 1023KiB: is 1023 KiB; must be at least 1 MiB, such as 80GiB");
+    CHECK(refusal({deck, "--dry_run", "--memory=1MiB"}).empty());
     CHECK(refusal({deck, "--dry_run", "--memory=80 apples"}) ==
           "command line: memory = 80 apples: must be a size, such as 80GiB");
     CHECK_THAT(refusal({deck, "--gpu=h100"}), Contains("--gpu needs --dry_run"));
@@ -144,6 +151,33 @@ TEST_CASE("dry run: devices are given by name or size, and wrong ones are refuse
     CHECK_THAT(refusal({deck, "--strict"}), Contains("--strict needs --dry_run"));
     CHECK_THAT(refusal({deck, "--dry_run", "--gpu=h100", "--device=cpu"}),
                Contains("--gpu=h100 plans for a GPU, but device = \"cpu\""));
+}
+
+TEST_CASE("dry run: the first line says how long the run takes") {
+    const Words deck = {base_decks + "/llama3_8b.toml", "--dry_run", "--gpu=h100", "--training.steps=1000"};
+    const auto first = [&](const Words& more, int ranks) {
+        Words words = deck;
+        words.insert(words.end(), more.begin(), more.end());
+        return lines_of(words, ranks).front();
+    };
+    const std::string saving = first({"--checkpoint.enable", "--checkpoint.interval=300"}, 16);
+    CAPTURE(saving);
+    static const std::regex form(
+        R"(Run: 1,000 steps x ([\d.]+) ms = .+, ([\d.]+) GPU-hours by the roofline, (\S+) (million|billion) tokens; )"
+        R"(4 checkpoints of (\S+) GiB = (\S+) GiB)");
+    std::smatch found;
+    REQUIRE(std::regex_match(saving, found, form));
+    const auto number = [&](int i) { return std::stod(found[i]); };
+    CHECK(number(2) == Approx(number(1) / 1000 * 1000 * 16 / 3600).epsilon(0.01));
+    CHECK(number(6) == Approx(4 * number(5)).epsilon(0.01));
+    CHECK_THAT(
+        first({"--checkpoint.enable", "--checkpoint.interval=100", "--checkpoint.keep_latest_k=2"}, 16),
+        Contains("; 10 checkpoints of ") && Contains(", of which the newest 2 are kept = "));
+    CHECK_THAT(first({"--checkpoint.enable=false"}, 16), !Contains("checkpoint"));
+    // no rates are known: no time
+    CHECK_THAT(
+        lines_of({base_decks + "/llama3_8b.toml", "--dry_run", "--memory=1TiB", "--training.steps=1"}, 1)[0],
+        Contains("Run: 1 step, "));
 }
 
 TEST_CASE("dry run: plans are as in the tables of doc/memory.md") {
@@ -278,21 +312,98 @@ TEST_CASE("dry run: a line tells where chunks begin if documents share sequences
               .empty());
 }
 
-TEST_CASE("dry run: --strict ends with exit code 2 if a run would be refused") {
+TEST_CASE("dry run: exit code 2 if a run would be refused anywhere; with --strict, also if only here") {
     const TemporaryFolder folder;
     const std::string data = folder / "tokens.h5";
     write_tokens(data, 1, 100);
     const Words fits = {"--dry_run", "--model.flavor=debugmodel", "--training.dataset_path=" + data,
-                        "--training.seq_len=16", "--memory=8GiB"};
+                        "--training.seq_len=16", "--job.dump_folder=" + (folder / "run").string()};
     const auto code = [&](const Words& more) {
         Words words = fits;
         words.insert(words.end(), more.begin(), more.end());
         return dry_run(parse_command_line(words), 1);
     };
-    CHECK(code({"--strict"}) == 0);
-    CHECK(code({"--memory=8MiB"}) == 0);
-    CHECK(code({"--memory=8MiB", "--strict"}) == 2);
-    CHECK(code({"--training.dataset_path=/absent", "--strict"}) == 2);
+    const std::string enough = "--memory=8GiB";
+    CHECK(code({enough, "--strict"}) == 0);
+    CHECK(code({"--memory=8MiB"}) == 2);
+    CHECK(code({enough, "--parallelism.context_parallel_load_balancer=ptrr"}) == 2);
+    // files that are only missing here
+    for (const char* absent : {"--training.dataset_path=/absent", "--checkpoint.initial_load_path=/absent",
+                               "--training.dataset_path="}) {
+        CAPTURE(absent);
+        CHECK(code({enough, absent}) == 0);
+        CHECK(code({enough, absent, "--strict"}) == 2);
+    }
+    // 8B with its moments has more than 80 GB on one GPU
+    CHECK(code({"--gpu=h100", "--model.flavor=8B"}) == 2);
+}
+
+TEST_CASE("dry run: what a run refuses before its first step is refused") {
+    const TemporaryFolder folder;
+    const std::string data = folder / "tokens.h5";
+    write_tokens(data, 1, 100);
+    const auto lines = [&](const Words& more, PlanLine::Verdict verdict) {
+        Words words = {"--dry_run",
+                       "--model.flavor=debugmodel",
+                       "--training.dataset_path=" + data,
+                       "--training.seq_len=16",
+                       "--memory=8GiB",
+                       "--job.dump_folder=" + (folder / "run").string()};
+        words.insert(words.end(), more.begin(), more.end());
+        std::string text;
+        for (const PlanLine& line : dry_run_lines(parse_command_line(words), 1))
+            if (line.verdict == verdict) text += line.text + "\n";
+        return text;
+    };
+    const auto refused = [&](const Words& more) { return lines(more, PlanLine::Verdict::refused); };
+    const auto here = [&](const Words& more) { return lines(more, PlanLine::Verdict::refused_here); };
+    CHECK(refused({}) == "");
+    CHECK(here({}) == "");
+
+    CHECK_THAT(here({"--checkpoint.enable", "--checkpoint.load_step=7"}),
+               Contains("checkpoint.load_step = 7: there is no checkpoint of step 7 in ") &&
+                   Contains("existing steps: none"));
+    // weights that are here, but are none
+    const std::string empty = folder / "empty";
+    std::filesystem::create_directory(empty);
+    CHECK_THAT(refused({"--checkpoint.initial_load_path=" + empty}),
+               Contains(empty) && Contains("real run refuses"));
+    CHECK_THAT(refused({"--checkpoint.initial_load_path=" + empty, "--checkpoint.initial_load_in_hf"}),
+               Contains("is not a Hugging Face folder"));
+    CHECK_THAT(
+        refused({"--checkpoint.initial_load_path=" + empty, "--checkpoint.no_initial_load_model_only"}),
+        Contains("is a folder; with checkpoint.initial_load_model_only = false give one of its files"));
+    CHECK_THAT(here({"--checkpoint.initial_load_path=" + empty + "/gone"}), Contains("does not exist here"));
+    // folders that cannot be made
+    write_file(folder / "file", "");
+    const std::string below = folder / "file/run";
+    CHECK_THAT(here({"--job.dump_folder=" + below}), Contains("job.dump_folder = \"" + below + "\": ") &&
+                                                         Contains("/file is a file; choose a folder"));
+    CHECK_THAT(here({"--checkpoint.enable", "--checkpoint.folder=" + below}),
+               Contains("checkpoint.folder = "));
+    CHECK_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+TEST_CASE("dry run: a text that is too short for one window is refused") {
+    const TemporaryFolder folder;
+    write_file(folder / "words.txt", "a few words to train a tokenizer, a few words");
+    train_tokenizer(Corpus({folder / "words.txt"}), 260, folder / "tok", 1);
+    write_file(folder / "short.txt", "hello\n");
+    const auto refused = [&](const char* text, const char* length) {
+        std::string all;
+        for (const PlanLine& line :
+             dry_run_lines(parse_command_line({"--dry_run", "--model.flavor=debugmodel", "--memory=8GiB",
+                                               "--training.dataset_path=" + (folder / text).string(),
+                                               "--model.tokenizer_path=" + (folder / "tok").string(),
+                                               std::string("--training.seq_len=") + length}),
+                           1))
+            if (line.verdict == PlanLine::Verdict::refused) all += line.text + "\n";
+        return all;
+    };
+    CHECK_THAT(refused("short.txt", "64"),
+               Contains("short.txt: ") && Contains("tokens are fewer than one window of seq_len + 1 = 65") &&
+                   Contains("(a real run refuses this)"));
+    CHECK(refused("short.txt", "2") == "");
 }
 
 TEST_CASE("dry run: data that a run would refuse is refused") {
