@@ -35,15 +35,20 @@ TextSteps normalizing_steps(const BpeDescription& description) {
     return TextSteps(std::move(steps));
 }
 
+// What is searched for, and what the token decodes to.
+std::string searched_content(const BpeDescription& description, const BpeDescription::Added& added) {
+    if (!added.normalized) return added.token.content;
+    return std::string(normalizing_steps(description).apply(added.token.content, true));
+}
+
 // The added tokens that are searched for before normalization, and those that are searched for after it.
 using AddedPair = std::array<AddedTokens, 2>;
 
 AddedPair added_of(const BpeDescription& description) {
     std::array<std::vector<AddedTokens::Token>, 2> tokens;
-    TextSteps steps = normalizing_steps(description);
     for (const auto& added : description.added) {
         AddedTokens::Token token = added.token;
-        if (added.normalized) token.content = std::string(steps.apply(token.content, true));
+        token.content = searched_content(description, added);
         if (!token.content.empty()) tokens[added.normalized].push_back(std::move(token));
     }
     return {AddedTokens(std::move(tokens[0])), AddedTokens(std::move(tokens[1]))};
@@ -94,7 +99,12 @@ Vocabulary vocabulary_of(const BpeDescription& description) {
     const bool characters = description.options.characters;
     for (const auto& token : description.vocab)
         put(token.id, characters ? description.decoding.bytes_of(token.text) : token.text, false);
-    for (const auto& added : description.added) put(added.token.id, added.bytes, added.special);
+    for (const auto& added : description.added) {
+        put(added.token.id, added.bytes, added.special);
+        const std::string content = searched_content(description, added);
+        if (content != added.token.content)
+            vocabulary.put(added.token.id, description.decoding.bytes_of(content), added.special);
+    }
     if (vocabulary.bytes.empty()) throw ConfigError("{}: the vocabulary is empty", description.file);
     vocabulary.bos = description.bos;
     // if BOS and EOS are the same token, documents begin with it and have no EOS, as in torchtitan
@@ -280,7 +290,7 @@ private:
             if (first_differs) first_bytes_[size_t(id)] = decoding.first_bytes_of(content);
         };
         for (const auto& token : description.vocab) put(token.id, token.text);
-        for (const auto& added : description.added) put(added.token.id, added.token.content);
+        for (const auto& added : description.added) put(added.token.id, searched_content(description, added));
     }
 
     AddedPair in_documents_, in_prompts_;
