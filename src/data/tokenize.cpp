@@ -190,13 +190,22 @@ private:
     Tokenizer::Encoder encoder_;
 };
 
-std::string content_of(const Corpus& corpus, const Tokenizer& tokenizer) {
-    return hash_text(hash_of("tokens 2 " + tokenizer.hash() + " " + hash_text(corpus.content_hash())));
+// Identifies text and tokenizer. A complete file that has the value of an earlier version is not made again.
+struct Content {
+    std::string now, earlier;
+};
+
+Content content_of(const Corpus& corpus, const Tokenizer& tokenizer) {
+    const std::string text = hash_text(corpus.content_hash());
+    const auto with = [&](const std::string& hash) {
+        return hash_text(hash_of("tokens 2 " + hash + " " + text));
+    };
+    return {with(tokenizer.hash()), with(tokenizer.earlier_hash())};
 }
 
 // A summary of the output if it was already made from this text with this tokenizer; nothing if it must be
 // made.
-std::optional<Tokenized> finished(const fs::path& output, const std::string& content, bool replace) {
+std::optional<Tokenized> finished(const fs::path& output, const Content& content, bool replace) {
     if (!fs::exists(output)) return std::nullopt;
     if (!is_token_file(output))
         throw ConfigError("{} already exists and is not a token file; choose another name, or remove it",
@@ -206,7 +215,8 @@ std::optional<Tokenized> finished(const fs::path& output, const std::string& con
         throw ConfigError(
             "{} already exists and is an HDF5 file, but not a token file; choose another name, or remove it",
             output.string());
-    if (!file.has_attribute("content") || file.string_attribute("content") != content) {
+    const std::string its = file.has_attribute("content") ? file.string_attribute("content") : "";
+    if (its != content.now && its != content.earlier) {
         if (replace) return std::nullopt;
         throw ConfigError(
             "{} already exists, but was made from other text or with another tokenizer; --force replaces it",
@@ -346,7 +356,7 @@ private:
 };
 
 Tokenized make(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path& output,
-               const TokenizeOptions& options, const std::string& content) {
+               const TokenizeOptions& options, const Content& content) {
     if (const auto done = finished(output, content, options.replace)) return *done;
     const fs::path folder = output.has_parent_path() ? output.parent_path() : fs::path(".");
     std::error_code failed;
@@ -359,7 +369,7 @@ Tokenized make(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path&
     const Parts parts(output, lock.held());
     Tokenized done;
     try {
-        done = Job(corpus, tokenizer, parts, content, options).run();
+        done = Job(corpus, tokenizer, parts, content.now, options).run();
     } catch (const ConfigError&) {
         parts.remove();  // the user will change the text, so there is nothing to resume from
         throw;
@@ -395,8 +405,12 @@ fs::path tokenized(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
             "reading {} of text to find out whether it was tokenized before; a file made with `coeus "
             "tokenize` needs no such check",
             bytes_text(double(corpus.bytes())));
-    const std::string content = content_of(corpus, tokenizer);
-    fs::path file = cache_folder / fmt::format("{}-{}.h5", inputs[0].stem().string(), content);
+    const Content content = content_of(corpus, tokenizer);
+    const auto named = [&](const std::string& its) {
+        return cache_folder / fmt::format("{}-{}.h5", inputs[0].stem().string(), its);
+    };
+    fs::path file = named(content.now);
+    if (!fs::exists(file) && fs::exists(named(content.earlier))) file = named(content.earlier);
     const Timer timer;
     const Tokenized done = make(corpus, tokenizer, file, {.threads = threads}, content);
     log::info("{}: {}, {}", corpus.source(), done.text(),

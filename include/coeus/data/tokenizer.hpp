@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Converts text to token ids and back, with the tokenizer of a published model: Hugging Face's tokenizer.json
-// with a byte-level BPE (Llama 3, GPT-2, Qwen, GPT-OSS, DeepSeek, and tokenizers made with
-// `coeus tokenizer`), a .model file of tiktoken or SentencePiece, or GPT-2's vocab.json and merges.txt. Other
-// kinds cause an error that names them.
+// with a BPE on bytes (Llama 3, GPT-2, Qwen, GPT-OSS, DeepSeek, and tokenizers made with `coeus tokenizer`)
+// or on characters (Llama 2, Mistral, Gemma), a .model file of tiktoken or SentencePiece, or GPT-2's
+// vocab.json and merges.txt. Other kinds cause an error that names them.
 #pragma once
 
 #include <cstdint>
@@ -67,9 +67,14 @@ public:
     /// Ids around a document in training: those of the template, and BOS and EOS unless the template
     /// contains them.
     const Ends& document_ends() const;
-    /// Hash of the content of all its files, 16 hexadecimal digits. Token files contain it, to identify the
-    /// tokenizer with which they were made.
+    /// Hash of the content of all its files and of the version of Unicode, 16 hexadecimal digits. Token files
+    /// contain it, to identify the tokenizer with which they were made.
     const std::string& hash() const;
+    /// The hash that versions of Coeus without their own table of Unicode computed. Token files that have it
+    /// are of this tokenizer too.
+    const std::string& earlier_hash() const;
+    /// True if a token file with this hash is of this tokenizer.
+    bool has_hash(std::string_view hash) const { return hash == this->hash() || hash == earlier_hash(); }
     /// The folder or file that it was read from: the constructor's argument.
     const std::string& folder() const;
 

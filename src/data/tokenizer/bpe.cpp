@@ -24,19 +24,27 @@ size_t slot_of(uint64_t pair, int shift) {
     return size_t((pair * 0x9E3779B97F4A7C15u) >> shift);
 }
 
+// The length of the character that begins with a byte.
+size_t character_bytes(char first) {
+    const auto lead = uint8_t(first);
+    return lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+}
+
 }  // namespace
 
-Bpe::Bpe(const std::vector<std::optional<std::string>>& bytes_of_id, const std::vector<Merge>& merges,
-         bool whole_pieces)
-    : merges_(std::bit_ceil(2 * merges.size() + 2), Ranked{free_slot, 0, 0}),
-      shift_(64 - std::countr_zero(merges_.size())),
-      whole_pieces_(whole_pieces) {
+Bpe::Bpe(const std::vector<std::optional<std::string>>& text_of_id, const std::vector<Merge>& merges,
+         Options options)
+    : options_(std::move(options)),
+      merges_(std::bit_ceil(2 * merges.size() + 2), Ranked{free_slot, 0, 0}),
+      shift_(64 - std::countr_zero(merges_.size())) {
     id_of_byte_.fill(-1);
-    for (size_t id = 0; id < bytes_of_id.size(); ++id) {
-        if (!bytes_of_id[id]) continue;
-        if (bytes_of_id[id]->size() == 1) id_of_byte_[uint8_t((*bytes_of_id[id])[0])] = int32_t(id);
-        if (whole_pieces && !bytes_of_id[id]->empty())
-            id_of_piece_.at(*bytes_of_id[id], 0, bytes_of_id[id]->size()) = int32_t(id);
+    for (size_t id = 0; id < text_of_id.size(); ++id) {
+        if (!text_of_id[id] || text_of_id[id]->empty()) continue;
+        const std::string& text = *text_of_id[id];
+        if (text.size() == 1) id_of_byte_[uint8_t(text[0])] = int32_t(id);
+        if (options_.characters && text.size() > 1 && text.size() == character_bytes(text[0]))
+            id_of_character_.at(text, 0, text.size()) = int32_t(id);
+        if (options_.whole_pieces) id_of_piece_.at(text, 0, text.size()) = int32_t(id);
     }
     for (const Merge& merge : merges) {
         const uint64_t pair = (uint64_t(merge.left) << 32) | uint32_t(merge.right);
@@ -53,6 +61,20 @@ const Bpe::Ranked* Bpe::find(int32_t left, int32_t right) const {
         if (merges_[at].pair == pair) return &merges_[at];
         if (merges_[at].pair == free_slot) return nullptr;
     }
+}
+
+int32_t Bpe::id_of_symbol(std::string_view symbol) const {
+    if (symbol.size() == 1) return id_of_byte_[uint8_t(symbol[0])];
+    const int32_t* const id = id_of_character_.find(symbol);
+    return id ? *id : -1;
+}
+
+bool Bpe::drops_nothing() const {
+    const auto known = [](int32_t id) { return id >= 0; };
+    const auto all_known = [&](const auto& ids) { return std::all_of(ids.begin(), ids.end(), known); };
+    if (options_.unknown) return true;
+    if (!options_.byte_tokens.empty()) return all_known(options_.byte_tokens);
+    return !options_.characters && all_known(id_of_byte_);
 }
 
 void Bpe::Encoder::encode_new(std::string_view text, size_t begin, size_t end, std::vector<int32_t>& ids) {
@@ -78,12 +100,43 @@ void Bpe::Encoder::merge(std::string_view piece, std::vector<int32_t>& ids) {
             "a word that the tokenizer does not split has {} bytes, but the maximum is {} MiB; break it "
             "into lines, or remove it",
             piece.size(), longest_word >> 20);
-    if (bpe_->whole_pieces_)
+    if (bpe_->options_.whole_pieces)
         if (const int32_t* whole = bpe_->id_of_piece_.find(piece)) return ids.push_back(*whole);
-    parts_.clear();
-    for (const char byte : piece)
-        if (const int32_t id = bpe_->id_of_byte_[uint8_t(byte)]; id >= 0) parts_.push_back(id);
+    start(piece);
     parts_.size() <= most_few ? merge_few(ids) : merge_many(ids);
+}
+
+// Sets the symbols of a piece. The token of an unknown symbol waits until the next symbol that the vocabulary
+// has, or that is unknown too. As in tokenizers, the bytes of a character do not end its waiting.
+void Bpe::Encoder::start(std::string_view piece) {
+    parts_.clear();
+    const Options& options = bpe_->options_;
+    bool waiting = false;
+    const auto put_waiting = [&] {
+        if (waiting) parts_.push_back(*options.unknown);
+    };
+    for (size_t at = 0, count = 0; at < piece.size(); at += count) {
+        count = options.characters ? character_bytes(piece[at]) : 1;
+        const std::string_view symbol = piece.substr(at, count);
+        if (const int32_t id = bpe_->id_of_symbol(symbol); id >= 0) {
+            put_waiting();
+            waiting = false;
+            parts_.push_back(id);
+        } else if (!start_from_bytes_of(symbol) && options.unknown) {
+            if (!options.fuse_unknown) put_waiting();
+            waiting = true;
+        }
+    }
+    put_waiting();
+}
+
+bool Bpe::Encoder::start_from_bytes_of(std::string_view character) {
+    const std::vector<int32_t>& tokens = bpe_->options_.byte_tokens;
+    if (tokens.empty()) return false;
+    for (const char byte : character)
+        if (tokens[uint8_t(byte)] < 0) return false;
+    for (const char byte : character) parts_.push_back(tokens[uint8_t(byte)]);
+    return true;
 }
 
 // Keeps a table with the rank and the result of each part's merge with the next part.

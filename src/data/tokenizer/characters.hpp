@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unicode: classes of characters and normal form C. Uses utf8proc, whose header is included only in
-// characters.cpp.
+// Unicode: classes of characters, from the program's own table, and normal forms, from utf8proc, whose header
+// is included only in characters.cpp. The normal form of a character never changes once it is assigned.
 #pragma once
+
+#include "unicode_table.hpp"
 
 #include <cstdint>
 #include <string>
@@ -14,20 +16,30 @@ namespace coeus {
 /// ([\p{Ll}\p{Lm}\p{Lo}\p{M}]).
 enum : uint8_t { is_letter = 1, is_number = 2, is_space = 4, is_line_end = 8, is_upper = 16, is_lower = 32 };
 uint8_t class_of(uint32_t code);
-/// The classes of U+0000 ... U+FFFF, 65536 bytes.
+/// The classes of the characters below `classes_in_table`; almost all assigned characters are among them.
 const uint8_t* character_classes();
+inline constexpr uint32_t classes_in_table = 0x34000;
+Category category_of(uint32_t code);
+/// True for a character of words as Oniguruma's \w has it: Alphabetic, marks, digits and connectors.
+bool is_word(uint32_t code);
 
 /// The position where the white space at the end of the text begins, and where that at its start ends.
 size_t space_at_end(std::string_view text);
 size_t space_at_start(std::string_view text);
 
-/// True if the text ends, or starts, with a character of a word: letters, marks, digits, connectors (\w in
-/// Unicode Technical Standard 18).
+/// True if the text ends, or starts, with a character of a word: is_word, and joiners (\w in Unicode
+/// Technical Standard 18).
 bool ends_in_word(std::string_view text);
 bool starts_in_word(std::string_view text);
 
-/// The text in normal form C: the text itself if nothing changes, else a view of `buffer`. The text must be
-/// valid UTF-8.
-std::string_view in_nfc(std::string_view text, std::string& buffer);
+/// Appends a character that is not a surrogate.
+void append_utf8(uint32_t code, std::string& text);
+
+/// The functions below return the text itself if nothing changes, else a view of `buffer`. The text must be
+/// valid UTF-8 and not be in `buffer`.
+enum class NormalForm : uint8_t { c, d, kc, kd };
+std::string_view in_normal_form(std::string_view text, NormalForm form, std::string& buffer);
+std::string_view in_lower_case(std::string_view text, std::string& buffer);
+std::string_view without_marks(std::string_view text, std::string& buffer);
 
 }  // namespace coeus

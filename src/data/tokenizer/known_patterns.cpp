@@ -103,7 +103,9 @@ private:
         if (b[0] < 0x80) return classes_[b[0]];
         if (b[0] < 0xe0) return classes_[(b[0] & 0x1f) << 6 | (b[1] & 0x3f)];
         if (b[0] < 0xf0) return classes_[(b[0] & 0x0f) << 12 | (b[1] & 0x3f) << 6 | (b[2] & 0x3f)];
-        return class_of((b[0] & 0x07u) << 18 | (b[1] & 0x3fu) << 12 | (b[2] & 0x3fu) << 6 | (b[3] & 0x3fu));
+        const uint32_t code =
+            (b[0] & 0x07u) << 18 | (b[1] & 0x3fu) << 12 | (b[2] & 0x3fu) << 6 | (b[3] & 0x3fu);
+        return code < classes_in_table ? classes_[code] : class_of(code);
     }
 
     const uint8_t* bytes_;
@@ -197,11 +199,11 @@ private:
 template <class Expression>
 class KnownScan : public PieceScan {
 public:
-    void cut(std::string_view text, size_t from, std::vector<size_t>& ends) override {
+    void cut(std::string_view text, size_t from, std::vector<Piece>& pieces) override {
         const Text characters(text);
-        for (int pieces = 0; pieces < 512 && from < text.size(); ++pieces) {
+        for (int count = 0; count < 512 && from < text.size(); ++count) {
             from = Expression::piece(characters, from);
-            ends.push_back(from);
+            pieces.push_back({from});
         }
     }
 };

@@ -3,10 +3,12 @@
 #include "pre_tokenizer.hpp"
 
 #include "coeus/base/error.hpp"
+#include "expression.hpp"
 #include "known_patterns.hpp"
 
 #include <pcre2.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace coeus {
@@ -28,32 +30,6 @@ const char* const gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 namespace {
-
-// The expression, in which \s and \S are replaced by White_Space and its complement, since PCRE2's \s
-// contains U+180E.
-std::string with_unicode_space(const std::string& expression) {
-    const std::string space =
-        R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-    std::string out;
-    bool in_class = false;
-    for (size_t i = 0; i < expression.size(); ++i) {
-        const char c = expression[i];
-        if (c != '\\' || i + 1 == expression.size()) {
-            if (c == '[') in_class = true;
-            if (c == ']') in_class = false;
-            out += c;
-            continue;
-        }
-        const char escaped = expression[++i];
-        if (escaped == 's')
-            out += in_class ? space : "[" + space + "]";
-        else if (escaped == 'S')
-            out += in_class ? R"(\S\x{180e})" : "[^" + space + "]";
-        else
-            out += {c, escaped};
-    }
-    return out;
-}
 
 bool has_look_back(const std::string& expression) {
     for (const char* part : {"(?<", "\\b", "\\B", "\\G", "\\A", "\\K", "^"}) {
@@ -79,12 +55,12 @@ struct Pattern::Compiled {
 
 Pattern::Pattern(const std::string& expression, const std::string& where)
     : looks_back_(has_look_back(expression)) {
-    const std::string text = with_unicode_space(expression);
+    const std::string text = expression_for_pcre2(expression, where);
     int error = 0;
     size_t offset = 0;
     auto compiled = std::make_unique<Compiled>();
     compiled->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                                   PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr);
+                                   PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset, nullptr);
     if (!compiled->code)
         throw ConfigError("{}: PCRE2 does not understand the regular expression \"{}\": {}", where,
                           expression, message_of(error));
@@ -126,17 +102,15 @@ PatternScan::PatternScan(PatternScan&&) noexcept = default;
 PatternScan::Match PatternScan::next(std::string_view text, size_t from) {
     State& s = *state_;
     const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-    while (from < text.size()) {
+    for (size_t at = from; at < text.size();) {
         const int count =
-            s.jit ? pcre2_jit_match(s.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, s.data, s.context)
-                  : pcre2_match(s.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, s.data, s.context);
+            s.jit ? pcre2_jit_match(s.code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, s.data, s.context)
+                  : pcre2_match(s.code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, s.data, s.context);
         if (count == PCRE2_ERROR_NOMATCH) break;
         if (count < 0) throw SystemError("pcre2_match: " + message_of(count));
         const size_t* ends = pcre2_get_ovector_pointer(s.data);
-        if (ends[1] > ends[0]) return {ends[0], ends[1]};
-        // an empty match: continue the search after the next character
-        from = ends[1] + 1;
-        while (from < text.size() && (uint8_t(text[from]) & 0xc0) == 0x80) ++from;
+        if (ends[1] > from) return {ends[0], ends[1]};
+        for (++at; at < text.size() && (uint8_t(text[at]) & 0xc0) == 0x80;) ++at;
     }
     return {text.size(), text.size()};
 }
@@ -147,51 +121,117 @@ constexpr size_t pieces_at_once = 512;
 
 class ExpressionScan : public PieceScan {
 public:
-    explicit ExpressionScan(const std::vector<Pattern>& patterns) {
-        for (const Pattern& pattern : patterns) scans_.emplace_back(pattern);
+    ExpressionScan(const std::vector<Split>& splits, std::shared_ptr<const std::vector<Pattern>> patterns)
+        : splits_(splits), patterns_(std::move(patterns)) {
+        for (const Pattern& pattern : *patterns_) scans_.emplace_back(pattern);
     }
 
-    void cut(std::string_view text, size_t from, std::vector<size_t>& ends) override {
-        if (scans_.empty()) return ends.push_back(text.size());
-        while (from < text.size() && ends.size() < pieces_at_once) {
-            const PatternScan::Match match = scans_[0].next(text, from);
-            cut_further(1, text, from, match.begin, ends);
-            cut_further(1, text, match.begin, match.end, ends);
-            from = match.end;
-        }
+    void cut(std::string_view text, size_t from, std::vector<Piece>& pieces) override {
+        if (scans_.empty() || !splits_[0].keeps_parts()) return divide(0, text, from, text.size(), pieces);
+        parts_of(0, text.substr(from), [&](const Part& part) {
+            take(0, text, from + part.begin, from + part.end, part.match, pieces);
+            return pieces.size() < pieces_at_once;
+        });
     }
 
 private:
-    // The next expression is applied to each piece as a separate text.
-    void cut_further(size_t level, std::string_view text, size_t begin, size_t end,
-                     std::vector<size_t>& ends) {
-        if (begin == end) return;
-        if (level == scans_.size()) return ends.push_back(end);
-        const std::string_view subject = text.substr(begin, end - begin);
-        for (size_t at = 0; at < subject.size();) {
-            const PatternScan::Match match = scans_[level].next(subject, at);
-            cut_further(level + 1, text, begin + at, begin + match.begin, ends);
-            cut_further(level + 1, text, begin + match.begin, begin + match.end, ends);
+    struct Part {
+        size_t begin, end;
+        bool match;
+    };
+
+    // Calls visit(part) for the matches of an expression and the text between them until it returns false
+    // after a match.
+    template <class Visit>
+    void parts_of(size_t level, std::string_view text, Visit&& visit) {
+        for (size_t at = 0; at < text.size();) {
+            const PatternScan::Match match = scans_[level].next(text, at);
+            if (match.begin > at) visit(Part{at, match.begin, false});
             at = match.end;
+            if (match.begin < text.size() && !visit(Part{match.begin, match.end, true})) return;
         }
     }
 
+    // The parts of a text, some of which are joined with the part before or after them.
+    std::vector<Part> joined_parts(size_t level, std::string_view text) {
+        const Split& split = splits_[level];
+        const bool backwards = split.behavior == Behavior::merged_with_next;
+        std::vector<Part> parts, joined;
+        parts_of(level, text, [&](const Part& part) {
+            parts.push_back(part);
+            return true;
+        });
+        if (backwards) std::reverse(parts.begin(), parts.end());
+        bool before = false;  // the part before counts as a match
+        for (const Part& part : parts) {
+            const bool match = part.match != split.invert;
+            const bool joins = split.behavior == Behavior::contiguous ? match == before : match && !before;
+            before = match;
+            if (!joins || joined.empty())
+                joined.push_back(part);
+            else if (backwards)
+                joined.back().begin = part.begin;
+            else
+                joined.back().end = part.end;
+        }
+        if (backwards) std::reverse(joined.begin(), joined.end());
+        return joined;
+    }
+
+    // Each expression is applied to each piece of the one before as a separate text.
+    void divide(size_t level, std::string_view text, size_t begin, size_t end, std::vector<Piece>& pieces) {
+        if (begin == end) return;
+        if (level == scans_.size()) return pieces.push_back({end});
+        const std::string_view subject = text.substr(begin, end - begin);
+        const auto visit = [&](const Part& part) {
+            take(level, text, begin + part.begin, begin + part.end, part.match, pieces);
+            return true;
+        };
+        if (splits_[level].keeps_parts()) return parts_of(level, subject, visit);
+        for (const Part& part : joined_parts(level, subject)) visit(part);
+    }
+
+    void take(size_t level, std::string_view text, size_t begin, size_t end, bool match,
+              std::vector<Piece>& pieces) {
+        if (!splits_[level].removes(match)) return divide(level + 1, text, begin, end, pieces);
+        if (begin < end) pieces.push_back({end, true});
+    }
+
+    std::vector<Split> splits_;
+    std::shared_ptr<const std::vector<Pattern>> patterns_;
     std::vector<PatternScan> scans_;
 };
 
+// True if a split of text in which everything matches gives the matches.
+bool gives_matches(const Split& split) {
+    return split.behavior == Behavior::isolated || (split.behavior == Behavior::removed && split.invert);
+}
+
 }  // namespace
 
-PreTokenizer::PreTokenizer(const std::vector<std::string>& expressions, const std::string& where) {
-    for (const std::string& expression : expressions) patterns_.emplace_back(expression, where);
-    if (expressions.size() == 1) known_ = known_scan(expressions[0]);
+PreTokenizer::PreTokenizer(const std::vector<Split>& splits, const std::string& where)
+    : splits_(splits), where_(where) {
+    // the known expressions match everything
+    if (splits.size() == 1 && gives_matches(splits[0])) known_ = known_scan(splits[0].expression);
+    if (!known_) patterns_ = compiled();
+}
+
+std::shared_ptr<const std::vector<Pattern>> PreTokenizer::compiled() const {
+    auto patterns = std::make_shared<std::vector<Pattern>>();
+    for (const Split& split : splits_) patterns->emplace_back(split.expression, where_);
+    return patterns;
 }
 
 std::unique_ptr<PieceScan> PreTokenizer::scan_by_expression() const {
-    return std::make_unique<ExpressionScan>(patterns_);
+    return std::make_unique<ExpressionScan>(splits_, patterns_ ? patterns_ : compiled());
 }
 
 std::unique_ptr<PieceScan> PreTokenizer::scan() const {
     return known_ ? known_() : scan_by_expression();
+}
+
+bool PreTokenizer::can_resume() const {
+    return known_ || (splits_.size() == 1 && splits_[0].keeps_parts() && !patterns_->front().looks_back());
 }
 
 }  // namespace coeus

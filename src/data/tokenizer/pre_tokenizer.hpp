@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Splits text into pieces, within which BPE merges. Applies a sequence of regular expressions, each to the
-// pieces of the previous one. Matches and the text between them are pieces ("isolated"). PCRE2 with its
-// just-in-time compiler does the matching; it is included only in pre_tokenizer.cpp.
+// pieces of the previous one. PCRE2 with its just-in-time compiler does the matching; it is included only in
+// pre_tokenizer.cpp.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace coeus {
@@ -21,8 +23,8 @@ extern const char* const o200k_pattern;
 /// GPT-2's pattern, which ByteLevel with use_regex = true implies.
 extern const char* const gpt2_pattern;
 
-/// A compiled regular expression with Unicode properties. \s is Unicode's White_Space, which does not include
-/// U+180E since Unicode 6.3, although PCRE2's \s still does.
+/// A compiled regular expression with Unicode properties, which are those of the program's own table
+/// (expression.hpp). ^ and $ match at the ends of lines too, as in Oniguruma.
 class Pattern {
 public:
     /// ConfigError with the expression and PCRE2's reason. `where`: the place of the expression, for
@@ -54,7 +56,8 @@ public:
     struct Match {
         size_t begin, end;
     };
-    /// The next match that is not empty, or [size, size) if there is none. The text must be valid UTF-8.
+    /// The next match, or [size, size) if there is none. `from` is 0 or the end of the match before. An empty
+    /// match is accepted only after `from`. The text must be valid UTF-8.
     Match next(std::string_view text, size_t from);
 
 private:
@@ -62,45 +65,79 @@ private:
     std::unique_ptr<State> state_;
 };
 
+/// What becomes of the matches of an expression, and of the text between them: the behaviors of the
+/// pre-tokenizer Split.
+enum class Behavior : uint8_t {
+    isolated,              ///< each match is a piece, and so is the text between two matches
+    removed,               ///< matches are left out
+    contiguous,            ///< consecutive matches are one piece
+    merged_with_previous,  ///< a match belongs to the piece before it
+    merged_with_next       ///< a match belongs to the piece after it
+};
+
+/// One step: an expression and what its matches become.
+struct Split {
+    std::string expression;
+    Behavior behavior = Behavior::isolated;
+    bool invert = false;  ///< the text between matches is treated as matches are, and matches as that text
+
+    /// True if a part becomes no piece. `is_match`: it is a match, not text between matches.
+    bool removes(bool is_match) const { return behavior == Behavior::removed && is_match != invert; }
+    /// True if a part is a piece or is removed, whatever the parts beside it are.
+    bool keeps_parts() const { return behavior == Behavior::isolated || behavior == Behavior::removed; }
+};
+
+/// A piece ends where the next one begins.
+struct Piece {
+    size_t end;
+    bool removed = false;  ///< the piece is left out
+};
+
 /// Splits texts, for one thread.
 class PieceScan {
 public:
     virtual ~PieceScan() = default;
-    /// Appends the ends of the first pieces of text[from, end of text): at least one, unless this range is
-    /// empty. `from` must be 0 or the end of a piece. The text must be valid UTF-8.
-    virtual void cut(std::string_view text, size_t from, std::vector<size_t>& ends) = 0;
+    /// Appends the first pieces of text[from, end of text): at least one, unless this range is empty. `from`
+    /// must be 0 or the end of a piece. The text must be valid UTF-8.
+    virtual void cut(std::string_view text, size_t from, std::vector<Piece>& pieces) = 0;
 
-    /// Calls visit(begin, end) for the pieces of text[from, end of text) in order until it returns false.
+    /// Calls visit(begin, end) for the pieces of text[from, end of text) that are not removed, in order,
+    /// until it returns false. Returns the end of the last piece.
     template <class Visit>
-    void pieces(std::string_view text, size_t from, Visit&& visit) {
+    size_t pieces(std::string_view text, size_t from, Visit&& visit) {
         while (from < text.size()) {
-            ends_.clear();
-            cut(text, from, ends_);
-            for (const size_t end : ends_) {
-                if (!visit(from, end)) return;
-                from = end;
+            pieces_.clear();
+            cut(text, from, pieces_);
+            for (const Piece& piece : pieces_) {
+                const size_t begin = std::exchange(from, piece.end);
+                if (!piece.removed && !visit(begin, from)) return from;
             }
         }
+        return from;
     }
 
 private:
-    std::vector<size_t> ends_;
+    std::vector<Piece> pieces_;
 };
 
 class PreTokenizer {
 public:
     /// ConfigError as for Pattern.
-    PreTokenizer(const std::vector<std::string>& expressions, const std::string& where);
+    PreTokenizer(const std::vector<Split>& splits, const std::string& where);
 
     std::unique_ptr<PieceScan> scan() const;
     /// Gives the same pieces, but always with PCRE2, even if known_patterns.hpp has faster code.
     std::unique_ptr<PieceScan> scan_by_expression() const;
     /// True if a text can be cut at the end of any piece, so that the two parts give the pieces of the
     /// whole.
-    bool can_resume() const { return patterns_.size() == 1 && !patterns_[0].looks_back(); }
+    bool can_resume() const;
 
 private:
-    std::vector<Pattern> patterns_;
+    std::shared_ptr<const std::vector<Pattern>> compiled() const;
+
+    std::vector<Split> splits_;
+    std::string where_;
+    std::shared_ptr<const std::vector<Pattern>> patterns_;  // nullptr if the expression is known
     std::unique_ptr<PieceScan> (*known_)() = nullptr;
 };
 

@@ -4,6 +4,8 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/utf8.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <sentencepiece_processor.h>
 #include <utility>
 
@@ -41,13 +43,23 @@ std::string bytes_of(const Processor& processor, int id) {
     return with_spaces(piece);
 }
 
-Vocabulary vocabulary_of(const Processor& processor) {
+using AddedBeside = std::vector<BpeDescription::Added>;
+
+AddedBeside missing_in(const Processor& processor, const AddedBeside& added) {
+    AddedBeside missing;
+    std::copy_if(added.begin(), added.end(), std::back_inserter(missing),
+                 [&](const auto& token) { return token.token.id >= processor.GetPieceSize(); });
+    return missing;
+}
+
+Vocabulary vocabulary_of(const Processor& processor, const AddedBeside& added) {
     Vocabulary vocabulary;
     for (int id = 0; id < processor.GetPieceSize(); ++id)
         vocabulary.put(id, bytes_of(processor, id), processor.IsControl(id));
     const auto known = [](int id) { return id < 0 ? std::nullopt : std::optional<int32_t>(id); };
     vocabulary.bos = known(processor.bos_id());
     vocabulary.eos = known(processor.eos_id());
+    for (const auto& token : added) vocabulary.put(token.token.id, token.token.content, token.special);
     return vocabulary;
 }
 
@@ -70,13 +82,14 @@ public:
     PieceDecoder(const Processor& processor, Start start) : processor_(processor), start_(start) {}
 
     std::string push(int32_t id, std::string_view bytes) override {
-        if (processor_.IsByte(id)) {
+        const bool added = id >= processor_.GetPieceSize();
+        if (!added && processor_.IsByte(id)) {
             held_ += bytes;
             return noted(release(false));
         }
         std::string text = release(true);
         at_start_ = at_start_ && text.empty();
-        const bool droppable = !processor_.IsControl(id) && !processor_.IsUnknown(id);
+        const bool droppable = !added && !processor_.IsControl(id) && !processor_.IsUnknown(id);
         if (at_start_ && droppable && start_.drops_space && bytes.starts_with(' ')) {
             bytes.remove_prefix(1);
             at_start_ = start_.drops_more;
@@ -115,10 +128,23 @@ private:
 // its time grows faster than the length of the text. A part begins with the space before a word.
 class PieceEncoder : public TokenizerModel::Encoder {
 public:
-    PieceEncoder(const Processor& first, const Processor* later) : first_(first), later_(later) {}
+    /// `later`: encodes all parts of a text but the first; nullptr: no parts. `next`: begins the text after
+    /// an added token.
+    PieceEncoder(const AddedTokens& added, const Processor& first, const Processor* later,
+                 const Processor& next)
+        : added_(added), first_(first), later_(later), next_(next) {}
 
     void encode(std::string_view text, std::vector<int32_t>& ids) override {
-        const Processor* processor = &first_;
+        added_.split(
+            text,
+            [&](std::string_view part) {
+                encode_plain(part.data() == text.data() ? &first_ : &next_, part, ids);
+            },
+            [&](int32_t id) { ids.push_back(id); });
+    }
+
+private:
+    void encode_plain(const Processor* processor, std::string_view text, std::vector<int32_t>& ids) {
         while (!text.empty()) {
             const std::string_view part = text.substr(0, part_end(text));
             append(*processor, part, ids);
@@ -127,7 +153,6 @@ public:
         }
     }
 
-private:
     static constexpr size_t part_bytes = 2048;
 
     // The position of a space between ASCII letters or digits, across which normalization has no effect.
@@ -148,8 +173,10 @@ private:
         ids.insert(ids.end(), ids_.begin(), ids_.end());
     }
 
+    const AddedTokens& added_;
     const Processor& first_;
     const Processor* later_;
+    const Processor& next_;
     std::vector<int> ids_;
 };
 
@@ -165,30 +192,43 @@ bool spaces_begin_pieces(const Processor& processor) {
     return true;
 }
 
+// The same model, which puts no space in front of a text: data appended to a protobuf message override its
+// fields, here normalizer_spec.add_dummy_prefix = false.
+std::unique_ptr<const Processor> load_without_added_space(const std::string& file,
+                                                          const std::string& content) {
+    return load(file, content + "\x1a\x02\x18" + std::string(1, '\0'));
+}
+
 class SentencePiece : public TokenizerModel {
 public:
+    /// `added`: tokens whose ids the model does not have.
     SentencePiece(const std::string& file, const std::string& content,
-                  std::unique_ptr<const Processor> processor)
-        : TokenizerModel(vocabulary_of(*processor)),
+                  std::unique_ptr<const Processor> processor, const AddedBeside& added, bool legacy)
+        : TokenizerModel(vocabulary_of(*processor, added)),
           processor_(std::move(processor)),
+          next_(processor_.get()),
           start_(start_of(*processor_)) {
+        const auto without_added_space = [&] {
+            if (!without_added_space_) without_added_space_ = load_without_added_space(file, content);
+            return without_added_space_.get();
+        };
+        if (!added.empty() && !legacy) next_ = without_added_space();
+        std::vector<AddedTokens::Token> tokens;
+        for (const auto& token : added) tokens.push_back(token.token);
+        added_ = AddedTokens(std::move(tokens));
         if (!spaces_begin_pieces(*processor_)) return;
         const std::vector<int> letter = processor_->EncodeAsIds("a");
         if (letter.empty()) return;
         const bool adds_space = processor_->IdToPiece(letter[0]).starts_with(space_mark);
-        if (start_.drops_more) {
-            // decoding drops the space at the beginning of the part, encoding adds it again
-            if (adds_space) later_ = processor_.get();
-        } else {
-            // data appended to a protobuf message overrides its fields:
-            // normalizer_spec.add_dummy_prefix = false
-            without_added_space_ = load(file, content + "\x1a\x02\x18" + std::string(1, '\0'));
-            later_ = without_added_space_.get();
-        }
+        // decoding may drop the space at the beginning of a part, then encoding adds it again
+        if (!start_.drops_more)
+            later_ = without_added_space();
+        else if (adds_space)
+            later_ = processor_.get();
     }
 
     std::unique_ptr<Encoder> encoder() const override {
-        return std::make_unique<PieceEncoder>(*processor_, later_);
+        return std::make_unique<PieceEncoder>(added_, *processor_, later_, *next_);
     }
     std::unique_ptr<Decoder> decoder() const override {
         return std::make_unique<PieceDecoder>(*processor_, start_);
@@ -196,15 +236,25 @@ public:
 
 private:
     std::unique_ptr<const Processor> processor_, without_added_space_;
+    const Processor* next_;             // encodes the text after an added token
     const Processor* later_ = nullptr;  // encodes all parts of a text but the first; nullptr: no parts
     Start start_;
+    AddedTokens added_;
 };
 
 }  // namespace
 
-std::unique_ptr<const TokenizerModel> make_sentencepiece(const std::string& file,
-                                                         const std::string& content) {
-    return std::make_unique<SentencePiece>(file, content, load(file, content));
+std::unique_ptr<const TokenizerModel> make_sentencepiece(const std::string& file, const std::string& content,
+                                                         const AddedBeside& added, bool legacy) {
+    auto processor = load(file, content);
+    const AddedBeside missing = missing_in(*processor, added);
+    return std::make_unique<SentencePiece>(file, content, std::move(processor), missing, legacy);
+}
+
+std::vector<BpeDescription::Added> missing_in_sentencepiece(const std::string& file,
+                                                            const std::string& content,
+                                                            const AddedBeside& added) {
+    return missing_in(*load(file, content), added);
 }
 
 }  // namespace coeus

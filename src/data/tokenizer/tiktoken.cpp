@@ -16,7 +16,7 @@ namespace coeus {
 
 namespace {
 
-using Added = ByteBpeDescription::Added;
+using Added = BpeDescription::Added;
 
 struct Kind {
     const char* name;
@@ -152,8 +152,8 @@ bool is_tiktoken(const std::string& content) {
     return ranked_of(std::string_view(content).substr(0, content.find('\n'))).has_value();
 }
 
-ByteBpeDescription read_tiktoken(const std::string& file, const std::string& content,
-                                 const TokenizerConfig& config) {
+BpeDescription read_tiktoken(const std::string& file, const std::string& content,
+                             const TokenizerConfig& config) {
     std::vector<Ranked> tokens;
     int64_t number = 0;
     for (std::string_view rest = content; !rest.empty();) {
@@ -169,7 +169,7 @@ ByteBpeDescription read_tiktoken(const std::string& file, const std::string& con
     }
     const Kind& kind = kind_of(file, int32_t(tokens.size()), config);
 
-    ByteBpeDescription out;
+    BpeDescription out;
     out.file = file;
     int32_t behind_last = 0;
     for (const Ranked& token : tokens) {
@@ -177,8 +177,8 @@ ByteBpeDescription read_tiktoken(const std::string& file, const std::string& con
         behind_last = std::max(behind_last, token.rank + 1);
     }
     out.merges = merges_of(tokens);
-    out.whole_pieces = true;
-    out.patterns = {kind.pattern};
+    out.options.whole_pieces = true;
+    out.add_split({kind.pattern});
     out.added_in_documents = false;
     out.added = config.added.empty() ? kind.special_tokens(behind_last) : config.added;
     const auto or_of_kind = [&](const std::optional<std::string>& given, const std::string& of_kind) {

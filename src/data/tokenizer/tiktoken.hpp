@@ -11,7 +11,7 @@
 // Without added_tokens_decoder, the special tokens are those of the kind, after the last rank.
 #pragma once
 
-#include "byte_bpe.hpp"
+#include "bpe_model.hpp"
 #include "tokenizer_config.hpp"
 
 #include <string>
@@ -23,7 +23,7 @@ bool is_tiktoken(const std::string& content);
 
 /// ConfigError: a line is damaged, or neither the number of ranks nor tokenizer_config.json determines a
 /// known kind.
-ByteBpeDescription read_tiktoken(const std::string& file, const std::string& content,
-                                 const TokenizerConfig& config);
+BpeDescription read_tiktoken(const std::string& file, const std::string& content,
+                             const TokenizerConfig& config);
 
 }  // namespace coeus

@@ -12,7 +12,7 @@
 namespace coeus {
 
 struct Tokenizer::Parts {
-    std::string place, hash, kind;
+    std::string place, hash, earlier_hash, kind;
     std::unique_ptr<const TokenizerModel> model;
     Ends document_ends;
 };
@@ -49,8 +49,9 @@ Tokenizer::Tokenizer(const std::filesystem::path& place) {
     OpenedTokenizer opened = open_tokenizer(place);
     const Vocabulary& vocabulary = opened.model->vocabulary();
     Ends ends = document_ends_of(vocabulary);
-    parts_ = std::make_unique<const Parts>(
-        Parts{place.string(), hash_text(opened.hash), opened.kind, std::move(opened.model), std::move(ends)});
+    parts_ = std::make_unique<const Parts>(Parts{place.string(), hash_text(opened.hash),
+                                                 hash_text(opened.earlier_hash), opened.kind,
+                                                 std::move(opened.model), std::move(ends)});
 }
 
 Tokenizer::~Tokenizer() = default;
@@ -115,6 +116,9 @@ const std::string& Tokenizer::notice() const {
 }
 const std::string& Tokenizer::hash() const {
     return parts_->hash;
+}
+const std::string& Tokenizer::earlier_hash() const {
+    return parts_->earlier_hash;
 }
 const std::string& Tokenizer::folder() const {
     return parts_->place;

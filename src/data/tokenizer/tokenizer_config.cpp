@@ -34,7 +34,7 @@ int32_t token_id(const JsonView& value) {
     return int32_t(id);
 }
 
-ByteBpeDescription::Added added_token(const JsonView& token, int32_t id) {
+BpeDescription::Added added_token(const JsonView& token, int32_t id) {
     const std::string& content = token.string("content");
     if (content.empty()) token.reject("must have a content");
     return {.token = {.content = content,
@@ -47,11 +47,9 @@ ByteBpeDescription::Added added_token(const JsonView& token, int32_t id) {
             .bytes = bytes_of_symbols(content).value_or(content)};
 }
 
-TokenizerConfig read_tokenizer_config(const fs::path& folder) {
-    TokenizerConfig config;
-    const fs::path file = folder / "tokenizer_config.json";
-    config.file = file.string();
-    if (!fs::exists(file)) return config;
+namespace {
+
+void read_file(const fs::path& file, TokenizerConfig& config) {
     const JsonDocument document = JsonDocument::parse(content_of(file), file.string());
     const JsonView root = document.root();
     config.bos = special_of(root, "bos_token");
@@ -64,6 +62,28 @@ TokenizerConfig read_tokenizer_config(const fs::path& folder) {
             config.added.push_back(added_token(token, token_id(id.root())));
         }
     }
+    if (const auto legacy = root.find("legacy")) config.legacy = legacy->boolean();
+}
+
+// {"<pad>": 32000}
+void read_added_tokens(const fs::path& file, TokenizerConfig& config) {
+    const JsonDocument document = JsonDocument::parse(content_of(file), file.string());
+    for (const auto& [content, id] : document.root().items()) {
+        BpeDescription::Added added = special_token(content, token_id(id));
+        added.special = content == config.bos || content == config.eos;
+        added.normalized = !added.special;
+        config.added_before.push_back(std::move(added));
+    }
+}
+
+}  // namespace
+
+TokenizerConfig read_tokenizer_config(const fs::path& folder) {
+    TokenizerConfig config;
+    const fs::path file = folder / "tokenizer_config.json", before = folder / "added_tokens.json";
+    config.file = file.string();
+    if (fs::exists(file)) read_file(file, config);
+    if (config.added.empty() && fs::exists(before)) read_added_tokens(before, config);
     return config;
 }
 

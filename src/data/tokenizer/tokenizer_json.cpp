@@ -4,7 +4,7 @@
 #include "byte_symbols.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
-#include "pre_tokenizer.hpp"
+#include "tokenizer_steps.hpp"
 
 #include <algorithm>
 #include <unordered_map>
@@ -14,125 +14,18 @@ namespace coeus {
 
 namespace {
 
-[[noreturn]] void not_known(const JsonView& where, const std::string& what, const char* known) {
-    throw ConfigError("{}: {}: {} is not supported; {}", where.file(), where.path(), what, known);
-}
-
-// The elements of a Sequence, or the part itself if it is not one.
-std::vector<JsonView> steps_of(const JsonView& part, const char* key) {
-    if (part.string("type") == "Sequence") return part[key].elements();
-    return {part};
-}
-
-// True if the vocabulary has symbols for all 256 bytes, so that unk_token and byte_fallback are never used.
-bool spells_every_byte(const JsonView& vocab) {
-    int symbols = 0;
-    for (const auto& [content, id] : vocab.items()) {
-        const auto bytes = bytes_of_symbols(content);
-        symbols += bytes && bytes->size() == 1;
-    }
-    return symbols == 256;
-}
-
 bool means_nothing(const Json& value) {
     const double* const real = value.as_real();
     return value.text() == "\"\"" || value.text() == "0" || (real && *real == 0);
 }
 
 void check_model(const JsonView& model) {
-    const char* const known = "only byte-level BPE is";
+    const char* const known = "only BPE is, without dropout and without affixes of words";
     if (const std::string type = model.string("type", "BPE"); type != "BPE")
         not_known(model, "the model " + type, known);
     for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
         if (const auto value = model.find(key); value && !means_nothing(value->value()))
             not_known(model, key, known);
-    if (model.contains("unk_token") && !spells_every_byte(model["vocab"]))
-        not_known(model, "unk_token", known);
-    if (model.boolean("byte_fallback", false) && !spells_every_byte(model["vocab"]))
-        not_known(model, "byte_fallback", known);
-}
-
-void read_normalizer(const JsonView& normalizer, ByteBpeDescription& out) {
-    for (const JsonView& step : steps_of(normalizer, "normalizers")) {
-        if (step.string("type") != "NFC")
-            not_known(step, "the normalizer " + step.string("type"), "only NFC is");
-        out.nfc = true;
-    }
-}
-
-std::string expression_of(const JsonView& split, const char* known) {
-    const auto regex = split["pattern"].find("Regex");
-    if (!regex) not_known(split["pattern"], "a pattern that is not a Regex", known);
-    if (split.string("behavior") != "Isolated" || split.boolean("invert", false))
-        not_known(split, "a Split that is not Isolated", known);
-    return regex->string();
-}
-
-void read_byte_level(const JsonView& step, ByteBpeDescription& out, const char* known) {
-    out.prefix_space = step.boolean("add_prefix_space", false);
-    if (out.prefix_space && !out.patterns.empty()) not_known(step, "add_prefix_space after a Split", known);
-    if (step.boolean("use_regex", true)) out.patterns.push_back(gpt2_pattern);
-}
-
-void read_pre_tokenizer(const JsonView& root, ByteBpeDescription& out) {
-    const char* const known = "only Split (Isolated, with a Regex) and Digits are, with ByteLevel at the end";
-    const auto pre_tokenizer = root.find("pre_tokenizer");
-    const std::vector<JsonView> steps =
-        pre_tokenizer ? steps_of(*pre_tokenizer, "pretokenizers") : std::vector<JsonView>();
-    if (steps.empty())
-        throw ConfigError("{}: pre_tokenizer: is empty, which is not supported; {}", root.file(), known);
-    for (size_t i = 0; i < steps.size(); ++i) {
-        const std::string& type = steps[i].string("type");
-        const bool last = i + 1 == steps.size();
-        if (type == "ByteLevel" && last)
-            read_byte_level(steps[i], out, known);
-        else if (type == "Split" && !last)
-            out.patterns.push_back(expression_of(steps[i], known));
-        else if (type == "Digits" && !last)
-            out.patterns.push_back(steps[i].boolean("individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)");
-        else
-            not_known(steps[i],
-                      "the pre-tokenizer " + type + (last ? " as the last step" : " before other steps"),
-                      known);
-    }
-}
-
-// Reads TemplateProcessing for a single text: special tokens, the text, special tokens.
-void read_template(const JsonView& processor, ByteBpeDescription& out) {
-    bool behind = false;
-    for (const JsonView& piece : processor["single"].elements()) {
-        const auto special = piece.find("SpecialToken");
-        if (!special) {
-            if (behind || piece["Sequence"].string("id") != "A")
-                processor["single"].reject("must contain the text once, as $A");
-            behind = true;
-            continue;
-        }
-        for (const JsonView& id : processor["special_tokens"][special->string("id")]["ids"].elements())
-            (behind ? out.frame.after : out.frame.before).push_back(token_id(id));
-    }
-    if (!behind) processor["single"].reject("must contain the text once, as $A");
-}
-
-void read_post_processor(const JsonView& post_processor, ByteBpeDescription& out) {
-    for (const JsonView& step : steps_of(post_processor, "processors")) {
-        const std::string type = step.string("type");
-        if (type == "TemplateProcessing")
-            read_template(step, out);
-        else if (type != "ByteLevel")
-            not_known(step, "the post-processor " + type, "only TemplateProcessing and ByteLevel are");
-    }
-}
-
-// For all supported tokenizers, the decoder replaces byte symbols by their bytes.
-void check_decoder(const JsonView& root) {
-    const auto decoder = root.find("decoder");
-    const std::vector<JsonView> steps = decoder ? steps_of(*decoder, "decoders") : std::vector<JsonView>();
-    if (steps.empty())
-        throw ConfigError("{}: decoder: is empty, which is not supported; only ByteLevel is", root.file());
-    for (const JsonView& step : steps)
-        if (step.string("type") != "ByteLevel")
-            not_known(step, "the decoder " + step.string("type"), "only ByteLevel is");
 }
 
 std::pair<std::string, std::string> merge_of(const JsonView& merge) {
@@ -147,12 +40,61 @@ std::pair<std::string, std::string> merge_of(const JsonView& merge) {
     return {both.substr(0, space), both.substr(space + 1)};
 }
 
-void read_model(const JsonView& model, ByteBpeDescription& out) {
-    out.whole_pieces = model.boolean("ignore_merges", false);
-    std::vector<std::pair<std::string, int32_t>> vocab;
+using Symbols = std::vector<std::pair<std::string, int32_t>>;
+
+std::optional<int32_t> id_in(const Symbols& vocab, std::string_view content) {
+    const auto found =
+        std::find_if(vocab.begin(), vocab.end(), [&](const auto& v) { return v.first == content; });
+    return found == vocab.end() ? std::nullopt : std::optional(found->second);
+}
+
+// The ids of <0x00> ... <0xFF>; -1: not in the vocabulary.
+std::vector<int32_t> byte_tokens_of(const Symbols& vocab) {
+    std::vector<int32_t> ids(256, -1);
+    for (const auto& [content, id] : vocab)
+        if (const auto byte = byte_of_token(content)) ids[*byte] = id;
+    return ids;
+}
+
+bool has_all(const std::vector<int32_t>& ids) {
+    return std::find(ids.begin(), ids.end(), -1) == ids.end();
+}
+
+// The ids of the symbols of the 256 bytes.
+std::vector<int32_t> symbols_of_bytes_in(const Symbols& vocab) {
+    std::vector<int32_t> ids(256, -1);
+    for (const auto& [content, id] : vocab)
+        if (const auto bytes = bytes_of_symbols(content); bytes && bytes->size() == 1)
+            ids[uint8_t((*bytes)[0])] = id;
+    return ids;
+}
+
+// What becomes of symbols that the vocabulary lacks.
+void read_unknown(const JsonView& model, const Symbols& vocab, BpeDescription& out) {
+    Bpe::Options& options = out.options;
+    if (!options.characters && has_all(symbols_of_bytes_in(vocab))) return;  // there are none
+    if (model.boolean("byte_fallback", false)) {
+        if (!options.characters)
+            not_known(model,
+                      "byte_fallback with the pre-tokenizer ByteLevel and without the symbols of all bytes",
+                      "it is if there are all 256 symbols");
+        options.byte_tokens = byte_tokens_of(vocab);
+    }
+    const std::string unknown = model.string("unk_token", "");
+    options.unknown = id_in(vocab, unknown);
+    options.fuse_unknown = model.boolean("fuse_unk", false);
+    const bool needed = options.byte_tokens.empty() || !has_all(options.byte_tokens);
+    if (needed && !unknown.empty() && !options.unknown)
+        model["unk_token"].reject("must be a token of model.vocab");
+}
+
+void read_model(const JsonView& model, BpeDescription& out) {
+    out.options.whole_pieces = model.boolean("ignore_merges", false);
+    Symbols vocab;
     for (const auto& [symbols, id] : model["vocab"].items()) vocab.emplace_back(symbols, token_id(id));
     std::vector<std::pair<std::string, std::string>> merges;
     for (const JsonView& merge : model["merges"].elements()) merges.push_back(merge_of(merge));
+    read_unknown(model, vocab, out);
     out.set_symbols(vocab, merges);
 }
 
@@ -163,7 +105,7 @@ public:
     explicit Ids(const JsonView& vocab) {
         for (const auto& [content, id] : vocab.items()) ids_.emplace(content, token_id(id));
     }
-    void add(const ByteBpeDescription::Added& added, const JsonView& where) {
+    void add(const BpeDescription::Added& added, const JsonView& where) {
         const auto [first, is_new] = ids_.emplace(added.token.content, added.token.id);
         if (!is_new && first->second != added.token.id)
             throw ConfigError("{}: {}: \"{}\" has the id {} here, but the id {} before", where.file(),
@@ -175,12 +117,14 @@ private:
 };
 
 // Reads the added tokens of tokenizer.json, then those that only tokenizer_config.json has.
-void read_added_tokens(const JsonView& root, const TokenizerConfig& config, ByteBpeDescription& out) {
+void read_added_tokens(const JsonView& root, const TokenizerConfig& config, BpeDescription& out) {
     Ids ids(root["model"]["vocab"]);
     std::unordered_set<std::string> seen;
-    const auto add = [&](const ByteBpeDescription::Added& added, const JsonView& where) {
+    const auto add = [&](const BpeDescription::Added& added, const JsonView& where) {
         ids.add(added, where);
-        if (seen.insert(added.token.content).second) out.added.push_back(added);
+        if (!seen.insert(added.token.content).second) return;
+        out.added.push_back(added);
+        out.added.back().bytes = out.decoding.bytes_of(added.token.content);
     };
     if (const auto tokens = root.find("added_tokens"))
         for (const JsonView& token : tokens->elements())
@@ -188,6 +132,8 @@ void read_added_tokens(const JsonView& root, const TokenizerConfig& config, Byte
     const Json nothing;
     for (const auto& added : config.added)
         add(added, JsonView(nothing, config.file, fmt::format("added_tokens_decoder.{}", added.token.id)));
+    for (const auto& added : config.added_before)
+        if (!out.id_of(added.token.content)) out.added.push_back(added);
 }
 
 void check_keys(const JsonView& root) {
@@ -214,19 +160,16 @@ std::string notice_of(const JsonView& root) {
 
 }  // namespace
 
-ByteBpeDescription read_tokenizer_json(const std::string& file, const std::string& content,
-                                       const TokenizerConfig& config) {
+BpeDescription read_tokenizer_json(const std::string& file, const std::string& content,
+                                   const TokenizerConfig& config) {
     const JsonDocument document = JsonDocument::parse(content, file);
     const JsonView root = document.root();
-    ByteBpeDescription out;
+    BpeDescription out;
     out.file = file;
     check_model(root["model"]);
     check_keys(root);
     out.notice = notice_of(root);
-    if (const auto normalizer = root.find("normalizer")) read_normalizer(*normalizer, out);
-    read_pre_tokenizer(root, out);
-    if (const auto processor = root.find("post_processor")) read_post_processor(*processor, out);
-    check_decoder(root);
+    read_steps(root, out);
     read_model(root["model"], out);
     read_added_tokens(root, config, out);
     out.set_special(config.bos, config.eos);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugging Face's tokenizer.json, if it contains a byte-level BPE.
+// Hugging Face's tokenizer.json, if its model is BPE, on bytes or on characters (as SentencePiece has it).
 #pragma once
 
-#include "byte_bpe.hpp"
+#include "bpe_model.hpp"
 #include "tokenizer_config.hpp"
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace coeus {
 
 /// `content`: the text of `file`. ConfigError: it is damaged, or of an unsupported kind, which is named.
-ByteBpeDescription read_tokenizer_json(const std::string& file, const std::string& content,
-                                       const TokenizerConfig& config);
+BpeDescription read_tokenizer_json(const std::string& file, const std::string& content,
+                                   const TokenizerConfig& config);
 
 }  // namespace coeus

@@ -183,7 +183,7 @@ private:
 
 WordCounts count_words(const Corpus& corpus, int threads) {
     if (threads <= 0) threads = hardware_threads();
-    const PreTokenizer pre_tokenizer({llama3_pattern}, "coeus tokenizer");
+    const PreTokenizer pre_tokenizer({{.expression = llama3_pattern}}, "coeus tokenizer");
     ProgressBar progress("counting words", corpus.bytes(), true);
     int64_t done = 0;
     std::vector<Counts> counts(static_cast<size_t>(threads));

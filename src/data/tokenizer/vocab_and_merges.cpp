@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocab_and_merges.hpp"
 
+#include "characters.hpp"
 #include "coeus/base/error.hpp"
 #include "pre_tokenizer.hpp"
 
@@ -30,9 +31,9 @@ Pairs pairs_of(const std::string& file, std::string_view content) {
 
 }  // namespace
 
-ByteBpeDescription read_vocab_and_merges(const std::string& folder, const std::string& vocab,
-                                         const std::string& merges, const TokenizerConfig& config) {
-    ByteBpeDescription out;
+BpeDescription read_vocab_and_merges(const std::string& folder, const std::string& vocab,
+                                     const std::string& merges, const TokenizerConfig& config) {
+    BpeDescription out;
     out.file = folder + "/vocab.json";
     const JsonDocument document = JsonDocument::parse(vocab, out.file);
     std::vector<std::pair<std::string, int32_t>> symbols;
@@ -45,9 +46,14 @@ ByteBpeDescription read_vocab_and_merges(const std::string& folder, const std::s
     }
     out.set_symbols(symbols, pairs_of(folder + "/merges.txt", merges));
     const bool qwen = config.tokenizer_class.starts_with("Qwen2Tokenizer");
-    out.patterns = {qwen ? qwen_pattern : gpt2_pattern};
-    out.nfc = qwen;
+    out.add_split({qwen ? qwen_pattern : gpt2_pattern});
+    if (qwen)
+        out.normalizers.push_back({"nfc", [](std::string_view text, bool, std::string& buffer) {
+                                       return in_normal_form(text, NormalForm::c, buffer);
+                                   }});
     out.added = config.added;
+    for (const auto& added : config.added_before)
+        if (!out.id_of(added.token.content)) out.added.push_back(added);
     out.set_special(config.bos, config.eos);
     return out;
 }

@@ -4,7 +4,7 @@
 // Qwen2Tokenizer, the regular expression is Qwen's, and text is normalized to normal form C.
 #pragma once
 
-#include "byte_bpe.hpp"
+#include "bpe_model.hpp"
 #include "tokenizer_config.hpp"
 
 #include <string>
@@ -13,7 +13,7 @@ namespace coeus {
 
 /// `vocab`, `merges`: the texts of the files in `folder`. ConfigError: they are damaged, or not a byte-level
 /// BPE.
-ByteBpeDescription read_vocab_and_merges(const std::string& folder, const std::string& vocab,
-                                         const std::string& merges, const TokenizerConfig& config);
+BpeDescription read_vocab_and_merges(const std::string& folder, const std::string& vocab,
+                                     const std::string& merges, const TokenizerConfig& config);
 
 }  // namespace coeus

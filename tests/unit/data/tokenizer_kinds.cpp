@@ -262,6 +262,51 @@ TEST_CASE("a damaged tokenizer.json is reported, even next to a tokenizer.model"
     }
 }
 
+TEST_CASE("a folder with a tokenizer of another kind names its files") {
+    const TemporaryFolder folder;
+    write_file(folder / "vocab.txt", "[UNK]\n");
+    write_file(folder / "tokenizer_config.json", "{}");
+    CHECK_THAT(
+        problem(folder.path()),
+        Contains("there is no tokenizer in this folder that Coeus reads, but vocab.txt (the vocabulary of a "
+                 "WordPiece), tokenizer_config.json (read only with a tokenizer); a tokenizer is "
+                 "tokenizer.json"));
+    write_file(folder / "tokenization_own.py", "");
+    CHECK_THAT(problem(folder.path()), Contains("tokenization_own.py (a program of Python)"));
+}
+
+TEST_CASE("added_tokens.json of earlier versions of transformers counts, without added_tokens_decoder") {
+    const TemporaryFolder folder;
+    write_file(folder / "vocab.json", R"({"a": 0, "b": 1, "<end>": 2})");
+    write_file(folder / "merges.txt", "");
+    write_file(folder / "tokenizer_config.json", R"({"eos_token": "<end>"})");
+    const std::string before = Tokenizer(folder.path()).hash();
+    write_file(folder / "added_tokens.json", R"({"<end>": 2, "<pad>": 3})");
+    const Tokenizer joined(folder.path());
+    CHECK(joined.encode("a<pad>b") == Ids{0, 3, 1});
+    CHECK(joined.vocab_size() == 4);
+    CHECK(joined.hash() != before);
+    write_file(folder / "added_tokens.json", R"({"<end>": 2})");
+    CHECK(Tokenizer(folder.path()).hash() == before);
+    write_file(folder / "added_tokens.json", R"({"<pad>": 3})");
+    write_file(folder / "tokenizer_config.json",
+               R"({"eos_token": "<end>", "added_tokens_decoder": {"2": {"content": "<end>"}}})");
+    CHECK(Tokenizer(folder.path()).vocab_size() == 3);
+}
+
+TEST_CASE("a token file of a version without its own table of Unicode is of the same tokenizer") {
+    const TemporaryFolder folder;
+    write_file(folder / "vocab.json", R"({"a": 0, "b": 1, "<end>": 2})");
+    write_file(folder / "merges.txt", "");
+    write_file(folder / "tokenizer_config.json", R"({"eos_token": "<end>"})");
+    const Tokenizer tokenizer(folder.path());
+    CHECK(tokenizer.hash() != tokenizer.earlier_hash());
+    CHECK(tokenizer.earlier_hash() == "789619e2f1ae1d71");  // of version 0.2
+    CHECK(tokenizer.has_hash(tokenizer.hash()));
+    CHECK(tokenizer.has_hash(tokenizer.earlier_hash()));
+    CHECK_FALSE(tokenizer.has_hash("0123456789abcdef"));
+}
+
 TEST_CASE("a tokenizer is looked for in a folder, or is the file itself") {
     const TemporaryFolder folder;
     CHECK_THAT(problem(folder.path()),

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "expression.hpp"
+
+#include "characters.hpp"
+#include "coeus/base/error.hpp"
+
+#include <pcre2.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace coeus {
+
+namespace {
+
+constexpr uint32_t all_codes = 0x110000;
+constexpr uint32_t first_surrogate = 0xd800, behind_surrogates = 0xe000;  // not in any text
+
+// Characters, as bits of a table.
+using Set = std::vector<bool>;
+
+const std::array<const char*, 30> category_names = {
+    "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe",
+    "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"};
+
+// The bits of the categories that a name stands for: "L", "Lu", "L&"; none if it is not a category.
+uint32_t categories_of(const std::string& name) {
+    if (name == "Any") return (1u << category_names.size()) - 1;
+    if (name == "L&" || name == "LC") return categories_of("Lu") | categories_of("Ll") | categories_of("Lt");
+    uint32_t bits = 0;
+    for (size_t i = 0; i < category_names.size(); ++i)
+        if (name == category_names[i] || (name.size() == 1 && name[0] == category_names[i][0]))
+            bits |= 1u << i;
+    return bits;
+}
+
+bool is_surrogate(uint32_t code) {
+    return code >= first_surrogate && code < behind_surrogates;
+}
+
+Set set_of(uint32_t categories, bool complement) {
+    Set set(all_codes);
+    const std::span<const uint32_t> runs = category_runs();
+    for (size_t i = 0; i < runs.size(); ++i) {
+        const uint32_t end = i + 1 < runs.size() ? runs[i + 1] >> 5 : all_codes;
+        const bool in = ((categories >> (runs[i] & 31)) & 1) != (complement ? 1u : 0u);
+        std::fill(set.begin() + (runs[i] >> 5), set.begin() + end, in);
+    }
+    std::fill(set.begin() + first_surrogate, set.begin() + behind_surrogates, false);
+    return set;
+}
+
+Set complement_of(Set set) {
+    set.flip();
+    std::fill(set.begin() + first_surrogate, set.begin() + behind_surrogates, false);
+    return set;
+}
+
+// Every character that is assigned or may soon be, except those for private use.
+struct AllCharacters {
+    std::string text;
+    std::vector<uint32_t> code_at;  // of each byte of the text, and of its end
+
+    AllCharacters() {
+        add(0, first_surrogate);
+        add(behind_surrogates, classes_in_table);
+        add(0xe0000, 0xe1000);
+        code_at.push_back(0xe1000);
+    }
+
+private:
+    void add(uint32_t begin, uint32_t end) {
+        for (uint32_t code = begin; code < end; ++code) {
+            append_utf8(code, text);
+            code_at.resize(text.size(), code);
+        }
+    }
+};
+
+// The characters that an item, such as \p{L}, matches in this machine's PCRE2, and those that it does not.
+struct InPcre2 {
+    Set in = Set(all_codes), out = Set(all_codes);
+    explicit InPcre2(const std::string& item);
+};
+
+InPcre2::InPcre2(const std::string& item) {
+    static const AllCharacters all;
+    int error = 0;
+    size_t offset = 0;
+    pcre2_code* const pattern = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(item.data()), item.size(),
+                                              PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr);
+    require(pattern != nullptr, "PCRE2 knows the general categories");
+    pcre2_jit_compile(pattern, PCRE2_JIT_COMPLETE);
+    pcre2_match_data* const data = pcre2_match_data_create(1, nullptr);
+    for (const uint32_t code : all.code_at) out[code] = true;
+    size_t at = 0;
+    while (pcre2_match(pattern, reinterpret_cast<PCRE2_SPTR>(all.text.data()), all.text.size(), at,
+                       PCRE2_NO_UTF_CHECK, data, nullptr) > 0) {
+        const size_t begin = pcre2_get_ovector_pointer(data)[0];
+        in[all.code_at[begin]] = true;
+        out[all.code_at[begin]] = false;
+        at = pcre2_get_ovector_pointer(data)[1];
+    }
+    pcre2_match_data_free(data);
+    pcre2_code_free(pattern);
+}
+
+std::string ranges_of(const Set& set) {
+    std::string text;
+    for (uint32_t code = 0; code < all_codes;) {
+        if (!set[code]) {
+            ++code;
+            continue;
+        }
+        const uint32_t begin = code;
+        while (code < all_codes && set[code]) ++code;
+        text += fmt::format("\\x{{{:x}}}", begin);
+        if (code > begin + 1) text += fmt::format("-\\x{{{:x}}}", code - 1);
+    }
+    return text;
+}
+
+// The inside of a class that matches `wanted`. A long list of ranges is slow in PCRE2 before 10.45, so the
+// list has only what PCRE2's own item lacks, unless the item has more than is wanted.
+std::string inside_of_class(const std::string& item, const Set& wanted) {
+    const InPcre2 there(item);
+    Set missing(all_codes);
+    for (uint32_t code = 0; code < all_codes; ++code) {
+        if (there.in[code] && !wanted[code]) return ranges_of(wanted);
+        missing[code] = there.out[code] && wanted[code];
+    }
+    return item + ranges_of(missing);
+}
+
+// The same, found once for each item.
+std::string inside_once(const std::string& item, const std::function<Set()>& wanted) {
+    static std::mutex mutex;
+    static std::map<std::string, std::string> known;
+    const std::lock_guard lock(mutex);
+    auto& inside = known[item];
+    if (inside.empty()) inside = inside_of_class(item, wanted());
+    return inside;
+}
+
+const char* const white_space =
+    R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+const char* const hexadecimal = "0-9A-Fa-f";
+
+std::string of_categories(const std::string& name, bool complement) {
+    return inside_once(fmt::format("\\{}{{{}}}", complement ? 'P' : 'p', name),
+                       [&] { return set_of(categories_of(name), complement); });
+}
+
+std::string of_words() {
+    return of_categories("L", false) + of_categories("M", false) + of_categories("Nd", false) +
+           of_categories("Nl", false) + of_categories("Pc", false) +
+           R"(\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+}
+
+Set set_where(bool (*is)(uint32_t)) {
+    Set set(all_codes);
+    for (uint32_t code = 0; code < all_codes; ++code) set[code] = !is_surrogate(code) && is(code);
+    return set;
+}
+
+bool is_white_space(uint32_t code) {
+    return (class_of(code) & is_space) != 0;
+}
+bool is_hexadecimal(uint32_t code) {
+    return code < 0x80 && std::isxdigit(int(code)) != 0;
+}
+
+// \s, \D, ...: the inside of a class; "" for another escape.
+std::string inside_of_escape(char escape) {
+    const auto complement = [&](bool (*is)(uint32_t)) {
+        return inside_once(std::string("\\") + escape, [&] { return complement_of(set_where(is)); });
+    };
+    switch (escape) {
+        case 's': return white_space;
+        case 'S': return complement(is_white_space);
+        case 'd': return of_categories("Nd", false);
+        case 'D': return of_categories("Nd", true);
+        case 'w': return of_words();
+        case 'W': return complement(is_word);
+        case 'h': return hexadecimal;
+        case 'H': return complement(is_hexadecimal);
+        default: return "";
+    }
+}
+
+class Rewriter {
+public:
+    Rewriter(const std::string& expression, const std::string& where) : in_(expression), where_(where) {}
+
+    std::string run() {
+        while (at_ < in_.size()) {
+            if (in_[at_] == '\\' && at_ + 1 < in_.size())
+                escape();
+            else if (in_[at_] == '[')
+                begin_class();
+            else if (in_[at_] == ']')
+                end_class();
+            else if (in_class_ && in_.compare(at_, 2, "&&") == 0)
+                refuse("an intersection (&&)");
+            else
+                out_ += in_[at_++];
+        }
+        return std::move(out_);
+    }
+
+private:
+    [[noreturn]] void refuse(const char* what) const {
+        throw ConfigError("{}: the regular expression \"{}\" has {}, which is not supported", where_, in_,
+                          what);
+    }
+
+    void copy(size_t count) {
+        out_.append(in_, at_, count);
+        at_ += count;
+    }
+
+    void begin_class() {
+        if (in_class_) {
+            if (in_.compare(at_, 2, "[:") != 0) refuse("a class inside of a class");
+            const size_t end = in_.find(":]", at_);
+            return copy(end == std::string::npos ? in_.size() - at_ : end + 2 - at_);
+        }
+        in_class_ = true;
+        copy(in_.compare(at_, 2, "[^") == 0 ? 2 : 1);
+        if (at_ < in_.size() && in_[at_] == ']') copy(1);  // a bracket at the beginning is a character
+    }
+
+    void end_class() {
+        in_class_ = false;
+        copy(1);
+    }
+
+    void put(const std::string& inside) { out_ += in_class_ ? inside : "[" + inside + "]"; }
+
+    // \p{L}, \p{^L}, \pL: its name, and whether it is a complement. Nothing if it is not a general category.
+    struct Property {
+        std::string name;
+        bool complement;
+        size_t bytes;
+    };
+    std::optional<Property> property() const {
+        if (in_[at_ + 1] != 'p' && in_[at_ + 1] != 'P') return std::nullopt;
+        Property found{"", in_[at_ + 1] == 'P', 3};
+        if (in_.compare(at_ + 2, 1, "{") == 0) {
+            const size_t end = in_.find('}', at_);
+            if (end == std::string::npos) return std::nullopt;
+            found.name = in_.substr(at_ + 3, end - at_ - 3);
+            found.bytes = end + 1 - at_;
+            if (found.name.starts_with('^')) {
+                found.complement = !found.complement;
+                found.name.erase(0, 1);
+            }
+        } else {
+            found.name = in_.substr(at_ + 2, 1);
+        }
+        return categories_of(found.name) != 0 ? std::optional(found) : std::nullopt;
+    }
+
+    void escape() {
+        if (const auto found = property()) {
+            // outside of a class, the complement of a short list is faster than a long list
+            if (in_class_)
+                out_ += of_categories(found->name, found->complement);
+            else
+                out_ += (found->complement ? "[^" : "[") + of_categories(found->name, false) + "]";
+            at_ += found->bytes;
+            return;
+        }
+        const char escaped = in_[at_ + 1];
+        if (!in_class_ && (escaped == 'b' || escaped == 'B')) {
+            const std::string word = "[" + of_words() + "]";
+            const char *const then = escaped == 'b' ? "!" : "=", *const otherwise =
+                                                                     escaped == 'b' ? "=" : "!";
+            out_ += fmt::format("(?:(?<={0})(?{1}{0})|(?<!{0})(?{2}{0}))", word, then, otherwise);
+        } else if (!in_class_ && std::isupper(static_cast<unsigned char>(escaped)) != 0 &&
+                   !inside_of_escape(escaped).empty()) {
+            out_ += "[^" + inside_of_escape(char(escaped | 0x20)) + "]";
+        } else if (const std::string inside = inside_of_escape(escaped); !inside.empty()) {
+            put(inside);
+        } else {
+            return copy(2);
+        }
+        at_ += 2;
+    }
+
+    const std::string &in_, &where_;
+    std::string out_;
+    size_t at_ = 0;
+    bool in_class_ = false;
+};
+
+}  // namespace
+
+std::string expression_for_pcre2(const std::string& expression, const std::string& where) {
+    return Rewriter(expression, where).run();
+}
+
+std::string expression_for(std::string_view text) {
+    std::string expression;
+    for (const char c : text) {
+        if (std::ispunct(static_cast<unsigned char>(c)) != 0) expression += '\\';
+        expression += c;
+    }
+    return expression;
+}
+
+}  // namespace coeus

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small forms of tokenizer.json give the ids, the decoded texts and the pieces that Hugging Face's tokenizers
+// gives: tests/data/tokenizers/forms.json, which make.py in the same folder wrote.
+#include "../../../src/data/tokenizer/characters.hpp"
+#include "../../../src/data/tokenizer/pre_tokenizer.hpp"
+#include "coeus/data/tokenizer.hpp"
+#include "coeus/file/json.hpp"
+#include "support/catch.hpp"
+#include "support/paths.hpp"
+#include "support/support.hpp"
+
+#include <algorithm>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+const JsonView forms() {
+    static const JsonDocument document =
+        JsonDocument::read(paths::source() + "/tests/data/tokenizers/forms.json");
+    return document.root();
+}
+
+// FNV-1a with 32 bits.
+std::string sum_of(std::string_view bytes) {
+    uint32_t value = 0x811c9dc5;
+    for (const char byte : bytes) value = (value ^ uint8_t(byte)) * 0x01000193;
+    return fmt::format("{:08x}", value);
+}
+
+std::string sum_of(const std::vector<int32_t>& ids) {
+    std::string text;
+    for (const int32_t id : ids) text += fmt::format("{} ", id);
+    return sum_of(std::string_view(text));
+}
+
+void set_all(Json& json, const Json& changes) {
+    for (const auto& [key, value] : *changes.as_object()) json.set(key, value);
+}
+
+// document() of make.py.
+Json document_of(const JsonView& form) {
+    const Json bytes = Json::object()
+                           .set("type", "ByteLevel")
+                           .set("add_prefix_space", false)
+                           .set("trim_offsets", true)
+                           .set("use_regex", true);
+    const bool normalized = form["in_file"].boolean("normalized", false);
+    Json added = Json::array();
+    for (const char* content : {"<unk>", "<s>", "</s>", "<|im_start|>"}) {
+        const auto id = int64_t(added.as_array()->size());
+        added.push(Json::object()
+                       .set("id", id)
+                       .set("content", content)
+                       .set("normalized", normalized && id == 3)
+                       .set("special", id < 3));
+    }
+    Json model = forms()["models"][form.string("model")].value();
+    set_all(model, form["in_model"].value());
+    Json file = Json::object()
+                    .set("version", "1.0")
+                    .set("added_tokens", added)
+                    .set("pre_tokenizer", bytes)
+                    .set("decoder", Json::object().set("type", "ByteLevel"))
+                    .set("model", model);
+    for (const auto& [key, value] : form["in_file"].items())
+        if (key != "normalized") file.set(key, value.value());
+    return file;
+}
+
+// The texts whose ids have another sum, for messages.
+std::vector<std::string> different_texts(const Tokenizer& tokenizer, std::string_view sums) {
+    std::vector<std::string> different;
+    Tokenizer::Encoder encoder(tokenizer);
+    for (const std::string& text : forms()["texts"].strings()) {
+        std::vector<int32_t> ids;
+        encoder.encode(text, ids);
+        if (sum_of(ids) != sums.substr(0, 8)) different.push_back(text);
+        sums.remove_prefix(std::min<size_t>(9, sums.size()));
+    }
+    return different;
+}
+
+std::string bytes_of_hex(const std::string& hex) {
+    std::string bytes;
+    for (size_t i = 0; i + 1 < hex.size(); i += 2) bytes += char(std::stoi(hex.substr(i, 2), nullptr, 16));
+    return bytes;
+}
+
+using Words = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("tokenizer: forms of tokenizer.json give the ids and texts of Hugging Face's tokenizers") {
+    const TemporaryFolder folder;
+    const std::vector<std::string> texts = forms()["texts"].strings();
+    REQUIRE(texts.size() == 270);
+    REQUIRE(forms()["forms"].size() >= 70);
+    for (const JsonView& form : forms()["forms"].elements()) {
+        INFO(form.string("name"));
+        write_json(document_of(form), folder / "tokenizer.json");
+        const Tokenizer tokenizer(folder.path());
+        CHECK(different_texts(tokenizer, form.string("ids")) == Words());
+        std::string decoded;
+        for (const std::string& text : texts)
+            decoded += (&text == texts.data() ? "" : "\n") + tokenizer.decode(tokenizer.encode(text));
+        CHECK(sum_of(std::string_view(decoded)) == form.string("text"));
+    }
+}
+
+TEST_CASE("tokenizer: every character of the table is in the classes that Oniguruma has for Unicode 16") {
+    for (const auto& [expression, sum] : forms()["characters"].items()) {
+        INFO(expression);
+        const PreTokenizer pre_tokenizer({{expression}}, "test");
+        for (const auto& scan : {pre_tokenizer.scan(), pre_tokenizer.scan_by_expression()}) {
+            std::string lengths, text;
+            const auto measure = [&] {
+                scan->pieces(text, 0, [&](size_t begin, size_t end) {
+                    lengths += fmt::format("{} ", end - begin);
+                    return true;
+                });
+                text.clear();
+            };
+            int count = 0;
+            for (uint32_t code = 1; code < 0x34000; ++code) {
+                if (code >= 0xd800 && code < 0xe000) continue;
+                text += 'a';
+                append_utf8(code, text);
+                text += '1';
+                if (++count % 512 == 0) measure();
+            }
+            measure();
+            CHECK(sum_of(std::string_view(lengths)) == sum.string());
+        }
+    }
+}
+
+TEST_CASE("tokenizer.model and a tokenizer.json beside it: the one with more tokens, or both") {
+    const JsonView all = forms()["sentencepiece"];
+    const TemporaryFolder folder;
+    write_file(folder / "tokenizer.model", bytes_of_hex(all.string("model")));
+    const Tokenizer alone(folder.path());
+    CHECK(different_texts(alone, all.string("ids")) == Words());
+    CHECK(alone.kind() == "SentencePiece");
+    CHECK(alone.hash() == alone.earlier_hash());
+    const auto pieces = int32_t(alone.vocab_size());
+    const std::vector<int32_t> added = {pieces};
+    for (const char* form : {"legacy", "first"}) {
+        INFO(form);
+        const std::string sums = all.string(std::string(form) + " ids");
+        // tokenizer.json has one token more
+        write_json(all[form].value(), folder / "tokenizer.json");
+        const Tokenizer json(folder.path());
+        CHECK(json.kind() == "BPE (tokenizer.json)");
+        CHECK(json.vocab_size() == pieces + 1);
+        CHECK(different_texts(json, sums) == Words());
+        CHECK(json.hash() != alone.hash());
+        // the same tokens: tokenizer.model, as in earlier versions
+        Json same = all[form].value();
+        same.set("added_tokens", Json::array());
+        write_json(same, folder / "tokenizer.json");
+        CHECK(Tokenizer(folder.path()).hash() == alone.hash());
+        // a kind that cannot be read: its added token is joined with tokenizer.model
+        Json unigram = all[form].value();
+        unigram.set("model", Json(*unigram.find("model")).set("type", "Unigram"));
+        write_json(unigram, folder / "tokenizer.json");
+        write_json(Json::object().set("legacy", std::string(form) == "legacy"),
+                   folder / "tokenizer_config.json");
+        const Tokenizer joined(folder.path());
+        CHECK(joined.kind() == "SentencePiece");
+        CHECK(joined.encode("<|im_start|>") == added);
+        CHECK(joined.decode(added) == "<|im_start|>");
+        CHECK(joined.hash() != alone.hash());
+        CHECK(different_texts(joined, sums) == Words());
+        std::filesystem::remove(folder / "tokenizer.json");
+        CHECK(Tokenizer(folder.path()).hash() == alone.hash());
+        write_file(folder / "added_tokens.json", fmt::format("{{\"<|im_start|>\": {}}}", pieces));
+        CHECK(different_texts(Tokenizer(folder.path()), sums) == Words());
+        std::filesystem::remove(folder / "added_tokens.json");
+        std::filesystem::remove(folder / "tokenizer_config.json");
+    }
+}
