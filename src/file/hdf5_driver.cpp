@@ -86,7 +86,15 @@ herr_t query(const H5FD_t*, unsigned long* features) {
     // those of HDF5's own driver; they decide where things are placed in a file
     if (features)
         *features = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_ACCUMULATE_METADATA | H5FD_FEAT_DATA_SIEVE |
-                    H5FD_FEAT_AGGREGATE_SMALLDATA | H5FD_FEAT_DEFAULT_VFD_COMPATIBLE;
+                    H5FD_FEAT_AGGREGATE_SMALLDATA | H5FD_FEAT_POSIX_COMPAT_HANDLE |
+                    H5FD_FEAT_DEFAULT_VFD_COMPATIBLE;
+    return 0;
+}
+
+// HDF5 asks for the descriptor to see whether the name of a file is a link: other files that its arrays lie
+// in are looked for beside the file itself.
+herr_t get_handle(H5FD_t* base, hid_t, void** handle) {
+    *handle = &file_of(base).descriptor;
     return 0;
 }
 
@@ -147,6 +155,7 @@ H5FD_class_t driver_class() {
     driver.get_eoa = get_eoa;
     driver.set_eoa = set_eoa;
     driver.get_eof = get_eof;
+    driver.get_handle = get_handle;
     driver.read = read_bytes;
     driver.write = write_bytes;
     driver.truncate = truncate_file;

@@ -31,7 +31,7 @@ struct Range {
     double least, most;
     const char* text;
 };
-constexpr Range per_second = {1, 1e21, "must be at least 1 a second, and at most 10^21"};
+constexpr Range per_second = {0.001, 1e21, "must be at least 0.001 a second, and at most 10^21"};
 constexpr Range in_seconds = {1e-12, 1e4, "must be at least 10^-12 s, and at most 10^4 s"};
 constexpr Range amount = {1e-6, 1e18, "must be at least 10^-6, and at most 10^18"};
 

@@ -162,8 +162,10 @@ TEST_CASE("corpus: pictures and programs in a folder are skipped, and patterns c
     CHECK(read(Corpus({folder / "clone"})) == "first;second;third;");
     CHECK(read(Corpus({folder / "clone"}, BadLines::stop, {"*.cpp", "*.py"})) == "second;third;");
     // a file that is given is read, whatever its name is
-    CHECK(read(Corpus({folder / "clone/a.txt", folder / "clone/src"}, BadLines::stop, {"*.py"})) == "first;third;");
-    CHECK_THROWS_WITH(Corpus({folder / "clone"}, BadLines::stop, {"*.rs"}), Contains("contains no files that match *.rs"));
+    CHECK(read(Corpus({folder / "clone/a.txt", folder / "clone/src"}, BadLines::stop, {"*.py"})) ==
+          "first;third;");
+    CHECK_THROWS_WITH(Corpus({folder / "clone"}, BadLines::stop, {"*.rs"}),
+                      Contains("contains no files that match *.rs"));
     std::filesystem::create_directories(folder / "pictures");
     std::filesystem::rename(folder / "clone/logo.png", folder / "pictures/logo.png");
     CHECK_THROWS_WITH(Corpus({folder / "pictures"}),
@@ -262,7 +264,8 @@ TEST_CASE("corpus: JSON arrays, however they are formatted") {
     CHECK(wrong("[{\"text\": \"a\"},]") == "not valid JSON: there must be one comma before element [1]");
     CHECK(wrong("[,{\"text\": \"a\"}]") == "not valid JSON: there must be nothing before element [0]");
     CHECK(wrong("[{\"text\": \"a\"}] x") == "not valid JSON: there is more text after the array");
-    CHECK(wrong("[{\"text\": \"a\"}, 5]") == "[1]: the top level must be an object, is 5");
+    CHECK_THAT(wrong("[{\"text\": \"a\"}, 5]"),
+               Catch::StartsWith("[1]: the top level must be an object, is 5. With bad_lines = \"skip\""));
     CHECK_THAT(wrong("[{\"text\": \"a\"}, {\"text\" \"b\"}]"), Contains("[1]: not valid JSON"));
 }
 
@@ -457,8 +460,9 @@ TEST_CASE("corpus: a line or an element of JSON longer than 64 MiB is refused be
     const std::string good = "{\"text\": \"a\"}";
     CHECK(refusal("a.jsonl", good + "\n" + object) == ": line 2 is" + rule);
     CHECK(refusal("b.jsonl", good + "\n" + object + "\n" + good + "\n") == ": line 2 is" + rule);
-    CHECK(refusal("a.json", "[" + good + ", " + object + "]") == ": [1] is" + rule);
+    CHECK_THAT(refusal("a.json", "[" + good + ", " + object + "]"),
+               Catch::StartsWith(": [1] is" + rule + ". With "));
     CHECK(refusal("b.json", "{\n\"text\": \"" + text + "\"}") == ": the object is" + rule);
-    CHECK(refusal("c.json", object) == ": line 1 is" + rule);
+    CHECK_THAT(refusal("c.json", object), Catch::StartsWith(": line 1 is" + rule + ". With "));
     CHECK(refusal("d.json", "[" + good + "]" + std::string(65 << 20, ' ')) == "nothing");
 }

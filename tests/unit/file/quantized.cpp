@@ -130,7 +130,8 @@ TEST_CASE("quantized: config.json describes the quantization of a folder") {
     refused(R"({"quant_method": "fp8", "fmt": "e5m2", "weight_block_size": [128, 128]})",
             "fmt must be e4m3 (others are not implemented), is \"e5m2\"");
     refused(R"({"quant_method": "fp8", "weight_block_size": null})",
-            "weight_block_size must be the number of rows and of columns of a block, is null");
+            "weight_block_size must be the number of rows and of columns of a block, each from 1 to "
+            "16777216, is null");
     refused(R"({"quant_method": "fp8"})", "weight_block_size");
     refused(R"({"quant_method": "fp8", "weight_block_size": [128]})", "weight_block_size must be");
     refused(R"({"quant_method": "fp8", "weight_block_size": [0, 128]})", "weight_block_size must be");

@@ -102,12 +102,15 @@ TEST_CASE("files that cannot be opened", "[raw_file]") {
     // paths that cannot be right are mistakes of the user, not failures of the system
     std::filesystem::create_symlink("loop", folder / "loop");
     test::write_file(folder / "file", "");
-    for (const std::string& path : {(folder / "loop").string(), (folder / std::string(300, 'x')).string(),
+    const std::string loop = folder / "loop";
+    for (const std::string& path : {loop, (folder / std::string(300, 'x')).string(),
                                     (folder / "file").string() + "/x", folder.path().string()}) {
         CAPTURE(path);
         CHECK_THROWS_AS(RawFile::open(path), ConfigError);
-        CHECK_THROWS_AS(RawFile::open_for_update(path), ConfigError);
-        CHECK_THROWS_AS(RawFile::create(path), ConfigError);
+        if (path != loop) {  // links are replaced, or not followed
+            CHECK_THROWS_AS(RawFile::open_for_update(path), ConfigError);
+            CHECK_THROWS_AS(RawFile::create(path), ConfigError);
+        }
         CHECK_THROWS_AS(MappedFile(path), ConfigError);
         CHECK_THROWS_AS(read_text_file(path, 1), ConfigError);
     }

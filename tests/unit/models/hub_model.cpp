@@ -390,7 +390,7 @@ TEST_CASE("config.json: a model that it cannot describe is refused by name") {
     CHECK_THAT(refusal([](DecoderConfig& m) { m.rope.layout = RopeLayout::half_split; }),
                Contains("a model with rope_layout = \"half_split\" cannot be written"));
     CHECK_THAT(refusal([](DecoderConfig& m) { std::get<Llama3Scaling>(m.rope.scaling).factor = 0.5; }),
-               Contains("config.json: rope_parameters.factor must be at least 1, is 0.5"));
+               Contains("config.json: rope_scaling.factor must be at least 1, is 0.5"));
 }
 
 TEST_CASE("config.json: unsupported models and errors are reported in words") {

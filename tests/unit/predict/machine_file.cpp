@@ -143,9 +143,9 @@ TEST_CASE("messages about machine files name key, value, rule and the nearest na
              Wrong{head + "[peak]\nbf16 = -1\n" + from,
                    "mine.toml:5:1: peak.bf16 = -1: must be above 0; leave it out if it is not known"},
              Wrong{head + "[peak]\nbf16 = 1e-300\n" + from,
-                   "mine.toml:5:1: peak.bf16 = 1e-300: must be at least 1 a second, and at most 10^21"},
+                   "mine.toml:5:1: peak.bf16 = 1e-300: must be at least 0.001 a second, and at most 10^21"},
              Wrong{head + "[memory]\nbytes_per_second = 1e300\n" + from,
-                   "mine.toml:5:1: memory.bytes_per_second = 1e+300: must be at least 1 a second, and at "
+                   "mine.toml:5:1: memory.bytes_per_second = 1e+300: must be at least 0.001 a second, and at "
                    "most 10^21"},
              Wrong{head + "[launch]\nseconds = 1e-300\n" + from,
                    "mine.toml:5:1: launch.seconds = 1e-300: must be at least 10^-12 s, and at most 10^4 s"},
@@ -153,9 +153,9 @@ TEST_CASE("messages about machine files name key, value, rule and the nearest na
                    "mine.toml:4:3: products[1].m = 1e+300: must be at least 10^-6, and at most 10^18"},
              Wrong{
                  head + "[[level]]\nname = \"node\"\nper_node = 1e-300\n" + from,
-                 "mine.toml:4:3: level[1].per_node = 1e-300: must be at least 1 a second, and at most 10^21"},
+                 "mine.toml:4:3: level[1].per_node = 1e-300: must be at least 0.001 a second, and at most 10^21"},
              Wrong{head + "[[level]]\nname = \"node\"\nall_gather = [[1.0, 1e-300]]\n" + from,
-                   "mine.toml:4:3: level[1].all_gather = [[1.0, 1e-300]]: must be at least 1 a second, and "
+                   "mine.toml:4:3: level[1].all_gather = [[1.0, 1e-300]]: must be at least 0.001 a second, and "
                    "at most 10^21"},
              Wrong{head + "[peak]\nbf16 = \"fast\"\n" + from,
                    "mine.toml:5:1: peak.bf16 = \"fast\": must be a number"},

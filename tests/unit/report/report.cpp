@@ -361,7 +361,7 @@ TEST_CASE("report: a file that cannot be written is named") {
     CHECK_THROWS_WITH(write_report(folder / "absent/a.html", "x"),
                       Contains("absent/a.html cannot be written: No such file or directory"));
     fs::create_directories(folder / "folder/inside");
-    CHECK_THROWS_AS(write_report(folder / "folder", "x"), SystemError);
+    CHECK_THROWS_AS(write_report(folder / "folder", "x"), ConfigError);
 }
 
 TEST_CASE("report: how the wall time of all starts was spent") {
