@@ -6,6 +6,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -39,9 +40,30 @@ bool is_white(utf8proc_int32_t code) {
     return (class_of(uint32_t(code)) & is_space) != 0;
 }
 
+// Alphabetic, marks, digits and connectors.
+bool is_alphanumeric(uint32_t code) {
+    switch (category_of(code)) {
+        case Category::Lu:
+        case Category::Ll:
+        case Category::Lt:
+        case Category::Lm:
+        case Category::Lo:
+        case Category::Mn:
+        case Category::Mc:
+        case Category::Me:
+        case Category::Nd:
+        case Category::Nl:
+        case Category::Pc: return true;
+        case Category::So:
+            return (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
+                   (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189);
+        default: return false;
+    }
+}
+
 bool is_of_words(uint32_t code) {
     // joiners, and circled and squared letters, which are symbols with the property Alphabetic
-    return is_word(code) || code == 0x200c || code == 0x200d;
+    return is_alphanumeric(code) || code == 0x200c || code == 0x200d;
 }
 
 // The smallest first byte of a character that a normal form can change: no character below U+0300 has another
@@ -102,23 +124,9 @@ uint8_t class_of(uint32_t code) {
 }
 
 bool is_word(uint32_t code) {
-    switch (category_of(code)) {
-        case Category::Lu:
-        case Category::Ll:
-        case Category::Lt:
-        case Category::Lm:
-        case Category::Lo:
-        case Category::Mn:
-        case Category::Mc:
-        case Category::Me:
-        case Category::Nd:
-        case Category::Nl:
-        case Category::Pc: return true;
-        case Category::So:
-            return (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
-                   (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189);
-        default: return false;
-    }
+    // Oniguruma's own table of Latin-1 has superscripts and fractions too
+    constexpr std::array<uint32_t, 6> of_latin_1 = {0xb2, 0xb3, 0xb9, 0xbc, 0xbd, 0xbe};
+    return is_alphanumeric(code) || std::ranges::find(of_latin_1, code) != of_latin_1.end();
 }
 
 const uint8_t* character_classes() {

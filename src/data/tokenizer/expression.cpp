@@ -161,7 +161,7 @@ std::string of_categories(const std::string& name, bool complement) {
 std::string of_words() {
     return of_categories("L", false) + of_categories("M", false) + of_categories("Nd", false) +
            of_categories("Nl", false) + of_categories("Pc", false) +
-           R"(\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+           R"(\xb2\xb3\xb9\xbc-\xbe\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 }
 
 Set set_where(bool (*is)(uint32_t)) {

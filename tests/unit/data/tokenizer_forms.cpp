@@ -172,11 +172,21 @@ TEST_CASE("tokenizer.model and a tokenizer.json beside it: the one with more tok
         CHECK(joined.encode("<|im_start|>") == added);
         CHECK(joined.decode(added) == "<|im_start|>");
         CHECK(joined.hash() != alone.hash());
-        CHECK(different_texts(joined, sums) == Words());
+        // SentencePiece puts a space before every text, the other form not before one that begins with a
+        // space
+        const auto differ = [&](const Tokenizer& tokenizer) {
+            Words different = different_texts(tokenizer, sums);
+            if (std::string(form) == "first")
+                std::erase_if(different, [](const std::string& text) {
+                    return text.starts_with(" ") || text.starts_with("\u2581");
+                });
+            return different;
+        };
+        CHECK(differ(joined) == Words());
         std::filesystem::remove(folder / "tokenizer.json");
         CHECK(Tokenizer(folder.path()).hash() == alone.hash());
         write_file(folder / "added_tokens.json", fmt::format("{{\"<|im_start|>\": {}}}", pieces));
-        CHECK(different_texts(Tokenizer(folder.path()), sums) == Words());
+        CHECK(differ(Tokenizer(folder.path())) == Words());
         std::filesystem::remove(folder / "added_tokens.json");
         std::filesystem::remove(folder / "tokenizer_config.json");
     }
