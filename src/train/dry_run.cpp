@@ -101,8 +101,8 @@ std::vector<std::string> refused_on_this_host(const Config& config, const Decode
 }
 
 // "812 ms", "12.3 s"
-std::string milliseconds_text(double seconds) {
-    return seconds < 10 ? fmt::format("{:.3g} ms", 1000 * seconds) : fmt::format("{:.3g} s", seconds);
+std::string step_time_text(double seconds) {
+    return seconds < 1 ? fmt::format("{:.3g} ms", 1e3 * seconds) : fmt::format("{:.3g} s", seconds);
 }
 
 // "262 million"
@@ -131,7 +131,7 @@ std::string run_length(const Config& config, const EngineOptions& options, doubl
                           double(options.accumulation) * double(config.training.seq_len);
     std::string text = fmt::format("Run: {} {}", with_commas(steps), steps == 1 ? "step" : "steps");
     if (const double seconds = double(steps) * step_seconds; seconds > 0)
-        text += fmt::format(" x {} = {}, {:.3g} GPU-hours by the roofline", milliseconds_text(step_seconds),
+        text += fmt::format(" x {} = {}, {:.3g} GPU-hours by the roofline", step_time_text(step_seconds),
                             duration_text(seconds), seconds * double(ranks) / 3600);
     text += fmt::format(", {} tokens", rounded_count(double(steps) * tokens));
     const Config::Checkpoint& saves = config.checkpoint;
