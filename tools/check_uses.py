@@ -15,14 +15,14 @@ import sources
 
 STANDARD = {
     "bitset": "bitset",
-    "algorithm": "min max sort find clamp count fill all_of any_of find_if min_element max_element stable_sort equal"
+    "algorithm": "min max sort find clamp count fill all_of any_of find_if find_if_not min_element max_element stable_sort equal"
                  " copy copy_n none_of adjacent_find count_if minmax_element rotate pop_heap push_heap make_heap fill_n"
-                 " reverse transform copy_if lower_bound upper_bound shuffle replace_if mismatch unique"
+                 " reverse transform copy_if lower_bound upper_bound shuffle replace replace_if mismatch unique"
                  " stable_partition nth_element is_sorted partition_point ranges",
     "array": "array",
     "atomic": "atomic atomic_ref memory_order_relaxed memory_order_release memory_order_acquire atomic_thread_fence",
     "bit": "bit_cast bit_floor bit_width bit_ceil countr_zero rotl rotr endian popcount",
-    "cctype": "isalnum isdigit tolower toupper isspace isalpha",
+    "cctype": "isalnum isdigit ispunct tolower toupper isspace isalpha",
     "charconv": "from_chars to_chars",
     "chrono": "chrono",
     "cmath": "nan abs sqrt fabs fma isfinite isnan isinf pow log exp sin cos fmax fmin floor ceil round lround llround nextafter"
@@ -31,8 +31,8 @@ STANDARD = {
     "condition_variable": "condition_variable",
     "csignal": "signal raise",
     "cstddef": "byte ptrdiff_t",
-    "cstdio": "FILE clearerr ferror fflush printf fputs puts snprintf fprintf fwrite fgets fopen fclose remove",
-    "cstdlib": "atof getenv atoi atoll free malloc exit _Exit abort strtoull aligned_alloc",
+    "cstdio": "FILE clearerr ferror fflush printf fputs puts snprintf fprintf fwrite fgets fopen fclose remove rename",
+    "cstdlib": "atof getenv atoi atoll free malloc exit _Exit abort strtol strtoll strtoull aligned_alloc",
     "cstring": "memcpy memset memcmp memmove memchr strcmp strlen strchr strrchr strncmp strerror",
     "ctime": "time",
     "deque": "deque",
@@ -43,7 +43,7 @@ STANDARD = {
     "future": "future promise async launch",
     "initializer_list": "initializer_list",
     "iostream": "cout cerr",
-    "istream": "ios ws ostream flush endl streambuf",
+    "istream": "ios ws ostream flush endl streambuf streamsize",
     "iterator": "begin end size back_inserter distance istreambuf_iterator prev next",
     "limits": "numeric_limits",
     "list": "list",
@@ -64,7 +64,7 @@ STANDARD = {
     "stdexcept": "runtime_error logic_error",
     "string": "char_traits string_literals string to_string getline stod stoi stoll stoull",
     "string_view": "string_view string_view_literals",
-    "system_error": "error_code errc make_error_code system_error",
+    "system_error": "error_code errc generic_category make_error_code system_error",
     "thread": "thread jthread this_thread",
     "tuple": "tuple tie make_tuple tuple_cat",
     "type_traits": "is_enum_v is_same_v conditional_t integral_constant remove_cvref_t is_trivially_copyable_v"

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <map>
-#include <regex>
 #include <set>
 #include <sstream>
 
@@ -269,69 +268,6 @@ TEST_CASE("The effective deck names its deck and can be run again") {
     CHECK_THAT(text, !Contains("gc_freq"));
     CHECK_THAT(text, !Contains("encoder"));  // not implemented and not requested
     CHECK(deck_text(Config()).starts_with("# The effective deck.\n"));
-}
-
-TEST_CASE("doc/decks.md is up to date") {
-    // to update it: build/coeus help options --markdown > doc/decks.md
-    CHECK(test::read_file(fs::path(test::paths::source()) / "doc/decks.md") == options_markdown());
-}
-
-TEST_CASE("Help names every option with default, choices and status") {
-    const std::string help = options_help();
-    CHECK(std::ranges::all_of(test::lines_of(help), [](const auto& line) { return line.size() <= 100; }));
-    const std::string joined = std::regex_replace(help, std::regex("\n +"), " ");
-    for (const test::ListedOption& option : test::listed_options())
-        CHECK_THAT(help, Contains("\n  --" + option.name));
-    CHECK_THAT(help, Contains("--training.steps=10000"));
-    CHECK_THAT(joined, Contains("One of AdamW, Adam"));
-    CHECK_THAT(joined, Contains("flux (not implemented yet)"));
-    CHECK_THAT(joined, Contains("No effect: there is no garbage collector."));
-    CHECK_THAT(joined, Contains("Default: that of model.flavor."));
-    const std::string markdown = options_markdown();
-    CHECK_THAT(markdown,
-               Contains("\n- **`training.steps`** (integer, default `10000`): Number of optimizer steps"));
-    CHECK_THAT(markdown, Contains("\n- `training.batch_size`: `training.local_batch_size`\n"));
-    CHECK_THAT(markdown, Contains("## [quantize.linear.float8]"));
-}
-
-TEST_CASE("The reference of the options is wrapped so that its Markdown stays intact") {
-    for (const std::string& line : test::lines_of(options_markdown())) {
-        INFO(line);
-        CHECK(line.size() <= 120);
-        CHECK(std::ranges::count(line, '`') % 2 == (line.starts_with("```") ? 1 : 0));
-        const size_t first = line.find_first_not_of(' ');
-        if (!line.starts_with("  ") || first == std::string::npos) continue;
-        // a continued line that looks like a new item or a heading
-        const std::string word = line.substr(first, line.find(' ', first) - first);
-        CHECK(std::set<std::string>{"-", "+", "*", ">", "#", "##"}.count(word) == 0);
-        CHECK_FALSE((word.find_first_not_of("0123456789") == word.size() - 1 &&
-                     (word.ends_with('.') || word.ends_with(')'))));
-    }
-}
-
-TEST_CASE("Help shows only the options whose names contain a word") {
-    const auto shown = [](const Words& words) {
-        Words names;
-        for (const std::string& line : test::lines_of(options_help(words)))
-            if (line.starts_with("  --")) names.push_back(line.substr(4, line.find('=') - 4));
-        return names;
-    };
-    CHECK(shown({"optimizer.lr"}) == Words{"optimizer.lr"});
-    CHECK(shown({"shuffle"}) == Words{"training.shuffle", "validation.dataloader.shuffle"});
-    CHECK(shown({"SHUFFLE"}) == shown({"shuffle"}));
-    CHECK(shown({"optimizer.lr", "debug.seed"}) == Words{"debug.seed", "optimizer.lr"});
-    const Words of_training = shown({"[training]"});
-    CHECK(std::ranges::find(of_training, "training.steps") != of_training.end());
-    CHECK(std::ranges::find(of_training, "training.dataloader.infinite") != of_training.end());
-    CHECK(std::ranges::find(of_training, "optimizer.lr") == of_training.end());
-    CHECK(options_help({"optimizer.lr"})
-              .starts_with("[optimizer]\n  --optimizer.lr=0.0008\n      Learning rate"));
-    CHECK(options_help({"training.seed"}) == "Other names:\n  --training.seed: debug.seed\n");
-    CHECK_THROWS_WITH(options_help({"training", "shufle"}),
-                      "coeus help options: unknown option shufle; did you mean training.shuffle?");
-    CHECK_THROWS_WITH(
-        options_help({"zzzzzzzzzz"}),
-        "coeus help options: unknown option zzzzzzzzzz; `coeus help options` lists all of them");
 }
 
 TEST_CASE("Every deck under inputs is accepted") {
