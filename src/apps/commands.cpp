@@ -14,10 +14,12 @@ namespace coeus::apps {
 
 const std::vector<Command>& commands() {
     static const std::vector<Command> all = {
-        {"train", "train the model that a deck describes, or resume it", train, train_help, true, false},
+        {"train", "train the model that a deck describes, or resume it", train, train_help, true, false,
+         true},
         {"generate", "write text with a trained model", generate, generate_help},
         {"info", "show what a file or folder is and contains; --verify checks it", info, info_help, true},
-        {"convert", "convert between checkpoints and Hugging Face folders", convert, convert_help},
+        {"convert", "convert between checkpoints and Hugging Face folders", convert, convert_help, false,
+         true, true},
         {"report", "show plots and figures of one or more runs: text, HTML, CSV", report, report_help},
         {"sbatch", "print a job script for Slurm that trains a deck", sbatch, sbatch_help, true},
         {"schedule", "show a pipeline schedule: timetable, bubble, activations in memory", schedule,

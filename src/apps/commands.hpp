@@ -18,6 +18,7 @@ struct Command {
     Flags (*help)();                         ///< usage, meaning and flags
     bool takes_options = false;              ///< takes the options of a deck, too
     bool needs_stdout = true;                ///< its result is what it prints: exit code 3 if that is lost
+    bool shares_work = false;                ///< among MPI ranks; otherwise one of mpirun's processes works
 };
 
 const std::vector<Command>& commands();

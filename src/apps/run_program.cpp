@@ -84,8 +84,8 @@ int run(const Arguments& arguments) {
     const Arguments rest(arguments.begin() + 1, arguments.end());
     for (const std::string& word : rest)
         if (word == "--help" || word == "-h") return command.help().print_help(), 0;
-    // only `train` runs on several ranks; another command would do the same work again and print it again
-    if (command.name != std::string_view("train") && number_under_mpirun() > 0) return 0;
+    // otherwise each process would do the same work and print the same
+    if (!command.shares_work && number_under_mpirun() > 0) return 0;
     const int code = command.run(rest);
     if (!command.needs_stdout) {
         std::fflush(stdout);

@@ -160,14 +160,10 @@ void flush() {
 
 void write(Level level, std::string_view message) {
     State& s = state();
-    const bool is_warning = level == Level::warn;
-    // a line says once how much it matters
-    if (constexpr std::string_view mark = "Notice: "; is_warning && message.starts_with(mark))
-        message.remove_prefix(mark.size());
     const std::string text = printable_lines(message);
     const auto as = to_spdlog(level);
     if (s.file) s.file->log(as, without_color(text));
-    const bool urgent = is_warning || level == Level::error;
+    const bool urgent = level == Level::warn || level == Level::error;
     if (!urgent && !on_terminal()) return;
     if (s.options.rank == 0 && s.options.ranks.size() <= 1)
         s.terminal->log(as, text);

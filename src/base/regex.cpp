@@ -7,6 +7,7 @@
 #include <pcre2.h>
 
 #include <array>
+#include <cstdint>
 #include <utility>
 
 namespace coeus {

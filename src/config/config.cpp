@@ -54,12 +54,13 @@ int64_t gradient_accumulation_steps(const Config& config, int64_t dp_degree) {
     return global / at_once;
 }
 
-int fewest_ranks(const Config::Parallelism& p) {
-    const int64_t others = p.tensor_parallel_degree * p.context_parallel_degree;
-    const int64_t shards = p.data_parallel_shard_degree > 0 ? p.data_parallel_shard_degree
-                                                            : div_ceil(p.expert_parallel_degree, others);
-    const double ranks = double(p.data_parallel_replicate_degree) * double(shards) * double(others) *
-                         double(p.pipeline_parallel_degree);
+int fewest_ranks(const Config::Parallelism& degrees) {
+    const int64_t others = degrees.tensor_parallel_degree * degrees.context_parallel_degree;
+    const int64_t shards = degrees.data_parallel_shard_degree > 0
+                               ? degrees.data_parallel_shard_degree
+                               : div_ceil(degrees.expert_parallel_degree, others);
+    const double ranks = double(degrees.data_parallel_replicate_degree) * double(shards) * double(others) *
+                         double(degrees.pipeline_parallel_degree);
     return ranks < INT_MAX ? int(ranks) : INT_MAX;
 }
 

@@ -54,7 +54,7 @@ std::string suggestion(const std::string& name, const Words& names) {
     const Words elsewhere = those([&](const std::string&known) { return last_part_of(known) == last; }),
                 here = those([&](const std::string&known) { return section_of(known) == section; });
     for (const Words& some : {elsewhere, here, names})
-        if (const std::string near = nearest_by_last_part(name, some); !near.empty()) return near;
+        if (std::string near = nearest_by_last_part(name, some); !near.empty()) return near;
     return "";
 }
 

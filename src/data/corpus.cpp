@@ -13,9 +13,7 @@
 #include "text_flaws.hpp"
 
 #include <algorithm>
-#include <array>
 #include <fnmatch.h>
-#include <fstream>
 #include <future>
 #include <unordered_map>
 #include <unordered_set>
@@ -134,11 +132,11 @@ Corpus::Kind kind_of(const fs::path& file, Surprises& found) {
     const bool named_packed = packing_of_name(file.string()) != Packing::none;
     const fs::path name = named_packed ? file.stem() : file;
     refuse_known_formats(name);
-    if (const std::string format = foreign_content(file.string()); !format.empty())
+    if (const auto foreign = foreign_content(file.string()))
         throw ConfigError(
             "{}: is {}, which is not supported; use plain text or JSON Lines, optionally .gz or .zst, or "
             "folders of them",
-            file.string(), format);
+            file.string(), foreign->name);
     if (!named_packed && packing_of(file.string()) != Packing::none) found.packed.add(file.string());
     const std::string extension = lower_extension(name);
     if (extension == ".jsonl" || extension == ".ndjson") return Corpus::Kind::json_lines;
@@ -188,19 +186,10 @@ bool matches_one(const fs::path& file, const std::vector<std::string>& patterns)
 // True if a file of a folder is a picture, a program or the like: a NUL byte among its first bytes. Text in
 // UTF-16 and UTF-32, and formats that were meant as data, are not: reading them says what to do.
 bool is_binary(const fs::path& file) {
-    const std::string extension = lower_extension(file);
-    for (const char* data : {".gz", ".zst", ".bz2", ".xz", ".zip", ".lz4", ".7z", ".rar", ".tar", ".tgz",
-                             ".parquet", ".arrow", ".h5", ".hdf5"})
-        if (extension == data) return false;
-    std::array<char, 4096> begin = {};
-    std::ifstream in(file, std::ios::binary);
-    in.read(begin.data(), std::streamsize(begin.size()));
-    const std::string_view read(begin.data(), size_t(std::max<std::streamsize>(0, in.gcount())));
-    // packed data by its first bytes: its reader unpacks or refuses it
-    for (const std::string_view packed : {"\x1f\x8b", "\x28\xb5\x2f\xfd", "PK\x03\x04", "BZh", "PAR1",
-                                          "\xfd"
-                                          "7zXZ"})
-        if (read.starts_with(packed)) return false;
+    if (packing_of(file.string()) != Packing::none || lower_extension(file) == ".tar") return false;
+    if (const auto foreign = foreign_content(file.string()); foreign && foreign->holds_data) return false;
+    std::string read(4096, '\0');
+    read.resize(open_stream(file.string())->read(read.data(), read.size()));
     const size_t nul = read.find('\0');
     if (nul == std::string_view::npos || read.starts_with("\xFF\xFE") || read.starts_with("\xFE\xFF"))
         return false;

@@ -216,38 +216,38 @@ Packing packing_of(const std::string& path) {
     return skipped || begin.starts_with("\x28\xB5\x2F\xFD"sv) ? Packing::zstd : Packing::none;
 }
 
-std::string foreign_content(const std::string& path) {
+std::optional<ForeignContent> foreign_content(const std::string& path) {
     // from the formats' specifications
-    static constexpr std::pair<std::string_view, const char*> formats[] = {
-        {"BZh"sv, "bzip2 data"},
+    static constexpr std::pair<std::string_view, ForeignContent> formats[] = {
+        {"BZh"sv, {"bzip2 data", true}},
         {"\xFD"
          "7zXZ\0"sv,
-         "xz data"},
-        {"\x04\x22\x4D\x18"sv, "lz4 data"},
-        {"PK\x03\x04"sv, "a zip file"},
-        {"7z\xBC\xAF\x27\x1C"sv, "a 7z file"},
-        {"Rar!\x1A\x07"sv, "a rar file"},
-        {"PAR1"sv, "a Parquet file"},
-        {"ARROW1"sv, "an Arrow file"},
-        {"\x89HDF\r\n\x1A\n"sv, "an HDF5 file"},
-        {"\x93NUMPY"sv, "a NumPy file"},
-        {"%PDF-"sv, "a PDF file"},
+         {"xz data", true}},
+        {"\x04\x22\x4D\x18"sv, {"lz4 data", true}},
+        {"PK\x03\x04"sv, {"a zip file", true}},
+        {"7z\xBC\xAF\x27\x1C"sv, {"a 7z file", true}},
+        {"Rar!\x1A\x07"sv, {"a rar file", true}},
+        {"PAR1"sv, {"a Parquet file", true}},
+        {"ARROW1"sv, {"an Arrow file", true}},
+        {"\x89HDF\r\n\x1A\n"sv, {"an HDF5 file", true}},
+        {"\x93NUMPY"sv, {"a NumPy file"}},
+        {"%PDF-"sv, {"a PDF file"}},
         {"\x7F"
          "ELF"sv,
-         "a program"},
-        {"\x89PNG\r\n\x1A\n"sv, "a PNG picture"},
-        {"\xFF\xD8\xFF"sv, "a JPEG picture"},
-        {"SQLite format 3\0"sv, "an SQLite file"},
+         {"a program"}},
+        {"\x89PNG\r\n\x1A\n"sv, {"a PNG picture"}},
+        {"\xFF\xD8\xFF"sv, {"a JPEG picture"}},
+        {"SQLite format 3\0"sv, {"an SQLite file"}},
     };
     const std::string begin = first_bytes(path);
-    for (const auto& [magic, name] : formats) {
+    for (const auto& [magic, content] : formats) {
         if (!begin.starts_with(magic)) continue;
         // "BZh" may begin a word: the level and the first block's mark follow
         const bool is_word =
             magic == "BZh" && begin.substr(4, 6) != "1AY&SY" && begin.substr(4, 6) != "\x17rE8P\x90";
-        if (!is_word) return name;
+        if (!is_word) return content;
     }
-    return "";
+    return std::nullopt;
 }
 
 std::unique_ptr<ByteStream> open_stream(const std::string& path) {

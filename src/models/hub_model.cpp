@@ -48,7 +48,7 @@ void add_unknown(std::vector<std::string>& unknown, const JsonView& object,
 // What a folder without config.json is instead.
 std::string about_missing_config(const std::string& folder) {
     std::error_code status;
-    if (const std::string hint = download_hint(folder); !hint.empty()) return hint;
+    if (std::string hint = download_hint(folder); !hint.empty()) return hint;
     for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"})
         if (fs::exists(fs::path(folder) / name, status))
             return fmt::format(

@@ -60,7 +60,7 @@ std::string unused_weights_notice(const Config& config) {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable))
         if (entry.path().extension() == ".safetensors")
             return fmt::format(
-                "Notice: {} (model.hf_assets_path) contains weights ({}), but a new run starts from random "
+                "{} (model.hf_assets_path) contains weights ({}), but a new run starts from random "
                 "weights; to start from these, set checkpoint.initial_load_in_hf = true",
                 folder, entry.path().filename().string());
     return "";

@@ -254,8 +254,9 @@ std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) 
     // if the deck names the folder, absent_files() has reported it
     if (config.model.tokenizer() == Config().model.tokenizer() || !config.model.tokenizer_path.empty())
         add(data.absent, refused_here);
-    add(data.notices);
-    if (const std::string notice = unused_weights_notice(config); !notice.empty()) add({notice});
+    // warnings of a run, which a list of lines has to mark
+    for (const std::string& notice : data.notices) add({"Notice: " + notice});
+    if (const std::string notice = unused_weights_notice(config); !notice.empty()) add({"Notice: " + notice});
     if (!config.training.shuffle.value_or(true)) add({unshuffled_notice});
     double step_seconds = 0;
     if (options.backend == Backend::cuda && !command_line.gpu.empty()) {

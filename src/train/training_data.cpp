@@ -103,13 +103,13 @@ void compare_tokenizer(const TokenFile& file, const std::string& place, int64_t 
             facts.others.push_back(file.path());
         else if (is_much_larger(vocab, tokenizer.vocab_size()))
             facts.notice = fmt::format(
-                "Notice: the model has a vocabulary of {}, but the tokenizer in {} has {} tokens: the unused "
+                "the model has a vocabulary of {}, but the tokenizer in {} has {} tokens: the unused "
                 "rows of the embedding and the output layer cost memory and time and learn nothing; set "
                 "model.vocab_size = {} or a little more",
                 with_commas(vocab), tokenizer.folder(), with_commas(tokenizer.vocab_size()),
                 tokenizer.vocab_size());
     } catch (const ConfigError& error) {
-        facts.notice = fmt::format("Notice: {}; `coeus generate` will need --tokenizer", error.what());
+        facts.notice = fmt::format("{}; `coeus generate` will need --tokenizer", error.what());
     }
 }
 
@@ -164,7 +164,7 @@ Words notices_of(const TokenizerFacts& facts) {
     Words all;
     for (const std::string& path : facts.others)
         all.push_back(
-            fmt::format("Notice: another tokenizer than the one in model.hf_assets_path made {}: "
+            fmt::format("another tokenizer than the one in model.hf_assets_path made {}: "
                         "`coeus generate` will need --tokenizer with the tokenizer that made this file",
                         path));
     if (!facts.notice.empty()) all.push_back(facts.notice);

@@ -26,7 +26,8 @@ std::vector<std::string> seeds() {
             changed.replace(at, from.size(), to);
         return changed;
     };
-    const std::string pieces = R"({"version": "1.0", "added_tokens": [{"id": 5, "content": "<|end_of_text|>"}],
+    const std::string pieces =
+        R"({"version": "1.0", "added_tokens": [{"id": 5, "content": "<|end_of_text|>"}],
 "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Prepend", "prepend": "\u2581"},
 {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]},
 "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
@@ -37,9 +38,12 @@ std::vector<std::string> seeds() {
 {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
 "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true,
 "vocab": {"<unk>": 0, "\u2581": 1, "l": 2, "ll": 3, "<0x48>": 4}, "merges": [["l", "l"]]}})";
-    return {trained, with("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}"),
+    return {trained,
+            with("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}"),
             with("\"ignore_merges\": false", "\"ignore_merges\": true"),
-            with("\"behavior\": \"Isolated\"", "\"behavior\": \"Removed\""), pieces, "{}"};
+            with("\"behavior\": \"Isolated\"", "\"behavior\": \"Removed\""),
+            pieces,
+            "{}"};
 }
 
 const Target target("tokenizer", read_input, seeds);

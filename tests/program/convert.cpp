@@ -104,16 +104,14 @@ TEST_CASE("convert: layers of multi-token prediction that only config.json names
                Contains("config.json has 1 layers of multi-token prediction, and the files have "
                         "0: the others are left out"));
     CHECK_THAT(run_coeus({"info", (folder / "hf").string()}).output, !Contains("missing"));
-    // a run asks for what config.json says
+    // a run has what the files have
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(200)});
     const Outcome run = run_coeus(run_from_folder(folder / "out", folder / "tokens.h5", folder / "hf",
                                                   "deepseek_v3", {"--training.steps=1"}));
-    CHECK(run.exit_code == 2);
-    CHECK_THAT(run.output, Contains("has 0 layers of multi-token prediction, but the model has 1; set "
-                                    "model.num_mtp_layers = 0"));
-    CHECK(run_coeus(run_from_folder(folder / "out", folder / "tokens.h5", folder / "hf", "deepseek_v3",
-                                    {"--training.steps=1", "--model.num_mtp_layers=0"}))
-              .exit_code == 0);
+    INFO(run.output);
+    CHECK(run.exit_code == 0);
+    CHECK_THAT(run.output,
+               Contains("config.json has 1 layers of multi-token prediction, and the files have 0: "));
 }
 
 TEST_CASE("convert: weights of several types are written to a folder without loss") {

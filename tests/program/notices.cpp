@@ -40,10 +40,10 @@ TEST_CASE("Data of another tokenizer is a notice, and an error if a run begins f
     const Corpus corpus;
     const Outcome same = corpus.run("same", {"--model.hf_assets_path=" + corpus.path("tok")});
     CHECK(same.exit_code == 0);
-    CHECK_THAT(same.output, !Contains("Notice: "));
+    CHECK_THAT(same.output, !Contains(" - warning - "));
     const Outcome other = corpus.run("other_run", {"--model.hf_assets_path=" + corpus.path("other")});
     CHECK(other.exit_code == 0);
-    CHECK(count_of("Notice: another tokenizer than the one in model.hf_assets_path made " +
+    CHECK(count_of(" - warning - another tokenizer than the one in model.hf_assets_path made " +
                        corpus.path("tokens.h5"),
                    other.output) == 1);
     const Arguments weights = {"--checkpoint.initial_load_path=" + corpus.path("same/" + checkpoint_of(1))};
@@ -74,11 +74,11 @@ TEST_CASE("A vocabulary much larger than the tokenizer's is a notice") {
     const Arguments tokenizer = {"--model.hf_assets_path=" + corpus.path("tok")};
     const Outcome large = corpus.run("large", tokenizer + Arguments{"--model.vocab_size=5000"});
     CHECK(large.exit_code == 0);
-    CHECK(count_of("Notice: the model has a vocabulary of 5,000, but the tokenizer in " + corpus.path("tok") +
-                       " has 270 tokens",
+    CHECK(count_of(" - warning - the model has a vocabulary of 5,000, but the tokenizer in " +
+                       corpus.path("tok") + " has 270 tokens",
                    large.output) == 1);
     CHECK_THAT(corpus.run("rounded", tokenizer + Arguments{"--model.vocab_size=4000"}).output,
-               !Contains("Notice: "));
+               !Contains(" - warning - "));
 }
 
 TEST_CASE("Weights from which a run does not begin are a notice, in dry runs too") {
@@ -87,11 +87,11 @@ TEST_CASE("Weights from which a run does not begin are a notice, in dry runs too
     REQUIRE(convert_folder(corpus.folder / "out", corpus.folder / "hub").exit_code == 0);
     const Arguments hub = {"--model.hf_assets_path=" + corpus.path("hub"),
                            "--model.tokenizer_path=" + corpus.path("tok")};
-    const std::string notice = "Notice: " + corpus.path("hub") + " (model.hf_assets_path) contains weights (";
+    const std::string notice = corpus.path("hub") + " (model.hf_assets_path) contains weights (";
     const Outcome random = corpus.run("random", hub);
     CHECK(random.exit_code == 0);
-    CHECK(count_of(notice, random.output) == 1);
-    CHECK(count_of(notice, corpus.run("dry", hub + Arguments{"--dry_run"}).output) == 1);
+    CHECK(count_of(" - warning - " + notice, random.output) == 1);
+    CHECK(count_of("Notice: " + notice, corpus.run("dry", hub + Arguments{"--dry_run"}).output) == 1);
     CHECK(count_of(notice, corpus.run("random", hub + Arguments{steps(2)}).output) == 0);  // it resumes
     // the remedy of the notice works
     const Outcome loads = corpus.run("loads", hub + Arguments{"--checkpoint.initial_load_in_hf"});

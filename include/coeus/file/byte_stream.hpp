@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace coeus {
 
@@ -16,9 +18,15 @@ Packing packing_of_name(const std::string& path);
 /// From the name, or from the first bytes if the name says nothing: downloads often lose the end of their
 /// name. ConfigError if the file cannot be read.
 Packing packing_of(const std::string& path);
-/// What the first bytes of a file show it to be, if text cannot begin like that: "bzip2 data", "a Parquet
-/// file". "" for text, and for what open_stream() unpacks. ConfigError if the file cannot be read.
-std::string foreign_content(const std::string& path);
+/// A format that text cannot begin like: "bzip2 data", "a Parquet file". `holds_data`: it is packed data or a
+/// table, which someone may have meant as a corpus, and not a picture or a program.
+struct ForeignContent {
+    std::string_view name;
+    bool holds_data = false;
+};
+/// What the first bytes of a file show it to be. Nothing for text, and for what open_stream() unpacks.
+/// ConfigError if the file cannot be read.
+std::optional<ForeignContent> foreign_content(const std::string& path);
 
 class ByteStream {
 public:

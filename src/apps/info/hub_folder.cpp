@@ -14,14 +14,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <map>
 
 namespace coeus::apps {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 std::string architecture_of(const std::string& folder) {
     const JsonDocument config = read_hub_config(folder);

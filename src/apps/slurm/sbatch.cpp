@@ -76,7 +76,7 @@ Flags sbatch_flags() {
 // Checks what a real run, unlike a dry run, would refuse in the job, and what a job that is requeued needs.
 // Returns the deck of the run.
 Config checked_run(const Arguments& training, bool has_gpus) {
-    const Config config = parse_command_line(training).config;
+    Config config = parse_command_line(training).config;
     // $COEUS names another program, which may have been built with CUDA
     if (has_gpus && !built_with_cuda() && std::getenv("COEUS") == nullptr)
         throw ConfigError(

@@ -5,6 +5,7 @@
 #include "coeus/base/utf8.hpp"
 
 #include <charconv>
+#include <system_error>
 #include <utility>
 
 namespace coeus {
@@ -37,7 +38,7 @@ public:
 
 private:
     std::string released() {
-        const std::string bytes = std::exchange(held_, "");
+        std::string bytes = std::exchange(held_, "");
         if (valid_utf8_prefix(bytes) == bytes.size()) return bytes;
         std::string text;
         for (size_t i = 0; i < bytes.size(); ++i) text += "\uFFFD";

@@ -82,7 +82,7 @@ TextStep with_prefix(std::string prefix) {
 
 TextStep replaced(const JsonView& step) {
     const JsonView pattern = step["pattern"];
-    const std::string content = step.string("content");
+    const std::string& content = step.string("content");
     if (const auto text = pattern.find("String")) {
         if (text->string().empty()) text->reject("must not be empty");
         return replace_text(text->string(), content);
@@ -138,7 +138,7 @@ void read_byte_level(const JsonView& step, BpeDescription& out) {
 
 // Spaces become the mark, which is also put in front of a text (or only of the first).
 void read_metaspace(const JsonView& step, BpeDescription& out) {
-    const std::string mark = step.string("replacement");
+    const std::string& mark = step.string("replacement");
     const std::string scheme = step.string("prepend_scheme", "always");
     const bool never = scheme == "never" || !step.boolean("add_prefix_space", true);
     if (!never && scheme != "always" && scheme != "first")
@@ -245,14 +245,14 @@ void read_decoder_step(const JsonView& step, PieceDecoding& out, int& last) {
         if (from.empty()) not_known(step, "the decoder Replace of a Regex", known);
         out.replaced.emplace_back(from, step.string("content"));
     } else if (type == "Metaspace") {
-        const std::string mark = step.string("replacement");
+        const std::string& mark = step.string("replacement");
         if (step.string("prepend_scheme", "always") != "never" && step.boolean("add_prefix_space", true))
             out.removed_from_first = mark;
         out.replaced.emplace_back(mark, " ");
     } else if (type == "ByteFallback") {
         out.byte_tokens = true;
     } else if (type == "Strip") {
-        const std::string content = step.string("content");
+        const std::string& content = step.string("content");
         if (last != place - 1) not_known(step, "the decoder Strip without Fuse before it", known);
         if (content.size() != 1 || step.integer("stop", 0) != 0)
             not_known(step, "a Strip of other text or at the end", known);

@@ -176,8 +176,9 @@ TEST_CASE(
     };
     CHECK(refusal("3", R"("q_lora_rank": 24)") == "read without complaint");
     CHECK(refusal("2", R"("q_lora_rank": null)") == "read without complaint");
-    CHECK_THAT(refusal("3", R"("scoring_func": "tanh")"),
-               Contains(R"(scoring_func must be "sigmoid" or "softmax" (others are not implemented yet), is )"));
+    CHECK_THAT(
+        refusal("3", R"("scoring_func": "tanh")"),
+        Contains(R"(scoring_func must be "sigmoid" or "softmax" (others are not implemented yet), is )"));
     CHECK_THAT(refusal("3", R"("topk_method": "greedy")"), Contains("topk_method must be \"noaux_tc\""));
     CHECK_THAT(refusal("2", R"("topk_method": "group_limited_greedy")"),
                Contains("topk_method must be \"greedy\"") && Contains("\"group_limited_greedy\""));

@@ -151,12 +151,13 @@ TEST_CASE("messages about machine files name key, value, rule and the nearest na
                    "mine.toml:5:1: launch.seconds = 1e-300: must be at least 10^-12 s, and at most 10^4 s"},
              Wrong{head + "[[products]]\ntype = \"bf16\"\nm = 1e300\nflops = 1e12\n" + from,
                    "mine.toml:4:3: products[1].m = 1e+300: must be at least 10^-6, and at most 10^18"},
+             Wrong{head + "[[level]]\nname = \"node\"\nper_node = 1e-300\n" + from,
+                   "mine.toml:4:3: level[1].per_node = 1e-300: must be at least 0.001 a second, and at most "
+                   "10^21"},
              Wrong{
-                 head + "[[level]]\nname = \"node\"\nper_node = 1e-300\n" + from,
-                 "mine.toml:4:3: level[1].per_node = 1e-300: must be at least 0.001 a second, and at most 10^21"},
-             Wrong{head + "[[level]]\nname = \"node\"\nall_gather = [[1.0, 1e-300]]\n" + from,
-                   "mine.toml:4:3: level[1].all_gather = [[1.0, 1e-300]]: must be at least 0.001 a second, and "
-                   "at most 10^21"},
+                 head + "[[level]]\nname = \"node\"\nall_gather = [[1.0, 1e-300]]\n" + from,
+                 "mine.toml:4:3: level[1].all_gather = [[1.0, 1e-300]]: must be at least 0.001 a second, and "
+                 "at most 10^21"},
              Wrong{head + "[peak]\nbf16 = \"fast\"\n" + from,
                    "mine.toml:5:1: peak.bf16 = \"fast\": must be a number"},
              Wrong{head + "[memory]\n" + from,

@@ -326,8 +326,7 @@ TEST_CASE("a dry run prints a roofline, and says what no rate is known for") {
         Words words = {roofline_decks + deck, "--dry_run"};
         words.insert(words.end(), more.begin(), more.end());
         for (const PlanLine& line : dry_run_lines(parse_command_line(words), ranks))
-            if (line.text.starts_with("Roofline ") || line.text.starts_with("No roofline"))
-                return line.text;
+            if (line.text.starts_with("Roofline ") || line.text.starts_with("No roofline")) return line.text;
         return std::string();
     };
     const std::string c = text("roofline_c.toml", {"--gpu=h200"}, 1);
