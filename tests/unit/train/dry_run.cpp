@@ -312,7 +312,7 @@ TEST_CASE("dry run: a line tells where chunks begin if documents share sequences
               .empty());
 }
 
-TEST_CASE("dry run: exit code 2 if a run would be refused anywhere; with --strict, also if only here") {
+TEST_CASE("dry run: exit code 2 if a run would be refused anywhere, with --strict also if only here") {
     const TemporaryFolder folder;
     const std::string data = folder / "tokens.h5";
     write_tokens(data, 1, 100);
