@@ -104,12 +104,12 @@ coeus_library(observe USES config engine plan pipeline optim layers models state
 coeus_library(watchdog USES config models layers state comm kernels device file base LIBRARIES Threads::Threads)
 coeus_library(report USES config plan pipeline models layers state comm kernels device file base)
 if(NOT COEUS_LIBRARIES_OF)
-    set(page ${PROJECT_SOURCE_DIR}/src/report/page)
+    set(page ${PROJECT_SOURCE_DIR}/src/report/page/page)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page}.css ${page}.js)
     file(READ ${page}.css style)
     file(READ ${page}.js script)
     file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/report_page.cpp CONTENT [=[
-// generated from src/report/page.css and page.js
+// generated from src/report/page/page.css and page.js
 #include "page.hpp"
 
 namespace coeus::report {
@@ -120,7 +120,7 @@ const char* const page_script = R"js(@script@)js";
 }  // namespace coeus::report
 ]=] @ONLY)
     target_sources(coeus_report PRIVATE ${PROJECT_BINARY_DIR}/report_page.cpp)
-    target_include_directories(coeus_report PRIVATE ${PROJECT_SOURCE_DIR}/src/report)
+    target_include_directories(coeus_report PRIVATE ${PROJECT_SOURCE_DIR}/src/report/page)
 endif()
 coeus_library(setup USES engine config plan pipeline optim models layers state comm kernels device file base)
 coeus_library(train USES setup predict report watchdog observe guards pretrained engine config job plan pipeline optim data io models layers

@@ -2,9 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws the two pictures of doc/design.md: doc/folders.svg from cmake/libraries.cmake, and doc/step.svg, whose boxes
 name classes or functions and their files. `--check` writes nothing; it reports pictures that are out of date, folders
-that have no description here, names that are not in their file, and pictures of doc/ that draw beyond their size."""
+that have no description here, names that are not in their file, and pictures of doc/ that draw beyond their size or
+leave a part empty. `--run COEUS` draws the pictures that show runs instead: doc/memory_snapshot.svg and doc/report.png
+(for which it needs Chromium)."""
+import os
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
@@ -244,45 +250,113 @@ def draw_step():
     return picture.done()
 
 
-def extent(text):
-    """Returns the size of an SVG (width, height) and the box (left, top, right, bottom) of what it draws. A text counts
-    with its anchor only, and what a transform moves does not count."""
-    root = ElementTree.fromstring(text)
-    size = root.get("viewBox") or f'0 0 {root.get("width")} {root.get("height")}'
-    numbers = [float(number) for number in size.split()]
-    xs, ys = [], []
+SHIFT = re.compile(r"(translate|scale|rotate)\(([^)]*)\)")
+BACK = 0.6  # a shape of this part of the width is a background or an axis
+STRIPS = 5
+LETTER = 0.56  # width of a letter, of its font's size
 
-    def add(points):
-        for x, y in points:
-            xs.append(x)
-            ys.append(y)
 
-    def visit(element):
+class Extent:
+    """What an SVG draws: its size, the box of all shapes, and the ranges of x of the shapes that are not as wide as the
+    picture. The width of a text is estimated."""
+
+    def __init__(self, text):
+        root = ElementTree.fromstring(text)
+        size = root.get("viewBox") or f'0 0 {root.get("width")} {root.get("height")}'
+        self.left, self.top, self.width, self.height = (float(number) for number in size.split())
+        self.points, self.ranges = [], []
+        self.font = float((re.search(r"text\{font:(\d+)px", text) or [0, 12])[1])
+        for child in root: self.visit(child, (1, 1, 0, 0), root.attrib)
+
+    def add(self, shape, moved):
+        """Adds the points of a shape. `moved`: factors and offsets of x and y."""
+        shape = [(x * moved[0] + moved[2], y * moved[1] + moved[3]) for x, y in shape]
+        if not shape: return
+        self.points += shape
+        xs = [x for x, _ in shape]
+        if max(xs) - min(xs) < BACK * self.width: self.ranges.append((min(xs), max(xs)))
+
+    def visit(self, element, moved, style):
+        """Adds an element and its children. Turned ones are left out. `style`: attributes that are inherited."""
         name = element.tag.split("}")[-1]
-        if name in ("defs", "style", "title", "clipPath") or element.get("transform"): return
+        if name in ("defs", "style", "title", "clipPath"): return
+        for kind, numbers in SHIFT.findall(element.get("transform", "")):
+            values = [float(number) for number in re.split(r"[ ,]+", numbers.strip())]
+            x, y = (values + values)[:2] if kind == "scale" else (values + [0])[:2]
+            if kind == "rotate": return
+            if kind == "scale": moved = (moved[0] * x, moved[1] * y, moved[2], moved[3])
+            else: moved = (*moved[:2], moved[2] + moved[0] * x, moved[3] + moved[1] * y)
+        style = {**style, **{key: element.get(key) for key in ("font-size", "text-anchor") if element.get(key)}}
         names = ("x", "y", "width", "height", "cx", "cy", "r", "x1", "x2", "y1", "y2")
         # "100%" is as large as the picture
-        value = {key: float(element.get(key, 0)) if "%" not in element.get(key, "") else 0 for key in names}
-        if name == "rect": add([(value["x"], value["y"]), (value["x"] + value["width"], value["y"] + value["height"])])
-        if name == "text" and element.get("x"): add([(value["x"], value["y"])])
-        if name == "line": add([(value["x1"], value["y1"]), (value["x2"], value["y2"])])
-        if name == "circle":
-            add([(value["cx"] - value["r"], value["cy"] - value["r"]), (value["cx"] + value["r"], value["cy"] + value["r"])])
+        v = {key: float(element.get(key, 0)) if "%" not in element.get(key, "") else 0 for key in names}
+        if name == "rect": self.add([(v["x"], v["y"]), (v["x"] + v["width"], v["y"] + v["height"])], moved)
+        if name == "line": self.add([(v["x1"], v["y1"]), (v["x2"], v["y2"])], moved)
+        if name == "circle": self.add([(v["cx"] + i * v["r"], v["cy"] + i * v["r"]) for i in (-1, 1)], moved)
+        if name == "text" and element.get("x"):
+            wide = LETTER * float(style.get("font-size", self.font)) * len("".join(element.itertext()).strip())
+            begin = v["x"] - {"middle": wide / 2, "end": wide}.get(style.get("text-anchor"), 0)
+            self.add([(begin, v["y"]), (begin + wide, v["y"])], moved)
         pairs = element.get("points") or (element.get("d") if not re.search(r"[a-zHVAS]", element.get("d") or "a") else "")
-        add([(float(x), float(y)) for x, y in re.findall(r"(-?[\d.]+)[ ,]+(-?[\d.]+)", pairs or "")])
-        for child in element: visit(child)
+        line = [(float(x), float(y)) for x, y in re.findall(r"(-?[\d.]+)[ ,]+(-?[\d.]+)", pairs or "")]
+        self.add(line, moved)
+        if len(line) > 2:  # a curve is where its points are
+            for point in line: self.add([point], moved)
+        for child in element: self.visit(child, moved, style)
 
-    for child in root: visit(child)
-    return numbers, (min(xs, default=0), min(ys, default=0), max(xs, default=0), max(ys, default=0))
+    def box(self):
+        xs, ys = zip(*self.points)
+        return min(xs), min(ys), max(xs), max(ys)
+
+    def empty_strips(self):
+        """The numbers of the vertical strips, of STRIPS from left to right, in which there is no shape."""
+        wide = self.width / STRIPS
+        edges = [(i + 1, self.left + i * wide, self.left + (i + 1) * wide) for i in range(STRIPS)]
+        return [number for number, begin, end in edges if not any(a < end and b >= begin for a, b in self.ranges)]
 
 
-def cut_off(name, text):
-    """Returns a finding if a picture draws something outside of its size."""
-    (left, top, width, height), box = extent(text)
-    if box[0] >= left and box[1] >= top and box[2] <= left + width and box[3] <= top + height: return []
-    drawn = ", ".join(f"{number:g}" for number in box)
-    size = f"{left:g}, {top:g}, {left + width:g}, {top + height:g}"
-    return [f"{name}: is cut off: it draws from {drawn}, but its size is {size}"]
+def flaws(name, text):
+    """Returns a finding if a picture draws something outside of its size, or nothing in a part of it."""
+    extent = Extent(text)
+    if not extent.points: return [f"{name}: draws nothing"]
+    box, found = extent.box(), []
+    right, bottom = extent.left + extent.width, extent.top + extent.height
+    if box[0] < extent.left or box[1] < extent.top or box[2] > right or box[3] > bottom:
+        drawn = ", ".join(f"{number:g}" for number in box)
+        size = f"{extent.left:g}, {extent.top:g}, {right:g}, {bottom:g}"
+        found.append(f"{name}: is cut off: it draws from {drawn}, but its size is {size}")
+    if empty := extent.empty_strips():
+        found.append(f"{name}: is empty in part {', '.join(map(str, empty))} of {STRIPS} from left to right")
+    return found
+
+
+# a run whose blocks are recomputed in turns, and whose memory fits into a picture
+SNAPSHOT = ["--model.name=llama3", "--model.flavor=debugmodel", "--activation_checkpoint.mode=selective",
+            "--activation_checkpoint.selective_ac_option=2", "--training.steps=2", "--training.seq_len=256",
+            "--training.local_batch_size=4", "--profiling.enable_memory_snapshot", "--profiling.profile_freq=2"]
+
+
+def draw_runs(coeus):
+    """Writes doc/memory_snapshot.svg and doc/report.png from runs of the program `coeus`."""
+    doc, chromium = sources.ROOT / "doc", shutil.which("chromium") or shutil.which("google-chrome")
+    if not chromium: return ["tools/pictures.py: doc/report.png needs Chromium (Debian's package chromium)"]
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder) / "tiny"
+        subprocess.run([sources.ROOT / "examples/pretrain_tiny/run.sh", work, coeus], check=True)
+        # a second start with another learning rate and more steps, for the report
+        deck = sources.ROOT / "examples/pretrain_tiny/tiny.toml"
+        start = [coeus, "train", deck, "--training.dataset_path=tokens.h5", "--model.hf_assets_path=tokenizer"]
+        # all outputs of the example are in this folder
+        subprocess.run([*start, "--training.steps=400", "--metrics.log_freq=2", "--optimizer.lr=1e-3"], cwd=work, check=True)
+        report = work / "report.html"
+        subprocess.run([coeus, "report", "outputs", "--output", report], cwd=work, check=True, stdout=subprocess.DEVNULL)
+        size = ["--window-size=1200,1180", "--force-device-scale-factor=1", "--hide-scrollbars"]
+        subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", *size,
+                        f"--screenshot={doc / 'report.png'}", report.as_uri()], check=True)
+        out = work / "snapshot"
+        subprocess.run([*start, *SNAPSHOT, f"--job.dump_folder={out}"], cwd=work, check=True)
+        shutil.copy(next(out.glob("memory_snapshot/step-*/rank_0.svg")), doc / "memory_snapshot.svg")
+    return flaws("doc/memory_snapshot.svg", (doc / "memory_snapshot.svg").read_text())
 
 
 def missing():
@@ -301,6 +375,8 @@ def missing():
 
 
 def main():
+    if "--run" in sys.argv[1:]:
+        return sources.report(draw_runs(os.path.abspath(sys.argv[sys.argv.index("--run") + 1])), "pictures of runs")
     found = missing()
     if not found:
         for name, text in {"folders": draw_folders(sources.layers()), "step": draw_step()}.items():
@@ -310,7 +386,7 @@ def main():
             elif not path.exists() or path.read_text() != text:
                 found.append(f"doc/{name}.svg is out of date: run tools/pictures.py")
     for path in sorted((sources.ROOT / "doc").glob("*.svg")):
-        found += cut_off(f"doc/{path.name}", path.read_text())
+        found += flaws(f"doc/{path.name}", path.read_text())
     return sources.report(found, "the pictures of doc/design.md, and the size of each picture")
 
 

@@ -10,6 +10,7 @@
 #include "deck.hpp"
 #include "folder_pattern.hpp"
 #include "suggestions.hpp"
+#include "tensor_parallel.hpp"
 
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
@@ -365,6 +366,7 @@ void add_converter_of_experts(const Settings& settings, Config& config) {
 // ConfigError if the degrees do not fit the number of ranks, which --ranks gives in a dry run.
 void check_mesh(const Config& config, int ranks, bool dry_run) {
     try {
+        check_tensor_parallel(config, ranks);
         mesh_shape(config, ranks);
     } catch (const ConfigError& error) {
         if (!dry_run) throw;

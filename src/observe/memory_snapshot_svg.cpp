@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The picture of a snapshot: calls to the right, memory upwards, the arenas above each other. Each tensor is
-// a rectangle at its place in the arena, as long as it is held. Sizes are in pixels.
+// The picture of a snapshot: calls to the right, up to the last one that finds a visible tensor, memory
+// upwards, the arenas above each other. Each tensor is a rectangle at its place in the arena, as long as it
+// is held. Sizes are in pixels.
 #include "coeus/base/text.hpp"
 #include "coeus/observe/memory_snapshot.hpp"
 
@@ -39,7 +40,9 @@ public:
         for (const auto& arena : snapshot.arenas()) peaks += arena.peak;
         const double gaps = between_arenas * double(snapshot.arenas().size());
         pixels_per_byte_ = (height - gaps) / double(std::max<int64_t>(1, peaks));
-        pixels_per_call_ = width / double(std::max<size_t>(1, snapshot.calls().size()));
+        for (const auto& held : snapshot.held())
+            if (is_visible(held)) last_call_ = std::max(last_call_, end_of(held));
+        pixels_per_call_ = width / double(std::max<int64_t>(1, last_call_));
         double floor = top + height;
         for (const auto& arena : snapshot.arenas()) {
             floors_.push_back(floor);
@@ -57,6 +60,13 @@ public:
     }
 
 private:
+    bool is_visible(const MemorySnapshot::Held& held) const {
+        return double(held.bytes) * pixels_per_byte_ >= 0.05 && end_of(held) > held.from;
+    }
+    // The number of calls until a tensor is released.
+    int64_t end_of(const MemorySnapshot::Held& held) const {
+        return held.to < 0 ? int64_t(snapshot_.calls().size()) : held.to;
+    }
     template <class... Args>
     void put(fmt::format_string<Args...> format, Args&&... args) {
         fmt::format_to(std::back_inserter(svg_), format, std::forward<Args>(args)...);
@@ -76,8 +86,13 @@ private:
         put("</style>");
         put(R"(<rect width="{}" height="{}" fill="#fff"/>)", w, h);
         put(R"(<text class="name" x="{}" y="28">Memory of step {}, rank {}</text>)", left, step, rank);
-        put(R"(<text x="{}" y="48">{} kernel calls from left to right; point at an area to see its name</text>)",
-            left, snapshot_.calls().size());
+        const auto later = int64_t(snapshot_.calls().size()) - last_call_;
+        put(R"(<text x="{}" y="48">{} kernel calls from left to right; point at an area to see its name{}</text>)",
+            left, last_call_,
+            later > 0
+                ? fmt::format(". The {} calls after them, of the update, need almost nothing of this memory",
+                              later)
+                : "");
     }
 
     void arena(size_t index) {
@@ -91,10 +106,10 @@ private:
     }
 
     void area(const MemorySnapshot::Held& held) {
-        const int64_t calls = int64_t(snapshot_.calls().size()), to = held.to < 0 ? calls : held.to;
+        const int64_t to = end_of(held);
         const double h = double(held.bytes) * pixels_per_byte_,
                      y = floors_[held.arena] - double(held.first) * pixels_per_byte_ - h;
-        if (h < 0.05 || to == held.from) return;
+        if (!is_visible(held)) return;
         put(R"(<rect class="h {}" x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}"><title>{}: {}, calls {} to {}</title></rect>)",
             kind_of(held.name).class_name, left + double(held.from) * pixels_per_call_, y,
             double(to - held.from) * pixels_per_call_, h, held.name.empty() ? "unused" : held.name,
@@ -123,6 +138,7 @@ private:
 
     const MemorySnapshot& snapshot_;
     double pixels_per_byte_ = 1, pixels_per_call_ = 1;
+    int64_t last_call_ = 0;       // the picture ends here: later calls find no visible tensor
     std::vector<double> floors_;  // y of each arena's lower edge; the first arena is lowest
     std::string svg_;
 };

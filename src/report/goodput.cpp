@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 namespace coeus {
 
@@ -26,6 +27,8 @@ std::string json_line(const StartTimes& t) {
         line.set("taken_back_s", t.taken_back).set("steps_taken_back", t.steps_taken_back);
     if (t.complete) line.set("complete", true);
     if (t.job_start > 0) line.set("job_start", t.job_start);
+    if (!t.end.empty()) line.set("end", t.end);
+    if (t.record) line.set("record", json_of(*t.record));
     return line.text();
 }
 
@@ -40,6 +43,16 @@ StartTimes at_step(const std::vector<StartTimes>& lines, int64_t step) {
     at.steps += part * (after->steps - at.steps);
     at.data += part * (after->data - at.data);
     return at;
+}
+
+// The lines of each start.
+std::vector<std::vector<StartTimes>> by_start(const std::vector<StartTimes>& lines) {
+    std::vector<std::vector<StartTimes>> starts;
+    for (const StartTimes& line : lines) {
+        if (starts.empty() || starts.back().front().start != line.start) starts.emplace_back();
+        starts.back().push_back(line);
+    }
+    return starts;
 }
 
 // The time between the last line of a start and the next start.
@@ -67,11 +80,7 @@ std::vector<Goodput::Part> Goodput::parts() const {
 }
 
 Goodput goodput_of(const std::vector<StartTimes>& lines) {
-    std::vector<std::vector<StartTimes>> starts;
-    for (const StartTimes& line : lines) {
-        if (starts.empty() || starts.back().front().start != line.start) starts.emplace_back();
-        starts.back().push_back(line);
-    }
+    const std::vector<std::vector<StartTimes>> starts = by_start(lines);
     Goodput sum;
     if (starts.empty()) return sum;
     sum.starts = int64_t(starts.size());
@@ -95,6 +104,20 @@ Goodput goodput_of(const std::vector<StartTimes>& lines) {
     return sum;
 }
 
+std::vector<RunStart> starts_of(const std::vector<StartTimes>& lines) {
+    std::vector<RunStart> starts;
+    for (const std::vector<StartTimes>& own : by_start(lines)) {
+        const StartTimes &first = own.front(), &last = own.back();
+        starts.push_back({.record = first.record.value_or(StartRecord()),
+                          .begin = first.start,
+                          .seconds = last.time - first.start,
+                          .first_step = first.step,
+                          .last_step = last.step,
+                          .end = last.complete ? "complete" : last.end});
+    }
+    return starts;
+}
+
 std::vector<StartTimes> read_start_times(const std::filesystem::path& file) {
     std::vector<StartTimes> lines;
     std::error_code ignored;  // then it has no lines
@@ -113,6 +136,8 @@ std::vector<StartTimes> read_start_times(const std::filesystem::path& file) {
                              .saving = line.number("saving_s")});
             if (line.contains("complete")) lines.back().complete = line.boolean("complete");
             if (line.contains("job_start")) lines.back().job_start = line.number("job_start");
+            lines.back().end = line.string("end", "");
+            if (const auto record = line.find("record")) lines.back().record = start_record(*record);
             if (!line.contains("steps_taken_back")) continue;
             lines.back().taken_back = line.number("taken_back_s");
             lines.back().steps_taken_back = line.integer("steps_taken_back");
@@ -144,8 +169,12 @@ std::string goodput_text(const Goodput& goodput) {
                        parts.empty() ? "" : ": ", join(parts, ", "), apart);
 }
 
-GoodputClock::GoodputClock(const std::filesystem::path& file, double start_up, int64_t step) {
-    times_ = {.start = seconds_since_1970() - start_up, .step = step, .start_up = start_up};
+GoodputClock::GoodputClock(const std::filesystem::path& file, double start_up, int64_t step,
+                           std::optional<StartRecord> record) {
+    times_ = {.start = seconds_since_1970() - start_up,
+              .step = step,
+              .start_up = start_up,
+              .record = std::move(record)};
     if (const char* of_slurm = std::getenv("SLURM_JOB_START_TIME"))
         times_.job_start = std::max(0.0, std::atof(of_slurm));
     if (file.empty()) return;
@@ -178,11 +207,13 @@ void GoodputClock::write(int64_t step) {
     times_.step = step;
     times_.time = seconds_since_1970();
     is_written_ = file_->append(json_line(times_));
+    if (is_written_) times_.record.reset();
 }
 
-std::string GoodputClock::finish(int64_t step, bool complete) {
+std::string GoodputClock::finish(int64_t step, bool complete, const std::string& end) {
     if (!file_) return "";
     times_.complete = complete;
+    times_.end = end;
     ask_for_line();
     write(step);
     std::vector<StartTimes> lines = read_start_times(file_->path());

@@ -5,6 +5,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/report/report.hpp"
+#include "derived.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -98,7 +99,10 @@ RunData read_run(const std::string& given) {
     run.folder = folder_of(given);
     read_metrics(run.folder / metrics_name, run);
     run.expert_loads = read_load_history(run.folder / "expert_loads.jsonl");
-    run.goodput = goodput_of(read_start_times(run.folder / "goodput.jsonl"));
+    const std::vector<StartTimes> times = read_start_times(run.folder / "goodput.jsonl");
+    run.goodput = goodput_of(times);
+    run.starts = starts_of(times);
+    add_derived(run);
     if (const fs::path deck = run.folder / "deck.toml"; fs::exists(deck))
         run.deck = read_toml(deck);
     else

@@ -44,7 +44,8 @@ void Trainer::run() {
                                                               .first_sample = progress_.sample});
     };
     read_on();
-    goodput_.emplace(first_rank() ? folder_.goodput_file() : "", start_up_.end(), progress_.step);
+    goodput_.emplace(first_rank() ? folder_.goodput_file() : "", start_up_.end(), progress_.step,
+                     start_record());
     if (first_rank()) {
         log::info("{}", start_up_.text());
         log::info("Training starts at step {} of {}", progress_.step + 1, steps);
@@ -80,7 +81,7 @@ void Trainer::run() {
         goodput_->during(&StartTimes::saving, [&] { saving_.after_step(record()); });
         goodput_->write(progress_.step);
     }
-    say_goodput();
+    say_goodput("complete");
     if (first_rank()) log::info("Training completed at step {}", progress_.step);
     reporting_.write_page();
     if (profile_) report_profile();
@@ -214,7 +215,7 @@ void Trainer::end_run() {
         state = "before the first step was complete";
     else
         goodput_->during(&StartTimes::saving, [&] { state = save_in(left, needed); });
-    say_goodput();
+    say_goodput("stopped by " + stop_.reason());
     std::string text = fmt::format("Stopped at step {} of {} by {}: {}.", progress_.step,
                                    config_.training.steps, stop_.reason(), state);
     if (first_rank()) {
@@ -298,7 +299,7 @@ void Trainer::continue_at(const RunPlace& place, const std::string& event) {
 
 void Trainer::stop_diverged(const std::string& reason) {
     saving_.finish();
-    say_goodput();
+    say_goodput("the loss or the gradient was not finite");
     const std::vector<StepFile> good = saving_.checkpoints().folder().list();
     const std::string place = good.empty() ? "There is no checkpoint to go back to"
                                            : "The last good checkpoint is " + good.back().path;
@@ -331,9 +332,9 @@ void Trainer::report() {
         reporting_.expert_loads(progress_.step, loads);
 }
 
-void Trainer::say_goodput() {
+void Trainer::say_goodput(const std::string& end) {
     const std::string goodput =
-        goodput_->finish(progress_.step, progress_.is_finished(config_.training.steps));
+        goodput_->finish(progress_.step, progress_.is_finished(config_.training.steps), end);
     if (first_rank()) log::info("{}", goodput);
 }
 

@@ -6,6 +6,7 @@
 #include "coeus/base/version.hpp"
 #include "coeus/base/wall_time.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/device/cpu.hpp"
 #include "coeus/device/gpu_presence.hpp"
 #include "coeus/engine/memory_advice.hpp"
 #include "coeus/plan/machine.hpp"
@@ -25,6 +26,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <utility>
 
 namespace coeus {
 
@@ -217,6 +219,25 @@ void Trainer::begin_reporting() {
                       .peak_flops = parameters_in_8_bits(engine_) > 0 ? std::nullopt : peak_flops_,
                       .expert_layers = model_.layers_with_experts()},
                      [this] { owner_.require_owned(); });
+}
+
+std::optional<StartRecord> Trainer::start_record() const {
+    if (!first_rank()) return std::nullopt;
+    std::vector<std::string> hosts;
+    for (const std::string& host : watchdog_.hosts())
+        if (std::ranges::find(hosts, host) == hosts.end()) hosts.push_back(host);
+    return StartRecord{.version = version(),
+                       .model = model_.family + " " + model_.flavor,
+                       .parameters = model_.parameters(),
+                       .active_parameters = model_.active_parameters(),
+                       .ranks = mesh_.world().size(),
+                       .mesh = mesh_.shape().text(),
+                       .machine = device_.device().is_host() ? cpu_name() : device_.device().name(),
+                       .hosts = std::move(hosts),
+                       .data = data_.sources(),
+                       .bytes_per_token = data_.bytes_per_token(),
+                       .validation_bytes_per_token = data_.validation_bytes_per_token(),
+                       .deck = deck_text(config_)};
 }
 
 Trainer::~Trainer() {

@@ -177,6 +177,16 @@ std::string contents(const TokenFile& file) {
                        file.num_documents() == 1 ? "document" : "documents");
 }
 
+// All windows have the same number of tokens, so the parts of the samples are those of the tokens.
+std::optional<double> mean_bytes_per_token(const TrainingData::Files& files, const SampleStream& samples) {
+    double mean = 0;
+    for (size_t k = 0; k < files.size(); ++k) {
+        if (files[k]->text_bytes() <= 0 || files[k]->num_tokens() <= 0) return std::nullopt;
+        mean += samples.part(k) * double(files[k]->text_bytes()) / double(files[k]->num_tokens());
+    }
+    return mean;
+}
+
 }  // namespace
 
 TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& cache_folder,
@@ -313,6 +323,21 @@ std::string TrainingData::passes(int64_t samples) const {
             fmt::format("{:.2f} epochs of {}", passes, files_.size() == 1 ? "this data" : files_[k]->path()));
     }
     return repeats ? join(all, ", ") : "";
+}
+
+std::string TrainingData::sources() const {
+    std::vector<std::string> all;
+    for (const auto& file : files_) all.push_back(contents(*file));
+    return join(all, "; ");
+}
+
+std::optional<double> TrainingData::bytes_per_token() const {
+    return mean_bytes_per_token(files_, *training_);
+}
+
+std::optional<double> TrainingData::validation_bytes_per_token() const {
+    if (!validation_) return std::nullopt;
+    return mean_bytes_per_token(validation_files_.empty() ? files_ : validation_files_, *validation_);
 }
 
 std::string TrainingData::summary() const {

@@ -134,6 +134,9 @@ TEST_CASE("start-up: its phases are logged, and goodput counts over all starts")
     CHECK_THAT(second.output, Contains("repeated steps ") && Contains("% (3)"));
     const Outcome report = run_coeus({"report", (folder / "run").string()});
     CHECK_THAT(report.output, Contains("Wall time") && Contains("repeated steps"));
+    CHECK_THAT(report.output, Contains("\nStarts\n") && Contains("  1 to 5 ") && Contains("  3 to 6 ") &&
+                                  Contains("2 ranks: dp_shard 2") && Contains("training.steps = 6, was 5") &&
+                                  Contains("  complete\n"));
     CHECK_THAT(read_file(folder / "run/report.html"), Contains("<div class=\"bar\">"));
     // a new run has its own goodput
     fs::remove_all(folder / "run/checkpoint");

@@ -259,20 +259,39 @@ class Tidy(unittest.TestCase):
 
 class Pictures(unittest.TestCase):
     def drawn(self, inside):
-        return pictures.cut_off("a.svg", f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 90 50">{inside}</svg>')
+        return pictures.flaws("a.svg", f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 90 50">{inside}</svg>')
+
+    # one shape in each part of the width
+    everywhere = "".join(f'<circle cx="{9 + 18 * i}" cy="9" r="3"/>' for i in range(5))
 
     def test_what_is_inside(self):
         self.assertEqual(self.drawn('<rect x="0" y="1" width="90" height="49"/><line x1="3" x2="90" y1="0" y2="50"/>'
-                                    '<path d="M1,2 C3,4 5,6 90,50"/><rect width="100%" height="100%"/>'), [])
+                                    '<path d="M1,2 C3,4 5,6 90,50"/><rect width="100%" height="100%"/>'
+                                    f'<text x="80" y="9" text-anchor="end">right</text>{self.everywhere}'), [])
 
     def test_what_is_cut_off(self):
         for inside in ('<rect x="-1" y="0" width="5" height="5"/>', '<rect x="80" y="0" width="11" height="5"/>',
                        '<g><circle cx="5" cy="48" r="3"/></g>', '<path d="M1,2 L91,3"/>', '<text x="5" y="60">a</text>',
                        '<polyline points="0,0 5,-1"/>', '<line x1="0" x2="95" y1="0" y2="0"/>'):
-            self.assertEqual(len(self.drawn(inside)), 1, inside)
+            self.assertEqual(len(self.drawn(inside + self.everywhere)), 1, inside)
+
+    def test_texts_and_moved_shapes_are_cut_off(self):
+        for inside in ('<text x="80" y="9">right</text>', '<text x="5" y="9" text-anchor="end">left</text>',
+                       '<g font-size="40"><text x="20" y="9">wide</text></g>',
+                       '<g transform="translate(80, 5)"><rect x="5" y="5" width="9" height="9"/></g>',
+                       '<rect transform="scale(3)" x="20" y="5" width="15" height="5"/>'):
+            self.assertEqual(len(self.drawn(inside + self.everywhere)), 1, inside)
+
+    def test_empty_parts(self):
+        background = '<rect width="90" height="50"/><line x1="0" x2="90" y1="40" y2="40"/>'
+        left = '<rect x="0" y="0" width="30" height="5"/><rect x="30" y="0" width="30" height="5"/>'
+        self.assertEqual(self.drawn(background + left), ["a.svg: is empty in part 5 of 5 from left to right"])
+        curve = '<polyline points="0,1 20,2 40,3 60,4 80,5"/>'
+        self.assertEqual(self.drawn(background + curve), [])
+        self.assertEqual(len(self.drawn("")), 1)
 
     def test_folders_are_inside_however_many_there_are(self):
-        self.assertEqual(pictures.cut_off("folders", pictures.draw_folders(sources.layers())), [])
+        self.assertEqual(pictures.flaws("folders", pictures.draw_folders(sources.layers())), [])
 
 
 class WhereTested(unittest.TestCase):

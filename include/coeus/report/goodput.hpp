@@ -8,6 +8,7 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/telemetry_file.hpp"
+#include "coeus/report/start_record.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -31,7 +32,20 @@ struct StartTimes {
     int64_t steps_taken_back = 0;
     bool complete = false;  ///< the run had reached its last step: a later start was given more to do
     double job_start = 0;   ///< when Slurm started the job of this start, in seconds since 1970; 0: not known
+    std::string end;        ///< last line of a start: why it ended, "complete" or "stopped by SIGTERM"
+    std::optional<StartRecord> record;  ///< first line of a start: what it was
 };
+
+/// One start of a run, from all of its lines.
+struct RunStart {
+    StartRecord record;  ///< without facts if the version that wrote the file did not record them
+    double begin = 0;    ///< when the process began, in seconds since 1970
+    double seconds = 0;  ///< until its last line
+    int64_t first_step = 0, last_step = 0;  ///< steps of the run before this start, and at its last line
+    std::string end;                        ///< "" if nothing says why it ended
+};
+/// `lines`: all lines of the file, in order.
+std::vector<RunStart> starts_of(const std::vector<StartTimes>& lines);
 
 /// Sums over all starts, in seconds. other() is the rest of `wall`.
 struct Goodput {
@@ -75,8 +89,9 @@ public:
     static constexpr double pause = 10;  ///< least seconds between lines that were not asked for
 
     /// Training begins now, after step `step` of the run and `start_up` seconds of start-up. `file`: empty on
-    /// other ranks than 0. SystemError if the file cannot be opened.
-    GoodputClock(const std::filesystem::path& file, double start_up, int64_t step);
+    /// other ranks than 0. SystemError if the file cannot be opened. The first line has `record`.
+    GoodputClock(const std::filesystem::path& file, double start_up, int64_t step,
+                 std::optional<StartRecord> record = {});
 
     void add_step(double seconds, double data_seconds);
     /// The last `steps` steps were not useful. Their time is taken as the mean over the useful steps of this
@@ -92,9 +107,9 @@ public:
     /// Writes a line if the last one is more than `pause` seconds old or ask_for_line() was called.
     void write(int64_t step);
     void ask_for_line() { asked_ = true; }
-    /// Writes the last line. `complete`: the run has reached its last step. Returns on rank 0 the goodput of
-    /// all starts in words, else "".
-    std::string finish(int64_t step, bool complete = false);
+    /// Writes the last line. `complete`: the run has reached its last step. `end`: why the start ends, in a
+    /// few words. Returns on rank 0 the goodput of all starts in words, else "".
+    std::string finish(int64_t step, bool complete = false, const std::string& end = "");
 
 private:
     std::optional<TelemetryFile> file_;  // only on rank 0

@@ -26,10 +26,13 @@ struct RunData {
     std::map<std::string, MetricSeries> series;
     LoadHistory expert_loads;          ///< from expert_loads.jsonl; empty if the file is absent
     Goodput goodput;                   ///< from goodput.jsonl; 0 starts if there is no such file
+    std::vector<RunStart> starts;      ///< from goodput.jsonl too
     std::vector<TomlEntry> deck;       ///< empty if the run has no deck.toml
     std::vector<std::string> notices;  ///< problems of the files, one line each
 
-    /// Empty if the run has no such field.
+    /// Empty if the run has no such field. Besides those of the file there are:
+    /// - total_tps: tokens per second of all ranks
+    /// - bits_per_byte, validation_bits_per_byte: the cross entropy, of text whose number of bytes is known
     const MetricSeries& of(const std::string& field) const;
     int64_t last_step() const;
 };

@@ -80,7 +80,10 @@ private:
     /// After the first and the second step: GPU memory against the plan. `when`: "after the first step".
     void report_gpu_memory(const std::string& when);
     void report_stragglers(const StepTime& time);
-    void say_goodput();
+    /// What this start is, for the report. Only on rank 0.
+    std::optional<StartRecord> start_record() const;
+    /// `end`: why the start ends.
+    void say_goodput(const std::string& end);
     void note_saved(const SavedCheckpoint& done);
     void validate();
     bool must_stop();

@@ -50,6 +50,12 @@ public:
     std::string passes(int64_t samples) const;
     /// One line for the log.
     std::string summary() const;
+    /// The files of the training data, with their tokens and documents.
+    std::string sources() const;
+    /// Bytes of text per token, as sources are weighted. None if a file does not say of how many bytes it was
+    /// made, if there is no validation, and on all ranks but rank 0.
+    std::optional<double> bytes_per_token() const;
+    std::optional<double> validation_bytes_per_token() const;
     /// A line for each fact that makes the run worse than it could be: another tokenizer made the data, or
     /// the vocabulary is much larger than the tokenizer's. Empty on all ranks but rank 0: only rank 0 checks.
     std::vector<std::string> notices() const;

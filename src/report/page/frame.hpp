@@ -21,6 +21,9 @@ public:
     /// `style`: the class of the picture. `name`: what it shows, for readers who do not see it.
     Frame(const Box& box, const char* style, const std::string& name);
 
+    /// A part that the script replaces is in a group of this class.
+    void open_group(const char* style) { put(std::string("<g class=\"") + style + "\">"); }
+    void close_group() { put("</g>\n"); }
     void put(const std::string& svg) { svg_ += svg; }
     void line(const char* style, double x1, double y1, double x2, double y2);
     /// A number beside the y axis.

@@ -34,13 +34,69 @@
     picture.addEventListener("pointerdown", move);
     picture.addEventListener("pointerleave", leave);
   };
+  // the part of an axis below a value, and the value there
+  const position = (axis, v) => axis.log ? Math.log(v / axis.low) / Math.log(axis.high / axis.low)
+                                         : (v - axis.low) / (axis.high - axis.low);
+  const value = (axis, part) => axis.log ? axis.low * (axis.high / axis.low) ** part
+                                         : axis.low + part * (axis.high - axis.low);
+  const logX = document.getElementById("logX"), logY = document.getElementById("logY"), layOuts = [];
   document.querySelectorAll(".plot").forEach((plot, index) => {
-    const chart = data.charts[index], [left, top, width, height] = chart.box, card = plot.closest(".card");
-    const toX = v => left + width * (v - chart.x[0]) / (chart.x[1] - chart.x[0]);
-    const part = chart.log ? v => Math.log(v / chart.y[0]) / Math.log(chart.y[1] / chart.y[0])
-                           : v => (v - chart.y[0]) / (chart.y[1] - chart.y[0]);
-    const toY = v => top + height * (1 - part(v));
-    let marks = null, tip = null;
+    const chart = data.charts[index], [left, top, drawn, height] = chart.box, card = plot.closest(".card");
+    const right = plot.viewBox.baseVal.width - left - drawn, bottom = plot.viewBox.baseVal.height - top - height;
+    // the axes now, and the width between them
+    let xAxis = chart.x, yAxis = chart.y, width = drawn, marks = null, tip = null;
+    const toX = v => left + width * position(xAxis, v), toY = v => top + height * (1 - position(yAxis, v));
+    // what was drawn moves from its first place on the first axes to its place on the axes of now
+    const movedX = x => toX(value(chart.x, (x - left) / drawn)), movedY = y => toY(value(chart.y, 1 - (y - top) / height));
+    const first = new Map();
+    plot.querySelectorAll("polyline, circle, .start > *").forEach(part => {
+      const places = part.tagName === "polyline" ? ["points"] : part.tagName === "circle" ? ["cx", "cy"] :
+                     part.tagName === "text" ? ["x"] : ["x1"];
+      first.set(part, places.map(name => [name, part.getAttribute(name)]));
+    });
+    const redraw = () => {
+      leave();
+      for (const [part, places] of first)
+        for (const [name, text] of places) {
+          if (name === "points")
+            part.setAttribute(name, text.split(" ").map(point => {
+              const [x, y] = point.split(",");
+              return movedX(Number(x)).toFixed(1) + "," + movedY(Number(y)).toFixed(2);
+            }).join(" "));
+          else if (name === "x") part.setAttribute(name, movedX(Number(text) - 4) + 4);
+          else part.setAttribute(name, name === "cy" ? movedY(Number(text)) : movedX(Number(text)));
+          if (name === "x1") part.setAttribute("x2", part.getAttribute("x1"));
+        }
+      const parts = [], base = top + height;
+      const line = (style, x1, y1, x2, y2) => parts.push(element("line", {class: style, x1, y1, x2, y2}));
+      const label = (x, y, anchor, text) => {
+        parts.push(element("text", {x, y, "text-anchor": anchor}));
+        parts[parts.length - 1].textContent = text;
+      };
+      for (const [tick, text] of yAxis.ticks) {
+        line("grid", left, toY(tick), left + width, toY(tick));
+        label(left - 9, toY(tick) + 4, "end", text);
+      }
+      line("base", left, base, left + width, base);
+      let free = 0;  // where the next number of the x axis has room
+      for (const [tick, text] of xAxis.ticks) {
+        const x = toX(tick), half = 3.5 * text.length;
+        line("base", x, base, x, base + 4);
+        if (x - half < free) continue;
+        label(x, base + 18, "middle", text);
+        free = x + half + 8;
+      }
+      label(left + width / 2, base + bottom - 6, "middle", chart.xTitle);
+      plot.querySelector(".axes").replaceChildren(...parts);
+    };
+    const layOut = () => {
+      const whole = Math.min(left + drawn + right, Math.max(280, plot.parentElement.clientWidth - 32));
+      width = whole - left - right;
+      xAxis = logX.checked && chart.logX || chart.x;
+      yAxis = logY.checked && chart.logY || chart.y;
+      plot.setAttribute("viewBox", `0 0 ${whole} ${top + height + bottom}`);
+      redraw();
+    };
     const leave = () => {
       if (marks) marks.remove();
       if (tip) tip.remove();
@@ -52,7 +108,7 @@
       const at = (event.clientX - frame.left) * zoom;
       leave();
       if (at < left - 12 || at > left + width + 12) return;
-      const x = chart.x[0] + (at - left) / width * (chart.x[1] - chart.x[0]);
+      const x = value(xAxis, (at - left) / width);
       const found = chart.curves.map(curve => ({curve, point: nearest(curve.points, x)}));
       const distance = entry => Math.abs(toX(entry.point[0]) - at);
       const lead = found.reduce((a, b) => distance(b) < distance(a) ? b : a);
@@ -65,18 +121,24 @@
       tip.append(chart.xTitle + " " + number(lead.point[0]));
       for (const {curve, point} of shown) {
         add("circle", {cx: toX(point[0]), cy: toY(point[1]), r: 4.5, class: curve.marks ? "mark" : "dot", style: "--c:" + curve.color});
-        const row = document.createElement("div"), value = document.createElement("b"), swatch = document.createElement("i");
+        const row = document.createElement("div"), shownValue = document.createElement("b"), swatch = document.createElement("i");
         swatch.style.setProperty("--c", curve.color);
         if (curve.marks) swatch.className = "ring";
-        value.textContent = number(point[1]);
-        row.append(swatch, curve.name, value);
+        shownValue.textContent = number(point[1]);
+        row.append(swatch, curve.name, shownValue);
         tip.append(row);
       }
       plot.append(marks);
       place(tip, card, event);
     };
     follow(plot, move, leave);
+    layOuts.push(layOut);
   });
+  const layOutAll = () => layOuts.forEach(layOut => layOut());
+  [logX, logY].forEach(choice => choice.addEventListener("change", layOutAll));
+  window.addEventListener("resize", layOutAll);
+  layOutAll();
+  document.querySelector(".switches").hidden = false;
   // cells are digits from 0 to 60: no token, 30 for the mean load, four times the mean
   const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy", even = 30;
   const loadOf = digit => digit < even ? digit / even : 4 ** (digit / even - 1);

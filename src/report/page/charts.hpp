@@ -5,6 +5,7 @@
 #include "axis.hpp"
 #include "coeus/report/report.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,12 +23,20 @@ struct Curve {
     std::vector<Dot> smooth;  ///< moving mean; empty if there are few values, or no noise
 };
 
+/// A later start of a run than the first one.
+struct StartMark {
+    size_t run = 0, number = 0;  ///< number: 2 for the second start
+    double x = 0;                ///< where it begins
+};
+
 struct Chart {
     std::string title, unit;  ///< "Loss", "nats per token"
     std::string short_unit;   ///< "GiB"; "" if numbers have no unit
     std::string x_title;      ///< "step"
     ChartAxis x, y;
     std::vector<Curve> curves;
+    std::vector<StartMark> starts;
+    std::optional<ChartAxis> log_x, log_y;  ///< the axes on a log scale; none if a value is not positive
 };
 
 /// All charts for which a run has values. For several runs also the loss over tokens and over time.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: title, figures, a plot for each chart, and the decks. Plots are drawn here, as SVG with the
-// colours of the page's style. Their values are included as JSON for the script.
+// colours of the page's style. Their values and axes are included as JSON for the script, which moves what
+// was drawn to other axes: of another width, or logarithmic.
 #include "charts.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
@@ -38,6 +39,7 @@ public:
 
     std::string text() {
         axes();
+        for (const StartMark& start : chart_.starts) start_line(start);
         for (const Curve& curve : chart_.curves)
             if (!curve.validation) line_of(curve);
         for (const Curve& curve : chart_.curves)
@@ -50,16 +52,26 @@ private:
     double y(double value) const { return box_.top + box_.inner_height() * (1 - chart_.y.position(value)); }
 
     void axes() {
+        frame_.open_group("axes");
         for (const double tick : chart_.y.ticks) {
             frame_.line("grid", box_.left, y(tick), box_.width - box_.right, y(tick));
             frame_.y_label(y(tick), tick_text(chart_.y, tick));
         }
         frame_.x_axis(chart_.x, chart_.x_title);
+        frame_.close_group();
+    }
+    void start_line(const StartMark& start) {
+        const double at = x(start.x), bottom = box_.height - box_.bottom;
+        frame_.put(fmt::format("<g class=\"start\" style=\"--c:{}\">",
+                               num_runs_ == 1 ? "var(--soft)" : color_of(start.run, false, num_runs_)));
+        frame_.line("begin", at, box_.top, at, bottom);
+        frame_.put(fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text></g>\n", at + 4, box_.top + 10,
+                               start.number));
     }
     void polyline(const Curve& curve, const std::vector<Dot>& dots, const std::string& style) {
         std::string points;
         for (size_t i = 0; i < dots.size(); ++i)
-            points += fmt::format("{}{:.1f},{:.1f}", i ? " " : "", x(dots[i].x), y(dots[i].y));
+            points += fmt::format("{}{:.1f},{:.2f}", i ? " " : "", x(dots[i].x), y(dots[i].y));
         frame_.put(fmt::format("<polyline class=\"curve {}\" style=\"--c:{}\" points=\"{}\"/>\n", style,
                                color_of(curve.run, curve.validation, num_runs_), points));
     }
@@ -109,6 +121,7 @@ std::string chart_legend(const Chart& chart, bool first, size_t num_runs) {
         items +=
             "<li>" + swatch(num_runs == 1 ? color_of(0, true, 1) : line, true, false) + "validation</li>";
     }
+    if (first && !chart.starts.empty()) items += "<li>dashed: a later start, with its number</li>";
     // only on the first chart
     if (first && any([](const Curve& curve) { return !curve.smooth.empty(); }))
         items += "<li>faint: logged steps, strong: moving mean</li>";
@@ -116,12 +129,24 @@ std::string chart_legend(const Chart& chart, bool first, size_t num_runs) {
 }
 
 std::string chart_card(const Chart& chart, bool first, bool wide, size_t num_runs) {
-    const std::string unit = chart.y.scale == Scale::log ? chart.unit + ", log scale" : chart.unit;
+    const std::string scale = chart.y.scale == Scale::log ? "log scale" : "",
+                      separator = scale.empty() || chart.unit.empty() ? "" : ", ",
+                      unit = chart.unit + separator + scale;
     return fmt::format(
         "<div class=\"card{}\"><div class=\"head\"><h2>{}<small>{}</small></h2>{}</div>"
-        "<div class=\"scroll\">{}</div></div>\n",
+        "{}</div>\n",
         wide ? " wide" : "", markup_of(chart.title), markup_of(unit), chart_legend(chart, first, num_runs),
         Drawing(chart, wide ? wide_box : half_box, num_runs).text());
+}
+
+Json axis_data(const ChartAxis& axis) {
+    Json ticks = Json::array();
+    for (const double tick : axis.ticks) ticks.push(Json::array().push(tick).push(tick_text(axis, tick)));
+    return Json::object()
+        .set("low", axis.low)
+        .set("high", axis.high)
+        .set("log", axis.scale == Scale::log)
+        .set("ticks", std::move(ticks));
 }
 
 Json chart_data(const Chart& chart, const Box& box, const std::vector<RunData>& runs) {
@@ -141,9 +166,10 @@ Json chart_data(const Chart& chart, const Box& box, const std::vector<RunData>& 
     }
     return Json::object()
         .set("xTitle", chart.x_title)
-        .set("x", Json::array().push(chart.x.low).push(chart.x.high))
-        .set("y", Json::array().push(chart.y.low).push(chart.y.high))
-        .set("log", chart.y.scale == Scale::log)
+        .set("x", axis_data(chart.x))
+        .set("y", axis_data(chart.y))
+        .set("logX", chart.log_x ? axis_data(*chart.log_x) : Json())
+        .set("logY", chart.log_y ? axis_data(*chart.log_y) : Json())
         .set("box",
              Json::array().push(box.left).push(box.top).push(box.inner_width()).push(box.inner_height()))
         .set("curves", std::move(curves));
@@ -182,6 +208,8 @@ constexpr Tile tiles[] = {
     {"Loss", "loss", "", ""},
     {"Validation loss", "last validation loss", "lowest validation loss", "lowest "},
     {"Tokens seen", "tokens seen", "", ""},
+    {"Bits per byte", "bits per byte", "last validation bits per byte", "validation "},
+    {"Tokens/s", "tokens/s of all ranks, median", "", ""},
     {"Tokens/s per rank", "tokens/s per rank, median", "MFU, median", "MFU "},
     {"Time in training steps", "time in training steps", "waiting for data, median", "data wait "},
     {"Peak memory of a rank", "peak memory of a rank", "", ""},
@@ -239,14 +267,43 @@ std::string run_legend(const std::vector<RunData>& runs) {
 }
 
 std::string head(const std::vector<RunData>& runs) {
-    if (runs.size() > 1) return fmt::format("<h1>{} training runs</h1>\n", runs.size()) + run_legend(runs);
-    const TomlEntry* description = nullptr;
-    for (const TomlEntry& entry : runs[0].deck)
-        if (entry.key == "job.description") description = &entry;
-    const std::string* said = description ? description->value.as<std::string>() : nullptr;
-    return "<h1>" + markup_of(runs[0].name) + "</h1>\n" +
-           (said ? "<p class=\"about\">" + markup_of(*said) + "</p>\n" : "");
+    if (runs.size() > 1)
+        return fmt::format("<h1>{} training runs</h1>\n", runs.size()) + run_legend(runs) +
+               "<section class=\"card\"><h2>Runs</h2>" + html_table(runs, facts_of(runs), false) +
+               "</section>\n";
+    std::string html = "<h1>" + markup_of(runs[0].name) + "</h1>\n";
+    if (const std::string said = description_of(runs[0]); !said.empty())
+        html += "<p class=\"about\">" + markup_of(said) + "</p>\n";
+    html += "<dl class=\"facts\">";
+    for (const TableRow& fact : facts_of(runs))
+        html += fmt::format("<dt>{}</dt><dd>{}</dd>", fact.name, markup_of(fact.cells[0]));
+    return html + "</dl>\n";
 }
+
+// "" if no run has several starts or facts of one.
+std::string starts_html(const std::vector<RunData>& runs) {
+    std::string html;
+    for (const RunData& run : runs) {
+        const std::vector<std::vector<std::string>> rows = table_of_starts(run);
+        if (rows.empty()) continue;
+        if (runs.size() > 1) html += "<h2 class=\"run\">" + markup_of(run.name) + "</h2>";
+        html += "<div class=\"scroll\"><table class=\"starts\">";
+        for (size_t i = 0; i < rows.size(); ++i) {
+            const char* kind = i == 0 ? "th" : "td";
+            html += i == 0 ? "<thead><tr>" : "<tr>";
+            for (const std::string& cell : rows[i])
+                html += fmt::format("<{0}>{1}</{0}>", kind, markup_of(cell));
+            html += i == 0 ? "</tr></thead><tbody>\n" : "</tr>\n";
+        }
+        html += "</tbody></table></div>";
+    }
+    return html.empty() ? "" : "<section class=\"card\"><h2>Starts</h2>" + html + "</section>\n";
+}
+
+// Without the script, which shows them, they would do nothing.
+constexpr const char* switches =
+    "<p class=\"switches\" hidden>Logarithmic: <label><input type=\"checkbox\" id=\"logX\"> steps</label> "
+    "<label><input type=\"checkbox\" id=\"logY\"> values</label></p>\n";
 
 }  // namespace
 
@@ -262,7 +319,7 @@ std::string report_html(const std::vector<RunData>& runs) {
     for (const RunData& run : runs)
         for (const std::string& notice : run.notices)
             html += "<p class=\"notice\">" + markup_of(notice) + "</p>\n";
-    html += card_of_figures(runs) + "<div class=\"charts\">\n";
+    html += card_of_figures(runs) + switches + "<div class=\"charts\">\n";
     Json data = Json::array();
     const std::vector<Chart> charts = charts_of(runs);
     for (size_t i = 0; i < charts.size(); ++i) {
@@ -277,9 +334,10 @@ std::string report_html(const std::vector<RunData>& runs) {
         html += heat_map_card(map);
         maps.push(heat_map_data(map));
     }
-    html += wall_time_html(runs) + decks(runs);
-    html += fmt::format("<footer>Made by Coeus {} from metrics.jsonl and deck.toml of {}.</footer></main>\n",
-                        version(), runs.size() == 1 ? "the run" : "the runs");
+    html += starts_html(runs) + wall_time_html(runs) + decks(runs);
+    html += fmt::format(
+        "<footer>Made by Coeus {} from metrics.jsonl, goodput.jsonl and deck.toml of {}.</footer></main>\n",
+        version(), runs.size() == 1 ? "the run" : "the runs");
     html += "<script type=\"application/json\" id=\"data\">" + script_data(std::move(data), std::move(maps)) +
             "</script>\n";
     return html + "<script>" + page_script + "</script></body></html>\n";

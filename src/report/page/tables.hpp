@@ -17,6 +17,18 @@ struct TableRow {
 /// Rows for which at least one run has a figure.
 std::vector<TableRow> final_figures(const std::vector<RunData>& runs);
 
+/// Model, mesh, machine, data and version of the runs: of their last starts or, if these are not recorded,
+/// from their decks.
+std::vector<TableRow> facts_of(const std::vector<RunData>& runs);
+
+/// job.description of a run's deck; "" if it is absent or the default.
+std::string description_of(const RunData& run);
+
+/// The starts of a run: a row of titles, and one row per start with its steps, its time, where it ran, what
+/// the deck had changed since the start before, and why it ended. Columns that are empty for all starts are
+/// left out. Empty if the run has no record of its starts.
+std::vector<std::vector<std::string>> table_of_starts(const RunData& run);
+
 /// Options with different values, except those on where a run writes its files and what it logs. Empty for a
 /// single run.
 std::vector<TableRow> deck_differences(const std::vector<RunData>& runs);

@@ -189,6 +189,26 @@ std::string text_table(const std::vector<RunData>& runs, const std::vector<Table
     return text;
 }
 
+// The starts of each run, with columns as wide as their cells.
+std::string starts_text(const std::vector<RunData>& runs) {
+    std::string text;
+    for (const RunData& run : runs) {
+        const std::vector<std::vector<std::string>> rows = table_of_starts(run);
+        if (rows.size() <= 2) continue;  // a single start has nothing to compare
+        text += runs.size() > 1 ? run.name + "\n" : "";
+        std::vector<size_t> widths(rows[0].size(), 0);
+        for (const auto& row : rows)
+            for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+        for (const auto& row : rows) {
+            std::string line;
+            for (size_t i = 0; i < row.size(); ++i) line += padded(row[i], widths[i] + 2);
+            line.erase(line.find_last_not_of(' ') + 1);
+            text += line + "\n";
+        }
+    }
+    return text.empty() ? "" : "\nStarts\n" + text;
+}
+
 std::string titled(const Chart& chart) {
     return chart.title + (chart.unit.empty() ? "" : " (" + chart.unit + ")");
 }
@@ -213,16 +233,20 @@ std::string loss_plots(const Chart& chart, const std::vector<RunData>& runs, int
 std::string sparklines(const Chart& chart, const std::vector<Chart>& all, const std::vector<RunData>& runs,
                        int columns, bool color) {
     constexpr int range_width = 40, least = 10;
+    const std::string validation = ", validation";
     size_t name_width = 0;
-    for (const RunData& run : runs)
-        if (runs.size() > 1) name_width = std::max(name_width, width_of(run.name));
     for (const Chart& other : all)
-        if (runs.size() == 1) name_width = std::max(name_width, width_of(other.title));
+        for (const Curve& curve : other.curves)
+            name_width =
+                std::max(name_width, width_of(runs.size() == 1 ? other.title : runs[curve.run].name) +
+                                         (curve.validation ? validation.size() : 0));
     std::string text = runs.size() == 1 ? "" : chart.title + "\n";
     for (const Curve& curve : chart.curves) {
         const int left = std::max(least, columns - int(name_width) - range_width);
-        text += padded(runs.size() == 1 ? chart.title : runs[curve.run].name, name_width) + "  " +
-                painted(sparkline(chart, curve, left), curve.run, color) + "  " +
+        text += padded((runs.size() == 1 ? chart.title : runs[curve.run].name) +
+                           (curve.validation ? validation : ""),
+                       name_width) +
+                "  " + painted(sparkline(chart, curve, left), curve.run, color) + "  " +
                 range_text(curve, chart.short_unit) + "\n";
     }
     return text;
@@ -243,7 +267,8 @@ std::string report_text(const std::vector<RunData>& runs, int columns, bool colo
     // the loss over tokens and over time is left out
     std::erase_if(charts, [](const Chart& chart) { return chart.x_title != "step"; });
     for (const Chart& chart : charts) text += sparklines(chart, charts, runs, columns, color);
-    text += "\n" + text_table(runs, final_figures(runs), color) + wall_time_text(runs, columns);
+    text += "\n" + text_table(runs, facts_of(runs), color) + "\n" +
+            text_table(runs, final_figures(runs), color) + starts_text(runs) + wall_time_text(runs, columns);
     if (const std::vector<TableRow> rows = deck_differences(runs); !rows.empty())
         text += "\nDifferences between the decks\n" + text_table(runs, rows, color);
     return text;
