@@ -5,6 +5,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/error_text.hpp"
+#include "coeus/base/launcher.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
@@ -12,15 +13,12 @@
 #include "command_line/help.hpp"
 #include "commands.hpp"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <string_view>
 
 namespace coeus::apps {
@@ -53,14 +51,8 @@ const Command& find(const std::string& name) {
 // The number of this process among those that mpirun started itself, each with the same command. 0 if it was
 // started in another way: a shell that mpirun started may give each process other work.
 int number_under_mpirun() {
-    std::ifstream name(fmt::format("/proc/{}/comm", getppid()));
-    std::string parent;
-    std::getline(name, parent);
-    const bool is_launcher = parent == "mpirun" || parent == "mpiexec" || parent == "orterun" ||
-                             parent == "orted" || parent == "prterun" || parent == "prted" ||
-                             parent == "hydra_pmi_proxy";
     const char* const apps = std::getenv("OMPI_NUM_APP_CTX");  // several commands, separated by ":"
-    if (!is_launcher || (apps != nullptr && std::string_view(apps) != "1")) return 0;
+    if (launcher_name().empty() || (apps != nullptr && std::string_view(apps) != "1")) return 0;
     for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
         if (const char* number = std::getenv(variable)) return std::atoi(number);
     return 0;

@@ -13,6 +13,8 @@
 #include "coeus/train/trainer.hpp"
 #include "coeus/watchdog/watchdog.hpp"
 
+#include <unistd.h>
+
 #include <csignal>
 
 namespace coeus::apps {
@@ -23,6 +25,7 @@ int train(const Arguments& arguments) {
     static const StopSignals signals;
     // A closed pipe or terminal does not end a run: every line is also in the log file and the metrics.
     std::signal(SIGPIPE, SIG_IGN);
+    set_read_patience(run_patience);
     StartUp start_up;
     const auto mpi = start_up.phase("MPI", [] { return MpiRuntime(nullptr, nullptr); });
     log::init({.rank = mpi.world_rank()});
@@ -36,9 +39,8 @@ int train(const Arguments& arguments) {
                    .quiet = config.log.quiet});
         return mpi.world_rank() == 0 ? dry_run(command_line, mpi.world_size()) : 0;
     }
-    if (mpi.world_rank() == 0) signals.announce();
+    if (mpi.world_rank() == 0) signals.announce(STDOUT_FILENO);
     mpi.require_all_tasks();
-    set_read_patience(run_patience);
     Watchdog watchdog(command_line.config.comm, mpi);
     watchdog.guard([&] {
         Trainer trainer(command_line, mpi, watchdog, start_up);

@@ -174,6 +174,39 @@ fs::file_status status_patiently(const fs::path& path, std::error_code& failed, 
     return status;
 }
 
+namespace {
+
+fs::file_type known_type(const fs::path& path) {
+    std::error_code failed;
+    const fs::file_type type = status_patiently(path, failed).type();
+    if (may_pass(failed.value()))
+        throw SystemError(fmt::format("{} cannot be read: {}", path.string(), errno_text(failed.value())));
+    return type;
+}
+
+}  // namespace
+
+bool exists_patiently(const fs::path& path) {
+    const fs::file_type type = known_type(path);
+    return type != fs::file_type::not_found && type != fs::file_type::none;
+}
+
+bool is_file_patiently(const fs::path& path) {
+    return known_type(path) == fs::file_type::regular;
+}
+
+bool is_folder_patiently(const fs::path& path) {
+    return known_type(path) == fs::file_type::directory;
+}
+
+void make_folders_patiently(const fs::path& folder, std::error_code& failed) {
+    patiently(folder.string(), [&] {
+        fs::create_directories(folder, failed);
+        errno = failed.value();
+        return failed ? -1 : 0;
+    });
+}
+
 std::vector<fs::path> entries_patiently(const fs::path& folder, std::error_code& failed, double patience) {
     std::vector<fs::path> all;
     patiently(

@@ -3,6 +3,7 @@
 #include "check.hpp"
 
 #include "coeus/base/counted.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/wall_time.hpp"
 #include "coeus/optim/param_groups.hpp"
@@ -78,7 +79,7 @@ void check_model(Errors& errors, const Config& config) {
     errors.demand(!model.flavor.empty(), "model.flavor = \"\": must name a size, such as \"debugmodel\"");
     const bool weights = config.checkpoint.initial_load_in_hf && config.checkpoint.initial_load_path.empty();
     const std::filesystem::path assets = model.hf_assets_path;
-    errors.demand(!(model.flavor == "hf" || weights) || !std::filesystem::is_regular_file(assets),
+    errors.demand(!(model.flavor == "hf" || weights) || !is_file_patiently(assets),
                   "model.hf_assets_path = \"{}\": is a file, but {} needs a folder with config.json; set it "
                   "to \"{}\", and model.tokenizer_path to the tokenizer's file",
                   model.hf_assets_path, weights ? "checkpoint.initial_load_in_hf" : "model.flavor = \"hf\"",

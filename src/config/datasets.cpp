@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "datasets.hpp"
 
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 
 #include <algorithm>
@@ -21,8 +22,7 @@ Words folders() {
 }
 
 bool is_there(const fs::path& path) {
-    std::error_code ignored;
-    return fs::exists(path, ignored);
+    return exists_patiently(path);
 }
 
 // Files of a folder whose names begin with `beginning`, sorted.

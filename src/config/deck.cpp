@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "deck.hpp"
 
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 
 #include <algorithm>
@@ -71,8 +72,7 @@ void add(const fs::path& file, Words chain, int& left, Settings& settings, Error
     std::reverse(includes.begin(), includes.end());
     for (const Include& include : includes) {
         const fs::path path = (file.parent_path() / include.file).lexically_normal();
-        std::error_code ignored;
-        if (!fs::exists(path, ignored))
+        if (!exists_patiently(path))
             throw ConfigError(
                 "{}: include = \"{}\": there is no file {}; the path must be relative to this deck",
                 include.place, include.file, path.string());

@@ -19,7 +19,7 @@ using namespace config;
 // "" if the file cannot be read; the error is reported when it is needed.
 std::string read_if_there(const std::string& path) {
     std::error_code ignored;
-    if (!std::filesystem::is_regular_file(path, ignored)) return "";
+    if (status_patiently(path, ignored).type() != std::filesystem::file_type::regular) return "";
     return text_patiently(path, ignored);
 }
 

@@ -5,6 +5,7 @@
 #include "coeus/base/counted.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/byte_stream.hpp"
 #include "coeus/file/hash.hpp"
@@ -273,7 +274,7 @@ Corpus::Corpus(const std::vector<fs::path>& inputs, BadLines bad_lines,
     std::vector<std::string> given, skipped;
     for (const fs::path& input : inputs) {
         given.push_back(input.string());
-        if (!fs::is_directory(input)) {
+        if (!is_folder_patiently(input)) {
             require_file(input.string());
             add(input);
             continue;

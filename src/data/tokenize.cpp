@@ -9,6 +9,7 @@
 #include "coeus/base/counted.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/stop_signals.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/data/token_file.hpp"
@@ -53,7 +54,7 @@ struct Parts {
     // Removes the files that the next run cannot use to resume.
     void remove_useless() const {
         std::error_code ignored;
-        if (!fs::exists(resume, ignored)) return remove();
+        if (!exists_patiently(resume)) return remove();
         fs::remove(part, ignored);
         fs::remove(resume.string() + ".part", ignored);
     }
@@ -88,7 +89,7 @@ struct State {
     // The progress of an earlier run; the beginning if there was none, or if it had other text or another
     // tokenizer.
     static State read(const Parts& parts, const std::string& content, int64_t token_bytes) {
-        if (!fs::exists(parts.resume)) return {};
+        if (!exists_patiently(parts.resume)) return {};
         try {
             const JsonDocument document = JsonDocument::read(parts.resume);
             const JsonView all = document.root();
@@ -112,7 +113,7 @@ struct State {
                            .bad_lines = all.integer("bad_lines", 0),
                            .first_bad = all.string("first_bad", "")};
             const auto has = [](const fs::path& path, int64_t bytes) {
-                return fs::exists(path) && int64_t(fs::file_size(path)) >= bytes;
+                return exists_patiently(path) && int64_t(fs::file_size(path)) >= bytes;
             };
             if (all.string("content") == content && has(parts.tokens, state.tokens * token_bytes) &&
                 has(parts.documents, state.documents * int64_t(sizeof(uint64_t))))
@@ -206,7 +207,7 @@ Content content_of(const Corpus& corpus, const Tokenizer& tokenizer) {
 // A summary of the output if it was already made from this text with this tokenizer; nothing if it must be
 // made.
 std::optional<Tokenized> finished(const fs::path& output, const Content& content, bool replace) {
-    if (!fs::exists(output)) return std::nullopt;
+    if (!exists_patiently(output)) return std::nullopt;
     if (!is_token_file(output))
         throw ConfigError("{} already exists and is not a token file; choose another name, or remove it",
                           output.string());
@@ -360,7 +361,7 @@ Tokenized make(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path&
     if (const auto done = finished(output, content, options.replace)) return *done;
     const fs::path folder = output.has_parent_path() ? output.parent_path() : fs::path(".");
     std::error_code failed;
-    fs::create_directories(folder, failed);
+    make_folders_patiently(folder, failed);
     if (failed) throw ConfigError("{}: this folder cannot be created: {}", folder.string(), failed.message());
 
     const FileLock lock(output.string() + ".lock",
@@ -410,7 +411,7 @@ fs::path tokenized(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
         return cache_folder / fmt::format("{}-{}.h5", inputs[0].stem().string(), its);
     };
     fs::path file = named(content.now);
-    if (!fs::exists(file) && fs::exists(named(content.earlier))) file = named(content.earlier);
+    if (!exists_patiently(file) && exists_patiently(named(content.earlier))) file = named(content.earlier);
     const Timer timer;
     const Tokenized done = make(corpus, tokenizer, file, {.threads = threads}, content);
     log::info("{}: {}, {}", corpus.source(), done.text(),

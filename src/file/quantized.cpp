@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/file/quantized.hpp"
 
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/small_floats.hpp"
 #include "coeus/file/convert.hpp"
 #include "coeus/file/hub_config.hpp"
@@ -24,8 +25,7 @@ std::string Quantization::text() const {
 
 Quantization read_quantization(const std::string& folder) {
     const fs::path file = fs::path(folder) / "config.json";
-    std::error_code status;
-    if (!fs::is_regular_file(file, status)) return {};
+    if (!is_file_patiently(file)) return {};
     const JsonDocument document = read_hub_config(folder);
     const std::optional<JsonView> config = document.root().find("quantization_config");
     if (!config) return {};

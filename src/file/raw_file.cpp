@@ -198,6 +198,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
             fail(path, "cannot be mapped");
         }
         bytes_ = {static_cast<const std::byte*>(start), size};
+        is_in_ = std::make_unique<std::atomic<bool>[]>(size / chunk + 1);
     }
     ::close(descriptor);
 }
@@ -206,16 +207,39 @@ MappedFile::~MappedFile() {
     if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
+void MappedFile::read_in(std::span<const std::byte> part) const {
+    if (part.empty()) return;
+    const auto first = size_t(part.data() - bytes_.data());
+    for (size_t i = first / chunk; i * chunk < first + part.size(); ++i) {
+        if (is_in_[i]) continue;
+        auto* const place = const_cast<std::byte*>(bytes_.data()) + i * chunk;
+        const size_t bytes = std::min(chunk, bytes_.size() - i * chunk);
+        const int done = patiently(path_, [&] {
+            const int result = madvise(place, bytes, MADV_POPULATE_READ);
+            if (result != 0 && errno == EFAULT) errno = EIO;  // a use of the page would be SIGBUS
+            return result;
+        });
+        if (done != 0 && errno != EINVAL)
+            throw ReadError(fmt::format("{} cannot be read: {}", path_, errno_text(errno)));
+        is_in_[i] = true;
+    }
+}
+
 void MappedFile::release() const {
-    if (!bytes_.empty()) madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
+    if (bytes_.empty()) return;
+    madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
+    for (size_t i = 0; i <= bytes_.size() / chunk; ++i) is_in_[i] = false;
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
+    : path_(std::move(other.path_)),
+      bytes_(std::exchange(other.bytes_, {})),
+      is_in_(std::move(other.is_in_)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
     std::swap(path_, other.path_);
     std::swap(bytes_, other.bytes_);
+    std::swap(is_in_, other.is_in_);
     return *this;
 }
 

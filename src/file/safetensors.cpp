@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/file/safetensors.hpp"
 
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/convert.hpp"
 #include "coeus/file/json.hpp"
@@ -51,6 +52,7 @@ Shape parse_shape(const JsonView& value) {
 int64_t header_length(const MappedFile& file) {
     const auto bytes = file.bytes();
     const auto size = int64_t(bytes.size());
+    file.read_in(bytes.first(size_t(std::min<int64_t>(size, 9))));
     if (size < 8)
         throw ConfigError("{} is not a safetensors file, or truncated: it has only {} bytes", file.path(),
                           size);
@@ -62,6 +64,7 @@ int64_t header_length(const MappedFile& file) {
     if (int64_t(length) > size - 8)
         throw ConfigError("{} is truncated: its header needs {} bytes, the file has {}", file.path(),
                           with_commas(int64_t(length) + 8), with_commas(size));
+    file.read_in(bytes.first(size_t(length) + 8));
     return int64_t(length);
 }
 
@@ -169,21 +172,18 @@ std::string weights_not_read(const fs::path& folder) {
 }  // namespace
 
 bool Safetensors::is_at(const std::string& folder) {
-    std::error_code status;
-    return fs::exists(fs::path(folder) / file_name, status) ||
-           fs::exists(fs::path(folder) / index_name, status);
+    return exists_patiently(fs::path(folder) / file_name) || exists_patiently(fs::path(folder) / index_name);
 }
 
 Safetensors Safetensors::open(const std::string& path) {
     Safetensors all;
     all.path_ = path;
-    std::error_code status;
     const fs::path folder = path;
-    if (!fs::is_directory(folder, status)) {
+    if (!is_folder_patiently(folder)) {
         folder.extension() == ".json" ? all.add_index(path) : all.add_file(path);
-    } else if (fs::exists(folder / file_name, status)) {
+    } else if (exists_patiently(folder / file_name)) {
         all.add_file((folder / file_name).string());
-    } else if (fs::exists(folder / index_name, status)) {
+    } else if (exists_patiently(folder / index_name)) {
         all.add_index((folder / index_name).string());
     } else {
         throw ConfigError("{} has neither {} nor {}{}", path, file_name, index_name,
@@ -220,7 +220,9 @@ void Safetensors::read(const std::string& name, Tensor out, int64_t first) const
     if (!can_convert(out.dtype, from.dtype))
         throw ConfigError("{}: tensor '{}' has elements of type {}, but {} is expected",
                           files_[from.file].path(), name, name_of(from.dtype), name_of(out.dtype));
-    convert_elements(out.data, out.dtype, from.data + first * size_of(from.dtype), from.dtype, out.count());
+    const std::byte* const data = from.data + first * size_of(from.dtype);
+    read_in(from, data, out.count() * size_of(from.dtype));
+    convert_elements(out.data, out.dtype, data, from.dtype, out.count());
 }
 
 std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,

@@ -2,6 +2,7 @@
 #include "checkpoint_file.hpp"
 
 #include "checkpoint_parts.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/file/convert.hpp"
@@ -25,7 +26,7 @@ Dtype stored_type(const CheckpointTensor& tensor, std::optional<Dtype> dtype) {
 
 void make_folder(const std::string& folder) {
     std::error_code status;
-    fs::create_directories(folder, status);
+    make_folders_patiently(folder, status);
     if (status) throw SystemError(fmt::format("{} cannot be created: {}", folder, status.message()));
 }
 

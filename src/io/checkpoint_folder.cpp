@@ -4,6 +4,7 @@
 #include "checkpoint_parts.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 
 #include <algorithm>
@@ -20,9 +21,8 @@ namespace {
 
 /// "NAME", or if that exists "NAME.1" and so on.
 std::string free_name(const std::string& name) {
-    std::error_code ignored;
     std::string free = name;
-    for (int number = 1; fs::exists(free, ignored); ++number) free = fmt::format("{}.{}", name, number);
+    for (int number = 1; exists_patiently(free); ++number) free = fmt::format("{}.{}", name, number);
     return free;
 }
 

@@ -2,12 +2,12 @@
 // Loading. Every rank reads its own elements. The checksums over all ranks are then compared with those of
 // the file, so each byte is checked once.
 #include "checkpoint_reader.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/file/raw_file.hpp"
 
 #include <algorithm>
-#include <filesystem>
 
 namespace coeus {
 
@@ -113,8 +113,7 @@ CheckpointStore::Loaded CheckpointStore::load_step(int64_t step,
                                                    const std::vector<CheckpointTensor>& tensors) const {
     const std::string path = folder_.path_of(step);
     on_first_rank(ranks_, [&] {
-        std::error_code status;
-        if (fs::exists(path, status)) return;
+        if (exists_patiently(path)) return;
         std::vector<std::string> steps;
         for (const StepFile& file : folder_.list()) steps.push_back(std::to_string(file.step));
         throw ConfigError(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint_parts.hpp"
 
+#include "coeus/base/patient_io.hpp"
 #include "coeus/file/raw_file.hpp"
 
 #include <algorithm>
@@ -29,6 +30,19 @@ std::string owner_of(const std::string& folder) {
     const bool numbered = rest.empty() || (rest.size() > 1 && rest[0] == '.' &&
                                            rest.find_first_not_of("0123456789", 1) == std::string::npos);
     return numbered && (owner.starts_with("step-") || owner.starts_with("model-")) ? owner : "";
+}
+
+/// The file itself, after links.
+fs::path after_links(const std::string& file) {
+    fs::path found = file;
+    std::error_code failed;
+    const int reached = patiently(file, [&] {
+        if (fs::is_symlink(fs::symlink_status(file, failed))) found = fs::canonical(file, failed);
+        errno = failed.value();
+        return failed ? -1 : 0;
+    });
+    if (reached < 0) throw ReadError(fmt::format("{} cannot be read: {}", file, failed.message()));
+    return found;
 }
 
 /// The folder of parts to which a file links; "" if it links to none; none if the file cannot be read.
@@ -110,8 +124,7 @@ std::vector<std::string> find_parts(const hdf5::File& file, const TrainRecord& t
         throw ConfigError("{} is damaged: it would have {} parts, but 1 to {} are possible", file.file(),
                           count, most_parts);
     // HDF5 looks for parts next to the file itself, not next to a link to it
-    const fs::path path = fs::is_symlink(file.file()) ? fs::canonical(file.file()) : fs::path(file.file());
-    const fs::path folder = path.parent_path() / name;
+    const fs::path folder = after_links(file.file()).parent_path() / name;
     std::vector<std::string> parts;
     for (int64_t number = 0; number < count; ++number) {
         parts.push_back((folder / part_name(number)).string());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/io/hub.hpp"
 
+#include "coeus/base/patient_io.hpp"
 #include "coeus/device/host_rows.hpp"
 #include "coeus/file/convert.hpp"
 #include "finite.hpp"
@@ -18,8 +19,7 @@ namespace coeus {
 namespace fs = std::filesystem;
 
 bool is_hub_folder(const std::string& path) {
-    std::error_code status;
-    return fs::is_regular_file(fs::path(path) / "config.json", status);
+    return is_file_patiently(fs::path(path) / "config.json");
 }
 
 namespace {

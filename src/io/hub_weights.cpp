@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/io/hub_weights.hpp"
 
+#include "coeus/base/patient_io.hpp"
 #include "coeus/file/convert.hpp"
 #include "coeus/file/hub_config.hpp"
 
@@ -36,9 +37,29 @@ struct Matrices {
 
 }  // namespace
 
+void HubElements::read_in(int64_t first, int64_t end) const {
+    const auto bytes_of = [&](const Safetensors::Entry& entry, int64_t begin, int64_t after) {
+        files_->read_in(entry, entry.data + begin, after - begin);
+    };
+    switch (kind_) {
+        case Quantization::Kind::none:
+            bytes_of(*values_, first * size_of(dtype_), end * size_of(dtype_));
+            break;
+        case Quantization::Kind::mxfp4:
+            bytes_of(*values_, first / 2, div_ceil(end, 2));
+            bytes_of(*scales_, first / mxfp4_block, div_ceil(end, mxfp4_block));
+            break;
+        case Quantization::Kind::fp8:
+            bytes_of(*values_, first, end);
+            bytes_of(*scales_, 0, scales_->shape.count() * size_of(scales_->dtype));
+            break;
+    }
+}
+
 void HubElements::read(void* to, Dtype type, int64_t first, int64_t count) const {
+    read_in(first, first + count);
     if (kind_ == Quantization::Kind::none) {
-        convert_elements(to, type, data_ + first * size_of(dtype_), dtype_, count);
+        convert_elements(to, type, values_->data + first * size_of(dtype_), dtype_, count);
         return;
     }
     std::array<float, 512> values;
@@ -46,7 +67,7 @@ void HubElements::read(void* to, Dtype type, int64_t first, int64_t count) const
     for (const int64_t end = first + count; first < end;) {
         const int64_t n = std::min(end - first, int64_t(values.size()));
         if (kind_ == Quantization::Kind::mxfp4)
-            decode_mxfp4(values.data(), data_, scales_, first, n);
+            decode_mxfp4(values.data(), values_->data, scales_->data, first, n);
         else
             decode_fp8(values.data(), fp8_, first, n);
         convert_elements(out, type, values.data(), Dtype::f32, n);
@@ -60,7 +81,7 @@ std::string HubElements::position(int64_t element) const {
         case Quantization::Kind::none: return fmt::format("element {}", element);
         case Quantization::Kind::mxfp4: {
             const int64_t block = element / mxfp4_block;
-            return fmt::format("block {} (scale {} of E8M0)", block, int(scales_[block]));
+            return fmt::format("block {} (scale {} of E8M0)", block, int(scales_->data[block]));
         }
         case Quantization::Kind::fp8: break;
     }
@@ -73,8 +94,7 @@ std::string HubElements::position(int64_t element) const {
 
 std::string text_prefix(const std::string& folder) {
     const std::filesystem::path file = std::filesystem::path(folder) / "config.json";
-    std::error_code status;
-    if (!std::filesystem::is_regular_file(file, status)) return "";
+    if (!is_file_patiently(file)) return "";
     return read_hub_config(folder).root().contains("text_config") ? "language_model." : "";
 }
 
@@ -159,8 +179,9 @@ HubElements HubWeights::mxfp4(const HubPlace& place) const {
     HubElements elements;
     elements.kind_ = Quantization::Kind::mxfp4;
     elements.dtype_ = Dtype::bf16;  // two bits of significand
-    elements.data_ = entry.data;
-    elements.scales_ = exponents.data;
+    elements.files_ = &files_;
+    elements.values_ = &entry;
+    elements.scales_ = &exponents;
     return elements;
 }
 
@@ -180,7 +201,10 @@ HubElements HubWeights::fp8(const HubPlace& place) const {
                           folder_, scales, name_of(entry.dtype));
     HubElements elements;
     elements.kind_ = Quantization::Kind::fp8;
-    elements.fp8_ = {.codes = files_.entry(place.name).data,
+    elements.files_ = &files_;
+    elements.values_ = &files_.entry(place.name);
+    elements.scales_ = &entry;
+    elements.fp8_ = {.codes = elements.values_->data,
                      .scales = entry.data,
                      .scale_type = entry.dtype,
                      .rows = matrices.rows,
@@ -202,7 +226,8 @@ HubElements HubWeights::elements(const HubPlace& of_text) const {
                           folder_, place.name, name_of(entry.dtype));
     HubElements elements;
     elements.dtype_ = entry.dtype;
-    elements.data_ = entry.data;
+    elements.files_ = &files_;
+    elements.values_ = &entry;
     return elements;
 }
 

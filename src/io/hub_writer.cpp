@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/io/hub_writer.hpp"
 
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/file/convert.hpp"
@@ -36,15 +37,23 @@ const char* torch_name(Dtype dtype) {
     }
 }
 
+void copy_patiently(const fs::path& from, const fs::path& to) {
+    std::error_code failed;
+    patiently(from.string(), [&] {
+        fs::copy_file(from, to, fs::copy_options::overwrite_existing, failed);
+        errno = failed.value();
+        return failed ? -1 : 0;
+    });
+    if (failed) throw fs::filesystem_error("", from, failed);
+}
+
 void copy_tokenizer(const fs::path& from, const fs::path& to) {
-    std::error_code status;
-    const bool is_file = fs::is_regular_file(from, status);  // it may have any name
+    const bool is_file = is_file_patiently(from);  // it may have any name
     const fs::path folder = is_file ? from.parent_path() : from;
     std::set<fs::path> names(std::begin(tokenizer_files), std::end(tokenizer_files));
     if (is_file) names.insert(from.filename());
     for (const fs::path& name : names)
-        if (fs::is_regular_file(folder / name, status))
-            fs::copy_file(folder / name, to / name, fs::copy_options::overwrite_existing);
+        if (is_file_patiently(folder / name)) copy_patiently(folder / name, to / name);
 }
 
 // null if the id is not known: without the key, transformers would use its own default id
@@ -56,7 +65,7 @@ Json id_or_null(std::optional<int32_t> id) {
 // this file.
 void write_generation_config(const fs::path& folder, const HubTokenizer& tokenizer) {
     const fs::path file = folder / generation_config;
-    if (fs::exists(file) || (!tokenizer.bos_id && !tokenizer.eos_id)) return;
+    if (exists_patiently(file) || (!tokenizer.bos_id && !tokenizer.eos_id)) return;
     Json json = Json::object();
     json.set("bos_token_id", id_or_null(tokenizer.bos_id)).set("eos_token_id", id_or_null(tokenizer.eos_id));
     write_json(json, file);
@@ -78,7 +87,7 @@ HubWriter::HubWriter(std::string folder, Json config, std::vector<HubEntry> entr
     divide(file_bytes);
     open_.resize(files_.size());
     on_first_rank(ranks_, [&] {
-        if (fs::exists(folder_))
+        if (exists_patiently(folder_))
             throw ConfigError("{} already exists; give the name of a new folder", folder_);
         try {
             make_files(std::move(config), tokenizer);
@@ -136,7 +145,7 @@ void HubWriter::make_files(Json config, const HubTokenizer& tokenizer) const {
     const std::string folder = folder_ + ".part";
     std::error_code status;
     fs::remove_all(folder, status);  // left by a run that was killed
-    fs::create_directories(folder, status);
+    make_folders_patiently(folder, status);
     if (status) throw SystemError(fmt::format("{} cannot be created: {}", folder, status.message()));
     if (const int64_t there = free_bytes(folder); there < bytes_)
         throw SystemError(fmt::format("{} needed in {}, where {} are free", bytes_text(double(bytes_)),

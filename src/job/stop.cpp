@@ -24,6 +24,7 @@ bool Stop::agreed(double needed) {
     if (const auto left = end_.seconds_left(); own == 0 && left && *left < margin_ + needed)
         own = out_of_time;
     reason_ = StopReason(world_.all_reduce(int64_t(own), Reduce::max));
+    if (reason_ != 0) end_announcements();
     return reason_ != 0;
 }
 

@@ -2,6 +2,7 @@
 #include "coeus/models/hub_model.hpp"
 
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/hub_config.hpp"
 #include "coeus/file/hub_name.hpp"
@@ -47,16 +48,14 @@ void add_unknown(std::vector<std::string>& unknown, const JsonView& object,
 
 // What a folder without config.json is instead.
 std::string about_missing_config(const std::string& folder) {
-    std::error_code status;
     if (std::string hint = download_hint(folder); !hint.empty()) return hint;
     for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"})
-        if (fs::exists(fs::path(folder) / name, status))
+        if (exists_patiently(fs::path(folder) / name))
             return fmt::format(
                 "; {} has a tokenizer and no model. A folder of the Hub has both: config.json describes the "
                 "model. "
-                "To train a new model with this tokenizer, choose a size as model.flavor (`coeus help "
-                "options "
-                "flavor`)",
+                "To train a new model with this tokenizer, choose a size as model.flavor "
+                "(`coeus help options flavor`)",
                 folder);
     return "; a Hugging Face folder has config.json, which describes the model";
 }
@@ -66,8 +65,7 @@ std::string about_missing_config(const std::string& folder) {
 HubModel read_hub_model(const std::string& folder, const std::string& family_name) {
     if (!family_name.empty()) find_family(family_name);  // throws if there is none
     const fs::path file = fs::path(folder) / "config.json";
-    std::error_code status;
-    if (!fs::is_regular_file(file, status))
+    if (!is_file_patiently(file))
         throw ConfigError("{}: this file does not exist{}", file.string(), about_missing_config(folder));
     const JsonDocument document = read_hub_config(folder);
     const ModelFamily& family = claimed_family(model_families(), document.root(), family_name);
@@ -120,8 +118,7 @@ std::string hub_architecture(std::span<const ModelFamily> families, const JsonVi
 
 std::string family_of_folder(const std::string& folder) {
     const fs::path file = fs::path(folder) / "config.json";
-    std::error_code status;
-    if (!fs::is_regular_file(file, status)) return "";
+    if (!is_file_patiently(file)) return "";
     try {
         return claimed_family(model_families(), read_hub_config(folder).root(), "").name;
     } catch (const ConfigError&) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/pretrained/dcp.hpp"
 
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/pickle.hpp"
 #include "coeus/file/stored_zip.hpp"
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <span>
 #include <tuple>
 
 namespace coeus {
@@ -158,7 +160,7 @@ public:
         : folder_(folder),
           file_((fs::path(folder.path_) / metadata_file).string()),
           names_(metadata_names()),
-          pickle_(file_.bytes(), file_.path(), names_),
+          pickle_(content(file_), file_.path(), names_),
           walk_(pickle_) {}
 
     void read() {
@@ -169,6 +171,11 @@ public:
     }
 
 private:
+    static std::span<const std::byte> content(const MappedFile& file) {
+        file.read_in(file.bytes());
+        return file.bytes();
+    }
+
     struct Place {
         size_t file;
         int64_t position, bytes;
@@ -262,8 +269,7 @@ private:
 };
 
 bool DcpFolder::is_at(const std::string& path) {
-    std::error_code status;
-    return fs::is_regular_file(fs::path(path) / metadata_file, status);
+    return is_file_patiently(fs::path(path) / metadata_file);
 }
 
 DcpFolder::DcpFolder(const std::string& path) : path_(path) {
@@ -305,7 +311,9 @@ void compare_checksum(const ZipMember& member, const MappedFile& file, const std
     constexpr size_t piece = size_t(64) << 20;
     uint32_t crc = 0;
     for (size_t at = 0; at < member.bytes.size(); at += piece) {
-        crc = crc32_of(member.bytes.subspan(at, std::min(piece, member.bytes.size() - at)), crc);
+        const auto part = member.bytes.subspan(at, std::min(piece, member.bytes.size() - at));
+        file.read_in(part);
+        crc = crc32_of(part, crc);
         if (member.bytes.size() > piece) file.release();
     }
     if (crc != member.crc) throw ConfigError("{} is damaged: its elements do not match their checksum", what);
@@ -322,8 +330,12 @@ DcpFolder::Payload DcpFolder::payload(const std::string& name, const Part& part,
     if (part.position > all || part.bytes > all - part.position)
         throw ConfigError("{} is truncated: a part of {} bytes begins at byte {}, but the file ends at {}",
                           what, with_commas(part.bytes), with_commas(part.position), with_commas(all));
-    const auto members =
-        members_of_stored_zip(file.bytes().subspan(size_t(part.position), size_t(part.bytes)), what);
+    const auto stream = file.bytes().subspan(size_t(part.position), size_t(part.bytes));
+    // the elements are between; they are read in where they are used
+    const size_t around = std::min(stream.size(), size_t(1) << 20);
+    file.read_in(stream.first(around));
+    file.read_in(stream.last(around));
+    const auto members = members_of_stored_zip(stream, what);
     const auto member = [&](std::string_view suffix) {
         for (const auto& [path, found] : members)
             if (const size_t slash = path.find('/');
@@ -383,6 +395,8 @@ void DcpFolder::read(const std::string& name, Tensor rows, int64_t first_row) co
         const int64_t first_col = matrix ? part.offsets[1] : 0, cols = matrix ? part.sizes[1] : 1;
         const Payload from = payload(name, part, entry.dtype);
         const std::byte* in = from.data + (begin - part.offsets[0]) * from.row_stride * bytes;
+        const int64_t last = (end - begin - 1) * from.row_stride + (cols - 1) * from.col_stride;
+        files_[part.file].read_in({in, size_t((last + 1) * bytes)});
         auto* out = static_cast<std::byte*>(rows.data) + ((begin - first_row) * rows.ld + first_col) * bytes;
         if (from.col_stride == 1 && from.row_stride == cols && cols == rows.ld) {
             std::memcpy(out, in, size_t((end - begin) * cols * bytes));
@@ -404,6 +418,7 @@ std::optional<int64_t> DcpFolder::integer(const std::string& name) const {
     if (entry.shape.count() != 1)
         throw ConfigError("{}: '{}' of shape {} is not a number", path_, name, entry.shape.text());
     const Payload from = payload(name, parts[0], entry.dtype);
+    files_[parts[0].file].read_in({from.data, size_t(size_of(entry.dtype))});
     int64_t wide = 0;  // aligned
     std::memcpy(&wide, from.data, size_t(size_of(entry.dtype)));
     return int64_t(element(Tensor(&wide, entry.dtype, {1}), 0));

@@ -2,6 +2,7 @@
 #include "coeus/pretrained/initial_weights.hpp"
 
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/file/hub_name.hpp"
@@ -69,7 +70,7 @@ std::string unused_weights_notice(const Config& config) {
 void check_initial_weights(const Config& config) {
     const Config::Checkpoint& options = config.checkpoint;
     const std::string path = initial_weights_path(config);
-    if (!std::filesystem::exists(path))
+    if (!exists_patiently(path))
         throw ConfigError("checkpoint.initial_load_path = \"{}\": this file or folder does not exist{}", path,
                           download_hint(path));
     if (options.initial_load_in_hf != is_hub_folder(path))

@@ -2,6 +2,7 @@
 #include "coeus/pretrained/pretrained.hpp"
 
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/config/config.hpp"
@@ -25,13 +26,13 @@ namespace fs = std::filesystem;
 
 // The checkpoint at a path: the file itself, or the newest one in a folder.
 std::string weights_file(const fs::path& path) {
-    if (!fs::exists(path))
+    if (!exists_patiently(path))
         throw ConfigError("{}: this file or folder does not exist{}", path.string(),
                           download_hint(path.string()));
     if (path.extension() == ".toml")
         throw ConfigError("{} is a deck, not weights; give the folder of its run: {}", path.string(),
                           parse_command_line({path.string(), "--dry_run"}).config.job.dump_folder);
-    return fs::is_directory(path) ? newest_weights(path.string()) : path.string();
+    return is_folder_patiently(path) ? newest_weights(path.string()) : path.string();
 }
 
 template <class T>

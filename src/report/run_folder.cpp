@@ -2,6 +2,7 @@
 #include "coeus/report/run_folder.hpp"
 
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/telemetry_file.hpp"
 #include "coeus/comm/together.hpp"
 
@@ -17,11 +18,10 @@ namespace fs = std::filesystem;
 
 void make_writable_folder(const char* option, const fs::path& folder) {
     std::error_code failed;
-    fs::create_directories(folder, failed);
+    make_folders_patiently(folder, failed);
     for (fs::path above = folder; failed && !above.empty() && above != above.parent_path();
          above = above.parent_path()) {
-        std::error_code unseen;
-        if (fs::exists(above, unseen) && !fs::is_directory(above, unseen))
+        if (exists_patiently(above) && !is_folder_patiently(above))
             throw ConfigError("{} = \"{}\": {} is a file; choose a folder", option, folder.string(),
                               above.string());
     }
@@ -35,10 +35,9 @@ void make_writable_folder(const char* option, const fs::path& folder) {
 
 // ConfigError if make_writable_folder() would refuse this folder. Makes nothing.
 void require_makable_folder(const char* option, const fs::path& folder) {
-    std::error_code unseen;
     fs::path above = fs::absolute(folder).lexically_normal();
-    while (!fs::exists(above, unseen) && above.has_relative_path()) above = above.parent_path();
-    if (!fs::is_directory(above, unseen))
+    while (!exists_patiently(above) && above.has_relative_path()) above = above.parent_path();
+    if (!is_folder_patiently(above))
         throw ConfigError("{} = \"{}\": {} is a file; choose a folder", option, folder.string(),
                           above.string());
     if (access(above.c_str(), W_OK) != 0)
@@ -66,8 +65,7 @@ void each_folder(const fs::path& root, const Config& config, Visit&& visit) {
 }
 
 void require_no_folder_in_place_of_deck(const fs::path& root, const std::string& file) {
-    std::error_code unseen;
-    if (!file.empty() && fs::is_directory(root / file, unseen))
+    if (!file.empty() && is_folder_patiently(root / file))
         throw ConfigError("job.save_config_file = \"{}\": {} is a folder; give the name of a file", file,
                           (root / file).string());
 }
@@ -131,18 +129,18 @@ void RunFolder::write_deck(const Config& config) const {
 
 std::optional<fs::path> RunFolder::put_earlier_run_aside(const Config& config, bool resumes) const {
     const fs::path begun = root_ / "earlier.part";
-    const auto trained = [&] { return fs::exists(metrics_file()) && !fs::is_empty(metrics_file()); };
+    const auto trained = [&] { return exists_patiently(metrics_file()) && !fs::is_empty(metrics_file()); };
     try {
         if (!resumes && trained())
             for (const fs::path& name : files_of_a_run(config)) {
                 // a folder that was moved before may exist again, as an empty folder of this start
-                if (!fs::exists(root_ / name) || fs::exists(begun / name)) continue;
+                if (!exists_patiently(root_ / name) || exists_patiently(begun / name)) continue;
                 fs::create_directories((begun / name).parent_path());
                 fs::rename(root_ / name, begun / name);
             }
-        if (!fs::exists(begun)) return std::nullopt;
+        if (!exists_patiently(begun)) return std::nullopt;
         int number = 1;
-        while (fs::exists(root_ / fmt::format("earlier_{}", number))) ++number;
+        while (exists_patiently(root_ / fmt::format("earlier_{}", number))) ++number;
         const fs::path aside = root_ / fmt::format("earlier_{}", number);
         fs::rename(begun, aside);
         return aside;

@@ -135,7 +135,7 @@ uint32_t masked_crc32c(std::string_view bytes) {
 
 TensorBoardFile::TensorBoardFile(const fs::path& folder, int64_t resumed_step) {
     std::error_code failed;
-    fs::create_directories(folder, failed);
+    make_folders_patiently(folder, failed);
     if (failed)
         throw SystemError(fmt::format("cannot create the folder {}: {}", folder.string(), failed.message()));
     constexpr int64_t start_of_session = 1;

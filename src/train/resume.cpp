@@ -2,6 +2,7 @@
 #include "coeus/train/resume.hpp"
 
 #include "checkpoint_exclusion.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/io/checkpoint.hpp"
@@ -34,8 +35,7 @@ std::optional<Loaded> load_own(const Config::Checkpoint& options, const Saving& 
 
 // With checkpoint.initial_load_model_only = false, a file is needed.
 void require_file_to_resume(const std::string& path) {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(path, ignored))
+    if (is_folder_patiently(path))
         throw ConfigError(
             "checkpoint.initial_load_path = \"{}\": is a folder; with "
             "checkpoint.initial_load_model_only = false give one of its files, step-*.h5",
@@ -117,7 +117,7 @@ void Resume::require_possible(const Config& config, const DecoderConfig& model) 
         throw ConfigError("{}", seed_checkpoint_error(folder));
     for (const std::string& path : checkpoints_to_load(options, config.job.dump_folder)) {
         const bool own = is_in(path, folder);
-        if (!own && !std::filesystem::exists(path, absent)) return;  // only missing here
+        if (!own && !exists_patiently(path)) return;  // only missing here
         if (!own) require_file_to_resume(path);
         std::optional<CheckpointHeader> header;
         try {

@@ -2,6 +2,7 @@
 #include "coeus/train/saving.hpp"
 
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/device/named_range.hpp"
@@ -136,10 +137,8 @@ void Saving::save_seed(const TrainRecord& train) {
 
 void Saving::export_if_missing(const TrainRecord& train) {
     if (!saves() || !config_.checkpoint.last_save_model_only || train.step != config_.training.steps) return;
-    std::error_code ignored;
-    const bool missing = world_.rank() == 0 &&
-                         std::filesystem::exists(checkpoints_.folder().path_of(train.step), ignored) &&
-                         !std::filesystem::exists(export_path(train.step), ignored);
+    const bool missing = world_.rank() == 0 && exists_patiently(checkpoints_.folder().path_of(train.step)) &&
+                         !exists_patiently(export_path(train.step));
     if (world_.all_reduce(int64_t(missing), Reduce::max) != 0) export_model(train);
 }
 

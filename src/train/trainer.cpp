@@ -66,7 +66,7 @@ void Trainer::run() {
             continue;
         }
         ++progress_.step;
-        owner_.require_owned_now_and_then([this] { return what_is_saved(); });
+        require_folder();
         report();
         report_stragglers(time);
         if (done == 0) report_gpu_memory("after the first step");
@@ -192,6 +192,15 @@ bool Trainer::train_step(const StepBatch& batch) {
 bool Trainer::must_stop() {
     const ObservedExchange noted(engine_.exec(), Exchange::agree_to_stop);
     return stop_.agreed(watchdog_.slowest_step() + saving_.expected_seconds());
+}
+
+// Before each save, and every few seconds.
+void Trainer::require_folder() {
+    const auto saved = [this] { return what_is_saved(); };
+    if (saving_.is_due(progress_.step))
+        owner_.require_owned(saved);
+    else
+        owner_.require_owned_now_and_then(saved);
 }
 
 // For a run that has lost its folder. The other run may remove what it finds there.

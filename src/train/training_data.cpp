@@ -2,6 +2,7 @@
 #include "coeus/train/training_data.hpp"
 
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/data/tokenize.hpp"
@@ -41,7 +42,7 @@ private:
 
 // True also for a damaged token file (*.h5), which must not be read as text.
 bool means_token_file(const fs::path& path) {
-    return fs::is_regular_file(path) && (is_token_file(path) || path.extension() == ".h5");
+    return is_file_patiently(path) && (is_token_file(path) || path.extension() == ".h5");
 }
 
 // Paths that become one token file: a token file, or text of one or several paths.
@@ -53,7 +54,7 @@ std::vector<Source> sources_of(const Words& paths, const char* option, bool weig
     Source* text = nullptr;
     sources.reserve(paths.size());
     for (const std::string& path : paths) {
-        if (!fs::exists(path))
+        if (!exists_patiently(path))
             throw ConfigError("{} = \"{}\": this file or folder does not exist", option, path);
         if (weighted || means_token_file(path)) {
             sources.push_back({path});
@@ -246,7 +247,6 @@ DataCheck check_data(const Config& config, int64_t vocab, const std::string& wei
     TokenizerFacts facts;
     const std::string tokenizer = config.model.tokenizer();
     const int threads = int(config.training.threads);
-    std::error_code unseen;
     const auto attempt = [&](const auto& work) {
         try {
             work();
@@ -257,7 +257,7 @@ DataCheck check_data(const Config& config, int64_t vocab, const std::string& wei
     const auto look = [&](const Source& source, const std::vector<Sampler::Options>& streams) {
         if (!means_token_file(source[0])) {
             const Corpus corpus(source);
-            if (fs::exists(tokenizer, unseen))
+            if (exists_patiently(tokenizer))
                 look_at_text(corpus, tokenizer_for(config, vocab), streams);
             else if (found.absent.empty())
                 found.absent.push_back(fmt::format(
@@ -274,7 +274,7 @@ DataCheck check_data(const Config& config, int64_t vocab, const std::string& wei
     };
     const auto look_at_all = [&](Words paths, const char* option, bool weighted,
                                  const std::vector<Sampler::Options>& streams) {
-        std::erase_if(paths, [&](const std::string& path) { return !fs::exists(path, unseen); });
+        std::erase_if(paths, [&](const std::string& path) { return !exists_patiently(path); });
         for (const Source& source : sources_of(paths, option, weighted))
             attempt([&] { look(source, streams); });
     };

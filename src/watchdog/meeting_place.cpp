@@ -2,6 +2,7 @@
 #include "meeting_place.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/patient_io.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -27,7 +28,7 @@ MeetingPlace::MeetingPlace(const fs::path& folder, const std::string& run, std::
 
 void MeetingPlace::prepare() const {
     std::error_code failed;
-    fs::create_directories(folder_, failed);
+    make_folders_patiently(folder_, failed);
     append(folder_ / "events", "");
 }
 

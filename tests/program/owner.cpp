@@ -143,6 +143,11 @@ TEST_CASE(
     CHECK(run.outcome.exit_code == 3);
     CHECK_THAT(run.outcome.output, Contains("this run has lost its folder " + run.out.string()) &&
                                        Contains("it ends without writing to it"));
+    // what can still be kept, and what is lost
+    CHECK_THAT(run.outcome.output,
+               Contains("Its last checkpoint is " + (run.out / checkpoint_of(2)).string() +
+                        ": copy it elsewhere if you want to keep it, since the other run may remove it. "
+                        "1 later step is not saved"));
     CHECK_THAT(run.outcome.output, !Contains("Training completed"));
     CHECK(read_file(job / "done") == "lost_folder\n");
     for (const auto& [file, content] : contents(run.out)) {

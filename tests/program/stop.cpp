@@ -140,7 +140,10 @@ void stop_by_chance(int rounds, uint64_t seed, const std::vector<int>& signals) 
             CAPTURE(phase.name, round, moment, signal, ranks, first.output);
             // before main() a signal ends the process, like any other process
             const bool before_all = first.output.find("Stopp") == std::string::npos;
-            if (first.output.find("Stopped at step ") != std::string::npos) {
+            const size_t answered = first.output.find(": stopping after this step"),
+                         stopped = first.output.find("Stopped at step ");
+            if (answered != std::string::npos) CHECK(answered < stopped);
+            if (stopped != std::string::npos) {
                 std::smatch at;
                 const std::regex state(
                     "Stopped at step ([0-9]+) of 60 by [A-Z0-9]+: (saved|before the first step)");
@@ -253,6 +256,30 @@ TEST_CASE("Ctrl-C, a closed terminal and a limit on processor time end a run lik
         const std::regex stopped("Stopped at step ([0-9]+) of 1000000 by " + text_of(signal) + ": saved");
         REQUIRE(std::regex_search(outcome.output, at, stopped));
         CHECK(fs::exists(run / checkpoint_of(std::stoi(at[1]))));
+    }
+}
+
+TEST_CASE("A signal to mpirun is answered once, with its name, before the run stops") {
+    const TemporaryFolder folder;
+    write_tokens(folder / "tokens.h5");
+    const Arguments arguments =
+        tiny_run(folder / "run", folder / "tokens.h5", {"--checkpoint.enable", steps(1'000'000)});
+    const std::regex two_steps("step: *2 ");
+    int64_t process = 0;
+    const Outcome run = run_shell(coeus_line(arguments, 2, {}, saying_who), [&](const std::string& line) {
+        if (process == 0) process = process_said_in(line);
+        if (process > 0 && std::regex_search(line, two_steps)) kill(pid_t(process), SIGUSR1);
+    });
+    INFO(run.output);
+    const size_t stopped = run.output.find("Stopped at step ");
+    REQUIRE(stopped != std::string::npos);
+    CHECK_THAT(run.output.substr(stopped), Contains("by SIGUSR1: saved"));
+    // silent if the other rank had the signal first and all stop already
+    const int answers = count_of(": stopping after this step", run.output);
+    CHECK(answers <= 1);
+    if (answers == 1) {
+        CHECK(run.output.find("coeus: SIGUSR1 from mp") < stopped);
+        CHECK(run.output.find(": stopping after this step") < stopped);
     }
 }
 

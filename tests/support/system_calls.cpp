@@ -3,6 +3,7 @@
 #include "support/system_calls.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -71,6 +72,15 @@ extern "C" ssize_t pread(int descriptor, void* to, size_t bytes, off_t offset) {
         return -1;
     }
     return syscall(SYS_pread64, descriptor, to, bytes, offset);
+}
+
+extern "C" int stat(const char* path, struct stat* status) noexcept {
+    if (SystemCalls* calls = coeus::test::noting; calls && calls->failing_looks > 0) {
+        --calls->failing_looks;
+        errno = calls->look_error;
+        return -1;
+    }
+    return fstatat(AT_FDCWD, path, status, 0);
 }
 
 extern "C" int fsync(int descriptor) {

@@ -25,6 +25,8 @@ public:
     bool interrupts = false;                                   ///< every second pwrite fails with EINTR
     int64_t good_reads = 0, failing_reads = 0;  ///< so many preads succeed, then so many fail with read_error
     int read_error = 0;
+    int64_t failing_looks = 0;  ///< so many stats fail with look_error
+    int look_error = 0;
 };
 
 }  // namespace coeus::test

@@ -91,6 +91,15 @@ bool write_patiently(int descriptor, const std::string& path, int flags, const v
 std::filesystem::file_status status_patiently(const std::filesystem::path& path, std::error_code& failed,
                                               double patience = read_patience());
 
+/// Whether there is something, a file or a folder at a path, after links. A system that cannot tell for so
+/// long that the patience ends does not mean "no": SystemError. Without permission to look, it is false.
+bool exists_patiently(const std::filesystem::path& path);
+bool is_file_patiently(const std::filesystem::path& path);
+bool is_folder_patiently(const std::filesystem::path& path);
+
+/// Makes a folder and those above it, unless they exist; the reason in `failed` if it cannot.
+void make_folders_patiently(const std::filesystem::path& folder, std::error_code& failed);
+
 /// What is in a folder, in no order; the paths begin with `folder`. If it cannot be read to its end: nothing,
 /// and the reason in `failed`.
 std::vector<std::filesystem::path> entries_patiently(const std::filesystem::path& folder,

@@ -24,9 +24,15 @@ public:
     ~StopSignals();
     StopSignals(const StopSignals&) = delete;
     StopSignals& operator=(const StopSignals&) = delete;
-    /// From now on the first signal is answered by a line on stderr at once. Called on one rank.
-    void announce() const;
+    /// From now on the first signal is answered at once by a line that names it, written to `descriptor`:
+    /// where the log's lines go, so that a launcher cannot change their order. If MPI's launcher sent the
+    /// signal, the line says so, since mpirun sends SIGTERM after Ctrl-C. Called on one rank.
+    void announce(int descriptor) const;
 };
+
+/// No signal is announced any more: the program itself says that it stops. Another rank may have had the
+/// signal first.
+void end_announcements();
 
 /// The reason to stop: 0 (none), a signal's number, or out_of_time.
 using StopReason = int;

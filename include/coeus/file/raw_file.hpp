@@ -5,9 +5,11 @@
 
 #include "coeus/base/error.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -77,7 +79,8 @@ private:
     int64_t written_ = 0;  // bytes written since the last sync()
 };
 
-/// A whole file mapped into memory, read-only. Its pages are read when they are used.
+/// A whole file mapped into memory, read-only. Its pages are read when they are used. A page that cannot be
+/// read then ends the process by SIGBUS: call read_in() before.
 class MappedFile {
 public:
     /// ConfigError as require_file(). An empty file has no bytes.
@@ -88,13 +91,19 @@ public:
 
     const std::string& path() const { return path_; }
     std::span<const std::byte> bytes() const { return bytes_; }
+    /// Reads a part of bytes() now, with the patience of base/patient_io.hpp. ReadError if that fails to the
+    /// end. Costs little for a part that was read in before. Linux before 5.14 cannot do that; there it does
+    /// nothing.
+    void read_in(std::span<const std::byte> part) const;
     /// Returns the pages that were read to the system, which may keep them in its cache. Pages that are used
     /// again are read again.
     void release() const;
 
 private:
+    static constexpr size_t chunk = size_t(1) << 20;  // bytes that are read in together
     std::string path_;
     std::span<const std::byte> bytes_;
+    std::unique_ptr<std::atomic<bool>[]> is_in_;  // for each chunk; any thread may read
 };
 
 /// Tells a reader of mapped files when to release their pages. Mapped pages that have been read stay in

@@ -52,6 +52,12 @@ public:
         return out;
     }
 
+    /// Reads bytes of a tensor's data now, patiently, before they are used in place. ReadError if they cannot
+    /// be read.
+    void read_in(const Entry& entry, const std::byte* first, int64_t bytes) const {
+        files_[entry.file].read_in({first, size_t(bytes)});
+    }
+
     /// Returns the memory of pages that were read to the system: for callers that read everything once.
     void release() const {
         for (const MappedFile& file : files_) file.release();

@@ -20,16 +20,20 @@ class HubElements {
 public:
     /// A type that represents the elements exactly (FP8: after their rounding to float32).
     Dtype dtype() const { return dtype_; }
-    /// Reads elements [first, first + count) into adjacent elements of a floating-point type.
+    /// Reads elements [first, first + count) into adjacent elements of a floating-point type. ReadError if
+    /// the file cannot be read.
     void read(void* to, Dtype type, int64_t first, int64_t count) const;
     /// An element's position, for messages: "element 70", "block 2 (scale 255 of E8M0)".
     std::string position(int64_t element) const;
 
 private:
     friend class HubWeights;
+    void read_in(int64_t first, int64_t end) const;
     Quantization::Kind kind_ = Quantization::Kind::none;
     Dtype dtype_ = Dtype::f32;
-    const std::byte *data_ = nullptr, *scales_ = nullptr;
+    const Safetensors* files_ = nullptr;
+    const Safetensors::Entry *values_ = nullptr,
+                             *scales_ = nullptr;  // elements, blocks or codes; no scales: null
     Fp8Blocks fp8_ = {};
 };
 

@@ -87,6 +87,7 @@ private:
     void note_saved(const SavedCheckpoint& done);
     void validate();
     bool must_stop();
+    void require_folder();
     std::string what_is_saved() const;
     [[noreturn]] void end_run();
     /// Saves the state if there is time, and returns the outcome in words. `left`: seconds until the job

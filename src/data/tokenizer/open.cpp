@@ -2,6 +2,7 @@
 #include "open.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/hash.hpp"
 #include "coeus/file/hub_name.hpp"
@@ -39,17 +40,19 @@ bool is_of_sentencepiece(const std::string& json) {
 std::vector<fs::path> main_files(const fs::path& folder) {
     // Llama 2: the JSON file was converted from the SentencePiece model in the same folder
     const fs::path model = folder / "tokenizer.model", json = folder / "tokenizer.json";
-    if (fs::is_regular_file(model) && fs::is_regular_file(json) && is_of_sentencepiece(content_of(json)))
+    if (is_file_patiently(model) && is_file_patiently(json) && is_of_sentencepiece(content_of(json)))
         return {model};
     for (const char* name : {"tokenizer.json", "tokenizer.model"})
-        if (fs::is_regular_file(folder / name)) return {folder / name};
+        if (is_file_patiently(folder / name)) return {folder / name};
     std::vector<fs::path> found;
-    for (const auto& entry : fs::directory_iterator(folder)) {
-        const std::string extension = entry.path().extension().string();
-        if (entry.is_regular_file() && (extension == ".model" || extension == ".tiktoken"))
-            found.push_back(entry.path());
+    std::error_code failed;
+    for (const fs::path& entry : entries_patiently(folder, failed)) {
+        const std::string extension = entry.extension().string();
+        if ((extension == ".model" || extension == ".tiktoken") && is_file_patiently(entry))
+            found.push_back(entry);
     }
-    if (found.empty() && fs::exists(folder / "vocab.json") && fs::exists(folder / "merges.txt"))
+    if (failed) throw fs::filesystem_error("", folder, failed);
+    if (found.empty() && exists_patiently(folder / "vocab.json") && exists_patiently(folder / "merges.txt"))
         return {folder / "vocab.json"};
     std::sort(found.begin(), found.end());
     return found;
@@ -86,7 +89,7 @@ std::vector<BpeDescription::Added> added_beside(const fs::path& file, const std:
                                                 const TokenizerConfig& config) {
     std::vector<BpeDescription::Added> all;
     const fs::path json = file.parent_path() / "tokenizer.json";
-    if (file.filename() == "tokenizer.model" && fs::is_regular_file(json)) all = added_in_json(json);
+    if (file.filename() == "tokenizer.model" && is_file_patiently(json)) all = added_in_json(json);
     all.insert(all.end(), config.added.begin(), config.added.end());
     all.insert(all.end(), config.added_before.begin(), config.added_before.end());
     std::vector<BpeDescription::Added> missing;
@@ -172,7 +175,7 @@ std::string other_kinds_in(const fs::path& folder) {
         {"tokenizer.pkl", "a program of Python"}};
     std::vector<std::string> found;
     for (const auto& [name, what] : all)
-        if (fs::exists(folder / name)) found.push_back(fmt::format("{} ({})", name, what));
+        if (exists_patiently(folder / name)) found.push_back(fmt::format("{} ({})", name, what));
     for (const auto& entry : fs::directory_iterator(folder))
         if (entry.path().extension() == ".py" && entry.path().filename().string().starts_with("tokenization"))
             found.push_back(entry.path().filename().string() + " (a program of Python)");
@@ -182,14 +185,14 @@ std::string other_kinds_in(const fs::path& folder) {
 }  // namespace
 
 OpenedTokenizer open_tokenizer(const fs::path& place) {
-    if (!fs::exists(place))
+    if (!exists_patiently(place))
         throw ConfigError("{}: this file or folder does not exist{}; a tokenizer is {}", place.string(),
                           download_hint(place.string()), what_is_known);
     if (const std::string name = place.filename().string();
         name == "config.json" || name == "tokenizer_config.json" || name == "generation_config.json")
         throw ConfigError("{}: is not a tokenizer; give the folder that it is in, or its {}", place.string(),
                           "tokenizer.json or tokenizer.model");
-    if (!fs::is_directory(place)) return open_file(place);
+    if (!is_folder_patiently(place)) return open_file(place);
     const std::vector<fs::path> files = main_files(place);
     if (files.empty()) {
         const std::string others = other_kinds_in(place);
@@ -200,14 +203,13 @@ OpenedTokenizer open_tokenizer(const fs::path& place) {
         throw ConfigError("{} contains {} and {}: give the path of one of these files", place.string(),
                           files[0].filename().string(), files[1].filename().string());
     const fs::path json = place / "tokenizer.json";
-    if (files[0].filename() == "tokenizer.model" && fs::is_regular_file(json) &&
-        json_has_more(json, files[0]))
+    if (files[0].filename() == "tokenizer.model" && is_file_patiently(json) && json_has_more(json, files[0]))
         return open_file(json);
     return open_file(files[0]);
 }
 
 bool holds_tokenizer(const fs::path& place) {
-    return fs::is_regular_file(place) || (fs::is_directory(place) && main_files(place).size() == 1);
+    return is_file_patiently(place) || (is_folder_patiently(place) && main_files(place).size() == 1);
 }
 
 }  // namespace coeus

@@ -3,6 +3,7 @@
 
 #include "byte_symbols.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/file/raw_file.hpp"
 
 #include <algorithm>
@@ -82,8 +83,8 @@ TokenizerConfig read_tokenizer_config(const fs::path& folder) {
     TokenizerConfig config;
     const fs::path file = folder / "tokenizer_config.json", before = folder / "added_tokens.json";
     config.file = file.string();
-    if (fs::exists(file)) read_file(file, config);
-    if (config.added.empty() && fs::exists(before)) read_added_tokens(before, config);
+    if (exists_patiently(file)) read_file(file, config);
+    if (config.added.empty() && exists_patiently(before)) read_added_tokens(before, config);
     return config;
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A library to preload into a run. A network file system fails now and then: one in COEUS_TEST_BAD_READS
-// opens and reads of a file fails, at random, with ESTALE, EIO, EINTR or (an open only) EMFILE.
+// opens, reads and looks (stat) of a file fails, at random, with ESTALE, EIO, EINTR or (an open only) EMFILE.
 // COEUS_TEST_BAD_READS_IN=TEXT: only of files whose path contains it. Must be set.
 // COEUS_TEST_BAD_READS_SEED=N: chooses which calls fail. Ranks differ.
 // COEUS_TEST_BAD_READS_ERROR=N: always with this value of errno.
 // COEUS_TEST_BAD_READS_IF=FILE: only while this file exists.
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -107,6 +108,9 @@ extern "C" int openat64(int folder, const char* path, int flags, ...) {
 }
 extern "C" DIR* opendir(const char* path) {
     return fails(path, true) ? nullptr : call<DIR*>("opendir", path);
+}
+extern "C" int stat(const char* path, struct stat* status) noexcept {
+    return fails(path, false) ? -1 : call<int>("stat", path, status);
 }
 extern "C" ssize_t read(int descriptor, void* to, size_t bytes) {
     return fails(path_of(descriptor), false) ? -1 : call<ssize_t>("read", descriptor, to, bytes);

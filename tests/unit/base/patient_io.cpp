@@ -116,6 +116,34 @@ TEST_CASE("patient io: files and folders are read whole, or the reason is given"
     CHECK(failed == std::errc::too_many_symbolic_link_levels);
 }
 
+TEST_CASE("patient io: a system that cannot tell whether a file exists does not say that it is absent") {
+    const TemporaryFolder folder;
+    const std::string file = folder / "a";
+    write_file(file, "");
+    CHECK(exists_patiently(file));
+    CHECK(is_file_patiently(file));
+    CHECK_FALSE(is_folder_patiently(file));
+    CHECK(is_folder_patiently(folder.path()));
+    CHECK_FALSE(exists_patiently(folder / "b"));
+    CHECK_FALSE(exists_patiently(file + "/c"));
+    SystemCalls calls;
+    calls.look_error = ESTALE;
+    for (const auto look : {exists_patiently, is_file_patiently}) {
+        calls.failing_looks = 3;
+        CHECK(look(file));
+        CHECK(calls.failing_looks == 0);
+    }
+    set_read_patience(0.01);
+    calls.failing_looks = 1'000'000;
+    for (const auto look : {exists_patiently, is_file_patiently, is_folder_patiently}) {
+        CHECK_THROWS_AS(look(file), SystemError);
+        CHECK_THROWS_WITH(look(file), Contains(file + " cannot be read: Stale file handle"));
+    }
+    calls.look_error = EACCES;
+    CHECK_FALSE(exists_patiently(file));
+    set_read_patience(1);
+}
+
 TEST_CASE("patient io: bytes are read and written at their place, to the end of the file") {
     const TemporaryFolder folder;
     const std::string file = folder / "a";

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdint>
+#include <string>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -50,6 +51,28 @@ TEST_CASE("Ctrl-C and a closed terminal ask for a stop, unless the process was s
     CHECK(text_of(SIGINT) == "SIGINT");
     CHECK(text_of(SIGHUP) == "SIGHUP");
     CHECK(text_of(SIGXCPU) == "SIGXCPU");
+}
+
+TEST_CASE("a signal is answered at once by one line that names it, and only if it is asked for") {
+    for (const int announces : {2, 1, 0}) {
+        int ends[2];
+        REQUIRE(pipe(ends) == 0);
+        {
+            const StopSignals signals([] { return int64_t(1); });
+            if (announces > 0) signals.announce(ends[1]);
+            if (announces == 1) end_announcements();  // the program itself says that it stops
+            raise(SIGINT);
+            raise(SIGTERM);  // of the same notice
+        }
+        close(ends[1]);
+        std::string said(500, '-');
+        said.resize(size_t(read(ends[0], said.data(), said.size())));
+        close(ends[0]);
+        CHECK(said == (announces == 2
+                           ? "\ncoeus: SIGINT: stopping after this step; a second signal ends the run at "
+                             "once, unsaved\n"
+                           : ""));
+    }
 }
 
 TEST_CASE("the end of the time asks for a stop, until a signal does") {

@@ -2,6 +2,7 @@
 #include "coeus/file/raw_file.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/file/hdf5.hpp"
 #include "coeus/file/json.hpp"
 #include "support/catch.hpp"
@@ -65,6 +66,24 @@ TEST_CASE("a mapped file is its content", "[raw_file]") {
     file = std::move(moved);
     CHECK(text() == "content");
     CHECK(free_bytes(folder.path()) > 0);
+}
+
+TEST_CASE("raw file: a page of a mapped file that cannot be read is an error and not a signal") {
+    const test::TemporaryFolder folder;
+    constexpr size_t size = size_t(3) << 20;
+    test::write_file(folder / "x", std::string(size, 'a'));
+    const MappedFile file(folder / "x");
+    const auto read_in = [&](size_t from, size_t bytes) { file.read_in(file.bytes().subspan(from, bytes)); };
+    read_in(0, size);
+    CHECK(file.bytes()[size - 1] == std::byte('a'));
+    file.release();
+    std::filesystem::resize_file(folder / "x", size_t(1) << 20);  // a use of later pages would be SIGBUS
+    set_read_patience(0.01);
+    read_in(0, size_t(1) << 20);
+    read_in(size, 0);
+    CHECK_THROWS_AS(read_in((size_t(1) << 20) - 1, 2), ReadError);
+    CHECK_THROWS_WITH(read_in(size - 1, 1), (folder / "x").string() + " cannot be read: Input/output error");
+    set_read_patience(1);
 }
 
 TEST_CASE("pages are to be released after every 64 MiB", "[raw_file]") {
