@@ -52,10 +52,18 @@ void check_model(const std::string& path, const CheckpointHeader& header,
                               tensor.path, hdf5::name_of(array.type));
         there.erase(found);
     }
-    for (const auto& [name, array] : there)
-        if (name.starts_with("model/") && !(left_out && left_out(name)))
-            throw ConfigError("{} is of another model: it has {}, which this model does not have", path,
-                              parameter_of(name));
+    for (const auto& [name, array] : there) {
+        if (!name.starts_with("model/") || (left_out && left_out(name))) continue;
+        if (name.ends_with(".moe.expert_bias"))
+            throw ConfigError(
+                "{} has biases that balance the experts ({}), which this model does not have: set "
+                "model.moe.load_balance_coeff to the rate of the run that wrote it (0.001 unless its deck "
+                "gave "
+                "another)",
+                path, parameter_of(name));
+        throw ConfigError("{} is of another model: it has {}, which this model does not have", path,
+                          parameter_of(name));
+    }
     if (absent_state && !header.full)
         throw ConfigError(
             "{} has only weights, without the optimizer state: a run can start from it "

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/models/decoder_config.hpp"
 
+#include "coeus/base/types.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/decoder.hpp"
 #include "coeus/models/registry.hpp"
@@ -61,9 +62,11 @@ LayerConfig DecoderConfig::layer(int64_t number) const {
 }
 
 int64_t DecoderConfig::moe_row(int64_t number) const {
-    int64_t row = 0;
-    for (int64_t i = 0; i < number; ++i) row += layer(i).is_dense() ? 0 : 1;
-    return row;
+    const auto [period, first] = moe_layers;
+    if (moe.experts == 0 || period <= 0) return 0;
+    const int64_t last = std::min(number, layers);
+    const int64_t of_mtp = moe_layers.has(layers - 1) ? number - last : 0;
+    return (last > first ? div_ceil(last - first, period) : 0) + of_mtp;
 }
 
 std::vector<int64_t> DecoderConfig::layers_with_experts() const {

@@ -69,6 +69,8 @@ const std::array router_v2 = {HubConstant{"scoring_func", "softmax", "the archit
                               HubConstant{"mlp_bias", false, "biases are not implemented yet"},
                               HubConstant{"norm_topk_prob", false, "the architecture has no other"}};
 
+constexpr double usual_aux_loss = 0.001;
+
 // topk_method "greedy" means one group
 bool is_greedy(const JsonView& json) {
     return json.string("topk_method", "") == "greedy";
@@ -95,6 +97,11 @@ MoeConfig read_experts(const JsonView& json, bool is_v2) {
     if (is_v2) {
         require_hub_constants(json, router_v2);
         for (const char* idle : {"n_group", "topk_group"}) json.find(idle);  // a greedy choice has no groups
+        // no place for biases: the loss that balances sequences, which DeepSeek's class has and transformers
+        // does not
+        moe.balance_rate = 0;
+        moe.sequence_balance = json.number("aux_loss_alpha", usual_aux_loss);
+        if (!(moe.sequence_balance >= 0)) json["aux_loss_alpha"].reject("must be at least 0");
         return moe;
     }
     moe.score = score_of_v3(json);
@@ -144,6 +151,8 @@ void to_hub(Json& json, const DecoderConfig& config) {
     else
         write_hub_constants(json, router_v3);
     write_hub_rope(json, config.rope);
+    if (is_v2 && (m.sequence_balance > 0 || !m.has_balance_bias()))
+        json.set("aux_loss_alpha", without_last_digits(m.sequence_balance));
     if (!is_v2)
         json.set("scoring_func", m.score == ScoreFunction::sigmoid ? "sigmoid" : "softmax")
             .set("rope_interleave", config.rope.layout == RopeLayout::interleaved)

@@ -67,9 +67,8 @@ DecoderConfig from_hub(const JsonView& json) {
     config.moe.top_k = at_least(1, json, "num_experts_per_tok", 4);
     config.moe.gate.limit = json.number("swiglu_limit", usual_gate.limit);
     config.moe.gate.alpha = json.number("swiglu_alpha", usual_gate.alpha);
-    for (const char* idle :
-         {"router_aux_loss_coef", "output_router_logits", "experts_per_token", "initial_context_length"})
-        json.find(idle);
+    read_hub_balance(json, config);
+    for (const char* idle : {"experts_per_token", "initial_context_length"}) json.find(idle);
     return config;
 }
 
@@ -88,6 +87,7 @@ void to_hub(Json& json, const DecoderConfig& config) {
         .set("swiglu_limit", m.gate.limit)
         .set("swiglu_alpha", m.gate.alpha)
         .set("attention_bias", config.attention.bias == AttentionBias::all);
+    write_hub_balance(json, config);
 }
 
 constexpr std::array names = {HubName{"moe.router.gate.weight", "mlp.router.weight"},

@@ -2,6 +2,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/family.hpp"
+#include "coeus/models/hub_model.hpp"
 
 #include <array>
 #include <utility>
@@ -334,6 +335,33 @@ void write_hub_window(Json& json, const DecoderConfig& config) {
     for (int64_t i = 0; i < config.layers; ++i)
         types.emplace_back(config.layer(i).attention.window > 0 ? windowed_type : full_type);
     json.set("layer_types", types);
+}
+
+double router_aux_loss_coef(const DecoderConfig& model) {
+    return model.moe.sequence_balance * double(model.moe_rows()) / double(model.moe.top_k);
+}
+
+void set_router_aux_loss_coef(DecoderConfig& model, double coefficient) {
+    const int64_t layers = model.moe_rows();
+    model.moe.sequence_balance = layers > 0 ? coefficient * double(model.moe.top_k) / double(layers) : 0;
+}
+
+void read_hub_balance(const JsonView& json, DecoderConfig& config) {
+    constexpr double usual = 0.001, most = 0.1;
+    double coefficient = json.number("router_aux_loss_coef", usual);
+    if (!(coefficient >= 0)) json["router_aux_loss_coef"].reject("must be at least 0");
+    if (!truth(json, "output_router_logits", false) && coefficient > most) coefficient = usual;
+    config.moe.balance_rate = 0;
+    set_router_aux_loss_coef(config, coefficient);
+}
+
+void write_hub_balance(Json& json, const DecoderConfig& config) {
+    if (config.moe.sequence_balance > 0 || !config.moe.has_balance_bias())
+        json.set("router_aux_loss_coef", without_last_digits(router_aux_loss_coef(config)));
+}
+
+double without_last_digits(double number) {
+    return std::stod(fmt::format("{:.12g}", number));
 }
 
 std::string hub_name_in(std::span<const HubName> names, const std::string& parameter) {

@@ -146,8 +146,9 @@ DecoderConfig read_text_model(const JsonView& json) {
     if (tuning ? (tuning->is_boolean() ? tuning->boolean() : tuning->integer() != 0)
                : !is_null(json, "attn_temperature_tuning"))
         a.temperature = {scale, floor};
-    for (const char* idle : {"router_aux_loss_coef", "router_jitter_noise", "output_router_logits",
-                             "for_llm_compressor", "_attn_implementation_autoset"})
+    // transformers has the coefficient of the loss that balances experts, but not the loss
+    read_hub_balance(json, config);
+    for (const char* idle : {"router_jitter_noise", "for_llm_compressor", "_attn_implementation_autoset"})
         json.find(idle);
     return config;
 }
@@ -189,6 +190,7 @@ void to_hub(Json& json, const DecoderConfig& config) {
         .set("attn_temperature_tuning", bool(a.temperature))
         .set("attn_scale", a.temperature ? a.temperature.scale : 0.1)
         .set("floor_scale", int64_t(a.temperature.floor));  // transformers refuses 8192.0
+    write_hub_balance(json, config);
 }
 
 constexpr std::array names = {

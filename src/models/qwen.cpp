@@ -85,14 +85,13 @@ void read_experts(const JsonView& json, DecoderConfig& config) {
     config.moe = {.experts = at_least(1, json, count.c_str(), 128),
                   .top_k = at_least(1, json, "num_experts_per_tok", 8),
                   .hidden = at_least(1, json, "moe_intermediate_size", 768),
-                  .normalise = json.boolean("norm_topk_prob", false),
-                  .balance_rate = 1e-3};
+                  .normalise = json.boolean("norm_topk_prob", false)};
     const int64_t step = at_least(1, json, "decoder_sparse_step", 1);
     config.moe_layers = {.period = step, .first = step - 1};
     if (const auto dense = json.find("mlp_only_layers"); dense && dense->size() > 0)
         dense->reject("must be empty (other lists are not implemented yet)");
-    for (const char* idle : {"router_aux_loss_coef", "output_router_logits"}) json.find(idle);
     if (step == 1) config.feed_forward = {};
+    read_hub_balance(json, config);
 }
 
 DecoderConfig read_qwen3(const JsonView& json) {
@@ -107,13 +106,15 @@ void write_qwen3(Json& json, const DecoderConfig& config) {
     const MoeConfig& m = config.moe;
     const bool has_experts = m.experts > 0;
     write_usual(json, config, has_experts ? moe_qwen3 : dense_qwen3, has_experts ? "qwen3_moe" : "qwen3");
-    if (has_experts)
+    if (has_experts) {
         json.set("num_experts", m.experts)
             .set("num_experts_per_tok", m.top_k)
             .set("moe_intermediate_size", m.hidden)
             .set("norm_topk_prob", m.normalise)
             .set("decoder_sparse_step", config.moe_layers.period)
             .set("mlp_only_layers", Json::array());
+        write_hub_balance(json, config);
+    }
     // the width of dense layers, of which there may be none
     if (config.feed_forward.hidden == 0) json.set("intermediate_size", 3 * m.hidden);
     json.set("attention_bias", config.attention.bias == AttentionBias::all);

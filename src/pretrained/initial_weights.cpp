@@ -93,6 +93,11 @@ std::string other_shape(const DecoderConfig& model, const DecoderConfig& source)
                 return fmt::format("{} is {} in this run, {} there", param.name, param.shape.text(),
                                    found->second.text());
         }
+    if (source.moe.balance_rate > 0 && !model.moe.has_balance_bias() && model.moe_rows() > 0)
+        return fmt::format(
+            "it has biases that balance the experts, and this model has none; set "
+            "model.moe.load_balance_coeff = {}",
+            source.moe.balance_rate);
     return model.layers > source.layers
                ? fmt::format("n_layers is {} in this run, {} there", model.layers, source.layers)
                : "";

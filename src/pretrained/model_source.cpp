@@ -38,13 +38,62 @@ DecoderConfig model_from_folder(const Config& config, const std::string& family)
     return model;
 }
 
-}  // namespace
+// A run from a folder without a place for balancing biases has none, and the folder's loss balances the
+// experts. A deck that gives the rate of the biases has no such loss unless it gives its coefficient too.
+// `folder_loss`: the folder's coefficient in the terms of transformers.
+void balance_as_folder(DecoderConfig& model, const Config::Model::Moe& given, double folder_loss) {
+    if (!given.sequence_balance_coeff)
+        set_router_aux_loss_coef(model, given.load_balance_coeff ? 0 : folder_loss);
+}
 
-DecoderConfig model_from_deck(const Config& config) {
+void report_balance_of_folder(const DecoderConfig& model, const Config::Model::Moe& given) {
+    if (model.moe_rows() == 0 || model.moe.has_balance_bias() || given.load_balance_coeff) return;
+    const std::string loss =
+        model.moe.sequence_balance == 0
+            ? "no loss balances them (model.moe.sequence_balance_coeff = 0)"
+            : fmt::format(
+                  "a loss does (model.moe.sequence_balance_coeff = {:.6g}; for transformers: "
+                  "router_aux_loss_coef = {:.6g})",
+                  model.moe.sequence_balance, router_aux_loss_coef(model));
+    log::info(
+        "Notice: a Hugging Face folder of this architecture has no place for biases that balance experts, so "
+        "there are none (model.moe.load_balance_coeff = 0), and {}. A deck can set both options",
+        loss);
+}
+
+// At the start, since the export itself is refused after the last step only.
+void report_biases_without_place(const Config& config, const DecoderConfig& model) {
+    const Config::Checkpoint& options = config.checkpoint;
+    const bool exports = options.enable && options.last_save_model_only && options.last_save_in_hf;
+    if (!(exports || config.model.flavor == "hf") || hub_holds_biases(model)) return;
+    if (exports)
+        log::warn(
+            "checkpoint.last_save_in_hf = true: a Hugging Face folder of this architecture has no place for "
+            "the biases that balance the experts (model.moe.load_balance_coeff = {}), and without them it "
+            "would be another model. This run will end without a folder unless all biases are 0. For weights "
+            "that are to become a folder, set model.moe.load_balance_coeff = 0. After the run, "
+            "`coeus convert RUN FOLDER --without_biases` writes a folder without them",
+            model.moe.balance_rate);
+    else
+        log::info(
+            "Notice: the biases that balance the experts (model.moe.load_balance_coeff = {}) have no place "
+            "in a Hugging Face folder of this architecture: for weights that are to become one, set "
+            "model.moe.load_balance_coeff = 0",
+            model.moe.balance_rate);
+}
+
+void report_balance(const Config& config, const DecoderConfig& model) {
+    if (config.model.flavor == "hf") report_balance_of_folder(model, config.model.moe);
+    report_biases_without_place(config, model);
+}
+
+DecoderConfig make_model(const Config& config) {
     const ModelFamily& family = find_family(config.model.name);
     DecoderConfig model = config.model.flavor == "hf" ? model_from_folder(config, family.name)
                                                       : find_flavor(family, config.model.flavor);
+    const double folder_loss = router_aux_loss_coef(model);
     override_fields(model, [&](const std::string& field) { return option_value(config, "model." + field); });
+    if (config.model.flavor == "hf") balance_as_folder(model, config.model.moe, folder_loss);
     model.moe.round_robin = config.debug.moe_force_load_balance;
     if (model.mtp_layers > 0) model.mtp_scale = config.loss.mtp_scale;
     model.validate();
@@ -60,28 +109,24 @@ DecoderConfig model_from_deck(const Config& config) {
         throw ConfigError(
             "{}.seq_len = {}: {} {} allows at most {}; reduce it, or increase model.max_seq_len",
             validated ? "validation" : "training", seq_len, model.family, model.flavor, model.max_seq_len);
-    if (config.checkpoint.last_save_in_hf) {  // throws now rather than after the last step
-        hub_config_of(model);
-        if (config.checkpoint.enable && config.checkpoint.last_save_model_only && !hub_holds_biases(model))
-            throw ConfigError(
-                "checkpoint.last_save_in_hf = true: a Hugging Face folder of this architecture has no place "
-                "for the biases that balance the experts (model.moe.load_balance_coeff = {}), and without "
-                "them it would be another model. Set model.moe.load_balance_coeff = 0, or "
-                "checkpoint.last_save_in_hf = false; `coeus convert RUN FOLDER --without_biases` writes a "
-                "folder without them",
-                model.moe.balance_rate);
-    } else if (config.model.flavor == "hf" && !hub_holds_biases(model)) {
-        log::info(
-            "Notice: the biases that balance the experts (model.moe.load_balance_coeff = {}) have no place "
-            "in a Hugging Face folder of this architecture: for weights that are to become one, set "
-            "model.moe.load_balance_coeff = 0",
-            model.moe.balance_rate);
-    }
+    if (config.checkpoint.last_save_in_hf) hub_config_of(model);  // throws now, not after the last step
+    return model;
+}
+
+}  // namespace
+
+DecoderConfig model_from_deck(const Config& config) {
+    DecoderConfig model = make_model(config);
+    report_balance(config, model);
     return model;
 }
 
 DecoderConfig model_from_deck(const Config& config, const Communicator& ranks) {
-    if (config.model.flavor != "hf") return model_from_deck(config);  // reads nothing
+    if (config.model.flavor != "hf") {  // reads nothing
+        DecoderConfig model = make_model(config);
+        if (ranks.rank() == 0) report_balance(config, model);
+        return model;
+    }
     std::string text;
     on_first_rank(ranks, [&] { text = describe_model(model_from_deck(config)); });
     DecoderConfig model = model_from_description(broadcast_text(ranks, text), config.model.hf_assets_path);

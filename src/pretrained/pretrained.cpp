@@ -235,7 +235,13 @@ void Pretrained::load(const Decoder& decoder, const Communicator& ranks) const {
                 if (path.starts_with(fmt::format("model/mtp_layers.{}.", depth))) return true;
             return false;
         };
-        load_checkpoint(path_, checkpoint_tensors(decoder.parameters(), false), ranks, left_out);
+        std::vector<CheckpointTensor> tensors = checkpoint_tensors(decoder.parameters(), false);
+        // balancing begins with this run: its biases stay at 0
+        if (!model_.moe.has_balance_bias())
+            std::erase_if(tensors, [](const CheckpointTensor& tensor) {
+                return tensor.path.ends_with(".moe.expert_bias");
+            });
+        load_checkpoint(path_, tensors, ranks, left_out);
         return;
     }
     DecoderConfig model = model_;

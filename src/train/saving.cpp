@@ -6,6 +6,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/device/named_range.hpp"
+#include "coeus/file/convert.hpp"
 #include "coeus/file/raw_file.hpp"
 #include "coeus/io/checkpoint_room.hpp"
 #include "coeus/io/convert_weights.hpp"
@@ -13,9 +14,11 @@
 #include "coeus/pretrained/pretrained.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace coeus {
 
@@ -148,7 +151,39 @@ std::string Saving::export_path(int64_t step) const {
                : checkpoints_.folder().model_path_of(step);
 }
 
+void Saving::require_exported() const {
+    if (!not_exported_.empty()) throw ConfigError("{}", not_exported_);
+}
+
+// True if the folder would be without biases that are not 0.
+bool Saving::loses_biases() const {
+    if (hub_holds_biases(model_)) return false;
+    bool loses = false;
+    for (const CheckpointTensor& tensor : weights()) {
+        if (!tensor.is_exact) continue;
+        for (const HeldBlock& block : tensor.blocks) {
+            std::vector<std::byte> bytes(size_t(block.local.bytes()));
+            tensor.device->copy(bytes.data(), block.local.data, block.local.bytes());
+            std::vector<double> values(size_t(block.local.count()));
+            convert_elements(values.data(), Dtype::f64, bytes.data(), block.local.dtype, block.local.count());
+            loses |= std::ranges::any_of(values, [](double value) { return value != 0; });
+        }
+    }
+    return world_.all_reduce(int64_t(loses), Reduce::max) != 0;
+}
+
 void Saving::export_model(const TrainRecord& train) {
+    if (config_.checkpoint.last_save_in_hf && loses_biases()) {
+        not_exported_ = fmt::format(
+            "checkpoint.last_save_in_hf = true: the run is complete, but {} was not written, because a "
+            "Hugging "
+            "Face folder of this architecture has no place for the biases that balance the experts. "
+            "{} has the model with them; `coeus convert {} FOLDER --without_biases` writes a folder without "
+            "them, which is another model. Train with model.moe.load_balance_coeff = 0 to get one that a "
+            "folder holds",
+            export_path(train.step), checkpoints_.folder().path_of(train.step), folder_.root().string());
+        return;
+    }
     const std::string& type = config_.checkpoint.export_dtype;
     const Dtype dtype = type == "bfloat16" ? Dtype::bf16 : type == "float16" ? Dtype::f16 : Dtype::f32;
     const std::string path = config_.checkpoint.last_save_in_hf

@@ -34,7 +34,7 @@ void Trainer::run() {
                 "This run is already at step {} of training.steps = {}: nothing to do. Increase "
                 "training.steps to continue",
                 progress_.step, steps);
-        return;
+        return saving_.require_exported();
     }
     std::optional<BatchLoader> loader;
     const auto read_on = [&] {
@@ -85,6 +85,7 @@ void Trainer::run() {
     if (first_rank()) log::info("Training completed at step {}", progress_.step);
     reporting_.write_page();
     if (profile_) report_profile();
+    saving_.require_exported();
 }
 
 Trainer::StepTime Trainer::observed_step(BatchLoader& loader, bool profiled) {

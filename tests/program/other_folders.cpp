@@ -138,13 +138,28 @@ TEST_CASE("The balancing biases of experts stay in float32, and are not left out
     const fs::path data = folder / "tokens.h5", out = folder / "run", hub = folder / "hub";
     write_token_file(data, {.tokens = learnable_tokens(80 * 17)});
     const Arguments experts = tiny_experts + Arguments{"--model.name=qwen3", steps(1), "--checkpoint.enable"};
-    const Outcome at_start =
-        run_coeus(tiny_run(folder / "refused", data, experts + Arguments{"--checkpoint.last_save_in_hf"}));
-    CHECK_THAT(
-        refused(at_start),
-        Contains("checkpoint.last_save_in_hf = true: a Hugging Face folder of this architecture has no place "
-                 "for the biases that balance the experts (model.moe.load_balance_coeff = 0.001)") &&
-            Contains("coeus convert RUN FOLDER --without_biases"));
+    const Arguments exports = experts + Arguments{"--checkpoint.last_save_in_hf"};
+    // the run keeps its biases, and its checkpoint; only the folder is missing
+    for (const bool again : {false, true}) {
+        CAPTURE(again);
+        const Outcome run = run_coeus(tiny_run(folder / "kept", data, exports));
+        INFO(run.output);
+        CHECK(run.exit_code == 2);
+        CHECK(count_of("no place for the biases that balance the experts (model.moe.load_balance_coeff = "
+                       "0.001), and without them it would be another model. This run will end without",
+                       run.output) == 1);
+        CHECK_THAT(run.output, Contains(again ? "nothing to do" : "Training completed at step 1"));
+        CHECK_THAT(
+            run.output,
+            Contains("the run is complete, but ") && Contains("checkpoint/hf-00000001 was not written") &&
+                Contains("`coeus convert " + (folder / "kept").string() + " FOLDER --without_biases`"));
+        CHECK(fs::exists(folder / "kept" / checkpoint_of(1)));
+        CHECK_FALSE(fs::exists(folder / "kept/checkpoint/hf-00000001"));
+    }
+    accepted(convert_folder(folder / "kept", folder / "kept_hub", {"--without_biases"}));
+    // biases that are 0 are not missed
+    train_tiny(folder / "even", data, exports + Arguments{"--debug.moe_force_load_balance"});
+    CHECK(fs::exists(folder / "even/checkpoint/hf-00000001/model.safetensors"));
     train_tiny(out, data, experts);
     CHECK_THAT(
         refused(convert_folder(out, hub)),
@@ -164,4 +179,53 @@ TEST_CASE("The balancing biases of experts stay in float32, and are not left out
     const hdf5::File small = hdf5::File::open(folder / "small.h5");
     CHECK(small.dataset("model/layers.0.moe.expert_bias").type() == hdf5::Type::f32);
     CHECK(small.dataset("model/layers.0.moe.router.gate.weight").type() == hdf5::Type::bf16);
+}
+
+TEST_CASE("A run from a folder without a place for balancing biases is balanced by the folder's loss") {
+    const TemporaryFolder folder;
+    const fs::path data = folder / "tokens.h5", hub = folder / "hub", out = folder / "run";
+    write_token_file(data, {.tokens = learnable_tokens(80 * 17)});
+    DecoderConfig model = small_model("qwen3", "debugmodel_moe", 32, 2, 8);
+    model.moe.experts = 4;
+    model.moe.top_k = 2;
+    model.moe.hidden = 24;
+    set_router_aux_loss_coef(model, 0.02);
+    write_random_folder(hub, model);
+    const auto run = [&](const fs::path& to, const Arguments& more) {
+        return run_coeus(run_from_folder(to, data, hub, "qwen3", Arguments{"--checkpoint.enable"} + more));
+    };
+    const std::string balanced = accepted(run(out, {"--checkpoint.last_save_in_hf"}));
+    CHECK(count_of(
+              "there are none (model.moe.load_balance_coeff = 0), and a loss does "
+              "(model.moe.sequence_balance_coeff = 0.02; for transformers: router_aux_loss_coef = 0.02). A "
+              "deck can set both options",
+              balanced) == 1);
+    CHECK_THAT(balanced, Contains("sequence balance loss: 0.0"));
+    CHECK(JsonDocument::read(out / "checkpoint/hf-00000003/config.json")
+              .root()
+              .number("router_aux_loss_coef") == 0.02);
+    CHECK_FALSE(hdf5::File::open(out / checkpoint_of(3)).has("model/layers.0.moe.expert_bias"));
+
+    // a run of an earlier version, which had biases, resumes with the option that the message names
+    const fs::path earlier = folder / "earlier";
+    CHECK_THAT(accepted(run(earlier, {"--model.moe.load_balance_coeff=0.001"})),
+               Contains("Notice: the biases that balance the experts") && !Contains("sequence balance loss"));
+    const Outcome refusal = run(earlier, {steps(4)});
+    CHECK(refusal.exit_code == 2);
+    CHECK_THAT(
+        refusal.output,
+        Contains("has biases that balance the experts (layers.0.moe.expert_bias), which this model does "
+                 "not have: set model.moe.load_balance_coeff to the rate of the run"));
+    const Outcome dry = run(earlier, {steps(4), "--dry_run"});
+    CHECK(dry.exit_code == 2);
+    CHECK_THAT(dry.output, Contains("set model.moe.load_balance_coeff = 0.001"));
+    accepted(run(earlier, {steps(4), "--model.moe.load_balance_coeff=0.001"}));
+
+    // a deck with biases starts from weights without them
+    accepted(convert_folder(hub, folder / "weights.h5"));
+    train_tiny(
+        folder / "biases", data,
+        tiny_experts + Arguments{steps(1), "--checkpoint.enable", "--model.vocab_size=288",
+                                 "--checkpoint.initial_load_path=" + (folder / "weights.h5").string()});
+    CHECK(hdf5::File::open(folder / "biases" / checkpoint_of(1)).has("model/layers.0.moe.expert_bias"));
 }

@@ -16,7 +16,7 @@ enum class FieldKind : uint8_t {
     identity,  ///< the name of the model
     shape,     ///< determines shapes of weights
     constant,  ///< no shape depends on it, but the weights were trained with one value
-    limit      ///< neither: the longest sequence, the rule for initial values, the coefficient of a loss
+    limit      ///< neither: the longest sequence, the rule for initial values, how experts are balanced
 };
 
 struct ConfigField {
@@ -124,7 +124,7 @@ void for_each_field(Config& c,
     visit(ConfigField{.name = "moe.score_before_experts", .kind = constant, .is_later = true},
           c.moe.gate.scales_input);
     visit(ConfigField{.name = "moe.load_balance_coeff",
-                      .kind = constant,
+                      .kind = limit,
                       .is_later = true,
                       .may_be_zero = true,
                       .usual = "1e-3"},

@@ -42,6 +42,17 @@ void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_windo
 /// Writes "sliding_window", "max_window_layers" and "layer_types".
 void write_hub_window(Json& json, const DecoderConfig& config);
 
+/// Experts of an architecture without a place for balancing biases: there are none, and a loss balances the
+/// loads, with the coefficient "router_aux_loss_coef" (see hub_model.hpp). transformers
+/// adds this loss only if "output_router_logits" is true. If it is not, coefficients above 0.1 count as the
+/// default of its classes, 0.001: gpt-oss's folders have 0.9, an earlier default. ConfigError if it is
+/// negative.
+void read_hub_balance(const JsonView& json, DecoderConfig& config);
+/// Leaves out the coefficient of a model that was balanced by biases alone.
+void write_hub_balance(Json& json, const DecoderConfig& config);
+/// A number without the last digits, which arithmetic has changed.
+double without_last_digits(double number);
+
 /// The pattern of those layers for which `has` is true, of which there is at least one. ConfigError, naming
 /// the list that says so, if they are not regular.
 LayerPattern regular_pattern(const JsonView& list, const std::vector<bool>& has);

@@ -60,12 +60,16 @@ public:
     /// Exports the weights if they are due and missing: the run was killed between its last checkpoint and
     /// the export.
     void export_if_missing(const TrainRecord& train);
+    /// Call it at the end of the run. ConfigError if a Hugging Face folder was due but cannot hold the
+    /// balancing biases of the experts; the checkpoint is saved.
+    void require_exported() const;
 
 private:
     bool saves() const { return config_.checkpoint.enable && !config_.checkpoint.load_only; }
     void export_model(const TrainRecord& train);
     std::string export_path(int64_t step) const;
     std::string export_hub(int64_t step, Dtype dtype);
+    bool loses_biases() const;
     void note(const std::optional<SavedCheckpoint>& done);
 
     const Config& config_;
@@ -78,6 +82,7 @@ private:
     std::function<void(const SavedCheckpoint&)> noted_;
     double seconds_of_save_ = 0;
     std::optional<int64_t> last_step_;
+    std::string not_exported_;  ///< why there is no Hugging Face folder; empty: there is one, or none is due
 };
 
 }  // namespace coeus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/models/decoder_config.hpp"
 
+#include "coeus/models/registry.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
 
@@ -165,4 +166,24 @@ TEST_CASE("Llama's feed-forward width") {
     CHECK(FfnRule{1.2, 4096}.width(16384) == 53248);
     CHECK(FfnRule{1, 1}.width(3) == 8);
     CHECK(FfnRule{1, 256}.width(1) == 256);
+}
+
+TEST_CASE("decoder configuration: the numbers of layers with experts") {
+    DecoderConfig model = find_flavor(find_family("qwen3"), "debugmodel_moe");
+    for (const int64_t period : {0, 1, 2, 3, 9})
+        for (const int64_t first : {0, 1, 2, 7, 8, 20})
+            for (const int64_t mtp : {0, 2}) {
+                CAPTURE(period, first, mtp);
+                model.moe_layers = {.period = period, .first = first};
+                model.mtp_layers = mtp;
+                int64_t row = 0;
+                for (int64_t layer = 0; layer < model.all_layers(); ++layer) {
+                    CHECK(model.moe_row(layer) == row);
+                    if (!model.layer(layer).is_dense()) ++row;
+                }
+                CHECK(model.moe_rows() == row);
+                CHECK(int64_t(model.layers_with_experts().size()) == row);
+            }
+    model.moe.experts = 0;
+    CHECK(model.moe_rows() == 0);
 }

@@ -150,6 +150,9 @@ TEST_CASE("config.json of published models gives their flavours") {
         CAPTURE(published.family);
         DecoderConfig expected = find_flavor(find_family(published.family), published.flavor);
         expected.flavor = "hf";
+        if (!expected.moe.keeps_bias) expected.moe.balance_rate = 0;
+        if (expected.family == "gpt_oss") set_router_aux_loss_coef(expected, 0.001);
+        if (std::string(published.flavor) == "16B") expected.moe.sequence_balance = 0.001;
         const DecoderConfig read = model_from_hub(config_folder(folder, published.body));
         if (expected.attention.is_latent()) {  // torchtitan has another length, epsilon and digits of mscale
             auto& yarn = std::get<YarnScaling>(expected.rope.scaling);
@@ -312,6 +315,75 @@ TEST_CASE("config.json of DeepSeek V3: the biases of the router are there withou
     CHECK(has_bias());
     m.moe.keeps_bias = false;
     CHECK_FALSE(has_bias());
+}
+
+TEST_CASE("config.json without a place for balancing biases: a loss balances the experts") {
+    const TemporaryFolder folder;
+    struct Architecture {
+        const char *name, *keys;
+    };
+    for (const auto& [name, keys] :
+         {Architecture{"Qwen3MoeForCausalLM", R"(, "num_experts_per_tok": 2)"},
+          Architecture{"GptOssForCausalLM", R"(, "num_experts_per_tok": 2, "num_local_experts": 8)"},
+          Architecture{"Llama4ForCausalLM",
+                       R"(, "num_experts_per_tok": 2, "head_dim": 16, "no_rope_layer_interval": 2)"}}) {
+        CAPTURE(name);
+        const auto file = [&](const std::string& more) {
+            return config_folder(folder, four_layers(name) + keys + more);
+        };
+        const auto alpha = [&](const std::string& more) {
+            const DecoderConfig m = model_from_hub(file(more));
+            CHECK(m.moe.balance_rate == 0);
+            CHECK(read_hub_model(folder.path()).unknown_keys.empty());
+            return m.moe.sequence_balance;
+        };
+        // times top_k, divided by the number of layers with experts
+        CHECK(close(alpha(""), 0.001 * 2 / 4, 1e-15));
+        CHECK(close(alpha(R"(, "router_aux_loss_coef": 0.02)"), 0.02 * 2 / 4, 1e-15));
+        CHECK(alpha(R"(, "router_aux_loss_coef": 0)") == 0);
+        // gpt-oss's folders have 0.9, but do not ask for the loss
+        const std::string large = R"(, "router_aux_loss_coef": 0.9, "output_router_logits": )";
+        CHECK(close(alpha(large + "false"), 0.001 * 2 / 4, 1e-15));
+        CHECK(close(alpha(large + "true"), 0.9 * 2 / 4, 1e-15));
+        CHECK_THAT(message_of(file(R"(, "router_aux_loss_coef": -0.1)")),
+                   Contains("router_aux_loss_coef must be at least 0, is -0.1"));
+        // what is written has the coefficient, unless biases alone balanced the experts
+        const auto written = [](const DecoderConfig& m) {
+            const Json json = hub_config_of(m);
+            const Json* value = json.find("router_aux_loss_coef");
+            return value ? value->text() : "none";
+        };
+        DecoderConfig m = model_from_hub(file(R"(, "router_aux_loss_coef": 0.03)"));
+        CHECK(written(m) == "0.03");
+        m.moe.top_k = 1;
+        CHECK(written(m) == "0.06");
+        m.moe.sequence_balance = 0;
+        CHECK(written(m) == "0.0");
+        m.moe.balance_rate = 1e-3;
+        CHECK(written(m) == "none");
+    }
+    const DecoderConfig sparse =
+        model_from_hub(config_folder(folder, four_layers("Qwen3MoeForCausalLM") +
+                                                 R"(, "decoder_sparse_step": 2, "num_experts_per_tok": 3)"));
+    CHECK(close(sparse.moe.sequence_balance, 0.001 * 3 / 2, 1e-15));
+}
+
+TEST_CASE("config.json of DeepSeek V2: the coefficient of the loss that balances sequences") {
+    const TemporaryFolder folder;
+    const auto file = [&](const std::string& more) {
+        return config_folder(folder, R"("architectures": ["DeepseekV2ForCausalLM"], "hidden_size": 64,
+            "intermediate_size": 96, "num_attention_heads": 4, "num_hidden_layers": 4, "vocab_size": 272,
+            "num_experts_per_tok": 2, "q_lora_rank": null)" +
+                                         more);
+    };
+    const DecoderConfig usual = model_from_hub(file(""));
+    CHECK((usual.moe.balance_rate == 0 && usual.moe.sequence_balance == 0.001));
+    const DecoderConfig given = model_from_hub(file(R"(, "aux_loss_alpha": 0.003)"));
+    CHECK(given.moe.sequence_balance == 0.003);
+    write_json(hub_config_of(given), folder / "config.json");
+    CHECK(model_from_hub(folder.path()) == given);
+    CHECK_THAT(message_of(file(R"(, "aux_loss_alpha": -1)")),
+               Contains("aux_loss_alpha must be at least 0, is -1"));
 }
 
 TEST_CASE("config.json of SmolLM is that of a Llama") {

@@ -51,25 +51,73 @@ TEST_CASE("model set-up: layers of multi-token prediction that a folder's files 
     CHECK(model_from_deck(config).mtp_layers == 1);
 }
 
-TEST_CASE("model set-up: a run does not begin that would end with a folder without its balancing biases") {
+TEST_CASE("model set-up: a deck of torchtitan keeps its biases, whether or not a folder holds them") {
     for (const ModelFamily& family : model_families())
         for (const DecoderConfig& flavor : family.flavors) {
             if (flavor.dim > 512 || flavor.moe.experts == 0 || !family.to_hub) continue;
             CAPTURE(family.name, flavor.flavor);
             Config config = deck(family.name, flavor.flavor);
             config.checkpoint.enable = config.checkpoint.last_save_in_hf = true;
-            CHECK_THROWS_WITH(model_from_deck(config),
-                              Contains("has no place for the biases that balance the "
-                                       "experts (model.moe.load_balance_coeff = 0.001)"));
-            config.checkpoint.last_save_model_only = false;  // no folder is written
             CHECK(model_from_deck(config) == flavor);
-            config.checkpoint.last_save_model_only = true;
             config.model.moe.load_balance_coeff = 0;
             CHECK(model_from_deck(config).moe.balance_rate == 0);
+            CHECK(model_from_deck(config).moe.sequence_balance == 0);
         }
-    Config v3 = deck("deepseek_v3", "671B");
-    v3.checkpoint.enable = v3.checkpoint.last_save_in_hf = true;
-    CHECK(model_from_deck(v3).moe.balance_rate > 0);
+}
+
+TEST_CASE(
+    "model set-up: the experts of a folder are balanced as transformers does, unless the deck says how") {
+    const TemporaryFolder folder;
+    DecoderConfig model = small_model("qwen3", "debugmodel_moe", 32, 2, 8);
+    const std::filesystem::path hub = folder / "hub";
+    set_router_aux_loss_coef(model, 0.02);
+    write_random_folder(hub, model);
+    Config config = deck("qwen3", "hf");
+    config.model.hf_assets_path = hub.string();
+    config.training.seq_len = 16;
+    const auto is = [&](double rate, double aux_loss) {
+        const DecoderConfig made = model_from_deck(config);
+        CHECK(made.moe.balance_rate == rate);
+        CHECK(close(router_aux_loss_coef(made), aux_loss, 1e-15));
+    };
+    is(0, 0.02);
+    // the mean over layers and the sum over choices of a token, whatever the deck makes of them
+    config.model.n_layers = 1;
+    config.model.moe.top_k = 3;
+    is(0, 0.02);
+    CHECK(close(model_from_deck(config).moe.sequence_balance, 0.02 * 3 / 1, 1e-15));
+    config.model.n_layers.reset();
+    config.model.moe.top_k.reset();
+    config.model.moe.sequence_balance_coeff = 0;
+    is(0, 0);
+    config.model.moe.sequence_balance_coeff = 0.5;
+    is(0, 0.5 * double(model.moe_rows()) / double(model.moe.top_k));
+    // the biases and their rate: as in decks of earlier versions, without a loss
+    config.model.moe.sequence_balance_coeff.reset();
+    for (const double rate : {0.0, 1e-3}) {
+        config.model.moe.load_balance_coeff = rate;
+        is(rate, 0);
+    }
+    config.model.moe.sequence_balance_coeff = 0.5;
+    CHECK(model_from_deck(config).moe.sequence_balance == 0.5);
+    // all layers dense: there is nothing to balance
+    config.model.moe = {};
+    config.model.n_dense_layers = model.layers;
+    config.model.ffn_hidden = 48;
+    CHECK(model_from_deck(config).moe.sequence_balance == 0);
+}
+
+TEST_CASE("model set-up: a folder with a place for balancing biases keeps them") {
+    const TemporaryFolder folder;
+    DecoderConfig model = small_model("deepseek_v3", "debugmodel", 32, 4, 192);
+    model.moe.keeps_bias = true;
+    const std::filesystem::path hub = folder / "hub";
+    write_random_folder(hub, model);
+    Config config = deck("deepseek_v3", "hf");
+    config.model.hf_assets_path = hub.string();
+    config.training.seq_len = 16;
+    CHECK(model_from_deck(config).moe.balance_rate == 1e-3);
+    CHECK(model_from_deck(config).moe.sequence_balance == 0);
 }
 
 TEST_CASE("model set-up: every field can be overridden") {
