@@ -11,7 +11,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -31,6 +33,19 @@ std::atomic<double>& process_patience() {
     return seconds;
 }
 
+std::optional<double> patience_of_environment() {
+    const char* const text = std::getenv("COEUS_READ_PATIENCE");
+    if (!text) return std::nullopt;
+    constexpr double most = 86400;
+    double seconds = -1;
+    const char* const end = text + std::strlen(text);
+    const auto [stop, error] = std::from_chars(text, end, seconds);
+    if (error != std::errc() || stop != end || !(seconds >= 0 && seconds <= most))
+        throw ConfigError("COEUS_READ_PATIENCE = {}: must be a number of seconds from 0 to {:.0f}", text,
+                          most);
+    return seconds;
+}
+
 // True if a warning was not given before: a file that fails again and again is warned about once.
 bool is_new(const std::string& warning) {
     static std::mutex& mutex = *new std::mutex;
@@ -39,32 +54,40 @@ bool is_new(const std::string& warning) {
     return given.insert(warning).second;
 }
 
+std::optional<FileIdentity> identity_now(int descriptor) {
+    struct stat status = {};
+    if (fstat(descriptor, &status) != 0) return std::nullopt;
+    return FileIdentity{status.st_dev, status.st_ino};
+}
+
 // Replaces a stale descriptor by a new one of the same file. False and errno if that fails.
-bool open_again(int descriptor, const std::string& path, int flags) {
-    struct stat before = {}, now = {};
-    const bool is_known = fstat(descriptor, &before) == 0;
+bool open_again(int descriptor, const std::string& path, int flags, std::optional<FileIdentity> before) {
+    if (!before) before = identity_now(descriptor);
     const int opened = ::open(path.c_str(), flags | O_CLOEXEC);
     if (opened < 0) return false;
+    const std::optional<FileIdentity> now = identity_now(opened);
+    int reason = now ? 0 : errno;
     // another file has its name by now: it must not be taken for this one
-    const bool is_other = fstat(opened, &now) == 0 && is_known && now.st_ino != before.st_ino;
-    if (!is_other) dup3(opened, descriptor, O_CLOEXEC);
+    if (now && before && now != before) reason = ENOENT;
+    if (reason == 0 && dup3(opened, descriptor, O_CLOEXEC) < 0) reason = errno;
     ::close(opened);
-    if (is_other) errno = ENOENT;
-    return !is_other;
+    errno = reason;
+    return reason == 0;
 }
 
 // Calls move(place, bytes, offset) until all bytes are moved, or it returns 0. Returns the bytes moved, or -1
 // and errno.
 template <class Byte, class Move>
 int64_t move_all(int descriptor, const std::string& path, int flags, Byte* place, int64_t bytes,
-                 int64_t offset, double patience, const Move& move) {
+                 int64_t offset, double patience, const std::optional<FileIdentity>& identity,
+                 const Move& move) {
     int64_t done = 0;
     while (done < bytes) {
         int stale = 0;
         const ssize_t moved = patiently(
             path,
             [&]() -> ssize_t {
-                if (stale == ESTALE && !open_again(descriptor, path, flags)) return -1;
+                if (stale == ESTALE && !open_again(descriptor, path, flags, identity)) return -1;
                 const ssize_t now = move(place + done, size_t(std::min(bytes - done, largest_transfer)),
                                          off_t(offset + done));
                 stale = now < 0 ? errno : 0;
@@ -107,8 +130,8 @@ bool may_pass(int code) {
 }
 
 double read_patience() {
-    static const char* const own = std::getenv("COEUS_READ_PATIENCE");
-    return own ? std::clamp(std::atof(own), 0.0, 86400.0) : process_patience().load();
+    static const std::optional<double> own = patience_of_environment();
+    return own.value_or(process_patience());
 }
 
 void set_read_patience(double seconds) {
@@ -121,9 +144,8 @@ bool Tries::again(int code) {
     if (!may_pass(code) || left <= 0) return false;
     // a signal tells nothing about the file; who has less patience gives its own warning
     if (code != EINTR && patience_ >= read_patience() && !std::exchange(warned_, true)) {
-        const std::string warning =
-            fmt::format("{} cannot be read or opened: {}. Trying again, for at most {:.6g} s", path_,
-                        errno_text(code), patience_);
+        const std::string warning = fmt::format("{} cannot be used: {}. Trying again, for at most {:.6g} s",
+                                                path_, errno_text(code), patience_);
         if (is_new(warning)) log::warn("{}", warning);
     }
     if (!recorded_) recorded_.emplace(OperationKind::patient, wait_for_file, std::source_location::current());
@@ -135,7 +157,7 @@ bool Tries::again(int code) {
 void Tries::succeeded() {
     constexpr double long_time = 5;
     if (warned_ && timer_.seconds() > long_time)
-        log::info("{} can be read again, after {:.0f} s", path_, timer_.seconds());
+        log::info("{} can be used again, after {:.0f} s", path_, timer_.seconds());
 }
 
 int open_patiently(const std::string& path, int flags, double patience) {
@@ -143,18 +165,29 @@ int open_patiently(const std::string& path, int flags, double patience) {
         path, [&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); }, patience);
 }
 
+std::optional<FileIdentity> identity_of(int descriptor, const std::string& path) {
+    struct stat status = {};
+    if (!status_of(descriptor, path, status)) return std::nullopt;
+    return FileIdentity{status.st_dev, status.st_ino};
+}
+
+bool status_of(int descriptor, const std::string& path, struct stat& status, double patience) {
+    return patiently(
+               path, [&] { return fstat(descriptor, &status); }, patience) == 0;
+}
+
 int64_t read_patiently(int descriptor, const std::string& path, int flags, void* to, int64_t bytes,
-                       int64_t offset, double patience) {
+                       int64_t offset, double patience, const std::optional<FileIdentity>& identity) {
     return move_all(descriptor, path, flags & ~(O_CREAT | O_EXCL | O_TRUNC), static_cast<char*>(to), bytes,
-                    offset, patience,
+                    offset, patience, identity,
                     [&](void* place, size_t size, off_t at) { return pread(descriptor, place, size, at); });
 }
 
 bool write_patiently(int descriptor, const std::string& path, int flags, const void* from, int64_t bytes,
-                     int64_t offset, double patience) {
+                     int64_t offset, double patience, const std::optional<FileIdentity>& identity) {
     const int64_t done = move_all(
         descriptor, path, flags & ~(O_CREAT | O_EXCL | O_TRUNC), static_cast<const char*>(from), bytes,
-        offset, patience,
+        offset, patience, identity,
         [&](const void* place, size_t size, off_t at) { return pwrite(descriptor, place, size, at); });
     if (done >= 0 && done < bytes) errno = ENOSPC;
     return done == bytes;
@@ -231,7 +264,7 @@ std::string text_patiently(const fs::path& file, std::error_code& failed, double
     struct stat status = {};
     std::string text;
     int64_t bytes = -1;
-    if (descriptor >= 0 && fstat(descriptor, &status) == 0) {
+    if (descriptor >= 0 && status_of(descriptor, file.string(), status, patience)) {
         if (!S_ISREG(status.st_mode)) {
             errno = S_ISDIR(status.st_mode) ? EISDIR : EINVAL;
         } else {

@@ -95,11 +95,11 @@ TelemetryFile::~TelemetryFile() {
 
 void TelemetryFile::require_open() const {
     if (open_error_ == ELOOP)
-        throw SystemError(
+        fail_at_path(
             fmt::format("cannot write {}: it is a symbolic link, and a run does not follow a link to one of "
-                        "its files. Remove "
-                        "it; the folder may be a link",
-                        path_.string()));
+                        "its files. Remove it; the folder may be a link",
+                        path_.string()),
+            ELOOP);
     if (open_error_ != 0 && !lacks_room(open_error_) && !may_pass(open_error_))
         throw SystemError(fmt::format("cannot write {}: {}", path_.string(), errno_text(open_error_)));
 }
@@ -114,8 +114,9 @@ int TelemetryFile::open() {
     if (is_cut_short_) return cut();
     const int64_t bytes = size();
     char last = '\n';
-    if (form_.lines && bytes > 0 &&
-        read_patiently(descriptor_, path_.string(), flags, &last, 1, bytes - 1, short_patience) < 0) {
+    if (bytes < 0 ||
+        (form_.lines && bytes > 0 &&
+         read_patiently(descriptor_, path_.string(), flags, &last, 1, bytes - 1, short_patience) < 0)) {
         const int reason = errno;
         close();
         return reason;
@@ -125,14 +126,17 @@ int TelemetryFile::open() {
 }
 
 int TelemetryFile::cut() {
-    if (size() > whole_ && ftruncate(descriptor_, whole_) != 0) return errno;
+    const int64_t bytes = size();
+    if (bytes < 0 || (bytes > whole_ && ftruncate(descriptor_, whole_) != 0)) return errno;
     is_cut_short_ = false;
     return 0;
 }
 
+// -1 and errno if the system does not tell it. Pipes and devices have none.
 int64_t TelemetryFile::size() const {
-    struct stat status;
-    return fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode) ? status.st_size : 0;
+    struct stat status = {};
+    if (!status_of(descriptor_, path_.string(), status, short_patience)) return -1;
+    return S_ISREG(status.st_mode) ? status.st_size : 0;
 }
 
 void TelemetryFile::close() {
@@ -147,7 +151,13 @@ int TelemetryFile::write_whole(std::string_view bytes) {
 bool TelemetryFile::append(std::string_view record) {
     int failed = descriptor_ < 0 ? open() : 0;
     if (failed == 0) {
-        whole_ = size();
+        const int64_t bytes = size();
+        if (bytes < 0)
+            failed = errno;
+        else
+            whole_ = bytes;
+    }
+    if (failed == 0) {
         std::string bytes = whole_ == 0 ? form_.head : needs_end_ ? "\n" : "";
         bytes += record;
         if (form_.lines) bytes += '\n';

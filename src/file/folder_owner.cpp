@@ -100,7 +100,7 @@ Note read_note(const fs::path& file, double patience) {
     }
     struct stat status = {};
     std::array<char, 4096> text = {};
-    const int64_t bytes = fstat(descriptor, &status) == 0
+    const int64_t bytes = status_of(descriptor, file.string(), status, patience)
                               ? read_patiently(descriptor, file.string(), O_RDONLY, text.data(),
                                                int64_t(text.size()), 0, patience)
                               : -1;
@@ -233,7 +233,11 @@ int FolderOwner::open_and_lock() {
     while (true) {
         if (descriptor_ < 0) descriptor_ = open_patiently(file().string(), O_RDWR | O_CREAT | O_NOFOLLOW);
         if (descriptor_ < 0)
-            throw SystemError(fmt::format("{} cannot be opened: {}", file().string(), errno_text(errno)));
+            fail_at_path(
+                fmt::format("{} cannot be opened: {}", file().string(),
+                            errno == ELOOP ? "it is a symbolic link, which is not followed; remove it"
+                                           : errno_text(errno)),
+                errno);
         const int reason = options_.lock(descriptor_);
         if (reason != 0 && reason != EWOULDBLOCK && !has_no_locks(reason))
             throw SystemError(fmt::format("{} cannot be locked: {}", file().string(), errno_text(reason)));
@@ -242,7 +246,7 @@ int FolderOwner::open_and_lock() {
             patiently(file().string(), [&] { return stat(file().c_str(), &named); }) == 0 ? 0 : errno;
         if (absent != 0 && absent != ENOENT)
             throw SystemError(fmt::format("{} cannot be read: {}", file().string(), errno_text(absent)));
-        if (absent == 0 && fstat(descriptor_, &own) == 0 && own.st_ino == named.st_ino &&
+        if (absent == 0 && status_of(descriptor_, file().string(), own) && own.st_ino == named.st_ino &&
             own.st_dev == named.st_dev)
             return reason;
         // its owner has ended and removed the file
@@ -269,21 +273,28 @@ std::string FolderOwner::lost_to() {
     const Note note = read_note(file(), one_look);
     if (note.who && note.who->id != self_.id)
         return note.who->text() + (note.who->has_ended ? ", which has ended" : "");
+    const bool is_absent = note.reason == ENOENT || note.reason == ENOTDIR;
+    const bool has_no_text = !note.who && note.reason == 0;
+    looks_at_no_text_ = has_no_text ? looks_at_no_text_ + 1 : 0;
     if (note.who) {
         said_.clear();
-    } else if (note.reason == ENOENT || note.reason == ENOTDIR) {
-        write_again();
+    } else if (is_absent) {
+        write_again("was removed");
+    } else if (looks_at_no_text_ > 1) {  // a run that takes the folder writes its text at once
+        std::error_code ignored;
+        fs::remove(file(), ignored);
+        write_again("was damaged");
     } else {
         say_once(fmt::format(
-            "{} cannot be read: {}. No other run has the folder as far as this run knows, so it "
-            "continues",
-            file().string(), note.reason == 0 ? "it has no text of a run" : errno_text(note.reason)));
+            "{} cannot be read: {}. No other run has the folder as far as this run knows, so it continues",
+            file().string(), has_no_text ? "it has no text of a run" : errno_text(note.reason)));
     }
     return "";
 }
 
-// The file or its whole folder was removed or renamed, for example by a script that cleans up.
-void FolderOwner::write_again() {
+// The file was damaged, or it or its whole folder was removed or renamed, for example by a script that cleans
+// up.
+void FolderOwner::write_again(const char* what_happened) {
     std::error_code ignored;
     fs::create_directories(folder_, ignored);  // if that fails, so does the next line
     const int descriptor = open_patiently(file().string(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, one_look);
@@ -299,17 +310,12 @@ void FolderOwner::write_again() {
             why = error.what();
         }
     if (descriptor >= 0) close(descriptor);
+    const std::string what =
+        fmt::format("{} {} while this run uses the folder", file().string(), what_happened);
     if (why.empty())
-        log::warn(
-            "{} was removed while this run uses the folder. The run wrote it again and continues. What else "
-            "was "
-            "removed there is lost",
-            file().string());
+        log::warn("{}. The run wrote it again and continues. What else was removed there is lost", what);
     else if (!is_taken)
-        say_once(
-            fmt::format("{} was removed while this run uses the folder, and cannot be written again: {}. The "
-                        "run continues",
-                        file().string(), why));
+        say_once(fmt::format("{}, and cannot be written again: {}. The run continues", what, why));
 }
 
 void FolderOwner::say_once(const std::string& text) {

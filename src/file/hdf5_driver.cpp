@@ -29,8 +29,7 @@ struct OpenFile {
     int descriptor = -1, flags = 0;
     std::string path;
     haddr_t eoa = 0, eof = 0;  // the end of what HDF5 has allocated, and of the file
-    dev_t device = 0;
-    ino_t inode = 0;
+    FileIdentity identity;
 };
 
 thread_local DriverFailure failure;
@@ -59,15 +58,14 @@ H5FD_t* open_file(const char* name, unsigned flags, hid_t, haddr_t) {
     file->flags = always;
     file->descriptor = open_patiently(file->path, how);
     struct stat status = {};
-    if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0) {
+    if (file->descriptor < 0 || !status_of(file->descriptor, file->path, status)) {
         if (may_pass(errno)) failure.read = file->path + " cannot be read: " + errno_text(errno);
         failed("unable to open file");
         if (file->descriptor >= 0) ::close(file->descriptor);
         return nullptr;
     }
     file->eof = haddr_t(status.st_size);
-    file->device = status.st_dev;
-    file->inode = status.st_ino;
+    file->identity = {status.st_dev, status.st_ino};
     return &file.release()->base;
 }
 
@@ -77,7 +75,9 @@ herr_t close_file(H5FD_t* base) {
 }
 
 int compare(const H5FD_t* a, const H5FD_t* b) {
-    const auto identity = [](const OpenFile& file) { return std::tuple(file.device, file.inode); };
+    const auto identity = [](const OpenFile& file) {
+        return std::tuple(file.identity.device, file.identity.inode);
+    };
     const auto order = identity(file_of(a)) <=> identity(file_of(b));
     return order < 0 ? -1 : order > 0 ? 1 : 0;
 }
@@ -111,8 +111,8 @@ haddr_t get_eof(const H5FD_t* file, H5FD_mem_t) {
 
 herr_t read_bytes(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t address, size_t bytes, void* to) {
     const OpenFile& file = file_of(base);
-    const int64_t done =
-        read_patiently(file.descriptor, file.path, file.flags, to, int64_t(bytes), int64_t(address));
+    const int64_t done = read_patiently(file.descriptor, file.path, file.flags, to, int64_t(bytes),
+                                        int64_t(address), read_patience(), file.identity);
     if (done < 0) {
         failure.read = file.path + " cannot be read: " + errno_text(errno);
         return -1;
@@ -124,7 +124,8 @@ herr_t read_bytes(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t address, size_t bytes
 
 herr_t write_bytes(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t address, size_t bytes, const void* from) {
     OpenFile& file = file_of(base);
-    if (!write_patiently(file.descriptor, file.path, file.flags, from, int64_t(bytes), int64_t(address)))
+    if (!write_patiently(file.descriptor, file.path, file.flags, from, int64_t(bytes), int64_t(address),
+                         read_patience(), file.identity))
         return failed("file write failed");
     file.eof = std::max(file.eof, address + bytes);
     return 0;

@@ -35,8 +35,9 @@ namespace {
 [[noreturn]] void fail_at_link(const std::string& path, const char* what,
                                std::source_location where = std::source_location::current()) {
     if (errno == ELOOP)
-        throw SystemError(
-            fmt::format("{} {}: it is a symbolic link, which is not followed; remove it", path, what), where);
+        fail_at_path(
+            fmt::format("{} {}: it is a symbolic link, which is not followed; remove it", path, what), ELOOP,
+            where);
     fail(path, what, where);
 }
 
@@ -63,9 +64,9 @@ std::string read_error(const std::string& path) {
     struct stat status;
     char first = 0;
     // a pipe or a device is not read here: other checks refuse it
-    const bool failed =
-        fstat(descriptor, &status) != 0 || ((S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) &&
-                                            read_patiently(descriptor, path, O_RDONLY, &first, 1, 0) < 0);
+    const bool failed = !status_of(descriptor, path, status) ||
+                        ((S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) &&
+                         read_patiently(descriptor, path, O_RDONLY, &first, 1, 0) < 0);
     std::string why = failed ? errno_text(errno) : "";
     ::close(descriptor);
     return why;
@@ -78,7 +79,8 @@ std::string read_text_file(const fs::path& file, int64_t most_bytes) {
     // without O_NONBLOCK, opening a pipe would wait
     const RawFile opened(open_patiently(file.string(), O_RDONLY | O_NONBLOCK), file.string(), O_RDONLY);
     struct stat status;
-    if (opened.descriptor_ < 0 || fstat(opened.descriptor_, &status) != 0) refuse(errno_text(errno));
+    if (opened.descriptor_ < 0 || !status_of(opened.descriptor_, opened.path_, status))
+        refuse(errno_text(errno));
     if (S_ISDIR(status.st_mode)) refuse("it is a folder");
     if (!S_ISREG(status.st_mode))
         refuse("it is a pipe or a device, not a file; write its content to a file first");
@@ -127,19 +129,21 @@ RawFile::RawFile(RawFile&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)),
       path_(std::move(other.path_)),
       flags_(other.flags_),
+      identity_(other.identity_),
       written_(other.written_) {}
 
 RawFile& RawFile::operator=(RawFile&& other) noexcept {
     std::swap(descriptor_, other.descriptor_);
     std::swap(path_, other.path_);
     std::swap(flags_, other.flags_);
+    std::swap(identity_, other.identity_);
     std::swap(written_, other.written_);
     return *this;
 }
 
 int64_t RawFile::size() const {
     struct stat status;
-    if (fstat(descriptor_, &status) != 0) fail(path_, "has an unknown size");
+    if (!status_of(descriptor_, path_, status)) fail(path_, "has an unknown size");
     return status.st_size;
 }
 
@@ -149,7 +153,8 @@ void RawFile::read(void* to, int64_t bytes, int64_t offset) const {
 }
 
 void RawFile::read_small(void* to, int64_t bytes, int64_t offset) const {
-    const int64_t done = read_patiently(descriptor_, path_, flags_, to, bytes, offset);
+    const int64_t done =
+        read_patiently(descriptor_, path_, flags_, to, bytes, offset, read_patience(), identity_);
     if (done < 0) throw ReadError(fmt::format("{} cannot be read: {}", path_, errno_text(errno)));
     if (done < bytes) throw SystemError(fmt::format("{} ends before byte {}", path_, offset + bytes));
 }
@@ -161,7 +166,8 @@ void RawFile::prefetch(int64_t bytes, int64_t offset) const {
 void RawFile::write(const void* from, int64_t bytes, int64_t offset) {
     const Recorded recorded(operation_name::write, bytes, path_);
     written_ += bytes;
-    if (!write_patiently(descriptor_, path_, flags_, from, bytes, offset)) fail(path_, "cannot be written");
+    if (!write_patiently(descriptor_, path_, flags_, from, bytes, offset, read_patience(), identity_))
+        fail(path_, "cannot be written");
 }
 
 void RawFile::reserve(int64_t bytes) {
@@ -188,7 +194,13 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
     const int descriptor = open_patiently(path, O_RDONLY);
     if (descriptor < 0) fail(path, "cannot be opened");
     struct stat status;
-    if (fstat(descriptor, &status) == 0 && status.st_size > 0) {
+    if (!status_of(descriptor, path, status)) {
+        const int reason = errno;
+        ::close(descriptor);
+        errno = reason;
+        fail(path, "has an unknown size");
+    }
+    if (status.st_size > 0) {
         const auto size = size_t(status.st_size);
         void* const start = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
         if (start == MAP_FAILED) {

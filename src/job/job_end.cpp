@@ -68,8 +68,9 @@ void tell_job_script(JobNote note) {
     const std::string text = note == JobNote::complete ? "complete\n" : "lost_folder\n";
     constexpr int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW;
     const int descriptor = open_patiently(file, flags);
-    const bool written =
-        descriptor >= 0 && write_patiently(descriptor, file, flags, text.data(), int64_t(text.size()), 0);
+    // not at a position, since it may be a pipe
+    const auto write_now = [&] { return ::write(descriptor, text.data(), text.size()); };
+    const bool written = descriptor >= 0 && patiently(file, write_now) == ssize_t(text.size());
     const int reason = errno;
     if (descriptor >= 0) close(descriptor);
     if (!written) throw SystemError(fmt::format("COEUS_DONE_FILE = {}: {}", file, errno_text(reason)));

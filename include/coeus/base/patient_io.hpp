@@ -9,6 +9,7 @@
 #include "coeus/base/clock.hpp"
 #include "coeus/base/flight_recorder.hpp"
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <cerrno>
@@ -25,7 +26,8 @@ namespace coeus {
 bool may_pass(int code);
 
 /// How long a process tries again, in seconds. COEUS_READ_PATIENCE sets it. Otherwise it is 1, since the user
-/// of a command waits for its answer, or what set_read_patience() has set.
+/// of a command waits for its answer, or what set_read_patience() has set. ConfigError if the variable is no number
+/// from 0 to 86,400.
 double read_patience();
 void set_read_patience(double seconds);
 /// The patience of a training run: five minutes.
@@ -76,15 +78,32 @@ auto patiently(const std::string& path, const Call& call, double patience = read
 /// open(2) with O_CLOEXEC.
 int open_patiently(const std::string& path, int flags, double patience = read_patience());
 
+/// fstat(2). Returns true, or false and errno.
+bool status_of(int descriptor, const std::string& path, struct stat& status,
+               double patience = read_patience());
+
+/// Which file a name meant when it was opened.
+struct FileIdentity {
+    dev_t device = 0;
+    ino_t inode = 0;
+    bool operator==(const FileIdentity&) const = default;
+};
+/// Nothing if the system does not tell.
+std::optional<FileIdentity> identity_of(int descriptor, const std::string& path);
+
 /// An open file that is read at given positions. If the server of a network file system has forgotten it
-/// (ESTALE), it is opened again; `flags` are those with which it was opened. Returns the bytes that were
-/// read, fewer than asked for only at the end of the file, or -1 and errno. Threads may share the descriptor.
+/// (ESTALE), it is opened again; `flags` are those with which it was opened. If `identity` is given and its
+/// name means another file by now: -1 and ENOENT. Without it the old handle is asked, which may not tell any
+/// more. Returns the bytes that were read, fewer than asked for only at the end of the file, or -1 and errno.
+/// Threads may share the descriptor.
 int64_t read_patiently(int descriptor, const std::string& path, int flags, void* to, int64_t bytes,
-                       int64_t offset, double patience = read_patience());
+                       int64_t offset, double patience = read_patience(),
+                       const std::optional<FileIdentity>& identity = {});
 
 /// The same for writing. Returns true, or false and errno.
 bool write_patiently(int descriptor, const std::string& path, int flags, const void* from, int64_t bytes,
-                     int64_t offset, double patience = read_patience());
+                     int64_t offset, double patience = read_patience(),
+                     const std::optional<FileIdentity>& identity = {});
 
 /// Type and permissions of a file, after links; file_type::not_found if it does not exist. If the system
 /// cannot tell, file_type::none, and the reason in `failed`.

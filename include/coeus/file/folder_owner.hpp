@@ -77,7 +77,7 @@ private:
     enum class Life { over, unknown, goes_on };
     Life life_of(const Who& other);
     void write(const std::string& text) const;
-    void write_again();
+    void write_again(const char* what_happened);
     void give_back();
     void say_once(const std::string& text);
     void touch_now_and_then();
@@ -87,9 +87,10 @@ private:
     Options options_;
     int descriptor_ = -1;
     bool owned_ = false;
-    bool may_wake_ = false;  // the run that had the folder before may only have been suspended
-    std::mutex look_;        // of those that look at the file while the run continues
-    std::string said_;       // the last warning about the file
+    bool may_wake_ = false;     // the run that had the folder before may only have been suspended
+    std::mutex look_;           // of those that look at the file while the run continues
+    std::string said_;          // the last warning about the file
+    int looks_at_no_text_ = 0;  // one after the other
     std::string waits_for_;
     std::string watched_;       // id of the watched run, and its last touch
     double watched_since_ = 0;  // seconds of the steady clock

@@ -4,12 +4,14 @@
 #pragma once
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/patient_io.hpp"
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -72,10 +74,13 @@ public:
 private:
     friend std::string read_text_file(const std::filesystem::path& file, int64_t most_bytes);
     RawFile(int descriptor, std::string path, int flags)
-        : descriptor_(descriptor), path_(std::move(path)), flags_(flags) {}
+        : descriptor_(descriptor), path_(std::move(path)), flags_(flags) {
+        if (descriptor_ >= 0) identity_ = identity_of(descriptor_, path_);
+    }
     int descriptor_ = -1;
     std::string path_;
-    int flags_ = 0;        // of open(2)
+    int flags_ = 0;  // of open(2)
+    std::optional<FileIdentity> identity_;
     int64_t written_ = 0;  // bytes written since the last sync()
 };
 

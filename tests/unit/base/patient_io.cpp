@@ -85,9 +85,9 @@ TEST_CASE("patient io: the patience ends, and one warning names file and reason"
     set_read_patience(before);
     const std::string text = log.text();
     INFO(text);
-    CHECK(count_of(file + " cannot be read or opened: Input/output error. Trying again, for at most 0.004 s",
-                   text) == 1);
-    CHECK(count_of(file + " cannot be read or opened: Stale file handle. ", text) == 1);
+    CHECK(count_of(file + " cannot be used: Input/output error. Trying again, for at most 0.004 s", text) ==
+          1);
+    CHECK(count_of(file + " cannot be used: Stale file handle. ", text) == 1);
     CHECK(count_of("Interrupted", text) == 0);
     CHECK(count_of("timed out", text) == 0);
 }
@@ -165,12 +165,13 @@ TEST_CASE("patient io: a stale handle is opened again, unless another file has t
     const int descriptor = open_patiently(file, O_RDONLY);
     REQUIRE(descriptor >= 0);
     std::string text(3, '-');
+    std::optional<FileIdentity> identity;
     const auto read_all = [&](int error, int64_t times) {
         SystemCalls calls;
         calls.read_error = error;
         calls.failing_reads = times;
         lseek(descriptor, 2, SEEK_SET);  // a new handle begins at 0
-        return read_patiently(descriptor, file, O_RDONLY, text.data(), 3, 0, 0.05);
+        return read_patiently(descriptor, file, O_RDONLY, text.data(), 3, 0, 0.05, identity);
     };
     CHECK(read_all(EIO, 3) == 3);
     CHECK(lseek(descriptor, 0, SEEK_CUR) == 2);
@@ -181,6 +182,17 @@ TEST_CASE("patient io: a stale handle is opened again, unless another file has t
     fs::rename(folder / "b", file);
     CHECK(read_all(ESTALE, 1) == -1);
     CHECK(errno == ENOENT);
+    // a handle that the server has forgotten cannot be asked: here it tells of the new file
+    identity = identity_of(descriptor, file);
+    REQUIRE(identity);
+    const int renamed = open_patiently(file, O_RDONLY);
+    dup2(renamed, descriptor);
+    close(renamed);
+    CHECK(read_all(ESTALE, 1) == -1);
+    CHECK(errno == ENOENT);
+    identity = identity_of(descriptor, file);
+    CHECK(read_all(ESTALE, 1) == 3);
+    CHECK(text == "xyz");
     close(descriptor);
 }
 

@@ -217,6 +217,9 @@ TEST_CASE("folder owner: a file that cannot be read is not another run's") {
     CHECK_NOTHROW(owner.require_owned());
     CHECK_THAT(log.text(), Contains(file.string() + " cannot be read: ") && Contains("so it continues"));
     CHECK(log.times("cannot be read") == 1);
+    // a text that stays damaged is written again
+    if (spoil >= 2) CHECK(read_file(file) == text);
+    CHECK(log.times("was damaged while this run uses the folder. The run wrote it again") == (spoil >= 2));
     // if it can be read again, the next failure is a new one
     fs::remove(file);
     write_file(file, text);
