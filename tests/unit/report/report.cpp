@@ -6,6 +6,7 @@
 #include "coeus/file/json.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
+#include "unit/report/report_data.hpp"
 
 #include <cmath>
 #include <regex>
@@ -103,10 +104,6 @@ bool points_are_inside(const std::string& html) {
         }
     }
     return true;
-}
-
-Json data_of(const std::string& html) {
-    return JsonDocument::parse(between(html, "id=\"data\">", "</script>").at(0), "data").root().value();
 }
 
 size_t columns_of(const std::string& line) {

@@ -6,6 +6,7 @@
 #include "coeus/report/report.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
+#include "unit/report/report_data.hpp"
 
 #include <cmath>
 
@@ -77,12 +78,6 @@ std::string make_run(const fs::path& folder) {
                    goodput_line(3000, 3010, 6, with_record(second)) +
                    goodput_line(3000, 3020, 8, Json::object().set("complete", true).set("end", "complete")));
     return folder.string();
-}
-
-Json data_of(const std::string& html) {
-    const std::string begin = "id=\"data\">";
-    const size_t at = html.find(begin) + begin.size();
-    return JsonDocument::parse(html.substr(at, html.find("</script>", at) - at), "data").root().value();
 }
 
 }  // namespace
