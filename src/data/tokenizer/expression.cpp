@@ -201,6 +201,7 @@ public:
 
     std::string run() {
         while (at_ < in_.size()) {
+            if (in_class_ || !is_quantifier(in_[at_])) begin_atom();
             if (in_[at_] == '\\' && at_ + 1 < in_.size())
                 escape();
             else if (in_[at_] == '[')
@@ -209,6 +210,8 @@ public:
                 end_class();
             else if (in_class_ && in_.compare(at_, 2, "&&") == 0)
                 refuse("an intersection (&&)");
+            else if (!in_class_ && in_[at_] == '{')
+                interval();
             else
                 out_ += in_[at_++];
         }
@@ -224,6 +227,36 @@ private:
     void copy(size_t count) {
         out_.append(in_, at_, count);
         at_ += count;
+    }
+
+    static bool is_quantifier(char c) { return c == '{' || c == '?' || c == '*' || c == '+'; }
+
+    // What a quantifier repeats begins here: a character, a class, or a group, which it follows.
+    void begin_atom() {
+        if (in_class_) return;
+        if (in_[at_] == ')' && !groups_.empty()) {
+            atom_ = groups_.back();
+            groups_.pop_back();
+        } else {
+            atom_ = out_.size();
+            if (in_[at_] == '(') groups_.push_back(atom_);
+        }
+    }
+
+    // {2}, {2,}, {2,3}, {,3}. Oniguruma repeats x{2,3}+ as (?:x{2,3})+ and x{2}? as (?:x{2})?; in PCRE2 they
+    // are possessive and lazy.
+    void interval() {
+        const size_t end = in_.find_first_not_of("0123456789,", at_ + 1);
+        const std::string inside = in_.substr(at_ + 1, end - at_ - 1);
+        if (end == std::string::npos || in_[end] != '}' || inside.find_first_of("0123456789") == inside.npos)
+            return copy(1);
+        const char next = end + 1 < in_.size() ? in_[end + 1] : '\0';
+        out_ += (inside[0] == ',' ? "{0" : "{") + inside + "}";
+        at_ = end + 1;
+        if (next != '+' && !(next == '?' && inside.find(',') == inside.npos)) return;
+        out_.insert(atom_, "(?:");
+        out_ += std::string(")") + next;
+        ++at_;
     }
 
     void begin_class() {
@@ -299,6 +332,8 @@ private:
     std::string out_;
     size_t at_ = 0;
     bool in_class_ = false;
+    size_t atom_ = 0;             // where in out_ begins what a quantifier repeats
+    std::vector<size_t> groups_;  // where in out_ the open groups begin
 };
 
 }  // namespace

@@ -2,23 +2,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes forms.json: small forms of tokenizer.json, and what Hugging Face's tokenizers makes of texts with them.
 
-usage: python3 tests/data/tokenizers/make.py     (pip install tokenizers==0.23.3 sentencepiece==0.2.3)
+usage: python3 tests/data/tokenizers/make.py [--check]
+       (pip install tokenizers==0.23.3 sentencepiece==0.2.3 tiktoken==0.14.0)
+
+--check compares with the file instead, and exits with 1 if it has something else.
 
 Each form is a change of one of four models, whose merges are trained on a few words. The file has a sum (FNV-1a,
 32 bits) of each result: the ids of each text as "12 7 300 ", the texts that they decode to, and the lengths in bytes
-of the pieces into which expressions split every character between two others."""
+of the pieces into which expressions split every character between two others. tiktoken and sentencepiece give the ids
+of the same texts with small vocabularies of their own kinds."""
 import io
 import json
 import pathlib
 import random
+import sys
 
 import sentencepiece
+import tiktoken
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
 HERE = pathlib.Path(__file__).resolve().parent
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
           r"\s*[\r\n]+|\s+(?!\S)|\s+")
 WORDS = r"[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+         r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+# tiktoken's own form of cl100k_base; its $ is the end of each line in tokenizers, and that of the text in tiktoken
+CL100K = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|"
+          r"\s+(?!\S)|\s")
 SPECIAL = ["<unk>", "<s>", "</s>", "<|im_start|>"]
 
 
@@ -86,6 +99,11 @@ def forms():
             for name, pattern in [("llama3", LLAMA3), ("digits", r"\d"), ("empty", r"(?=\d)")]:
                 yield f"{name} {behavior} {invert}", "byte", {}, {
                     "pre_tokenizer": sequence(split(pattern, behavior, invert), BYTES)}
+    for name, pattern in [("o200k", O200K), ("gpt2", GPT2), ("cl100k", CL100K), ("line ends", r"\d+$|^\w+|\s+$"),
+                          ("intervals", r"\d{2}?[a-z]|(?:he|l){2}+|1{,2}|\d{1,2}+"),
+                          ("digits in lines", r"(?:^|\s)\w+(?=\r?$)")]:
+        yield f"{name} Removed True", "byte", {}, {"pre_tokenizer": sequence(split(pattern, "Removed", True), BYTES)}
+        yield f"{name} Isolated", "byte", {}, {"pre_tokenizer": sequence(split(pattern, "Isolated"), BYTES)}
     yield "string", "byte", {}, {"pre_tokenizer": sequence(split(".", "Isolated", kind="String"), BYTES)}
     yield "words", "byte", {}, {"pre_tokenizer": sequence(split(r"\p{N}{1,3}", "Isolated"),
                                                           split("[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", "Isolated"),
@@ -144,19 +162,47 @@ def document(models_, name, in_model, in_file):
     return {**base, "model": model}
 
 
+def character_texts():
+    """Every character of the table between a letter and a digit."""
+    codes = [c for c in range(1, 0x34000) if not 0xd800 <= c < 0xe000]
+    for begin in range(0, len(codes), 512):
+        yield "".join("a" + chr(c) + "1" for c in codes[begin:begin + 512])
+
+
 def character_sum(pattern):
     step = pre_tokenizers.Split(Regex(pattern), "isolated")
-    value = 0
-    codes = [c for c in range(1, 0x34000) if not 0xd800 <= c < 0xe000]
     data = bytearray()
-    for begin in range(0, len(codes), 512):
-        text = "".join("a" + chr(c) + "1" for c in codes[begin:begin + 512])
+    for text in character_texts():
         data += "".join(f"{len(piece.encode())} " for piece, _ in step.pre_tokenize_str(text)).encode()
     return fnv(data)
 
 
 def sums(all_ids):
     return " ".join(fnv("".join(f"{i} " for i in ids).encode()) for ids in all_ids)
+
+
+def tiktoken_forms(model, all_texts):
+    """The bytes of each rank, and the ids. The tokens of two bytes show where characters are in one piece."""
+    alphabet = {symbol: byte for byte, symbol in bytes_to_unicode().items()}
+    ranks = [bytes([b]) for b in range(256)]
+    ranks += [bytes(alphabet[symbol] for symbol in a + b) for a, b in model["merges"]]
+    ranks += [b"a" + bytes([b]) for b in range(256)] + [bytes([b]) + b"1" for b in range(256)]
+    ranks = list(dict.fromkeys(ranks))
+    out = {"ranks": [rank.hex() for rank in ranks]}
+    for name, pattern in [("llama3", LLAMA3), ("o200k", O200K)]:
+        encoding = tiktoken.Encoding(name, pat_str=pattern, special_tokens={},
+                                     mergeable_ranks={rank: i for i, rank in enumerate(ranks)})
+        out[name + " ids"] = sums([encoding.encode_ordinary(text) for text in all_texts])
+        out[name + " characters"] = fnv("".join(f"{i} " for text in character_texts()
+                                                for i in encoding.encode_ordinary(text)).encode())
+    return out
+
+
+def bytes_to_unicode():
+    """The symbol that stands for each byte in tokenizer.json, as GPT-2 chose them."""
+    visible = [*range(0x21, 0x7f), *range(0xa1, 0xad), *range(0xae, 0x100)]
+    hidden = [b for b in range(256) if b not in visible]
+    return {b: chr(b) for b in visible} | {b: chr(256 + i) for i, b in enumerate(hidden)}
 
 
 def sentencepiece_forms(all_texts):
@@ -214,11 +260,16 @@ def main():
         out["forms"].append({"name": name, "model": model, "in_model": in_model, "in_file": in_file,
                              "ids": sums(ids),
                              "text": fnv("\n".join(decoded).encode())})
-    for pattern in [LLAMA3, WORDS, r"\w+", r"\p{Lu}+|\p{Ll}+|\p{M}|\p{Nd}|\p{P}+|\p{S}+|\p{Z}|\p{C}"]:
+    out["tiktoken"] = tiktoken_forms(all_models["byte"], all_texts)
+    for pattern in [LLAMA3, O200K, GPT2, WORDS, r"\w+", r"\p{Lu}+|\p{Ll}+|\p{M}|\p{Nd}|\p{P}+|\p{S}+|\p{Z}|\p{C}"]:
         out["characters"][pattern] = character_sum(pattern)
     lines = [json.dumps(key) + ": " + (json.dumps(value) if not isinstance(value, list) else
              "[\n" + ",\n".join(json.dumps(one) for one in value) + "\n]") for key, value in out.items()]
-    (HERE / "forms.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    text = "{\n" + ",\n".join(lines) + "\n}\n"
+    if "--check" not in sys.argv:
+        (HERE / "forms.json").write_text(text)
+    elif text != (HERE / "forms.json").read_text():
+        sys.exit("make.py: these libraries give something else than forms.json has")
 
 
 main()

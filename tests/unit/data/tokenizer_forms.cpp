@@ -3,6 +3,7 @@
 // gives: tests/data/tokenizers/forms.json, which make.py in the same folder wrote.
 #include "../../../src/data/tokenizer/characters.hpp"
 #include "../../../src/data/tokenizer/pre_tokenizer.hpp"
+#include "coeus/base/error.hpp"
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/file/json.hpp"
 #include "support/catch.hpp"
@@ -10,6 +11,7 @@
 #include "support/support.hpp"
 
 #include <algorithm>
+#include <functional>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -82,6 +84,35 @@ std::vector<std::string> different_texts(const Tokenizer& tokenizer, std::string
     return different;
 }
 
+// Calls visit() for texts that have every character of the table between a letter and a digit.
+void each_character_text(const std::function<void(const std::string&)>& visit) {
+    std::string text;
+    int count = 0;
+    for (uint32_t code = 1; code < 0x34000; ++code) {
+        if (code >= 0xd800 && code < 0xe000) continue;
+        text += 'a';
+        append_utf8(code, text);
+        text += '1';
+        if (++count % 512 != 0) continue;
+        visit(text);
+        text.clear();
+    }
+    if (!text.empty()) visit(text);
+}
+
+std::string base64(std::string_view bytes) {
+    const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    std::string text;
+    uint32_t bits = 0;
+    int count = 0;
+    for (const char byte : bytes) {
+        bits = (bits << 8) | uint8_t(byte);
+        for (count += 8; count >= 6; count -= 6) text += digits[(bits >> (count - 6)) & 63];
+    }
+    if (count > 0) text += digits[(bits << (6 - count)) & 63];
+    return text + std::string((4 - text.size() % 4) % 4, '=');
+}
+
 std::string bytes_of_hex(const std::string& hex) {
     std::string bytes;
     for (size_t i = 0; i + 1 < hex.size(); i += 2) bytes += char(std::stoi(hex.substr(i, 2), nullptr, 16));
@@ -96,7 +127,7 @@ TEST_CASE("tokenizer: forms of tokenizer.json give the ids and texts of Hugging 
     const TemporaryFolder folder;
     const std::vector<std::string> texts = forms()["texts"].strings();
     REQUIRE(texts.size() == 270);
-    REQUIRE(forms()["forms"].size() >= 70);
+    REQUIRE(forms()["forms"].size() >= 80);
     for (const JsonView& form : forms()["forms"].elements()) {
         INFO(form.string("name"));
         write_json(document_of(form), folder / "tokenizer.json");
@@ -114,25 +145,36 @@ TEST_CASE("tokenizer: every character of the table is in the classes that Onigur
         INFO(expression);
         const PreTokenizer pre_tokenizer({{expression}}, "test");
         for (const auto& scan : {pre_tokenizer.scan(), pre_tokenizer.scan_by_expression()}) {
-            std::string lengths, text;
-            const auto measure = [&] {
+            std::string lengths;
+            each_character_text([&](const std::string& text) {
                 scan->pieces(text, 0, [&](size_t begin, size_t end) {
                     lengths += fmt::format("{} ", end - begin);
                     return true;
                 });
-                text.clear();
-            };
-            int count = 0;
-            for (uint32_t code = 1; code < 0x34000; ++code) {
-                if (code >= 0xd800 && code < 0xe000) continue;
-                text += 'a';
-                append_utf8(code, text);
-                text += '1';
-                if (++count % 512 == 0) measure();
-            }
-            measure();
+            });
             CHECK(sum_of(std::string_view(lengths)) == sum.string());
         }
+    }
+}
+
+TEST_CASE("tiktoken: ranks give the ids of tiktoken, for texts and for every character of the table") {
+    const JsonView all = forms()["tiktoken"];
+    const TemporaryFolder folder;
+    std::string lines;
+    int rank = 0;
+    for (const std::string& hex : all["ranks"].strings())
+        lines += fmt::format("{} {}\n", base64(bytes_of_hex(hex)), rank++);
+    write_file(folder / "small.tiktoken", lines);
+    for (const std::string kind : {"llama3", "o200k"}) {
+        INFO(kind);
+        write_json(Json::object().set("tiktoken", kind), folder / "tokenizer_config.json");
+        const Tokenizer tokenizer(folder.path());
+        CHECK(different_texts(tokenizer, all.string(kind + " ids")) == Words());
+        std::vector<int32_t> ids;
+        each_character_text([&](const std::string& text) {
+            for (const int32_t id : tokenizer.encode(text)) ids.push_back(id);
+        });
+        CHECK(sum_of(ids) == all.string(kind + " characters"));
     }
 }
 
