@@ -38,6 +38,7 @@ struct BpeDescription {
     struct Normalizer {
         std::string name;  ///< for the hash
         TextStep step;
+        bool of_utf8proc = false;  ///< its tables are those of utf8proc
     };
     /// A part of pre-tokenization: a change of each piece, which may be none, and how the result is split.
     struct Stage {

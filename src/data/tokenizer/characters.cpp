@@ -166,6 +166,10 @@ bool starts_in_mark(std::string_view text) {
     return !text.empty() && is_mark(uint32_t(first(text).code));
 }
 
+std::string unicode_version_of_utf8proc() {
+    return utf8proc_unicode_version();
+}
+
 std::string_view in_normal_form(std::string_view text, NormalForm form, std::string& buffer) {
     if (!may_change(text, form)) return text;
     buffer.clear();

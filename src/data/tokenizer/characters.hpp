@@ -34,6 +34,9 @@ bool starts_in_word(std::string_view text);
 /// True if the text starts with a mark, such as an accent.
 bool starts_in_mark(std::string_view text);
 
+/// The version of Unicode of utf8proc, from which normal forms and lower case come: "14.0.0".
+std::string unicode_version_of_utf8proc();
+
 /// The functions below return the text itself if nothing changes, else a view of `buffer`. The text must be
 /// valid UTF-8 and not be in `buffer`.
 enum class NormalForm : uint8_t { c, d, kc, kd };

@@ -116,9 +116,11 @@ TextStep normalizer_of(const JsonView& step) {
 }
 
 void read_normalizer(const JsonView& normalizer, BpeDescription& out) {
-    for (const JsonView& step : steps_of(normalizer, "normalizers"))
-        out.normalizers.push_back(
-            {step.string("type") == "NFC" ? "nfc" : step.string("type"), normalizer_of(step)});
+    for (const JsonView& step : steps_of(normalizer, "normalizers")) {
+        const std::string& type = step.string("type");
+        const bool of_utf8proc = type.starts_with("NF") || type == "Lowercase";
+        out.normalizers.push_back({type == "NFC" ? "nfc" : type, normalizer_of(step), of_utf8proc});
+    }
 }
 
 Behavior behavior_of(const JsonView& name) {

@@ -158,6 +158,16 @@ TEST_CASE("tokenizer: every character of the table is in the classes that Onigur
     }
 }
 
+TEST_CASE("tokenizer: a class of POSIX that needs other tables is refused by name") {
+    for (const char* name : {"[:alpha:]", "[:^digit:]", "[:other:]"}) {
+        const std::string expression = fmt::format("[a{}]+", name);
+        CHECK_THROWS_WITH(
+            Pattern(expression, "x.json"),
+            fmt::format("x.json: the regular expression \"{}\" has the class {}, which is not supported",
+                        expression, name));
+    }
+}
+
 TEST_CASE("tiktoken: ranks give the ids of tiktoken, for texts and for every character of the table") {
     const JsonView all = forms()["tiktoken"];
     const TemporaryFolder folder;
