@@ -217,8 +217,8 @@ std::optional<Tokenized> finished(const fs::path& output, const Content& content
             "{} already exists and is an HDF5 file, but not a token file; choose another name, or remove it",
             output.string());
     const std::string its = file.has_attribute("content") ? file.string_attribute("content") : "";
+    if (its != content.now && replace) return std::nullopt;
     if (its != content.now && its != content.earlier) {
-        if (replace) return std::nullopt;
         throw ConfigError(
             "{} already exists, but was made from other text or with another tokenizer; --force replaces it",
             output.string());
@@ -228,6 +228,7 @@ std::optional<Tokenized> finished(const fs::path& output, const Content& content
         .documents = file.int_attribute("num_documents"),
         .text_bytes = file.has_attribute("text_bytes") ? file.int_attribute("text_bytes") : 0,
         .up_to_date = true,
+        .earlier = its != content.now,
         .flaws = {.bad_lines = file.has_attribute("bad_lines") ? file.int_attribute("bad_lines") : 0,
                   .first_bad =
                       file.has_attribute("first_bad_line") ? file.string_attribute("first_bad_line") : ""},
@@ -393,9 +394,20 @@ std::string Tokenized::text() const {
                                          flaws.first_bad));
 }
 
+std::string earlier_tables_warning(const fs::path& file) {
+    return fmt::format(
+        "{}: an earlier version of Coeus made this token file with other tables of Unicode, so the ids of "
+        "rare "
+        "characters may differ; `coeus tokenize INPUT... --tokenizer FOLDER --output {} --force` makes it "
+        "again",
+        file.string(), file.string());
+}
+
 Tokenized tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path& output,
                    const TokenizeOptions& options) {
-    return make(corpus, tokenizer, output, options, content_of(corpus, tokenizer));
+    const Tokenized done = make(corpus, tokenizer, output, options, content_of(corpus, tokenizer));
+    if (done.earlier) log::warn("{}", earlier_tables_warning(output));
+    return done;
 }
 
 fs::path tokenized(const std::vector<fs::path>& inputs, const Tokenizer& tokenizer,
@@ -410,10 +422,10 @@ fs::path tokenized(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
     const auto named = [&](const std::string& its) {
         return cache_folder / fmt::format("{}-{}.h5", inputs[0].stem().string(), its);
     };
-    fs::path file = named(content.now);
-    if (!exists_patiently(file) && exists_patiently(named(content.earlier))) file = named(content.earlier);
+    const bool earlier = !exists_patiently(named(content.now)) && exists_patiently(named(content.earlier));
+    const fs::path file = named(earlier ? content.earlier : content.now);
     const Timer timer;
-    const Tokenized done = make(corpus, tokenizer, file, {.threads = threads}, content);
+    const Tokenized done = make(corpus, tokenizer, file, {.threads = threads, .replace = !earlier}, content);
     log::info("{}: {}, {}", corpus.source(), done.text(),
               done.up_to_date ? "tokenized before: " + file.string()
                               : "tokenized in " + duration_text(timer.seconds()));

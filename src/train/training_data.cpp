@@ -84,8 +84,12 @@ fs::path token_file(const Source& source, BadLines bad_lines, const Config& conf
 
 // What rank 0 finds when it compares the data with the tokenizer in model.hf_assets_path.
 struct TokenizerFacts {
-    Words others;        // files that another tokenizer made
-    std::string notice;  // "" if there is none
+    Words others;   // files that another tokenizer made
+    Words notices;  // other ones
+
+    void add(const std::string& notice) {
+        if (std::find(notices.begin(), notices.end(), notice) == notices.end()) notices.push_back(notice);
+    }
 };
 
 // The vocabulary has more than twice the tokenizer's tokens, and exceeds them by more than rounding up
@@ -100,17 +104,20 @@ void compare_tokenizer(const TokenFile& file, const std::string& place, int64_t 
     if (!Tokenizer::is_at(place)) return;
     try {
         const Tokenizer tokenizer(place);
+        const std::string& hash = file.tokenizer_hash();
+        if (hash != tokenizer.hash() && hash == tokenizer.earlier_hash())
+            facts.add(earlier_tables_warning(file.path()));
         if (!file.tokenizer_hash().empty() && !tokenizer.has_hash(file.tokenizer_hash()))
             facts.others.push_back(file.path());
         else if (is_much_larger(vocab, tokenizer.vocab_size()))
-            facts.notice = fmt::format(
+            facts.add(fmt::format(
                 "the model has a vocabulary of {}, but the tokenizer in {} has {} tokens: the unused "
                 "rows of the embedding and the output layer cost memory and time and learn nothing; set "
                 "model.vocab_size = {} or a little more",
                 with_commas(vocab), tokenizer.folder(), with_commas(tokenizer.vocab_size()),
-                tokenizer.vocab_size());
+                tokenizer.vocab_size()));
     } catch (const ConfigError& error) {
-        facts.notice = fmt::format("{}; `coeus generate` will need --tokenizer", error.what());
+        facts.add(fmt::format("{}; `coeus generate` will need --tokenizer", error.what()));
     }
 }
 
@@ -168,7 +175,7 @@ Words notices_of(const TokenizerFacts& facts) {
             fmt::format("another tokenizer than the one in model.hf_assets_path made {}: "
                         "`coeus generate` will need --tokenizer with the tokenizer that made this file",
                         path));
-    if (!facts.notice.empty()) all.push_back(facts.notice);
+    all.insert(all.end(), facts.notices.begin(), facts.notices.end());
     return all;
 }
 
@@ -210,7 +217,7 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
     set_shuffled(training.shuffle.value_or(true));
     if (validation.enable && !held_out) validation_files_ = open_data(validation, "validation.dataset_path");
     of_other_tokenizers_ = facts.others;
-    tokenizer_notice_ = facts.notice;
+    tokenizer_notices_ = facts.notices;
     if (!validation.enable) return;
     validation_.emplace(blend_of(held_out ? files_ : validation_files_,
                                  held_out ? training.dataset_weights : validation.dataset_weights,
@@ -300,7 +307,7 @@ DataCheck check_data(const Config& config, int64_t vocab, const std::string& wei
 }
 
 std::vector<std::string> TrainingData::notices() const {
-    return notices_of({of_other_tokenizers_, tokenizer_notice_});
+    return notices_of({of_other_tokenizers_, tokenizer_notices_});
 }
 
 void TrainingData::require_tokenizer_of(const std::string& path, const std::string& tokenizer) const {

@@ -66,7 +66,7 @@ public:
 private:
     Files files_, validation_files_;
     std::vector<std::string> of_other_tokenizers_;  ///< paths of files that another tokenizer made
-    std::string tokenizer_notice_;                  ///< "" if there is none
+    std::vector<std::string> tokenizer_notices_;    ///< about the tokenizer
     std::vector<double> weights_;
     Sampler::Options order_;  ///< of the training data
     std::optional<SampleStream> training_, validation_;

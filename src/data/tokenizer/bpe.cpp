@@ -51,7 +51,7 @@ Bpe::Bpe(const std::vector<std::optional<std::string>>& text_of_id, const std::v
         size_t at = slot_of(pair, shift_);
         while (merges_[at].pair != free_slot && merges_[at].pair != pair)
             at = (at + 1) & (merges_.size() - 1);
-        if (merges_[at].pair == free_slot) merges_[at] = {pair, merge.rank, merge.result};
+        merges_[at] = {pair, merge.rank, merge.result};
     }
 }
 

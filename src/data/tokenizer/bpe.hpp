@@ -39,7 +39,7 @@ public:
     };
 
     /// `text_of_id`: the bytes of each id; nothing for ids that are not part of the model. If a pair has two
-    /// merges, the first one applies.
+    /// merges, the last one applies.
     Bpe(const std::vector<std::optional<std::string>>& text_of_id, const std::vector<Merge>& merges,
         Options options);
 

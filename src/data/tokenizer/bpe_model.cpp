@@ -19,7 +19,7 @@ class TextSteps {
 public:
     explicit TextSteps(std::vector<TextStep> steps) : steps_(std::move(steps)), buffers_(steps_.size()) {}
     bool empty() const { return steps_.empty(); }
-    std::string_view apply(std::string_view text, bool first) {
+    std::string_view apply(std::string_view text, bool& first) {
         for (size_t i = 0; i < steps_.size(); ++i) text = steps_[i](text, first, buffers_[i]);
         return text;
     }
@@ -38,7 +38,8 @@ TextSteps normalizing_steps(const BpeDescription& description) {
 // What is searched for, and what the token decodes to.
 std::string searched_content(const BpeDescription& description, const BpeDescription::Added& added) {
     if (!added.normalized) return added.token.content;
-    return std::string(normalizing_steps(description).apply(added.token.content, true));
+    bool first = true;
+    return std::string(normalizing_steps(description).apply(added.token.content, first));
 }
 
 // The added tokens that are searched for before normalization, and those that are searched for after it.
@@ -193,7 +194,7 @@ public:
         added_[0].split(
             text,
             [&](std::string_view part) {
-                const bool first = part.data() == text.data();
+                bool first = part.data() == text.data();
                 const std::string_view normal = normalizers_.apply(part, first);
                 added_[1].split(
                     normal,

@@ -19,8 +19,8 @@
 namespace coeus {
 
 /// A change of a text. Returns the text itself if nothing changes, else a view of `buffer`. `first`: it
-/// begins at the beginning of the document.
-using TextStep = std::function<std::string_view(std::string_view text, bool first, std::string& buffer)>;
+/// begins at the beginning of the document; false after a step that removes characters there.
+using TextStep = std::function<std::string_view(std::string_view text, bool& first, std::string& buffer)>;
 
 /// The content of the files.
 struct BpeDescription {
@@ -38,6 +38,7 @@ struct BpeDescription {
     struct Normalizer {
         std::string name;  ///< for the hash
         TextStep step;
+        bool of_utf8proc = false;  ///< its tables are those of utf8proc
     };
     /// A part of pre-tokenization: a change of each piece, which may be none, and how the result is split.
     struct Stage {

@@ -2,11 +2,11 @@
 #include "characters.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/utf8.hpp"
 
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -40,30 +40,13 @@ bool is_white(utf8proc_int32_t code) {
     return (class_of(uint32_t(code)) & is_space) != 0;
 }
 
-// Alphabetic, marks, digits and connectors.
-bool is_alphanumeric(uint32_t code) {
-    switch (category_of(code)) {
-        case Category::Lu:
-        case Category::Ll:
-        case Category::Lt:
-        case Category::Lm:
-        case Category::Lo:
-        case Category::Mn:
-        case Category::Mc:
-        case Category::Me:
-        case Category::Nd:
-        case Category::Nl:
-        case Category::Pc: return true;
-        case Category::So:
-            return (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
-                   (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189);
-        default: return false;
-    }
+bool is_mark(uint32_t code) {
+    const Category category = category_of(code);
+    return category == Category::Mn || category == Category::Mc || category == Category::Me;
 }
 
-bool is_of_words(uint32_t code) {
-    // joiners, and circled and squared letters, which are symbols with the property Alphabetic
-    return is_alphanumeric(code) || code == 0x200c || code == 0x200d;
+bool is_word_or_joiner(uint32_t code) {
+    return is_word(code) || code == 0x200c || code == 0x200d;
 }
 
 // The smallest first byte of a character that a normal form can change: no character below U+0300 has another
@@ -124,9 +107,23 @@ uint8_t class_of(uint32_t code) {
 }
 
 bool is_word(uint32_t code) {
-    // Oniguruma's own table of Latin-1 has superscripts and fractions too
-    constexpr std::array<uint32_t, 6> of_latin_1 = {0xb2, 0xb3, 0xb9, 0xbc, 0xbd, 0xbe};
-    return is_alphanumeric(code) || std::ranges::find(of_latin_1, code) != of_latin_1.end();
+    switch (category_of(code)) {
+        case Category::Lu:
+        case Category::Ll:
+        case Category::Lt:
+        case Category::Lm:
+        case Category::Lo:
+        case Category::Mn:
+        case Category::Mc:
+        case Category::Me:
+        case Category::Nd:
+        case Category::Nl:
+        case Category::Pc: return true;
+        case Category::So:  // letters in circles and squares
+            return (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
+                   (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189);
+        default: return false;
+    }
 }
 
 const uint8_t* character_classes() {
@@ -158,17 +155,19 @@ size_t space_at_start(std::string_view text) {
 }
 
 bool ends_in_word(std::string_view text) {
-    return !text.empty() && is_of_words(uint32_t(last(text).code));
+    return !text.empty() && is_word_or_joiner(uint32_t(last(text).code));
 }
 
 bool starts_in_word(std::string_view text) {
-    return !text.empty() && is_of_words(uint32_t(first(text).code));
+    return !text.empty() && is_word_or_joiner(uint32_t(first(text).code));
 }
 
-void append_utf8(uint32_t code, std::string& text) {
-    utf8proc_uint8_t bytes[4];
-    text.append(reinterpret_cast<const char*>(bytes),
-                size_t(utf8proc_encode_char(utf8proc_int32_t(code), bytes)));
+bool starts_in_mark(std::string_view text) {
+    return !text.empty() && is_mark(uint32_t(first(text).code));
+}
+
+std::string unicode_version_of_utf8proc() {
+    return utf8proc_unicode_version();
 }
 
 std::string_view in_normal_form(std::string_view text, NormalForm form, std::string& buffer) {
@@ -197,7 +196,7 @@ std::string_view in_lower_case(std::string_view text, std::string& buffer) {
     buffer.clear();
     for (Character c; !text.empty(); text.remove_prefix(c.bytes)) {
         c = first(text);
-        append_utf8(uint32_t(utf8proc_tolower(c.code)), buffer);
+        append_utf8(buffer, char32_t(utf8proc_tolower(c.code)));
         if (c.code == 0x130) buffer += "\u0307";  // the only letter whose lower case is two characters
     }
     return buffer;
@@ -207,8 +206,7 @@ std::string_view without_marks(std::string_view text, std::string& buffer) {
     buffer.clear();
     for (Character c; !text.empty(); text.remove_prefix(c.bytes)) {
         c = first(text);
-        const Category category = category_of(uint32_t(c.code));
-        if (category < Category::Mn || category > Category::Me) buffer.append(text, 0, c.bytes);
+        if (!is_mark(uint32_t(c.code))) buffer.append(text, 0, c.bytes);
     }
     return buffer;
 }

@@ -20,7 +20,7 @@ uint8_t class_of(uint32_t code);
 const uint8_t* character_classes();
 inline constexpr uint32_t classes_in_table = 0x34000;
 Category category_of(uint32_t code);
-/// True for a character of words as Oniguruma's \w has it: Alphabetic, marks, digits and connectors.
+/// True for a character of words: Alphabetic, marks, digits and connectors.
 bool is_word(uint32_t code);
 
 /// The position where the white space at the end of the text begins, and where that at its start ends.
@@ -31,9 +31,11 @@ size_t space_at_start(std::string_view text);
 /// Technical Standard 18).
 bool ends_in_word(std::string_view text);
 bool starts_in_word(std::string_view text);
+/// True if the text starts with a mark, such as an accent.
+bool starts_in_mark(std::string_view text);
 
-/// Appends a character that is not a surrogate.
-void append_utf8(uint32_t code, std::string& text);
+/// The version of Unicode of utf8proc, from which normal forms and lower case come: "14.0.0".
+std::string unicode_version_of_utf8proc();
 
 /// The functions below return the text itself if nothing changes, else a view of `buffer`. The text must be
 /// valid UTF-8 and not be in `buffer`.

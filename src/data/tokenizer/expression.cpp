@@ -4,6 +4,7 @@
 
 #include "characters.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/utf8.hpp"
 
 #include <pcre2.h>
 
@@ -78,7 +79,7 @@ struct AllCharacters {
 private:
     void add(uint32_t begin, uint32_t end) {
         for (uint32_t code = begin; code < end; ++code) {
-            append_utf8(code, text);
+            append_utf8(text, code);
             code_at.resize(text.size(), code);
         }
     }
@@ -158,10 +159,32 @@ std::string of_categories(const std::string& name, bool complement) {
                        [&] { return set_of(categories_of(name), complement); });
 }
 
+std::string of_all_categories(const std::vector<std::string>& names) {
+    std::string inside;
+    for (const std::string& name : names) inside += of_categories(name, false);
+    return inside;
+}
+
+// Letters in circles and squares, which are symbols.
+std::string symbols_in_words() {
+    static const std::string ranges = [] {
+        Set set = set_of(categories_of("So"), false);
+        for (uint32_t code = 0; code < all_codes; ++code) set[code] = set[code] && is_word(code);
+        return ranges_of(set);
+    }();
+    return ranges;
+}
+
+// [:word:]
 std::string of_words() {
-    return of_categories("L", false) + of_categories("M", false) + of_categories("Nd", false) +
-           of_categories("Nl", false) + of_categories("Pc", false) +
-           R"(\xb2\xb3\xb9\xbc-\xbe\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+    return of_all_categories({"L", "M", "Nd", "Nl", "Pc"}) + symbols_in_words();
+}
+
+// Oniguruma's own table of Latin-1 has superscripts and fractions in \w, but not in [:word:].
+const char* const only_in_escape_w = R"(\xb2\xb3\xb9\xbc-\xbe)";
+
+bool is_in_escape_w(uint32_t code) {
+    return is_word(code) || code == 0xb2 || code == 0xb3 || code == 0xb9 || (code >= 0xbc && code <= 0xbe);
 }
 
 Set set_where(bool (*is)(uint32_t)) {
@@ -187,12 +210,29 @@ std::string inside_of_escape(char escape) {
         case 'S': return complement(is_white_space);
         case 'd': return of_categories("Nd", false);
         case 'D': return of_categories("Nd", true);
-        case 'w': return of_words();
-        case 'W': return complement(is_word);
+        case 'w': return of_words() + only_in_escape_w;
+        case 'W': return complement(is_in_escape_w);
         case 'h': return hexadecimal;
         case 'H': return complement(is_hexadecimal);
         default: return "";
     }
+}
+
+// [:digit:], ...: the inside of a class; "" for a name that is not known, and for alpha, alnum, upper and
+// lower, which need properties that the table of Unicode does not have.
+std::string inside_of_posix(const std::string& name) {
+    static const std::vector<std::string> graph = {"L", "M", "N", "P", "S", "Cf", "Co"};
+    if (name == "word") return of_words();
+    if (name == "digit") return of_categories("Nd", false);
+    if (name == "punct") return of_all_categories({"P", "S"});
+    if (name == "space") return white_space;
+    if (name == "blank") return R"(\x09)" + of_categories("Zs", false);
+    if (name == "cntrl") return of_categories("Cc", false);
+    if (name == "graph") return of_all_categories(graph);
+    if (name == "print") return of_all_categories(graph) + of_categories("Zs", false);
+    if (name == "xdigit") return hexadecimal;
+    if (name == "ascii") return R"(\x00-\x7f)";
+    return "";
 }
 
 class Rewriter {
@@ -201,25 +241,16 @@ public:
 
     std::string run() {
         while (at_ < in_.size()) {
-            if (in_class_ || !is_quantifier(in_[at_])) begin_atom();
-            if (in_[at_] == '\\' && at_ + 1 < in_.size())
-                escape();
-            else if (in_[at_] == '[')
-                begin_class();
-            else if (in_[at_] == ']')
-                end_class();
-            else if (in_class_ && in_.compare(at_, 2, "&&") == 0)
-                refuse("an intersection (&&)");
-            else if (!in_class_ && in_[at_] == '{')
-                interval();
+            if (in_class_)
+                in_class();
             else
-                out_ += in_[at_++];
+                outside_of_class();
         }
         return std::move(out_);
     }
 
 private:
-    [[noreturn]] void refuse(const char* what) const {
+    [[noreturn]] void refuse(const std::string& what) const {
         throw ConfigError("{}: the regular expression \"{}\" has {}, which is not supported", where_, in_,
                           what);
     }
@@ -229,18 +260,60 @@ private:
         at_ += count;
     }
 
-    static bool is_quantifier(char c) { return c == '{' || c == '?' || c == '*' || c == '+'; }
+    void in_class() {
+        if (in_[at_] == '\\' && at_ + 1 < in_.size()) return escape();
+        if (in_[at_] == '[') return posix();
+        if (in_.compare(at_, 2, "&&") == 0) refuse("an intersection (&&)");
+        in_class_ = in_[at_] != ']';
+        copy(1);
+    }
 
-    // What a quantifier repeats begins here: a character, a class, or a group, which it follows.
-    void begin_atom() {
-        if (in_class_) return;
-        if (in_[at_] == ')' && !groups_.empty()) {
+    void outside_of_class() {
+        const char c = in_[at_];
+        if (c == '{') return interval();
+        if (c == '+' || c == '*' || c == '?') return copy(1);
+        if (c == '(') return begin_group();
+        if (c == ')') return end_group();
+        atom_ = out_.size();
+        if (c == '\\' && at_ + 1 < in_.size()) return escape();
+        if (c == '[') return begin_class();
+        copy(1);
+        while (at_ < in_.size() && (uint8_t(in_[at_]) & 0xc0) == 0x80) copy(1);
+    }
+
+    void begin_class() {
+        in_class_ = true;
+        copy(in_.compare(at_, 2, "[^") == 0 ? 2 : 1);
+        if (at_ < in_.size() && in_[at_] == ']') copy(1);  // a bracket at the beginning is a character
+    }
+
+    // [:digit:] in a class
+    void posix() {
+        const size_t end = in_.find(":]", at_);
+        if (in_.compare(at_, 2, "[:") != 0 || end == std::string::npos) refuse("a class inside of a class");
+        const std::string inside = inside_of_posix(in_.substr(at_ + 2, end - at_ - 2));
+        if (inside.empty()) refuse("the class " + in_.substr(at_, end + 2 - at_));
+        out_ += inside;
+        at_ = end + 2;
+    }
+
+    // Options of a group: a dot matches line ends with m in Oniguruma, and with s in PCRE2.
+    void begin_group() {
+        groups_.push_back(out_.size());
+        copy(1);
+        if (in_.compare(at_, 1, "?") != 0) return;
+        const size_t end = in_.find_first_not_of("imx-", at_ + 1);
+        if (end == std::string::npos || (in_[end] != ':' && in_[end] != ')')) return copy(1);
+        for (const char option : in_.substr(at_, end - at_)) out_ += option == 'm' ? 's' : option;
+        at_ = end;
+    }
+
+    void end_group() {
+        if (!groups_.empty()) {
             atom_ = groups_.back();
             groups_.pop_back();
-        } else {
-            atom_ = out_.size();
-            if (in_[at_] == '(') groups_.push_back(atom_);
         }
+        copy(1);
     }
 
     // {2}, {2,}, {2,3}, {,3}. Oniguruma repeats x{2,3}+ as (?:x{2,3})+ and x{2}? as (?:x{2})?; in PCRE2 they
@@ -257,22 +330,6 @@ private:
         out_.insert(atom_, "(?:");
         out_ += std::string(")") + next;
         ++at_;
-    }
-
-    void begin_class() {
-        if (in_class_) {
-            if (in_.compare(at_, 2, "[:") != 0) refuse("a class inside of a class");
-            const size_t end = in_.find(":]", at_);
-            return copy(end == std::string::npos ? in_.size() - at_ : end + 2 - at_);
-        }
-        in_class_ = true;
-        copy(in_.compare(at_, 2, "[^") == 0 ? 2 : 1);
-        if (at_ < in_.size() && in_[at_] == ']') copy(1);  // a bracket at the beginning is a character
-    }
-
-    void end_class() {
-        in_class_ = false;
-        copy(1);
     }
 
     void put(const std::string& inside) { out_ += in_class_ ? inside : "[" + inside + "]"; }
@@ -312,8 +369,10 @@ private:
             return;
         }
         const char escaped = in_[at_ + 1];
+        if (in_.compare(at_ + 1, 2, "x{") == 0)
+            return copy(std::min(in_.find('}', at_), in_.size() - 1) + 1 - at_);
         if (!in_class_ && (escaped == 'b' || escaped == 'B')) {
-            const std::string word = "[" + of_words() + "]";
+            const std::string word = "[" + inside_of_escape('w') + "]";
             const char *const then = escaped == 'b' ? "!" : "=", *const otherwise =
                                                                      escaped == 'b' ? "=" : "!";
             out_ += fmt::format("(?:(?<={0})(?{1}{0})|(?<!{0})(?{2}{0}))", word, then, otherwise);

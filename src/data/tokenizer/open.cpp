@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "open.hpp"
 
+#include "characters.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
@@ -20,8 +21,6 @@ namespace coeus {
 namespace fs = std::filesystem;
 
 namespace {
-
-const char* const sentencepiece_kind = "SentencePiece";
 
 const char* const what_is_known =
     "tokenizer.json (`coeus tokenizer` makes one), a .model or .tiktoken file of tiktoken or SentencePiece, "
@@ -101,7 +100,11 @@ std::vector<BpeDescription::Added> added_beside(const fs::path& file, const std:
 
 // tokenizer_config.json affects ids too. The hash includes its effect, not its text, most of which has no
 // influence on ids.
-std::unique_ptr<const TokenizerModel> hashed_bpe(const BpeDescription& description, Hasher& hasher) {
+std::unique_ptr<const TokenizerModel> hashed_bpe(const BpeDescription& description, Hasher& hasher,
+                                                 std::string& tables) {
+    tables = fmt::format("Unicode {};", unicode_version);
+    if (std::ranges::any_of(description.normalizers, &BpeDescription::Normalizer::of_utf8proc))
+        tables += fmt::format("utf8proc with Unicode {};", unicode_version_of_utf8proc());
     if (description.normalizers.empty()) hasher.update(";");
     for (const auto& normalizer : description.normalizers) hasher.update(normalizer.name).update(";");
     for (const auto& stage : description.stages)
@@ -110,7 +113,9 @@ std::unique_ptr<const TokenizerModel> hashed_bpe(const BpeDescription& descripti
     return make_bpe_model(description);
 }
 
-std::unique_ptr<const TokenizerModel> model_of(const fs::path& file, Hasher& hasher, std::string& kind) {
+// `tables`: the versions of the tables of Unicode that it uses, for the hash.
+std::unique_ptr<const TokenizerModel> model_of(const fs::path& file, Hasher& hasher, std::string& kind,
+                                               std::string& tables) {
     const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
     const std::string name = file.filename().string();
     const TokenizerConfig config = read_tokenizer_config(folder);
@@ -119,18 +124,19 @@ std::unique_ptr<const TokenizerModel> model_of(const fs::path& file, Hasher& has
                           merges = content_of(folder / "merges.txt");
         hasher.update(vocab).update(merges);
         kind = "byte-level BPE (vocab.json and merges.txt)";
-        return hashed_bpe(read_vocab_and_merges(folder.string(), vocab, merges, config), hasher);
+        return hashed_bpe(read_vocab_and_merges(folder.string(), vocab, merges, config), hasher, tables);
     }
     const std::string content = content_of(file);
     hasher.update(content);
     if (file.extension() == ".json" || content.starts_with('{')) {
         const BpeDescription description = read_tokenizer_json(file.string(), content, config);
         kind = description.options.characters ? "BPE (tokenizer.json)" : "byte-level BPE (tokenizer.json)";
-        return hashed_bpe(description, hasher);
+        return hashed_bpe(description, hasher, tables);
     }
     kind = "byte-level BPE (tiktoken)";
-    if (is_tiktoken(content)) return hashed_bpe(read_tiktoken(file.string(), content, config), hasher);
-    kind = sentencepiece_kind;
+    if (is_tiktoken(content))
+        return hashed_bpe(read_tiktoken(file.string(), content, config), hasher, tables);
+    kind = "SentencePiece";
     const auto added = added_beside(file, content, config);
     add_to_hash(added, hasher);
     return make_sentencepiece(file.string(), content, added, config.legacy);
@@ -138,11 +144,11 @@ std::unique_ptr<const TokenizerModel> model_of(const fs::path& file, Hasher& has
 
 OpenedTokenizer open_file(const fs::path& file) {
     Hasher hasher;
-    std::string kind;
-    auto model = model_of(file, hasher, kind);
+    std::string kind, tables;
+    auto model = model_of(file, hasher, kind, tables);
     Hasher whole = with_ends(std::move(hasher), model->vocabulary());
     const uint64_t earlier_hash = whole.digest();
-    if (kind != sentencepiece_kind) whole.update(fmt::format("Unicode {};", unicode_version));
+    whole.update(tables);
     return {std::move(model), whole.digest(), earlier_hash, kind};
 }
 

@@ -99,20 +99,16 @@ PatternScan::PatternScan(const Pattern& pattern)
 PatternScan::~PatternScan() = default;
 PatternScan::PatternScan(PatternScan&&) noexcept = default;
 
-PatternScan::Match PatternScan::next(std::string_view text, size_t from) {
-    State& s = *state_;
+std::optional<PatternScan::Match> PatternScan::find(std::string_view text, size_t at) {
+    const State& s = *state_;
     const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-    for (size_t at = from; at < text.size();) {
-        const int count =
-            s.jit ? pcre2_jit_match(s.code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, s.data, s.context)
-                  : pcre2_match(s.code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, s.data, s.context);
-        if (count == PCRE2_ERROR_NOMATCH) break;
-        if (count < 0) throw SystemError("pcre2_match: " + message_of(count));
-        const size_t* ends = pcre2_get_ovector_pointer(s.data);
-        if (ends[1] > from) return {ends[0], ends[1]};
-        for (++at; at < text.size() && (uint8_t(text[at]) & 0xc0) == 0x80;) ++at;
-    }
-    return {text.size(), text.size()};
+    const int count =
+        s.jit ? pcre2_jit_match(s.code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, s.data, s.context)
+              : pcre2_match(s.code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, s.data, s.context);
+    if (count == PCRE2_ERROR_NOMATCH) return std::nullopt;
+    if (count < 0) throw SystemError("pcre2_match: " + message_of(count));
+    const size_t* const ends = pcre2_get_ovector_pointer(s.data);
+    return Match{ends[0], ends[1]};
 }
 
 namespace {
@@ -144,12 +140,15 @@ private:
     // after a match.
     template <class Visit>
     void parts_of(size_t level, std::string_view text, Visit&& visit) {
-        for (size_t at = 0; at < text.size();) {
-            const PatternScan::Match match = scans_[level].next(text, at);
+        size_t at = 0;
+        bool stopped = false;
+        scans_[level].matches(text, [&](const PatternScan::Match& match) {
             if (match.begin > at) visit(Part{at, match.begin, false});
             at = match.end;
-            if (match.begin < text.size() && !visit(Part{match.begin, match.end, true})) return;
-        }
+            stopped = !visit(Part{match.begin, match.end, true});
+            return !stopped && at < text.size();
+        });
+        if (!stopped && at < text.size()) visit(Part{at, text.size(), false});
     }
 
     // The parts of a text, some of which are joined with the part before or after them.

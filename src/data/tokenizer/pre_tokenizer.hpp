@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,11 +57,27 @@ public:
     struct Match {
         size_t begin, end;
     };
-    /// The next match, or [size, size) if there is none. `from` is 0 or the end of the match before. An empty
-    /// match is accepted only after `from`. The text must be valid UTF-8.
-    Match next(std::string_view text, size_t from);
+    /// Calls visit(match) for the matches of a text, in order, until it returns false. As in Oniguruma, an
+    /// empty match at the end of the match before it does not count. The text must be valid UTF-8.
+    template <class Visit>
+    void matches(std::string_view text, Visit&& visit) {
+        std::optional<size_t> end;  // of the match before
+        for (size_t at = 0; at <= text.size();) {
+            const std::optional<Match> match = find(text, at);
+            if (!match) return;
+            if (match->begin == match->end && match->end == end) {
+                for (++at; at < text.size() && (uint8_t(text[at]) & 0xc0) == 0x80;) ++at;
+                continue;
+            }
+            end = at = match->end;
+            if (!visit(*match)) return;
+        }
+    }
 
 private:
+    // The first match at or after a position.
+    std::optional<Match> find(std::string_view text, size_t at);
+
     struct State;
     std::unique_ptr<State> state_;
 };

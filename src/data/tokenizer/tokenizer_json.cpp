@@ -48,11 +48,13 @@ std::optional<int32_t> id_in(const Symbols& vocab, std::string_view content) {
     return found == vocab.end() ? std::nullopt : std::optional(found->second);
 }
 
-// The ids of <0x00> ... <0xFF>; -1: not in the vocabulary.
+// The ids of <0x00> ... <0xFF>; -1: not in the vocabulary. <0xff> is the token of a byte only where ids are
+// decoded.
 std::vector<int32_t> byte_tokens_of(const Symbols& vocab) {
     std::vector<int32_t> ids(256, -1);
     for (const auto& [content, id] : vocab)
-        if (const auto byte = byte_of_token(content)) ids[*byte] = id;
+        if (const auto byte = byte_of_token(content); byte && content == fmt::format("<0x{:02X}>", *byte))
+            ids[*byte] = id;
     return ids;
 }
 

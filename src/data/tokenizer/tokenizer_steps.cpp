@@ -30,25 +30,27 @@ std::string expression_of(const JsonView& pattern) {
 
 TextStep replace_matches(std::shared_ptr<const Pattern> pattern, std::string replacement) {
     return [pattern = std::move(pattern), replacement = std::move(replacement)](
-               std::string_view text, bool, std::string& buffer) -> std::string_view {
+               std::string_view text, bool& first, std::string& buffer) -> std::string_view {
+        if (text.empty()) return text;
         PatternScan scan(*pattern);
         buffer.clear();
         size_t at = 0;
-        while (at < text.size()) {
-            const PatternScan::Match match = scan.next(text, at);
-            buffer.append(text, at, match.begin - at);
-            if (match.begin < text.size()) buffer += replacement;
+        scan.matches(text, [&](const PatternScan::Match& match) {
+            if (match.end > 0 && match.begin == 0 && replacement.empty()) first = false;
+            buffer.append(text, at, match.begin - at).append(replacement);
             at = match.end;
-        }
-        return buffer;
+            return true;
+        });
+        return buffer.append(text, at);
     };
 }
 
 TextStep replace_text(std::string searched, std::string replacement) {
     return [searched = std::move(searched), replacement = std::move(replacement)](
-               std::string_view text, bool, std::string& buffer) -> std::string_view {
+               std::string_view text, bool& first, std::string& buffer) -> std::string_view {
         size_t found = text.find(searched);
         if (found == std::string_view::npos) return text;
+        if (found == 0 && replacement.empty()) first = false;
         buffer.clear();
         size_t at = 0;
         for (; found != std::string_view::npos; found = text.find(searched, at)) {
@@ -60,21 +62,23 @@ TextStep replace_text(std::string searched, std::string replacement) {
 }
 
 TextStep normal_form(NormalForm form) {
-    return [form](std::string_view text, bool, std::string& buffer) {
+    return [form](std::string_view text, bool&, std::string& buffer) {
         return in_normal_form(text, form, buffer);
     };
 }
 
 TextStep without_space(bool left, bool right) {
-    return [left, right](std::string_view text, bool, std::string&) {
-        if (left) text.remove_prefix(space_at_start(text));
+    return [left, right](std::string_view text, bool& first, std::string&) {
+        const size_t space = left ? space_at_start(text) : 0;
+        if (space > 0) first = false;
+        text.remove_prefix(space);
         return right ? text.substr(0, space_at_end(text)) : text;
     };
 }
 
 TextStep with_prefix(std::string prefix) {
     return
-        [prefix = std::move(prefix)](std::string_view text, bool, std::string& buffer) -> std::string_view {
+        [prefix = std::move(prefix)](std::string_view text, bool&, std::string& buffer) -> std::string_view {
             if (text.empty()) return text;
             return buffer.assign(prefix).append(text);
         };
@@ -101,17 +105,22 @@ TextStep normalizer_of(const JsonView& step) {
     if (type == "Strip")
         return without_space(step.boolean("strip_left", true), step.boolean("strip_right", true));
     if (type == "Lowercase")
-        return [](std::string_view text, bool, std::string& buffer) { return in_lower_case(text, buffer); };
+        return [](std::string_view text, bool&, std::string& buffer) { return in_lower_case(text, buffer); };
     if (type == "StripAccents")
-        return [](std::string_view text, bool, std::string& buffer) { return without_marks(text, buffer); };
+        return [](std::string_view text, bool& first, std::string& buffer) {
+            if (starts_in_mark(text)) first = false;
+            return without_marks(text, buffer);
+        };
     not_known(step, "the normalizer " + type,
               "only NFC, NFD, NFKC, NFKD, Replace, Prepend, Strip, Lowercase and StripAccents are");
 }
 
 void read_normalizer(const JsonView& normalizer, BpeDescription& out) {
-    for (const JsonView& step : steps_of(normalizer, "normalizers"))
-        out.normalizers.push_back(
-            {step.string("type") == "NFC" ? "nfc" : step.string("type"), normalizer_of(step)});
+    for (const JsonView& step : steps_of(normalizer, "normalizers")) {
+        const std::string& type = step.string("type");
+        const bool of_utf8proc = type.starts_with("NF") || type == "Lowercase";
+        out.normalizers.push_back({type == "NFC" ? "nfc" : type, normalizer_of(step), of_utf8proc});
+    }
 }
 
 Behavior behavior_of(const JsonView& name) {
@@ -126,7 +135,7 @@ Behavior behavior_of(const JsonView& name) {
     name.reject("must be Isolated, Removed, Contiguous, MergedWithPrevious or MergedWithNext");
 }
 
-std::string_view with_space_in_front(std::string_view text, bool, std::string& buffer) {
+std::string_view with_space_in_front(std::string_view text, bool&, std::string& buffer) {
     if (text.starts_with(' ')) return text;
     return buffer.assign(1, ' ').append(text);
 }
@@ -144,7 +153,7 @@ void read_metaspace(const JsonView& step, BpeDescription& out) {
     if (!never && scheme != "always" && scheme != "first")
         step["prepend_scheme"].reject("must be always, first or never");
     const TextStep marked = replace_text(" ", mark);
-    out.add_change([=, only_first = scheme == "first"](std::string_view text, bool first,
+    out.add_change([=, only_first = scheme == "first"](std::string_view text, bool& first,
                                                        std::string& buffer) -> std::string_view {
         const bool in_front =
             !never && (first || !only_first) && !text.starts_with(mark) && !text.starts_with(' ');
@@ -167,8 +176,9 @@ void read_pre_tokenizer_step(const JsonView& step, BpeDescription& out) {
         out.add_split({step.boolean("individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)"});
     else if (type == "Metaspace")
         read_metaspace(step, out);
-    else if (type == "Whitespace")  // \w includes joiners here
-        out.add_split({R"([\w\x{200c}\x{200d}]+|[^\s\w\x{200c}\x{200d}]+)", Behavior::removed, true});
+    else if (type == "Whitespace")  // words include joiners, but no superscripts
+        out.add_split(
+            {R"([[:word:]\x{200c}\x{200d}]+|[^\s[:word:]\x{200c}\x{200d}]+)", Behavior::removed, true});
     else if (type == "WhitespaceSplit")
         out.add_split({R"(\s)", Behavior::removed});
     else if (type == "Punctuation")

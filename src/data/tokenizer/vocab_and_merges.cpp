@@ -48,9 +48,11 @@ BpeDescription read_vocab_and_merges(const std::string& folder, const std::strin
     const bool qwen = config.tokenizer_class.starts_with("Qwen2Tokenizer");
     out.add_split({qwen ? qwen_pattern : gpt2_pattern});
     if (qwen)
-        out.normalizers.push_back({"nfc", [](std::string_view text, bool, std::string& buffer) {
+        out.normalizers.push_back({"nfc",
+                                   [](std::string_view text, bool&, std::string& buffer) {
                                        return in_normal_form(text, NormalForm::c, buffer);
-                                   }});
+                                   },
+                                   true});
     out.added = config.added;
     for (const auto& added : config.added_before)
         if (!out.id_of(added.token.content)) out.added.push_back(added);

@@ -7,7 +7,7 @@ usage: python3 tests/data/tokenizers/make.py [--check]
 
 --check compares with the file instead, and exits with 1 if it has something else.
 
-Each form is a change of one of four models, whose merges are trained on a few words. The file has a sum (FNV-1a,
+Each form is a change of one of six models, whose merges are trained on a few words. The file has a sum (FNV-1a,
 32 bits) of each result: the ids of each text as "12 7 300 ", the texts that they decode to, and the lengths in bytes
 of the pieces into which expressions split every character between two others. tiktoken and sentencepiece give the ids
 of the same texts with small vocabularies of their own kinds."""
@@ -32,6 +32,7 @@ GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|
 # tiktoken's own form of cl100k_base; its $ is the end of each line in tokenizers, and that of the text in tiktoken
 CL100K = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|"
           r"\s+(?!\S)|\s")
+POSIX = ["word", "digit", "punct", "space", "blank", "cntrl", "graph", "print", "xdigit", "ascii"]
 SPECIAL = ["<unk>", "<s>", "</s>", "<|im_start|>"]
 
 
@@ -49,7 +50,9 @@ def texts():
             "\u0645\u0631\u062d\u0628\u0627 \u0663\u0664", "a\u00a0b\u2028c\u3000d\u180ee", "\u01c5\u02b0\u0130I\u0131",
             "<s>hello</s>", "a<s>b <s> c", "<|im_start|>the dog", "x <|im_start|> y", "<unk>", "\u2581a \u2581\u2581b",
             "a" * 70, "ab" * 40 + " " + "hello" * 12, "   \t\n\n  a", "tail   ", "\n", "1234567", "a1b22c333", "(a, b); c!",
-            "\U00010d4a\U00013460\U0002ebf0", "x\U00033479y", "\u20ac5.00", "<0x41>", "under_score __init__", "\u00df\u1e9e"]
+            "\U00010d4a\U00013460\U0002ebf0", "x\U00033479y", "\u20ac5.00", "<0x41>", "under_score __init__", "\u00df\u1e9e",
+            "x\u00b2y \u00b9a\u00b3 1\u00bdb\u00bc", "axb xx x", "\u0301a b",
+            "2024-12345678"]
     parts = ["a", "he", "llo", " ", "  ", "\u2581", "'s", "12", "3", "\u00e9", "e\u0301", "\u4e2d", "\U0001f642", "!", "-", "_",
              "\n", "\t", "the", "<s>", "</s>", "<|im_start|>", "\u00a0", "Z", "\u0663", "\ufb01", "\u0130", ".", "\u200d", "wor"]
     draw = random.Random(1)
@@ -93,7 +96,7 @@ def metaspace(scheme, cuts):
 
 
 def forms():
-    """name, model (byte, holes, char or fall), changes of the model, changes of the file."""
+    """name, model (byte, holes, char, fall, twice or small), changes of the model, changes of the file."""
     for behavior in ["Isolated", "Removed", "Contiguous", "MergedWithPrevious", "MergedWithNext"]:
         for invert in [False, True]:
             for name, pattern in [("llama3", LLAMA3), ("digits", r"\d"), ("empty", r"(?=\d)")]:
@@ -109,7 +112,10 @@ def forms():
                                                           split("[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", "Isolated"),
                                                           split(WORDS, "Isolated"), BYTES)}
     for name, pattern in [("w", r"\w+"), ("W", r"\W+"), ("d", r"\d+"), ("D", r"[\D]"), ("boundary", r"\b"),
-                          ("not boundary", r"\B"), ("lines", r"^.|.$"), ("hex", r"\h+"), ("classes", r"[\W\d]+|\S")]:
+                          ("not boundary", r"\B"), ("lines", r"^.|.$"), ("hex", r"\h+"), ("classes", r"[\W\d]+|\S"), ("words of POSIX", r"[[:word:]]+"),
+                          ("signs of POSIX", r"[[:punct:][:blank:]]+|[^[:graph:]]"), ("repeated", r"\p{N}{1,3}+"),
+                          ("repeated group", r"(?:[ab]|\x{6c}){2}+|o{,2}+"), ("perhaps", r"\d{2}?|l{1,2}?|{"),
+                          ("dot", r"(?m:o.).|e.?"), ("options", r"(?im)THE.|(?-m:\n.)")]:
         yield "escape " + name, "byte", {}, {"pre_tokenizer": sequence(split(pattern, "Isolated"), BYTES)}
     for step in ["Whitespace", "WhitespaceSplit", "BertPreTokenizer"][:2]:
         yield step, "byte", {}, {"pre_tokenizer": sequence({"type": step}, BYTES)}
@@ -140,6 +146,17 @@ def forms():
         "decoder": sequence(*PIECES["decoders"][:3], key="decoders")}
     yield "NFKC and pieces", "fall", {}, {**pieces, "normalizer": sequence({"type": "NFKC"}, PREPEND, REPLACE,
                                                                            key="normalizers")}
+    for name, pattern in [("any number", "x*"), ("boundary", r"\b"), ("before b", "(?=b)")]:
+        yield "replace " + name, "fall", {}, {**pieces, "normalizer": {"type": "Replace", "pattern": {"Regex": pattern},
+                                                                       "content": "-"}}
+    for name, step in [("strip", {"type": "Strip", "strip_left": True, "strip_right": False}),
+                       ("accents", {"type": "StripAccents"}),
+                       ("nothing for text", {"type": "Replace", "pattern": {"String": "a"}, "content": ""}),
+                       ("nothing for matches", {"type": "Replace", "pattern": {"Regex": "[ a]*"}, "content": ""})]:
+        yield "metaspace after " + name, "fall", {}, {**pieces, "normalizer": step,
+                                                      "pre_tokenizer": metaspace("first", False)}
+    yield "two merges of one pair", "twice", {}, {}
+    yield "bytes in small letters", "small", {}, pieces
     for fuse in [False, True]:
         for unknown in [None, "<unk>"]:
             yield f"characters {unknown} {fuse}", "char", {"unk_token": unknown, "fuse_unk": fuse}, llama
@@ -250,6 +267,11 @@ def main():
         if piece not in model["vocab"]:
             model["vocab"][piece] = len(model["vocab"])
             model["merges"].append(["\u2581", "\u2581"])
+    merges = all_models["byte"]["merges"]
+    all_models["twice"] = {**all_models["byte"], "merges": merges + merges[:3]}
+    all_models["small"] = {**all_models["fall"], "unk_token": "<unk>", "vocab": {
+        token.lower() if token in ["<0xC2>", "<0xE4>"] else token: i
+        for token, i in all_models["fall"]["vocab"].items()}}
     all_texts = texts()
     out = {"texts": all_texts, "models": all_models, "forms": [], "characters": {},
            "sentencepiece": sentencepiece_forms(all_texts)}
@@ -261,7 +283,8 @@ def main():
                              "ids": sums(ids),
                              "text": fnv("\n".join(decoded).encode())})
     out["tiktoken"] = tiktoken_forms(all_models["byte"], all_texts)
-    for pattern in [LLAMA3, O200K, GPT2, WORDS, r"\w+", r"\p{Lu}+|\p{Ll}+|\p{M}|\p{Nd}|\p{P}+|\p{S}+|\p{Z}|\p{C}"]:
+    for pattern in [LLAMA3, O200K, GPT2, WORDS, r"\w+", *[f"[[:{name}:]]+" for name in POSIX],
+                    r"\p{Lu}+|\p{Ll}+|\p{M}|\p{Nd}|\p{P}+|\p{S}+|\p{Z}|\p{C}"]:
         out["characters"][pattern] = character_sum(pattern)
     lines = [json.dumps(key) + ": " + (json.dumps(value) if not isinstance(value, list) else
              "[\n" + ",\n".join(json.dumps(one) for one in value) + "\n]") for key, value in out.items()]

@@ -5,6 +5,7 @@
 
 #include "../../../src/data/tokenizer/characters.hpp"
 #include "coeus/base/random.hpp"
+#include "coeus/base/utf8.hpp"
 #include "support/catch.hpp"
 #include "support/part.hpp"
 
@@ -48,7 +49,7 @@ TEST_CASE("known expressions: every character, next to characters of each class"
         for (uint32_t code = 1; code < 0x110000; ++code) {
             for (const char* beside : classes) {
                 if (code >= 0xd800 && code < 0xe000) break;  // surrogates
-                append_utf8(code, text);
+                append_utf8(text, code);
                 text += beside;
             }
             if (code % 512 != 511) continue;

@@ -5,6 +5,7 @@
 #include "coeus/base/stop_signals.hpp"
 #include "coeus/data/bpe_training.hpp"
 #include "coeus/data/token_file.hpp"
+#include "coeus/file/hash.hpp"
 #include "coeus/file/json.hpp"
 #include "support/catch.hpp"
 #include "support/full_disk.hpp"
@@ -130,6 +131,37 @@ TEST_CASE("tokenize: documents between BOS and EOS, in order") {
     CHECK(h5.string_attribute("source") == "a.txt and 1 more");
     // no other file is left in the folder
     CHECK(std::distance(std::filesystem::directory_iterator(folder / "new"), {}) == 1);
+}
+
+TEST_CASE("tokenize: a token file of an earlier version is used with a warning, or made again") {
+    const TemporaryFolder folder;
+    const Tokenizer tokenizer(small_tokenizer().path());
+    write_file(folder / "a.txt", "the cat");
+    const Corpus corpus({folder / "a.txt"});
+    const std::string earlier =
+        hash_text(hash_of("tokens 2 " + tokenizer.earlier_hash() + " " + hash_text(corpus.content_hash())));
+    const auto output = folder / "tokens.h5";
+    const auto run = [&](bool replace) {
+        return tokenize(corpus, tokenizer, output, {.threads = 1, .replace = replace});
+    };
+    CHECK_FALSE(run(false).up_to_date);
+    CHECK_FALSE(run(false).earlier);
+    const auto make_earlier = [&](const std::filesystem::path& file) {
+        hdf5::File::open_for_update(file.string()).set_attribute("content", earlier);
+    };
+    make_earlier(output);
+    CHECK(run(false).up_to_date);
+    CHECK(run(false).earlier);
+    CHECK_FALSE(run(true).up_to_date);
+    CHECK_FALSE(run(true).earlier);
+    CHECK_THAT(earlier_tables_warning(output), Catch::Contains("tokens.h5 --force` makes it again"));
+    // a cached file is used
+    const auto cached = tokenized({folder / "a.txt"}, tokenizer, folder / "cache");
+    const auto old = folder / "cache" / ("a-" + earlier + ".h5");
+    std::filesystem::rename(cached, old);
+    make_earlier(old);
+    CHECK(tokenized({folder / "a.txt"}, tokenizer, folder / "cache") == old);
+    CHECK(hdf5::File::open(old.string()).string_attribute("content") == earlier);
 }
 
 TEST_CASE("tokenize: only once for the same text and tokenizer") {

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kind of tokenizer in a folder or file, and the message if there is none or it is damaged.
+#include "../../../src/data/tokenizer/characters.hpp"
+#include "../../../src/data/tokenizer/pre_tokenizer.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/data/bpe_training.hpp"
 #include "coeus/data/tokenizer.hpp"
+#include "coeus/file/hash.hpp"
 #include "coeus/file/json.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
+#include <array>
 #include <set>
+#include <span>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -305,6 +310,30 @@ TEST_CASE("a token file of a version without its own table of Unicode is of the 
     CHECK(tokenizer.has_hash(tokenizer.hash()));
     CHECK(tokenizer.has_hash(tokenizer.earlier_hash()));
     CHECK_FALSE(tokenizer.has_hash("0123456789abcdef"));
+}
+
+TEST_CASE("the hash of a tokenizer has the version of utf8proc's tables if a normalizer uses them") {
+    const TemporaryFolder folder;
+    const std::string vocab = R"({"a": 0, "b": 1, "<end>": 2})";
+    write_file(folder / "vocab.json", vocab);
+    write_file(folder / "merges.txt", "");
+    for (const bool normalizes : {false, true}) {
+        write_file(folder / "tokenizer_config.json",
+                   fmt::format(R"({{"eos_token": "<end>", "tokenizer_class": "{}"}})",
+                               normalizes ? "Qwen2Tokenizer" : "GPT2Tokenizer"));
+        const Tokenizer tokenizer(folder.path());
+        Hasher hasher;
+        hasher.update(vocab).update(normalizes ? "nfc;" : ";");
+        hasher.update(normalizes ? qwen_pattern : gpt2_pattern).update(";");
+        hasher.update("2 5 <end> false false false true false;");
+        const std::array<int32_t, 2> ends = {-1, 2};
+        hasher.update(std::as_bytes(std::span(ends))).update(";;;");
+        CHECK(tokenizer.earlier_hash() == hash_text(hasher.digest()));
+        hasher.update(fmt::format("Unicode {};", unicode_version));
+        if (normalizes)
+            hasher.update(fmt::format("utf8proc with Unicode {};", unicode_version_of_utf8proc()));
+        CHECK(tokenizer.hash() == hash_text(hasher.digest()));
+    }
 }
 
 TEST_CASE("a tokenizer is looked for in a folder, or is the file itself") {
