@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t most_named = 8;
 constexpr char32_t replacement_character = 0xFFFD;
+constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
 // The four hexadecimal digits at a place of a text.
 std::optional<char32_t> hexadecimal(std::string_view text, size_t at) {
@@ -80,8 +81,10 @@ public:
     Scanner(std::string_view text, const std::string& name) : text_(text), name_(name) {}
 
     JsonText read() {
+        // files that were joined have one in the middle
+        if (text_.starts_with(byte_order_mark)) at_ = byte_order_mark.size();
         skip_blanks();
-        if (!takes('{')) refuse_value(text_, "");
+        if (!takes('{')) refuse_value(text_.substr(at_), "");
         std::optional<JsonText> found;
         std::vector<std::string> fields;
         skip_blanks();
@@ -140,6 +143,8 @@ private:
     }
     // A value of another kind than is needed.
     [[noreturn]] void refuse_value(std::string_view value, const std::string& path) const {
+        // the JSON library skips it
+        require(!value.starts_with(byte_order_mark), "a byte order mark is not a value");
         const JsonDocument document = JsonDocument::parse(value, name_);
         const JsonView view(document.root().value(), name_, path);
         path.empty() ? void(view.items()) : void(view.string());

@@ -39,6 +39,8 @@ TEST_CASE("corpus: the field text is read, and no other field is judged") {
     CHECK(documents_of(Corpus({folder / "c.json"})) == Strings{"a"});
     write_file(folder / "d.json", "{\"score\": NaN, \"text\": \"a\"}\n{\"text\": \"b\"}\n");
     CHECK(documents_of(Corpus({folder / "d.json"})) == Strings{"a", "b"});
+    // files that were joined have a byte order mark in the middle
+    CHECK(read("{\"text\": \"a\"}\n\uFEFF {\"text\": \"b\"}") == Strings{"a", "b"});
 
     const auto error = [&](const std::string& line) {
         write_file(folder / "a.jsonl", line + "\n");
@@ -58,6 +60,7 @@ TEST_CASE("corpus: the field text is read, and no other field is judged") {
     CHECK(error("{\"text\": \"a\"} x") == "not valid JSON: there is more text after the object, at byte 15");
     CHECK(error("{\"text\" \"a\"}") == "not valid JSON: a colon must follow the name of a field, at byte 9");
     CHECK(error("{\"a\": , \"text\": \"a\"}") == "not valid JSON: a value must follow, at byte 7");
+    CHECK(error("{\"text\": \uFEFF\"a\"}") == "not valid JSON: a byte order mark is not a value, at byte 10");
     CHECK(error("{text: \"a\"}") == "not valid JSON: the name of a field must be in quotes, at byte 2");
     for (const char* text : {"\\x41", "\\u12", "\\u12G4", "\t", "\\ud83"}) {
         CAPTURE(text);
