@@ -73,16 +73,20 @@ FileReader::FileReader(const Corpus::File& file, BadLines bad_lines, const Corpu
     number_ = from.number;
 }
 
-std::string too_long(const std::string& what) {
-    return fmt::format("{} is longer than {} MiB, the maximum for one JSON value; split it", what,
-                       longest_json >> 20);
+std::string too_long() {
+    return fmt::format("is longer than {} MiB, the maximum for one JSON value; split it", longest_json >> 20);
+}
+
+std::string how_to_skip(const char* what) {
+    return fmt::format("With bad_lines = \"skip\" (in a deck, training.bad_lines) such {} are left out",
+                       what);
 }
 
 void FileReader::refuse(const std::string& what) const {
     throw ConfigError("{}: {}", file_->path, what);
 }
 
-// Finds which of three forms a .json file has: lines of objects, one array of objects, or one object over
+// Finds which of three forms a .json file has: lines of objects, one array of objects, or one value over
 // several lines.
 void FileReader::find_form() {
     size_t begin = 0;
@@ -96,14 +100,24 @@ void FileReader::find_form() {
         form_ = Form::array;
         return take(begin + 1);
     }
+    one_object_ = is_one_object(begin);
+}
+
+// Whether the file is one value over several lines; one that is cut off also counts. The first of many lines
+// may be broken, and is not such a value then.
+bool FileReader::is_one_object(size_t begin) {
     size_t end = 0;
-    while ((end = text_.find('\n', begin)) == nowhere && !stream_.at_end()) {
-        if (int64_t(text_.size()) > longest_json) refuse(too_long("line 1"));
+    const auto line_end = [&] { return end = text_.find('\n', begin); };
+    while (line_end() == nowhere && !stream_.at_end() && int64_t(text_.size()) <= longest_json)
         grow(text_.size() + read_bytes);
-    }
-    one_object_ =
-        text_[begin] != '{' ||
-        json_value_end(std::string_view(text_).substr(0, std::min(end, text_.size())), begin) == nowhere;
+    const size_t value_end = json_value_end(std::string_view(text_).substr(0, end), begin);
+    if (end == nowhere || (text_[begin] == '{' && value_end != nowhere)) return false;
+    grow(size_t(longest_json) + 1);
+    const size_t whole = json_value_end(text_, begin);
+    if (whole != nowhere && stream_.at_end() && text_.find_first_not_of(blanks, whole) == nowhere)
+        return true;
+    const size_t next_line = text_.find_first_not_of(blanks, end);
+    return next_line != nowhere && text_[next_line] != '{';
 }
 
 void FileReader::take(size_t bytes) {
@@ -167,8 +181,10 @@ bool FileReader::read_lines(TextBlock& block, size_t block_bytes) {
             done ? all_cuts(text_, line_behind) : inner_cuts(text_, text_.size(), line_behind);
         if (!done && cuts.empty()) {
             const size_t end = text_.rfind('\n');
-            if (end == nowhere && int64_t(text_.size()) > longest_json)
-                refuse(too_long(fmt::format("line {}", number_)));
+            if (end == nowhere && int64_t(text_.size()) > longest_json) {
+                cut_line(block);
+                return stream_.at_end() && text_.empty();
+            }
             if (end == nowhere) continue;
             cuts.push_back(end + 1);
         }
@@ -177,6 +193,20 @@ bool FileReader::read_lines(TextBlock& block, size_t block_bytes) {
         text_ = std::move(rest);
         return done;
     }
+}
+
+// Makes a passage of the beginning of a line that is too long, which is an error or counted when the passage
+// is read, and passes over the rest of the line.
+void FileReader::cut_line(TextBlock& block) {
+    const std::string& line = block.texts.emplace_back(std::exchange(text_, {}) + '\n');
+    add_passages(block, line, {line.size()}, true);
+    --offset_;  // the line end that was added
+    size_t end = 0;
+    while ((end = text_.find('\n')) == nowhere && !(stream_.at_end() && text_.empty())) {
+        take(text_.size());
+        grow(read_bytes);
+    }
+    take(end == nowhere ? 0 : end + 1);
 }
 
 // Converts each element to one line: line ends inside an element become spaces. In JSON, they are white
@@ -203,7 +233,8 @@ bool FileReader::read_array(TextBlock& block, size_t block_bytes) {
             if (stream_.at_end())
                 invalid(fmt::format("the file ends in or after element [{}], before the array's closing ]",
                                     number_));
-            if (int64_t(text_.size() - at) > longest_json) refuse(too_long(fmt::format("[{}]", number_)));
+            if (int64_t(text_.size() - at) > longest_json)
+                refuse(fmt::format("[{}] {}", number_, too_long()));
             grow(text_.size() + read_bytes);
             continue;
         }
@@ -235,9 +266,18 @@ bool FileReader::read_array(TextBlock& block, size_t block_bytes) {
 }
 
 void FileReader::add_object(TextBlock& block) {
-    while (!stream_.at_end() && int64_t(text_.size()) <= longest_json) grow(text_.size() + read_bytes);
-    if (int64_t(text_.size()) > longest_json) refuse(too_long("the object"));
-    JsonText object = json_text(text_, file_->path);
+    grow(size_t(longest_json) + 1);
+    JsonText object = int64_t(text_.size()) > longest_json ? JsonText{.flaw = too_long()} : json_text(text_);
+    if (!object.flaw.empty()) {
+        const std::string flaw = fmt::format("{}: {}", file_->path, object.flaw);
+        if (bad_lines_ == BadLines::stop) throw ConfigError("{}. {}", flaw, how_to_skip("objects"));
+        json_flaws_.add({.bad_lines = 1, .first_bad = flaw});
+        while (!(stream_.at_end() && text_.empty())) {
+            take(text_.size());
+            grow(read_bytes);
+        }
+        return;
+    }
     json_flaws_.lone_surrogates += object.lone_surrogates;
     const std::string& all = block.texts.emplace_back(std::move(object.text));
     const auto bytes = int64_t(text_.size());

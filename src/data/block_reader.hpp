@@ -13,8 +13,10 @@ namespace coeus {
 
 /// Maximum size in bytes of a JSON value: a line, an element of an array, or the object of a file.
 constexpr int64_t longest_json = 64 << 20;
-/// The message for a longer value.
-std::string too_long(const std::string& what);
+/// What is amiss with a longer value: "is longer than 64 MiB ...".
+std::string too_long();
+/// The end of a message about a bad line: how `what` ("lines", "elements") like it are left out.
+std::string how_to_skip(const char* what);
 /// Maximum size in bytes of plain text without a place to cut it, which is a line end before a letter, or a
 /// space between two letters.
 constexpr int64_t longest_uncut = int64_t(1) << 30;
@@ -50,6 +52,8 @@ private:
     void grow(size_t bytes);
     [[noreturn]] void refuse(const std::string& what) const;
     void find_form();
+    bool is_one_object(size_t begin);
+    void cut_line(TextBlock& block);
     bool read_text(TextBlock& block, size_t block_bytes);
     bool read_lines(TextBlock& block, size_t block_bytes);
     bool read_array(TextBlock& block, size_t block_bytes);
@@ -63,7 +67,7 @@ private:
     std::string text_;  // read, but not in a passage yet
     Form form_ = Form::text;
     JsonFlaws json_flaws_;
-    bool one_object_ = false;  // a .json file with a single object over several lines
+    bool one_object_ = false;  // a .json file with a single value over several lines
     int64_t offset_ = 0, number_ = 0;
 };
 

@@ -10,8 +10,10 @@
 #include "coeus/file/byte_stream.hpp"
 #include "coeus/file/hash.hpp"
 #include "coeus/file/raw_file.hpp"
+#include "json_form.hpp"
 #include "json_text.hpp"
 #include "text_flaws.hpp"
+#include "text_stream.hpp"
 
 #include <algorithm>
 #include <fnmatch.h>
@@ -32,18 +34,20 @@ std::string lower_extension(const fs::path& file) {
     return extension;
 }
 
-void refuse_known_formats(const fs::path& file) {
-    const std::string extension = lower_extension(file);
+// Why a file cannot be read, by its name or its first bytes; "" if they say nothing.
+std::string unsupported_format(const fs::path& file) {
+    constexpr const char* supported =
+        "use plain text or JSON Lines, optionally .gz or .zst, or folders of them";
+    const bool named_packed = packing_of_name(file.string()) != Packing::none;
+    const std::string extension = lower_extension(named_packed ? file.stem() : file);
     for (const char* packed : {".bz2", ".xz", ".zip", ".lz4", ".7z", ".rar"})
         if (extension == packed)
-            throw ConfigError("{}: {} is not supported, only .gz and .zst are; decompress it first",
-                              file.string(), extension);
+            return fmt::format("{} is not supported, only .gz and .zst are; decompress it first", extension);
     for (const char* other : {".parquet", ".arrow", ".h5", ".hdf5", ".npy", ".bin", ".pdf", ".tar", ".tgz"})
-        if (extension == other)
-            throw ConfigError(
-                "{}: {} is not supported; use plain text or JSON Lines, optionally .gz or .zst, or folders "
-                "of them",
-                file.string(), extension);
+        if (extension == other) return fmt::format("{} is not supported; {}", extension, supported);
+    if (const auto content = foreign_content(file.string()))
+        return fmt::format("is {}, which is not supported; {}", *content, supported);
+    return "";
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -69,12 +73,21 @@ struct Files {
 
 // What was found in the content of files that their names do not say.
 struct Surprises {
-    Files packed, json_lines, other_objects;
+    Files packed, unpacked, json, json_lines, other_objects;
 
     void tell() const {
         if (packed.count > 0)
             log::info("Notice: {} compressed, although the name does not say so: it is unpacked",
                       packed.are());
+        if (unpacked.count > 0)
+            log::info("Notice: {} not compressed, although the name says so: {} read as it is",
+                      unpacked.are(), unpacked.count == 1 ? "it is" : "each is");
+        if (json.count > 0)
+            log::info(
+                "Notice: {} JSON with a field \"text\", although the name does not end in .json: each object "
+                "is "
+                "a document",
+                json.are());
         if (json_lines.count > 0)
             log::info(
                 "Notice: {} JSON Lines with a field \"text\", although the name does not end in .jsonl: each "
@@ -83,69 +96,53 @@ struct Surprises {
                 json_lines.are());
         if (other_objects.count > 0)
             log::warn(
-                "{} read as plain text, although the lines are JSON objects: they have no field \"text\"; if "
+                "{} read as plain text, although the first lines are JSON objects: they have no field "
+                "\"text\"; if "
                 "each "
                 "line is a document, rename the field that contains the text to \"text\"",
                 other_objects.are());
     }
 };
 
-// The first line of a file that begins with {, unpacked, and the beginning of the second; "" for other files,
-// and for those that cannot be read, which is an error later.
-std::string first_lines(const std::string& path) {
-    constexpr size_t most = 1 << 20;
+// The form of the content, unpacked. None for files that cannot be read, which is an error later.
+JsonForm json_form_of(const std::string& path) {
+    constexpr size_t most = 1 << 20, most_line = size_t(longest_json);
     std::string text, piece(64 << 10, '\0');
+    bool whole = false, has_line = false;
     try {
         const auto stream = open_stream(path);
-        while (text.size() < most) {
+        // a line of an object is read to its end
+        while (!whole && (text.size() < most || (!has_line && text.size() <= most_line))) {
             const size_t got = stream->read(piece.data(), piece.size());
-            if (got == 0) break;
             text.append(piece, 0, got);
+            whole = got == 0;
             if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
-            if (!trimmed(text).starts_with("{")) return "";
-            const size_t end = text.find('\n');
-            if (end != std::string::npos && !trimmed(std::string_view(text).substr(end)).empty()) break;
+            const std::string_view begin = trimmed(text);
+            const bool object = begin.starts_with("{");
+            if (!object && !begin.starts_with("[")) return JsonForm::none;
+            has_line = has_line || !object || text.find('\n', text.size() - got) != text.npos;
         }
     } catch (const ConfigError&) {
-        return "";
+        return JsonForm::none;
     }
-    return text;
-}
-
-enum class Lines { none, of_text, of_others };
-
-// Whether the first line, and the second one if there is one, are JSON objects.
-Lines json_lines_in(std::string_view text, const std::string& name) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view first = trimmed(text.substr(0, end)), rest = trimmed(text.substr(end));
-    if (!first.starts_with("{") || json_value_end(first, 0) != first.size()) return Lines::none;
-    if (!rest.empty() && !rest.starts_with("{")) return Lines::none;
-    try {
-        json_text(first, name);
-        return Lines::of_text;
-    } catch (const ConfigError&) {
-        // a single object may be any file of JSON
-        return rest.empty() || !first.starts_with("{\"") ? Lines::none : Lines::of_others;
-    }
+    if (!has_line && text.size() > most_line) throw ConfigError("{}: line 1 {}", path, too_long());
+    return json_form(text, whole);
 }
 
 Corpus::Kind kind_of(const fs::path& file, Surprises& found) {
     const bool named_packed = packing_of_name(file.string()) != Packing::none;
     const fs::path name = named_packed ? file.stem() : file;
-    refuse_known_formats(name);
-    if (const auto foreign = foreign_content(file.string()))
-        throw ConfigError(
-            "{}: is {}, which is not supported; use plain text or JSON Lines, optionally .gz or .zst, or "
-            "folders of them",
-            file.string(), foreign->name);
-    if (!named_packed && packing_of(file.string()) != Packing::none) found.packed.add(file.string());
+    const bool packed = packing_of(file.string()) != Packing::none;
+    if (packed && !named_packed) found.packed.add(file.string());
+    if (named_packed && !packed) found.unpacked.add(file.string());
     const std::string extension = lower_extension(name);
     if (extension == ".jsonl" || extension == ".ndjson") return Corpus::Kind::json_lines;
     if (extension == ".json") return Corpus::Kind::json;
-    switch (json_lines_in(first_lines(file.string()), file.string())) {
-        case Lines::none: break;
-        case Lines::of_text: found.json_lines.add(file.string()); return Corpus::Kind::json_lines;
-        case Lines::of_others: found.other_objects.add(file.string()); break;
+    switch (json_form_of(file.string())) {
+        case JsonForm::none: break;
+        case JsonForm::lines: found.json_lines.add(file.string()); return Corpus::Kind::json_lines;
+        case JsonForm::other_lines: found.other_objects.add(file.string()); break;
+        case JsonForm::value: found.json.add(file.string()); return Corpus::Kind::json;
     }
     return Corpus::Kind::text;
 }
@@ -185,22 +182,12 @@ bool matches_one(const fs::path& file, const std::vector<std::string>& patterns)
 }
 
 // True if a file of a folder is a picture, a program or the like: a NUL byte among its first bytes. Text in
-// UTF-16 and UTF-32, and formats that were meant as data, are not: reading them says what to do.
+// UTF-16 and UTF-32 is not: reading it says what to do.
 bool is_binary(const fs::path& file) {
-    if (packing_of(file.string()) != Packing::none || lower_extension(file) == ".tar") return false;
-    if (const auto foreign = foreign_content(file.string()); foreign && foreign->holds_data) return false;
-    std::string read(4096, '\0');
-    read.resize(open_stream(file.string())->read(read.data(), read.size()));
-    const size_t nul = read.find('\0');
-    if (nul == std::string_view::npos || read.starts_with("\xFF\xFE") || read.starts_with("\xFE\xFF"))
-        return false;
-    // ASCII in UTF-16 has a NUL byte beside each of its first characters
-    const auto every_second = [&](size_t first) {
-        for (size_t i = 0; i < 16; ++i)
-            if (i >= read.size() || (read[i] == '\0') != (i % 2 == first)) return false;
-        return true;
-    };
-    return !every_second(0) && !every_second(1);
+    if (packing_of(file.string()) != Packing::none) return false;
+    std::string begin(4096, '\0');
+    begin.resize(open_stream(file.string())->read(begin.data(), begin.size()));
+    return begin.find('\0') != std::string::npos && !wide_encoding(begin);
 }
 
 }  // namespace
@@ -272,29 +259,39 @@ Corpus::Corpus(const std::vector<fs::path>& inputs, BadLines bad_lines,
         bytes_ += files_.back().bytes;
     };
     std::vector<std::string> given, skipped;
+    std::string first_format;  // of the files that were skipped
     for (const fs::path& input : inputs) {
         given.push_back(input.string());
         if (!is_folder_patiently(input)) {
             require_file(input.string());
+            if (const std::string why = unsupported_format(input); !why.empty())
+                throw ConfigError("{}: {}", input.string(), why);
             add(input);
             continue;
         }
         for (const fs::path& file : files_in(input)) {
             if (!matches_one(file, include)) continue;
-            if (is_binary(file))
-                skipped.push_back(file.string());
-            else
+            const std::string why = unsupported_format(file);
+            if (why.empty() && !is_binary(file)) {
                 add(file);
+                continue;
+            }
+            skipped.push_back(file.string());
+            if (first_format.empty() && !why.empty())
+                first_format = fmt::format("; {}: {}", file.string(), why);
         }
     }
     if (files_.empty())
         throw ConfigError("{}: contains no files{}{}", join(given, ", "),
                           include.empty() ? "" : " that match " + join(include, ", "),
-                          skipped.empty() ? "" : fmt::format(" of text, but {} other files", skipped.size()));
+                          skipped.empty()
+                              ? ""
+                              : fmt::format(" of text, but {}{}",
+                                            counted(int64_t(skipped.size()), "other file"), first_format));
     if (const size_t count = skipped.size(); count > 0) {
         constexpr size_t most_names = 5;
         skipped.resize(std::min(count, most_names));
-        log::warn("skipped {}, not text by the first bytes: {}{}",
+        log::warn("skipped {}, not text by the name or the first bytes: {}{}",
                   count == 1 ? "a file" : fmt::format("{} files", with_commas(int64_t(count))),
                   join(skipped, ", "), count > most_names ? ", ..." : "");
     }
@@ -356,27 +353,16 @@ JsonFlaws each_json_text(const Passage& passage, const std::function<void(std::s
         const std::string_view line = trimmed(passage.document.substr(at, end - at));
         at = end + 1;
         if (line.empty()) continue;
-        const auto read = [&](const std::string& name) {
-            if (int64_t(line.size()) > longest_json) throw ConfigError("{}", too_long(name));
-            return json_text(line, name);
-        };
-        JsonText found;
-        try {
-            found = read(*passage.file);
-        } catch (const ConfigError&) {
-            // read it again, for a message that names the place
-            try {
-                read(passage.elements ? fmt::format("{}: [{}]", *passage.file, number)
-                                      : fmt::format("{}: line {}", *passage.file, number));
-                throw;
-            } catch (const ConfigError& error) {
-                if (passage.bad_lines == BadLines::stop)
-                    throw ConfigError(
-                        "{}. With bad_lines = \"skip\" (in a deck, training.bad_lines) such {} are left out",
-                        error.what(), passage.elements ? "elements" : "lines");
-                flaws.add({.bad_lines = 1, .first_bad = error.what()});
-                continue;
-            }
+        const JsonText found =
+            int64_t(line.size()) > longest_json ? JsonText{.flaw = too_long()} : json_text(line);
+        if (!found.flaw.empty()) {
+            const std::string flaw = fmt::format(
+                "{}: {}: {}", *passage.file,
+                passage.elements ? fmt::format("[{}]", number) : fmt::format("line {}", number), found.flaw);
+            if (passage.bad_lines == BadLines::stop)
+                throw ConfigError("{}. {}", flaw, how_to_skip(passage.elements ? "elements" : "lines"));
+            flaws.add({.bad_lines = 1, .first_bad = flaw});
+            continue;
         }
         flaws.lone_surrogates += found.lone_surrogates;
         visit(found.text);

@@ -75,10 +75,15 @@ std::optional<JsonText> unescaped(std::string_view quoted) {
     return out;
 }
 
-// Reads the parts of one object.
+// Why an object has no usable text.
+struct Flaw {
+    std::string reason;
+};
+
+// Reads the parts of one object. Throws Flaw.
 class Scanner {
 public:
-    Scanner(std::string_view text, const std::string& name) : text_(text), name_(name) {}
+    explicit Scanner(std::string_view text) : text_(text) {}
 
     JsonText read() {
         // files that were joined have one in the middle
@@ -101,7 +106,7 @@ public:
                 if (fields.size() < most_named) fields.push_back("\"" + key + "\"");
                 skip_value();
             } else if (found) {
-                throw ConfigError("{}: the key \"text\" appears twice in one object", name_);
+                throw Flaw{"the key \"text\" appears twice in one object"};
             } else {
                 if (at_ == text_.size() || text_[at_] != '"') refuse_value(value(), "text");
                 found = string("text");
@@ -111,15 +116,15 @@ public:
         skip_blanks();
         require(at_ == text_.size(), "there is more text after the object");
         if (found) return std::move(*found);
-        throw ConfigError("{}: has no field \"text\"{}; rename the field that contains the text to \"text\"",
-                          name_, fields.empty() ? "" : ", only " + join(fields, ", "));
+        throw Flaw{fmt::format("has no field \"text\"{}; rename the field that contains the text to \"text\"",
+                               fields.empty() ? "" : ", only " + join(fields, ", "))};
     }
 
 private:
     void require(bool holds, std::string_view rule) const {
-        if (!holds) throw ConfigError("{}: not valid JSON: {}, at byte {}", name_, rule, at_ + 1);
+        if (!holds) throw Flaw{fmt::format("not valid JSON: {}, at byte {}", rule, at_ + 1)};
     }
-    void skip_blanks() { at_ = std::min(text_.find_first_not_of(" \t\r\n", at_), text_.size()); }
+    void skip_blanks() { at_ = std::min(text_.find_first_not_of(json_blanks, at_), text_.size()); }
     bool takes(char c) {
         const bool is_there = at_ < text_.size() && text_[at_] == c;
         at_ += is_there;
@@ -145,14 +150,19 @@ private:
     [[noreturn]] void refuse_value(std::string_view value, const std::string& path) const {
         // the JSON library skips it
         require(!value.starts_with(byte_order_mark), "a byte order mark is not a value");
-        const JsonDocument document = JsonDocument::parse(value, name_);
-        const JsonView view(document.root().value(), name_, path);
-        path.empty() ? void(view.items()) : void(view.string());
+        const std::string place;
+        try {
+            const JsonDocument document = JsonDocument::parse(value, place);
+            const JsonView view(document.root().value(), place, path);
+            path.empty() ? void(view.items()) : void(view.string());
+        } catch (const ConfigError& error) {
+            const std::string_view reason = error.what();
+            throw Flaw{std::string(reason.substr(reason.starts_with(": ") ? 2 : 0))};
+        }
         throw LogicError("a value of the right kind was refused");
     }
 
     std::string_view text_;
-    const std::string& name_;
     size_t at_ = 0;
 };
 
@@ -178,8 +188,29 @@ size_t json_value_end(std::string_view text, size_t at) {
     return std::string_view::npos;
 }
 
-JsonText json_text(std::string_view object, const std::string& name) {
-    return Scanner(object, name).read();
+bool has_field_text(std::string_view object) {
+    size_t at = object.find('{');
+    while (at != object.npos) {
+        const size_t name = object.find_first_not_of(json_blanks, at + 1);
+        if (name == object.npos || object[name] != '"') return false;
+        const size_t end = json_value_end(object, name);
+        const size_t colon = end == object.npos ? end : object.find_first_not_of(json_blanks, end);
+        if (colon == object.npos || object[colon] != ':') return false;
+        if (object.substr(name, end - name) == "\"text\"") return true;
+        const size_t value = object.find_first_not_of(json_blanks, colon + 1);
+        at = value == object.npos ? value : json_value_end(object, value);
+        if (at != object.npos) at = object.find_first_not_of(json_blanks, at);
+        if (at != object.npos && object[at] != ',') return false;
+    }
+    return false;
+}
+
+JsonText json_text(std::string_view object) {
+    try {
+        return Scanner(object).read();
+    } catch (Flaw& flaw) {
+        return {.flaw = std::move(flaw.reason)};
+    }
 }
 
 }  // namespace coeus

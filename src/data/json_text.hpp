@@ -9,17 +9,24 @@
 
 namespace coeus {
 
+/// The white space of JSON.
+constexpr const char* json_blanks = " \t\r\n";
+
 struct JsonText {
     std::string text;             ///< valid UTF-8 if the object is
     int64_t lone_surrogates = 0;  ///< escapes of half a character, such as \ud83d, which became U+FFFD
+    std::string flaw;             ///< why there is no usable text; "" if there is
 };
 
 /// The end of the JSON value that begins at `at`; std::string_view::npos if the text ends before it. Only
 /// quotes and brackets count.
 size_t json_value_end(std::string_view text, size_t at);
 
-/// Throws ConfigError, which begins with `name`, if the text is not an object, has no field "text" (names the
-/// fields that it has) or more than one, or if that is not a string.
-JsonText json_text(std::string_view object, const std::string& name);
+/// True if an object, which may be cut off, has a field "text" before the cut, whatever its value is.
+bool has_field_text(std::string_view object);
+
+/// The text; a flaw if the argument is not an object, has no field "text" (names the fields that it has) or
+/// more than one, or if that is not a string.
+JsonText json_text(std::string_view object);
 
 }  // namespace coeus

@@ -21,38 +21,38 @@ size_t unfinished(std::string_view text) {
     return 0;
 }
 
-// The encoding (UTF-16 or UTF-32) of a text whose first character is ASCII, recognised by the NUL bytes
-// around it; "" if there are none.
-const char* wide_encoding(std::string_view begin) {
-    const auto is = [&](std::string_view nuls) {  // 0: a NUL byte, x: another byte
-        return begin.size() >= nuls.size() &&
-               std::equal(nuls.begin(), nuls.end(), begin.begin(),
-                          [](char n, char c) { return (n == '0') == (c == '\0'); });
-    };
-    return is("x000")   ? "UTF-32LE"
-           : is("000x") ? "UTF-32BE"
-           : is("x0")   ? "UTF-16LE"
-           : is("0x")   ? "UTF-16BE"
-                        : "";
-}
-
 }  // namespace
+
+std::optional<WideEncoding> wide_encoding(std::string_view begin) {
+    if (begin.starts_with("\xFF\xFE\0\0"sv) || begin.starts_with("\0\0\xFE\xFF"sv))
+        return WideEncoding{"UTF-32", true};
+    if (begin.starts_with("\xFF\xFE"sv) || begin.starts_with("\xFE\xFF"sv))
+        return WideEncoding{"UTF-16", true};
+    const std::string_view first = begin.substr(0, 16);
+    const auto repeats = [&](std::string_view nuls) {  // 0: a NUL byte, x: another byte
+        for (size_t i = 0; i < first.size(); ++i)
+            if ((nuls[i % nuls.size()] == '0') != (first[i] == '\0')) return false;
+        return first.size() >= nuls.size();
+    };
+    for (const auto& [nuls, name] :
+         {std::pair("x000", "UTF-32LE"), {"000x", "UTF-32BE"}, {"x0", "UTF-16LE"}, {"0x", "UTF-16BE"}})
+        if (repeats(nuls)) return WideEncoding{name, false};
+    return std::nullopt;
+}
 
 TextStream::TextStream(const std::string& path) : path_(path), bytes_(open_stream(path)) {}
 
 void TextStream::check_beginning() {
     const std::string_view begin = raw_;
-    const auto refuse = [&](const char* encoding) {
+    const auto wide = wide_encoding(begin);
+    if (wide && wide->marked)
         throw ConfigError("{}: is {}, according to its byte order mark; convert it with iconv -f {} -t UTF-8",
-                          path_, encoding, encoding);
-    };
-    if (begin.starts_with("\xFF\xFE\0\0"sv) || begin.starts_with("\0\0\xFE\xFF"sv)) refuse("UTF-32");
-    if (begin.starts_with("\xFF\xFE"sv) || begin.starts_with("\xFE\xFF"sv)) refuse("UTF-16");
-    const size_t nul = begin.substr(0, 4096).find('\0');
-    if (const std::string encoding = wide_encoding(begin); !encoding.empty())
+                          path_, wide->name, wide->name);
+    if (wide)
         throw ConfigError(
             "{}: is not text, or it is {} without a byte order mark (convert it with iconv -f {} -t UTF-8)",
-            path_, encoding, encoding);
+            path_, wide->name, wide->name);
+    const size_t nul = begin.substr(0, 4096).find('\0');
     if (nul != std::string_view::npos)
         throw ConfigError(
             "{}: contains NUL bytes, the first at line {}, byte {}: it is not text, or it is UTF-16 from "

@@ -9,10 +9,21 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace coeus {
+
+/// UTF-16 or UTF-32, known by a byte order mark, or by the NUL bytes beside the first characters if these are
+/// ASCII.
+struct WideEncoding {
+    const char* name;
+    bool marked;  ///< by a byte order mark
+};
+/// The encoding of a text that begins with these bytes; nothing for others.
+std::optional<WideEncoding> wide_encoding(std::string_view begin);
 
 class TextStream {
 public:

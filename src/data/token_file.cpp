@@ -177,10 +177,22 @@ int64_t TokenFile::max_token(int threads) {
     return *max_token_;
 }
 
+int64_t TokenFile::first_outside(int64_t vocab_size, int64_t from) const {
+    constexpr int64_t part = 1 << 16;
+    int64_t found = tokens_.count;
+    for (int64_t first = from; first < tokens_.count && found == tokens_.count; first += part)
+        for_each_piece(tokens_, first, std::min(part, tokens_.count - first),
+                       [&](int64_t begin, const std::byte* piece, int64_t some) {
+                           for (int64_t i = 0; i < some && found == tokens_.count; ++i)
+                               if (element_at(piece + i * tokens_.width, tokens_.width) >= vocab_size)
+                                   found = begin + i;
+                       });
+    return found;
+}
+
 void TokenFile::check_vocabulary(int64_t vocab_size, int threads) {
     if (max_token(threads) < vocab_size) return;
-    int64_t position = 0;
-    while (position < tokens_.count && at(tokens_, position) < vocab_size) ++position;
+    const int64_t position = first_outside(vocab_size, 0);
     if (position == tokens_.count)
         throw ConfigError("{}: the attribute max_token is {}, but no token is above {}", this->path(),
                           *max_token_, vocab_size - 1);
@@ -215,8 +227,7 @@ void TokenFile::require_in_vocabulary(int64_t first, std::span<const int32_t> to
     uint32_t largest = 0;
     for (const int32_t token : tokens) largest = std::max(largest, uint32_t(token));
     if (int64_t(largest) < vocab_size) return;
-    int64_t position = first;
-    while (at(tokens_, position) < vocab_size) ++position;
+    const int64_t position = first_outside(vocab_size, first);
     throw ConfigError(
         "{}: token {} at position {} is not in the model's vocabulary of {}, although the attribute "
         "max_token is {}: the file is damaged, or was changed after it was made; make it again",

@@ -4,6 +4,7 @@
 #include "coeus/file/byte_stream.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/utf8.hpp"
 #include "coeus/file/raw_file.hpp"
 
 #include <algorithm>
@@ -194,9 +195,16 @@ private:
 };
 
 std::string first_bytes(const std::string& path) {
-    std::string begin(16, '\0');
+    std::string begin(64, '\0');
     begin.resize(PlainStream(path).read(begin.data(), begin.size()));
     return begin;
+}
+
+bool is_text(std::string_view begin) {
+    const size_t valid = valid_utf8_prefix(begin);
+    return (valid == begin.size() || incomplete_utf8(begin.substr(valid))) &&
+           std::ranges::none_of(
+               begin, [](char c) { return uint8_t(c) < 0x20 && "\t\n\r\f"sv.find(c) == "\t"sv.npos; });
 }
 
 }  // namespace
@@ -207,37 +215,39 @@ Packing packing_of_name(const std::string& path) {
 }
 
 Packing packing_of(const std::string& path) {
-    if (const Packing named = packing_of_name(path); named != Packing::none) return named;
+    constexpr size_t enough = 4;  // bytes of the longest mark
     const std::string begin = first_bytes(path);
     if (begin.starts_with("\x1F\x8B\x08"sv)) return Packing::gzip;
     // a frame, or one that is skipped: 0x184D2A50 to 0x184D2A5F in little-endian order
     const bool skipped =
-        begin.size() >= 4 && (uint8_t(begin[0]) & 0xF0) == 0x50 && begin.substr(1, 3) == "\x2A\x4D\x18";
-    return skipped || begin.starts_with("\x28\xB5\x2F\xFD"sv) ? Packing::zstd : Packing::none;
+        begin.size() >= enough && (uint8_t(begin[0]) & 0xF0) == 0x50 && begin.substr(1, 3) == "\x2A\x4D\x18";
+    if (skipped || begin.starts_with("\x28\xB5\x2F\xFD"sv)) return Packing::zstd;
+    // programs that download files may unpack them and keep the name; reading other bytes says what is wrong
+    return begin.size() >= enough && is_text(begin) ? Packing::none : packing_of_name(path);
 }
 
-std::optional<ForeignContent> foreign_content(const std::string& path) {
+std::optional<std::string_view> foreign_content(const std::string& path) {
     // from the formats' specifications
-    static constexpr std::pair<std::string_view, ForeignContent> formats[] = {
-        {"BZh"sv, {"bzip2 data", true}},
+    static constexpr std::pair<std::string_view, std::string_view> formats[] = {
+        {"BZh"sv, "bzip2 data"},
         {"\xFD"
          "7zXZ\0"sv,
-         {"xz data", true}},
-        {"\x04\x22\x4D\x18"sv, {"lz4 data", true}},
-        {"PK\x03\x04"sv, {"a zip file", true}},
-        {"7z\xBC\xAF\x27\x1C"sv, {"a 7z file", true}},
-        {"Rar!\x1A\x07"sv, {"a rar file", true}},
-        {"PAR1"sv, {"a Parquet file", true}},
-        {"ARROW1"sv, {"an Arrow file", true}},
-        {"\x89HDF\r\n\x1A\n"sv, {"an HDF5 file", true}},
-        {"\x93NUMPY"sv, {"a NumPy file"}},
-        {"%PDF-"sv, {"a PDF file"}},
+         "xz data"},
+        {"\x04\x22\x4D\x18"sv, "lz4 data"},
+        {"PK\x03\x04"sv, "a zip file"},
+        {"7z\xBC\xAF\x27\x1C"sv, "a 7z file"},
+        {"Rar!\x1A\x07"sv, "a rar file"},
+        {"PAR1"sv, "a Parquet file"},
+        {"ARROW1"sv, "an Arrow file"},
+        {"\x89HDF\r\n\x1A\n"sv, "an HDF5 file"},
+        {"\x93NUMPY"sv, "a NumPy file"},
+        {"%PDF-"sv, "a PDF file"},
         {"\x7F"
          "ELF"sv,
-         {"a program"}},
-        {"\x89PNG\r\n\x1A\n"sv, {"a PNG picture"}},
-        {"\xFF\xD8\xFF"sv, {"a JPEG picture"}},
-        {"SQLite format 3\0"sv, {"an SQLite file"}},
+         "a program"},
+        {"\x89PNG\r\n\x1A\n"sv, "a PNG picture"},
+        {"\xFF\xD8\xFF"sv, "a JPEG picture"},
+        {"SQLite format 3\0"sv, "an SQLite file"},
     };
     const std::string begin = first_bytes(path);
     for (const auto& [magic, content] : formats) {

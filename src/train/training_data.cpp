@@ -261,9 +261,10 @@ DataCheck check_data(const Config& config, int64_t vocab, const std::string& wei
             found.errors.emplace_back(error.what());
         }
     };
-    const auto look = [&](const Source& source, const std::vector<Sampler::Options>& streams) {
+    const auto look = [&](const Source& source, BadLines bad_lines,
+                          const std::vector<Sampler::Options>& streams) {
         if (!means_token_file(source[0])) {
-            const Corpus corpus(source);
+            const Corpus corpus(source, bad_lines);
             if (exists_patiently(tokenizer))
                 look_at_text(corpus, tokenizer_for(config, vocab), streams);
             else if (found.absent.empty())
@@ -279,11 +280,12 @@ DataCheck check_data(const Config& config, int64_t vocab, const std::string& wei
         // throws if there is no window
         for (const Sampler::Options& stream : streams) (void)Sampler(file, stream);
     };
-    const auto look_at_all = [&](Words paths, const char* option, bool weighted,
+    const auto look_at_all = [&](const auto& section, const char* option,
                                  const std::vector<Sampler::Options>& streams) {
+        Words paths = section.dataset_path;
         std::erase_if(paths, [&](const std::string& path) { return !exists_patiently(path); });
-        for (const Source& source : sources_of(paths, option, weighted))
-            attempt([&] { look(source, streams); });
+        for (const Source& source : sources_of(paths, option, !section.dataset_weights.empty()))
+            attempt([&] { look(source, bad_lines_of(section.bad_lines), streams); });
     };
     const Config::Training& training = config.training;
     const Config::Validation& validation = config.validation;
@@ -295,10 +297,8 @@ DataCheck check_data(const Config& config, int64_t vocab, const std::string& wei
                                    .subset = held_out ? Subset::held_out : Subset::all,
                                    .vocab_size = vocab};
     if (held_out) streams.push_back(validating);
-    look_at_all(training.dataset_path, "training.dataset_path", !training.dataset_weights.empty(), streams);
-    if (validation.enable && !held_out)
-        look_at_all(validation.dataset_path, "validation.dataset_path", !validation.dataset_weights.empty(),
-                    {validating});
+    look_at_all(training, "training.dataset_path", streams);
+    if (validation.enable && !held_out) look_at_all(validation, "validation.dataset_path", {validating});
     if (!weights.empty() && !facts.others.empty())
         found.errors.push_back(other_tokenizer_error(facts.others, weights, tokenizer));
     else

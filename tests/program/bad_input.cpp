@@ -147,8 +147,14 @@ TEST_CASE("Damaged compressed text") {
     std::string flipped = packed;
     flipped[packed.size() - 6] = char(~flipped[packed.size() - 6]);
     check("flipped.txt.gz", flipped, " is damaged near byte ", 2);
-    check("none.txt.gz", forty_lines(), " is not gzip data, although its name says so");
-    check("none.txt.zst", forty_lines(), " is not zstd data, although its name says so");
+    check("none.txt.gz", "\xff" + forty_lines(), " is not gzip data, although its name says so");
+    check("none.txt.zst", "\xff" + forty_lines(), " is not zstd data, although its name says so");
+    // unpacked while it was downloaded
+    write_file(bad.path("unpacked.txt.gz"), forty_lines());
+    const Outcome run = train_tiny(bad.out(), bad.path("unpacked.txt.gz"), tokenizer + Arguments{steps(1)});
+    CHECK(count_of("Notice: " + bad.path("unpacked.txt.gz").string() +
+                       " is not compressed, although the name says so: it is read as it is",
+                   run.output) == 1);
     // no partial file is left
     for (const auto& entry : fs::recursive_directory_iterator(bad.out() / "data"))
         CHECK_THAT(entry.path().string(), !Contains(".part") && !Catch::EndsWith(".h5"));

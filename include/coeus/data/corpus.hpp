@@ -88,10 +88,10 @@ class Corpus {
 public:
     /// Finds the files: the given files, and all files in the given folders and their subfolders, except
     /// hidden ones. A file that is given more than once (directly, by a link or in a folder) is read once,
-    /// with a warning. In folders, files that are not text by their first bytes (pictures, programs) are
-    /// skipped, with a warning that counts and names them. `include`: patterns of a shell, such as "*.cpp";
-    /// of the files in folders, only those whose name matches one are read; empty: all. ConfigError: a path
-    /// does not exist, no files are found, a file's extension belongs to a format that is not supported, or
+    /// with a warning. In folders, files that are not text by their name or first bytes (pictures, archives)
+    /// are skipped, with a warning that counts and names them. `include`: patterns of a shell, such as
+    /// "*.cpp"; of the files in folders, only those whose name matches one are read; empty: all. ConfigError:
+    /// a path does not exist, no files of text are found, a given file has a format that is not supported, or
     /// all files are empty.
     explicit Corpus(const std::vector<std::filesystem::path>& inputs, BadLines bad_lines = BadLines::stop,
                     const std::vector<std::string>& include = {});

@@ -87,6 +87,9 @@ private:
     /// count), a few thousand at a time.
     template <class Visit>
     void for_each_piece(const Place& array, int64_t first, int64_t count, const Visit& visit) const;
+    /// The first position from `from` on whose token is not below `vocab_size`; the number of tokens if there
+    /// is none.
+    int64_t first_outside(int64_t vocab_size, int64_t from) const;
     int64_t at(const Place& array, int64_t index) const;
     RawFile file_;
     Place tokens_, documents_, mask_;

@@ -15,18 +15,13 @@ namespace coeus {
 enum class Packing { none, gzip, zstd };
 /// From the end of the name, in upper or lower case: .gz, .zst, .zstd.
 Packing packing_of_name(const std::string& path);
-/// From the name, or from the first bytes if the name says nothing: downloads often lose the end of their
-/// name. ConfigError if the file cannot be read.
+/// From the first bytes: downloads often lose the end of their name, or are unpacked and keep it. The name
+/// counts for bytes that are neither packed nor text, and for fewer than 4. ConfigError if the file cannot be
+/// read.
 Packing packing_of(const std::string& path);
-/// A format that text cannot begin like: "bzip2 data", "a Parquet file". `holds_data`: it is packed data or a
-/// table, which someone may have meant as a corpus, and not a picture or a program.
-struct ForeignContent {
-    std::string_view name;
-    bool holds_data = false;
-};
-/// What the first bytes of a file show it to be. Nothing for text, and for what open_stream() unpacks.
-/// ConfigError if the file cannot be read.
-std::optional<ForeignContent> foreign_content(const std::string& path);
+/// The format that the first bytes of a file show, if text cannot begin like it: "bzip2 data", "a Parquet
+/// file". Nothing for text, and for what open_stream() unpacks. ConfigError if the file cannot be read.
+std::optional<std::string_view> foreign_content(const std::string& path);
 
 class ByteStream {
 public:

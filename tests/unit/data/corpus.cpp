@@ -168,15 +168,50 @@ TEST_CASE("corpus: pictures and programs in a folder are skipped, and patterns c
                       Contains("contains no files that match *.rs"));
     std::filesystem::create_directories(folder / "pictures");
     std::filesystem::rename(folder / "clone/logo.png", folder / "pictures/logo.png");
-    CHECK_THROWS_WITH(Corpus({folder / "pictures"}),
-                      Contains("contains no files of text, but 1 other files"));
+    CHECK_THAT(problem({folder / "pictures"}), Contains("contains no files of text, but 1 other file; ") &&
+                                                   Contains("logo.png: is a PNG picture"));
     // UTF-16 is text: reading it says what to do
     write_file(folder / "pictures/wide.txt", std::string("a\0b\0c\0d\0e\0f\0g\0h\0", 16));
     CHECK_THAT(problem({folder / "pictures"}), Contains("wide.txt: is not text, or it is UTF-16LE"));
-    // data in a format that is not supported was meant to be read
     std::filesystem::remove(folder / "pictures/wide.txt");
-    write_file(folder / "pictures/x.parquet", std::string("PAR1\0", 5));
-    CHECK_THAT(problem({folder / "pictures"}), Contains(".parquet is not supported"));
+    // archives and tables beside text are skipped; alone or named, they are refused
+    write_file(folder / "data/x.parquet", std::string("PAR1\0", 5));
+    write_file(folder / "data/y.csv", std::string("PK\3\4\0", 5));
+    write_file(folder / "data/z.tar.gz", "text");
+    CHECK(problem({folder / "data"}) == (folder / "data").string() +
+                                            ": contains no files of text, but 3 other files; " +
+                                            (folder / "data/x.parquet").string() +
+                                            ": .parquet is not supported; use plain text or JSON Lines, "
+                                            "optionally .gz or .zst, or folders of "
+                                            "them");
+    CHECK_THAT(problem({folder / "clone", folder / "data/y.csv"}),
+               Contains("y.csv: is a zip file, which is not"));
+    CHECK(read(Corpus({folder / "clone", folder / "data"})) == "first;second;third;");
+    const Logged logged;
+    (void)Corpus({folder / "clone", folder / "data"});
+    CHECK_THAT(logged.text(), Contains("skipped 4 files, not text by the name or the first bytes: ") &&
+                                  Contains("x.parquet, ") && Contains("y.csv, ") && Contains("z.tar.gz"));
+}
+
+TEST_CASE("corpus: UTF-16 and UTF-32 in a folder are text, however short, and programs are not") {
+    const TemporaryFolder folder;
+    using namespace std::string_literals;
+    write_file(folder / "a.txt", "text");
+    for (const auto& [content, name] : {std::pair("h\0i\0"s, "UTF-16LE"s),
+                                        {"\0h\0i"s, "UTF-16BE"s},
+                                        {"h\0\0\0i\0\0\0"s, "UTF-32LE"s},
+                                        {"\0\0\0h\0\0\0i"s, "UTF-32BE"s}}) {
+        write_file(folder / "b.txt", content);
+        CHECK_THAT(problem({folder.path()}), Contains("b.txt: is not text, or it is " + name));
+    }
+    for (const std::string& content : {"\xFF\xFEh\0"s, "\xFE\xFF\0h"s, "\xFF\xFE\0\0h\0\0\0"s}) {
+        write_file(folder / "b.txt", content);
+        CHECK_THAT(problem({folder.path()}), Contains("according to its byte order mark"));
+    }
+    for (const std::string& content : {"\0asm\1\0\0\0\1\x0B\2\x60"s, "\1\0\0\0\0\0\0\0"s, "text\0"s}) {
+        write_file(folder / "b.txt", content);
+        CHECK(documents_of(Corpus({folder.path()})) == Strings{"text"});
+    }
 }
 
 TEST_CASE("corpus: bad input") {
@@ -201,7 +236,7 @@ TEST_CASE("corpus: bad input") {
     CHECK(problem({folder / "a.parquet"}) == at + "/a.parquet: .parquet is not supported; use plain text or "
                                                   "JSON Lines, optionally .gz or .zst, or folders of them");
     write_file(folder / "a.parquet.zst", "x");
-    CHECK_THAT(problem({folder / "a.parquet.zst"}), Contains("a.parquet: .parquet is not supported"));
+    CHECK_THAT(problem({folder / "a.parquet.zst"}), Contains("a.parquet.zst: .parquet is not supported"));
     CHECK(problem({folder / "binary.txt"}) ==
           at + "/binary.txt: is not text, or it is UTF-16LE without a byte order mark (convert it with iconv "
                "-f UTF-16LE -t UTF-8)");
@@ -457,12 +492,56 @@ TEST_CASE("corpus: a line or an element of JSON longer than 64 MiB is refused be
         return std::string("nothing");
     };
     const std::string rule = " longer than 64 MiB, the maximum for one JSON value; split it";
+    const auto begins = [&](const std::string& place) { return Catch::StartsWith(place + rule + ". With "); };
     const std::string good = "{\"text\": \"a\"}";
-    CHECK(refusal("a.jsonl", good + "\n" + object) == ": line 2 is" + rule);
-    CHECK(refusal("b.jsonl", good + "\n" + object + "\n" + good + "\n") == ": line 2 is" + rule);
-    CHECK_THAT(refusal("a.json", "[" + good + ", " + object + "]"),
-               Catch::StartsWith(": [1] is" + rule + ". With "));
-    CHECK(refusal("b.json", "{\n\"text\": \"" + text + "\"}") == ": the object is" + rule);
-    CHECK_THAT(refusal("c.json", object), Catch::StartsWith(": line 1 is" + rule + ". With "));
+    CHECK_THAT(refusal("a.jsonl", good + "\n" + object), begins(": line 2: is"));
+    CHECK_THAT(refusal("b.jsonl", good + "\n" + object + "\n" + good + "\n"), begins(": line 2: is"));
+    CHECK_THAT(refusal("a.json", "[" + good + ", " + object + "]"), begins(": [1]: is"));
+    CHECK_THAT(refusal("b.json", "{\n\"text\": \"" + text + "\"}"), begins(": is"));
+    CHECK_THAT(refusal("c.json", object), begins(": line 1: is"));
+    CHECK(refusal("part-0", object) == ": line 1 is" + rule);
     CHECK(refusal("d.json", "[" + good + "]" + std::string(65 << 20, ' ')) == "nothing");
+}
+
+TEST_CASE("corpus: a line that is too long is left out if that is asked for") {
+    const TemporaryFolder folder;
+    const std::string long_line = "{\"text\": \"" + std::string(70 << 20, 'a') + "\"}";
+    const auto read = [&](const std::string& name, const std::string& content, Corpus::Options options = {}) {
+        write_file(folder / name, content);
+        Strings texts;
+        JsonFlaws flaws;
+        CorpusPosition last;
+        const CorpusReport report =
+            Corpus({folder / name}, BadLines::skip)
+                .read_blocks(
+                    [&](const Corpus::Block& block) {
+                        if (block.next.file == 0) last = block.next;
+                        for (const Passage& passage : block.passages)
+                            flaws.add(each_json_text(
+                                passage, [&](std::string_view text) { texts.emplace_back(text); }));
+                    },
+                    options);
+        flaws.add(report.json);
+        return std::tuple(texts, flaws, last);
+    };
+    for (const char* name : {"a.jsonl", "a.json"}) {
+        const std::string content =
+            "{\"text\": \"a\"}\n" + long_line + "\n{\"text\": \"b\"}\n{\"text\": 5}\n{\"text\": \"c\"}";
+        const auto [texts, flaws, last] = read(name, content);
+        CHECK(texts == Strings{"a", "b", "c"});
+        CHECK(flaws.bad_lines == 2);
+        CHECK_THAT(flaws.first_bad, Contains(": line 2: is longer than 64 MiB"));
+        // reading goes on behind it
+        CHECK(last.number == 3);
+        CHECK(last.offset == int64_t(content.find("\n{\"text\": \"b\"")) + 1);
+        const auto [rest, later, end] = read(name, content, {.from = last});
+        CHECK(rest == Strings{"b", "c"});
+        CHECK_THAT(later.first_bad, Contains(": line 4: text must be a string, is 5"));
+    }
+    const auto [texts, flaws, last] = read("b.jsonl", "{\"text\": \"a\"}\n" + long_line);
+    CHECK(texts == Strings{"a"});
+    CHECK(flaws.bad_lines == 1);
+    const auto [none, object, end] = read("c.json", "{\n" + long_line.substr(1));
+    CHECK(none.empty());
+    CHECK(object.bad_lines == 1);
 }

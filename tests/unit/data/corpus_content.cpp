@@ -157,7 +157,8 @@ TEST_CASE("corpus: the content decides where the name says nothing") {
         // other text, and objects without the field
         for (const char* other :
              {"{ int x; }\n{ int y; }\n", "{\"text\": \"a\"}\nand more\n", "text\n{\"text\": \"a\"}\n",
-              "{\"body\": \"a\"}\n{\"body\": \"b\"}\n", "{\"a\": {\n\"text\": \"b\"}}\n"}) {
+              "{\"body\": \"a\"}\n{\"body\": \"b\"}\n", "{\"a\": {\n\"text\": \"b\"}}\n", "{\"id\": 1}\n",
+              "[text](a.html), {\"text\": 1}\n", "[[1], {\"a\": {\"text\": \"b\"}}]\n", "{}\n{}\n"}) {
             CAPTURE(other);
             write_file(folder / name, other);
             CHECK(documents_of(Corpus({folder / name})) == Strings{other});
@@ -183,5 +184,69 @@ TEST_CASE("corpus: the content decides where the name says nothing") {
     for (const char* word : {"BZh is a word", "PK and so on", "Rar!"}) {
         write_file(folder / "a.txt", word);
         CHECK(documents_of(Corpus({folder / "a.txt"})) == Strings{word});
+    }
+}
+
+TEST_CASE("corpus: bad values do not change the form of a file") {
+    const TemporaryFolder folder;
+    const std::string good = "{\"text\": \"a\"}\n{\"text\": \"b\"}\n";
+    const auto skipping = [&](const char* name, const std::string& content) {
+        write_file(folder / name, content);
+        Strings texts;
+        JsonFlaws flaws;
+        const CorpusReport report =
+            Corpus({folder / name}, BadLines::skip).read([&](const std::vector<Passage>& passages) {
+                for (const Passage& passage : passages) {
+                    if (!passage.json_lines) texts.emplace_back(passage.text());
+                    if (passage.json_lines)
+                        flaws.add(each_json_text(passage,
+                                                 [&](std::string_view text) { texts.emplace_back(text); }));
+                }
+            });
+        flaws.add(report.json);
+        return std::pair(texts, flaws.bad_lines);
+    };
+    const std::pair<Strings, int64_t> one_left_out = {{"a", "b"}, 1};
+    for (const char* name : {"part-00000", "a.json"})
+        for (const char* bad :
+             {"{\"text\": null, \"id\": 1}\n", "{\"id\": 1}\n", "{\"id\": 1, \"text\": \"cut sho\n",
+              "{\"id\": 1, \"te\n", "{\"text\": \"a\", \"text\": \"b\"}\n", "{\n"}) {
+            CAPTURE(name, bad);
+            if (std::string(bad) == "{\n" && std::string(name) != "a.json") continue;
+            CHECK(skipping(name, bad + good) == one_left_out);
+            CHECK_THAT(problem({folder / name}), Contains(": line 1: "));
+        }
+    // an array, and an object over several lines
+    for (const char* name : {"part-00000", "a.txt", "a.json"}) {
+        CAPTURE(name);
+        CHECK(skipping(name, "[{\"text\": null}, {\"text\": \"a\"},\n{\"text\": \"b\"}]") == one_left_out);
+        CHECK(skipping(name, " [\n {\n\"id\": 1,\n\"text\": \"a\"},\n{\"text\": \"b\"}]\n") ==
+              std::pair(Strings{"a", "b"}, int64_t(0)));
+        CHECK(skipping(name, "{\n\"id\": [1,\n{}],\n\"text\": \"a\"\n}\n") ==
+              std::pair(Strings{"a"}, int64_t(0)));
+        CHECK(skipping(name, "{\"id\": [\n{\"a\": 1}\n], \"text\": \"a\"}") ==
+              std::pair(Strings{"a"}, int64_t(0)));
+        CHECK(skipping(name, "{\n\"text\": null,\n\"id\": 1}\n") == std::pair(Strings{}, int64_t(1)));
+        CHECK_THAT(problem({folder / name}), Contains(": text must be a string, is null. With bad_lines"));
+        CHECK(skipping(name, "{\n\"text\": \"cut sho") == std::pair(Strings{}, int64_t(1)));
+    }
+}
+
+TEST_CASE("corpus: a long first line of a file without an ending is read to its end") {
+    const TemporaryFolder folder;
+    const std::string text(3 << 20, 'x');
+    write_file(folder / "part-00000",
+               "{\"id\": \"" + text + "\", \"text\": \"" + text + "\"}\n{\"text\": \"b\"}\n");
+    CHECK((documents_of(Corpus({folder / "part-00000"})) == Strings{text, "b"}));
+}
+
+TEST_CASE("corpus: a file that is not packed, although its name says so, is read") {
+    const TemporaryFolder folder;
+    for (const char* name : {"a.jsonl.gz", "a.json.zst", "part-0.gz"}) {
+        write_file(folder / name, "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
+        const Logged logged;
+        CHECK(documents_of(Corpus({folder / name})) == Strings{"a", "b"});
+        CHECK_THAT(logged.text(),
+                   Contains(std::string(name) + " is not compressed, although the name says so: it is read"));
     }
 }

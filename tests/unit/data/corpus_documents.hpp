@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The documents of a corpus, for tests.
+// The documents of a corpus, and what it logs, for tests.
 #pragma once
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/log.hpp"
 #include "coeus/data/corpus.hpp"
+#include "support/support.hpp"
 
 namespace coeus::test {
 
@@ -33,5 +35,21 @@ inline std::string problem(const std::vector<std::filesystem::path>& inputs) {
         return error.what();
     }
 }
+
+// The lines that are logged while an object of it lives.
+class Logged {
+public:
+    Logged() { log::init({.file = folder_ / "log", .quiet = true}); }
+    ~Logged() { log::init({}); }
+    Logged(const Logged&) = delete;
+    Logged& operator=(const Logged&) = delete;
+    std::string text() const {
+        log::flush();
+        return read_file(folder_ / "log");
+    }
+
+private:
+    TemporaryFolder folder_;
+};
 
 }  // namespace coeus::test

@@ -77,7 +77,7 @@ void check_format(const std::string& program, const std::string& ending, const s
               name + " is truncated: its " + format + " data is incomplete, at byte " +
                   std::to_string(bytes) + "; download or compress it again");
     CHECK_THAT(problem(with(packed + packed.substr(0, packed.size() / 3))), Contains(" is truncated: its "));
-    CHECK(problem(with("Plain text, for all that its name says.")) ==
+    CHECK(problem(with("\1\2\3\4 is neither packed nor text.")) ==
           name + " is not " + format + " data, although its name says so");
     std::string damaged = packed;
     for (size_t i = packed.size() / 2; i < packed.size() / 2 + 40; ++i) damaged[i] = char(~damaged[i]);
@@ -164,6 +164,22 @@ TEST_CASE("byte stream: the first bytes tell the format of a file whose name doe
     CHECK(packing("\x1F\x8B\x08\0\0\0"s) == Packing::gzip);
     CHECK(packing("\x28\xB5\x2F\xFD\x24") == Packing::zstd);
     CHECK(packing("\x5A\x2A\x4D\x18\1\0\0\0x"s) == Packing::zstd);  // a frame that is skipped comes first
+    for (const char* name : {"b.gz", "b.zst"}) {
+        CAPTURE(name);
+        const auto named = [&](const std::string& content) {
+            write_file(folder / name, content);
+            return packing_of((folder / name).string());
+        };
+        const Packing by_name = packing_of_name(name);
+        CHECK(named("\x1F\x8B\x08\0\0\0"s) == Packing::gzip);
+        CHECK(named("\x28\xB5\x2F\xFD\x24") == Packing::zstd);
+        // unpacked while it was downloaded
+        CHECK(named("{\"text\": \"a\"}\n") == Packing::none);
+        CHECK(named(std::string(63, 'x') + "\u00e9") == Packing::none);  // cut within a character
+        for (const std::string& other :
+             {""s, "{"s, "\x1F\x8B"s, "abc"s, "\1\2\3\4"s, "text\0"s, "caf\xe9 au lait"s})
+            CHECK(named(other) == by_name);
+    }
     for (const std::string& text : {""s, "{"s, "text"s, "\x1F\x8B"s, "\x1F\x8B text"s, "\x28\xB5\x2F"s})
         CHECK(packing(text) == Packing::none);
 }

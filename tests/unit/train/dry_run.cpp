@@ -406,6 +406,31 @@ TEST_CASE("dry run: a text that is too short for one window is refused") {
     CHECK(refused("short.txt", "2") == "");
 }
 
+TEST_CASE("dry run: bad lines of a text are left out as a run leaves them out") {
+    const TemporaryFolder folder;
+    write_file(folder / "words.txt", "a few words to train a tokenizer, a few words");
+    train_tokenizer(Corpus({folder / "words.txt"}), 260, folder / "tok", 1);
+    write_file(folder / "a.jsonl", "{\"text\": \"a few words, and a few words more\"}\n{\"text\": null}\n");
+    const auto refused = [&](const Words& more) {
+        Words words = {"--dry_run", "--model.flavor=debugmodel", "--memory=8GiB", "--training.seq_len=2",
+                       "--model.tokenizer_path=" + (folder / "tok").string()};
+        words.insert(words.end(), more.begin(), more.end());
+        std::string all;
+        for (const PlanLine& line : dry_run_lines(parse_command_line(words), 1))
+            if (line.verdict == PlanLine::Verdict::refused) all += line.text + "\n";
+        return all;
+    };
+    const std::string data = "--training.dataset_path=" + (folder / "a.jsonl").string();
+    CHECK_THAT(refused({data}), Contains("line 2: text must be a string, is null"));
+    CHECK(refused({data, "--training.bad_lines=skip"}) == "");
+    Words validation = {"--training.dataset_path=" + (folder / "words.txt").string(), "--validation.enable",
+                        "--validation.seq_len=2",
+                        "--validation.dataset_path=" + (folder / "a.jsonl").string()};
+    CHECK_THAT(refused(validation), Contains("line 2: text must be a string, is null"));
+    validation.push_back("--validation.bad_lines=skip");
+    CHECK(refused(validation) == "");
+}
+
 TEST_CASE("dry run: data that a run would refuse is refused") {
     const TemporaryFolder folder;
     const std::string data = folder / "tokens.h5";
