@@ -329,7 +329,7 @@ TEST_CASE("paths with the number of a task of an array are absolute in a job scr
     const TemporaryFolder folder;
     fs::copy_file(folder.path() / deck, folder / "my.toml");
     const Outcome made = run_coeus({"sbatch", "my.toml", "--gpus-per-node=0", "--ntasks-per-node=1",
-                                    "--checkpoint.enable", "--training.dataloader.dataset_path=a_%a.h5,b.h5",
+                                    "--checkpoint.enable", "--dataloader.dataset_path=a_%a.h5,b.h5",
                                     "--checkpoint.folder=saves_%a", "--model.tokenizer_path=../tok_%a"},
                                    0, {}, folder.path());
     INFO(made.output);
@@ -343,7 +343,7 @@ TEST_CASE("paths with the number of a task of an array are absolute in a job scr
 TEST_CASE("a job of more ranks than there can be is refused") {
     CHECK_THAT(refused_sbatch(Arguments{deck, "--nodes=1048576", "--gpus-per-node=4096"} + can_run),
                Contains("--nodes=1048576 with --gpus-per-node=4096: the job would have 4,294,967,296 ranks; "
-                        "there may be at most 2,147,483,647, so give at most --nodes=524287"));
+                        "there may be at most 16,777,216, so give at most --nodes=4096"));
     CHECK_THAT(
         refused_sbatch(Arguments{deck, "--nodes=65536", "--ntasks-per-node=65536"} + can_run),
         Contains("--nodes=65536 with --ntasks-per-node=65536: the job would have 4,294,967,296 ranks"));

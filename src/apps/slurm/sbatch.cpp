@@ -21,7 +21,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <limits>
 #include <optional>
 #include <regex>
 
@@ -250,7 +249,7 @@ bool set_tasks(std::string& script, const Flags& flags) {
 }
 
 int ranks_of(const std::string& script, bool has_gpus) {
-    constexpr int64_t most = std::numeric_limits<int>::max();  // MPI counts ranks by int
+    constexpr int64_t most = 1 << 24;  // as --ranks of a dry run
     const std::string nodes = directive(script, "nodes").value(),
                       tasks = directive(script, "ntasks-per-node").value();
     const int64_t ranks = std::stoll(nodes) * std::stoll(tasks);
