@@ -185,8 +185,12 @@ std::string unknown_option(const std::string& name, const char* dashes, const Wo
     const std::string word = plain_word(last_part_of(name));
     if (const auto known = std::ranges::find(foreign_names(), word, &ForeignName::word);
         known != foreign_names().end()) {
-        const std::string_view option = known->option, remark = known->remark;
-        if (option.empty()) return fmt::format("{}{}", begin, remark);
+        const std::string option = known->option, remark = known->remark;
+        if (option.empty()) return begin + remark;
+        // remarks are on the option of the table, not on its namesake
+        const std::string namesake = section_of(name) + "." + last_part_of(option);
+        if (namesake != option && find_option(namesake) != nullptr)
+            return fmt::format("{}did you mean {}{}?", begin, dashes, namesake);
         return fmt::format("{}did you mean {}{}?{}", begin, dashes, option,
                            remark.empty() ? "" : fmt::format(" ({})", remark));
     }
@@ -199,10 +203,11 @@ std::string unknown_option(const std::string& name, const char* dashes, const Wo
 }
 
 std::string foreign_value(const std::string& value, const Words& choices) {
+    // a word with several meanings has the nearest first
     constexpr std::pair<const char*, const char*> values[] = {
-        {"bf16", "bfloat16"},     {"fp32", "float32"},           {"f32", "float32"},  {"fp16", "bfloat16"},
-        {"half", "bfloat16"},     {"float16", "bfloat16"},       {"fp64", "float64"}, {"gpu", "cuda"},
-        {"adamw_torch", "AdamW"}, {"adamw_torch_fused", "AdamW"}};
+        {"bf16", "bfloat16"}, {"fp32", "float32"}, {"f32", "float32"},       {"fp16", "float16"},
+        {"fp16", "bfloat16"}, {"half", "float16"}, {"half", "bfloat16"},     {"float16", "bfloat16"},
+        {"fp64", "float64"},  {"gpu", "cuda"},     {"adamw_torch", "AdamW"}, {"adamw_torch_fused", "AdamW"}};
     const std::string word = plain_word(value);
     for (const auto& [known, meant] : values)
         if (word == known && std::ranges::find(choices, meant) != choices.end()) return meant;

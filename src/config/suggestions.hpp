@@ -17,9 +17,10 @@ struct ForeignName {
 /// All of them, for tests.
 const std::vector<ForeignName>& foreign_names();
 
-/// "unknown option training.step; did you mean training.steps?" Looks first for a word of another trainer,
-/// then for the same last part in another section, then for a misspelling in the same section, then anywhere.
-/// `dashes`: "--" for the command line. `others`: further valid names.
+/// "unknown option training.step; did you mean training.steps?" Looks first for a word of another trainer
+/// (and takes the option with this meaning in the user's section if there is one), then for the same last
+/// part in another section, then for a misspelling in the same section, then anywhere. `dashes`: "--" for the
+/// command line. `others`: further valid names.
 std::string unknown_option(const std::string& name, const char* dashes = "", const Words& others = {});
 
 /// What a value that an option does not have means in other trainers: "bf16" is bfloat16. "" if it is not

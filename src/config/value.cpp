@@ -80,8 +80,7 @@ void check_rule(const Option& option, const Setting& setting, double number) {
 std::string more_about(const Option& option, const std::string& text) {
     if (option.name != "lr_scheduler.decay_type" || strcasecmp(text.c_str(), "wsd") != 0) return "";
     return "; for warm-up, stable, decay set lr_scheduler.decay_ratio, the share of the steps in which the "
-           "rate "
-           "decays, such as 0.2";
+           "rate decays, such as 0.2";
 }
 
 // The choice, spelled as in the table.

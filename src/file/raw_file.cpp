@@ -7,6 +7,7 @@
 #include "coeus/base/flight_recorder.hpp"
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/random_id.hpp"
+#include "coeus/file/host_error.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -49,13 +50,13 @@ void require_file(const std::string& path, bool writable) {
     if (may_pass(failed.value()))
         throw ReadError(fmt::format("{} cannot be read: {}", path, errno_text(failed.value())));
     if (type == fs::file_type::not_found) throw ConfigError("{}: this file does not exist", path);
-    if (type == fs::file_type::none) throw ConfigError("{} cannot be read: {}", path, failed.message());
+    if (type == fs::file_type::none) throw PermissionError("{} cannot be read: {}", path, failed.message());
     if (type == fs::file_type::directory) throw ConfigError("{} is a folder, not a file", path);
     if (type != fs::file_type::regular)
         throw ConfigError("{} is a pipe or a device, not a file; write its content to a file first", path);
     const auto may = [&](int how) { return patiently(path, [&] { return access(path.c_str(), how); }) == 0; };
-    if (!may(R_OK)) throw ConfigError("{} cannot be read: {}", path, errno_text(errno));
-    if (writable && !may(W_OK)) throw ConfigError("{} cannot be written: {}", path, errno_text(errno));
+    if (!may(R_OK)) throw PermissionError("{} cannot be read: {}", path, errno_text(errno));
+    if (writable && !may(W_OK)) throw PermissionError("{} cannot be written: {}", path, errno_text(errno));
 }
 
 std::string read_error(const std::string& path) {

@@ -161,8 +161,7 @@ std::string remedy(std::string_view text, const std::string& name, size_t line) 
         if (name.ends_with(ending))
             return fmt::format(
                 ". This is a {} file by its name; a deck is TOML, with [section] and option = value (`coeus "
-                "help "
-                "options` lists them)",
+                "help options` lists them)",
                 ending);
     for (size_t at = 1; at < line && !text.empty(); ++at)
         text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);

@@ -128,12 +128,14 @@ DecoderConfig from_hub(const JsonView& json) {
     a.rope_dim = at_least(1, json, "qk_rope_head_dim", 64);
     // "head_dim" is another width there
     a.head_dim = at_least(1, json, "qk_nope_head_dim", 128) + a.rope_dim;
+    if (const auto sum = json.find("qk_head_dim"); sum && sum->integer() != a.head_dim)
+        sum->reject(fmt::format("must be {} (qk_nope_head_dim + qk_rope_head_dim)", a.head_dim));
     a.value_dim = at_least(1, json, "v_head_dim", 128);
     config.moe = read_experts(json, is_v2);
     config.moe_layers = {.first = at_least(0, json, "first_k_dense_replace", is_v2 ? 0 : 3)};
     config.mtp_layers = at_least(0, json, "num_nextn_predict_layers", 0);
-    for (const char* idle : {"qk_head_dim", "output_router_logits", "router_aux_loss_coef", "aux_loss_alpha",
-                             "seq_aux", "ep_size"})
+    for (const char* idle :
+         {"output_router_logits", "router_aux_loss_coef", "aux_loss_alpha", "seq_aux", "ep_size"})
         json.find(idle);
     return config;
 }

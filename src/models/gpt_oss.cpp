@@ -64,11 +64,11 @@ DecoderConfig from_hub(const JsonView& json) {
     // the width of the experts, since all layers have them
     config.moe = experts_of(at_least(1, json, "num_local_experts", 128), config.feed_forward.hidden);
     config.feed_forward = {};
-    config.moe.top_k = at_least(1, json, "num_experts_per_tok", 4);
+    config.moe.top_k = at_least(1, json, either_key(json, "num_experts_per_tok", "experts_per_token"), 4);
     config.moe.gate.limit = json.number("swiglu_limit", usual_gate.limit);
     config.moe.gate.alpha = json.number("swiglu_alpha", usual_gate.alpha);
     read_hub_balance(json, config);
-    for (const char* idle : {"experts_per_token", "initial_context_length"}) json.find(idle);
+    json.find("initial_context_length");
     return config;
 }
 

@@ -245,6 +245,12 @@ int64_t at_least(int64_t least, const JsonView& json, const char* key, int64_t o
     return value;
 }
 
+const char* either_key(const JsonView& json, const char* a, const char* b) {
+    const auto first = json.find(a);
+    number_in_either(first, json.find(b));
+    return first ? a : b;
+}
+
 bool truth(const JsonView& json, const char* key, bool otherwise) {
     return json.boolean(key, otherwise && !is_null(json, key));
 }

@@ -53,9 +53,8 @@ std::string about_missing_config(const std::string& folder) {
         if (exists_patiently(fs::path(folder) / name))
             return fmt::format(
                 "; {} has a tokenizer and no model. A folder of the Hub has both: config.json describes the "
-                "model. "
-                "To train a new model with this tokenizer, choose a size as model.flavor "
-                "(`coeus help options flavor`)",
+                "model. To train a new model with this tokenizer, choose a size as model.flavor (`coeus help "
+                "options flavor`)",
                 folder);
     return "; a Hugging Face folder has config.json, which describes the model";
 }

@@ -81,8 +81,7 @@ void write_qwen2(Json& json, const DecoderConfig& config) {
 constexpr const char *dense_qwen3 = "Qwen3ForCausalLM", *moe_qwen3 = "Qwen3MoeForCausalLM";
 
 void read_experts(const JsonView& json, DecoderConfig& config) {
-    const std::string count = json.contains("num_local_experts") ? "num_local_experts" : "num_experts";
-    config.moe = {.experts = at_least(1, json, count.c_str(), 128),
+    config.moe = {.experts = at_least(1, json, either_key(json, "num_local_experts", "num_experts"), 128),
                   .top_k = at_least(1, json, "num_experts_per_tok", 8),
                   .hidden = at_least(1, json, "moe_intermediate_size", 768),
                   .normalise = json.boolean("norm_topk_prob", false)};

@@ -7,6 +7,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/device/device.hpp"
+#include "coeus/file/host_error.hpp"
 #include "coeus/file/hub_name.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/predict/machine_file.hpp"
@@ -25,6 +26,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <stdexcept>
 #include <utility>
@@ -33,8 +35,7 @@ namespace coeus {
 
 namespace {
 
-constexpr const char* does_not_fit = "Notice: a rank does not fit into the memory of ";
-constexpr const char* memory_not_known = "whose memory is not known";
+using enum PlanLine::Verdict;
 
 // Notices on files that the deck names and this host does not have: a deck may be checked on another machine
 // than it runs on.
@@ -66,9 +67,13 @@ std::string weights_at_start(const Config& config) {
     return resumes ? "" : initial_weights_path(config);
 }
 
+std::string notice_on_this_host(const std::string& error) {
+    return fmt::format("Notice: {} (on this host)", error);
+}
+
 // Why a run would be refused before its first step because of these weights, as far as they are here.
-std::vector<std::string> refused_weights(const Config& config, const DecoderConfig& model,
-                                         const std::string& weights) {
+std::vector<PlanLine> refused_weights(const Config& config, const DecoderConfig& model,
+                                      const std::string& weights) {
     std::error_code unseen;
     if (weights.empty() || !std::filesystem::exists(weights, unseen)) return {};
     try {
@@ -77,7 +82,8 @@ std::vector<std::string> refused_weights(const Config& config, const DecoderConf
         else
             Resume::require_possible(config, model);
     } catch (const std::runtime_error& error) {
-        return {error.what() + std::string(real_run_refuses)};
+        if (is_of_this_host(error)) return {{notice_on_this_host(error.what()), refused_here}};
+        return {{error.what() + std::string(real_run_refuses), refused}};
     }
     return {};
 }
@@ -90,7 +96,7 @@ std::vector<std::string> refused_on_this_host(const Config& config, const Decode
         try {
             check();
         } catch (const std::runtime_error& error) {
-            reasons.push_back(fmt::format("Notice: {} (on this host)", error.what()));
+            reasons.push_back(notice_on_this_host(error.what()));
         }
     };
     attempt([&] { require_writable_folders(config); });
@@ -137,7 +143,7 @@ std::string run_length(const Config& config, const EngineOptions& options, doubl
     const Config::Checkpoint& saves = config.checkpoint;
     if (!saves.enable || saves.load_only) return text;
     const int64_t made = div_ceil(steps, saves.interval) +
-                         (saves.enable_first_step_checkpoint && saves.interval > 1),
+                         (saves.enable_first_step_checkpoint && saves.interval > 1 && steps > 1),
                   kept = saves.keep_latest_k == 0 ? made : std::min(made, saves.keep_latest_k);
     text += fmt::format("; {} {} of {}", with_commas(made), made == 1 ? "checkpoint" : "checkpoints",
                         bytes_text(double(state_bytes)));
@@ -165,8 +171,9 @@ std::string PlannedDevice::text() const {
     return memory_bytes
                ? fmt::format("Planned for {} with {}", title, bytes_text(double(*memory_bytes)))
                : fmt::format(
-                     "Planned for {} {}: give --gpu NAME or --memory SIZE to compare the plan with it", title,
-                     memory_not_known);
+                     "Planned for {} whose memory is not known: give --gpu NAME or --memory SIZE to compare "
+                     "the plan with it",
+                     title);
 }
 
 bool advice_holds(const Config& config, const DecoderConfig& model, const Alternative& advice) {
@@ -186,25 +193,26 @@ bool advice_holds(const Config& config, const DecoderConfig& model, const Altern
     }
 }
 
-std::vector<std::string> advice_on_memory(const Config& config, const Engine& engine,
-                                          const PlannedDevice& device) {
+std::vector<PlanLine> advice_on_memory(const Config& config, const Engine& engine,
+                                       const PlannedDevice& device) {
     if (!device.memory_bytes) return {};
     const DecoderConfig& model = engine.decoder().config();
     const int64_t limit = *device.memory_bytes;
     const auto holds = [&](const Alternative& advice) { return advice_holds(config, model, advice); };
     if (std::ranges::any_of(plans_of_stages(model, engine.options()),
                             [&](const MemoryPlan& plan) { return plan.total() > limit; }))
-        return {fmt::format(
-            "{}{}: a run would be refused. {}", does_not_fit, device.title,
-            memory_advice(model, engine.options(), limit,
-                          device.is_here ? memory_limit_bytes() : std::numeric_limits<int64_t>::max(),
-                          holds))};
+        return {{fmt::format(
+                     "Notice: a rank does not fit into the memory of {}: a run would be refused. {}",
+                     device.title,
+                     memory_advice(
+                         model, engine.options(), limit,
+                         device.is_here ? memory_limit_bytes() : std::numeric_limits<int64_t>::max(), holds)),
+                 device.is_here ? refused_here : refused}};
     const std::string spare = spare_memory_advice(model, engine.options(), limit, holds);
-    return spare.empty() ? std::vector<std::string>() : std::vector{spare};
+    return spare.empty() ? std::vector<PlanLine>() : std::vector{PlanLine{spare}};
 }
 
 std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) {
-    using enum PlanLine::Verdict;
     const Config& config = command_line.config;
     std::vector<PlanLine> lines;
     const auto add = [&](const std::vector<std::string>& more, PlanLine::Verdict verdict = fine) {
@@ -225,7 +233,7 @@ std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) 
     const std::optional<int64_t> of_checkpoint = chunks_of_checkpoint(config);
     options = with_largest_chunks(model, options, device.memory_bytes, of_checkpoint);
     const Engine engine(model, options);
-    add({device.text()});
+    add({device.text()}, device.memory_bytes ? fine : unknown);
     if (device.is_here && options.backend == Backend::cpu && ranks > cpu.machine_cores)
         add({fmt::format(
             "Hint: {} ranks on the CPUs of this host, which has {} cores; for a cluster with GPUs, "
@@ -249,7 +257,8 @@ std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) 
     const std::string weights = weights_at_start(config);
     const DataCheck data = check_data(config, model.vocab, weights);
     for (const std::string& error : data.errors) add({error + real_run_refuses}, refused);
-    add(refused_weights(config, model, weights), refused);
+    for (const std::string& error : data.failed) add({notice_on_this_host(error)}, refused_here);
+    std::ranges::copy(refused_weights(config, model, weights), std::back_inserter(lines));
     add(refused_on_this_host(config, model, weights), refused_here);
     // if the deck names the folder, absent_files() has reported it
     if (config.model.tokenizer() == Config().model.tokenizer() || !config.model.tokenizer_path.empty())
@@ -271,8 +280,7 @@ std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) 
     }
     const int64_t state_bytes = engine.decoder().parameters().full_state_bytes();
     lines.insert(lines.begin(), PlanLine{run_length(config, options, step_seconds, state_bytes), fine});
-    for (const std::string& advice : advice_on_memory(config, engine, device))
-        add({advice}, !advice.starts_with(does_not_fit) ? fine : device.is_here ? refused_here : refused);
+    std::ranges::copy(advice_on_memory(config, engine, device), std::back_inserter(lines));
     return lines;
 }
 
@@ -283,10 +291,12 @@ int dry_run(const CommandLine& command_line, int world_size) {
         log::info("The effective deck:\n{}", deck_text(config, command_line.origins));
     const std::vector<PlanLine> lines = dry_run_lines(command_line, ranks);
     for (const PlanLine& line : lines)
-        log::write(line.verdict == PlanLine::Verdict::fine ? log::Level::info : log::Level::warn, line.text);
-    const int64_t refusals = std::ranges::count(lines, PlanLine::Verdict::refused, &PlanLine::verdict),
-                  reasons = refusals +
-                            std::ranges::count(lines, PlanLine::Verdict::refused_here, &PlanLine::verdict);
+        log::write(line.verdict == fine || line.verdict == unknown ? log::Level::info : log::Level::warn,
+                   line.text);
+    const auto count = [&](PlanLine::Verdict verdict) {
+        return std::ranges::count(lines, verdict, &PlanLine::verdict);
+    };
+    const int64_t refusals = count(refused), reasons = refusals + count(refused_here);
     if (const std::string& name = config.job.save_config_file; !name.empty()) {
         const auto file = std::filesystem::path(config.job.dump_folder) / name;
         std::error_code failed;
@@ -304,11 +314,9 @@ int dry_run(const CommandLine& command_line, int world_size) {
         write_whole_file(file, deck_text(config));
         log::info("Wrote the effective deck: {}", file.string());
     }
-    const bool memory_known = std::ranges::none_of(
-        lines, [](const PlanLine& line) { return line.text.find(memory_not_known) != std::string::npos; });
     if (reasons == 0)
         log::info("Dry run: deck and mesh are valid; {}nothing was run",
-                  memory_known ? "" : "it is not known whether a rank fits into its GPU; ");
+                  count(unknown) == 0 ? "" : "it is not known whether a rank fits into its GPU; ");
     else
         log::warn(
             "Dry run: deck and mesh are valid, but a run would be refused ({} reason{} above); nothing was "

@@ -6,6 +6,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/data/tokenize.hpp"
+#include "coeus/file/host_error.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -258,7 +259,7 @@ DataCheck check_data(const Config& config, int64_t vocab, const std::string& wei
         try {
             work();
         } catch (const std::runtime_error& error) {
-            found.errors.emplace_back(error.what());
+            (is_of_this_host(error) ? found.failed : found.errors).emplace_back(error.what());
         }
     };
     const auto look = [&](const Source& source, BadLines bad_lines,

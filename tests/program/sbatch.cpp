@@ -325,6 +325,30 @@ TEST_CASE("an edit of the deck after its job script was made does not change the
                Contains("\nsteps = 5") && Contains("\ndataset_path = [\"" + at + "/tokens.h5\"]"));
 }
 
+TEST_CASE("paths with the number of a task of an array are absolute in a job script, like others") {
+    const TemporaryFolder folder;
+    fs::copy_file(folder.path() / deck, folder / "my.toml");
+    const Outcome made = run_coeus({"sbatch", "my.toml", "--gpus-per-node=0", "--ntasks-per-node=1",
+                                    "--checkpoint.enable", "--dataloader.dataset_path=a_%a.h5,b.h5",
+                                    "--checkpoint.folder=saves_%a", "--model.tokenizer_path=../tok_%a"},
+                                   0, {}, folder.path());
+    INFO(made.output);
+    REQUIRE(made.exit_code == 0);
+    const std::string at = folder.path().string(), above = folder.path().parent_path().string();
+    CHECK_THAT(made.output, Contains("\nset -- \"$deck\" '--model.tokenizer_path=" + above +
+                                     "/tok_%a' '--training.dataset_path=" + at + "/a_%a.h5," + at +
+                                     "/b.h5' '--checkpoint.folder=saves_%a' \"$@\"\n"));
+}
+
+TEST_CASE("a job of more ranks than there can be is refused") {
+    CHECK_THAT(refused_sbatch(Arguments{deck, "--nodes=1048576", "--gpus-per-node=4096"} + can_run),
+               Contains("--nodes=1048576 with --gpus-per-node=4096: the job would have 4,294,967,296 ranks; "
+                        "there may be at most 16,777,216, so give at most --nodes=4096"));
+    CHECK_THAT(
+        refused_sbatch(Arguments{deck, "--nodes=65536", "--ntasks-per-node=65536"} + can_run),
+        Contains("--nodes=65536 with --ntasks-per-node=65536: the job would have 4,294,967,296 ranks"));
+}
+
 TEST_CASE("a job without GPUs has none in its script") {
     const std::string script = printed({"--machine=hyak", "--ntasks-per-node=40", "--nodes=2"});
     CHECK_THAT(script, !Contains("\n#SBATCH --gpus") && !Contains("--device=cuda"));

@@ -59,6 +59,8 @@ LayerPattern regular_pattern(const JsonView& list, const std::vector<bool>& has)
 
 /// An integer. ConfigError if it is less than `least`.
 int64_t at_least(int64_t least, const JsonView& json, const char* key, int64_t otherwise);
+/// The one that is there of two keys for the same number, or `b`. ConfigError if both are there and differ.
+const char* either_key(const JsonView& json, const char* a, const char* b);
 /// A truth value. As in transformers, null is false.
 bool truth(const JsonView& json, const char* key, bool otherwise);
 /// True if the key is there and null.

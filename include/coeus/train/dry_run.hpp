@@ -31,22 +31,24 @@ PlannedDevice planned_device(const CommandLine& command_line, Backend backend);
 /// not larger than the plan that the advice promises.
 bool advice_holds(const Config& config, const DecoderConfig& model, const Alternative& advice);
 
-/// A notice if a rank does not fit into the device's memory, with the cheapest change that makes it fit. A
-/// hint if much memory is free although activations are recomputed. advice_holds() has checked every advice.
-std::vector<std::string> advice_on_memory(const Config& config, const Engine& engine,
-                                          const PlannedDevice& device);
-
 /// A line of a dry run.
 struct PlanLine {
     enum class Verdict {
         fine,
+        unknown,      ///< whether a rank fits is not known, since the device's memory is not
         doubtful,     ///< logged as a warning, but a run is not refused
         refused,      ///< a run would be refused for this reason
-        refused_here  ///< a run on this host would be: a file is missing, or memory is too small
+        refused_here  ///< a run on this host would be: a file is missing or cannot be read, or memory is too
+                      ///< small
     };
     std::string text;
     Verdict verdict = Verdict::fine;
 };
+
+/// A notice if a rank does not fit into the device's memory, with the cheapest change that makes it fit. A
+/// hint if much memory is free although activations are recomputed. advice_holds() has checked every advice.
+std::vector<PlanLine> advice_on_memory(const Config& config, const Engine& engine,
+                                       const PlannedDevice& device);
 
 /// Validates deck and mesh for `ranks` ranks and describes the run, without running anything. ConfigError for
 /// the same mistakes as a run.

@@ -20,6 +20,7 @@ constexpr const char* unshuffled_notice =
 /// Result of checking the data on this host for a dry run, which does not tokenize text.
 struct DataCheck {
     std::vector<std::string> errors;   ///< reasons to refuse a run
+    std::vector<std::string> failed;   ///< what the system could not do or this user may not do on this host
     std::vector<std::string> absent;   ///< files that a run needs and that are not on this host
     std::vector<std::string> notices;  ///< as TrainingData::notices()
 };

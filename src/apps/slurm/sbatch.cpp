@@ -92,23 +92,40 @@ Config checked_run(const Arguments& training, bool has_gpus) {
     return config;
 }
 
-// The deck with paths that mean the same from every folder. Paths inside job.dump_folder stay relative to it,
-// and so does the default of the tokenizer, which the deck does not name.
-Config with_absolute_paths(Config config) {
-    const auto absolute = [](std::string& path) {
-        if (!path.empty()) path = fs::absolute(path).lexically_normal().string();
+// An option whose value is a path, or several, seen from the folder of the command.
+struct PathOption {
+    std::string name;
+    std::vector<std::string*> paths;
+};
+
+// Paths inside job.dump_folder do not count, since they are relative to it; nor does the default of the
+// tokenizer, which the deck does not name.
+std::vector<PathOption> path_options(Config& config) {
+    const auto each = [](std::vector<std::string>& paths) {
+        std::vector<std::string*> places;
+        for (std::string& path : paths) places.push_back(&path);
+        return places;
     };
-    for (std::string& path : config.training.dataset_path) absolute(path);
-    for (std::string& path : config.validation.dataset_path) absolute(path);
-    absolute(config.job.dump_folder);
-    absolute(config.job.config_file);
-    absolute(config.checkpoint.initial_load_path);
-    absolute(config.parallelism.pipeline_parallel_schedule_csv);
-    absolute(config.model.tokenizer_path);
+    std::vector<PathOption> all = {
+        {"job.dump_folder", {&config.job.dump_folder}},
+        {"job.config_file", {&config.job.config_file}},
+        {"checkpoint.initial_load_path", {&config.checkpoint.initial_load_path}},
+        {"parallelism.pipeline_parallel_schedule_csv", {&config.parallelism.pipeline_parallel_schedule_csv}},
+        {"model.tokenizer_path", {&config.model.tokenizer_path}},
+        {"training.dataset_path", each(config.training.dataset_path)},
+        {"validation.dataset_path", each(config.validation.dataset_path)}};
     std::error_code unseen;
     if (config.model.hf_assets_path != Config().model.hf_assets_path ||
         fs::exists(config.model.hf_assets_path, unseen))
-        absolute(config.model.hf_assets_path);
+        all.push_back({"model.hf_assets_path", {&config.model.hf_assets_path}});
+    return all;
+}
+
+// The deck with paths that mean the same from every folder.
+Config with_absolute_paths(Config config) {
+    for (const PathOption& option : path_options(config))
+        for (std::string* path : option.paths)
+            if (!path->empty()) *path = fs::absolute(*path).lexically_normal().string();
     return config;
 }
 
@@ -158,8 +175,7 @@ void check_memory(const std::string& text) {
     if (mebibytes > most)
         throw ConfigError(
             "coeus sbatch: --mem must be a number of MiB, or a number with K, M, G or T, at most 1024T, such "
-            "as 128G "
-            "(0: all the memory of a node), but is \"{}\"",
+            "as 128G (0: all the memory of a node), but is \"{}\"",
             text);
 }
 
@@ -232,9 +248,18 @@ bool set_tasks(std::string& script, const Flags& flags) {
     return true;
 }
 
-int64_t ranks_of(const std::string& script) {
-    return std::stoll(directive(script, "nodes").value()) *
-           std::stoll(directive(script, "ntasks-per-node").value());
+int ranks_of(const std::string& script, bool has_gpus) {
+    constexpr int64_t most = 1 << 24;  // as --ranks of a dry run
+    const std::string nodes = directive(script, "nodes").value(),
+                      tasks = directive(script, "ntasks-per-node").value();
+    const int64_t ranks = std::stoll(nodes) * std::stoll(tasks);
+    if (ranks > most)
+        throw ConfigError(
+            "coeus sbatch: --nodes={} with --{}={}: the job would have {} ranks; there may be at most {}, so "
+            "give at most --nodes={}",
+            nodes, has_gpus ? "gpus-per-node" : "ntasks-per-node", tasks, with_commas(ranks),
+            with_commas(most), most / std::stoll(tasks));
+    return int(ranks);
 }
 
 // Replaces every line `. "$jobscripts/FILE"` by that file, without its licence.
@@ -268,23 +293,31 @@ std::string program() {
 }
 
 // Shell text that writes the deck beside the job's log, at each start, and trains it. Options with %a, the
-// number of a task of a job array, stay on the command line, where the job replaces it. Values of a deck have
-// no line ends, so that no line of it ends the text.
-std::string deck_in_shell(const Config& config, const Arguments& options) {
+// number of a task of a job array, stay on the command line, where the job replaces it; paths are those of
+// the deck. Values of a deck have no line ends, so that no line of it ends the text.
+std::string deck_in_shell(Config config, const Arguments& options) {
+    constexpr const char* task = "%a";
     const std::string name = std::regex_replace(config.job.config_file, std::regex("\n"), " ");
     std::string text =
         "\n# the deck as it was when this script was made: a later edit of " + name +
         " changes nothing\ndeck=$PWD/coeus-$SLURM_JOB_ID.toml\ncat >\"$deck\" <<'END_OF_DECK'\n" +
         deck_text(config) + "END_OF_DECK\nset -- \"$deck\"";
-    const std::string dump_folder = "--job.dump_folder=";
-    bool names_folder = false;
-    for (const std::string& word : options) {
-        if (word.find("%a") == std::string::npos) continue;
-        names_folder |= word.starts_with(dump_folder);
-        text += " " + in_shell(word.starts_with(dump_folder) ? dump_folder + config.job.dump_folder : word);
+    const std::vector<PathOption> with_paths = path_options(config);
+    for (const PathOption& option : with_paths) {
+        std::vector<std::string> paths;
+        for (const std::string* path : option.paths) paths.push_back(*path);
+        if (const std::string value = join(paths, ","); value.find(task) != std::string::npos)
+            text += " " + in_shell(fmt::format("--{}={}", option.name, value));
     }
-    if (!names_folder && config.job.dump_folder.find("%a") != std::string::npos)
-        text += " " + in_shell(dump_folder + config.job.dump_folder);
+    // an alias has the last part of its option
+    const auto is_path = [&](const std::string& word) {
+        const std::string name = word.substr(0, word.find('='));
+        return std::ranges::any_of(with_paths, [&](const PathOption& option) {
+            return name.ends_with(option.name.substr(option.name.rfind('.')));
+        });
+    };
+    for (const std::string& word : options)
+        if (word.find(task) != std::string::npos && !is_path(word)) text += " " + in_shell(word);
     return text + " \"$@\"\n";
 }
 
@@ -341,7 +374,7 @@ int sbatch(const Arguments& arguments) {
     const CommandLine command_line = parse_command_line(planning);
     if (!has_gpus && command_line.config.device == "cuda")
         throw ConfigError("device = \"cuda\": the job has no GPUs; give --gpus-per-node, or --device=auto");
-    const std::vector<PlanLine> plan = dry_run_lines(command_line, int(ranks_of(script)));
+    const std::vector<PlanLine> plan = dry_run_lines(command_line, ranks_of(script, has_gpus));
     require_runs(plan);
     const Config config = with_absolute_paths(checked_run(training, has_gpus));
     std::string command;  // on one line, since it goes into a comment

@@ -42,6 +42,12 @@ TEST_CASE("suggestions: words of other trainers are known in any section and wit
     CHECK(meant("optimizer.learning_rate") == "optimizer.lr");
     CHECK(meant("lr_scheduler.min_lr") == "lr_scheduler.min_lr_factor");
     CHECK(meant("training.grad-clip") == "training.max_norm");
+    // the user's section has such an option too
+    CHECK(meant("validation.seq_length") == "validation.seq_len");
+    CHECK(meant("validation.max_length") == "validation.seq_len");
+    CHECK(meant("seq_length") == "training.seq_len");
+    CHECK(unknown_option("validation.epochs") ==
+          "unknown option validation.epochs; did you mean validation.steps?");
     CHECK(meant("resume") ==
           "unknown option resume; the same command resumes from the newest checkpoint (checkpoint.enable)");
 }
@@ -63,5 +69,9 @@ TEST_CASE("suggestions: values of other trainers") {
     CHECK(foreign_value("bf16", {"float32", "bfloat16"}) == "bfloat16");
     CHECK(foreign_value("FP32", {"float32", "bfloat16"}) == "float32");
     CHECK(foreign_value("bf16", {"AdamW", "Adam"}).empty());
+    for (const char* half : {"fp16", "half"}) {
+        CHECK(foreign_value(half, {"bfloat16", "float32", "float16"}) == "float16");
+        CHECK(foreign_value(half, {"bfloat16", "float32"}) == "bfloat16");
+    }
     CHECK(foreign_value("gpu", {"auto", "cpu", "cuda"}) == "cuda");
 }

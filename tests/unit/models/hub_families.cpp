@@ -190,6 +190,35 @@ TEST_CASE(
     CHECK_THAT(refusal("3", R"("moe_layer_freq": 2)"), Contains("moe_layer_freq must be 1"));
     CHECK_THAT(refusal("3", R"("kv_lora_rank": 0)"), Contains("kv_lora_rank must be at least 1, is 0"));
     CHECK_THAT(refusal("3", R"("n_routed_experts": 250)"), Contains("250"));
+    CHECK(refusal("3", R"("qk_head_dim": 192)") == "read without complaint");
+    CHECK_THAT(refusal("3", R"("qk_head_dim": 128)"),
+               Contains("qk_head_dim must be 192 (qk_nope_head_dim + qk_rope_head_dim), is 128"));
+}
+
+TEST_CASE("config.json: two keys for one number of experts must agree") {
+    const TemporaryFolder folder;
+    struct Pair {
+        const char *architecture, *now, *before;
+        int64_t (*read)(const DecoderConfig&);
+    };
+    const Pair pairs[] = {
+        {"Qwen3MoeForCausalLM", "num_experts", "num_local_experts",
+         [](const DecoderConfig& config) { return config.moe.experts; }},
+        {"GptOssForCausalLM", "num_experts_per_tok", "experts_per_token",
+         [](const DecoderConfig& config) { return config.moe.top_k; }},
+    };
+    for (const auto& [architecture, now, before, read] : pairs) {
+        CAPTURE(architecture);
+        const auto file = [&](const std::string& keys) {
+            return config_folder(folder, four_layers(architecture) + keys);
+        };
+        const std::string one = fmt::format(R"(, "{}": 8)", now), other = fmt::format(R"(, "{}": 8)", before);
+        for (const std::string& keys : {one, other, one + other})
+            CHECK(read(model_from_hub(file(keys))) == 8);
+        const std::string text = message_of(file(one + fmt::format(R"(, "{}": 4)", before)));
+        CHECK_THAT(text, Contains(fmt::format("{} is 8", now)) && Contains(fmt::format("{} is 4", before)) &&
+                             Contains("they must agree; correct or remove one of the two"));
+    }
 }
 
 TEST_CASE("config.json of Llama 4: layers without RoPE, chunks, temperature and layers with experts") {

@@ -6,8 +6,10 @@
 #include "coeus/base/error.hpp"
 #include "coeus/data/bpe_training.hpp"
 #include "coeus/file/hdf5.hpp"
+#include "coeus/file/host_error.hpp"
 #include "support/advice.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/part.hpp"
 #include "support/paths.hpp"
 #include "support/support.hpp"
@@ -19,6 +21,8 @@
 using namespace coeus;
 using namespace coeus::test;
 using Catch::Contains;
+using Catch::EndsWith;
+using Catch::StartsWith;
 
 namespace {
 
@@ -174,6 +178,12 @@ TEST_CASE("dry run: the first line says how long the run takes") {
         first({"--checkpoint.enable", "--checkpoint.interval=100", "--checkpoint.keep_latest_k=2"}, 16),
         Contains("; 10 checkpoints of ") && Contains(", of which the newest 2 are kept = "));
     CHECK_THAT(first({"--checkpoint.enable=false"}, 16), !Contains("checkpoint"));
+    const Words first_too = {"--checkpoint.enable", "--checkpoint.enable_first_step_checkpoint"};
+    CHECK_THAT(first(first_too, 16), Contains("; 3 checkpoints of "));
+    // the first step is the last
+    CHECK_THAT(
+        first({"--training.steps=1", "--checkpoint.enable", "--checkpoint.enable_first_step_checkpoint"}, 16),
+        Contains("; 1 checkpoint of "));
     // no rates are known: no time
     CHECK_THAT(
         lines_of({base_decks + "/llama3_8b.toml", "--dry_run", "--memory=1TiB", "--training.steps=1"}, 1)[0],
@@ -459,4 +469,45 @@ TEST_CASE("dry run: data that a run would refuse is refused") {
     std::filesystem::resize_file(data, 1000);
     CHECK_THAT(refusals({}),
                Contains(data + " is truncated: 1,000 of ") && Contains("(a real run refuses this)"));
+}
+
+TEST_CASE("dry run: the verdict tells whether a rank fits, or that this is not known") {
+    const auto count = [](const char* memory, PlanLine::Verdict verdict) {
+        Words words = {"--dry_run", "--model.flavor=debugmodel", "--device=cuda", "--training.dataset_path="};
+        if (*memory) words.emplace_back(memory);
+        return std::ranges::count(dry_run_lines(parse_command_line(words), 1), verdict, &PlanLine::verdict);
+    };
+    CHECK(count("--memory=1TiB", PlanLine::Verdict::unknown) == 0);
+    CHECK(count("--memory=1TiB", PlanLine::Verdict::refused) == 0);
+    CHECK(count("--memory=8MiB", PlanLine::Verdict::refused) == 1);
+    // without --memory and --gpu: the GPU of this host, if there is one
+    CHECK(count("", PlanLine::Verdict::unknown) == (visible_gpus() == 0 ? 1 : 0));
+}
+
+TEST_CASE("dry run: what fails only on this host is a notice, and with --strict a refusal") {
+    const TemporaryFolder folder;
+    const std::string text = folder / "a.txt", tokenizer = folder / "tok";
+    write_file(text, "a few words to train a tokenizer, a few words");
+    train_tokenizer(Corpus({text}), 260, tokenizer, 1);
+    const Words words = {"--dry_run",
+                         "--model.flavor=debugmodel",
+                         "--training.seq_len=8",
+                         "--memory=8GiB",
+                         "--training.dataset_path=" + text,
+                         "--model.tokenizer_path=" + tokenizer,
+                         "--job.dump_folder=" + (folder / "run").string()};
+    const EnvironmentVariable without_room("TMPDIR", (folder / "absent").string().c_str());
+    std::string here;
+    for (const PlanLine& line : dry_run_lines(parse_command_line(words), 1)) {
+        CHECK(line.verdict != PlanLine::Verdict::refused);
+        if (line.verdict == PlanLine::Verdict::refused_here) here += line.text + "\n";
+    }
+    CHECK_THAT(here,
+               StartsWith("Notice: ") && Contains("temp_directory_path") && EndsWith(" (on this host)\n"));
+    CHECK(dry_run(parse_command_line(words), 1) == 0);
+    Words strict = words;
+    strict.emplace_back("--strict");
+    CHECK(dry_run(parse_command_line(strict), 1) == 2);
+    CHECK(is_of_this_host(PermissionError("tokens.h5 cannot be read: Permission denied")));
+    CHECK_FALSE(is_of_this_host(ConfigError("tokens.h5 is truncated")));
 }
