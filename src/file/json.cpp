@@ -2,6 +2,7 @@
 #include "coeus/file/json.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/telemetry_file.hpp"
 #include "coeus/file/raw_file.hpp"
 
 #include <fmt/format.h>
@@ -312,13 +313,9 @@ JsonDocument JsonDocument::read(const std::filesystem::path& file) {
     return parse(read_text_file(file, most_bytes), file.string());
 }
 
+// Not by RawFile, whose operations the flight recorder has: the watchdog writes its reports by this function.
 void write_json(const Json& value, const std::filesystem::path& file, int indent) {
-    const std::string part = file.string() + ".part", text = value.text(indent) + '\n';
-    {
-        RawFile out = RawFile::create(part);
-        out.write(text.data(), int64_t(text.size()), 0);
-    }
-    std::filesystem::rename(part, file);
+    write_whole_file(file, value.text(indent) + '\n');
 }
 
 }  // namespace coeus

@@ -45,7 +45,7 @@ std::vector<std::string> absent_files(const Config& config) {
         std::error_code unseen;
         if (!path.empty() && !std::filesystem::exists(path, unseen))
             notices.push_back(
-                fmt::format("Notice: {} = \"{}\": this file or folder does not exist here; a run needs it{}",
+                fmt::format("{} = \"{}\": this file or folder does not exist here; a run needs it{}",
                             option, path, download_hint(path)));
     };
     for (const std::string& path : config.training.dataset_path) look("training.dataset_path", path);
@@ -68,7 +68,7 @@ std::string weights_at_start(const Config& config) {
 }
 
 std::string notice_on_this_host(const std::string& error) {
-    return fmt::format("Notice: {} (on this host)", error);
+    return fmt::format("{} (on this host)", error);
 }
 
 // Why a run would be refused before its first step because of these weights, as far as they are here.
@@ -102,7 +102,7 @@ std::vector<std::string> refused_on_this_host(const Config& config, const Decode
     attempt([&] { require_writable_folders(config); });
     if (weights.empty()) attempt([&] { Resume::require_possible(config, model); });
     if (const std::string missing = Resume::missing_step(config); !missing.empty())
-        reasons.push_back(fmt::format("Notice: {} (a run needs it)", missing));
+        reasons.push_back(fmt::format("{} (a run needs it)", missing));
     return reasons;
 }
 
@@ -202,7 +202,7 @@ std::vector<PlanLine> advice_on_memory(const Config& config, const Engine& engin
     if (std::ranges::any_of(plans_of_stages(model, engine.options()),
                             [&](const MemoryPlan& plan) { return plan.total() > limit; }))
         return {{fmt::format(
-                     "Notice: a rank does not fit into the memory of {}: a run would be refused. {}",
+                     "a rank does not fit into the memory of {}: a run would be refused. {}",
                      device.title,
                      memory_advice(
                          model, engine.options(), limit,

@@ -270,7 +270,7 @@ DataCheck check_data(const Config& config, int64_t vocab, const std::string& wei
                 look_at_text(corpus, tokenizer_for(config, vocab), streams);
             else if (found.absent.empty())
                 found.absent.push_back(fmt::format(
-                    "Notice: the tokenizer \"{}\" (model.hf_assets_path): this file or folder does not exist "
+                    "the tokenizer \"{}\" (model.hf_assets_path): this file or folder does not exist "
                     "here; a run needs it to tokenize text",
                     tokenizer));
             return;

@@ -96,7 +96,8 @@ void show_deck(const std::string& file, const InfoOptions& options) {
     if (!config.model.print_after_conversion)
         for (const std::string& text : describe_linear_layers(engine)) print("  {}\n", indented(text, 2));
     for (const std::string& text : idle_converters(engine)) print("  {}\n", text);
-    for (const PlanLine& line : advice_on_memory(config, engine, device)) print("  {}\n", line.text);
+    for (const PlanLine& line : advice_on_memory(config, engine, device))
+        print("  {}{}\n", line.verdict == PlanLine::Verdict::fine ? "" : "Notice: ", line.text);
     if (mesh.ranks() > 1) print("  Groups:\n    {}\n", indented(mesh.groups_text(), 4));
     for (const auto& lines : {deck.notices, deck.refusals, deck.absent})
         for (const std::string& line : lines) print("  Notice: {}\n", line);

@@ -135,8 +135,7 @@ void require_runs(const std::vector<PlanLine>& plan) {
     std::string reasons;
     for (const PlanLine& line : plan)
         if (line.verdict == PlanLine::Verdict::refused)
-            reasons +=
-                (reasons.empty() ? "" : "\n") + std::regex_replace(line.text, std::regex("^Notice: "), "");
+            reasons += (reasons.empty() ? "" : "\n") + line.text;
     if (!reasons.empty()) throw ConfigError("{}", reasons);
 }
 
