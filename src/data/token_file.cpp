@@ -116,7 +116,7 @@ TokenFile::TokenFile(const std::filesystem::path& path) : file_(RawFile::open(pa
                               this->path(), mask_.count, tokens_.count);
     }
     if (file.has_attribute("tokenizer")) tokenizer_hash_ = file.string_attribute("tokenizer");
-    if (file.has_attribute("text_bytes")) text_bytes_ = file.int_attribute("text_bytes");
+    if (file.has_attribute("document_bytes")) document_bytes_ = file.int_attribute("document_bytes");
     if (file.has_attribute("max_token")) max_token_ = file.int_attribute("max_token");
 }
 

@@ -66,6 +66,7 @@ struct State {
     // How far file number next.file is encoded, as an offset in its text. The last piece may end after
     // next.offset.
     int64_t reached = 0;
+    int64_t document_bytes = 0;  // below 0: an earlier version began, which did not count them
     CorpusPosition next;
     CorpusReport report;  // on files; without flaws of lines
     JsonFlaws lines;
@@ -73,7 +74,7 @@ struct State {
     Json json(const std::string& content) const {
         Json all = Json::object();
         all.set("content", content).set("tokens", tokens).set("documents", documents);
-        all.set("max_token", max_token).set("reached", reached);
+        all.set("max_token", max_token).set("reached", reached).set("document_bytes", document_bytes);
         all.set("file", next.file).set("offset", next.offset).set("number", next.number);
         all.set("text_bytes", report.text_bytes).set("replaced", report.replaced);
         all.set("nuls", report.nuls).set("flawed_files", report.flawed_files);
@@ -98,6 +99,7 @@ struct State {
             state.documents = all.integer("documents");
             state.max_token = all.integer("max_token");
             state.reached = all.integer("reached");
+            state.document_bytes = all.integer("document_bytes", -1);
             state.next = {all.integer("file"), all.integer("offset"), all.integer("number")};
             state.report = {.text_bytes = all.integer("text_bytes"),
                             .replaced = all.integer("replaced"),
@@ -129,6 +131,7 @@ struct Encoded {
     std::vector<int32_t> ids;
     std::vector<int64_t> documents;  // where documents begin, as indices in ids
     int64_t reached = 0;             // how far the file is encoded, as an offset in its text
+    int64_t document_bytes = 0;      // of the text, without the JSON around it
     JsonFlaws flaws;
 };
 
@@ -151,6 +154,7 @@ public:
         const size_t reached =
             from < passage.end ? encoder_.encode_part(passage.document, from, passage.end, out.ids) : from;
         out.reached = passage.offset + int64_t(reached);
+        out.document_bytes += int64_t(reached) - int64_t(from);
         if (passage.ends_document()) end_document(out);
     }
 
@@ -162,6 +166,7 @@ private:
                 if (text.empty()) return;
                 begin_document(out);
                 encoder_.encode(text, out.ids);
+                out.document_bytes += int64_t(text.size());
                 end_document(out);
             });
         else if (tokenizer_->can_encode_parts())
@@ -176,6 +181,7 @@ private:
     void encode_whole(const Passage& passage, Encoded& out) {
         begin_document(out);
         encoder_.encode(passage.document, out.ids);
+        out.document_bytes += int64_t(passage.document.size());
         end_document(out);
     }
     void begin_document(Encoded& out) const {
@@ -307,6 +313,7 @@ private:
             own_encoder_.encode_from(passage, size_t(state_.reached - passage.offset), encoded);
         }
         state_.reached = encoded.reached;
+        if (state_.document_bytes >= 0) state_.document_bytes += encoded.document_bytes;
         state_.lines.add(encoded.flaws);
         for (int64_t& begin : encoded.documents) begin += tokens_.count();
         documents_.append(std::span<const int64_t>(encoded.documents));
@@ -330,6 +337,7 @@ private:
         file.set_attribute("num_tokens", tokens_.count());
         file.set_attribute("num_documents", state_.documents);
         file.set_attribute("text_bytes", report.text_bytes);
+        if (state_.document_bytes >= 0) file.set_attribute("document_bytes", state_.document_bytes);
         file.set_attribute("lone_surrogates", report.json.lone_surrogates);
         file.set_attribute("bad_lines", report.json.bad_lines);
         if (report.json.bad_lines > 0) file.set_attribute("first_bad_line", report.json.first_bad);

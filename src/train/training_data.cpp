@@ -190,8 +190,8 @@ std::string contents(const TokenFile& file) {
 std::optional<double> mean_bytes_per_token(const TrainingData::Files& files, const SampleStream& samples) {
     double mean = 0;
     for (size_t k = 0; k < files.size(); ++k) {
-        if (files[k]->text_bytes() <= 0 || files[k]->num_tokens() <= 0) return std::nullopt;
-        mean += samples.part(k) * double(files[k]->text_bytes()) / double(files[k]->num_tokens());
+        if (files[k]->document_bytes() <= 0 || files[k]->num_tokens() <= 0) return std::nullopt;
+        mean += samples.part(k) * double(files[k]->document_bytes()) / double(files[k]->num_tokens());
     }
     return mean;
 }

@@ -42,7 +42,8 @@ void MeetingPlace::leave() const {
 
 // One write call, so that the lines of several processes do not mix.
 void MeetingPlace::append(const fs::path& file, const std::string& text) const {
-    const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
+    const int descriptor =
+        open_patiently(file.string(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, short_patience);
     const bool written =
         descriptor >= 0 && ::write(descriptor, text.data(), text.size()) == ssize_t(text.size());
     const int reason = errno;

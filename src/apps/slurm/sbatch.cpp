@@ -134,8 +134,7 @@ Config with_absolute_paths(Config config) {
 void require_runs(const std::vector<PlanLine>& plan) {
     std::string reasons;
     for (const PlanLine& line : plan)
-        if (line.verdict == PlanLine::Verdict::refused)
-            reasons += (reasons.empty() ? "" : "\n") + line.text;
+        if (line.verdict == PlanLine::Verdict::refused) reasons += (reasons.empty() ? "" : "\n") + line.text;
     if (!reasons.empty()) throw ConfigError("{}", reasons);
 }
 

@@ -308,10 +308,14 @@ TEST_CASE("tokenize: a word of more than 16 MiB is refused, and the file is name
 TEST_CASE("tokenize: a killed run continues where it stopped") {
     const TemporaryFolder folder, texts;
     std::string words, json;
+    int64_t in_json = 0;  // bytes of its texts
     for (int i = 0; words.size() < (5 << 20); ++i)
         words += i % 50 ? "the cat sat on the mat " : "the dog\xff\n";
-    for (int i = 0; json.size() < (4 << 20); ++i)
-        json += "{\"text\": \"the log " + std::to_string(i) + " of the dog\"}\n";
+    for (int i = 0; json.size() < (4 << 20); ++i) {
+        const std::string text = "the log " + std::to_string(i) + " of the dog";
+        json += "{\"text\": \"" + text + "\"}\n";
+        in_json += int64_t(text.size());
+    }
     write_file(texts / "a.txt", words);
     write_file(texts / "b.jsonl", json);
     REQUIRE(run_shell("gzip -c " + (texts / "b.jsonl").string() + " > " + (texts / "c.jsonl.gz").string())
@@ -322,6 +326,8 @@ TEST_CASE("tokenize: a killed run continues where it stopped") {
     CHECK(whole.resumed_tokens == 0);
     CHECK(whole.text_bytes == int64_t(words.size() + 2 * json.size()) +
                                   2 * int64_t(std::count(words.begin(), words.end(), '\xff')));
+    CHECK(TokenFile(folder / "whole.h5").document_bytes() ==
+          whole.text_bytes - 2 * int64_t(json.size()) + 2 * in_json);
 
     const auto output = folder / "new" / "tokens.h5";
     const TokenizeOptions options = {.threads = 2, .block_bytes = 1, .save_seconds = 0};

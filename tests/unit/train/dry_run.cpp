@@ -502,8 +502,7 @@ TEST_CASE("dry run: what fails only on this host is a notice, and with --strict 
         CHECK(line.verdict != PlanLine::Verdict::refused);
         if (line.verdict == PlanLine::Verdict::refused_here) here += line.text + "\n";
     }
-    CHECK_THAT(here,
-               Contains("temp_directory_path") && EndsWith(" (on this host)\n"));
+    CHECK_THAT(here, Contains("temp_directory_path") && EndsWith(" (on this host)\n"));
     CHECK(dry_run(parse_command_line(words), 1) == 0);
     Words strict = words;
     strict.emplace_back("--strict");
