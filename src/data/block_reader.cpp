@@ -196,7 +196,7 @@ bool FileReader::read_lines(TextBlock& block, size_t block_bytes) {
 }
 
 // Makes a passage of the beginning of a line that is too long, which is an error or counted when the passage
-// is read, and passes over the rest of the line.
+// is read, and skips the rest of the line.
 void FileReader::cut_line(TextBlock& block) {
     const std::string& line = block.texts.emplace_back(std::exchange(text_, {}) + '\n');
     add_passages(block, line, {line.size()}, true);

@@ -49,7 +49,7 @@ LineCounts count_lines(std::string_view text, bool whole) {
 bool array_has_text(std::string_view array) {
     size_t at = 0;
     for (int i = 0; i < most_parts; ++i) {
-        at = array.find_first_not_of(json_blanks, at + 1);  // behind [ or a comma
+        at = array.find_first_not_of(json_blanks, at + 1);  // after [ or a comma
         if (at == array.npos) return false;
         if (begins_object(array.substr(at)) && has_field_text(array.substr(at))) return true;
         const size_t end = json_value_end(array, at);

@@ -45,8 +45,8 @@ std::vector<std::string> absent_files(const Config& config) {
         std::error_code unseen;
         if (!path.empty() && !std::filesystem::exists(path, unseen))
             notices.push_back(
-                fmt::format("{} = \"{}\": this file or folder does not exist here; a run needs it{}",
-                            option, path, download_hint(path)));
+                fmt::format("{} = \"{}\": this file or folder does not exist here; a run needs it{}", option,
+                            path, download_hint(path)));
     };
     for (const std::string& path : config.training.dataset_path) look("training.dataset_path", path);
     if (config.validation.enable)
@@ -202,8 +202,7 @@ std::vector<PlanLine> advice_on_memory(const Config& config, const Engine& engin
     if (std::ranges::any_of(plans_of_stages(model, engine.options()),
                             [&](const MemoryPlan& plan) { return plan.total() > limit; }))
         return {{fmt::format(
-                     "a rank does not fit into the memory of {}: a run would be refused. {}",
-                     device.title,
+                     "a rank does not fit into the memory of {}: a run would be refused. {}", device.title,
                      memory_advice(
                          model, engine.options(), limit,
                          device.is_here ? memory_limit_bytes() : std::numeric_limits<int64_t>::max(), holds)),

@@ -95,7 +95,7 @@ TEST_CASE("soak: 200 runs with bad reads have the losses of undisturbed runs", "
     run_with_bad_reads(200, 200, [] { return true; });
 }
 
-TEST_CASE("bad reads: a patience that is no number is refused") {
+TEST_CASE("bad reads: a patience must be a number") {
     for (const char* patience : {"abc", "5min", "nan", "-1", "86401", ""}) {
         const Outcome run = run_coeus({"info", "."}, 0, {{"COEUS_READ_PATIENCE", patience}});
         INFO(run.output);

@@ -26,8 +26,8 @@ namespace coeus {
 bool may_pass(int code);
 
 /// How long a process tries again, in seconds. COEUS_READ_PATIENCE sets it. Otherwise it is 1, since the user
-/// of a command waits for its answer, or what set_read_patience() has set. ConfigError if the variable is no number
-/// from 0 to 86,400.
+/// of a command waits for its answer, or what set_read_patience() has set. ConfigError if the variable is
+/// not a number from 0 to 86,400.
 double read_patience();
 void set_read_patience(double seconds);
 /// The patience of a training run: five minutes.

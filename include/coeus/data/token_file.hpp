@@ -7,8 +7,8 @@
 //       f["documents"] = offsets.astype("uint64")    # optional: where documents begin, then num_tokens
 //       f["loss_mask"] = mask.astype("uint8")        # optional: 1 if a token is a label, else 0
 // Arrays must be contiguous. `coeus tokenize` adds attributes to the root: tokenizer (hash), source, content
-// (hash of text and tokenizer), text_bytes, document_bytes, num_tokens, num_documents, vocab_size, max_token, bos_id, eos_id
-// (-1: none).
+// (hash of text and tokenizer), text_bytes, document_bytes, num_tokens, num_documents, vocab_size, max_token,
+// bos_id, eos_id (-1: none).
 #pragma once
 
 #include "coeus/file/raw_file.hpp"
@@ -54,8 +54,8 @@ public:
     /// 1 if the file has no /documents.
     int64_t num_documents() const { return documents_.count > 0 ? documents_.count - 1 : 1; }
     bool has_loss_mask() const { return mask_.count > 0; }
-    /// Bytes of the documents' texts in UTF-8, without the JSON around them; 0 if the file does not say it, or was opened
-    /// by a Layout.
+    /// Bytes of the documents' texts in UTF-8, without the JSON around them; 0 if the file does not say it,
+    /// or was opened by a Layout.
     int64_t document_bytes() const { return document_bytes_; }
     /// Hash of the tokenizer with which the file was made; "" if the file does not contain the hash.
     const std::string& tokenizer_hash() const { return tokenizer_hash_; }

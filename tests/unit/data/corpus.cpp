@@ -7,6 +7,8 @@
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
+#include <tuple>
+
 using namespace coeus;
 using namespace coeus::test;
 using Catch::Contains;
@@ -531,7 +533,7 @@ TEST_CASE("corpus: a line that is too long is left out if that is asked for") {
         CHECK(texts == Strings{"a", "b", "c"});
         CHECK(flaws.bad_lines == 2);
         CHECK_THAT(flaws.first_bad, Contains(": line 2: is longer than 64 MiB"));
-        // reading goes on behind it
+        // reading continues after it
         CHECK(last.number == 3);
         CHECK(last.offset == int64_t(content.find("\n{\"text\": \"b\"")) + 1);
         const auto [rest, later, end] = read(name, content, {.from = last});

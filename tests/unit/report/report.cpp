@@ -4,9 +4,9 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/file/json.hpp"
+#include "report_data.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
-#include "unit/report/report_data.hpp"
 
 #include <cmath>
 #include <regex>

@@ -4,9 +4,9 @@
 #include "coeus/file/json.hpp"
 #include "coeus/report/goodput.hpp"
 #include "coeus/report/report.hpp"
+#include "report_data.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
-#include "unit/report/report_data.hpp"
 
 #include <cmath>
 
