@@ -22,7 +22,7 @@ STANDARD = {
     "array": "array",
     "atomic": "atomic atomic_ref memory_order_relaxed memory_order_release memory_order_acquire atomic_thread_fence",
     "bit": "bit_cast bit_floor bit_width bit_ceil countr_zero rotl rotr endian popcount",
-    "cctype": "isalnum isdigit ispunct isupper tolower toupper isspace isalpha",
+    "cctype": "isalnum isdigit ispunct isupper isxdigit tolower toupper isspace isalpha",
     "charconv": "from_chars to_chars",
     "chrono": "chrono",
     "cmath": "nan abs sqrt fabs fma isfinite isnan isinf pow log exp sin cos fmax fmin floor ceil round lround llround nextafter"

@@ -413,7 +413,7 @@ std::string earlier_tables_warning(const fs::path& file) {
 
 Tokenized tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path& output,
                    const TokenizeOptions& options) {
-    const Tokenized done = make(corpus, tokenizer, output, options, content_of(corpus, tokenizer));
+    Tokenized done = make(corpus, tokenizer, output, options, content_of(corpus, tokenizer));
     if (done.earlier) log::warn("{}", earlier_tables_warning(output));
     return done;
 }
@@ -431,7 +431,7 @@ fs::path tokenized(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
         return cache_folder / fmt::format("{}-{}.h5", inputs[0].stem().string(), its);
     };
     const bool earlier = !exists_patiently(named(content.now)) && exists_patiently(named(content.earlier));
-    const fs::path file = named(earlier ? content.earlier : content.now);
+    fs::path file = named(earlier ? content.earlier : content.now);
     const Timer timer;
     const Tokenized done = make(corpus, tokenizer, file, {.threads = threads, .replace = !earlier}, content);
     log::info("{}: {}, {}", corpus.source(), done.text(),

@@ -11,7 +11,6 @@
 
 namespace coeus {
 
-namespace fs = std::filesystem;
 using namespace checkpoint_format;
 
 namespace {

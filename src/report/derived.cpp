@@ -34,7 +34,7 @@ MetricSeries total_tps(const RunData& run) {
     bool known = step_before == 0;  // a run that begins at another run's checkpoint has seen its tokens
     for (const auto& [step, seen] : tokens) {
         const auto time = seconds.find(step);
-        const auto begins_inside = [&](const RunStart& start) {
+        const auto begins_inside = [&, step = step](const RunStart& start) {
             return start.first_step > step_before && start.first_step < step;
         };
         if (known && time != seconds.end() && time->second > 0 && seen > tokens_before &&

@@ -27,8 +27,8 @@ std::string painted(const std::string& text, Color color, bool on) {
     return on ? fmt::format("\033[{}m{}\033[0m", int(color), text) : text;
 }
 
-std::string memory_text(double gib, double percent) {
-    return fmt::format("memory: {:5.2f}GiB({:.2f}%)", gib, percent);
+std::string memory_text(double gib, double share) {
+    return fmt::format("memory: {:5.2f}GiB({:.2f}%)", gib, share);
 }
 
 // "30.00GiB 650W 1755MHz 61C power cap": the values that are known.

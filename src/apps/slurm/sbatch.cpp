@@ -309,9 +309,9 @@ std::string deck_in_shell(Config config, const Arguments& options) {
     }
     // an alias has the last part of its option
     const auto is_path = [&](const std::string& word) {
-        const std::string name = word.substr(0, word.find('='));
+        const std::string given = word.substr(0, word.find('='));
         return std::ranges::any_of(with_paths, [&](const PathOption& option) {
-            return name.ends_with(option.name.substr(option.name.rfind('.')));
+            return given.ends_with(option.name.substr(option.name.rfind('.')));
         });
     };
     for (const std::string& word : options)

@@ -140,7 +140,7 @@ std::string machine_text(const StartRecord& record) {
 
 std::string data_text(const RunData& run, const StartRecord& record) {
     if (record.data.empty()) {
-        if (const std::string path = text_option(run, "training.dataset_path"); !path.empty()) return path;
+        if (std::string path = text_option(run, "training.dataset_path"); !path.empty()) return path;
         const std::string paths = deck_value(run, "training.dataset_path");
         return paths.size() <= 2 ? text_option(run, "training.dataset") : paths;  // 2: [], ""
     }
