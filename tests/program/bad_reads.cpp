@@ -32,10 +32,10 @@ struct Kind {
     Arguments options;
     int ranks;
 };
-const Kind kinds[] = {{{}, 0},
-                      {{"--checkpoint.async_mode=async"}, 0},
-                      {{"--checkpoint.files=2", "--validation.enable", "--validation.freq=100"}, 0},
-                      {{"--checkpoint.async_mode=async", "--checkpoint.files=2"}, 2}};
+const Kind kinds_of_runs[] = {{{}, 0},
+                              {{"--checkpoint.async_mode=async"}, 0},
+                              {{"--checkpoint.files=2", "--validation.enable", "--validation.freq=100"}, 0},
+                              {{"--checkpoint.async_mode=async", "--checkpoint.files=2"}, 2}};
 
 Arguments saving(int64_t count) {
     return {"--checkpoint.enable",
@@ -55,8 +55,8 @@ void run_with_bad_reads(int runs, int64_t count, const Takes& takes) {
     std::map<size_t, MetricLines> undisturbed;
     for (int run = 0; run < runs; ++run) {
         if (!takes()) continue;
-        const auto number = size_t(run) % std::size(kinds);
-        const Kind& kind = kinds[number];
+        const auto number = size_t(run) % std::size(kinds_of_runs);
+        const Kind& kind = kinds_of_runs[number];
         const fs::path good = folder / fmt::format("good_{}", number), out = folder / "disturbed";
         const Arguments options = kind.options + saving(count);
         if (!undisturbed.contains(number)) {
