@@ -232,6 +232,13 @@ bool is_folder_patiently(const fs::path& path) {
     return known_type(path) == fs::file_type::directory;
 }
 
+int64_t size_patiently(const fs::path& file) {
+    struct stat status = {};
+    if (patiently(file.string(), [&] { return stat(file.c_str(), &status); }) != 0)
+        throw SystemError(fmt::format("{} cannot be read: {}", file.string(), errno_text(errno)));
+    return status.st_size;
+}
+
 void make_folders_patiently(const fs::path& folder, std::error_code& failed) {
     patiently(folder.string(), [&] {
         fs::create_directories(folder, failed);

@@ -255,7 +255,7 @@ Corpus::Corpus(const std::vector<fs::path>& inputs, BadLines bad_lines,
         const auto [first, is_new] = seen.emplace(fs::canonical(file).string(), file.string());
         if (!is_new)
             return repeated.push_back(fmt::format("{} (the same file as {})", file.string(), first->second));
-        files_.push_back({file.string(), int64_t(fs::file_size(file)), kind_of(file, surprises)});
+        files_.push_back({file.string(), size_patiently(file), kind_of(file, surprises)});
         bytes_ += files_.back().bytes;
     };
     std::vector<std::string> given, skipped;

@@ -115,7 +115,7 @@ struct State {
                            .bad_lines = all.integer("bad_lines", 0),
                            .first_bad = all.string("first_bad", "")};
             const auto has = [](const fs::path& path, int64_t bytes) {
-                return exists_patiently(path) && int64_t(fs::file_size(path)) >= bytes;
+                return exists_patiently(path) && size_patiently(path) >= bytes;
             };
             if (all.string("content") == content && has(parts.tokens, state.tokens * token_bytes) &&
                 has(parts.documents, state.documents * int64_t(sizeof(uint64_t))))

@@ -4,13 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <utility>
 
 namespace coeus {
-
-namespace fs = std::filesystem;
-using namespace checkpoint_format;
 
 namespace {
 
@@ -60,8 +56,8 @@ CheckpointHeader read_checkpoint_header(const std::string& path) {
     require_sane(header.train, path);
     header.parts = find_parts(file, header.train);
     allow_links_to_parts(file, header.parts.size());
-    header.bytes = int64_t(fs::file_size(path));
-    for (const std::string& part : header.parts) header.bytes += int64_t(fs::file_size(part));
+    header.bytes = size_patiently(path);
+    for (const std::string& part : header.parts) header.bytes += size_patiently(part);
     header.full = file.has("optimizer");
     for (const char* top : {"model", "optimizer"}) {
         if (!file.has(top)) continue;

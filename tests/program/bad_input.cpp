@@ -157,7 +157,8 @@ TEST_CASE("Damaged compressed text") {
                    run.output) == 1);
     // no partial file is left
     for (const auto& entry : fs::recursive_directory_iterator(bad.out() / "data"))
-        CHECK_THAT(entry.path().string(), !Contains(".part") && !Catch::EndsWith(".h5"));
+        CHECK_THAT(entry.path().string(),
+                   !Contains(".part") && (Contains("/unpacked.txt-") || !Catch::EndsWith(".h5")));
 }
 
 TEST_CASE("A tokenizer.json of an unknown kind") {

@@ -155,7 +155,7 @@ TEST_CASE("Wrong sources and texts end the run with exit code 2") {
                 .exit_code == 0);
     check(in_folder("cut.txt.gz"), {}, in_folder("cut.txt.gz") + " is truncated: its gzip data is incomplete",
           2);
-    write_file(s.folder / "not.txt.zst", "plain text");
+    write_file(s.folder / "not.txt.zst", "\xff no text");
     check(in_folder("not.txt.zst"), {},
           in_folder("not.txt.zst") + " is not zstd data, although its name says so");
     write_file(s.folder / "wide.txt", std::string("\xFF\xFEh\0i\0", 6));

@@ -137,13 +137,17 @@ TEST_CASE("The balancing biases of experts stay in float32, and are not left out
     const TemporaryFolder folder;
     const fs::path data = folder / "tokens.h5", out = folder / "run", hub = folder / "hub";
     write_token_file(data, {.tokens = learnable_tokens(80 * 17)});
-    const Arguments experts = tiny_experts + Arguments{"--model.name=qwen3", "--model.ffn_hidden=0", steps(1),
-                                                       "--checkpoint.enable"};
+    const Arguments experts = tiny_experts + Arguments{steps(1), "--checkpoint.enable"};
     const Arguments exports = experts + Arguments{"--checkpoint.last_save_in_hf"};
+    const auto run_of = [&](const fs::path& to, const Arguments& more) {
+        Arguments all = tiny_run(to, data, more);
+        std::erase(all, "--model.ffn_hidden=48");  // each layer has experts
+        return run_coeus(all);
+    };
     // the run keeps its biases, and its checkpoint; only the folder is missing
     for (const bool again : {false, true}) {
         CAPTURE(again);
-        const Outcome run = run_coeus(tiny_run(folder / "kept", data, exports));
+        const Outcome run = run_of(folder / "kept", exports);
         INFO(run.output);
         CHECK(run.exit_code == 2);
         CHECK(count_of("no place for the biases that balance the experts (model.moe.load_balance_coeff = "
@@ -159,9 +163,9 @@ TEST_CASE("The balancing biases of experts stay in float32, and are not left out
     }
     accepted(convert_folder(folder / "kept", folder / "kept_hub", {"--without_biases"}));
     // biases that are 0 are not missed
-    train_tiny(folder / "even", data, exports + Arguments{"--debug.moe_force_load_balance"});
+    accepted(run_of(folder / "even", exports + Arguments{"--debug.moe_force_load_balance"}));
     CHECK(fs::exists(folder / "even/checkpoint/hf-00000001/model.safetensors"));
-    train_tiny(out, data, experts);
+    accepted(run_of(out, experts));
     CHECK_THAT(
         refused(convert_folder(out, hub)),
         Contains("model/layers.0.moe.expert_bias: this Hugging Face folder has no place for these biases") &&
@@ -172,8 +176,7 @@ TEST_CASE("The balancing biases of experts stay in float32, and are not left out
     refused(convert_folder(out, hub, {"--force"}));
     CHECK(fs::exists(hub / "model.safetensors"));
     // without biases there is nothing to refuse
-    train_tiny(folder / "plain", data,
-               experts + Arguments{"--checkpoint.last_save_in_hf", "--model.moe.load_balance_coeff=0"});
+    accepted(run_of(folder / "plain", exports + Arguments{"--model.moe.load_balance_coeff=0"}));
     CHECK(fs::exists(folder / "plain/checkpoint/hf-00000001/model.safetensors"));
 
     accepted(convert_folder(out, folder / "small.h5", {"--only", "model", "--dtype", "bfloat16"}));

@@ -116,6 +116,9 @@ bool exists_patiently(const std::filesystem::path& path);
 bool is_file_patiently(const std::filesystem::path& path);
 bool is_folder_patiently(const std::filesystem::path& path);
 
+/// Bytes of a file, after links. SystemError if the system does not tell.
+int64_t size_patiently(const std::filesystem::path& file);
+
 /// Makes a folder and those above it, unless they exist; the reason in `failed` if it cannot.
 void make_folders_patiently(const std::filesystem::path& folder, std::error_code& failed);
 
