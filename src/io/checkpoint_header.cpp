@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the description of a checkpoint, and verifies its bytes.
 #include "checkpoint_parts.hpp"
+#include "coeus/base/patient_io.hpp"
 
 #include <algorithm>
 #include <charconv>
