@@ -232,6 +232,19 @@ bool is_folder_patiently(const fs::path& path) {
     return known_type(path) == fs::file_type::directory;
 }
 
+bool are_same_patiently(const fs::path& one, const fs::path& other) {
+    const auto identity = [](const fs::path& path) -> std::optional<FileIdentity> {
+        struct stat status = {};
+        if (patiently(path.string(), [&] { return stat(path.c_str(), &status); }) == 0)
+            return FileIdentity{status.st_dev, status.st_ino};
+        if (may_pass(errno))
+            throw SystemError(fmt::format("{} cannot be read: {}", path.string(), errno_text(errno)));
+        return std::nullopt;
+    };
+    const std::optional<FileIdentity> first = identity(one);
+    return first && first == identity(other);
+}
+
 int64_t size_patiently(const fs::path& file) {
     struct stat status = {};
     if (patiently(file.string(), [&] { return stat(file.c_str(), &status); }) != 0)

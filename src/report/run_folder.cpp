@@ -129,22 +129,30 @@ void RunFolder::write_deck(const Config& config) const {
 
 std::optional<fs::path> RunFolder::put_earlier_run_aside(const Config& config, bool resumes) const {
     const fs::path begun = root_ / "earlier.part";
-    const auto trained = [&] { return exists_patiently(metrics_file()) && !fs::is_empty(metrics_file()); };
+    const auto trained = [&] {
+        return exists_patiently(metrics_file()) && size_patiently(metrics_file()) > 0;
+    };
+    const auto move = [](const fs::path& from, const fs::path& to) {
+        std::error_code failed;
+        make_folders_patiently(to.parent_path(), failed);
+        if (failed || patiently(from.string(), [&] { return rename(from.c_str(), to.c_str()); }) != 0)
+            throw SystemError(fmt::format("{} cannot be moved to {}: {}", from.string(), to.string(),
+                                          failed ? failed.message() : errno_text(errno)));
+    };
     try {
         if (!resumes && trained())
             for (const fs::path& name : files_of_a_run(config)) {
                 // a folder that was moved before may exist again, as an empty folder of this start
                 if (!exists_patiently(root_ / name) || exists_patiently(begun / name)) continue;
-                fs::create_directories((begun / name).parent_path());
-                fs::rename(root_ / name, begun / name);
+                move(root_ / name, begun / name);
             }
         if (!exists_patiently(begun)) return std::nullopt;
         int number = 1;
         while (exists_patiently(root_ / fmt::format("earlier_{}", number))) ++number;
         const fs::path aside = root_ / fmt::format("earlier_{}", number);
-        fs::rename(begun, aside);
+        move(begun, aside);
         return aside;
-    } catch (const fs::filesystem_error& failure) {
+    } catch (const SystemError& failure) {
         throw SystemError(fmt::format("cannot move the files of the earlier run aside: {}", failure.what()));
     }
 }

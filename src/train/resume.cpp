@@ -23,8 +23,7 @@ namespace {
 using Loaded = CheckpointStore::Loaded;
 
 bool is_in(const std::string& path, const std::string& folder) {
-    std::error_code absent;
-    return std::filesystem::equivalent(std::filesystem::absolute(path).parent_path(), folder, absent);
+    return are_same_patiently(std::filesystem::absolute(path).parent_path(), folder);
 }
 
 std::optional<Loaded> load_own(const Config::Checkpoint& options, const Saving& saving) {

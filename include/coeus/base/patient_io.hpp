@@ -116,6 +116,9 @@ bool exists_patiently(const std::filesystem::path& path);
 bool is_file_patiently(const std::filesystem::path& path);
 bool is_folder_patiently(const std::filesystem::path& path);
 
+/// Whether two paths lead to the same file or folder. False if one does not exist.
+bool are_same_patiently(const std::filesystem::path& one, const std::filesystem::path& other);
+
 /// Bytes of a file, after links. SystemError if the system does not tell.
 int64_t size_patiently(const std::filesystem::path& file);
 

@@ -133,12 +133,19 @@ TEST_CASE("patient io: a system that cannot tell whether a file exists does not 
         CHECK(look(file));
         CHECK(calls.failing_looks == 0);
     }
+    calls.failing_looks = 3;
+    CHECK(are_same_patiently(file, fs::path(file).parent_path() / "." / fs::path(file).filename()));
+    CHECK(calls.failing_looks == 0);
+    CHECK_FALSE(are_same_patiently(file, file + "_absent"));
+    CHECK_FALSE(are_same_patiently(file, fs::path(file).parent_path()));
     set_read_patience(0.01);
     calls.failing_looks = 1'000'000;
     for (const auto look : {exists_patiently, is_file_patiently, is_folder_patiently}) {
         CHECK_THROWS_AS(look(file), SystemError);
         CHECK_THROWS_WITH(look(file), Contains(file + " cannot be read: Stale file handle"));
     }
+    CHECK_THROWS_AS(are_same_patiently(file, file), SystemError);
+    CHECK_THROWS_AS(size_patiently(file), SystemError);
     calls.look_error = EACCES;
     CHECK_FALSE(exists_patiently(file));
     set_read_patience(1);
