@@ -209,7 +209,7 @@ TEST_CASE("config.json: two keys for one number of experts must agree") {
     };
     for (const auto& [architecture, now, before, read] : pairs) {
         CAPTURE(architecture);
-        const auto file = [&](const std::string& keys) {
+        const auto file = [&, architecture = architecture](const std::string& keys) {
             return config_folder(folder, four_layers(architecture) + keys);
         };
         const std::string one = fmt::format(R"(, "{}": 8)", now), other = fmt::format(R"(, "{}": 8)", before);
@@ -357,7 +357,7 @@ TEST_CASE("config.json without a place for balancing biases: a loss balances the
           Architecture{"Llama4ForCausalLM",
                        R"(, "num_experts_per_tok": 2, "head_dim": 16, "no_rope_layer_interval": 2)"}}) {
         CAPTURE(name);
-        const auto file = [&](const std::string& more) {
+        const auto file = [&, name = name, keys = keys](const std::string& more) {
             return config_folder(folder, four_layers(name) + keys + more);
         };
         const auto alpha = [&](const std::string& more) {
