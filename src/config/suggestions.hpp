@@ -11,7 +11,7 @@ namespace coeus::config {
 /// A name of an option in another trainer (Megatron-LM, Hugging Face's Trainer, nanotron, axolotl, ...).
 struct ForeignName {
     const char* word;    ///< the last part of the name, with "_" for "-"
-    const char* option;  ///< its name here; "" if there is no such option
+    const char* option;  ///< its name here; "" if Coeus has no such option
     const char* remark;  ///< what else the user must know; "" if nothing
 };
 /// All of them, for tests.

@@ -37,7 +37,7 @@ public:
     bool has(const std::string& name) const { return entries_.contains(name); }
     /// Tensors that the index names and no file has, such as the head of a model with tied embeddings.
     std::vector<std::string> ghosts() const;
-    /// ConfigError if there is no such tensor: the file in which the index looks for it, or the nearest
+    /// ConfigError if no file has the tensor: the file in which the index looks for it, or the nearest
     /// existing name.
     const Entry& entry(const std::string& name) const;
 

@@ -68,7 +68,7 @@ struct BpeDescription {
     /// result of a merge is not a token.
     void set_symbols(const std::vector<std::pair<std::string, int32_t>>& symbols,
                      const std::vector<std::pair<std::string, std::string>>& pairs);
-    /// The id of a token, added or not, by its text in the file; nothing if there is no such token.
+    /// The id of a token, added or not, by its text in the file; nothing if no token has it.
     std::optional<int32_t> id_of(const std::string& content) const;
 
     /// Sets BOS and EOS by their contents. They become special tokens, even if only the vocabulary

@@ -23,7 +23,7 @@ struct TokenizerConfig {
     bool legacy = true;  ///< SentencePiece puts a space in front of the text after an added token too
 };
 
-/// Reads the file in a folder, and added_tokens.json. All fields are empty if there is no file.
+/// Reads the file in a folder, and added_tokens.json. All fields are empty if the folder has neither.
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder);
 
 /// An added token in the format of tokenizer.json and tokenizer_config.json.
