@@ -252,6 +252,16 @@ int64_t size_patiently(const fs::path& file) {
     return status.st_size;
 }
 
+fs::path real_path_patiently(const fs::path& path, std::error_code& failed) {
+    fs::path real;
+    patiently(path.string(), [&] {
+        real = fs::canonical(path, failed);
+        errno = failed.value();
+        return failed ? -1 : 0;
+    });
+    return real;
+}
+
 void make_folders_patiently(const fs::path& folder, std::error_code& failed) {
     patiently(folder.string(), [&] {
         fs::create_directories(folder, failed);

@@ -29,8 +29,8 @@ bool is_there(const fs::path& path) {
 Words files_with(const fs::path& folder, const std::string& beginning) {
     Words files;
     std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(folder, ignored))
-        if (entry.path().filename().string().starts_with(beginning)) files.push_back(entry.path().string());
+    for (const fs::path& file : entries_patiently(folder, ignored))
+        if (file.filename().string().starts_with(beginning)) files.push_back(file.string());
     std::sort(files.begin(), files.end());
     return files;
 }

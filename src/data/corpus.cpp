@@ -152,25 +152,27 @@ Corpus::Kind kind_of(const fs::path& file, Surprises& found) {
 // machines.
 void add_files(const fs::path& folder, std::unordered_set<std::string>& visited,
                std::vector<fs::path>& found) {
-    if (!visited.insert(fs::canonical(folder).string()).second) return;
-    std::vector<fs::directory_entry> entries(fs::directory_iterator(folder), {});
+    std::error_code failed;
+    const fs::path real = real_path_patiently(folder, failed);
+    if (!failed && !visited.insert(real.string()).second) return;
+    std::vector<fs::path> entries;
+    if (!failed) entries = entries_patiently(folder, failed);
+    if (failed) throw ConfigError("{} cannot be listed: {}", folder.string(), failed.message());
     std::sort(entries.begin(), entries.end());
-    for (const fs::directory_entry& entry : entries) {
-        if (entry.path().filename().string().starts_with(".")) continue;
-        if (entry.is_directory()) add_files(entry.path(), visited, found);
-        if (entry.is_regular_file()) found.push_back(entry.path());
+    for (const fs::path& entry : entries) {
+        if (entry.filename().string().starts_with(".")) continue;
+        const fs::file_type type = status_patiently(entry, failed).type();
+        if (type == fs::file_type::none)
+            throw ConfigError("{} cannot be listed: {}", entry.string(), failed.message());
+        if (type == fs::file_type::directory) add_files(entry, visited, found);
+        if (type == fs::file_type::regular) found.push_back(entry);
     }
 }
 
 std::vector<fs::path> files_in(const fs::path& folder) {
     std::unordered_set<std::string> visited;
     std::vector<fs::path> found;
-    try {
-        add_files(folder, visited, found);
-    } catch (const fs::filesystem_error& error) {
-        throw ConfigError("{}: this folder, or one inside it, cannot be listed: {}", folder.string(),
-                          error.code().message());
-    }
+    add_files(folder, visited, found);
     return found;
 }
 
@@ -252,7 +254,10 @@ Corpus::Corpus(const std::vector<fs::path>& inputs, BadLines bad_lines,
     Surprises surprises;
     std::vector<std::string> repeated;
     const auto add = [&](const fs::path& file) {
-        const auto [first, is_new] = seen.emplace(fs::canonical(file).string(), file.string());
+        std::error_code failed;
+        const fs::path real = real_path_patiently(file, failed);
+        if (failed) throw ConfigError("{} cannot be read: {}", file.string(), failed.message());
+        const auto [first, is_new] = seen.emplace(real.string(), file.string());
         if (!is_new)
             return repeated.push_back(fmt::format("{} (the same file as {})", file.string(), first->second));
         files_.push_back({file.string(), size_patiently(file), kind_of(file, surprises)});

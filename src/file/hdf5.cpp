@@ -6,6 +6,7 @@
 #include "coeus/file/hdf5.hpp"
 
 #include "coeus/base/flight_recorder.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/raw_file.hpp"
 #include "hdf5_driver.hpp"
@@ -106,7 +107,7 @@ File File::open_existing(const std::string& path, bool writable) {
         // "truncated file: eof = 20, sblock->base_addr = 0, stored_eof = 50"
         if (const size_t stored = why.find("stored_eof = "); stored != std::string::npos)
             throw ConfigError("{} is truncated: {} of {} bytes are there; make or copy it again", path,
-                              with_commas(int64_t(std::filesystem::file_size(path))),
+                              with_commas(size_patiently(path)),
                               with_commas(std::atoll(why.c_str() + stored + std::strlen("stored_eof = "))));
         throw ConfigError("{} is a damaged HDF5 file: {}", path, why);
     }

@@ -152,8 +152,8 @@ namespace {
 std::string weights_not_read(const fs::path& folder) {
     std::set<std::string> found;  // in alphabetical order
     std::error_code unreadable;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable)) {
-        const std::string name = entry.path().filename().string(), ending = entry.path().extension().string();
+    for (const fs::path& file : entries_patiently(folder, unreadable)) {
+        const std::string name = file.filename().string(), ending = file.extension().string();
         for (const char* kind : {".bin", ".pt", ".pth", ".ckpt", ".gguf", ".msgpack", ".npz", ".safetensors"})
             if (ending == kind) found.insert(name);
         if (name == "tf_model.h5") found.insert(name);

@@ -92,7 +92,8 @@ HubWriter::HubWriter(std::string folder, Json config, std::vector<HubEntry> entr
         try {
             make_files(std::move(config), tokenizer);
         } catch (...) {
-            fs::remove_all(folder_ + ".part");
+            std::error_code ignored;
+            fs::remove_all(folder_ + ".part", ignored);
             throw;
         }
     });
@@ -222,8 +223,10 @@ void HubWriter::publish() {
     });
     on_first_rank(ranks_, [&] {
         // small files, headers and file names, which no rank has synced
-        for (const auto& entry : fs::directory_iterator(folder_ + ".part"))
-            RawFile::open(entry.path().string()).sync();
+        std::error_code failed;
+        for (const fs::path& file : entries_patiently(folder_ + ".part", failed))
+            RawFile::open(file.string()).sync();
+        if (failed) throw SystemError(fmt::format("{}.part cannot be listed: {}", folder_, failed.message()));
         sync_folder(folder_ + ".part");
         publish_file(folder_ + ".part", folder_);
     });

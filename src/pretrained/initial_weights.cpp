@@ -58,12 +58,12 @@ std::string unused_weights_notice(const Config& config) {
     const std::string& folder = config.model.hf_assets_path;
     if (!initial_weights_path(config).empty() || !is_hub_folder(folder)) return "";
     std::error_code unreadable;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable))
-        if (entry.path().extension() == ".safetensors")
+    for (const fs::path& file : entries_patiently(folder, unreadable))
+        if (file.extension() == ".safetensors")
             return fmt::format(
                 "{} (model.hf_assets_path) contains weights ({}), but a new run starts from random "
                 "weights; to start from these, set checkpoint.initial_load_in_hf = true",
-                folder, entry.path().filename().string());
+                folder, file.filename().string());
     return "";
 }
 

@@ -31,8 +31,8 @@ constexpr const char* metrics_name = "metrics.jsonl";
 std::vector<std::string> runs_below(const fs::path& folder) {
     std::vector<std::string> found;
     std::error_code unreadable;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable))
-        if (fs::exists(entry.path() / metrics_name)) found.push_back(entry.path().string());
+    for (const fs::path& entry : entries_patiently(folder, unreadable))
+        if (exists_patiently(entry / metrics_name)) found.push_back(entry.string());
     std::sort(found.begin(), found.end());
     if (found.size() > 5) found.resize(5);
     return found;
@@ -40,14 +40,14 @@ std::vector<std::string> runs_below(const fs::path& folder) {
 
 fs::path folder_of(const std::string& given) {
     fs::path path(given);
-    if (fs::is_regular_file(path)) {
+    if (is_file_patiently(path)) {
         if (path.filename() == metrics_name) return path.has_parent_path() ? path.parent_path() : ".";
         throw ConfigError("{} is not a run: give the folder of a run (job.dump_folder) or its {}", given,
                           metrics_name);
     }
-    if (!fs::exists(path))
+    if (!exists_patiently(path))
         throw ConfigError("{} does not exist; give the folder of a run (job.dump_folder)", given);
-    if (fs::exists(path / metrics_name)) return path;
+    if (exists_patiently(path / metrics_name)) return path;
     const std::vector<std::string> near = runs_below(path);
     throw ConfigError("{} is not the folder of a run: it has no {}{}", given, metrics_name,
                       near.empty() ? "" : "; runs in it: " + join(near, ", "));
@@ -72,8 +72,7 @@ void add_line(const JsonView& line, RunData& run) {
 }
 
 void read_metrics(const fs::path& file, RunData& run) {
-    std::error_code ignored;
-    if (!fs::is_regular_file(file, ignored) && fs::exists(file, ignored))
+    if (!is_file_patiently(file) && exists_patiently(file))
         throw ConfigError("cannot read {}: it is a folder, a pipe or a device, not a file", file.string());
     std::error_code failed;
     std::istringstream in(text_patiently(file, failed));
@@ -103,7 +102,7 @@ RunData read_run(const std::string& given) {
     run.goodput = goodput_of(times);
     run.starts = starts_of(times);
     add_derived(run);
-    if (const fs::path deck = run.folder / "deck.toml"; fs::exists(deck))
+    if (const fs::path deck = run.folder / "deck.toml"; exists_patiently(deck))
         run.deck = read_toml(deck);
     else
         run.notices.push_back(fmt::format("{} has no deck.toml", run.folder.string()));

@@ -122,6 +122,9 @@ bool are_same_patiently(const std::filesystem::path& one, const std::filesystem:
 /// Bytes of a file, after links. SystemError if the system does not tell.
 int64_t size_patiently(const std::filesystem::path& file);
 
+/// The absolute name of a file or folder after all links; "" and the reason in `failed` if there is none.
+std::filesystem::path real_path_patiently(const std::filesystem::path& path, std::error_code& failed);
+
 /// Makes a folder and those above it, unless they exist; the reason in `failed` if it cannot.
 void make_folders_patiently(const std::filesystem::path& folder, std::error_code& failed);
 

@@ -182,9 +182,10 @@ std::string other_kinds_in(const fs::path& folder) {
     std::vector<std::string> found;
     for (const auto& [name, what] : all)
         if (exists_patiently(folder / name)) found.push_back(fmt::format("{} ({})", name, what));
-    for (const auto& entry : fs::directory_iterator(folder))
-        if (entry.path().extension() == ".py" && entry.path().filename().string().starts_with("tokenization"))
-            found.push_back(entry.path().filename().string() + " (a program of Python)");
+    std::error_code unreadable;
+    for (const fs::path& file : entries_patiently(folder, unreadable))
+        if (file.extension() == ".py" && file.filename().string().starts_with("tokenization"))
+            found.push_back(file.filename().string() + " (a program of Python)");
     return join(found, ", ");
 }
 
