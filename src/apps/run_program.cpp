@@ -43,6 +43,13 @@ const Command& find(const std::string& name) {
         if (name == command.name) return command;
         names.push_back(command.name);
     }
+    if (name == "-n" || name == "-np" || name == "--np")
+        throw ConfigError("{}: ranks are started by mpirun: mpirun -n 2 coeus train DECK", name);
+    if (name.starts_with('-'))
+        throw ConfigError("{}: options follow a command: coeus COMMAND {}; commands: {}", name, name,
+                          join(names, ", "));
+    if (name.ends_with(".toml"))
+        throw ConfigError("{}: a deck follows a command, such as: coeus train {}", name, name);
     const std::string near = nearest_name(name, names);
     throw ConfigError("unknown command '{}'{}; commands: {}", name,
                       near.empty() ? "" : "; did you mean '" + near + "'?", join(names, ", "));

@@ -48,6 +48,22 @@ std::string forty_lines() {
 
 }  // namespace
 
+TEST_CASE("Words that are not commands") {
+    struct Case {
+        Arguments words;
+        const char* says;
+    };
+    const Case wrong = GENERATE(
+        Case{{"-n", "2", "train"}, "-n: ranks are started by mpirun: mpirun -n 2 coeus train DECK"},
+        Case{{"--dry_run", "deck.toml"},
+             "--dry_run: options follow a command: coeus COMMAND --dry_run; commands: train"},
+        Case{{"deck.toml"}, "deck.toml: a deck follows a command, such as: coeus train deck.toml"},
+        Case{{"trian", "deck.toml"}, "unknown command 'trian'; did you mean 'train'?; commands: train"});
+    const Outcome run = run_coeus(wrong.words);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output, Contains(wrong.says));
+}
+
 TEST_CASE("Missing data") {
     const BadInput bad;
     const std::string absent = bad.path("absent.h5").string();
