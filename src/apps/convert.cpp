@@ -5,6 +5,7 @@
 #include "convert.hpp"
 
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
 #include "coeus/comm/mpi.hpp"
@@ -113,11 +114,11 @@ Source open_titan(const std::string& path, const Flags& flags, bool weights_only
 // ConfigError for torchtitan's folder of all steps: one step must be chosen.
 void expect_step_of_titan(const fs::path& path) {
     std::error_code status;
-    for (const auto& entry : fs::directory_iterator(path, status))
-        if (DcpFolder::is_at(entry.path().string()))
+    for (const fs::path& entry : entries_patiently(path, status))
+        if (DcpFolder::is_at(entry.string()))
             throw ConfigError(
                 "{} contains several distributed checkpoints of PyTorch: give one of them, such as {}",
-                path.string(), entry.path().string());
+                path.string(), entry.string());
 }
 
 Source open_source(const std::string& path, const Flags& flags, bool weights_only,

@@ -7,6 +7,7 @@
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/utf8.hpp"
 #include "coeus/config/command_flags.hpp"
@@ -178,7 +179,7 @@ int generate(const Arguments& arguments) {
     if (flags.given("output")) flags.require_replaceable(flags.text("output"));
     flags.require_different_files("prompts", "output");
     const Pretrained source(flags.required("checkpoint"));
-    if (!flags.given("tokenizer") && !std::filesystem::exists(source.tokenizer_folder()))
+    if (!flags.given("tokenizer") && !exists_patiently(source.tokenizer_folder()))
         throw ConfigError(
             "{} was trained with the tokenizer \"{}\" (model.hf_assets_path of its deck), which was not "
             "found from the current folder; give it with --tokenizer PATH",

@@ -4,6 +4,7 @@
 #include "info.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/config/command_flags.hpp"
 #include "coeus/data/tokenizer.hpp"
@@ -22,11 +23,12 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 
 namespace coeus::apps {
 
 std::string file_size(const std::string& path) {
-    return bytes_text(double(std::filesystem::file_size(path)));
+    return bytes_text(double(size_patiently(path)));
 }
 
 namespace {
@@ -116,7 +118,7 @@ std::string keys_of(const Json::Object& object) {
 
 // vocab.json and merges.txt together are one tokenizer.
 bool has_vocab_and_merges(const fs::path& folder) {
-    return fs::exists(folder / "vocab.json") && fs::exists(folder / "merges.txt");
+    return exists_patiently(folder / "vocab.json") && exists_patiently(folder / "merges.txt");
 }
 
 void show_vocab_and_merges(const std::string& either, const InfoOptions& options) {
@@ -190,10 +192,10 @@ Show kind_of_file(const std::string& path) {
 
 bool has_weights(const fs::path& folder, const char* extension) {
     std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-        const std::string name = entry.path().filename().string();
+    for (const fs::path& file : entries_patiently(folder, ignored)) {
+        const std::string name = file.filename().string();
         const bool named = name.starts_with("step-") || name.starts_with("model");
-        if (named && entry.path().extension() == extension) return true;
+        if (named && file.extension() == extension) return true;
     }
     return false;
 }
@@ -201,15 +203,18 @@ bool has_weights(const fs::path& folder, const char* extension) {
 // Subfolders count too, since a run's checkpoints are one level below its folder.
 bool has_checkpoints(const fs::path& folder) {
     if (has_weights(folder, ".h5")) return true;
-    for (const auto& entry : fs::directory_iterator(folder))
-        if (entry.is_directory() && has_weights(entry.path(), ".h5")) return true;
+    std::error_code ignored;
+    for (const fs::path& entry : entries_patiently(folder, ignored))
+        if (is_folder_patiently(entry) && has_weights(entry, ".h5")) return true;
     return false;
 }
 
 std::string names_in(const fs::path& folder) {
     std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder))
-        names.push_back(entry.path().filename().string());
+    std::error_code failed;
+    for (const fs::path& entry : entries_patiently(folder, failed))
+        names.push_back(entry.filename().string());
+    if (failed) throw SystemError(fmt::format("{} cannot be listed: {}", folder.string(), failed.message()));
     std::sort(names.begin(), names.end());
     if (names.size() > 8) names.resize(8), names.emplace_back("...");
     return names.empty() ? "nothing" : join(names, ", ");
@@ -218,8 +223,9 @@ std::string names_in(const fs::path& folder) {
 Show kind_of_folder(const std::string& path) {
     const fs::path folder = path;
     if (is_hub_folder(path)) return show_hub_folder;
-    if (fs::exists(folder / "deck.toml")) return show_run_folder;
-    if (fs::exists(folder / "model.safetensors") || fs::exists(folder / "model.safetensors.index.json"))
+    if (exists_patiently(folder / "deck.toml")) return show_run_folder;
+    if (exists_patiently(folder / "model.safetensors") ||
+        exists_patiently(folder / "model.safetensors.index.json"))
         return show_safetensors;
     if (Tokenizer::is_at(folder)) return show_tokenizer;
     if (has_checkpoints(folder))
@@ -230,9 +236,9 @@ Show kind_of_folder(const std::string& path) {
 }
 
 void show(const std::string& path, const InfoOptions& options) {
-    if (!fs::exists(path))
+    if (!exists_patiently(path))
         throw ConfigError("{}: this file or folder does not exist{}", path, download_hint(path));
-    const Show kind = fs::is_directory(path) ? kind_of_folder(path) : kind_of_file(path);
+    const Show kind = is_folder_patiently(path) ? kind_of_folder(path) : kind_of_file(path);
     if (kind != show_deck && (options.model || options.ranks > 0))
         throw ConfigError(
             "coeus info --{}: is for decks, but {} is not a deck{}", options.model ? "model" : "ranks", path,

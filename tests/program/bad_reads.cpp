@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A network file system whose opens and reads fail now and then, or for ever for one file. No run ends for it
 // unless it cannot do without the file, and no loss differs.
+#include "coeus/base/text.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
@@ -166,6 +167,37 @@ TEST_CASE("bad reads: a file that a run cannot do without is named after the pat
     CHECK(count_of(data.string() + " cannot be used: Stale file handle. Trying again, for at most 0.01 s",
                    run.output) == 1);
     CHECK_THAT(run.output, Contains("error - " + data.string() + " cannot be read: Stale file handle"));
+}
+
+TEST_CASE("bad reads: commands wait for their files") {
+    const TemporaryFolder folder;
+    const fs::path data = folder / "data.h5", out = folder / "run", text = folder / "text";
+    write_token_file(data, {.tokens = learnable_tokens(80 * 17)});
+    train_tiny(out, data, {"--checkpoint.enable", steps(2)});
+    for (const char* name : {"a.txt", "b.jsonl", "below/c.txt"}) {
+        fs::create_directories((text / name).parent_path());
+        write_file(text / name, "{\"text\": \"some words\"}\n");
+    }
+    const std::string tokenizer = folder / "tokenizer", checkpoint = out / checkpoint_of(2);
+    REQUIRE(run_coeus({"tokenizer", text / "a.txt", "--vocab_size=260", "--output", tokenizer}).exit_code ==
+            0);
+    struct Case {
+        Arguments command;
+        const char* says;
+    };
+    const Case cases[] = {
+        {{"info", out}, "step-00000002.h5"},
+        {{"info", checkpoint}, "step"},
+        {{"report", out, "--output", folder / "page.html"}, "page.html"},
+        {{"tokenize", text, "--tokenizer", tokenizer, "--output", folder / "text.h5"}, "3 documents"},
+        {{"convert", out, folder / "weights.h5", "--only=model"}, "weights.h5"}};
+    const Environment bad = failing("3", folder.path().string(), {{"COEUS_READ_PATIENCE", "60"}});
+    for (const auto& [command, says] : cases) {
+        const Outcome run = run_coeus(command, 0, bad);
+        INFO(join(command, " ") << "\n" << run.output);
+        CHECK(run.exit_code == 0);
+        CHECK_THAT(run.output, Contains("Trying again, for at most 60 s") && Contains(says));
+    }
 }
 
 TEST_CASE("bad reads: links planted in a run's folder are not followed") {

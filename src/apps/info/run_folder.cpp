@@ -2,6 +2,7 @@
 // coeus info for a run's folder: its deck, its progress, its last losses and its checkpoints.
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/toml.hpp"
@@ -10,9 +11,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
+#include <sstream>
+#include <system_error>
 
 namespace coeus::apps {
 
@@ -33,7 +35,10 @@ struct Metrics {
 // Ignores a truncated last line, which a killed run can leave.
 Metrics read_metrics(const fs::path& file) {
     Metrics metrics;
-    std::ifstream in(file);
+    std::error_code failed;
+    std::istringstream in(text_patiently(file, failed));
+    if (failed && failed != std::errc::no_such_file_or_directory)
+        throw SystemError(fmt::format("{} cannot be read: {}", file.string(), failed.message()));
     for (std::string text; std::getline(in, text) && !in.eof();) {
         ++metrics.lines;
         const JsonDocument document =
@@ -55,12 +60,13 @@ Metrics read_metrics(const fs::path& file) {
 // Full and model-only checkpoints in all subfolders, sorted by path.
 std::vector<std::string> checkpoints_in(const fs::path& folder) {
     std::vector<std::string> all;
-    for (const auto& below : fs::directory_iterator(folder)) {
-        if (!below.is_directory()) continue;
-        for (const auto& entry : fs::directory_iterator(below)) {
-            const std::string name = entry.path().filename().string();
+    std::error_code unreadable;
+    for (const fs::path& below : entries_patiently(folder, unreadable)) {
+        if (!is_folder_patiently(below)) continue;
+        for (const fs::path& entry : entries_patiently(below, unreadable)) {
+            const std::string name = entry.filename().string();
             if ((name.starts_with("step-") || name.starts_with("model-")) && name.ends_with(".h5"))
-                all.push_back(entry.path().string());
+                all.push_back(entry.string());
         }
     }
     std::sort(all.begin(), all.end());
