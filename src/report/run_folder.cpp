@@ -130,7 +130,7 @@ void RunFolder::write_deck(const Config& config) const {
 std::optional<fs::path> RunFolder::put_earlier_run_aside(const Config& config, bool resumes) const {
     const fs::path begun = root_ / "earlier.part";
     const auto trained = [&] {
-        return exists_patiently(metrics_file()) && size_patiently(metrics_file()) > 0;
+        return is_file_patiently(metrics_file()) && size_patiently(metrics_file()) > 0;
     };
     const auto move = [](const fs::path& from, const fs::path& to) {
         std::error_code failed;
