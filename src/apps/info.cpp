@@ -211,10 +211,7 @@ bool has_checkpoints(const fs::path& folder) {
 
 std::string names_in(const fs::path& folder) {
     std::vector<std::string> names;
-    std::error_code failed;
-    for (const fs::path& entry : entries_patiently(folder, failed))
-        names.push_back(entry.filename().string());
-    if (failed) throw SystemError(fmt::format("{} cannot be listed: {}", folder.string(), failed.message()));
+    for (const fs::path& entry : entries_patiently(folder)) names.push_back(entry.filename().string());
     std::sort(names.begin(), names.end());
     if (names.size() > 8) names.resize(8), names.emplace_back("...");
     return names.empty() ? "nothing" : join(names, ", ");
@@ -236,7 +233,7 @@ Show kind_of_folder(const std::string& path) {
 }
 
 void show(const std::string& path, const InfoOptions& options) {
-    if (!exists_patiently(path))
+    if (!leads_somewhere(path))
         throw ConfigError("{}: this file or folder does not exist{}", path, download_hint(path));
     const Show kind = is_folder_patiently(path) ? kind_of_folder(path) : kind_of_file(path);
     if (kind != show_deck && (options.model || options.ranks > 0))

@@ -287,6 +287,13 @@ std::vector<fs::path> entries_patiently(const fs::path& folder, std::error_code&
     return all;
 }
 
+std::vector<fs::path> entries_patiently(const fs::path& folder) {
+    std::error_code failed;
+    std::vector<fs::path> all = entries_patiently(folder, failed);
+    if (failed) throw SystemError(fmt::format("{} cannot be listed: {}", folder.string(), failed.message()));
+    return all;
+}
+
 std::string text_patiently(const fs::path& file, std::error_code& failed, double patience) {
     failed.clear();
     // without O_NONBLOCK, opening a pipe would wait

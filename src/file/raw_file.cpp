@@ -44,6 +44,14 @@ namespace {
 
 }  // namespace
 
+bool leads_somewhere(const fs::path& path) {
+    if (exists_patiently(path)) return true;
+    std::error_code failed;
+    if (status_patiently(path, failed).type() == fs::file_type::none)
+        throw PermissionError("{} cannot be read: {}", path.string(), failed.message());
+    return false;
+}
+
 void require_file(const std::string& path, bool writable) {
     std::error_code failed;
     const fs::file_type type = status_patiently(path, failed).type();

@@ -223,10 +223,7 @@ void HubWriter::publish() {
     });
     on_first_rank(ranks_, [&] {
         // small files, headers and file names, which no rank has synced
-        std::error_code failed;
-        for (const fs::path& file : entries_patiently(folder_ + ".part", failed))
-            RawFile::open(file.string()).sync();
-        if (failed) throw SystemError(fmt::format("{}.part cannot be listed: {}", folder_, failed.message()));
+        for (const fs::path& file : entries_patiently(folder_ + ".part")) RawFile::open(file.string()).sync();
         sync_folder(folder_ + ".part");
         publish_file(folder_ + ".part", folder_);
     });

@@ -7,6 +7,7 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/file/hub_name.hpp"
 #include "coeus/file/quantized.hpp"
+#include "coeus/file/raw_file.hpp"
 #include "coeus/io/hub.hpp"
 #include "coeus/io/hub_weights.hpp"
 #include "coeus/models/config_fields.hpp"
@@ -70,7 +71,7 @@ std::string unused_weights_notice(const Config& config) {
 void check_initial_weights(const Config& config) {
     const Config::Checkpoint& options = config.checkpoint;
     const std::string path = initial_weights_path(config);
-    if (!exists_patiently(path))
+    if (!leads_somewhere(path))
         throw ConfigError("checkpoint.initial_load_path = \"{}\": this file or folder does not exist{}", path,
                           download_hint(path));
     if (options.initial_load_in_hf != is_hub_folder(path))

@@ -8,6 +8,7 @@
 #include "coeus/config/config.hpp"
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/file/hub_name.hpp"
+#include "coeus/file/raw_file.hpp"
 #include "coeus/file/toml.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/io/hub_weights.hpp"
@@ -26,7 +27,7 @@ namespace fs = std::filesystem;
 
 // The checkpoint at a path: the file itself, or the newest one in a folder.
 std::string weights_file(const fs::path& path) {
-    if (!exists_patiently(path))
+    if (!leads_somewhere(path))
         throw ConfigError("{}: this file or folder does not exist{}", path.string(),
                           download_hint(path.string()));
     if (path.extension() == ".toml")

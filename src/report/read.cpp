@@ -4,6 +4,7 @@
 #include "coeus/base/telemetry_file.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
+#include "coeus/file/raw_file.hpp"
 #include "coeus/report/report.hpp"
 #include "derived.hpp"
 
@@ -45,7 +46,7 @@ fs::path folder_of(const std::string& given) {
         throw ConfigError("{} is not a run: give the folder of a run (job.dump_folder) or its {}", given,
                           metrics_name);
     }
-    if (!exists_patiently(path))
+    if (!leads_somewhere(path))
         throw ConfigError("{} does not exist; give the folder of a run (job.dump_folder)", given);
     if (exists_patiently(path / metrics_name)) return path;
     const std::vector<std::string> near = runs_below(path);

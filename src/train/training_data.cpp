@@ -7,6 +7,7 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/data/tokenize.hpp"
 #include "coeus/file/host_error.hpp"
+#include "coeus/file/raw_file.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -55,7 +56,7 @@ std::vector<Source> sources_of(const Words& paths, const char* option, bool weig
     Source* text = nullptr;
     sources.reserve(paths.size());
     for (const std::string& path : paths) {
-        if (!exists_patiently(path))
+        if (!leads_somewhere(path))
             throw ConfigError("{} = \"{}\": this file or folder does not exist", option, path);
         if (weighted || means_token_file(path)) {
             sources.push_back({path});

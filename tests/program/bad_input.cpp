@@ -64,6 +64,28 @@ TEST_CASE("Words that are not commands") {
     CHECK_THAT(run.output, Contains(wrong.says));
 }
 
+TEST_CASE("A path that cannot be looked at is not called absent") {
+    const BadInput bad;
+    const std::string loop = bad.path("loop").string();
+    fs::create_symlink(loop, loop);
+    const std::string text = bad.path("text.txt").string();
+    write_file(text, "some words");
+    const Arguments cases[] = {
+        {"info", loop},
+        {"report", loop},
+        {"generate", "--checkpoint", loop, "--prompt", "a"},
+        {"convert", loop, bad.path("weights.h5").string()},
+        {"tokenize", text, "--tokenizer", loop, "--output", bad.path("tokens.h5").string()},
+        tiny_run(bad.out(), loop, {}),
+        tiny_run(bad.out(), bad.good(), {"--checkpoint.initial_load_path=" + loop})};
+    for (const Arguments& words : cases) {
+        const Outcome run = run_coeus(words);
+        INFO(words[0] << "\n" << run.output);
+        CHECK(run.exit_code == 2);
+        CHECK_THAT(run.output, Contains(loop + " cannot be read: Too many levels of symbolic links"));
+    }
+}
+
 TEST_CASE("Missing data") {
     const BadInput bad;
     const std::string absent = bad.path("absent.h5").string();

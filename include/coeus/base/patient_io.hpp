@@ -134,6 +134,9 @@ std::vector<std::filesystem::path> entries_patiently(const std::filesystem::path
                                                      std::error_code& failed,
                                                      double patience = read_patience());
 
+/// The same; SystemError if it cannot be read to its end.
+std::vector<std::filesystem::path> entries_patiently(const std::filesystem::path& folder);
+
 /// The whole content of a small file. If it cannot be read: "" and the reason in `failed`.
 std::string text_patiently(const std::filesystem::path& file, std::error_code& failed,
                            double patience = read_patience());

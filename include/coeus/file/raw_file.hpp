@@ -21,6 +21,10 @@ namespace coeus {
 /// `writable`: not writable) by this user.
 void require_file(const std::string& path, bool writable = false);
 
+/// Whether a user's path leads to a file or a folder. PermissionError if it may not be looked at or its links
+/// form a loop: this does not mean that it is absent.
+bool leads_somewhere(const std::filesystem::path& path);
+
 /// The system cannot read a file (no permission, a disk error). The contents of the file may be intact.
 class ReadError : public SystemError {
 public:

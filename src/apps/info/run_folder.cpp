@@ -60,10 +60,9 @@ Metrics read_metrics(const fs::path& file) {
 // Full and model-only checkpoints in all subfolders, sorted by path.
 std::vector<std::string> checkpoints_in(const fs::path& folder) {
     std::vector<std::string> all;
-    std::error_code unreadable;
-    for (const fs::path& below : entries_patiently(folder, unreadable)) {
+    for (const fs::path& below : entries_patiently(folder)) {
         if (!is_folder_patiently(below)) continue;
-        for (const fs::path& entry : entries_patiently(below, unreadable)) {
+        for (const fs::path& entry : entries_patiently(below)) {
             const std::string name = entry.filename().string();
             if ((name.starts_with("step-") || name.starts_with("model-")) && name.ends_with(".h5"))
                 all.push_back(entry.string());

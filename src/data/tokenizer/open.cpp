@@ -7,6 +7,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/file/hash.hpp"
 #include "coeus/file/hub_name.hpp"
+#include "coeus/file/raw_file.hpp"
 #include "sentencepiece.hpp"
 #include "tiktoken.hpp"
 #include "tokenizer_json.hpp"
@@ -192,7 +193,7 @@ std::string other_kinds_in(const fs::path& folder) {
 }  // namespace
 
 OpenedTokenizer open_tokenizer(const fs::path& place) {
-    if (!exists_patiently(place))
+    if (!leads_somewhere(place))
         throw ConfigError("{}: this file or folder does not exist{}; a tokenizer is {}", place.string(),
                           download_hint(place.string()), what_is_known);
     if (const std::string name = place.filename().string();
