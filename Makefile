@@ -21,7 +21,7 @@ help:
 	@echo 'make run         build, then pre-train a small Llama on real English text and show text that it generates'
 	@echo 'make test        build the tests and run the short list (10 to 25 minutes); SEED=N draws another part of the costly ones'
 	@echo 'make check       what continuous integration runs, on this working tree: lint, the tests that the changes reach and'
-	@echo '                 a part of the others, GPU code, sanitizers (5 to 40 minutes)'
+	@echo '                 a part of the others, GPU code, sanitizers (5 to 45 minutes)'
 	@echo 'make check-all   the same, and nothing is left out (an hour); if all is green it writes tests/checked.txt'
 	@echo 'make soak        the long tests (hours): every mesh with every combination of options, restarts from each mesh on each other;'
 	@echo '                 runs that are killed, stopped, started twice or out of disk space; disturbed Slurm jobs'

@@ -128,6 +128,14 @@ std::vector<StepFile> list_checkpoints(const std::string& folder, std::error_cod
     return list_files(folder, "step-", ".h5", status);
 }
 
+std::string missing_step_error(const std::string& folder, int64_t step) {
+    std::vector<std::string> steps;
+    for (const StepFile& file : list_checkpoints(folder)) steps.push_back(std::to_string(file.step));
+    return fmt::format(
+        "checkpoint.load_step = {0}: there is no checkpoint of step {0} in {1}; existing steps: {2}", step,
+        folder, steps.empty() ? "none" : join(steps, ", "));
+}
+
 std::string newest_weights(const std::string& folder) {
     std::vector<StepFile> all = weights_in(folder);
     // in a run's folder they are one level below (checkpoint.folder)
@@ -152,6 +160,9 @@ std::string remove_all(const std::vector<std::string>& paths) {
     std::vector<std::string> failures;
     for (const std::string& path : paths) {
         std::error_code status;
+        // without its parts, a file that could not be removed would be a damaged checkpoint
+        if (!failures.empty() && fs::is_directory(path, status) && checkpoint_format::is_linked(path))
+            continue;
         fs::remove_all(path, status);
         if (status) failures.push_back(fmt::format("{} cannot be removed: {}", path, status.message()));
     }

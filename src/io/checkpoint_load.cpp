@@ -112,12 +112,7 @@ CheckpointStore::Loaded CheckpointStore::load_step(int64_t step,
                                                    const std::vector<CheckpointTensor>& tensors) const {
     const std::string path = folder_.path_of(step);
     on_first_rank(ranks_, [&] {
-        if (exists_patiently(path)) return;
-        std::vector<std::string> steps;
-        for (const StepFile& file : folder_.list()) steps.push_back(std::to_string(file.step));
-        throw ConfigError(
-            "checkpoint.load_step = {}: there is no checkpoint of step {} in {}; existing steps: {}", step,
-            step, folder_.path(), steps.empty() ? "none" : join(steps, ", "));
+        if (!exists_patiently(path)) throw ConfigError("{}", missing_step_error(folder_.path(), step));
     });
     return {path, load_checkpoint(path, tensors, ranks_)};
 }

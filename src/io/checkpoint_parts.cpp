@@ -157,8 +157,11 @@ bool is_linked(const std::string& parts_folder, const std::vector<std::string>& 
     const fs::path folder = parts_folder;
     const std::string name = folder.filename().string(), owner = owner_of(name) + ".h5";
     const auto is_owner = [&](const fs::path& file) { return file.filename().string().starts_with(owner); };
-    std::error_code ignored;
-    std::vector<fs::path> files = entries_of(folder.parent_path().string(), ignored);
+    std::error_code unread;
+    std::vector<fs::path> files = entries_of(folder.parent_path().string(), unread);
+    // a file that is not listed may link to it
+    if (unread) return true;
+
     std::stable_partition(files.begin(), files.end(), is_owner);  // usually the owner has the link
     return std::any_of(files.begin(), files.end(), [&](const fs::path& file) {
         if (file.extension() == ".part" || std::find(gone.begin(), gone.end(), file) != gone.end())

@@ -41,7 +41,7 @@ void allow_links_to_parts(hdf5::File& file, size_t parts);
 
 /// True if a file of any name next to this folder of parts links to it. Files in `gone`, which will be
 /// removed, do not count. A file with the checkpoint's name that cannot be read counts, since it may link to
-/// the folder.
+/// the folder. True too if the files cannot be listed.
 bool is_linked(const std::string& parts_folder, const std::vector<std::string>& gone = {});
 
 /// The folders of parts in a checkpoint folder to which no file links. Files in `gone`, which will be

@@ -140,16 +140,9 @@ std::string Resume::missing_step(const Config& config) {
     const Config::Checkpoint& options = config.checkpoint;
     if (!options.enable || options.load_step < 0) return "";
     const std::string folder = (std::filesystem::path(config.job.dump_folder) / options.folder).string();
-    std::vector<std::string> steps;
-    std::error_code absent;
-    for (const StepFile& file : list_checkpoints(folder, absent)) {
+    for (const StepFile& file : list_checkpoints(folder))
         if (file.step == options.load_step) return "";
-        steps.push_back(std::to_string(file.step));
-    }
-    return fmt::format(
-        "checkpoint.load_step = {0}: there is no checkpoint of step {0} in {1}; existing steps: "
-        "{2}",
-        options.load_step, folder, steps.empty() ? "none" : join(steps, ", "));
+    return missing_step_error(folder, options.load_step);
 }
 
 std::string seed_checkpoint_error(const std::string& folder) {

@@ -20,13 +20,15 @@ struct StepFile {
 std::vector<StepFile> list_checkpoints(const std::string& folder);
 /// The same; `status`: why the folder cannot be listed, for example because it does not exist.
 std::vector<StepFile> list_checkpoints(const std::string& folder, std::error_code& status);
+/// The error of a deck whose checkpoint.load_step is not in the folder: names the steps that are.
+std::string missing_step_error(const std::string& folder, int64_t step);
 
 /// For generation: the newest file with weights in a checkpoint folder or in a run's folder, a full
 /// checkpoint or only a model. ConfigError if there is none.
 std::string newest_weights(const std::string& folder);
 
-/// Removes files and folders, which takes a while if they are large. Returns a text on those that could not
-/// be removed, or "".
+/// Removes files and folders, which takes a while if they are large. The parts of a checkpoint that could not
+/// be removed stay too. Returns a text on the paths that could not be removed, or "".
 std::string remove_all(const std::vector<std::string>& paths);
 
 /// The run that writes to a checkpoint folder.

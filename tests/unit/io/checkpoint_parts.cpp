@@ -231,6 +231,20 @@ TEST_CASE("checkpoint parts: parts are created and removed with their file", "[c
         run.checkpoint.save(record(4), state.tensors);
         CHECK(fs::exists(run.folder / parts(3)));
     }
+    SECTION("a file that is not removed keeps its parts") {
+        // the name is too long to be looked at; it stands for a file that the system does not remove
+        const std::string too_long = run.folder / std::string(300, 'x'), kept = run.folder / parts(3);
+        CHECK_THAT(remove_all({too_long, kept}), Contains("cannot be removed"));
+        CHECK(verify_checkpoint(run.folder / "step-00000003.h5").empty());
+        fs::remove(run.folder / "step-00000003.h5");
+        CHECK_THAT(remove_all({too_long, kept}), Contains("cannot be removed"));
+        CHECK_FALSE(fs::exists(kept));
+    }
+    SECTION("if the files cannot be listed, one may link to the parts") {
+        fs::create_symlink("loop", run.folder / "loop");
+        CHECK(checkpoint_format::is_linked(run.folder / "loop/step-00000003.parts"));
+        CHECK_FALSE(checkpoint_format::is_linked(run.folder / "step-00000009.parts"));
+    }
     SECTION("a failed save leaves no parts") {
         const Names before = entries();
         fs::create_directory(run.folder / "step-00000005.h5");  // blocks the name of the file
