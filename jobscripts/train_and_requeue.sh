@@ -70,13 +70,15 @@ queue_again() {
 count_at_step() {
     local file=$1 last_step=none last_count=0
     shift
-    step=$("${coeus[@]}" info --newest_step "$@")
-    [[ $step =~ ^[0-9]+$ ]] || step=0
+    step=$("${coeus[@]}" info --newest_step "$@") || step=
     if [ -L "$file" ]; then
         say "$file is a link, which is not followed; the count starts again"
     elif [ -f "$file" ]; then
         read -r last_step last_count <"$file"
     fi
+    # a folder that cannot be listed now: the run has probably not come further
+    if ! [[ $step =~ ^[0-9]+$ ]]; then step=$last_step; fi
+    [[ $step =~ ^[0-9]+$ ]] || step=0
     count=1
     # shell arithmetic evaluates text, and others may write to this folder, so only digits are accepted
     if [ "$step" = "$last_step" ] && [[ $last_count =~ ^[1-9][0-9]{0,5}$ ]]; then count=$((last_count + 1)); fi

@@ -172,7 +172,7 @@ void to_hub(const Source& source, const std::string& target, const Flags& flags,
     std::vector<HubEntry> entries = hub_entries(paths, shapes, source.model);
     if (!flags.given("without_biases")) on_first_rank(ranks, [&] { require_place(source.arrays, entries); });
     Json config = hub_config_of(source.model);
-    on_first_rank(ranks, [&] { fs::remove_all(target); });  // with --force, see check_replaceable()
+    if (flags.given("force")) on_first_rank(ranks, [&] { fs::remove_all(target); });
     HubWriter writer(target, std::move(config), std::move(entries),
                      dtype_of(flags).value_or(common_type(source.arrays)),
                      ranks.rank() == 0 ? hub_tokenizer(place) : HubTokenizer(), ranks, file_bytes_of(flags));
@@ -197,10 +197,10 @@ void check_ending(const std::string& target) {
 // else.
 void check_replaceable(const Flags& flags, const std::string& target) {
     flags.require_replaceable(target);
-    std::error_code unseen;
     const bool is_file = fs::path(target).extension() == ".h5";
-    if (is_file ? fs::is_directory(target, unseen)
-                : fs::exists(target, unseen) && !(is_hub_folder(target) || fs::is_empty(target, unseen)))
+    const auto is_empty = [&] { return is_folder_patiently(target) && entries_patiently(target).empty(); };
+    if (is_file ? is_folder_patiently(target)
+                : exists_patiently(target) && !(is_hub_folder(target) || is_empty()))
         throw ConfigError(
             "{} already exists and is not a {}: --force does not replace it; choose another TARGET", target,
             is_file ? "file" : "Hugging Face folder");

@@ -2,6 +2,7 @@
 #include "coeus/config/command_flags.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 
 #include <boost/program_options.hpp>
@@ -77,10 +78,10 @@ void Flags::require_replaceable(const std::string& path) const {
     namespace fs = std::filesystem;
     std::error_code unseen;
     if (given("force")) return;
-    if (fs::is_regular_file(path, unseen) || fs::is_directory(path, unseen))
+    if (is_file_patiently(path) || is_folder_patiently(path))
         throw ConfigError("{} already exists; --force replaces it", path);
     // the link itself would be replaced, or a file made where it points
-    if (fs::is_symlink(path, unseen) && !fs::exists(path, unseen))
+    if (fs::is_symlink(path, unseen) && !exists_patiently(path))
         throw ConfigError("{} already exists: it is a link that leads nowhere; --force replaces it", path);
 }
 

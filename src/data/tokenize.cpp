@@ -15,6 +15,7 @@
 #include "coeus/data/token_file.hpp"
 #include "coeus/file/file_lock.hpp"
 #include "coeus/file/hash.hpp"
+#include "coeus/file/host_error.hpp"
 #include "coeus/file/json.hpp"
 #include "parallel.hpp"
 #include "spool.hpp"
@@ -120,7 +121,9 @@ struct State {
             if (all.string("content") == content && has(parts.tokens, state.tokens * token_bytes) &&
                 has(parts.documents, state.documents * int64_t(sizeof(uint64_t))))
                 return state;
-        } catch (const ConfigError&) {  // if it cannot be read, start from the beginning
+        } catch (const PermissionError&) {
+            throw;
+        } catch (const ConfigError&) {  // it is not what this version writes: start from the beginning
         }
         return {};
     }
@@ -380,6 +383,9 @@ Tokenized make(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path&
     Tokenized done;
     try {
         done = Job(corpus, tokenizer, parts, content.now, options).run();
+    } catch (const PermissionError&) {  // a ticket of the file system may have ended
+        parts.remove_useless();
+        throw;
     } catch (const ConfigError&) {
         parts.remove();  // the user will change the text, so there is nothing to resume from
         throw;

@@ -88,8 +88,13 @@ std::string read_text_file(const fs::path& file, int64_t most_bytes) {
     // without O_NONBLOCK, opening a pipe would wait
     const RawFile opened(open_patiently(file.string(), O_RDONLY | O_NONBLOCK), file.string(), O_RDONLY);
     struct stat status;
-    if (opened.descriptor_ < 0 || !status_of(opened.descriptor_, opened.path_, status))
-        refuse(errno_text(errno));
+    if (opened.descriptor_ < 0 || !status_of(opened.descriptor_, opened.path_, status)) {
+        const int code = errno;
+        const std::string why = fmt::format("{}: cannot be read: {}", file.string(), errno_text(code));
+        if (may_pass(code)) throw ReadError(why);
+        if (code == EACCES || code == EPERM) throw PermissionError("{}", why);
+        throw ConfigError("{}", why);
+    }
     if (S_ISDIR(status.st_mode)) refuse("it is a folder");
     if (!S_ISREG(status.st_mode))
         refuse("it is a pipe or a device, not a file; write its content to a file first");
@@ -105,7 +110,8 @@ RawFile RawFile::open(const std::string& path) {
     require_file(path);
     const Recorded recorded("open", 0, path);
     const int descriptor = open_patiently(path, O_RDONLY);
-    if (descriptor < 0) fail(path, "cannot be opened");
+    // require_file() has found it, so that what fails now is the system
+    if (descriptor < 0) throw ReadError(fmt::format("{} cannot be opened: {}", path, errno_text(errno)));
     return {descriptor, path, O_RDONLY};
 }
 
@@ -152,7 +158,8 @@ RawFile& RawFile::operator=(RawFile&& other) noexcept {
 
 int64_t RawFile::size() const {
     struct stat status;
-    if (!status_of(descriptor_, path_, status)) fail(path_, "has an unknown size");
+    if (!status_of(descriptor_, path_, status))
+        throw ReadError(fmt::format("{} has an unknown size: {}", path_, errno_text(errno)));
     return status.st_size;
 }
 

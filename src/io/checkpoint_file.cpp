@@ -285,11 +285,9 @@ void throw_not_saved(const std::string& path, const std::exception& reason, cons
     if (!lost.empty()) throw CollectiveError(lost);
     std::string standing;
     if (ranks.rank() == 0)
-        if (const std::vector<StepFile> all = folder.list(); !all.empty()) standing = all.back().path;
+        standing = folder.newest_text("the newest good checkpoint is ", "there is no earlier checkpoint");
     standing = broadcast_text(ranks, standing);
-    const std::string text = fmt::format(
-        "{} is not saved: {}; {}", path, reason.what(),
-        standing.empty() ? "there is no earlier checkpoint" : "the newest good checkpoint is " + standing);
+    const std::string text = fmt::format("{} is not saved: {}; {}", path, reason.what(), standing);
     if (dynamic_cast<const NotFiniteError*>(&reason))
         throw NotFiniteError(text +
                              ". Usual remedies: a lower optimizer.lr, a longer lr_scheduler.warmup_steps");

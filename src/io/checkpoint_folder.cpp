@@ -6,9 +6,13 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/file/host_error.hpp"
+#include "coeus/file/raw_file.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 
@@ -38,25 +42,27 @@ bool is_owned(const CheckpointWriter& writer) {
 
 /// Renames files of later steps, so that a resume takes this branch. They are damaged, or belong to a branch
 /// that the run left by checkpoint.load_step. False if the files belong to another run by now.
-bool set_aside_later(const std::string& folder, int64_t step, const CheckpointWriter& writer) {
-    for (const StepFile& file : list_checkpoints(folder)) {
+bool set_aside_later(const std::vector<StepFile>& files, int64_t step, const CheckpointWriter& writer) {
+    for (const StepFile& file : files) {
         if (file.step <= step) continue;
         // the run may have been suspended since it published its own file
         if (!is_owned(writer)) return false;
-        std::error_code status;
         const std::string aside = free_name(file.path + ".abandoned");
-        fs::rename(file.path, aside, status);
+        const bool renamed =
+            patiently(file.path, [&] { return std::rename(file.path.c_str(), aside.c_str()); }) == 0;
         log::warn("{} is from a later step than the checkpoint saved now: {}", file.path,
-                  status ? "it cannot be renamed: " + status.message() : "renamed to " + aside);
+                  renamed ? "renamed to " + aside : "it cannot be renamed: " + errno_text(errno));
     }
     return true;
 }
 
-std::vector<std::string> old_files(const std::string& folder, int64_t keep_latest) {
+/// The files up to a step that are beyond the newest `keep_latest` of them.
+std::vector<std::string> old_files(std::vector<StepFile> files, int64_t step, int64_t keep_latest) {
     std::vector<std::string> old;
     if (keep_latest <= 0) return old;
-    const std::vector<StepFile> all = list_checkpoints(folder);
-    for (int64_t i = 0; i < int64_t(all.size()) - keep_latest; ++i) old.push_back(all[size_t(i)].path);
+    // a later file that could not be renamed does not count as one of the newest
+    std::erase_if(files, [&](const StepFile& file) { return file.step > step; });
+    for (int64_t i = 0; i < int64_t(files.size()) - keep_latest; ++i) old.push_back(files[size_t(i)].path);
     return old;
 }
 
@@ -83,11 +89,14 @@ std::string unfinished_name(const std::string& name) {
     return id.starts_with(".") && is_id(id.substr(1)) ? rest.stem().string() : rest.string();
 }
 
-/// Files with names "<prefix>12345678<suffix>", oldest first. Folders are left out.
+/// Files with names "<prefix>12345678<suffix>", oldest first. Folders are left out. A folder that does not
+/// exist has none; `unlisted`: why one that does cannot be listed.
 std::vector<StepFile> list_files(const std::string& folder, std::string_view prefix, std::string_view suffix,
-                                 std::error_code& status) {
+                                 std::error_code& unlisted) {
     std::vector<StepFile> all;
-    for (const fs::path& entry : entries_of(folder, status)) {
+    const std::vector<fs::path> entries = entries_of(folder, unlisted);
+    if (unlisted == std::errc::no_such_file_or_directory) unlisted.clear();
+    for (const fs::path& entry : entries) {
         std::error_code ignored;
         if (const auto step = step_in(entry.filename().string(), prefix, suffix);
             step && !fs::is_directory(entry, ignored))
@@ -110,9 +119,20 @@ std::vector<std::string> unfinished_files(const std::string& folder) {
     return all;
 }
 
+std::string cannot_be_listed(const std::string& folder, const std::error_code& why) {
+    return fmt::format("{} cannot be listed: {}", folder, why.message());
+}
+
+/// list_files(); ReadError if the folder is there and cannot be listed.
+std::vector<StepFile> require_list(const std::string& folder, std::string_view prefix) {
+    std::error_code unlisted;
+    std::vector<StepFile> all = list_files(folder, prefix, ".h5", unlisted);
+    if (unlisted) throw ReadError(cannot_be_listed(folder, unlisted));
+    return all;
+}
+
 std::vector<StepFile> weights_in(const std::string& folder) {
-    std::error_code ignored;
-    std::vector<StepFile> all = list_files(folder, "model-", ".h5", ignored);
+    std::vector<StepFile> all = require_list(folder, "model-");
     for (const StepFile& file : list_checkpoints(folder)) all.push_back(file);
     return all;
 }
@@ -120,12 +140,11 @@ std::vector<StepFile> weights_in(const std::string& folder) {
 }  // namespace
 
 std::vector<StepFile> list_checkpoints(const std::string& folder) {
-    std::error_code ignored;
-    return list_checkpoints(folder, ignored);
+    return require_list(folder, "step-");
 }
 
-std::vector<StepFile> list_checkpoints(const std::string& folder, std::error_code& status) {
-    return list_files(folder, "step-", ".h5", status);
+std::vector<StepFile> list_checkpoints(const std::string& folder, std::error_code& unlisted) {
+    return list_files(folder, "step-", ".h5", unlisted);
 }
 
 std::string missing_step_error(const std::string& folder, int64_t step) {
@@ -139,15 +158,25 @@ std::string missing_step_error(const std::string& folder, int64_t step) {
 std::string newest_weights(const std::string& folder) {
     std::vector<StepFile> all = weights_in(folder);
     // in a run's folder they are one level below (checkpoint.folder)
-    std::error_code ignored;
-    for (const fs::path& entry : entries_of(folder, ignored))
-        if (all.empty()) all = weights_in(entry.string());
+    std::error_code unlisted;
+    std::string failure;
+    for (const fs::path& entry : entries_of(folder, unlisted)) {
+        if (!all.empty()) break;
+        try {
+            if (is_folder_patiently(entry)) all = weights_in(entry.string());
+        } catch (const SystemError& error) {
+            failure = error.what();
+        }
+    }
+    if (all.empty() && !failure.empty()) throw ReadError(failure);
     std::stable_sort(all.begin(), all.end(),
                      [](const StepFile& a, const StepFile& b) { return a.step < b.step; });
     for (auto file = all.rbegin(); file != all.rend(); ++file) {
         try {
             read_checkpoint_header(file->path);
             return file->path;
+        } catch (const PermissionError&) {  // older weights would be others than the user asks for
+            throw;
         } catch (const ConfigError& error) {
             log::warn("checkpoint skipped: {}", error.what());
         }
@@ -161,7 +190,8 @@ std::string remove_all(const std::vector<std::string>& paths) {
     for (const std::string& path : paths) {
         std::error_code status;
         // without its parts, a file that could not be removed would be a damaged checkpoint
-        if (!failures.empty() && fs::is_directory(path, status) && checkpoint_format::is_linked(path))
+        if (!failures.empty() && status_patiently(path, status).type() != fs::file_type::regular &&
+            checkpoint_format::is_linked(path))
             continue;
         fs::remove_all(path, status);
         if (status) failures.push_back(fmt::format("{} cannot be removed: {}", path, status.message()));
@@ -178,12 +208,23 @@ std::string CheckpointFolder::model_path_of(int64_t step) const {
 }
 
 std::vector<std::string> CheckpointFolder::retire(int64_t step) const {
-    if (!set_aside_later(path_, step, writer_)) return {};
-    std::vector<std::string> gone = old_files(path_, keep_latest_);
+    std::error_code unlisted;
+    const std::vector<StepFile> files = list_checkpoints(path_, unlisted);
+    if (unlisted) log::warn("{}: no checkpoint is removed at this save", cannot_be_listed(path_, unlisted));
+    if (unlisted || !set_aside_later(files, step, writer_)) return {};
+    std::vector<std::string> gone = old_files(files, step, keep_latest_);
     // a file is removed before its parts, so that it is never there without them
     const std::vector<std::string> parts = unlinked_parts(path_, gone);
     gone.insert(gone.end(), parts.begin(), parts.end());
     return gone;
+}
+
+std::string CheckpointFolder::newest_text(const char* found, const char* none) const {
+    std::error_code unlisted;
+    const std::vector<StepFile> files = list_checkpoints(path_, unlisted);
+    if (unlisted && unlisted != std::errc::not_a_directory)  // a file has no checkpoints
+        return cannot_be_listed(path_, unlisted) + ", so it is not known which checkpoints there are";
+    return files.empty() ? none : found + files.back().path;
 }
 
 void CheckpointFolder::remove_unfinished() const {

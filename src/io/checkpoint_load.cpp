@@ -5,6 +5,7 @@
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/file/host_error.hpp"
 #include "coeus/file/raw_file.hpp"
 
 #include <algorithm>
@@ -54,6 +55,8 @@ Attempt attempt_load(const std::string& path, const std::vector<CheckpointTensor
                 sums = read_arrays(contents, tensors);
             } catch (const ReadError& error) {
                 unreadable = error.what();
+            } catch (const PermissionError& error) {  // of this rank's host
+                unreadable = error.what();
             }
         });
     } catch (const CollectiveError& error) {
@@ -81,15 +84,14 @@ std::optional<CheckpointStore::Loaded> CheckpointStore::load_newest(
     // only rank 0 lists the folder: on a network file system other ranks may see new files later
     std::vector<std::string> listed;  // newest first
     on_first_rank(ranks_, [&] {
-        std::error_code status;
-        for (const StepFile& file : list_checkpoints(folder_.path(), status))
+        std::error_code unlisted;
+        for (const StepFile& file : list_checkpoints(folder_.path(), unlisted))
             listed.insert(listed.begin(), file.path);
-        // a folder that cannot be listed may have checkpoints
-        if (status && status != std::errc::no_such_file_or_directory)
+        if (unlisted)
             throw SystemError(
                 fmt::format("{} cannot be listed: {}; it may have a checkpoint from which this run must "
                             "resume. Make it readable, or start in another job.dump_folder",
-                            folder_.path(), status.message()));
+                            folder_.path(), unlisted.message()));
     });
     listed = broadcast_texts(ranks_, listed);
     std::string damage;

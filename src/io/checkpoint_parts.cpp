@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint_parts.hpp"
 
+#include "coeus/base/log.hpp"
 #include "coeus/base/patient_io.hpp"
+#include "coeus/file/host_error.hpp"
 #include "coeus/file/raw_file.hpp"
 
 #include <algorithm>
@@ -45,18 +47,37 @@ fs::path after_links(const std::string& file) {
     return found;
 }
 
-/// The folder of parts to which a file links; "" if it links to none; none if the file cannot be read.
+/// The folder of parts to which a file links; "" if it links to none; none if it is damaged or is not an HDF5
+/// file. ReadError if the system cannot tell, or does not allow to read it: it may link to any.
 std::optional<std::string> linked_folder(const fs::path& path) {
-    std::error_code ignored;
-    const fs::file_type type = fs::status(path, ignored).type();
-    if (type == fs::file_type::none) return std::nullopt;  // the status cannot be read
+    std::error_code failed;
+    const fs::file_type type = status_patiently(path, failed).type();
+    if (may_pass(failed.value()))
+        throw ReadError(fmt::format("{} cannot be read: {}", path.string(), failed.message()));
+    if (type == fs::file_type::none) return std::nullopt;
     if (type != fs::file_type::regular) return "";
     try {
         require_sound_layout(path.string());
         const hdf5::File file = hdf5::File::open(path.string());
         return file.has_attribute(folder_attribute) ? file.string_attribute(folder_attribute) : "";
+    } catch (const PermissionError& error) {
+        throw ReadError(error.what());
+    } catch (const ReadError&) {
+        throw;
     } catch (const std::exception&) {
         return std::nullopt;
+    }
+}
+
+/// Whether a file has a link to the folder of parts `name`, or may have one. A damaged file may, if it is the
+/// `owner` of the parts by its name.
+bool may_link(const fs::path& file, const std::string& name, bool owner) {
+    try {
+        const std::optional<std::string> linked = linked_folder(file);
+        return linked ? *linked == name : owner;
+    } catch (const ReadError& error) {
+        log::warn("{}; it may need {}, which is kept", error.what(), name);
+        return true;
     }
 }
 
@@ -166,8 +187,7 @@ bool is_linked(const std::string& parts_folder, const std::vector<std::string>& 
     return std::any_of(files.begin(), files.end(), [&](const fs::path& file) {
         if (file.extension() == ".part" || std::find(gone.begin(), gone.end(), file) != gone.end())
             return false;
-        const std::optional<std::string> linked = linked_folder(file);
-        return linked ? *linked == name : is_owner(file);
+        return may_link(file, name, is_owner(file));
     });
 }
 

@@ -4,6 +4,7 @@
 #include "checkpoint_parts.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/file/convert.hpp"
+#include "coeus/file/host_error.hpp"
 #include "coeus/file/raw_file.hpp"
 
 #include <algorithm>
@@ -127,6 +128,8 @@ std::string damage_found_by(const Look& look) {
     try {
         look();
         return "";
+    } catch (const PermissionError& error) {
+        throw ReadError(error.what());
     } catch (const ConfigError& error) {
         return error.what();
     } catch (const ReadError&) {  // the bytes could not be read, and may be intact

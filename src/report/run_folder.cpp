@@ -16,6 +16,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// ConfigError if this user may not write to a folder, SystemError if the system does not tell.
+void require_permission_to_write(const char* option, const fs::path& folder) {
+    if (patiently(folder.string(), [&] { return access(folder.c_str(), W_OK); }) == 0) return;
+    const int code = errno;
+    const std::string text =
+        fmt::format("{}: cannot write to {}: {}", option, folder.string(), errno_text(code));
+    if (may_pass(code)) throw SystemError(text);
+    throw ConfigError("{}; choose a folder that you may write to", text);
+}
+
 void make_writable_folder(const char* option, const fs::path& folder) {
     std::error_code failed;
     make_folders_patiently(folder, failed);
@@ -25,12 +35,13 @@ void make_writable_folder(const char* option, const fs::path& folder) {
             throw ConfigError("{} = \"{}\": {} is a file; choose a folder", option, folder.string(),
                               above.string());
     }
+    if (may_pass(failed.value()))
+        throw SystemError(
+            fmt::format("{}: cannot create the folder {}: {}", option, folder.string(), failed.message()));
     if (failed)
         throw ConfigError("{}: cannot create the folder {}: {}; choose a folder that you may write to",
                           option, folder.string(), failed.message());
-    if (access(folder.c_str(), W_OK) != 0)
-        throw ConfigError("{}: cannot write to {}: {}; choose a folder that you may write to", option,
-                          folder.string(), errno_text(errno));
+    require_permission_to_write(option, folder);
 }
 
 // ConfigError if make_writable_folder() would refuse this folder. Makes nothing.
@@ -40,9 +51,7 @@ void require_makable_folder(const char* option, const fs::path& folder) {
     if (!is_folder_patiently(above))
         throw ConfigError("{} = \"{}\": {} is a file; choose a folder", option, folder.string(),
                           above.string());
-    if (access(above.c_str(), W_OK) != 0)
-        throw ConfigError("{}: cannot write to {}: {}; choose a folder that you may write to", option,
-                          above.string(), errno_text(errno));
+    require_permission_to_write(option, above);
 }
 
 // Calls visit(option, folder) for all folders to which the run will write. An absolute path is not below

@@ -3,12 +3,14 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/telemetry_file.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/device/device.hpp"
 #include "coeus/file/host_error.hpp"
 #include "coeus/file/hub_name.hpp"
+#include "coeus/file/raw_file.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/predict/machine_file.hpp"
 #include "coeus/predict/roofline.hpp"
@@ -37,16 +39,23 @@ namespace {
 
 using enum PlanLine::Verdict;
 
+std::string notice_on_this_host(const std::string& error) {
+    return fmt::format("{} (on this host)", error);
+}
+
 // Notices on files that the deck names and this host does not have: a deck may be checked on another machine
 // than it runs on.
 std::vector<std::string> absent_files(const Config& config) {
     std::vector<std::string> notices;
     const auto look = [&](const char* option, const std::string& path) {
-        std::error_code unseen;
-        if (!path.empty() && !std::filesystem::exists(path, unseen))
-            notices.push_back(
-                fmt::format("{} = \"{}\": this file or folder does not exist here; a run needs it{}", option,
-                            path, download_hint(path)));
+        std::string problem;
+        try {
+            if (path.empty() || leads_somewhere(path)) return;
+            problem = "this file or folder does not exist here; a run needs it" + download_hint(path);
+        } catch (const std::runtime_error& error) {
+            problem = notice_on_this_host(error.what());
+        }
+        notices.push_back(fmt::format("{} = \"{}\": {}", option, path, problem));
     };
     for (const std::string& path : config.training.dataset_path) look("training.dataset_path", path);
     if (config.validation.enable)
@@ -61,22 +70,19 @@ constexpr const char* real_run_refuses = " (a real run refuses this)";
 
 // Path of the weights from which a run with this deck starts; "" if it resumes or starts from random weights.
 std::string weights_at_start(const Config& config) {
-    std::error_code absent;
+    std::error_code unlisted;
     const auto folder = std::filesystem::path(config.job.dump_folder) / config.checkpoint.folder;
-    const bool resumes = config.checkpoint.enable && !list_checkpoints(folder.string(), absent).empty();
+    // a folder that cannot be listed may have checkpoints; refused_on_this_host() reports it
+    const bool resumes =
+        config.checkpoint.enable && (!list_checkpoints(folder.string(), unlisted).empty() || unlisted);
     return resumes ? "" : initial_weights_path(config);
-}
-
-std::string notice_on_this_host(const std::string& error) {
-    return fmt::format("{} (on this host)", error);
 }
 
 // Why a run would be refused before its first step because of these weights, as far as they are here.
 std::vector<PlanLine> refused_weights(const Config& config, const DecoderConfig& model,
                                       const std::string& weights) {
-    std::error_code unseen;
-    if (weights.empty() || !std::filesystem::exists(weights, unseen)) return {};
     try {
+        if (weights.empty() || !leads_somewhere(weights)) return {};
         if (config.checkpoint.initial_load_model_only)
             require_weights_of(config, model);
         else
@@ -100,9 +106,11 @@ std::vector<std::string> refused_on_this_host(const Config& config, const Decode
         }
     };
     attempt([&] { require_writable_folders(config); });
-    if (weights.empty()) attempt([&] { Resume::require_possible(config, model); });
-    if (const std::string missing = Resume::missing_step(config); !missing.empty())
-        reasons.push_back(fmt::format("{} (a run needs it)", missing));
+    attempt([&] {
+        if (const std::string missing = Resume::missing_step(config); !missing.empty())
+            reasons.push_back(fmt::format("{} (a run needs it)", missing));
+        if (weights.empty()) Resume::require_possible(config, model);
+    });
     return reasons;
 }
 
@@ -299,7 +307,7 @@ int dry_run(const CommandLine& command_line, int world_size) {
     if (const std::string& name = config.job.save_config_file; !name.empty()) {
         const auto file = std::filesystem::path(config.job.dump_folder) / name;
         std::error_code failed;
-        if (std::filesystem::exists(file, failed))
+        if (exists_patiently(file))
             throw ConfigError(
                 "job.save_config_file = \"{}\": {} already exists, and a dry run does not replace files; "
                 "choose another name",

@@ -55,10 +55,9 @@ std::optional<Loaded> load_initial(const Config::Checkpoint& options, const Savi
 // The checkpoints from which a run with this deck may continue, the preferred one first.
 std::vector<std::string> checkpoints_to_load(const Config::Checkpoint& options, const std::string& run) {
     std::vector<std::string> paths;
-    std::error_code absent;
     if (options.enable) {
         const auto folder = std::filesystem::path(run) / options.folder;
-        for (const StepFile& file : list_checkpoints(folder.string(), absent))
+        for (const StepFile& file : list_checkpoints(folder.string()))
             if (options.load_step < 0 || file.step == options.load_step) paths.push_back(file.path);
         std::ranges::reverse(paths);
     }
@@ -109,10 +108,7 @@ void Resume::require_possible(const Config& config, const DecoderConfig& model) 
     const Config::Checkpoint& options = config.checkpoint;
     const std::string folder =
         (std::filesystem::path(config.job.dump_folder) / options.folder).lexically_normal().string();
-    std::vector<std::string> steps;
-    std::error_code absent;
-    for (const StepFile& file : list_checkpoints(folder, absent)) steps.push_back(std::to_string(file.step));
-    if (options.create_seed_checkpoint && !steps.empty())
+    if (options.create_seed_checkpoint && !list_checkpoints(folder).empty())
         throw ConfigError("{}", seed_checkpoint_error(folder));
     for (const std::string& path : checkpoints_to_load(options, config.job.dump_folder)) {
         const bool own = is_in(path, folder);

@@ -27,7 +27,8 @@ namespace {
 // Called before the first step, so that a lack of room is not found hours later, at the first save.
 void check_room(const Config& config, const CheckpointFolder& folder, int64_t element_bytes, size_t arrays,
                 int64_t step) {
-    const int64_t there = int64_t(folder.list().size()), keep = config.checkpoint.keep_latest_k,
+    const int64_t there = int64_t(list_checkpoints(folder.path()).size()),
+                  keep = config.checkpoint.keep_latest_k,
                   saves = 1 + (config.training.steps - step) / config.checkpoint.interval,
                   count = keep == 0 ? saves : std::min(saves, std::max<int64_t>(1, keep + 1 - there));
     const int64_t bytes = checkpoint_bytes(element_bytes, arrays);

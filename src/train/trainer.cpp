@@ -228,11 +228,9 @@ void Trainer::end_run() {
     say_goodput("stopped by " + stop_.reason());
     std::string text = fmt::format("Stopped at step {} of {} by {}: {}.", progress_.step,
                                    config_.training.steps, stop_.reason(), state);
-    if (first_rank()) {
-        const std::vector<StepFile> good = saving_.checkpoints().folder().list();
-        text += good.empty() ? " The same command starts from scratch"
-                             : " The same command resumes from " + good.back().path;
-    }
+    if (first_rank())
+        text += " " + saving_.checkpoints().folder().newest_text("The same command resumes from ",
+                                                                 "The same command starts from scratch");
     log::info("{}", text);  // now: files that are still being written may delay the end
     log::flush();
     throw StoppedError("");
@@ -310,9 +308,8 @@ void Trainer::continue_at(const RunPlace& place, const std::string& event) {
 void Trainer::stop_diverged(const std::string& reason) {
     saving_.finish();
     say_goodput("the loss or the gradient was not finite");
-    const std::vector<StepFile> good = saving_.checkpoints().folder().list();
-    const std::string place = good.empty() ? "There is no checkpoint to go back to"
-                                           : "The last good checkpoint is " + good.back().path;
+    const std::string place = saving_.checkpoints().folder().newest_text(
+        "The last good checkpoint is ", "There is no checkpoint to go back to");
     throw NotFiniteError(fmt::format(
         "{}. {}. Usual remedies: a lower optimizer.lr, a longer lr_scheduler.warmup_steps, a look "
         "at the data of this step",

@@ -208,6 +208,68 @@ TEST_CASE("bad reads: commands wait for their files") {
     }
 }
 
+TEST_CASE("bad reads: what cannot be looked at does not count as absent") {
+    const TemporaryFolder folder;
+    const fs::path data = folder / "data.h5", out = folder / "run";
+    write_token_file(data, {.tokens = learnable_tokens(80 * 17)});
+    train_tiny(out, data, {"--checkpoint.enable", steps(2)});
+    const auto run_without = [&](const fs::path& file, const Arguments& command) {
+        return run_coeus(
+            command, 0,
+            failing("1", file.string(),
+                    {{"COEUS_TEST_BAD_READS_ERROR", std::to_string(EIO)}, {"COEUS_READ_PATIENCE", "0.01"}}));
+    };
+    SECTION("a file or a folder that a command would replace") {
+        const fs::path target = folder / GENERATE("weights.h5", "hub");
+        REQUIRE(run_coeus({"convert", out, target}).exit_code == 0);
+        const std::vector<std::string> before = files_in(folder.path());
+        const Outcome run = run_without(target, {"convert", out, target});
+        INFO(run.output);
+        CHECK(run.exit_code == 3);
+        CHECK_THAT(run.output, Contains(target.string() + " cannot be"));
+        CHECK(files_in(folder.path()) == before);
+    }
+    SECTION("the checkpoints of a run") {
+        const fs::path checkpoints = out / "checkpoint";
+        const Arguments options = tiny_run(out, data, {"--checkpoint.enable"});
+        Arguments question = {"info"};
+        question.insert(question.end(), options.begin() + 1, options.end());
+        question.emplace_back("--newest_step");
+        CHECK_THAT(run_coeus(question).output, Contains("2\n"));
+        const Outcome asked = run_without(checkpoints, question);
+        INFO(asked.output);
+        CHECK(asked.exit_code == 3);
+        CHECK_THAT(asked.output, Contains(checkpoints.string() + " cannot be listed: Input/output error"));
+        const Outcome dry = run_without(checkpoints, options + Arguments{"--dry_run"});
+        INFO(dry.output);
+        CHECK_THAT(dry.output, Contains("cannot be listed: Input/output error (on this host)"));
+    }
+    SECTION("data that a dry run looks for") {
+        const Outcome run = run_without(data, tiny_run(out, data, {"--dry_run"}));
+        INFO(run.output);
+        CHECK_THAT(run.output, Contains("cannot be") && !Contains("does not exist"));
+    }
+    SECTION("a folder that this user may write to") {
+        const Outcome run = run_without(out / "log", tiny_run(out, data, {"--checkpoint.enable"}));
+        INFO(run.output);
+        CHECK(run.exit_code == 3);
+    }
+    SECTION("a renamed checkpoint keeps its parts") {
+        const Arguments options = {"--checkpoint.enable", "--checkpoint.interval=1", "--checkpoint.files=2",
+                                   "--checkpoint.keep_latest_k=2"};
+        const fs::path parts_run = folder / "parts", best = parts_run / "checkpoint/best.h5",
+                       newest = parts_run / checkpoint_of(2);
+        train_tiny(parts_run, data, options + Arguments{steps(2)});
+        fs::rename(newest, best);
+        fs::copy_file(best, newest);
+        const Outcome run = run_without(best, tiny_run(parts_run, data, options + Arguments{steps(5)}));
+        INFO(run.output);
+        CHECK(run.exit_code == 0);
+        CHECK(verify_checkpoint(best.string()).empty());
+        CHECK_FALSE(fs::exists(newest));
+    }
+}
+
 TEST_CASE("bad reads: links planted in a run's folder are not followed") {
     const TemporaryFolder folder;
     const fs::path data = folder / "data.h5", out = folder / "run", victim = folder / "victim";

@@ -16,10 +16,11 @@ struct StepFile {
     int64_t step;
     std::string path;
 };
-/// The full checkpoints in a folder, found by their names only; oldest first.
+/// The full checkpoints in a folder, found by their names only; oldest first. There are none if the folder
+/// does not exist. A folder that cannot be listed may have some: ReadError.
 std::vector<StepFile> list_checkpoints(const std::string& folder);
-/// The same; `status`: why the folder cannot be listed, for example because it does not exist.
-std::vector<StepFile> list_checkpoints(const std::string& folder, std::error_code& status);
+/// The same; `unlisted`: why the folder cannot be listed.
+std::vector<StepFile> list_checkpoints(const std::string& folder, std::error_code& unlisted);
 /// The error of a deck whose checkpoint.load_step is not in the folder: names the steps that are.
 std::string missing_step_error(const std::string& folder, int64_t step);
 
@@ -49,12 +50,15 @@ public:
     std::string path_of(int64_t step) const;
     /// The file with the weights only: "FOLDER/model-00000100.h5".
     std::string model_path_of(int64_t step) const;
-    std::vector<StepFile> list() const { return list_checkpoints(path_); }
+    /// For messages: `found` and the path of the newest full checkpoint, or `none`, or that the folder cannot
+    /// be listed.
+    std::string newest_text(const char* found, const char* none) const;
 
     /// Call it after the checkpoint of this step was published. Renames files of later steps: they are
     /// damaged, or belong to a branch that the run has left. Returns the files beyond keep_latest, then the
     /// folders of parts that no checkpoint names any more; pass them to remove_all() in this order. If
-    /// another run has taken the folder, nothing is renamed, and nothing is returned.
+    /// another run has taken the folder, or if it cannot be listed, nothing is renamed and nothing is
+    /// returned.
     std::vector<std::string> retire(int64_t step) const;
     /// Removes the unfinished files of runs that were killed during a save. No save may be under way.
     void remove_unfinished() const;

@@ -108,9 +108,8 @@ void show_newest_step(const std::vector<std::string>& arguments) {
     std::vector<std::string> planning = arguments;
     std::ranges::replace(planning, "--newest_step", "--dry_run");
     const Config config = parse_command_line(planning).config;
-    std::error_code absent;
-    const std::vector<StepFile> files = list_checkpoints(
-        (std::filesystem::path(config.job.dump_folder) / config.checkpoint.folder).string(), absent);
+    const std::vector<StepFile> files =
+        list_checkpoints((std::filesystem::path(config.job.dump_folder) / config.checkpoint.folder).string());
     print("{}\n", files.empty() ? 0 : files.back().step);
 }
 

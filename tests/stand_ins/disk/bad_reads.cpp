@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A library to preload into a run. A network file system fails now and then: one in COEUS_TEST_BAD_READS
-// opens, reads and looks (stat) of a file fails, at random, with ESTALE, EIO, EINTR or (an open only) EMFILE.
-// COEUS_TEST_BAD_READS_IN=TEXT: only of files whose path contains it. Must be set.
+// opens, reads and looks (stat, access) of a file fails, at random, with ESTALE, EIO, EINTR or (an open only)
+// EMFILE. COEUS_TEST_BAD_READS_IN=TEXT: only of files whose path contains it. Must be set.
 // COEUS_TEST_BAD_READS_SEED=N: chooses which calls fail. Ranks differ.
 // COEUS_TEST_BAD_READS_ERROR=N: always with this value of errno.
 // COEUS_TEST_BAD_READS_IF=FILE: only while this file exists.
@@ -111,6 +111,9 @@ extern "C" DIR* opendir(const char* path) {
 }
 extern "C" int stat(const char* path, struct stat* status) noexcept {
     return fails(path, false) ? -1 : call<int>("stat", path, status);
+}
+extern "C" int access(const char* path, int how) noexcept {
+    return fails(path, false) ? -1 : call<int>("access", path, how);
 }
 extern "C" ssize_t read(int descriptor, void* to, size_t bytes) {
     return fails(path_of(descriptor), false) ? -1 : call<ssize_t>("read", descriptor, to, bytes);

@@ -124,7 +124,12 @@ TEST_CASE("checkpoint: a folder that cannot be listed is an error, not a new run
     CHECK_THROWS_WITH(checkpoint.load_newest(state.tensors),
                       Contains(unlistable + " cannot be listed: Not a directory") &&
                           Contains("or start in another job.dump_folder"));
-    CHECK(list_checkpoints(folder / unlistable).empty());
+    CHECK_THROWS_WITH(list_checkpoints(folder / unlistable), Contains("cannot be listed: Not a directory"));
+    CHECK_THROWS_WITH(newest_weights(folder / unlistable), Contains("cannot be listed: Not a directory"));
+    fs::create_symlink("loop", folder / "loop");
+    CHECK_THAT(CheckpointFolder(folder / "loop", 0).newest_text("found ", "none"),
+               Contains("loop cannot be listed: Too many levels of symbolic links, so it is not known which "
+                        "checkpoints there are"));
 }
 
 TEST_CASE("checkpoint: a file that the system cannot read is not damaged, and no earlier one replaces it",
