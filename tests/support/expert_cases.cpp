@@ -492,6 +492,8 @@ std::vector<KernelCase> expert_cases() {
         list.push_back(arrival_experts_case(64, 64, 63, all));
         list.push_back(arrival_experts_case(2, 80, 0, all));
     }
+    // all 80 rows fit exactly, or one of them has no room
+    for (const int64_t room : {79, 80}) list.push_back(rows_in_blocks_case({40, 6, 2}, 1, room));
     for (const int64_t room : {1, 7, 40, 2000}) {
         list.push_back(rows_in_blocks_case({40, 6, 2}, 1, room));
         list.push_back(rows_in_blocks_case({40, 6, 2}, 3, room));
