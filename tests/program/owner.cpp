@@ -122,32 +122,36 @@ TEST_CASE("owner: a requeued start of the same job waits for the end of the earl
 
 TEST_CASE(
     "owner: a run that lost its folder while it was suspended ends with exit code 3 and changes nothing") {
-    const int ranks = GENERATE(0, 2);
-    INFO(ranks << " ranks");
+    // a run that saves each step checks its owner's note before each save, any other now and then
+    const auto [ranks, interval] = GENERATE(table<int, int>({{0, 1}, {2, 1}, {2, 100}}));
+    INFO(ranks << " ranks, a checkpoint every " << interval << " steps");
     std::map<std::string, std::string> left;
     const TemporaryFolder job;
-    const StoppedRun run(ranks, {"--checkpoint.async_mode=disabled"}, {{"COEUS_DONE_FILE", job / "done"}},
-                         [&](const StoppedRun& suspended) {
-                             // as if the run had been resumed elsewhere in the meantime
-                             for (const char* owner : {".owner", "checkpoint/.owner"}) {
-                                 std::string note = read_file(suspended.out / owner);
-                                 note.replace(note.find("\"id\":\"") + 6, 16, "0123456789abcdef");
-                                 write_file(suspended.out / owner, note);
-                             }
-                             // a run checks its owner's note again if the last check was 5 s ago: more is
-                             // never wrong
-                             CHECK(run_shell("sleep 6").exit_code == 0);
-                             left = contents(suspended.out);
-                         });
+    const bool waits = interval > 1;
+    const StoppedRun run(
+        ranks, {"--checkpoint.async_mode=disabled", fmt::format("--checkpoint.interval={}", interval)},
+        {{"COEUS_DONE_FILE", job / "done"}}, [&](const StoppedRun& suspended) {
+            // as if the run had been resumed elsewhere in the meantime
+            for (const char* owner : {".owner", "checkpoint/.owner"}) {
+                std::string note = read_file(suspended.out / owner);
+                note.replace(note.find("\"id\":\"") + 6, 16, "0123456789abcdef");
+                write_file(suspended.out / owner, note);
+            }
+            // it checks again if the last check was 5 s ago: more is never wrong
+            if (waits) CHECK(run_shell("sleep 6").exit_code == 0);
+            left = contents(suspended.out);
+        });
     INFO(run.outcome.output);
     CHECK(run.outcome.exit_code == 3);
     CHECK_THAT(run.outcome.output, Contains("this run has lost its folder " + run.out.string()) &&
                                        Contains("it ends without writing to it"));
     // what can still be kept, and what is lost
-    CHECK_THAT(run.outcome.output,
-               Contains("Its last checkpoint is " + (run.out / checkpoint_of(2)).string() +
-                        ": copy it elsewhere if you want to keep it, since the other run may remove it. "
-                        "1 later step is not saved"));
+    CHECK_THAT(
+        run.outcome.output,
+        Contains(waits ? "Nothing of this run is saved"
+                       : "Its last checkpoint is " + (run.out / checkpoint_of(2)).string() +
+                             ": copy it elsewhere if you want to keep it, since the other run may remove it. "
+                             "1 later step is not saved"));
     CHECK_THAT(run.outcome.output, !Contains("Training completed"));
     CHECK(read_file(job / "done") == "lost_folder\n");
     for (const auto& [file, content] : contents(run.out)) {
