@@ -217,7 +217,8 @@ def run(folder, only, ci, seed, sample):
         return f"found by {found[0]} ({len(own)} of its own tests ran)" if found else "SURVIVED"
 
     if ci:
-        own = sorted(test for test in programs if any(re.search(mutant.tests, test) for mutant in chosen))
+        planted = [mutant for mutant in chosen if mutant.text not in done]
+        own = sorted(test for test in programs if any(re.search(mutant.tests, test) for mutant in planted))
         # in parts: all names are too long for one regular expression
         for begin in range(0, len(own), 300):
             if wrong := failures("-R", reach.expression(own[begin:begin + 300])):
