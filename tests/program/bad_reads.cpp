@@ -244,15 +244,28 @@ TEST_CASE("bad reads: what cannot be looked at does not count as absent") {
         INFO(dry.output);
         CHECK_THAT(dry.output, Contains("cannot be listed: Input/output error (on this host)"));
     }
-    SECTION("data that a dry run looks for") {
-        const Outcome run = run_without(data, tiny_run(out, data, {"--dry_run"}));
+    SECTION("what a dry run looks for") {
+        const std::string option = GENERATE("checkpoint.initial_load_path", "model.hf_assets_path");
+        const fs::path file = folder / "wanted";
+        write_file(file, "");
+        const Outcome run = run_without(
+            file, tiny_run(out, data, {"--dry_run", fmt::format("--{}={}", option, file.string())}));
         INFO(run.output);
-        CHECK_THAT(run.output, Contains("cannot be") && !Contains("does not exist"));
+        CHECK_THAT(run.output, Contains(fmt::format(
+                                   "{0} = \"{1}\": {1} cannot be read: Input/output error (on this host)",
+                                   option, file.string())));
     }
     SECTION("a folder that this user may write to") {
-        const Outcome run = run_without(out / "log", tiny_run(out, data, {"--checkpoint.enable"}));
+        const std::string log = (out / "log").string();
+        const Outcome run = run_coeus(tiny_run(out, data, {"--checkpoint.enable"}), 0,
+                                      failing("1", log,
+                                              {{"COEUS_TEST_BAD_READS_ERROR", std::to_string(EIO)},
+                                               {"COEUS_TEST_BAD_READS_CALL", "access"},
+                                               {"COEUS_READ_PATIENCE", "0.01"}}));
         INFO(run.output);
         CHECK(run.exit_code == 3);
+        CHECK_THAT(run.output,
+                   Contains(fmt::format("job.dump_folder: cannot write to {}: Input/output error", log)));
     }
     SECTION("a renamed checkpoint keeps its parts") {
         const Arguments options = {"--checkpoint.enable", "--checkpoint.interval=1", "--checkpoint.files=2",

@@ -5,6 +5,7 @@
 // COEUS_TEST_BAD_READS_SEED=N: chooses which calls fail. Ranks differ.
 // COEUS_TEST_BAD_READS_ERROR=N: always with this value of errno.
 // COEUS_TEST_BAD_READS_IF=FILE: only while this file exists.
+// COEUS_TEST_BAD_READS_CALL=NAME: only calls of this function, "access" or "stat".
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -27,6 +28,7 @@ struct Options {
                *seed = std::getenv("COEUS_TEST_BAD_READS_SEED"),
                *error = std::getenv("COEUS_TEST_BAD_READS_ERROR"),
                *condition = std::getenv("COEUS_TEST_BAD_READS_IF"),
+               *call = std::getenv("COEUS_TEST_BAD_READS_CALL"),
                *rank = std::getenv("OMPI_COMM_WORLD_RANK") ? std::getenv("OMPI_COMM_WORLD_RANK")
                                                            : std::getenv("PMI_RANK");  // MPICH
 };
@@ -39,8 +41,9 @@ uint64_t mixed(uint64_t x) {
 }
 
 // The errno of the next call; 0: it does not fail.
-int failure_of(std::string_view path, bool opens) {
+int failure_of(std::string_view path, bool opens, std::string_view call) {
     static const Options options;
+    if (options.call && call != options.call) return 0;
     static std::atomic<uint64_t> calls = 0;
     if (!options.one_in || !options.in || path.find(options.in) == std::string_view::npos) return 0;
     if (options.condition && access(options.condition, F_OK) != 0) return 0;
@@ -65,8 +68,8 @@ Result call(const char* name, Arguments... arguments) {
     return reinterpret_cast<Result (*)(Arguments...)>(dlsym(RTLD_NEXT, name))(arguments...);
 }
 
-bool fails(std::string_view path, bool opens) {
-    const int before = errno, failure = failure_of(path, opens);
+bool fails(std::string_view path, bool opens, std::string_view call = "") {
+    const int before = errno, failure = failure_of(path, opens, call);
     errno = failure ? failure : before;
     return failure != 0;
 }
@@ -110,10 +113,10 @@ extern "C" DIR* opendir(const char* path) {
     return fails(path, true) ? nullptr : call<DIR*>("opendir", path);
 }
 extern "C" int stat(const char* path, struct stat* status) noexcept {
-    return fails(path, false) ? -1 : call<int>("stat", path, status);
+    return fails(path, false, "stat") ? -1 : call<int>("stat", path, status);
 }
 extern "C" int access(const char* path, int how) noexcept {
-    return fails(path, false) ? -1 : call<int>("access", path, how);
+    return fails(path, false, "access") ? -1 : call<int>("access", path, how);
 }
 extern "C" ssize_t read(int descriptor, void* to, size_t bytes) {
     return fails(path_of(descriptor), false) ? -1 : call<ssize_t>("read", descriptor, to, bytes);
