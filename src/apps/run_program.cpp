@@ -13,6 +13,7 @@
 #include "command_line/help.hpp"
 #include "commands.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -73,7 +74,8 @@ int run(const Arguments& arguments) {
         return std::printf("coeus %s (%s)\n", version(), build_description().c_str()), 0;
     if (arguments[0] == "help") {
         if (arguments.size() == 1) return print_overview(), 0;
-        if (arguments[1] == "options" || arguments[1] == "option")
+        const auto about_decks = {"options", "option", "decks", "deck"};
+        if (std::ranges::find(about_decks, arguments[1]) != about_decks.end())
             return help_options({arguments.begin() + 2, arguments.end()});
         if (arguments[1].starts_with("--")) return help_as(arguments[1]);
         return find(arguments[1]).help().print_help(), 0;
@@ -144,6 +146,7 @@ int run_program(int argc, char** argv, FunctionRef<void()> set_up) {
     // An error that all ranks found is reported once. If only one rank found an error (a file that is
     // missing on its node), this rank reports it and ends the other ranks, which wait for it.
     const bool first = world_rank() == 0;
+    std::fflush(stdout);  // what was printed before the error stays before it
     if (code == ExitCode::stopped) {
         if (!message.empty()) log::info("{}", message);
     } else if (first || !found_by_all) {

@@ -158,17 +158,29 @@ void flush() {
     if (state().file) state().file->flush();
 }
 
-void write(Level level, std::string_view message) {
+namespace {
+
+void send(Level level, std::string_view text, std::string_view colored) {
     State& s = state();
-    const std::string text = printable_lines(message);
     const auto as = to_spdlog(level);
-    if (s.file) s.file->log(as, without_color(text));
+    if (s.file) s.file->log(as, text);
     const bool urgent = level == Level::warn || level == Level::error;
     if (!urgent && !on_terminal()) return;
     if (s.options.rank == 0 && s.options.ranks.size() <= 1)
-        s.terminal->log(as, text);
+        s.terminal->log(as, colored);
     else
-        s.terminal->log(as, "rank {}: {}", s.options.rank, text);
+        s.terminal->log(as, "rank {}: {}", s.options.rank, colored);
+}
+
+}  // namespace
+
+void write(Level level, std::string_view message) {
+    const std::string text = printable_lines(message);
+    send(level, text, text);
+}
+
+void write_colored(Level level, std::string_view line) {
+    send(level, without_color(line), line);
 }
 
 }  // namespace coeus::log

@@ -2,6 +2,7 @@
 #include "coeus/base/patient_io.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/error_text.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/stop_signals.hpp"
 
@@ -268,6 +269,14 @@ void make_folders_patiently(const fs::path& folder, std::error_code& failed) {
         errno = failed.value();
         return failed ? -1 : 0;
     });
+}
+
+void make_folders_patiently(const fs::path& folder, std::source_location where) {
+    std::error_code failed;
+    make_folders_patiently(folder, failed);
+    if (failed)
+        fail_at_path(fmt::format("{} cannot be created: {}", folder.string(), failed.message()),
+                     failed.value(), where);
 }
 
 std::vector<fs::path> entries_patiently(const fs::path& folder, std::error_code& failed, double patience) {

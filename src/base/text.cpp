@@ -39,14 +39,6 @@ size_t edit_distance(std::string_view a, std::string_view b, size_t most) {
     return std::min(most, d[a.size()][b.size()]);
 }
 
-// Length in bytes of a terminal colour code at the start of a text, "\033[1;36m"; 0 if the text does not
-// begin with one.
-size_t colour_at(std::string_view text) {
-    if (!text.starts_with("\033[")) return 0;
-    const size_t end = text.find_first_not_of("0123456789;", 2);
-    return end != std::string_view::npos && text[end] == 'm' ? end + 1 : 0;
-}
-
 // True if `c`, a valid UTF-8 sequence, is a control character or one that changes the direction of writing
 // (U+202A to U+202E, U+2066 to U+2069).
 bool is_control(std::string_view c) {
@@ -60,20 +52,16 @@ std::string escaped(std::string_view text, bool keep_lines) {
     std::string out;
     out.reserve(text.size());
     while (!text.empty()) {
-        size_t length = keep_lines ? colour_at(text) : 0;
-        if (length == 0 && keep_lines && (text[0] == '\n' || text[0] == '\t')) length = 1;
-        const bool stays = length > 0;
         size_t valid = 0;
-        if (!stays)
-            for (length = 1; length <= 4 && length <= text.size() && valid == 0; ++length)
-                valid = valid_utf8_prefix(text.substr(0, length));
-        if (!stays) length = std::max<size_t>(1, valid);
-        const std::string_view c = text.substr(0, length);
+        for (size_t length = 1; length <= 4 && length <= text.size() && valid == 0; ++length)
+            valid = valid_utf8_prefix(text.substr(0, length));
+        const std::string_view c = text.substr(0, std::max<size_t>(1, valid));
+        const bool stays = keep_lines && (c == "\n" || c == "\t");
         if (stays || (valid > 0 && !is_control(c)))
             out += c;
         else
             for (const char byte : c) out += fmt::format("\\x{:02x}", uint8_t(byte));
-        text.remove_prefix(length);
+        text.remove_prefix(c.size());
     }
     return out;
 }

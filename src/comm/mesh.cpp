@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/comm/mesh.hpp"
 
+#include "coeus/base/counted.hpp"
 #include "coeus/base/text.hpp"
 
 #include <algorithm>
@@ -200,19 +201,21 @@ MeshShape resolve_mesh(MeshShape degrees, int ranks) {
         for (Axis axis : all_axes)
             if (degrees.degree(axis) > 1)
                 given.push_back(fmt::format("{} = {}", option_name(axis), degrees.degree(axis)));
-        throw ConfigError("{}{}: {} {} {} not a multiple of {}; start {}{} ranks", join(given, ", "),
-                          given.size() > 1 ? fmt::format(" (product {})", others) : "", ranks,
-                          ranks == 1 ? "rank" : "ranks", ranks == 1 ? "is" : "are", others,
+        throw ConfigError("{}{}: {} {} not a multiple of {}; start {}{} ranks", join(given, ", "),
+                          given.size() > 1 ? fmt::format(" (product {})", others) : "",
+                          counted(ranks, "rank"), ranks == 1 ? "is" : "are", others,
                           fewer < ranks ? fmt::format("{} or ", fewer) : "", fewer < ranks ? more : others);
     }
     if (others != ranks) {
         const int without = others / degrees.dp_shard;
         const std::string remedy =
-            ranks % without == 0 ? fmt::format("; with {} ranks set {} = {} (or -1: all that are left over)",
-                                               ranks, option_name(axis::dp_shard), ranks / without)
-                                 : "";
-        throw ConfigError("the degrees of [parallelism] ({}) need {} ranks, but {} {} started: start {}{}",
-                          degrees.text(), others, ranks, ranks == 1 ? "was" : "were", others, remedy);
+            ranks % without == 0
+                ? fmt::format("; with {} set {} = {} (or -1: all that are left over)", counted(ranks, "rank"),
+                              option_name(axis::dp_shard), ranks / without)
+                : "";
+        throw ConfigError("the degrees of [parallelism] ({}) need {}, but {} {} started: start {}{}",
+                          degrees.text(), counted(others, "rank"), ranks, ranks == 1 ? "was" : "were", others,
+                          remedy);
     }
     return degrees;
 }

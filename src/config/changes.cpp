@@ -33,7 +33,7 @@ Matter matter_of(const std::string& name, const Config& config) {
 
 std::map<std::string, std::string> values_of(const std::string& deck) {
     std::map<std::string, std::string> all;
-    for (const TomlEntry& entry : parse_toml(deck, "deck")) {
+    for (const TomlEntry& entry : parse_toml(deck, "the deck of the checkpoint")) {
         const auto* list = entry.value.as<TomlValue::List>();
         if (entry.key != groups || list == nullptr) {
             all[entry.key] = toml_text(entry.value);
@@ -41,7 +41,8 @@ std::map<std::string, std::string> values_of(const std::string& deck) {
         }
         // each option of each group separately
         for (size_t i = 0; i < list->size(); ++i)
-            for (const TomlEntry& option : parse_toml("group = " + toml_text((*list)[i]), "deck"))
+            for (const TomlEntry& option :
+                 parse_toml("group = " + toml_text((*list)[i]), "the deck of the checkpoint"))
                 all[fmt::format("{}[{}]{}", entry.key, i, option.key.substr(std::string("group").size()))] =
                     toml_text(option.value);
     }
@@ -109,7 +110,7 @@ bool shuffle_of_deck(const std::string& checkpoint_deck) {
 
 std::optional<int64_t> logits_chunk_of_deck(const std::string& checkpoint_deck) {
     bool is_of_0_2 = !checkpoint_deck.empty();
-    for (const TomlEntry& entry : parse_toml(checkpoint_deck, "deck")) {
+    for (const TomlEntry& entry : parse_toml(checkpoint_deck, "the deck of the checkpoint")) {
         if (const auto* mib = entry.value.as<int64_t>();
             entry.key == logits_chunk && mib != nullptr && chunk_mib.holds(double(*mib)))
             return *mib;

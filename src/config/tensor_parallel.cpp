@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor_parallel.hpp"
 
+#include "coeus/base/counted.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/models/config_fields.hpp"
@@ -79,11 +80,13 @@ void check_tensor_parallel(const Config& config, int ranks) {
             std::ranges::all_of(rules, [&](const TensorRule& rule) { return rule.allows(tp); }))
             valid.push_back(std::to_string(tp));
     throw ConfigError("parallelism.tensor_parallel_degree = {}: {}must divide {}; {}", given,
-                      fits ? "" : fmt::format("{} ranks are not a multiple of {}, and it ", ranks, given),
+                      fits ? ""
+                           : fmt::format("{} {} not a multiple of {}, and it ", counted(ranks, "rank"),
+                                         ranks == 1 ? "is" : "are", given),
                       listed_texts(broken),
                       valid.empty()
-                          ? fmt::format("with {} ranks and the other degrees no value fits", ranks)
-                          : fmt::format("with {} ranks, {} {}", ranks, listed_texts(valid),
+                          ? fmt::format("with {} and the other degrees no value fits", counted(ranks, "rank"))
+                          : fmt::format("with {}, {} {}", counted(ranks, "rank"), listed_texts(valid),
                                         valid.size() == 1 ? "satisfies all rules" : "satisfy all rules"));
 }
 

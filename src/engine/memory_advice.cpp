@@ -142,8 +142,11 @@ std::vector<std::string> settings_that_change(const EngineOptions& from, const E
     if (to.recompute.mode != from.recompute.mode || to.recompute.every != from.recompute.every) {
         const char* mode = to.recompute.mode == Mode::nothing      ? "none"
                            : to.recompute.mode == Mode::operations ? "selective"
+                           : to.recompute.mode == Mode::budget     ? "memory_budget"
                                                                    : "full";
         set("activation_checkpoint.mode", fmt::format("\"{}\"", mode));
+        if (to.recompute.mode == Mode::budget)
+            set("activation_checkpoint.memory_budget", to.recompute.budget);
         if (to.recompute.mode == Mode::operations) set("activation_checkpoint.selective_ac_option", "\"op\"");
     }
     differs(from.types.offload, to.types.offload, "training.enable_cpu_offload");
@@ -236,16 +239,28 @@ std::string spare_memory_advice(const DecoderConfig& model, const EngineOptions&
     const bool recomputes =
         options.recompute.mode == Mode::blocks || options.recompute.mode == Mode::operations;
     if (!recomputes || double(now.bytes) > most_used_to_advise * double(limit_bytes)) return "";
-    for (const Mode mode : {Mode::nothing, Mode::operations}) {
-        if (mode == options.recompute.mode) break;
+    std::vector<RecomputeOptions> ways = {{.mode = Mode::nothing}};
+    if (options.recompute.mode == Mode::blocks) {
+        ways.push_back({.mode = Mode::operations});
+        // The bytes grow with the budget almost in proportion. A plan with a budget takes long, so only the
+        // largest tenth that should fit and the one below it are tried.
+        EngineOptions without = options;
+        without.recompute = ways[0];
+        const int64_t growth = needed_by(model, without).bytes - now.bytes;
+        const double fitting = growth > 0 ? double(limit_bytes - now.bytes) / double(growth) : 1;
+        const int tenths = std::min(9, int(10 * fitting));
+        for (int tenth = tenths; tenth > std::max(0, tenths - 2); --tenth)
+            ways.push_back({.mode = Mode::budget, .budget = double(tenth) / 10});
+    }
+    for (const RecomputeOptions& way : ways) {
         Alternative faster = {.options = options};
-        faster.options.recompute = {.mode = mode};
+        faster.options.recompute = way;
         faster.says = settings_that_change(options, faster.options);
         const Needed needed = needed_by(model, faster.options);
         if (needed.bytes > limit_bytes || (holds && !holds(faster))) continue;
         return fmt::format("Hint: the run uses {} of {}. With {} it recomputes {} and needs {}",
                            bytes_text(double(now.bytes)), bytes_text(double(limit_bytes)),
-                           join(faster.says, ", "), mode == Mode::nothing ? "nothing" : "less",
+                           join(faster.says, ", "), way.mode == Mode::nothing ? "nothing" : "less",
                            needed.text());
     }
     return "";

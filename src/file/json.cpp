@@ -3,6 +3,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/telemetry_file.hpp"
+#include "coeus/base/text.hpp"
 #include "coeus/file/raw_file.hpp"
 
 #include <fmt/format.h>
@@ -59,7 +60,8 @@ public:
 private:
     Json& place(Json value) {
         if (++count_ > most_json_values)
-            throw ConfigError("{}: more than {} values", name_, most_json_values);
+            throw ConfigError("{}: its JSON has more than {} values, the most that are read", name_,
+                              with_commas(most_json_values));
         if (stack_.empty()) return *root = std::move(value);
         if (Json::Array* array = stack_.back()->as_array()) return array->emplace_back(std::move(value));
         return stack_.back()->as_object()->emplace_back(std::move(key_), std::move(value)).second;

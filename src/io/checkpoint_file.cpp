@@ -24,12 +24,6 @@ Dtype stored_type(const CheckpointTensor& tensor, std::optional<Dtype> dtype) {
     return tensor.is_exact && size_of(stored) < size_of(Dtype::f32) ? Dtype::f32 : stored;
 }
 
-void make_folder(const std::string& folder) {
-    std::error_code status;
-    make_folders_patiently(folder, status);
-    if (status) throw SystemError(fmt::format("{} cannot be created: {}", folder, status.message()));
-}
-
 /// Throws if the disk, a quota or a limit has no room for a file. This must be found before HDF5 writes: HDF5
 /// cannot close a file that it cannot write. Only the space for HDF5's metadata is reserved here. The space
 /// for elements is reserved when the file is laid out, since reserved space takes a while to give back.
@@ -112,7 +106,7 @@ CheckpointFile::CheckpointFile(std::string path, const TrainRecord& train,
         sums_.emplace_back(tensor.shape, checksum_block_rows(tensor.shape));
     }
     on_first_rank(ranks_, [&] {
-        make_folder(fs::absolute(path_).parent_path().string());
+        make_folders_patiently(fs::absolute(path_).parent_path());
         try {
             if (num_part_files_ > 0) make_parts(train, tensors);
             make_file(train, tensors);
@@ -291,6 +285,7 @@ void throw_not_saved(const std::string& path, const std::exception& reason, cons
     if (dynamic_cast<const NotFiniteError*>(&reason))
         throw NotFiniteError(text +
                              ". Usual remedies: a lower optimizer.lr, a longer lr_scheduler.warmup_steps");
+    if (dynamic_cast<const ConfigError*>(&reason)) throw ConfigError("{}", text);
     throw CollectiveError(text);
 }
 

@@ -70,8 +70,8 @@ private:
     std::vector<std::byte> staging_;
 };
 
-/// Throws the error of a failed save, with the newest good checkpoint, which is kept. NotFiniteError if the
-/// reason is one, else CollectiveError. Collective.
+/// Throws the error of a failed save, with the newest good checkpoint, which is kept. NotFiniteError or
+/// ConfigError if the reason is one, else CollectiveError. Collective.
 [[noreturn]] void throw_not_saved(const std::string& path, const std::exception& reason,
                                   const CheckpointFolder& folder, const Communicator& ranks);
 

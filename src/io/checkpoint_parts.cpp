@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint_parts.hpp"
 
+#include "coeus/base/error_text.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/patient_io.hpp"
 #include "coeus/file/host_error.hpp"
@@ -114,7 +115,8 @@ std::string make_parts_folder(const std::string& path) {
         std::string folder = number == 0 ? first : fmt::format("{}.{}", first, number);
         std::error_code status;
         if (fs::create_directory(folder, status)) return folder;
-        if (status) throw SystemError(fmt::format("{} cannot be created: {}", folder, status.message()));
+        if (status)
+            fail_at_path(fmt::format("{} cannot be created: {}", folder, status.message()), status.value());
     }
 }
 

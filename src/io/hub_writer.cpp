@@ -146,8 +146,7 @@ void HubWriter::make_files(Json config, const HubTokenizer& tokenizer) const {
     const std::string folder = folder_ + ".part";
     std::error_code status;
     fs::remove_all(folder, status);  // left by a run that was killed
-    make_folders_patiently(folder, status);
-    if (status) throw SystemError(fmt::format("{} cannot be created: {}", folder, status.message()));
+    make_folders_patiently(folder);
     if (const int64_t there = free_bytes(folder); there < bytes_)
         throw SystemError(fmt::format("{} needed in {}, where {} are free", bytes_text(double(bytes_)),
                                       folder, bytes_text(double(there))));

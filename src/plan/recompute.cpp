@@ -30,6 +30,21 @@ Choices choices_of(int64_t layers, int64_t operations, int64_t blocks) {
     return choices;
 }
 
+// The smallest number from `least` to `most` for which fits() holds, or `most`. If it holds for a number, it
+// holds for all larger ones. The last call has the number that is returned.
+template <class Fits>
+int64_t smallest(int64_t least, int64_t most, const Fits& fits) {
+    while (least < most) {
+        const int64_t middle = (least + most) / 2;
+        if (fits(middle))
+            most = middle;
+        else
+            least = middle + 1;
+    }
+    fits(least);
+    return least;
+}
+
 // The choices with the fewest FLOPs whose frame has at most `limit` bytes. More operations, and more blocks
 // after the first, make a frame smaller; only their numbers matter.
 Choices cheapest_within(double limit, int64_t layers, const PlanOfChoices& plan_of) {
@@ -45,22 +60,15 @@ Choices cheapest_within(double limit, int64_t layers, const PlanOfChoices& plan_
         }
         return true;
     };
-    // without whole blocks: the fewest operations
-    int64_t fewest = 0, most = layers;
-    while (fewest < most) {
-        const int64_t middle = (fewest + most) / 2;
-        if (fits(middle, 0))
-            most = middle;
-        else
-            fewest = middle + 1;
-    }
-    fits(fewest, 0);
+    // without whole blocks
+    smallest(0, layers, [&](int64_t operations) { return fits(operations, 0); });
+    const int64_t first = smallest(1, layers, [&](int64_t blocks) { return fits(layers - blocks, blocks); });
     // the more whole blocks, the fewer operations are needed
-    int64_t operations = layers - 1;
-    for (int64_t blocks = 1; blocks <= layers; ++blocks) {
+    int64_t operations = layers;
+    for (int64_t blocks = first; blocks <= layers; ++blocks) {
         if (plan_of(choices_of(layers, 0, blocks)).flops >= best_flops) break;
-        operations = std::min(operations, layers - blocks);
-        while (fits(operations, blocks) && operations > 0) --operations;
+        operations = smallest(0, std::min(operations, layers - blocks),
+                              [&](int64_t number) { return fits(number, blocks); });
     }
     return best;
 }

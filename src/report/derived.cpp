@@ -2,6 +2,7 @@
 #include "derived.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numbers>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@ namespace coeus {
 namespace {
 
 void add(RunData& run, const std::string& field, MetricSeries values) {
+    std::erase_if(values, [](const auto& of_step) { return !(std::fabs(of_step.second) <= most_drawn); });
     if (values.empty()) return;
     run.fields.push_back(field);
     run.series[field] = std::move(values);
@@ -37,8 +39,8 @@ MetricSeries total_tps(const RunData& run) {
         const auto begins_inside = [&, step = step](const RunStart& start) {
             return start.first_step > step_before && start.first_step < step;
         };
-        if (known && time != seconds.end() && time->second > 0 && seen > tokens_before &&
-            !std::any_of(run.starts.begin(), run.starts.end(), begins_inside))
+        if (known && step > step_before && time != seconds.end() && time->second > 0 &&
+            seen > tokens_before && !std::any_of(run.starts.begin(), run.starts.end(), begins_inside))
             total[step] = (seen - tokens_before) / (double(step - step_before) * time->second);
         step_before = step;
         tokens_before = seen;

@@ -8,6 +8,9 @@
 
 namespace coeus {
 
+/// Larger values are left out of all series: the difference or the sum of two could overflow.
+inline constexpr double most_drawn = 1e300;
+
 /// Adds total_tps, bits_per_byte and validation_bits_per_byte to the fields and series of a run, for the
 /// steps for which they are known.
 void add_derived(RunData& run);

@@ -21,8 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double most_drawn = 1e300;
-
 // Fields with other values than numbers; they are not series.
 constexpr std::string_view words[] = {"gpu_throttle", "straggler_phase", "straggler_host", "straggler_group",
                                       "straggler_throttle"};
@@ -64,7 +62,6 @@ void add_line(const JsonView& line, RunData& run) {
         if (field == "step" || value.is_null() || (validation && !field.starts_with("validation_"))) continue;
         if (std::ranges::find(words, field) != std::end(words)) continue;
         double number = value.number();
-        // the difference or the sum of such values could overflow
         if (std::fabs(number) > most_drawn) continue;
         if (std::fabs(number) < 1 / most_drawn) number = 0;
         if (!run.series.contains(field)) run.fields.push_back(field);

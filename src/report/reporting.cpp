@@ -66,14 +66,14 @@ void Reporting::step(StepMetrics m, int64_t steps_left) {
     if (gpu_) add_gpu_sample(m, gpu_->sample());
     m.steps = m.step + steps_left;
     clock_.finish(m, work_.tokens_per_step, work_.flops_per_token, work_.peak_flops, steps_left);
-    log::info("{}", console_line(m, log::colored()));
+    log::write_colored(log::Level::info, console_line(m, log::colored()));
     write_line(json_line(m));
     if (tensorboard_) tensorboard_->write(m.step, tensorboard_scalars(m));
 }
 
 void Reporting::validation(ValidationMetrics m) {
     add_memory(m, device_, resident_bytes());
-    log::info("{}", console_line(m, log::colored()));
+    log::write_colored(log::Level::info, console_line(m, log::colored()));
     write_line(json_line(m));
     if (tensorboard_) tensorboard_->write(m.step, tensorboard_scalars(m));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/setup/start_hints.hpp"
 
+#include "coeus/base/counted.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
 
@@ -108,13 +109,14 @@ std::vector<std::string> start_hints(const StartFacts& facts) {
                         facts.vector_level.starts_with("avx") ? "AVX512-BF16" : "BF16 of Armv8.6"));
     const int sharing = facts.cpu.sharing;
     if (facts.cpu.threads * sharing > facts.cpu.cores)
-        hints.push_back(fmt::format(
-            "{}{} {} must share {} {}: set training.threads={}{}",
-            sharing > 1 ? fmt::format("{} ranks x ", sharing) : "", facts.cpu.threads,
-            facts.cpu.threads == 1 ? "thread" : "threads", facts.cpu.cores,
-            facts.cpu.cores == 1 ? "core" : "cores", std::max(1, facts.cpu.cores / sharing),
-            sharing > facts.cpu.cores ? fmt::format(" and start at most {} ranks here", facts.cpu.cores)
-                                      : ""));
+        hints.push_back(
+            fmt::format("{}{} {} must share {} {}: set training.threads={}{}",
+                        sharing > 1 ? fmt::format("{} ranks x ", sharing) : "", facts.cpu.threads,
+                        facts.cpu.threads == 1 ? "thread" : "threads", facts.cpu.cores,
+                        facts.cpu.cores == 1 ? "core" : "cores", std::max(1, facts.cpu.cores / sharing),
+                        sharing > facts.cpu.cores
+                            ? fmt::format(" and start at most {} here", counted(facts.cpu.cores, "rank"))
+                            : ""));
     // mpirun binds each rank of a small run to one core by default
     if (facts.cpu.bound && facts.has_gpu && facts.cpu.cores < cores_for_gpu * sharing &&
         facts.cpu.machine_cores * sharing > facts.cpu.cores * facts.local_ranks)

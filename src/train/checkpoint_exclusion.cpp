@@ -13,7 +13,7 @@ namespace {
 
 Words excluded_by(const std::string& deck) {
     Words parts;
-    for (const TomlEntry& entry : parse_toml(deck, "deck"))
+    for (const TomlEntry& entry : parse_toml(deck, "the deck of the checkpoint"))
         if (entry.key == "checkpoint.exclude_from_loading")
             if (const auto* list = entry.value.as<TomlValue::List>())
                 for (const TomlValue& value : *list)

@@ -283,6 +283,22 @@ TEST_CASE("bad reads: what cannot be looked at does not count as absent") {
     }
 }
 
+TEST_CASE(
+    "a folder in the place of a checkpoint ends a run with exit code 2: the same run would fail again") {
+    const TemporaryFolder folder;
+    const fs::path data = folder / "data.h5", out = folder / "run", in_the_way = out / checkpoint_of(1);
+    write_token_file(data, {.tokens = learnable_tokens(80 * 17)});
+    fs::create_directories(in_the_way);
+    const std::string mode = GENERATE("disabled", "async");
+    const Outcome run = run_coeus(tiny_run(
+        out, data, {"--checkpoint.enable", "--checkpoint.interval=1", "--checkpoint.async_mode=" + mode}));
+    INFO(run.output);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output, Contains(in_the_way.string() + " is not saved: ") &&
+                               Contains(": Is a directory") && Contains("; there is no earlier checkpoint"));
+    CHECK(fs::is_directory(in_the_way));
+}
+
 TEST_CASE("bad reads: links planted in a run's folder are not followed") {
     const TemporaryFolder folder;
     const fs::path data = folder / "data.h5", out = folder / "run", victim = folder / "victim";

@@ -37,7 +37,10 @@ bool colored();
 /// Flushes the log, and reports how many lines of the log file were lost.
 void flush();
 
+/// Control characters of the message are escaped: it may contain text of files.
 void write(Level level, std::string_view message);
+/// For a line that this program alone has made: its colours are shown on the terminal. The log file has none.
+void write_colored(Level level, std::string_view line);
 
 template <class... Args>
 void debug(fmt::format_string<Args...> format, Args&&... args) {

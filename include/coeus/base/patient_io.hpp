@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -127,6 +128,9 @@ std::filesystem::path real_path_patiently(const std::filesystem::path& path, std
 
 /// Makes a folder and those above it, unless they exist; the reason in `failed` if it cannot.
 void make_folders_patiently(const std::filesystem::path& folder, std::error_code& failed);
+/// The same. If it cannot: a ConfigError if the path cannot be right (blames_path()), else a SystemError.
+void make_folders_patiently(const std::filesystem::path& folder,
+                            std::source_location where = std::source_location::current());
 
 /// What is in a folder, in no order; the paths begin with `folder`. If it cannot be read to its end: nothing,
 /// and the reason in `failed`.

@@ -29,7 +29,7 @@ std::string markup_of(std::string_view text);
 /// invalid UTF-8 become "\\x1b" and the like. So a file's name can neither imitate lines of a log nor move
 /// the cursor.
 std::string printable(std::string_view text);
-/// The same for a text of several lines: line feeds, tabs and terminal colours are kept.
+/// The same for a text of several lines: line feeds and tabs are kept.
 std::string printable_lines(std::string_view text);
 
 /// Breaks a text that is wider than `width` columns into lines, at its spaces. A word that is wider has its

@@ -207,7 +207,7 @@ TEST_CASE("damage is found by all ranks, and an error of one rank is the error o
     message.clear();
     try {
         CheckpointStore(path + "/below a file", 0, world).save(record, part.tensors);
-    } catch (const SystemError& error) {
+    } catch (const ConfigError& error) {
         message = error.what();
     }
     CHECK_THAT(message, Contains("is not saved") && Contains("Not a directory"));

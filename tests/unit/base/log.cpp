@@ -27,12 +27,14 @@ TEST_CASE("the log file contains the lines that the terminal hides, without colo
     log::init({.rank = 3, .ranks = {0}, .file = file, .quiet = true});
     CHECK_FALSE(log::on_terminal());
     CHECK_FALSE(log::colored());
-    log::info("step: {}  \033[32mloss:  8.1\033[39m done", 1);
+    log::write_colored(log::Level::info, "step: 1  \033[32mloss:  8.1\033[39m done");
+    log::info("a file named \033[8mhidden");
     log::debug("only in the file");
     log::flush();
     const std::string text = test::read_file(file);
     CHECK_THAT(text, Contains("info step: 1  loss:  8.1 done"));
     CHECK_THAT(text, Contains("debug only in the file"));
+    CHECK_THAT(text, Contains("info a file named \\x1b[8mhidden"));
     CHECK(text.find('\033') == std::string::npos);
 }
 

@@ -48,6 +48,7 @@ TEST_CASE("mesh: wrong degrees are refused with a valid choice") {
     };
     CHECK(message({.dp_replicate = 4}, 2) ==
           "the degrees of [parallelism] (dp_replicate 4) need 4 ranks, but 2 were started: start 4");
+    CHECK_THAT(message({.dp_shard = 1}, 2), Contains("(one rank) need 1 rank, but 2 were started"));
     CHECK(message({.dp_shard = 4}, 6) ==
           "the degrees of [parallelism] (dp_shard 4) need 4 ranks, but 6 were started: start 4; with 6 ranks "
           "set parallelism.data_parallel_shard_degree = 6 (or -1: all that are left over)");

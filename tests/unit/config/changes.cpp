@@ -22,6 +22,7 @@ TEST_CASE("changes: a deck equal to the checkpoint's has none") {
     Config config;
     CHECK(changes_since(deck_text(config), config).empty());
     CHECK(changes_since("", config).empty());  // an option that an older deck lacks had its default
+    CHECK_THROWS_WITH(changes_since("[model]\nname = ", config), Contains("the deck of the checkpoint:2"));
     config.optimizer.beta1 = 0.5;
     CHECK(changes_since(deck_text(config), config).empty());
 }

@@ -39,6 +39,8 @@ TEST_CASE("tensor parallel: all rules that a degree breaks are named at once, wi
                 }) ==
         "parallelism.tensor_parallel_degree = 3: must divide training.seq_len = 2048 / 4, model.n_heads = 16 "
         "and model.n_kv_heads = 2; with 12 ranks, 1 and 2 satisfy all rules");
+    CHECK_THAT(refusal(3, 1), Contains("1 rank is not a multiple of 3, and it must divide ") &&
+                                  Contains("; with 1 rank, 1 satisfies all rules"));
     CHECK_THAT(refusal(3, 8, [](Config& config) { config.parallelism.data_parallel_shard_degree = 5; }),
                Contains("with 8 ranks and the other degrees no value fits"));
     CHECK_THAT(refusal(6, 4, [](Config& config) { config.parallelism.data_parallel_shard_degree = 2; }),

@@ -141,6 +141,22 @@ TEST_CASE("tokenizer: forms of tokenizer.json give the ids and texts of Hugging 
     }
 }
 
+TEST_CASE("tokenizer: forms of tokenizer.json: a superscript ends a word for Whitespace") {
+    // Whitespace has the words of Rust's crate regex, whose \w has no superscripts
+    const TemporaryFolder folder;
+    const auto ids = [&](const char* pre_tokenizer) {
+        const char* rest = R"("decoder": {"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"},
+            {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+            "model": {"type": "BPE", "vocab": {"m": 0, "\u00b2": 1, "m\u00b2": 2}, "merges": ["m \u00b2"]})";
+        write_file(folder / "tokenizer.json",
+                   fmt::format("{{\"version\": \"1.0\", \"pre_tokenizer\": {}, {}}}", pre_tokenizer, rest));
+        return Tokenizer(folder.path()).encode("m\u00b2");
+    };
+    CHECK(ids("null") == std::vector<int32_t>{2});
+    CHECK(ids(R"({"type": "Whitespace"})") == std::vector<int32_t>{0, 1});
+}
+
 TEST_CASE("tokenizer: every character of the table is in the classes that Oniguruma has for Unicode 16") {
     for (const auto& [expression, sum] : forms()["characters"].items()) {
         INFO(expression);

@@ -227,7 +227,7 @@ TEST_CASE("unwritable: a file in the place of the folder", "[checkpoint]") {
                       Contains("checkpoint cannot be created: Not a directory") &&
                           Contains("there is no earlier checkpoint"));
     CHECK_THROWS_AS(CheckpointStore(folder / "file/checkpoint", 0, self).save(record_of(1), state.tensors),
-                    SystemError);
+                    ConfigError);
 }
 
 TEST_CASE("a save that fails because the folder was lost reports that, not the missing files") {

@@ -140,6 +140,14 @@ TEST_CASE("starts: tokens per second of all ranks, and bits per byte") {
     const RunData old = read_runs({(folder / "b").string()}).at(0);
     CHECK(old.of("bits_per_byte").empty());
     CHECK(old.of("total_tps").size() == 3);
+    // no time since the start, and a rate that is too large to be drawn
+    write_file(folder / "c/metrics.jsonl",
+               "{\"step\":0,\"loss\":1,\"tokens_seen\":64,\"step_s\":2}\n"
+               "{\"step\":2,\"loss\":1,\"tokens_seen\":1e299,\"step_s\":1e-299}\n"
+               "{\"step\":4,\"loss\":1,\"tokens_seen\":2e299,\"step_s\":1e299}\n");
+    const RunData odd = read_runs({(folder / "c").string()}).at(0);
+    CHECK(odd.of("total_tps") == MetricSeries{{4, 0.5}});
+    CHECK_THAT(report_html({odd}), !Contains("nan") && !Contains("inf"));
 }
 
 TEST_CASE("starts: the report shows where they began, and what each of them was") {

@@ -106,6 +106,14 @@ TEST_CASE("dry run: every advice for 1 to 128 H100 is followed, and the run fits
     CHECK(hints >= (left_out ? 1 : 5));
 }
 
+TEST_CASE("dry run: a hint names a memory budget if nothing coarser fits") {
+    const std::vector<std::string> lines =
+        lines_of({base_decks + "/llama3_70b.toml", "--dry_run", "--gpu=h100"}, 64);
+    CHECK_THAT(line_with(lines, "Hint: the run uses "),
+               Contains("With activation_checkpoint.mode = \"memory_budget\", "
+                        "activation_checkpoint.memory_budget = 0.2 it recomputes less and needs "));
+}
+
 TEST_CASE("dry run: decks with experts on several ranks fit the H100s that they name") {
     struct Planned {
         const char* deck;
