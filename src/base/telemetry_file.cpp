@@ -101,7 +101,8 @@ void TelemetryFile::require_open() const {
                         path_.string()),
             ELOOP);
     if (open_error_ != 0 && !lacks_room(open_error_) && !may_pass(open_error_))
-        throw SystemError(fmt::format("cannot write {}: {}", path_.string(), errno_text(open_error_)));
+        fail_at_path(fmt::format("cannot write {}: {}", path_.string(), errno_text(open_error_)),
+                     open_error_);
 }
 
 // A link in a run's folder may have been planted there.

@@ -139,7 +139,8 @@ std::vector<std::string> settings_that_change(const EngineOptions& from, const E
     const auto differs = [&](const auto& a, const auto& b, const char* option) {
         if (a != b) set(option, b);
     };
-    if (to.recompute.mode != from.recompute.mode || to.recompute.every != from.recompute.every) {
+    if (to.recompute.mode != from.recompute.mode || to.recompute.every != from.recompute.every ||
+        to.recompute.budget != from.recompute.budget) {
         const char* mode = to.recompute.mode == Mode::nothing      ? "none"
                            : to.recompute.mode == Mode::operations ? "selective"
                            : to.recompute.mode == Mode::budget     ? "memory_budget"
@@ -236,19 +237,22 @@ std::string spare_memory_advice(const DecoderConfig& model, const EngineOptions&
                                 const AdviceCheck& holds) {
     using Mode = RecomputeOptions::Mode;
     const Needed now = needed_by(model, options);
-    const bool recomputes =
-        options.recompute.mode == Mode::blocks || options.recompute.mode == Mode::operations;
-    if (!recomputes || double(now.bytes) > most_used_to_advise * double(limit_bytes)) return "";
+    if (options.recompute.mode == Mode::nothing ||
+        double(now.bytes) > most_used_to_advise * double(limit_bytes))
+        return "";
     std::vector<RecomputeOptions> ways = {{.mode = Mode::nothing}};
-    if (options.recompute.mode == Mode::blocks) {
+    if (options.recompute.mode != Mode::operations) {
         ways.push_back({.mode = Mode::operations});
         // The bytes grow with the budget almost in proportion. A plan with a budget takes long, so only the
         // largest tenth that should fit and the one below it are tried.
-        EngineOptions without = options;
-        without.recompute = ways[0];
-        const int64_t growth = needed_by(model, without).bytes - now.bytes;
-        const double fitting = growth > 0 ? double(limit_bytes - now.bytes) / double(growth) : 1;
-        const int tenths = std::min(9, int(10 * fitting));
+        const auto bytes_with = [&](Mode mode) {
+            EngineOptions other = options;
+            other.recompute = {.mode = mode};
+            return double(needed_by(model, other).bytes);
+        };
+        const double full = bytes_with(Mode::blocks), growth = bytes_with(Mode::nothing) - full;
+        const double fitting = growth > 0 ? (double(limit_bytes) - full) / growth : 1;
+        const int tenths = int(std::clamp(10 * fitting, 0.0, 9.0));
         for (int tenth = tenths; tenth > std::max(0, tenths - 2); --tenth)
             ways.push_back({.mode = Mode::budget, .budget = double(tenth) / 10});
     }
@@ -257,6 +261,8 @@ std::string spare_memory_advice(const DecoderConfig& model, const EngineOptions&
         faster.options.recompute = way;
         faster.says = settings_that_change(options, faster.options);
         const Needed needed = needed_by(model, faster.options);
+        // a budget with less memory recomputes more
+        if (way.mode == Mode::budget && needed.bytes <= now.bytes) continue;
         if (needed.bytes > limit_bytes || (holds && !holds(faster))) continue;
         return fmt::format("Hint: the run uses {} of {}. With {} it recomputes {} and needs {}",
                            bytes_text(double(now.bytes)), bytes_text(double(limit_bytes)),

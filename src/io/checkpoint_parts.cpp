@@ -115,7 +115,7 @@ std::string make_parts_folder(const std::string& path) {
         std::string folder = number == 0 ? first : fmt::format("{}.{}", first, number);
         std::error_code status;
         if (fs::create_directory(folder, status)) return folder;
-        if (status)
+        if (status && status != std::errc::file_exists)
             fail_at_path(fmt::format("{} cannot be created: {}", folder, status.message()), status.value());
     }
 }

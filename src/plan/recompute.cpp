@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/plan/recompute.hpp"
 
+#include "coeus/base/counted.hpp"
 #include "coeus/base/text.hpp"
 
 #include <algorithm>
@@ -31,7 +32,8 @@ Choices choices_of(int64_t layers, int64_t operations, int64_t blocks) {
 }
 
 // The smallest number from `least` to `most` for which fits() holds, or `most`. If it holds for a number, it
-// holds for all larger ones. The last call has the number that is returned.
+// holds for all larger ones (almost always in a pipeline with uneven stages, where the result may be another
+// number for which it holds). The last call has the number that is returned.
 template <class Fits>
 int64_t smallest(int64_t least, int64_t most, const Fits& fits) {
     while (least < most) {
@@ -114,12 +116,12 @@ std::string RecomputePlan::text(const std::vector<size_t>& layers) const {
     const auto all = layers.size();
     const auto whole = count(Recompute::block), operations = count(Recompute::operations);
     std::string what;
-    if (whole > 0) what = fmt::format("{} of {} blocks", whole, all);
+    if (whole > 0) what = fmt::format("{} of {}", whole, counted(int64_t(all), "block"));
     if (operations > 0)
         what += fmt::format("{}norms and activation functions of {}", whole > 0 ? ", " : "",
-                            whole > 0 ? fmt::format("{} others", operations)
-                                      : fmt::format("{} of {} blocks", operations, all));
-    if (whole + operations == 0) what = fmt::format("none of {} blocks", all);
+                            whole > 0 ? counted(operations, "other")
+                                      : fmt::format("{} of {}", operations, counted(int64_t(all), "block")));
+    if (whole + operations == 0) what = fmt::format("none of {}", counted(int64_t(all), "block"));
     return fmt::format(
         "Activation checkpointing recomputes {}; activations per micro-batch {} instead of {}, {:.2g}% more "
         "FLOPs",

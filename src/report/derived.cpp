@@ -13,7 +13,8 @@ namespace coeus {
 namespace {
 
 void add(RunData& run, const std::string& field, MetricSeries values) {
-    std::erase_if(values, [](const auto& of_step) { return !(std::fabs(of_step.second) <= most_drawn); });
+    std::erase_if(values, [](const auto& of_step) { return !drawable(of_step.second); });
+    for (auto& [step, value] : values) value = *drawable(value);
     if (values.empty()) return;
     run.fields.push_back(field);
     run.series[field] = std::move(values);
@@ -39,8 +40,8 @@ MetricSeries total_tps(const RunData& run) {
         const auto begins_inside = [&, step = step](const RunStart& start) {
             return start.first_step > step_before && start.first_step < step;
         };
-        if (known && step > step_before && time != seconds.end() && time->second > 0 &&
-            seen > tokens_before && !std::any_of(run.starts.begin(), run.starts.end(), begins_inside))
+        if (known && time != seconds.end() && time->second > 0 && seen > tokens_before &&
+            !std::any_of(run.starts.begin(), run.starts.end(), begins_inside))
             total[step] = (seen - tokens_before) / (double(step - step_before) * time->second);
         step_before = step;
         tokens_before = seen;
@@ -72,6 +73,12 @@ MetricSeries cross_entropy(const RunData& run) {
 }
 
 }  // namespace
+
+std::optional<double> drawable(double value) {
+    constexpr double most = 1e300;
+    if (!(std::fabs(value) <= most)) return std::nullopt;
+    return std::fabs(value) < 1 / most ? 0 : value;
+}
 
 void add_derived(RunData& run) {
     add(run, "total_tps", total_tps(run));

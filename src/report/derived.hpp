@@ -4,12 +4,14 @@
 
 #include "coeus/report/report.hpp"
 
+#include <optional>
 #include <vector>
 
 namespace coeus {
 
-/// Larger values are left out of all series: the difference or the sum of two could overflow.
-inline constexpr double most_drawn = 1e300;
+/// The value as it is drawn and listed; none if it is not a number, or so large that the difference or the
+/// sum of two could overflow. 0 if it is so small that a difference could underflow.
+std::optional<double> drawable(double value);
 
 /// Adds total_tps, bits_per_byte and validation_bits_per_byte to the fields and series of a run, for the
 /// steps for which they are known.

@@ -2,6 +2,7 @@
 #include "coeus/report/metrics.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/error_text.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
@@ -58,16 +59,17 @@ bool is_past(const std::string& text, const MetricsFile::Past& past) {
 
 // Writes the lines that are past to a new file. The old file stays until the new one is complete.
 void drop_what_comes_again(const std::filesystem::path& file, const MetricsFile::Past& past) {
-    const auto require_read = [&](bool holds, const std::string& why) {
+    const auto require_read = [&](bool holds, const std::string& why, int code = 0) {
         if (!holds)
-            throw SystemError(
+            fail_at_path(
                 fmt::format("{} cannot be read: {}; it was not changed. Make it readable, or move it away",
-                            file.string(), why));
+                            file.string(), why),
+                code);
     };
     std::error_code failed;
     std::istringstream old(text_patiently(file, failed));
     if (failed == std::errc::no_such_file_or_directory) return;
-    require_read(!failed, failed.message());
+    require_read(!failed, failed.message(), failed.value());
     std::string kept;
     for (std::string line; std::getline(old, line);)
         if (is_past(line, past)) kept += line + '\n';
@@ -196,7 +198,7 @@ void MetricsFile::go_back(const Past& past) {
     file_.reset();
     try {
         drop_what_comes_again(path_, past);
-    } catch (const SystemError& failure) {
+    } catch (const std::runtime_error& failure) {  // a folder in its place too
         log::warn("{}", failure.what());
     }
     file_.emplace(path_);

@@ -61,11 +61,10 @@ void add_line(const JsonView& line, RunData& run) {
     for (const auto& [field, value] : line.items()) {
         if (field == "step" || value.is_null() || (validation && !field.starts_with("validation_"))) continue;
         if (std::ranges::find(words, field) != std::end(words)) continue;
-        double number = value.number();
-        if (std::fabs(number) > most_drawn) continue;
-        if (std::fabs(number) < 1 / most_drawn) number = 0;
+        const std::optional<double> number = drawable(value.number());
+        if (!number) continue;
         if (!run.series.contains(field)) run.fields.push_back(field);
-        run.series[field][step] = number;
+        run.series[field][step] = *number;
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/report/run_folder.hpp"
 
+#include "coeus/base/error_text.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/telemetry_file.hpp"
@@ -144,9 +145,12 @@ std::optional<fs::path> RunFolder::put_earlier_run_aside(const Config& config, b
     const auto move = [](const fs::path& from, const fs::path& to) {
         std::error_code failed;
         make_folders_patiently(to.parent_path(), failed);
-        if (failed || patiently(from.string(), [&] { return rename(from.c_str(), to.c_str()); }) != 0)
-            throw SystemError(fmt::format("{} cannot be moved to {}: {}", from.string(), to.string(),
-                                          failed ? failed.message() : errno_text(errno)));
+        if (failed || patiently(from.string(), [&] { return rename(from.c_str(), to.c_str()); }) != 0) {
+            const int reason = failed ? failed.value() : errno;
+            fail_at_path(
+                fmt::format("{} cannot be moved to {}: {}", from.string(), to.string(), errno_text(reason)),
+                reason);
+        }
     };
     try {
         if (!resumes && trained())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/setup/describe_run.hpp"
 
+#include "coeus/base/counted.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/setup/describe_quantized.hpp"
 #include "pipeline_options.hpp"
@@ -87,12 +88,13 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
             m.flops_per_token(options.training.seq_len)),
         fmt::format("Types: weights {}, compute {}, gradients {}", name_of(options.types.master),
                     name_of(options.types.compute), gradients_text(options.types)),
-        fmt::format("Batch: {} sequences of {} tokens per step ({} local x {} data {} x {} accumulation), {} "
-                    "steps (warm-up {})",
-                    sequences, options.training.seq_len, options.training.sequences, mesh.size(axis::dp),
-                    mesh.size(axis::dp) == 1 ? "rank" : "ranks", options.accumulation, config.training.steps,
-                    std::min(config.lr_scheduler.warmup_steps,
-                             config.lr_scheduler.total_steps.value_or(config.training.steps))),
+        fmt::format(
+            "Batch: {} of {} tokens per step ({} local x {} data {} x {} accumulation), {} (warm-up {})",
+            counted(sequences, "sequence"), options.training.seq_len, options.training.sequences,
+            mesh.size(axis::dp), mesh.size(axis::dp) == 1 ? "rank" : "ranks", options.accumulation,
+            counted(config.training.steps, "step"),
+            std::min(config.lr_scheduler.warmup_steps,
+                     config.lr_scheduler.total_steps.value_or(config.training.steps))),
     };
     for (const std::string& line : describe_quantized(engine)) lines.push_back(line);
     if (config.model.print_after_conversion)

@@ -155,7 +155,9 @@ std::string run_length(const Config& config, const EngineOptions& options, doubl
                   kept = saves.keep_latest_k == 0 ? made : std::min(made, saves.keep_latest_k);
     text += fmt::format("; {} {} of {}", with_commas(made), made == 1 ? "checkpoint" : "checkpoints",
                         bytes_text(double(state_bytes)));
-    if (kept < made) text += fmt::format(", of which the newest {} are kept", kept);
+    if (kept < made)
+        text += kept == 1 ? ", of which the newest is kept"
+                          : fmt::format(", of which the newest {} are kept", kept);
     return text + fmt::format(" = {}", bytes_text(double(kept) * double(state_bytes)));
 }
 

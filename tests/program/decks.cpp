@@ -139,7 +139,8 @@ TEST_CASE("The version has three spellings") {
 TEST_CASE("Help of the options") {
     const Outcome help = run_coeus({"help", "options"});
     CHECK(help.exit_code == 0);
-    CHECK(run_coeus({"help", "deck"}).output == help.output);
+    for (const char* word : {"option", "deck", "decks"})
+        CHECK(run_coeus({"help", word}).output == help.output);
     CHECK_THAT(help.output, Contains("[training]") && Contains("--training.seq_len=2048"));
     const Outcome markdown = run_coeus({"help", "options", "--markdown"});
     CHECK(markdown.exit_code == 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // coeus info for a run's folder: its deck, its progress, its last losses and its checkpoints.
 #include "coeus/base/error.hpp"
+#include "coeus/base/error_text.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
@@ -38,7 +39,7 @@ Metrics read_metrics(const fs::path& file) {
     std::error_code failed;
     std::istringstream in(text_patiently(file, failed));
     if (failed && failed != std::errc::no_such_file_or_directory)
-        throw SystemError(fmt::format("{} cannot be read: {}", file.string(), failed.message()));
+        fail_at_path(fmt::format("{} cannot be read: {}", file.string(), failed.message()), failed.value());
     for (std::string text; std::getline(in, text) && !in.eof();) {
         ++metrics.lines;
         const JsonDocument document =

@@ -166,7 +166,10 @@ std::string range_text(const Curve& curve, const std::string& unit) {
                        rounded(curve.logged.back().y));
 }
 
-std::string text_table(const std::vector<RunData>& runs, const std::vector<TableRow>& rows, bool color) {
+// `rows`: their cells may have text of files.
+std::string text_table(const std::vector<RunData>& runs, std::vector<TableRow> rows, bool color) {
+    for (TableRow& row : rows)
+        for (std::string& cell : row.cells) cell = printable(cell);
     std::vector<size_t> widths = {0};
     for (size_t run = 0; run < runs.size(); ++run)
         widths.push_back(runs.size() > 1 ? width_of(runs[run].name) : 0);
@@ -193,8 +196,10 @@ std::string text_table(const std::vector<RunData>& runs, const std::vector<Table
 std::string starts_text(const std::vector<RunData>& runs) {
     std::string text;
     for (const RunData& run : runs) {
-        const std::vector<std::vector<std::string>> rows = table_of_starts(run);
+        std::vector<std::vector<std::string>> rows = table_of_starts(run);
         if (rows.size() <= 2) continue;  // a single start has nothing to compare
+        for (auto& row : rows)
+            for (std::string& cell : row) cell = printable(cell);
         text += runs.size() > 1 ? run.name + "\n" : "";
         std::vector<size_t> widths(rows[0].size(), 0);
         for (const auto& row : rows)
@@ -258,7 +263,7 @@ std::string report_text(const std::vector<RunData>& runs, int columns, bool colo
     columns = std::clamp(columns, 40, 160);
     std::string text;
     for (const RunData& run : runs)
-        for (const std::string& notice : run.notices) text += "note: " + notice + "\n";
+        for (const std::string& notice : run.notices) text += "note: " + printable(notice) + "\n";
     std::vector<Chart> charts = charts_of(runs);
     if (!charts.empty()) {
         text += loss_plots(charts[0], runs, columns, color) + "\n";

@@ -218,6 +218,18 @@ TEST_CASE("unwritable: the second attempt uses nothing of the first", "[checkpoi
     CHECK(test::files_in(folder.path()).size() == size_t(files));
 }
 
+TEST_CASE("unwritable: a file in the place of the folder of parts: the parts get another folder",
+          "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const CheckpointState state(Dtype::f32);
+    test::write_file(folder / "step-00000001.parts", "in the way");
+    const CheckpointStore checkpoint(folder.path(), 0, self, 2);
+    checkpoint.save(record_of(1), state.tensors);
+    CHECK(verify_checkpoint(checkpoint.folder().path_of(1)).empty());
+    CHECK(test::read_file(folder / "step-00000001.parts") == "in the way");
+}
+
 TEST_CASE("unwritable: a file in the place of the folder", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();

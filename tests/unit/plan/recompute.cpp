@@ -129,11 +129,11 @@ TEST_CASE("recomputation: summarised in one line") {
           "per "
           "micro-batch 3.00 MiB instead of 4.00 MiB, 1.2% more FLOPs");
     plan.blocks = {block, nothing, operations};
-    CHECK_THAT(text_of(plan), Catch::Contains("1 of 3 blocks, norms and activation functions of 1 others;"));
+    CHECK_THAT(text_of(plan), Catch::Contains("1 of 3 blocks, norms and activation functions of 1 other;"));
     // of a rank's own stages
     plan.blocks = {block, nothing, operations, block};
     CHECK_THAT(plan.text({0, 3}), Catch::Contains("recomputes 2 of 2 blocks; activations per"));
     CHECK_THAT(plan.text({1, 2}),
                Catch::Contains("recomputes norms and activation functions of 1 of 2 blocks; activations"));
-    CHECK_THAT(plan.text({1}), Catch::Contains("recomputes none of 1 blocks; activations"));
+    CHECK_THAT(plan.text({1}), Catch::Contains("recomputes none of 1 block; activations"));
 }

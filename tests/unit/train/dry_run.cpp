@@ -107,11 +107,22 @@ TEST_CASE("dry run: every advice for 1 to 128 H100 is followed, and the run fits
 }
 
 TEST_CASE("dry run: a hint names a memory budget if nothing coarser fits") {
-    const std::vector<std::string> lines =
-        lines_of({base_decks + "/llama3_70b.toml", "--dry_run", "--gpu=h100"}, 64);
-    CHECK_THAT(line_with(lines, "Hint: the run uses "),
-               Contains("With activation_checkpoint.mode = \"memory_budget\", "
-                        "activation_checkpoint.memory_budget = 0.2 it recomputes less and needs "));
+    const Words full = {base_decks + "/llama3_70b.toml", "--dry_run", "--gpu=h100"};
+    const std::vector<std::string> lines = lines_of(full, 64);
+    CHECK(line_with(lines, "Activation checkpointing recomputes 80 of 80 blocks") != "");
+    const std::string hint = line_with(lines, "Hint: the run uses ");
+    CHECK_THAT(hint, Contains("With activation_checkpoint.mode = \"memory_budget\", "
+                              "activation_checkpoint.memory_budget = 0.2 it recomputes less and needs "));
+    const std::vector<std::string> then = lines_of(followed(full, Advice(hint)), 64);
+    CHECK(line_with(then, "Activation checkpointing recomputes 56 of 80 blocks") != "");
+    CHECK(line_with(then, "Hint: the run uses ") == "");
+    // a budget that is given may be too small
+    Words small = full;
+    for (const char* word :
+         {"--activation_checkpoint.mode=memory_budget", "--activation_checkpoint.memory_budget=0.05"})
+        small.emplace_back(word);
+    CHECK_THAT(line_with(lines_of(small, 64), "Hint: the run uses "),
+               Contains("activation_checkpoint.memory_budget = 0.2 it recomputes less"));
 }
 
 TEST_CASE("dry run: decks with experts on several ranks fit the H100s that they name") {
