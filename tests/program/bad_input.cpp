@@ -336,8 +336,7 @@ TEST_CASE("A folder that cannot be written to") {
     // the folder exists, but not its files
     fs::create_directories(bad.out() / "metrics.jsonl");
     bad.check(bad.good(), {},
-              "rank 0: " + bad.path("out/metrics.jsonl").string() +
-                  " cannot be read: Is a directory; it was not changed",
+              bad.path("out/metrics.jsonl").string() + " cannot be read: Is a directory; it was not changed",
               2);
     fs::remove(bad.out() / "metrics.jsonl");
     fs::create_directories(bad.out() / "goodput.jsonl");
