@@ -2,7 +2,6 @@
 // Values that depend on several options together, or on the number of ranks.
 #include "coeus/config/config.hpp"
 
-#include "coeus/base/counted.hpp"
 #include "coeus/base/error.hpp"
 
 #include <algorithm>
@@ -68,8 +67,8 @@ int fewest_ranks(const Config::Parallelism& degrees) {
 MeshShape mesh_shape(const Config& config, int ranks) {
     for (const int64_t shown : config.log.ranks)
         if (shown >= ranks)
-            throw ConfigError("log.ranks = {}: there is no such rank; the last of {} is {}", shown,
-                              counted(ranks, "rank"), ranks - 1);
+            throw ConfigError("log.ranks = {}: this run has no such rank; its highest rank is {}", shown,
+                              ranks - 1);
     if (config.checkpoint.create_seed_checkpoint && ranks > 1)
         throw ConfigError(
             "checkpoint.create_seed_checkpoint = true: works on one rank only, but there are {}; start 1",

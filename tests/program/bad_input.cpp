@@ -317,7 +317,7 @@ TEST_CASE("A mesh or a batch that does not fit the ranks") {
     bad.check(bad.good(), {"--model.n_heads=5"},
               "model.n_heads = 5: must divide model.dim = 32 (nearest: 4 or 8)");
     bad.check(bad.good(), {"--log.ranks=0,2"},
-              "log.ranks = 2: there is no such rank; the last of 2 ranks is 1", 2);
+              "log.ranks = 2: this run has no such rank; its highest rank is 1", 2);
     bad.check(bad.good(), {"--validation.enable", "--validation.seq_len=8"},
               "validation.seq_len = 8: must be training.seq_len = 16 if every 100th sequence of the training "
               "data is held out; to change it, set validation.dataset_path");

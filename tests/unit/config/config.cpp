@@ -537,7 +537,7 @@ TEST_CASE("The mesh of a deck's degrees") {
     CHECK_NOTHROW(mesh_shape(config, 12));
     config.log.ranks = {12};
     CHECK_THROWS_WITH(mesh_shape(config, 12),
-                      "log.ranks = 12: there is no such rank; the last of 12 ranks is 11");
+                      "log.ranks = 12: this run has no such rank; its highest rank is 11");
     config.log.ranks = {0};
     config.parallelism.expert_parallel_degree = 4;
     CHECK_THROWS_WITH(mesh_shape(config, 12),
