@@ -34,7 +34,7 @@ function(coeus_library name)
         coeus_optimise_sanitized(coeus_${name})
     endif()
     # what runs at the start of a job or once a step: -O3 would take a third longer to compile
-    if(name MATCHES "^(apps|config|guards|job|models|observe|report|setup|train|watchdog)$")
+    if(name MATCHES "^(apps|config|guards|job|models|observe|report|session|setup|train|watchdog)$")
         target_compile_options(coeus_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
     endif()
     # each *_none.cpp is compiled separately: its functions report that there is no GPU, and its object must stay out of
@@ -123,7 +123,9 @@ const char* const page_script = R"js(@script@)js";
     target_include_directories(coeus_report PRIVATE ${PROJECT_SOURCE_DIR}/src/report/page)
 endif()
 coeus_library(setup USES engine config plan pipeline optim models layers state comm kernels device file base)
-coeus_library(train USES setup predict report watchdog observe guards pretrained engine config job plan pipeline optim data io models layers
+coeus_library(session USES setup predict observe pretrained engine config plan pipeline optim io data models layers state comm kernels
+    device file base)
+coeus_library(train USES session setup predict report watchdog observe guards pretrained engine config job plan pipeline optim data io models layers
     state comm kernels device file base LIBRARIES Threads::Threads)
 
 add_library(coeus INTERFACE)
@@ -167,7 +169,7 @@ endif()
 # the commands; main() is not in the library
 include(cmake/jobscripts.cmake)
 include(cmake/built_with.cmake)
-coeus_library(apps USES train setup predict report watchdog observe guards pretrained generate engine config job plan pipeline optim data io models layers state comm kernels device file base
+coeus_library(apps USES train session setup predict report watchdog observe guards pretrained generate engine config job plan pipeline optim data io models layers state comm kernels device file base
     LIBRARIES coeus_jobscripts coeus_built_with)
 # coeus_executable(NAME LIBRARIES): the program, with the libraries of a build with or without GPUs
 function(coeus_executable name)

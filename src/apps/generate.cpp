@@ -17,7 +17,7 @@
 #include "coeus/generate/prompts.hpp"
 #include "coeus/generate/text_writer.hpp"
 #include "coeus/pretrained/pretrained.hpp"
-#include "coeus/setup/rank_device.hpp"
+#include "coeus/session/rank.hpp"
 
 #include <unistd.h>
 
@@ -194,13 +194,12 @@ int generate(const Arguments& arguments) {
     const auto ids = encode(prompts, tokenizer, context, most, flags.text("prompts"));
     Output output(prompts, ids, flags.text("output"));
 
-    const CpuShare cpu = share_of_cpu(int(flags.integer("threads", 0, 4096)), 0, 1);
-    apply(cpu);
-    const std::unique_ptr<Device> gpu = gpu_of_command(flags.choice("device", {"auto", "cuda", "cpu"}));
-    const Device& device = gpu ? *gpu : host_device();
+    const LoneRank rank(flags.choice("device", {"auto", "cuda", "cpu"}),
+                        int(flags.integer("threads", 0, most_threads)));
+    const Device& device = rank.device();
     const int64_t batch = flags.integer("batch", 1, Generator::most_sequences(device));
     Generator generator(source.model(), Dtype::f32, context, std::min(batch, int64_t(prompts.size())),
-                        cpu.threads, device);
+                        rank.threads(), device);
     TextWriter writer(generator, tokenizer, options);
     source.load(generator.decoder());
     generator.weights_changed();

@@ -2,6 +2,7 @@
 #include "coeus/setup/run_options.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/setup/device_choice.hpp"
 #include "coeus/setup/quantize_checks.hpp"
 #include "pipeline_options.hpp"
 #include "quantize_options.hpp"
@@ -63,8 +64,7 @@ void require_mesh_fits(const DecoderConfig& model, const Config& config, const M
 }  // namespace
 
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads, const RankTransport& transport, int architecture,
-                             bool cudnn) {
+                             int rank, const RankMachine& machine) {
     require_mesh_fits(model, config, mesh);
     EngineOptions options;
     options.types = {.master = storage_dtype(config),
@@ -90,23 +90,23 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.param_groups = param_groups(config);
     options.seed = uint64_t(config.debug.seed);
     options.max_norm = config.training.max_norm;
-    options.threads = threads;
+    options.threads = machine.threads;
     // every micro-batch uses a pipeline's stages: their weights stay gathered, and gradients are summed once
     const std::string& reshard = config.parallelism.fsdp_reshard_after_forward;
     const bool keeps = reshard == "never" || (reshard == "default" && mesh.pp > 1);
     options.gather.weights = keeps ? Keep::all : Keep::neighbours;
     options.gather.gradients = mesh.pp > 1 ? Keep::all : Keep::neighbours;
     options.gather.prefetch = int(config.parallelism.fsdp_prefetch);
-    options.streams = transport.nccl ? Stream::Mode::eager : Stream::Mode::threaded;
-    options.backend = backend_from_deck(config);
-    options.architecture = architecture;
-    options.cudnn_bytes = cudnn ? most_cudnn_bytes : 0;
+    options.streams = machine.nccl ? Stream::Mode::eager : Stream::Mode::threaded;
+    options.backend = machine.backend;
+    options.architecture = machine.architecture;
+    options.cudnn_bytes = machine.cudnn ? most_cudnn_bytes : 0;
     options.deterministic = config.kernels.deterministic;
     if (const auto mib = config.kernels.logits_chunk_mib) options.chunk_bytes = *mib << 20;
     options.graphs = options.backend == Backend::cuda && !config.training.disable_cuda_graphs &&
-                     (mesh.ranks() == 1 || transport.nccl);
-    options.nccl = transport.nccl.has_value();
-    options.nvls = transport.nvls;
+                     (mesh.ranks() == 1 || machine.nccl);
+    options.nccl = machine.nccl;
+    options.nvls = machine.nvls;
     options.types.offload = config.training.enable_cpu_offload && options.backend == Backend::cuda;
     options.overlap_pairs = config.parallelism.pipeline_parallel_expert_parallel_overlap;
     options.copies_state = saves_async(config);
@@ -117,12 +117,16 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     return options;
 }
 
-EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads) {
+EngineOptions planned_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
+                              int architecture, int threads, int rank) {
+    const Backend backend = backend_from_deck(config);
     EngineOptions options =
-        engine_options(config, model, mesh, rank, threads, RankTransport{}, 0,
-                       backend_from_deck(config) == Backend::cuda && config.kernels.attention != "own");
-    options.nccl = options.backend == Backend::cuda && config.comm.transport != "staged";
+        engine_options(config, model, mesh, rank,
+                       {.backend = backend,
+                        .architecture = architecture,
+                        .threads = threads,
+                        .cudnn = backend == Backend::cuda && config.kernels.attention != "own"});
+    options.nccl = backend == Backend::cuda && config.comm.transport != "staged";
     options.nvls = options.nccl && !config.comm.deterministic;
     return options;
 }

@@ -8,6 +8,7 @@
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/pretrained/initial_weights.hpp"
+#include "coeus/session/starting_point.hpp"
 #include "coeus/setup/run_options.hpp"
 
 #include <algorithm>
@@ -52,41 +53,7 @@ std::optional<Loaded> load_initial(const Config::Checkpoint& options, const Savi
                                   with_moments ? saving.full_state() : saving.weights(), world)};
 }
 
-// The checkpoints from which a run with this deck may continue, the preferred one first.
-std::vector<std::string> checkpoints_to_load(const Config::Checkpoint& options, const std::string& run) {
-    std::vector<std::string> paths;
-    if (options.enable) {
-        const auto folder = std::filesystem::path(run) / options.folder;
-        for (const StepFile& file : list_checkpoints(folder.string()))
-            if (options.load_step < 0 || file.step == options.load_step) paths.push_back(file.path);
-        std::ranges::reverse(paths);
-    }
-    if (paths.empty() && !options.initial_load_path.empty() && !options.initial_load_model_only)
-        paths.push_back(options.initial_load_path);
-    return paths;
-}
-
 }  // namespace
-
-std::optional<int64_t> chunks_of_checkpoint(const Config& config) {
-    if (backend_from_deck(config) == Backend::cpu || config.kernels.logits_chunk_mib) return std::nullopt;
-    for (const std::string& path : checkpoints_to_load(config.checkpoint, config.job.dump_folder)) {
-        try {
-            const auto mib = logits_chunk_of_deck(read_checkpoint_header(path).train.deck);
-            return mib ? std::optional(*mib << 20) : std::nullopt;
-        } catch (const std::exception&) {
-            continue;  // it is damaged, or is not there: loading it reports this
-        }
-    }
-    return std::nullopt;
-}
-
-std::optional<int64_t> chunks_of_checkpoint(const Config& config, const Communicator& world) {
-    int64_t bytes = 0;
-    on_first_rank(world, [&] { bytes = chunks_of_checkpoint(config).value_or(0); });
-    bytes = world.all_reduce(bytes, Reduce::max);
-    return bytes > 0 ? std::optional(bytes) : std::nullopt;
-}
 
 std::optional<Resume> Resume::load(const Config& config, const Saving& saving, Engine& engine,
                                    const Communicator& world) {
@@ -110,7 +77,7 @@ void Resume::require_possible(const Config& config, const DecoderConfig& model) 
         (std::filesystem::path(config.job.dump_folder) / options.folder).lexically_normal().string();
     if (options.create_seed_checkpoint && !list_checkpoints(folder).empty())
         throw ConfigError("{}", seed_checkpoint_error(folder));
-    for (const std::string& path : checkpoints_to_load(options, config.job.dump_folder)) {
+    for (const std::string& path : checkpoints_to_continue(config)) {
         const bool own = is_in(path, folder);
         if (!own && !exists_patiently(path)) return;  // only missing here
         if (!own) require_file_to_resume(path);

@@ -6,12 +6,14 @@
 #include "coeus/kernels/algorithm_cache.hpp"
 #include "coeus/models/registry.hpp"
 #include "coeus/pretrained/pretrained.hpp"
+#include "coeus/session/plan_findings.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 #include "support/paths.hpp"
 #include "support/write_safetensors.hpp"
 
 #include <cmath>
+#include <sstream>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -405,4 +407,24 @@ TEST_CASE("info plans a deck for devices that this machine does not have") {
     const Outcome unknown = run_coeus({"info", deck, "--gpu=h1000"});
     CHECK(unknown.exit_code == 2);
     CHECK_THAT(unknown.output, Contains("did you mean h100?"));
+}
+
+// As a dry run of the same deck, which logs preflight(): unit/train/dry_run.cpp.
+TEST_CASE("info prints the plan of a dry run, for every deck under inputs") {
+    for (const auto& entry : fs::recursive_directory_iterator(paths::source() + "/inputs")) {
+        if (entry.path().extension() != ".toml") continue;
+        INFO(entry.path());
+        const CommandLine deck = parse_command_line({entry.path().string(), "--dry_run", "--gpu=b200"});
+        const PlannedRun planned(deck, fewest_ranks(deck.config.parallelism));
+        const std::string said = shown({entry.path().string(), "--gpu=b200"});
+        size_t at = 0;
+        for (const Finding& finding : plan_findings(planned)) {
+            std::istringstream lines(finding.text);
+            for (std::string line; std::getline(lines, line);) {
+                INFO(line);
+                at = said.find("  " + line + "\n", at);
+                REQUIRE(at != std::string::npos);
+            }
+        }
+    }
 }

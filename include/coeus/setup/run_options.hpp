@@ -6,25 +6,34 @@
 #include "coeus/config/config.hpp"
 #include "coeus/engine/engine.hpp"
 #include "coeus/optim/lr_schedule.hpp"
-#include "coeus/setup/rank_device.hpp"
 
 #include <string>
 #include <vector>
 
 namespace coeus {
 
+/// What a rank computes and exchanges tensors with, as far as the options of its engine depend on it.
+struct RankMachine {
+    Backend backend = Backend::cpu;
+    int architecture = 0;  ///< of the GPU: see Processor
+    int threads = 1;
+    bool nccl = false;   ///< NCCL carries tensors between the ranks
+    bool nvls = false;   ///< NCCL may sum in NVLink's switches
+    bool cudnn = false;  ///< the ranks use cuDNN
+};
+
 /// The engine's options for this deck, model and rank. ConfigError if the degrees of the mesh do not divide
 /// the model's dimensions (the message has option, rule and valid values), if 8-bit products do not fit model
 /// and mesh, and as pipeline_from_deck(): a dry run, `coeus info` and a run refuse the same decks. With NCCL,
 /// streams have no threads of their own: NCCL queues all calls at once, and needs those of several
 /// communicators in the same order on every rank. Steps are run as CUDA graphs if the host takes no part in
-/// them. `cudnn`: the ranks use cuDNN. Chunks on GPUs are the smallest (chunk_choice.hpp).
+/// them. Chunks on GPUs are the smallest (session/chunk_choice.hpp).
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads, const RankTransport& transport, int architecture,
-                             bool cudnn);
-/// For planning: as if each rank had a GPU of its own and NCCL and cuDNN were installed.
-EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads);
+                             int rank, const RankMachine& machine);
+/// For planning: as if each rank had a GPU of its own and NCCL and cuDNN were installed. `architecture`: of
+/// the GPU for which is planned; 0: not known.
+EngineOptions planned_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
+                              int architecture, int threads = 1, int rank = 0);
 /// The learning-rate schedule of this deck. Appends a line to `notices` for each phase that was shortened.
 /// `begins`: the step of the run at which the schedule begins. If the deck gives no length for the schedule,
 /// it ends with the run.

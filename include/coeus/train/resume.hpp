@@ -15,12 +15,6 @@
 
 namespace coeus {
 
-/// Bytes of the chunks of the run that wrote the checkpoint with which a run with this deck would start. None
-/// in three cases: no checkpoint has them, the run is on CPUs, or the deck chooses the size itself.
-std::optional<int64_t> chunks_of_checkpoint(const Config& config);
-/// The same on all ranks; only rank 0 reads files. Collective.
-std::optional<int64_t> chunks_of_checkpoint(const Config& config, const Communicator& world);
-
 /// Why a run with checkpoint.create_seed_checkpoint does not start in this folder, which has checkpoints.
 std::string seed_checkpoint_error(const std::string& folder);
 

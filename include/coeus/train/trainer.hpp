@@ -2,30 +2,23 @@
 // Trainer: a run from its deck to its last step.
 #pragma once
 
-#include "coeus/base/telemetry_file.hpp"
-#include "coeus/comm/mesh.hpp"
 #include "coeus/comm/mpi.hpp"
-#include "coeus/comm/nccl_world.hpp"
 #include "coeus/config/config.hpp"
-#include "coeus/device/cpu.hpp"
-#include "coeus/engine/engine.hpp"
 #include "coeus/guards/guards.hpp"
 #include "coeus/job/stop.hpp"
-#include "coeus/observe/kernel_profile.hpp"
-#include "coeus/observe/start_up.hpp"
-#include "coeus/observe/step_traces.hpp"
 #include "coeus/observe/stragglers.hpp"
 #include "coeus/optim/lr_schedule.hpp"
 #include "coeus/report/goodput.hpp"
 #include "coeus/report/reporting.hpp"
 #include "coeus/report/run_folder.hpp"
-#include "coeus/setup/rank_device.hpp"
+#include "coeus/session/session.hpp"
 #include "coeus/train/evaluator.hpp"
 #include "coeus/train/faults.hpp"
 #include "coeus/train/progress.hpp"
 #include "coeus/train/resume.hpp"
 #include "coeus/train/run_owner.hpp"
 #include "coeus/train/saving.hpp"
+#include "coeus/train/step_observers.hpp"
 #include "coeus/train/training_data.hpp"
 #include "coeus/watchdog/watchdog.hpp"
 
@@ -40,7 +33,6 @@ public:
     /// every mistake that a user can correct. Records the phases of the start in `start_up`. `start_up` and
     /// `watchdog` are borrowed. Collective, like every member.
     Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdog& watchdog, StartUp& start_up);
-    ~Trainer();
     Trainer(const Trainer&) = delete;
     Trainer& operator=(const Trainer&) = delete;
 
@@ -51,12 +43,10 @@ public:
 
 private:
     // the parts of the start, in this order
-    /// Device, mesh, memory plan and data, one line each for the log of rank 0.
-    std::vector<std::string> describe_start(int local_size, int64_t memory_limit) const;
-    void require_all_fit(int64_t limit, int64_t host_limit) const;
-    /// Connects NCCL, allocates the memory of the plan and prepares the kernels.
-    void take_memory();
-    std::optional<double> measure_peak(int local_size);
+    /// Logs device, mesh, memory plan and data, one line each, and then the warnings. Only on rank 0.
+    void describe_start() const;
+    /// Hints on settings of this host that are valid but bad.
+    std::vector<std::string> hints() const;
     /// Loads or initialises the weights and the state of the run. True if the run continues from a checkpoint
     /// in its own folder.
     bool load_state();
@@ -66,6 +56,9 @@ private:
     /// left.
     void prepare_folder(bool continues);
     void begin_reporting();
+
+    /// The steps that are left.
+    void train();
 
     struct StepTime {
         double seconds, data;  ///< data: the part of the seconds spent waiting for the batch
@@ -93,9 +86,7 @@ private:
     /// Saves the state if there is time, and returns the outcome in words. `left`: seconds until the job
     /// ends, if known. `needed`: seconds that saving takes.
     std::string save_in(std::optional<double> left, double needed);
-    void report_profile();
     bool validation_due() const;
-    bool snapshot_due() const;
     TrainRecord record() const;
     MetricsFile::Past past() const { return progress_.past(guards_->events()); }
     /// After a step: compares replicas and takes a snapshot if these are due. True if replicas differ and the
@@ -104,23 +95,26 @@ private:
     /// Continues at `place` after an event of the guards.
     void continue_at(const RunPlace& place, const std::string& event);
     [[noreturn]] void stop_diverged(const std::string& reason);
-    bool first_rank() const { return mesh_.world().rank() == 0; }
+    bool first_rank() const { return rank_.is_first(); }
+    /// Sequences per step, over all data ranks.
+    int64_t global_batch() const;
+
+    Engine& engine() { return session_.engine(); }
+    const Engine& engine() const { return session_.engine(); }
+    const Mesh& mesh() const { return rank_.mesh(); }
 
     StartUp& start_up_;
     Config config_;
     std::vector<std::string> notices_;
     std::map<std::string, std::string> origins_;  // of the deck's values, for print_config
     Watchdog& watchdog_;
-    RankDevice device_;
-    Mesh mesh_;
+    Rank rank_;
     std::unique_ptr<Faults> faults_;  ///< for tests; null without COEUS_FAULT
     Stop stop_;
     RunOwner owner_;
     RunFolder folder_;
-    CpuShare cpu_;
-    DecoderConfig model_;
-    std::optional<int64_t> chunks_of_checkpoint_;
-    Engine engine_;
+    Session
+        session_;  ///< planned when the folder is this run's: it reads the checkpoint from which it resumes
     std::optional<Guards> guards_;  ///< made after the engine has allocated
     TrainingData data_;
     LrSchedule schedule_;
@@ -130,13 +124,10 @@ private:
     std::optional<Evaluator> evaluator_;
     std::optional<GoodputClock> goodput_;
     std::optional<Stragglers> stragglers_;
-    std::optional<KernelProfile> profile_;
-    std::optional<StepTraces> traces_;
-    Losses lost_snapshots_{"memory snapshot", "of the steps"};
+    std::optional<StepObservers> observers_;
     Progress progress_;
-    double loss_max_ = 0;            ///< largest loss of a data rank in the last step
-    int64_t global_batch_ = 0;       ///< sequences per step, over all data ranks
-    std::optional<NcclWorld> nccl_;  ///< last: it is destroyed before the queues that wait for it
+    double loss_max_ = 0;               ///< largest loss of a data rank in the last step
+    Session::Ending ending_{session_};  ///< last: it goes before the members that may wait for other ranks
 };
 
 }  // namespace coeus

@@ -2,17 +2,8 @@
 // coeus info for a deck: mesh, model, batches and memory, as in a dry run. --model lists the parameters.
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
-#include "coeus/device/cpu.hpp"
-#include "coeus/device/memory.hpp"
 #include "coeus/io/checkpoint.hpp"
-#include "coeus/pretrained/model_source.hpp"
-#include "coeus/setup/chunk_choice.hpp"
-#include "coeus/setup/describe_quantized.hpp"
-#include "coeus/setup/describe_run.hpp"
-#include "coeus/setup/quantize_checks.hpp"
-#include "coeus/setup/run_options.hpp"
-#include "coeus/train/dry_run.hpp"
-#include "coeus/train/resume.hpp"
+#include "coeus/session/plan_findings.hpp"
 #include "kinds.hpp"
 
 #include <algorithm>
@@ -77,31 +68,15 @@ void show_deck(const std::string& file, const InfoOptions& options) {
     if (!options.memory.empty()) arguments.push_back("--memory=" + options.memory);
     const CommandLine deck = parse_command_line(arguments);
     const Config& config = deck.config;
-    const MeshShape mesh =
-        mesh_shape(config, options.ranks > 0 ? options.ranks : fewest_ranks(config.parallelism));
-    const DecoderConfig model = model_from_deck(config);
-    const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
-    const EngineOptions options_of_run = engine_options(config, model, mesh, 0, threads);
-    const PlannedDevice device = planned_device(deck, options_of_run.backend);
-    const std::optional<int64_t> of_checkpoint = chunks_of_checkpoint(config);
-    const Engine engine(model,
-                        with_largest_chunks(model, options_of_run, device.memory_bytes, of_checkpoint));
+    const PlannedRun planned(deck, options.ranks > 0 ? options.ranks : fewest_ranks(config.parallelism));
     print("{}: deck, {}\n", file, printable(config.job.description));
-    require_8_bit_products(engine.options(), device.title, device.capability);
-    print("  {}\n", device.text());
-    for (const std::string& text : describe_run(config, mesh, engine, device.memory_bytes))
-        print("  {}\n", indented(text, 2));
-    if (const std::string notice = notice_on_chunks(config, engine.options(), of_checkpoint); !notice.empty())
-        print("  {}\n", notice);
-    if (!config.model.print_after_conversion)
-        for (const std::string& text : describe_linear_layers(engine)) print("  {}\n", indented(text, 2));
-    for (const std::string& text : idle_converters(engine)) print("  {}\n", text);
-    for (const PlanLine& line : advice_on_memory(config, engine, device))
-        print("  {}{}\n", line.verdict == PlanLine::Verdict::fine ? "" : "Notice: ", line.text);
-    if (mesh.ranks() > 1) print("  Groups:\n    {}\n", indented(mesh.groups_text(), 4));
+    for (const Finding& finding : plan_findings(planned)) print("  {}\n", indented(finding.text, 2));
+    for (const Finding& finding : memory_findings(planned))
+        print("  {}{}\n", finding.severity == Finding::Severity::fact ? "" : "Notice: ", finding.text);
+    if (planned.mesh.ranks() > 1) print("  Groups:\n    {}\n", indented(planned.mesh.groups_text(), 4));
     for (const auto& lines : {deck.notices, deck.refusals, deck.absent})
         for (const std::string& line : lines) print("  Notice: {}\n", line);
-    if (options.model) list_parameters(engine.decoder(), config.training.seq_len);
+    if (options.model) list_parameters(planned.engine.decoder(), config.training.seq_len);
 }
 
 void show_newest_step(const std::vector<std::string>& arguments) {

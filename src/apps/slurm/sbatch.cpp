@@ -12,7 +12,7 @@
 #include "coeus/config/command_flags.hpp"
 #include "coeus/config/config.hpp"
 #include "coeus/device/device.hpp"
-#include "coeus/train/dry_run.hpp"
+#include "coeus/train/preflight.hpp"
 #include "jobscripts.hpp"
 
 #include <algorithm>
@@ -127,15 +127,6 @@ Config with_absolute_paths(Config config) {
         for (std::string* path : option.paths)
             if (!path->empty()) *path = fs::absolute(*path).lexically_normal().string();
     return config;
-}
-
-// ConfigError with the reasons for which a run would be refused. Missing files do not count: they may exist
-// where the job runs.
-void require_runs(const std::vector<PlanLine>& plan) {
-    std::string reasons;
-    for (const PlanLine& line : plan)
-        if (line.verdict == PlanLine::Verdict::refused) reasons += (reasons.empty() ? "" : "\n") + line.text;
-    if (!reasons.empty()) throw ConfigError("{}", reasons);
 }
 
 // The value of an #SBATCH line.
@@ -319,10 +310,10 @@ std::string deck_in_shell(Config config, const Arguments& options) {
     return text + " \"$@\"\n";
 }
 
-// The lines of a dry run, as comments.
-std::string as_comments(const std::vector<PlanLine>& lines) {
+// What is known before the run starts, as comments.
+std::string as_comments(const Findings& lines) {
     std::string text;
-    for (const PlanLine& line : lines)
+    for (const Finding& line : lines)
         text += "# " + std::regex_replace(line.text, std::regex("\n"), "\n# ") + "\n";
     return text;
 }
@@ -372,8 +363,8 @@ int sbatch(const Arguments& arguments) {
     const CommandLine command_line = parse_command_line(planning);
     if (!has_gpus && command_line.config.device == "cuda")
         throw ConfigError("device = \"cuda\": the job has no GPUs; give --gpus-per-node, or --device=auto");
-    const std::vector<PlanLine> plan = dry_run_lines(command_line, ranks_of(script, has_gpus));
-    require_runs(plan);
+    const Findings plan = preflight(command_line, ranks_of(script, has_gpus));
+    plan.require_not_refused();  // files that are missing here may exist where the job runs
     const Config config = with_absolute_paths(checked_run(training, has_gpus));
     std::string command;  // on one line, since it goes into a comment
     for (const std::string& word : arguments)

@@ -2,7 +2,7 @@
 // What a run says about its attention kernels at the start, with cuDNN and with stand-ins that lack
 // something.
 #include "coeus/comm/mpi.hpp"
-#include "coeus/setup/attention_choice.hpp"
+#include "coeus/session/attention_choice.hpp"
 #include "gpu/gpu.hpp"
 #include "support/catch.hpp"
 

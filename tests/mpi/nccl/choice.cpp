@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The transport of tensors: chosen by comm.transport, limited by what the GPUs allow.
 #include "coeus/comm/mpi.hpp"
-#include "coeus/setup/rank_device.hpp"
+#include "coeus/session/rank_device.hpp"
 #include "gpu/gpu.hpp"
 #include "stand_ins/cuda/runtime.hpp"
 #include "support/catch.hpp"

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device of each rank: GPUs that cannot be used, GPUs near the cores of ranks, GPUs that ranks hide from
 // each other, how threads wait for a GPU, and what is in use of its memory.
-#include "coeus/setup/rank_device.hpp"
+#include "coeus/session/rank_device.hpp"
+#include "coeus/setup/device_choice.hpp"
 
-#include "../../../src/setup/gpu_placement.hpp"
-#include "../../../src/train/gpu_memory_use.hpp"
+#include "../../../src/session/gpu_placement.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/device/cpu.hpp"
+#include "coeus/session/gpu_memory_use.hpp"
 #include "stand_ins/cuda/runtime.hpp"
 #include "support/catch.hpp"
 #include "support/paths.hpp"

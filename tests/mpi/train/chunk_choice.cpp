@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // All ranks have chunks of logits of one size, whichever of them has the least memory.
-#include "coeus/setup/chunk_choice.hpp"
+#include "coeus/session/chunk_choice.hpp"
 
 #include "support/catch.hpp"
 #include "support/model.hpp"

@@ -16,7 +16,7 @@ MemoryPlan plan_on_gpu(const Words& more, int ranks) {
     words.insert(words.end(), more.begin(), more.end());
     const Config config = parse_command_line(words).config;
     const DecoderConfig model = model_from_deck(config);
-    return Engine(model, engine_options(config, model, mesh_shape(config, ranks), 0, 1)).plan();
+    return Engine(model, planned_options(config, model, mesh_shape(config, ranks), 0)).plan();
 }
 
 }  // namespace

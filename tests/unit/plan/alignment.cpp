@@ -65,7 +65,7 @@ std::set<std::string> misplaced(const Words& more, int ranks) {
     Alignment alignment;
     NoOrder queues;
     for (const int rank : std::set<int>{0, ranks / 2, ranks - 1}) {
-        EngineOptions options = engine_options(config, model, mesh_shape(config, ranks), rank, 1);
+        EngineOptions options = planned_options(config, model, mesh_shape(config, ranks), 0, 1, rank);
         options.architecture = 100;
         options.streams = Stream::Mode::eager;
         const auto device = make_planned_device(options.backend, options.architecture, queues);

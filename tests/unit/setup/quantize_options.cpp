@@ -4,7 +4,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/setup/run_options.hpp"
-#include "coeus/train/dry_run.hpp"
+#include "coeus/train/preflight.hpp"
 #include "support/catch.hpp"
 
 #include <algorithm>
@@ -33,14 +33,14 @@ Words experts(const std::string& kind) {
 Quantize quantize_of(const Words& arguments) {
     const Config config = parse_command_line(small + arguments).config;
     const DecoderConfig model = model_from_deck(config);
-    return engine_options(config, model, mesh_shape(config, 1), 0, 1).types.quantize;
+    return planned_options(config, model, mesh_shape(config, 1), 0).types.quantize;
 }
 
 // All lines of a dry run, or its error.
 std::string planned(const Words& arguments, int ranks = 1) {
     std::string text;
     try {
-        for (const PlanLine& line : dry_run_lines(parse_command_line(small + arguments), ranks))
+        for (const Finding& line : preflight(parse_command_line(small + arguments), ranks))
             text += line.text + "\n";
     } catch (const ConfigError& error) {
         return error.what();
@@ -316,8 +316,8 @@ TEST_CASE(
                Contains("\nNotice: quantize.linear.mx.fqns: no layer's name has \"zzzzzz\"\n"));
     const auto warnings = [](const Words& arguments) {
         Words found;
-        for (const PlanLine& line : dry_run_lines(parse_command_line(small + arguments), 1))
-            if (line.verdict == PlanLine::Verdict::doubtful) found.push_back(line.text);
+        for (const Finding& line : preflight(parse_command_line(small + arguments), 1))
+            if (line.severity == Finding::Severity::warning) found.push_back(line.text);
         return found;
     };
     CHECK(warnings(float8).empty());

@@ -7,6 +7,8 @@
 #include "coeus/data/bpe_training.hpp"
 #include "coeus/file/hdf5.hpp"
 #include "coeus/file/host_error.hpp"
+#include "coeus/session/plan_findings.hpp"
+#include "coeus/train/preflight.hpp"
 #include "support/advice.hpp"
 #include "support/catch.hpp"
 #include "support/environment.hpp"
@@ -38,7 +40,7 @@ std::string line_with(const std::vector<std::string>& lines, const std::string& 
 
 std::vector<std::string> lines_of(const Words& words, int ranks) {
     std::vector<std::string> texts;
-    for (const PlanLine& line : dry_run_lines(parse_command_line(words), ranks)) texts.push_back(line.text);
+    for (const Finding& line : preflight(parse_command_line(words), ranks)) texts.push_back(line.text);
     return texts;
 }
 
@@ -371,7 +373,7 @@ TEST_CASE("dry run: what a run refuses before its first step is refused") {
     const TemporaryFolder folder;
     const std::string data = folder / "tokens.h5";
     write_tokens(data, 1, 100);
-    const auto lines = [&](const Words& more, PlanLine::Verdict verdict) {
+    const auto lines = [&](const Words& more, Finding::Severity verdict) {
         Words words = {"--dry_run",
                        "--model.flavor=debugmodel",
                        "--training.dataset_path=" + data,
@@ -380,12 +382,12 @@ TEST_CASE("dry run: what a run refuses before its first step is refused") {
                        "--job.dump_folder=" + (folder / "run").string()};
         words.insert(words.end(), more.begin(), more.end());
         std::string text;
-        for (const PlanLine& line : dry_run_lines(parse_command_line(words), 1))
-            if (line.verdict == verdict) text += line.text + "\n";
+        for (const Finding& line : preflight(parse_command_line(words), 1))
+            if (line.severity == verdict) text += line.text + "\n";
         return text;
     };
-    const auto refused = [&](const Words& more) { return lines(more, PlanLine::Verdict::refused); };
-    const auto here = [&](const Words& more) { return lines(more, PlanLine::Verdict::refused_here); };
+    const auto refused = [&](const Words& more) { return lines(more, Finding::Severity::refusal); };
+    const auto here = [&](const Words& more) { return lines(more, Finding::Severity::refusal_here); };
     CHECK(refused({}) == "");
     CHECK(here({}) == "");
 
@@ -420,13 +422,13 @@ TEST_CASE("dry run: a text that is too short for one window is refused") {
     write_file(folder / "short.txt", "hello\n");
     const auto refused = [&](const char* text, const char* length) {
         std::string all;
-        for (const PlanLine& line :
-             dry_run_lines(parse_command_line({"--dry_run", "--model.flavor=debugmodel", "--memory=8GiB",
-                                               "--training.dataset_path=" + (folder / text).string(),
-                                               "--model.tokenizer_path=" + (folder / "tok").string(),
-                                               std::string("--training.seq_len=") + length}),
-                           1))
-            if (line.verdict == PlanLine::Verdict::refused) all += line.text + "\n";
+        for (const Finding& line :
+             preflight(parse_command_line({"--dry_run", "--model.flavor=debugmodel", "--memory=8GiB",
+                                           "--training.dataset_path=" + (folder / text).string(),
+                                           "--model.tokenizer_path=" + (folder / "tok").string(),
+                                           std::string("--training.seq_len=") + length}),
+                       1))
+            if (line.severity == Finding::Severity::refusal) all += line.text + "\n";
         return all;
     };
     CHECK_THAT(refused("short.txt", "64"),
@@ -445,8 +447,8 @@ TEST_CASE("dry run: bad lines of a text are left out as a run leaves them out") 
                        "--model.tokenizer_path=" + (folder / "tok").string()};
         words.insert(words.end(), more.begin(), more.end());
         std::string all;
-        for (const PlanLine& line : dry_run_lines(parse_command_line(words), 1))
-            if (line.verdict == PlanLine::Verdict::refused) all += line.text + "\n";
+        for (const Finding& line : preflight(parse_command_line(words), 1))
+            if (line.severity == Finding::Severity::refusal) all += line.text + "\n";
         return all;
     };
     const std::string data = "--training.dataset_path=" + (folder / "a.jsonl").string();
@@ -468,8 +470,8 @@ TEST_CASE("dry run: data that a run would refuse is refused") {
                        "--training.seq_len=16", "--memory=8GiB"};
         words.insert(words.end(), more.begin(), more.end());
         std::string text;
-        for (const PlanLine& line : dry_run_lines(parse_command_line(words), 1))
-            if (line.verdict == PlanLine::Verdict::refused) text += line.text + "\n";
+        for (const Finding& line : preflight(parse_command_line(words), 1))
+            if (line.severity == Finding::Severity::refusal) text += line.text + "\n";
         return text;
     };
     write_tokens(data, 2000, 100);
@@ -491,16 +493,16 @@ TEST_CASE("dry run: data that a run would refuse is refused") {
 }
 
 TEST_CASE("dry run: the verdict tells whether a rank fits, or that this is not known") {
-    const auto count = [](const char* memory, PlanLine::Verdict verdict) {
+    const auto count = [](const char* memory, Finding::Severity verdict) {
         Words words = {"--dry_run", "--model.flavor=debugmodel", "--device=cuda", "--training.dataset_path="};
         if (*memory) words.emplace_back(memory);
-        return std::ranges::count(dry_run_lines(parse_command_line(words), 1), verdict, &PlanLine::verdict);
+        return std::ranges::count(preflight(parse_command_line(words), 1), verdict, &Finding::severity);
     };
-    CHECK(count("--memory=1TiB", PlanLine::Verdict::unknown) == 0);
-    CHECK(count("--memory=1TiB", PlanLine::Verdict::refused) == 0);
-    CHECK(count("--memory=8MiB", PlanLine::Verdict::refused) == 1);
+    CHECK(count("--memory=1TiB", Finding::Severity::unknown) == 0);
+    CHECK(count("--memory=1TiB", Finding::Severity::refusal) == 0);
+    CHECK(count("--memory=8MiB", Finding::Severity::refusal) == 1);
     // without --memory and --gpu: the GPU of this host, if there is one
-    CHECK(count("", PlanLine::Verdict::unknown) == (visible_gpus() == 0 ? 1 : 0));
+    CHECK(count("", Finding::Severity::unknown) == (visible_gpus() == 0 ? 1 : 0));
 }
 
 TEST_CASE("dry run: what fails only on this host is a notice, and with --strict a refusal") {
@@ -517,9 +519,9 @@ TEST_CASE("dry run: what fails only on this host is a notice, and with --strict 
                          "--job.dump_folder=" + (folder / "run").string()};
     const EnvironmentVariable without_room("TMPDIR", (folder / "absent").string().c_str());
     std::string here;
-    for (const PlanLine& line : dry_run_lines(parse_command_line(words), 1)) {
-        CHECK(line.verdict != PlanLine::Verdict::refused);
-        if (line.verdict == PlanLine::Verdict::refused_here) here += line.text + "\n";
+    for (const Finding& line : preflight(parse_command_line(words), 1)) {
+        CHECK(line.severity != Finding::Severity::refusal);
+        if (line.severity == Finding::Severity::refusal_here) here += line.text + "\n";
     }
     CHECK_THAT(here, Contains("temp_directory_path") && EndsWith(" (on this host)\n"));
     CHECK(dry_run(parse_command_line(words), 1) == 0);
@@ -528,4 +530,19 @@ TEST_CASE("dry run: what fails only on this host is a notice, and with --strict 
     CHECK(dry_run(parse_command_line(strict), 1) == 2);
     CHECK(is_of_this_host(PermissionError("tokens.h5 cannot be read: Permission denied")));
     CHECK_FALSE(is_of_this_host(ConfigError("tokens.h5 is truncated")));
+}
+
+TEST_CASE("dry run: it tells all of the plan, as info does") {
+    const CommandLine deck =
+        parse_command_line({"--dry_run", "--model.flavor=debugmodel", "--device=cuda", "--gpu=b200",
+                            "--training.dataset_path=", "--model.converters=quantize.linear.float8",
+                            "--parallelism.data_parallel_shard_degree=2"});
+    std::vector<std::string> texts;
+    for (const Finding& finding : preflight(deck, 2)) texts.push_back(finding.text);
+    auto at = texts.begin();
+    for (const Finding& finding : plan_findings(PlannedRun(deck, 2))) {
+        INFO(finding.text);
+        at = std::find(at, texts.end(), finding.text);
+        REQUIRE(at != texts.end());
+    }
 }

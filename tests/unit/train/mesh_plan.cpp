@@ -24,7 +24,7 @@ MemoryPlan planned(int ranks, const Words& arguments) {
     all.insert(all.end(), arguments.begin(), arguments.end());
     const Config config = parse_command_line(all).config;
     const DecoderConfig model = model_from_deck(config);
-    return Engine(model, engine_options(config, model, mesh_shape(config, ranks), 0, 1)).plan();
+    return Engine(model, planned_options(config, model, mesh_shape(config, ranks), 0)).plan();
 }
 
 int64_t state_of(const MemoryPlan& plan) {

@@ -4,9 +4,9 @@
 #include "coeus/predict/roofline.hpp"
 
 #include "coeus/pretrained/model_source.hpp"
-#include "coeus/setup/chunk_choice.hpp"
+#include "coeus/session/chunk_choice.hpp"
 #include "coeus/setup/run_options.hpp"
-#include "coeus/train/dry_run.hpp"
+#include "coeus/train/preflight.hpp"
 #include "support/catch.hpp"
 #include "support/paths.hpp"
 #include "support/support.hpp"
@@ -35,7 +35,7 @@ Planned planned(const std::string& deck, int ranks, const Words& more = {}) {
     words.insert(words.end(), more.begin(), more.end());
     const Config config = parse_command_line(words).config;
     const DecoderConfig model = model_from_deck(config);
-    EngineOptions options = engine_options(config, model, mesh_shape(config, ranks), 0, 1);
+    EngineOptions options = planned_options(config, model, mesh_shape(config, ranks), 0);
     options.architecture = 90;
     options.graphs = true;
     return {model, options};
@@ -325,7 +325,7 @@ TEST_CASE("a dry run prints a roofline, and says what no rate is known for") {
     const auto text = [](const std::string& deck, const Words& more, int ranks) {
         Words words = {roofline_decks + deck, "--dry_run"};
         words.insert(words.end(), more.begin(), more.end());
-        for (const PlanLine& line : dry_run_lines(parse_command_line(words), ranks))
+        for (const Finding& line : preflight(parse_command_line(words), ranks))
             if (line.text.starts_with("Roofline ") || line.text.starts_with("No roofline")) return line.text;
         return std::string();
     };

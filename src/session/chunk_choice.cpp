@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/setup/chunk_choice.hpp"
+#include "coeus/session/chunk_choice.hpp"
 
 #include "coeus/base/function_ref.hpp"
 #include "coeus/base/text.hpp"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The size of the chunks of logits on planned GPUs: the largest with which every rank fits.
-#include "coeus/setup/chunk_choice.hpp"
+#include "coeus/session/chunk_choice.hpp"
 
 #include "coeus/base/text.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/setup/run_options.hpp"
-#include "coeus/train/dry_run.hpp"
+#include "coeus/train/preflight.hpp"
 #include "support/catch.hpp"
 #include "support/paths.hpp"
 #include "support/support.hpp"
@@ -52,7 +52,7 @@ struct OfChunks {
 OfChunks planned_chunks(const Words& words, int ranks) {
     const Config config = parse_command_line(words).config;
     const DecoderConfig model = model_from_deck(config);
-    return {model, engine_options(config, model, mesh_shape(config, ranks), 0, 1)};
+    return {model, planned_options(config, model, mesh_shape(config, ranks), 0)};
 }
 
 // The memory plan that a dry run prints, and what it says of chunks.
@@ -61,7 +61,7 @@ struct SaidOfChunks {
 };
 SaidOfChunks said_of_chunks(const Words& words, int ranks) {
     SaidOfChunks all;
-    for (const PlanLine& line : dry_run_lines(parse_command_line(words), ranks)) {
+    for (const Finding& line : preflight(parse_command_line(words), ranks)) {
         if (line.text.starts_with("memory plan per rank")) all.plan = line.text;
         if (line.text.find("chunks") != std::string::npos) all.chunks = line.text;
     }

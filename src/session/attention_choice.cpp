@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/setup/attention_choice.hpp"
+#include "coeus/session/attention_choice.hpp"
 
 #include "coeus/comm/together.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gpu_memory_use.hpp"
+#include "coeus/session/gpu_memory_use.hpp"
 
 #include "coeus/base/text.hpp"
 

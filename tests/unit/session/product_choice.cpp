@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The options of products that a deck asks for, and what the start reports of them.
-#include "coeus/setup/product_choice.hpp"
+#include "coeus/session/product_choice.hpp"
 
 #include "coeus/base/user_cache.hpp"
 #include "coeus/pretrained/model_source.hpp"
@@ -31,7 +31,7 @@ PlannedRun run_with(int ranks, const Words& arguments) {
     all.insert(all.end(), arguments.begin(), arguments.end());
     Config config = parse_command_line(all).config;
     const MeshShape shape = mesh_shape(config, ranks);
-    return {config, shape, engine_options(config, model_from_deck(config), shape, 0, 1)};
+    return {config, shape, planned_options(config, model_from_deck(config), shape, 0)};
 }
 
 std::string only_notice_of(int ranks, const Words& arguments) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Advice on memory: the advised change fits, no cheaper one does, and a deck that follows it needs the memory
 // that was announced.
-#include "coeus/engine/memory_advice.hpp"
+#include "coeus/predict/memory_advice.hpp"
 
 #include "coeus/base/text.hpp"
 #include "coeus/pretrained/model_source.hpp"
@@ -36,7 +36,7 @@ struct Planned {
 Planned planned(const Words& arguments, int ranks) {
     const Config config = parse_command_line(arguments).config;
     const DecoderConfig model = model_from_deck(config);
-    return {model, engine_options(config, model, mesh_shape(config, ranks), 0, 1)};
+    return {model, planned_options(config, model, mesh_shape(config, ranks), 0)};
 }
 
 Words joined(Words a, const Words& b) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/engine/memory_advice.hpp"
+#include "coeus/predict/memory_advice.hpp"
 
 #include "coeus/base/text.hpp"
 

@@ -6,7 +6,7 @@
 #include "coeus/comm/nccl.hpp"
 #include "coeus/comm/nccl_world.hpp"
 #include "coeus/config/config.hpp"
-#include "coeus/setup/attention_choice.hpp"
+#include "coeus/session/attention_choice.hpp"
 
 #include <filesystem>
 #include <optional>
@@ -14,16 +14,6 @@
 #include <vector>
 
 namespace coeus {
-
-/// The backend of a run with this deck on this host. For `device = "cuda"` it is CUDA even if the host has no
-/// GPU, so that such a run can be planned anywhere. ConfigError if it is "auto" and the host has a GPU that
-/// cannot be used (unusable_gpu()). Tests pass another folder as `root`.
-Backend backend_from_deck(const Config& config, const std::filesystem::path& root = "/");
-
-/// For commands of one process: the first GPU of this host if `device` ("auto", "cuda" or "cpu") asks for one
-/// and there is one; else null. ConfigError if `device` is "cuda" and there is none, and if it is "auto" and
-/// there is one that cannot be used.
-std::unique_ptr<Device> gpu_of_command(const std::string& device, const std::filesystem::path& root = "/");
 
 /// The library that carries tensors between the ranks' devices.
 struct RankTransport {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/setup/rank_device.hpp"
+#include "coeus/session/rank_device.hpp"
 
 #include "coeus/base/flight_recorder.hpp"
 #include "coeus/base/text.hpp"
@@ -9,7 +9,7 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/device/device.hpp"
-#include "coeus/device/gpu_presence.hpp"
+#include "coeus/setup/device_choice.hpp"
 #include "gpu_placement.hpp"
 
 #include <algorithm>
@@ -19,10 +19,6 @@
 namespace coeus {
 
 namespace {
-
-bool wants_gpu_where_there_is_one(const Config& config) {
-    return config.device == "cuda" || (config.device == "auto" && config.training.dtype != "float64");
-}
 
 // "ranks 0 and 1 share GPU ...", for the first two that do; "" if none do.
 std::string sharing_text(const std::vector<GpuOfRank>& gpus) {
@@ -98,31 +94,7 @@ void settle_launch_order(RankTransport& nccl, const Config& config, const Commun
     if (!choice.warning.empty()) nccl.warnings.push_back(choice.warning);
 }
 
-ConfigError no_gpu(const std::string& asked) {
-    return ConfigError("{}: {}; \"cpu\" would compute on CPUs", asked, why_no_gpu());
-}
-
-// ConfigError if this host has a GPU that cannot be used: "auto" would then compute on CPUs unnoticed.
-void require_usable(const std::string& asked, const std::filesystem::path& root) {
-    if (const std::string unusable = unusable_gpu(root); !unusable.empty())
-        throw ConfigError("{}: {}. \"cpu\" would compute on CPUs", asked, unusable);
-}
-
 }  // namespace
-
-Backend backend_from_deck(const Config& config, const std::filesystem::path& root) {
-    if (config.device == "cuda") return Backend::cuda;
-    if (wants_gpu_where_there_is_one(config)) require_usable("device = \"auto\"", root);
-    return wants_gpu_where_there_is_one(config) && visible_gpus() > 0 ? Backend::cuda : Backend::cpu;
-}
-
-std::unique_ptr<Device> gpu_of_command(const std::string& device, const std::filesystem::path& root) {
-    if (device == "cpu") return nullptr;
-    if (visible_gpus() > 0) return open_gpu(0);
-    if (device == "cuda") throw no_gpu("--device=cuda");
-    require_usable("--device=auto", root);
-    return nullptr;
-}
 
 RankTransport transport_from_deck(const Config& config, const Communicator& world, const Device& device,
                                   const std::string& library) {

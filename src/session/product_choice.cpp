@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/setup/product_choice.hpp"
+#include "coeus/session/product_choice.hpp"
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/user_cache.hpp"

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/session/session.hpp"
+
+#include "coeus/base/log.hpp"
+#include "coeus/base/user_cache.hpp"
+#include "coeus/base/version.hpp"
+#include "coeus/comm/together.hpp"
+#include "coeus/device/gpu_presence.hpp"
+#include "coeus/plan/machine.hpp"
+#include "coeus/predict/machine_file.hpp"
+#include "coeus/pretrained/initial_weights.hpp"
+#include "coeus/pretrained/model_source.hpp"
+#include "coeus/session/chunk_choice.hpp"
+#include "coeus/session/plan_findings.hpp"
+#include "coeus/session/product_choice.hpp"
+#include "coeus/session/starting_point.hpp"
+#include "coeus/setup/quantize_checks.hpp"
+#include "coeus/setup/run_options.hpp"
+
+namespace coeus {
+
+namespace {
+
+RankMachine machine_of(const Rank& rank) {
+    const RankDevice& choice = rank.choice();
+    return {.backend = rank.device().is_host() ? Backend::cpu : Backend::cuda,
+            .architecture = rank.device().architecture(),
+            .threads = rank.cpu().threads,
+            .nccl = choice.transport().nccl.has_value(),
+            .nvls = choice.transport().nvls,
+            .cudnn = choice.attention().cudnn};
+}
+
+}  // namespace
+
+Session::Session(const Config& config, Rank& rank, StartUp& start_up)
+    : config_(config),
+      rank_(rank),
+      start_up_(start_up),
+      model_(model_from_deck(config, rank.world())),
+      chunks_of_checkpoint_(rank.device().is_host() ? std::nullopt
+                                                    : chunks_of_checkpoint(config, rank.world())),
+      engine_(start_up.make<Engine>(
+          "plan", model_,
+          with_largest_chunks(
+              model_,
+              engine_options(config, model_, rank.mesh().shape(), rank.world().rank(), machine_of(rank)),
+              rank.memory_bytes(), rank.world(), chunks_of_checkpoint_))) {
+    together(rank.world(), [&] {
+        require_8_bit_products(engine_.options(), rank.device().name(), rank.device().architecture());
+    });
+}
+
+Findings Session::findings() const {
+    return plan_findings(config_, rank_.mesh().shape(), engine_, rank_.memory_bytes(), chunks_of_checkpoint_);
+}
+
+std::vector<std::string> Session::device_lines() const {
+    std::vector<std::string> lines;
+    const RankDevice& choice = rank_.choice();
+    const bool on_host = rank_.device().is_host();
+    if (!choice.text().empty())
+        lines.push_back((on_host ? "Computing on the CPU: " : "Computing on ") + choice.text());
+    if (const std::string& transport = choice.transport().text; !transport.empty())
+        lines.push_back("Ranks exchange tensors through " + transport);
+    if (on_host) return lines;
+    lines.push_back(cuda_versions_text(cuda_versions(), driver_version()));
+    const char* const how = engine_.options().graphs ? "as CUDA graphs"
+                            : config_.training.disable_cuda_graphs
+                                ? "kernel by kernel: training.disable_cuda_graphs"
+                                : "kernel by kernel: CUDA graphs need NCCL between the ranks";
+    lines.push_back(fmt::format("The GPU runs steps {}", how));
+    return lines;
+}
+
+// Plans and hosts differ between ranks.
+void Session::require_fits() const {
+    const Communicator& world = rank_.world();
+    const int64_t limit = rank_.memory_bytes(), host_limit = rank_.host_memory_bytes();
+    const MemoryPlan& plan = engine_.plan();
+    const int64_t lacking = plan.total() - limit, most = world.all_reduce(lacking, Reduce::max),
+                  most_on_host = world.all_reduce(plan.total(MemoryPlace::host), Reduce::max);
+    together(world, [&] {
+        if (lacking == most)
+            coeus::require_fits(plan, limit, [&] {
+                return memory_advice(
+                    model_, engine_.options(), limit, host_limit,
+                    [&](const Alternative& advice) { return advice_holds(config_, model_, advice); });
+            });
+        if (plan.total(MemoryPlace::host) == most_on_host) require_fits_on_host(plan, host_limit);
+    });
+}
+
+void Session::take_memory(QueueWatch& watch) {
+    apply(rank_.cpu());
+    Mesh& mesh = rank_.mesh();
+    const RankTransport& transport = rank_.choice().transport();
+    if (transport.nccl)
+        mesh.connect(nccl_.emplace(*transport.nccl, mesh.world(), rank_.device(), &watch), transport.ctas);
+    start_up_.phase("memory", [&] { engine_.allocate(mesh, rank_.device()); });
+    if (nccl_) nccl_->end_connecting();
+    choose_kernels();
+    if (nccl_) log::debug("NCCL: {}", nccl_->text());
+}
+
+void Session::choose_kernels() {
+    const Communicator& world = rank_.world();
+    if (!rank_.device().is_host())
+        together(world, [&] {
+            set_product_options(engine_.exec(), product_options(config_, rank_.mesh(), engine_.options(),
+                                                                rank_.device().multiprocessors()));
+        });
+    const AttentionReport attention = choose_attention(config_, world, rank_.choice().attention(),
+                                                       engine_.exec(), engine_.layer_memory().attention);
+    if (!rank_.is_first()) return;
+    for (const std::string& line : attention.warnings) log::warn("{}", line);
+    for (const std::string& line : attention.details) log::debug("{}", line);
+    if (!attention.text.empty()) log::info("Attention kernels: {}", attention.text);
+}
+
+std::optional<double> Session::peak_flops() {
+    return start_up_.phase("peak", [&]() -> std::optional<double> {
+        if (const Device& device = rank_.device(); !device.is_host()) {
+            if (multiplies_in_tf32(config_, engine_.options())) return std::nullopt;
+            const std::optional<double> peak = gpu_peak_flops(device.name(), compute_dtype(config_));
+            if (!peak && rank_.is_first())
+                log::info("The peak FLOP/s of {} in {} are not known: MFU is not reported", device.name(),
+                          name_of(compute_dtype(config_)));
+            return peak ? std::optional(*peak / rank_.choice().sharing()) : std::nullopt;
+        }
+        return cpu_peak_flops(engine_.exec(), cpu_kernels(), compute_dtype(config_),
+                              fmt::format("{}, {} ranks, {}, {}", cpu_name(), rank_.local_size(), version(),
+                                          build_description()),
+                              user_cache("peaks"), rank_.world());
+    });
+}
+
+std::string Session::load_initial_weights() {
+    Decoder& decoder = engine_.decoder();
+    const std::string source = coeus::load_initial_weights(config_, decoder, rank_.mesh());
+    if (source.empty()) decoder.parameters().initialise(uint64_t(config_.debug.seed), rank_.cpu().threads);
+    return source;
+}
+
+Session::Ending::~Ending() {
+    session_.engine_.forget_graphs();
+    session_.nccl_.reset();
+}
+
+}  // namespace coeus
