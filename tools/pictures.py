@@ -21,7 +21,8 @@ import sources
 FOLDERS = {
     "apps": ("run", "sub-commands"),
     "train": ("run", "one run: start, steps, saving, resuming"),
-    "setup": ("run", "devices, options of a run"),
+    "session": ("run", "a rank made ready to run"),
+    "setup": ("run", "options of a run"),
     "generate": ("run", "text from a model"),
     "predict": ("model", "machine files, time of a step"),
     "report": ("around", "metrics, pages"),

@@ -62,6 +62,83 @@ std::string hint_of(const Place& place) {
                        place.file_system, place.is_written ? "checkpoints" : "reading", better, place.option);
 }
 
+// On another build of this program.
+void hint_at_build(std::vector<std::string>& hints, const StartFacts& facts) {
+    if (facts.debug_build)
+        hints.push_back("this is a debug build, many times slower than build/coeus, which `make` builds");
+    if (facts.vector_level == "avx" || facts.vector_level == "no avx")
+        hints.push_back(fmt::format(
+            "this processor has {}: Coeus is several times faster with AVX2 (x86-64-v3) or AVX-512",
+            facts.vector_level == "avx" ? "AVX but not AVX2" : "no AVX"));
+    else if (facts.vector_level.starts_with("avx") && !facts.built_for_avx2)
+        hints.push_back(
+            "this program is built for processors without AVX2, which this one has: build it with "
+            "COEUS_ARCH=native or x86-64-v3");
+    else if (facts.computes_in_bf16 && facts.vector_level.ends_with(" bf16") && !facts.built_for_bf16_pairs)
+        hints.push_back(
+            fmt::format("this program is built for processors without {}, which this one has: attention "
+                        "computes in float32, not with pairs of bfloat16; build it with COEUS_ARCH=native",
+                        facts.vector_level.starts_with("avx") ? "AVX512-BF16" : "BF16 of Armv8.6"));
+}
+
+// On threads that share cores.
+void hint_at_threads(std::vector<std::string>& hints, const StartFacts& facts) {
+    const int sharing = facts.cpu.sharing;
+    if (facts.cpu.threads * sharing > facts.cpu.cores)
+        hints.push_back(
+            fmt::format("{}{} {} must share {} {}: set training.threads={}{}",
+                        sharing > 1 ? fmt::format("{} ranks x ", sharing) : "", facts.cpu.threads,
+                        facts.cpu.threads == 1 ? "thread" : "threads", facts.cpu.cores,
+                        facts.cpu.cores == 1 ? "core" : "cores", std::max(1, facts.cpu.cores / sharing),
+                        sharing > facts.cpu.cores
+                            ? fmt::format(" and start at most {} here", counted(facts.cpu.cores, "rank"))
+                            : ""));
+}
+
+// On ranks that are bound to few cores.
+void hint_at_binding(std::vector<std::string>& hints, const StartFacts& facts) {
+    const int sharing = facts.cpu.sharing;
+    // mpirun binds each rank of a small run to one core by default
+    if (facts.cpu.bound && facts.has_gpu && facts.cpu.cores < cores_for_gpu * sharing &&
+        facts.cpu.machine_cores * sharing > facts.cpu.cores * facts.local_ranks)
+        hints.push_back(fmt::format(
+            "{} bound to {} of this host's {} cores, but a rank with a GPU needs {}, for CUDA, NCCL and the "
+            "data loader: start with mpirun --bind-to none (srun: --cpus-per-task={})",
+            sharing > 1 ? fmt::format("{} ranks are", sharing) : "each rank is", facts.cpu.cores,
+            facts.cpu.machine_cores, cores_for_gpu, facts.cpu.machine_cores / facts.local_ranks));
+    else if (facts.cpu.bound && facts.cpu.cores == 1 && sharing == 1 &&
+             facts.cpu.machine_cores >= 2 * facts.local_ranks)
+        hints.push_back(fmt::format(
+            "each rank is bound to 1 of this host's {} cores: start with mpirun --bind-to none (srun: "
+            "--cpus-per-task={}) to use them all",
+            facts.cpu.machine_cores, facts.cpu.machine_cores / facts.local_ranks));
+}
+
+// On products in parts that may be too small.
+void hint_at_products(std::vector<std::string>& hints, const StartFacts& facts) {
+    constexpr int64_t many_async_ranks = 8;
+    if (facts.has_gpu && facts.async_ranks >= many_async_ranks)
+        hints.push_back(fmt::format(
+            "with parallelism.enable_async_tensor_parallel and tensor_parallel_degree = {}, a GPU computes "
+            "each product in {} parts of {} tokens, which may be too few to occupy it: measure the speed "
+            "with and without enable_async_tensor_parallel",
+            facts.async_ranks, facts.async_ranks, facts.async_tokens));
+}
+
+// On gradients that are rounded often.
+void hint_at_roundings(std::vector<std::string>& hints, const StartFacts& facts) {
+    // bfloat16 has 8 significant bits: a sum of equal powers of two is exact up to this number and then stays
+    // the same
+    constexpr int64_t most_roundings = 256;
+    if (facts.gradient_roundings > most_roundings)
+        hints.push_back(fmt::format(
+            "with training.gradient_dtype = \"bfloat16\", each of a step's {} micro-batches rounds the "
+            "gradients: sums of more than {} terms may lose small ones; set training.gradient_dtype = "
+            "\"float32\", "
+            "or take fewer and larger micro-batches",
+            facts.gradient_roundings, most_roundings));
+}
+
 }  // namespace
 
 StartFacts start_facts(const CpuShare& cpu, int local_ranks, bool has_gpu, const Config& config) {
@@ -92,62 +169,11 @@ int64_t gradient_roundings(const Engine& engine) {
 
 std::vector<std::string> start_hints(const StartFacts& facts) {
     std::vector<std::string> hints;
-    if (facts.debug_build)
-        hints.push_back("this is a debug build, many times slower than build/coeus, which `make` builds");
-    if (facts.vector_level == "avx" || facts.vector_level == "no avx")
-        hints.push_back(fmt::format(
-            "this processor has {}: Coeus is several times faster with AVX2 (x86-64-v3) or AVX-512",
-            facts.vector_level == "avx" ? "AVX but not AVX2" : "no AVX"));
-    else if (facts.vector_level.starts_with("avx") && !facts.built_for_avx2)
-        hints.push_back(
-            "this program is built for processors without AVX2, which this one has: build it with "
-            "COEUS_ARCH=native or x86-64-v3");
-    else if (facts.computes_in_bf16 && facts.vector_level.ends_with(" bf16") && !facts.built_for_bf16_pairs)
-        hints.push_back(
-            fmt::format("this program is built for processors without {}, which this one has: attention "
-                        "computes in float32, not with pairs of bfloat16; build it with COEUS_ARCH=native",
-                        facts.vector_level.starts_with("avx") ? "AVX512-BF16" : "BF16 of Armv8.6"));
-    const int sharing = facts.cpu.sharing;
-    if (facts.cpu.threads * sharing > facts.cpu.cores)
-        hints.push_back(
-            fmt::format("{}{} {} must share {} {}: set training.threads={}{}",
-                        sharing > 1 ? fmt::format("{} ranks x ", sharing) : "", facts.cpu.threads,
-                        facts.cpu.threads == 1 ? "thread" : "threads", facts.cpu.cores,
-                        facts.cpu.cores == 1 ? "core" : "cores", std::max(1, facts.cpu.cores / sharing),
-                        sharing > facts.cpu.cores
-                            ? fmt::format(" and start at most {} here", counted(facts.cpu.cores, "rank"))
-                            : ""));
-    // mpirun binds each rank of a small run to one core by default
-    if (facts.cpu.bound && facts.has_gpu && facts.cpu.cores < cores_for_gpu * sharing &&
-        facts.cpu.machine_cores * sharing > facts.cpu.cores * facts.local_ranks)
-        hints.push_back(fmt::format(
-            "{} bound to {} of this host's {} cores, but a rank with a GPU needs {}, for CUDA, NCCL and the "
-            "data loader: start with mpirun --bind-to none (srun: --cpus-per-task={})",
-            sharing > 1 ? fmt::format("{} ranks are", sharing) : "each rank is", facts.cpu.cores,
-            facts.cpu.machine_cores, cores_for_gpu, facts.cpu.machine_cores / facts.local_ranks));
-    else if (facts.cpu.bound && facts.cpu.cores == 1 && sharing == 1 &&
-             facts.cpu.machine_cores >= 2 * facts.local_ranks)
-        hints.push_back(fmt::format(
-            "each rank is bound to 1 of this host's {} cores: start with mpirun --bind-to none (srun: "
-            "--cpus-per-task={}) to use them all",
-            facts.cpu.machine_cores, facts.cpu.machine_cores / facts.local_ranks));
-    constexpr int64_t many_async_ranks = 8;
-    if (facts.has_gpu && facts.async_ranks >= many_async_ranks)
-        hints.push_back(fmt::format(
-            "with parallelism.enable_async_tensor_parallel and tensor_parallel_degree = {}, a GPU computes "
-            "each product in {} parts of {} tokens, which may be too few to occupy it: measure the speed "
-            "with and without enable_async_tensor_parallel",
-            facts.async_ranks, facts.async_ranks, facts.async_tokens));
-    // bfloat16 has 8 significant bits: a sum of equal powers of two is exact up to this number and then stays
-    // the same
-    constexpr int64_t most_roundings = 256;
-    if (facts.gradient_roundings > most_roundings)
-        hints.push_back(fmt::format(
-            "with training.gradient_dtype = \"bfloat16\", each of a step's {} micro-batches rounds the "
-            "gradients: sums of more than {} terms may lose small ones; set training.gradient_dtype = "
-            "\"float32\", "
-            "or take fewer and larger micro-batches",
-            facts.gradient_roundings, most_roundings));
+    hint_at_build(hints, facts);
+    hint_at_threads(hints, facts);
+    hint_at_binding(hints, facts);
+    hint_at_products(hints, facts);
+    hint_at_roundings(hints, facts);
     for (const Place& place : facts.places)
         if (std::string hint = hint_of(place); !hint.empty()) hints.push_back(std::move(hint));
     return hints;

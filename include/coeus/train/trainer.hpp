@@ -113,8 +113,8 @@ private:
     Stop stop_;
     RunOwner owner_;
     RunFolder folder_;
-    Session
-        session_;  ///< planned when the folder is this run's: it reads the checkpoint from which it resumes
+    // planned when the folder is this run's, since it reads the checkpoint from which it resumes
+    Session session_;
     std::optional<Guards> guards_;  ///< made after the engine has allocated
     TrainingData data_;
     LrSchedule schedule_;
