@@ -9,7 +9,7 @@ run (doc/machines.md), so that no GPU is needed.
     bench/exposed.py my.toml --ranks 16 -- --parallelism.fsdp_prefetch=2
 
 Times are those of a step, in milliseconds. "idle" is the wait for other stages of a pipeline. "serial" is how much longer
-a step takes if NCCL runs the operations of all communicators one after the other (doc/gpu.md).
+a step takes if NCCL runs the operations of all communicators one after the other (doc/nccl.md).
 """
 import argparse
 import re

@@ -55,28 +55,39 @@ std::string choices_of(const Option& option) {
     return start + join(parts, ", ") + ".";
 }
 
-std::string status_of(const Option& option) {
-    switch (option.status) {
-        case Status::works: return "";
-        case Status::dormant:
-            return fmt::format(" *No effect yet*: it needs {1}{0}{1} (not implemented yet).", option.why,
-                               option.why.find('.') == std::string::npos ? "" : "`");
-        case Status::not_built: return " *Refused*: not implemented yet.";
-        case Status::no_effect: return fmt::format(" *No effect*: {}.", option.why);
-        case Status::refused: return fmt::format(" *Refused*: {}.", option.why);
-    }
-    return "";
+bool has_effect(const Option& option) {
+    return option.status != Status::no_effect && option.status != Status::dormant;
 }
 
-// Meaning, rule, choices, default (unless it is a value) and status as sentences, in Markdown.
-std::string explanation(const Option& option) {
+// Why an option has no effect or is refused, in Markdown.
+std::string reason_of(const Option& option) {
+    if (option.status == Status::not_built) return "not implemented yet";
+    if (option.status != Status::dormant) return option.why;
+    const char* const mark = option.why.find('.') == std::string::npos ? "" : "`";
+    return fmt::format("it needs {1}{0}{1} (not implemented yet)", option.why, mark);
+}
+
+std::string status_of(const Option& option) {
+    if (option.status == Status::works) return "";
+    const char* const status = has_effect(option)                 ? "Refused"
+                               : option.status == Status::dormant ? "No effect yet"
+                                                                  : "No effect";
+    return fmt::format(" *{}*: {}.", status, reason_of(option));
+}
+
+// Meaning, rule, choices and default (unless it is a value) as sentences, in Markdown.
+std::string description(const Option& option) {
     std::string text = option.meaning + ".";
     const bool is_list = option.type == Type::integers || option.type == Type::reals;
     if (option.rule != nullptr)
         text += fmt::format(" {} must be {}.", is_list ? "Each" : "It", option.rule->text);
     if (!option.choices.empty()) text += " " + choices_of(option);
     if (!option.default_note.empty()) text += fmt::format(" Default: {}.", option.default_note);
-    return text + status_of(option);
+    return text;
+}
+
+std::string explanation(const Option& option) {
+    return description(option) + status_of(option);
 }
 
 // Markdown in lines for a terminal: wrapped first, so that code is not broken.
@@ -87,6 +98,17 @@ std::string terminal_text(std::string text, size_t columns, const std::string& i
     text = wrapped(text, columns, indent);
     std::erase(text, '`');
     return text;
+}
+
+// A link to a heading of the same document, by the rules of GitHub.
+std::string link_to(const std::string& heading) {
+    std::string text, anchor;
+    for (const char c : heading) {
+        if (c != '[' && c != ']') text += c;
+        if (std::isalnum(uint8_t(c)) || c == '_' || c == ' ')
+            anchor += c == ' ' ? '-' : char(std::tolower(uint8_t(c)));
+    }
+    return fmt::format("[{}](#{})", text, anchor);
 }
 
 std::string last_part(const Option& option) {
@@ -176,12 +198,20 @@ A run writes its effective deck, with the values of all options that are impleme
 
 `coeus help options WORD` prints the options whose names contain the word.
 
-Sections and options are those of torchtitan's TOML decks. Some are marked:
+Sections and options are those of torchtitan's TOML decks. Those that have no effect here are in
+[a table at the end](#options-without-effect). A real run always refuses an option, or a single choice, that is marked
+as *refused*.
 
-- *Refused*: a real run always refuses the option, or a single choice that is marked.
-- *No effect*: the option is checked and accepted, with one notice, but has no meaning in Coeus.
-- *No effect yet*: the option is checked and accepted, with one notice, but belongs to a feature that is not
-  implemented yet.
+)";
+
+constexpr const char* without_effect_introduction = R"(
+## Options without effect
+
+These options are checked and accepted, with one notice. Those of a feature that is not implemented yet have no effect
+until it is. The others have no meaning in Coeus.
+
+| option | type | meaning | without effect, since |
+|---|---|---|---|
 )";
 
 constexpr const char* other_names_introduction = R"(
@@ -234,20 +264,28 @@ std::string options_help(const Words& words) {
 }
 
 std::string options_markdown() {
-    std::string text = decks_introduction;
-    std::string section = "-";
+    std::string contents, sections, without_effect, section = "-";
     for (const Option& option : options()) {
+        const std::string value = default_of(option);
+        const std::string type = type_name(option.type) + (value.empty() ? "" : ", default `" + value + "`");
+        if (!has_effect(option)) {
+            without_effect += fmt::format("| `{}` | {} | {} | {} |\n", option.name, type, description(option),
+                                          reason_of(option));
+            continue;
+        }
         if (option.section() != section) {
             section = option.section();
-            text += fmt::format("\n## {}\n\n", section.empty() ? "Top level" : "[" + section + "]");
+            const std::string heading = section.empty() ? "Top level" : "[" + section + "]";
+            sections += fmt::format("\n## {}\n\n", heading);
+            contents += link_to(heading) + ", ";
         }
-        const std::string value = default_of(option);
-        text += wrapped(fmt::format("- **`{}`** ({}{}): {}", option.name, type_name(option.type),
-                                    value.empty() ? "" : ", default `" + value + "`", explanation(option)),
-                        document_columns, "  ") +
-                "\n";
+        sections += wrapped(fmt::format("- **`{}`** ({}): {}", option.name, type, explanation(option)),
+                            document_columns, "  ") +
+                    "\n";
     }
-    text += other_names_introduction;
+    contents += link_to("Options without effect") + ", " + link_to("Other names");
+    std::string text = decks_introduction + wrapped(contents, document_columns, "") + "\n" + sections +
+                       without_effect_introduction + without_effect + other_names_introduction;
     for (const Alias& alias : aliases())
         text +=
             wrapped(fmt::format("- `{}`: {}", alias.old_name, meaning_of(alias)), document_columns, "  ") +

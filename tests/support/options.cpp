@@ -45,14 +45,17 @@ std::vector<std::string> items(const std::string& start, bool of_aliases) {
 
 std::vector<ListedOption> listed_options() {
     std::vector<ListedOption> options;
-    const std::string start = "- **`", after_name = "`** (";
-    for (const std::string& item : items(start, false)) {
-        const size_t name_end = item.find(after_name), type = name_end + after_name.size();
-        options.push_back(
-            {item.substr(start.size(), name_end - start.size()),
-             item.substr(type, item.find_first_of(",)", type) - type), words_of(item),
-             item.find("*No effect") == std::string::npos && item.find("*Refused*") == std::string::npos});
-    }
+    const auto add = [&](const std::string& start, const std::string& after_name, bool has_field) {
+        for (const std::string& item : items(start, false)) {
+            const size_t name_end = item.find(after_name), type = name_end + after_name.size();
+            std::string type_name = item.substr(type, item.find_first_of(",)|", type) - type);
+            if (type_name.ends_with(' ')) type_name.pop_back();  // the end of a cell
+            options.push_back({item.substr(start.size(), name_end - start.size()), type_name, words_of(item),
+                               has_field && item.find("*Refused*") == std::string::npos});
+        }
+    };
+    add("- **`", "`** (", true);
+    add("| `", "` | ", false);  // the table of those without effect
     return options;
 }
 

@@ -1,37 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the table of combined features in doc/design.md. Each pair of features has a cell, and each letter of a cell an
-explanation: a test file, which must exist; the message of a refusal, which must occur in src; or a reason. Each factor
-of tests/support/mesh_factors.cpp must belong to features of the table."""
+"""Reads doc/features.md. Each pair of features has a letter, and each letter an explanation: a test file, which must
+exist; the message of a refusal, which must occur in src; or a reason. Each factor of tests/support/mesh_factors.cpp
+must choose a feature."""
 import re
 import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "doc/features.md"
 FACTORS = "tests/support/mesh_factors.cpp"
-PARTS = ("Tests:", "Other cells:", "Features:", "Factors of ")
-HEADING = "## Combined features\n"
-UNTESTED = "u"
+PARTS = ("Features of meshes", "Other features", "Pairs", "Tests", "Other letters")
+WITHOUT_FACTOR = ("the mesh", "every case")
+OF_MESHES, UNTESTED = "a", "u"
 
 
-def section_of(text):
-    return text.split(HEADING, 1)[1].split("\n## ", 1)[0] if HEADING in text else ""
+def items_below(text, heading):
+    """The items "- `name`: text" below a heading: pairs of name and text."""
+    part = re.split(f"^## {heading}\n", text, maxsplit=1, flags=re.MULTILINE)[1:]
+    items = re.findall(r"^- `([^`]+)`: (.*(?:\n  .*)*)", part[0].split("\n## ")[0], re.MULTILINE) if part else []
+    return [(name, re.sub(r"\n +", " ", words)) for name, words in items]
 
 
-def items_below(section, begin):
-    """The items "- `name`: text" of the list that follows a line which begins like this: pairs of name and text."""
-    below = re.split("^" + re.escape(begin), section, maxsplit=1, flags=re.MULTILINE)
-    if len(below) < 2: return []
-    end = re.search("^(?:" + "|".join(map(re.escape, PARTS)) + ")", below[1], re.MULTILINE)
-    part = below[1][:end.start() if end else None]
-    items = re.findall(r"^- `([^`]+)`: (.*(?:\n  .*)*)", part, re.MULTILINE)
-    return [(name, re.sub(r"\n +", " ", text)) for name, text in items]
+def names_in(text):
+    return re.findall(r"`([^`]+)`", text)
 
 
-def rows_of(section):
-    """The rows of the matrix: number, feature, cells."""
-    block = re.search(r"^```text\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
-    lines = re.findall(r"^ *(\d+) ([^|\n]+?) *\|(.*)$", block.group(1), re.MULTILINE) if block else []
-    return [(int(number), name, cells.split()) for number, name, cells in lines]
+def letters_of(line):
+    """A line of pairs: the letter of most pairs, and [(another letter, the features that have it)]."""
+    usual, *others = line.split("; ")
+    return usual, [(other.split(":")[0], names_in(other)) for other in others]
 
 
 def factors_of(source):
@@ -42,19 +39,27 @@ def factors_of(source):
     return [name.group() if name else entry for name, entry in zip(names, entries)]
 
 
-def check_rows(rows, features, letters):
-    found = []
-    for place, (number, name, cells) in enumerate(rows, 1):
-        if number != place: found.append(f"row {place}, {name}: has the number {number}")
-        if len(cells) != place - 1: found.append(f"{name}: has {len(cells)} cells, not {place - 1}")
-        for column, cell in enumerate(cells, 1):
-            if cell not in letters: found.append(f"{name}, column {column}: \"{cell}\" has no explanation")
-    if [name for _, name, _ in rows] != features: found.append("the features of the table are not those of the list")
-    if len(set(features)) != len(features): found.append("a feature is listed twice")
-    for letter in letters:
-        if letter != UNTESTED and not any(letter in cells for _, _, cells in rows):
-            found.append(f"\"{letter}\": no cell has it")
-    return found
+def check_pairs(pairs, meshes, others, letters):
+    order, found, used = meshes + others, [], {OF_MESHES}
+    for name in sorted(set(order)):
+        if order.count(name) > 1: found.append(f"the feature {name} is listed twice")
+    lines = [name for name, _ in pairs]
+    found += [f"{name}: has no line of pairs" for name in others if name not in lines]
+    found += [f"{name}: there is no such feature, or its line is not in the order of the features" for place, name in
+              enumerate(lines) if name not in order or place and lines[place - 1] in order
+              and order.index(lines[place - 1]) >= order.index(name)]
+    for name, line in pairs:
+        usual, groups = letters_of(line)
+        above = order[:order.index(name)] if name in order else []
+        with_another = [feature for _, features in groups for feature in features]
+        used |= {usual} | {letter for letter, _ in groups}
+        if name in meshes and usual != OF_MESHES: found.append(f"{name}: its usual letter must be {OF_MESHES}")
+        found += [f"{name}: \"{letter}\" has no feature" for letter, features in groups if not features]
+        found += [f"{name}: there is no feature {feature} above it" for feature in with_another if feature not in above]
+        found += [f"{name}: {feature} has two letters" for feature in sorted(set(with_another))
+                  if with_another.count(feature) > 1]
+    found += [f"\"{letter}\" has no explanation" for letter in sorted(used) if letter not in letters]
+    return found + [f"\"{letter}\": no pair has it" for letter in letters if letter not in used | {UNTESTED}]
 
 
 def check_explanations(tests, others, exists, sources):
@@ -72,25 +77,24 @@ def check_explanations(tests, others, exists, sources):
     return found + [f"\"{letter}\": is explained twice" for letter in sorted(set(letters)) if letters.count(letter) > 1]
 
 
-def check_factors(listed, factors, features):
-    found = [f"the factor {name} of {FACTORS} is not listed" for name in factors if name not in dict(listed)]
-    for name, text in listed:
-        if name not in factors: found.append(f"{FACTORS} has no factor {name}")
-        of_it = re.findall(r"`([^`]+)`", text)
-        if not of_it: found.append(f"the factor {name} has no feature")
-        found += [f"the factor {name}: there is no feature {feature}" for feature in of_it if feature not in features]
-    return found
+def check_factors(meshes, factors):
+    found, of_all = [], set()
+    for name, text in meshes:
+        by = text.rsplit("; by ", 1)[1].split(", ") if "; by " in text else []
+        if not by: found.append(f"{name}: nothing chooses it")
+        chosen_by = [factor.strip("`") for factor in by if factor not in WITHOUT_FACTOR]
+        found += [f"{name}: {FACTORS} has no factor {factor}" for factor in chosen_by if factor not in factors]
+        of_all |= set(chosen_by)
+    return found + [f"the factor {name} of {FACTORS} chooses no feature" for name in factors if name not in of_all]
 
 
 def check(text, factors, sources, exists):
-    """The findings in the text of a document."""
-    section = section_of(text)
-    if not section: return ["there is no table of combined features"]
-    tests, others, features, listed = (items_below(section, part) for part in PARTS)
-    names = [name for name, _ in features]
-    letters = [letter for letter, _ in tests + others]
-    return (check_rows(rows_of(section), names, letters) + check_explanations(tests, others, exists, sources)
-            + check_factors(listed, factors, names))
+    """The findings in the text of the page."""
+    meshes, features, pairs, tests, others = (items_below(text, part) for part in PARTS)
+    if not meshes or not features: return ["there are no features"]
+    return (check_pairs(pairs, [name for name, _ in meshes], [name for name, _ in features],
+                        [letter for letter, _ in tests + others])
+            + check_explanations(tests, others, exists, sources) + check_factors(meshes, factors))
 
 
 def joined_strings(source):
@@ -102,33 +106,31 @@ def all_sources():
     return "\n".join(joined_strings(file.read_text(encoding="utf-8")) for file in sorted((ROOT / "src").rglob("*.c*")))
 
 
-SMALL = HEADING + """
-```text
-             | 1 2 3
- 1 plain     |
- 2 two words | a
- 3 third     | R u
-```
+SMALL = """
+## Features of meshes
 
-Tests:
+- `plain`: one; by `set_a`
+- `two words`: two; by the mesh, `set_a`
+
+## Other features
+
+- `third`: three
+- `fourth`: four
+
+## Pairs
+
+- `third`: a; R: `two words`
+- `fourth`: u; a: `two words`, `third`
+
+## Tests
 
 - `a`: `tests/a.cpp`: all
 
-Other cells:
+## Other letters
 
 - `R`: refused by an option: "only on
   CPUs"
 - `u`: untested
-
-Features:
-
-- `plain`: one
-- `two words`: two
-- `third`: three
-
-Factors of a file:
-
-- `set_a`: `plain`, `third`
 
 ## Next
 
@@ -137,7 +139,7 @@ Factors of a file:
 
 
 class Findings(unittest.TestCase):
-    """Each mistake in a table is found."""
+    """Each mistake in a page is found."""
     def check(self, *changes, factors=("set_a",), sources="it runs only on CPUs"):
         text = SMALL
         for old, new in changes:
@@ -145,35 +147,40 @@ class Findings(unittest.TestCase):
             text = text.replace(old, new, 1)
         return check(text, list(factors), sources, lambda name: name == "tests/a.cpp")
 
-    def test_a_good_table(self):
+    def test_a_good_page(self):
         self.assertEqual(self.check(), [])
-        self.assertEqual(rows_of(section_of(SMALL)),
-                         [(1, "plain", []), (2, "two words", ["a"]), (3, "third", ["R", "u"])])
+        self.assertEqual(letters_of(items_below(SMALL, "Pairs")[1][1]), ("u", [("a", ["two words", "third"])]))
 
     def test_mistakes(self):
         cases = {
-            "third: has 1 cells, not 2": ("R u\n", "R\n"),
-            "third: has 3 cells, not 2": ("R u\n", "R u u\n"),
-            "third, column 2: \"x\" has no explanation": ("R u\n", "R x\n"),
-            "row 3, third: has the number 4": (" 3 third", " 4 third"),
-            "the features of the table are not those of the list": ("- `third`: three\n", "- `fourth`: three\n"),
+            "third: has no line of pairs": ("- `third`: a; R: `two words`\n", ""),
+            "third: there is no such feature, or its line is not in the order of the features":
+                ("- `third`: a; R: `two words`\n- `fourth`: u; a: `two words`, `third`\n",
+                 "- `fourth`: u; a: `two words`, `third`\n- `third`: a; R: `two words`\n"),
+            "fifth: there is no such feature, or its line is not in the order of the features":
+                ("- `third`: a;", "- `fifth`: a\n- `third`: a;"),
+            "third: there is no feature fourth above it": ("R: `two words`", "R: `fourth`"),
+            "fourth: third has two letters": ("`two words`, `third`", "`two words`, `third`, `third`"),
+            "third: \"R\" has no feature": ("R: `two words`", "R"),
+            "\"x\" has no explanation": ("R: `two words`", "x: `two words`"),
+            "two words: its usual letter must be a": ("- `third`: a;", "- `two words`: u\n- `third`: a;"),
+            "the feature plain is listed twice": ("- `third`: three\n", "- `third`: three\n- `plain`: again\n"),
             "\"a\": there is no test tests/b.cpp": ("tests/a.cpp", "tests/b.cpp"),
             "\"a\": names no test file": ("`tests/a.cpp`: all", "all of them"),
             "\"R\": no file in src has \"only on GPUs\"": ("only on\n  CPUs", "only on\n  GPUs"),
             "\"R\": quotes no message": ('"only on\n  CPUs"', "it"),
             "\"a\": is explained twice": ("- `u`: untested", "- `u`: untested\n- `a`: again"),
-            "\"z\": no cell has it": ("- `u`: untested", "- `u`: untested\n- `z`: never"),
-            "tests/support/mesh_factors.cpp has no factor set_b": ("- `set_a`: ", "- `set_b`: `plain`\n- `set_a`: "),
-            "the factor set_a: there is no feature fifth": ("`plain`, `third`", "`plain`, `fifth`"),
-            "the factor set_a has no feature": ("`plain`, `third`", "nothing"),
-            "there is no table of combined features": ("## Combined features", "## Other features"),
+            "\"z\": no pair has it": ("- `u`: untested", "- `u`: untested\n- `z`: never"),
+            "plain: tests/support/mesh_factors.cpp has no factor set_b": ("by `set_a`", "by `set_b`"),
+            "plain: nothing chooses it": ("one; by `set_a`", "one"),
+            "there are no features": ("## Features of meshes", "## Features"),
         }
         for what, change in cases.items():
             with self.subTest(what): self.assertIn(what, self.check(change))
 
     def test_a_new_factor_and_a_changed_message(self):
         self.assertEqual(self.check(factors=("set_a", "c.model.b")),
-                         ["the factor c.model.b of tests/support/mesh_factors.cpp is not listed"])
+                         ["the factor c.model.b of tests/support/mesh_factors.cpp chooses no feature"])
         self.assertEqual(self.check(sources="it runs only on a CPU"), ["\"R\": no file in src has \"only on CPUs\""])
 
     def test_strings_of_several_lines(self):
@@ -186,10 +193,10 @@ class Findings(unittest.TestCase):
         self.assertEqual(factors_of(source), ["set_a", "set_b", "c.model.x"])
 
 
-class Table(unittest.TestCase):
-    """The table of doc/design.md."""
+class Page(unittest.TestCase):
+    """doc/features.md."""
     def setUp(self):
-        self.text = (ROOT / "doc/design.md").read_text(encoding="utf-8")
+        self.text = PAGE.read_text(encoding="utf-8")
         self.factors = factors_of((ROOT / FACTORS).read_text(encoding="utf-8"))
 
     def check(self, text):
@@ -199,20 +206,16 @@ class Table(unittest.TestCase):
         self.assertEqual(self.check(self.text), [])
 
     def test_it_is_read(self):
-        rows = rows_of(section_of(self.text))
-        self.assertGreater(len(rows), 40)
-        self.assertEqual(sum(len(cells) for _, _, cells in rows), len(rows) * (len(rows) - 1) // 2)
+        meshes, others = items_below(self.text, PARTS[0]), items_below(self.text, PARTS[1])
+        self.assertGreater(len(meshes), 30)
+        self.assertGreater(len(others), 15)
         self.assertGreater(len(self.factors), 15)
 
     def test_a_planted_mistake_is_found(self):
-        last = rows_of(section_of(self.text))[-1]
-        line = next(line for line in self.text.split("\n") if re.match(rf" *{last[0]} {last[1]} ", line))
-        self.assertEqual(self.check(self.text.replace(line, line[:-2])),
-                         [f"{last[1]}: has {len(last[2]) - 1} cells, not {len(last[2])}"])
-        file = re.search(r"^- `a`: `([^`]+)`", section_of(self.text), re.MULTILINE).group(1)
+        file = dict(items_below(self.text, "Tests"))["a"].split("`")[1]
         self.assertEqual(self.check(self.text.replace(f"- `a`: `{file}`", "- `a`: `tests/absent.cpp`")),
                          ["\"a\": there is no test tests/absent.cpp"])
-        message = re.search(r'^- `R`: .*"([^"\n]+)"', section_of(self.text), re.MULTILINE).group(1)
+        message = re.search(r'"([^"]+)"', dict(items_below(self.text, "Other letters"))["R"]).group(1)
         self.assertEqual(self.check(self.text.replace(f'"{message}"', '"words of no message"')),
                          ["\"R\": no file in src has \"words of no message\""])
 

@@ -19,11 +19,11 @@ struct GroupedChoice {
     bool few_rows = false;
 };
 
-/// On Hopper, wgmma with copies by TMA, which was the fastest one for all sizes measured (doc/gpu.md); mma on
-/// other GPUs. The environment variable COEUS_EXPERTS_WGMMA chooses another one: 0 is mma, 1 is wgmma with
-/// copies by cp.async, tma is wgmma with copies by TMA; the last two for products with few rows as well. If
-/// the usual kernel of the GPU, or the one that is asked for, cannot run, a warning gives the reason and says
-/// which one is used.
+/// On Hopper, wgmma with copies by TMA, which was the fastest one for all sizes measured
+/// (doc/performance.md); mma on other GPUs. The environment variable COEUS_EXPERTS_WGMMA chooses another one:
+/// 0 is mma, 1 is wgmma with copies by cp.async, tma is wgmma with copies by TMA; the last two for products
+/// with few rows as well. If the usual kernel of the GPU, or the one that is asked for, cannot run, a warning
+/// gives the reason and says which one is used.
 GroupedChoice grouped_choice(const Device& gpu);
 
 }  // namespace coeus::cuda

@@ -49,7 +49,7 @@ TEST_CASE("Help names every option with default, choices and status") {
 TEST_CASE("The reference of the options is wrapped so that its Markdown stays intact") {
     for (const std::string& line : test::lines_of(options_markdown())) {
         INFO(line);
-        CHECK(line.size() <= 120);
+        if (!line.starts_with('|')) CHECK(line.size() <= 120);  // a row of a table is one line
         CHECK(std::ranges::count(line, '`') % 2 == (line.starts_with("```") ? 1 : 0));
         const size_t first = line.find_first_not_of(' ');
         if (!line.starts_with("  ") || first == std::string::npos) continue;
@@ -59,6 +59,31 @@ TEST_CASE("The reference of the options is wrapped so that its Markdown stays in
         CHECK_FALSE((word.find_first_not_of("0123456789") == word.size() - 1 &&
                      (word.ends_with('.') || word.ends_with(')'))));
     }
+}
+
+TEST_CASE("The reference of the options has those without effect in one table at its end") {
+    const std::string markdown = options_markdown();
+    const size_t table = markdown.find("\n## Options without effect\n"),
+                 end = markdown.find("\n## Other names\n");
+    REQUIRE(table < end);
+    size_t rows = 0;
+    for (const std::string& line : test::lines_of(markdown.substr(table, end - table)))
+        if (line.starts_with("| `")) {
+            INFO(line);
+            CHECK(std::ranges::count(line, '|') == 5);
+            CHECK(markdown.find(line.substr(2, line.find(' ', 2) - 2) + "** (") == std::string::npos);
+            ++rows;
+        }
+    const std::string help = std::regex_replace(options_help(), std::regex("\n +"), " ");
+    size_t marked = 0;
+    for (size_t at = 0; (at = help.find(". No effect", at)) != std::string::npos; ++at)
+        marked += help.substr(at + 11, 2) == ": " || help.substr(at + 11, 6) == " yet: ";
+    CHECK(rows > 80);
+    CHECK(marked == rows);
+    CHECK(markdown.find("No effect*") == std::string::npos);
+    CHECK(markdown.find("No effect yet*") == std::string::npos);
+    CHECK_THAT(markdown, Contains("[quantize.linear.float8](#quantizelinearfloat8),"));
+    CHECK_THAT(markdown, !Contains("## [fault_tolerance]"));
 }
 
 TEST_CASE("Help shows only the options whose names contain a word") {
