@@ -49,19 +49,19 @@ set_source_files_properties(src/base/version.cpp PROPERTIES COMPILE_DEFINITIONS
     "COEUS_VERSION=\"${PROJECT_VERSION}\";COEUS_BUILD_TYPE=\"${CMAKE_BUILD_TYPE}\";COEUS_ARCH=\"${COEUS_ARCH}\"")
 coeus_library(device USES base LIBRARIES coeus_hwloc OpenMP::OpenMP_CXX ${CMAKE_DL_LIBS})
 coeus_library(comm USES device base LIBRARIES MPI::MPI_CXX)
-coeus_library(job USES comm device base LIBRARIES Threads::Threads)
-coeus_library(file USES comm device base LIBRARIES coeus_hdf5 nlohmann_json::nlohmann_json coeus_tomlplusplus coeus_xxhash
+coeus_library(job USES comm base LIBRARIES Threads::Threads)
+coeus_library(file USES device base LIBRARIES coeus_hdf5 nlohmann_json::nlohmann_json coeus_tomlplusplus coeus_xxhash
     coeus_zlib coeus_zstd)
 # this file changes macros on which other files' headers depend
 set_source_files_properties(src/file/toml.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 coeus_library(kernels USES device base LIBRARIES coeus_onednn coeus_openblas OpenMP::OpenMP_CXX)
 # whether the compiler fuses the multiply-adds of a sum depends on the shape of the loop; here all shapes must give the
 # same bits
-set_source_files_properties(src/kernels/cpu/thin_gemm.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+set_source_files_properties(src/kernels/cpu/products/thin_gemm.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 # with AVX-512, GCC prefers vectors of 256 bits; conversions to 8 bits and back take 0.6 to 0.7 of the time with 512
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
-    set_source_files_properties(src/kernels/cpu/quantization.cpp PROPERTIES COMPILE_OPTIONS -mprefer-vector-width=512
-                                                                            SKIP_UNITY_BUILD_INCLUSION ON)
+    set_source_files_properties(src/kernels/cpu/quantization/quantization.cpp
+        PROPERTIES COMPILE_OPTIONS -mprefer-vector-width=512 SKIP_UNITY_BUILD_INCLUSION ON)
 endif()
 # for tests/unit: the CPU's kernels of a build for x86-64-v3, made to believe that the CPU has no AVX-512. On a CPU that
 # has none, the usual build has the same kernels.
@@ -83,26 +83,26 @@ if(COEUS_BUILD_TESTS AND NOT COEUS_LIBRARIES_OF AND NOT COEUS_SANITIZE AND NOT C
 endif()
 coeus_library(state USES comm kernels device base)
 coeus_library(layers USES state comm kernels device base LIBRARIES OpenMP::OpenMP_CXX)
-coeus_library(models USES layers state comm kernels device file base)
-coeus_library(pipeline USES models layers state comm kernels device file base)
-coeus_library(optim USES state comm kernels device base)
+coeus_library(models USES layers state kernels file base)
+coeus_library(pipeline USES models layers state comm device file base)
+coeus_library(optim USES state comm device base)
 coeus_library(io USES state comm device file base)
-coeus_library(data USES comm device file base LIBRARIES coeus_pcre2 coeus_utf8proc coeus_sentencepiece Threads::Threads)
-coeus_library(plan USES pipeline models layers state comm kernels device file base)
-coeus_library(engine USES plan pipeline optim layers models state comm kernels device file base)
-coeus_library(predict USES engine plan pipeline optim layers models state comm kernels device file base)
+coeus_library(data USES file base LIBRARIES coeus_pcre2 coeus_utf8proc coeus_sentencepiece Threads::Threads)
+coeus_library(plan USES pipeline models layers comm kernels base)
+coeus_library(engine USES plan pipeline optim layers state comm device base)
+coeus_library(predict USES engine pipeline models comm kernels file base)
 if(NOT COEUS_LIBRARIES_OF)
     coeus_embed(machines machines machine_files coeus machines.hpp)
     target_sources(coeus_predict PRIVATE ${machines})
     target_include_directories(coeus_predict PRIVATE ${PROJECT_SOURCE_DIR}/src/predict)
 endif()
-coeus_library(generate USES plan pipeline data layers models state comm kernels device file base)
-coeus_library(config USES models layers optim state comm kernels device file base LIBRARIES Boost::program_options)
-coeus_library(pretrained USES config models io data layers optim state comm kernels device file base)
-coeus_library(guards USES config engine io plan pipeline optim layers models state comm kernels device file base)
-coeus_library(observe USES config engine plan pipeline optim layers models state comm kernels device file base)
-coeus_library(watchdog USES config models layers state comm kernels device file base LIBRARIES Threads::Threads)
-coeus_library(report USES config plan pipeline models layers state comm kernels device file base)
+coeus_library(generate USES plan pipeline data layers state device file base)
+coeus_library(config USES models optim state comm file base LIBRARIES Boost::program_options)
+coeus_library(pretrained USES config models io data optim state comm device file base)
+coeus_library(guards USES config engine io state comm device file base)
+coeus_library(observe USES config engine pipeline comm device file base)
+coeus_library(watchdog USES config comm file base LIBRARIES Threads::Threads)
+coeus_library(report USES config plan comm device file base)
 if(NOT COEUS_LIBRARIES_OF)
     set(page ${PROJECT_SOURCE_DIR}/src/report/page/page)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page}.css ${page}.js)
@@ -122,11 +122,10 @@ const char* const page_script = R"js(@script@)js";
     target_sources(coeus_report PRIVATE ${PROJECT_BINARY_DIR}/report_page.cpp)
     target_include_directories(coeus_report PRIVATE ${PROJECT_SOURCE_DIR}/src/report/page)
 endif()
-coeus_library(setup USES engine config plan pipeline optim models layers state comm kernels device file base)
-coeus_library(session USES setup predict observe pretrained engine config plan pipeline optim io data models layers state comm kernels
-    device file base)
-coeus_library(train USES session setup predict report watchdog observe guards pretrained engine config job plan pipeline optim data io models layers
-    state comm kernels device file base LIBRARIES Threads::Threads)
+coeus_library(setup USES engine config pipeline optim models state comm device base)
+coeus_library(session USES setup predict observe pretrained engine config plan io comm kernels device base)
+coeus_library(train USES session setup report watchdog observe guards pretrained engine config job plan optim data io models
+    state comm device file base LIBRARIES Threads::Threads)
 
 add_library(coeus INTERFACE)
 get_property(libraries GLOBAL PROPERTY COEUS_LIBRARIES)
@@ -169,8 +168,8 @@ endif()
 # the commands; main() is not in the library
 include(cmake/jobscripts.cmake)
 include(cmake/built_with.cmake)
-coeus_library(apps USES train session setup predict report watchdog observe guards pretrained generate engine config job plan pipeline optim data io models layers state comm kernels device file base
-    LIBRARIES coeus_jobscripts coeus_built_with)
+coeus_library(apps USES train session report watchdog observe pretrained generate config job pipeline data io
+    models comm kernels device file base LIBRARIES coeus_jobscripts coeus_built_with)
 # coeus_executable(NAME LIBRARIES): the program, with the libraries of a build with or without GPUs
 function(coeus_executable name)
     add_executable(${name} ${PROJECT_SOURCE_DIR}/src/apps/main.cpp)

@@ -6,7 +6,7 @@
 #include "coeus/base/version.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/device/gpu_presence.hpp"
-#include "coeus/plan/machine.hpp"
+#include "coeus/plan/cpu_peak.hpp"
 #include "coeus/predict/machine_file.hpp"
 #include "coeus/pretrained/initial_weights.hpp"
 #include "coeus/pretrained/model_source.hpp"

@@ -2,7 +2,7 @@
 #include "coeus/train/step_observers.hpp"
 
 #include "coeus/base/log.hpp"
-#include "coeus/plan/machine.hpp"
+#include "coeus/plan/cpu_peak.hpp"
 
 namespace coeus {
 

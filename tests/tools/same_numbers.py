@@ -16,29 +16,77 @@ import tempfile
 from pathlib import Path
 
 STEPS = 20
-MODEL = ["--model.name=llama3", "--model.flavor=debugmodel", "--model.dim=32", "--model.n_layers=4", "--model.n_heads=8",
+# dense; latent attention and experts in groups; biases, attention in windows, and experts in every layer
+LLAMA = ["--model.name=llama3", "--model.flavor=debugmodel", "--model.dim=32", "--model.n_layers=4", "--model.n_heads=8",
          "--model.n_kv_heads=4", "--model.ffn_hidden=48", "--model.vocab_size=320"]
+DEEPSEEK = ["--model.name=deepseek_v3", "--model.flavor=debugmodel", "--model.dim=32", "--model.n_layers=4",
+            "--model.n_heads=4", "--model.head_dim=12", "--model.v_head_dim=8", "--model.qk_rope_head_dim=4",
+            "--model.kv_lora_rank=16", "--model.q_lora_rank=24", "--model.ffn_hidden=48", "--model.vocab_size=320",
+            "--model.moe.hidden=16", "--model.moe.num_experts=8", "--model.moe.top_k=2", "--model.moe.num_expert_groups=4",
+            "--model.moe.num_limited_groups=2"]
+GPT_OSS = ["--model.name=gpt_oss", "--model.flavor=debugmodel", "--model.dim=32", "--model.n_layers=4",
+           "--model.n_heads=8", "--model.n_kv_heads=4", "--model.vocab_size=320", "--model.moe.hidden=16",
+           "--model.moe.num_experts=8"]
 COMMON = ["--training.seq_len=32", f"--training.steps={STEPS}", "--training.threads=1", "--optimizer.lr=1e-2",
           "--lr_scheduler.warmup_steps=2", "--metrics.log_freq=1", "--checkpoint.enable", f"--checkpoint.interval={STEPS}"]
 FLOAT64, BFLOAT16 = "--training.dtype=float64", "--training.mixed_precision_param=bfloat16"
 FLOAT32 = "--training.mixed_precision_param=float32"
+
+
+def mesh(**degrees):
+    """Options of parallelism: mesh(data_parallel_shard=2)."""
+    return [f"--parallelism.{name}_degree={degree}" for name, degree in degrees.items()]
+
+
+def pipeline(schedule, degree=2):
+    return [*mesh(pipeline_parallel=degree), f"--parallelism.pipeline_parallel_schedule={schedule}"]
+
+
+def converters(*names):
+    return [f"--model.converters={','.join(names)}"]
+
+
 # name, ranks, program in the build folder, options
 RUNS = [
-    ("float32", 1, "coeus", [FLOAT32, "--training.local_batch_size=8"]),
+    ("float32", 1, "coeus", [*LLAMA, FLOAT32, "--training.local_batch_size=8"]),
     ("bfloat16, fsdp 2, recomputed", 2, "coeus",
-     [BFLOAT16, "--parallelism.data_parallel_shard_degree=2", "--training.local_batch_size=2",
+     [*LLAMA, BFLOAT16, *mesh(data_parallel_shard=2), "--training.local_batch_size=2",
       "--training.global_batch_size=8", "--activation_checkpoint.mode=full"]),
     ("float64, tp 2 x cp 2", 4, "coeus",
-     [FLOAT64, "--parallelism.tensor_parallel_degree=2", "--parallelism.context_parallel_degree=2",
-      "--training.local_batch_size=8"]),
-    ("float32, pp 2, ZBV", 2, "coeus",
-     [FLOAT32, "--parallelism.pipeline_parallel_degree=2", "--parallelism.pipeline_parallel_schedule=ZBVZeroBubble",
-      "--training.local_batch_size=8"]),
+     [*LLAMA, FLOAT64, *mesh(tensor_parallel=2, context_parallel=2), "--training.local_batch_size=8"]),
+    ("float32, pp 2, ZBV", 2, "coeus", [*LLAMA, FLOAT32, *pipeline("ZBVZeroBubble"), "--training.local_batch_size=8"]),
     ("float64, replicas 2 x fsdp 2", 4, "coeus",
-     [FLOAT64, "--parallelism.data_parallel_replicate_degree=2", "--parallelism.data_parallel_shard_degree=2",
-      "--training.local_batch_size=2"]),
+     [*LLAMA, FLOAT64, *mesh(data_parallel_replicate=2, data_parallel_shard=2), "--training.local_batch_size=2"]),
     ("bfloat16, offloading, emulated GPU", 1, "tests/coeus_emulated",
-     [BFLOAT16, "--device=cuda", "--training.enable_cpu_offload", "--training.local_batch_size=4"]),
+     [*LLAMA, BFLOAT16, "--device=cuda", "--training.enable_cpu_offload", "--training.local_batch_size=4"]),
+    ("bfloat16, pp 2, 1F1B interleaved, Muon", 2, "coeus",
+     [*LLAMA, BFLOAT16, *pipeline("Interleaved1F1B"), "--optimizer.name=Muon", "--training.local_batch_size=4"]),
+    ("float32, latent attention, experts, fsdp 2 x ep 2", 2, "coeus",
+     [*DEEPSEEK, FLOAT32, *mesh(data_parallel_shard=2, expert_parallel=2), "--training.local_batch_size=4"]),
+    ("bfloat16, experts, sequence balance, biases, tp 2 x ep 2", 2, "coeus",
+     [*GPT_OSS, BFLOAT16, *mesh(tensor_parallel=2, expert_parallel=2), "--model.moe.sequence_balance_coeff=0.01",
+      "--training.local_batch_size=4"]),
+    ("float64, experts, pp 2 x ep 2, DualPipeV", 4, "coeus",
+     [*DEEPSEEK, FLOAT64, *pipeline("DualPipeV"), *mesh(data_parallel_shard=2, expert_parallel=2),
+      "--training.local_batch_size=4"]),
+    ("float32, two depths of MTP, pp 2 x fsdp 2", 4, "coeus",
+     [*LLAMA, FLOAT32, *pipeline("1F1B"), *mesh(data_parallel_shard=2), "--model.num_mtp_layers=2", "--loss.loss_fn=MTPLoss",
+      "--training.local_batch_size=4"]),
+    ("Float8, fsdp 2, scales ahead", 2, "coeus",
+     [*LLAMA, BFLOAT16, *converters("quantize.linear.float8"), "--quantize.linear.float8.emulate",
+      "--quantize.linear.float8.enable_fsdp_float8_all_gather",
+      "--quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp", *mesh(data_parallel_shard=2),
+      "--training.local_batch_size=4"]),
+    ("Float8 of experts too, ep 2", 2, "coeus",
+     [*DEEPSEEK, BFLOAT16, *converters("quantize.linear.float8", "quantize.grouped_mm.float8"), "--quantize.grouped_mm.float8.fqns=experts",
+      "--quantize.linear.float8.emulate", *mesh(data_parallel_shard=2, expert_parallel=2), "--training.local_batch_size=4"]),
+    ("MXFP8 of experts too", 1, "coeus",
+     [*DEEPSEEK, BFLOAT16, *converters("quantize.linear.mx", "quantize.grouped_mm.mx"), "--quantize.grouped_mm.mx.fqns=experts",
+      "--training.local_batch_size=4"]),
+    ("bfloat16, experts, emulated GPU", 1, "tests/coeus_emulated",
+     [*DEEPSEEK, BFLOAT16, "--device=cuda", "--training.local_batch_size=2"]),
+    ("Float8, emulated GPU", 1, "tests/coeus_emulated",
+     [*LLAMA, BFLOAT16, *converters("quantize.linear.float8"), "--device=cuda", "--training.local_batch_size=2"]),
 ]
 
 
@@ -80,7 +128,7 @@ class Build:
     def train(self, name, ranks, program, options):
         """Trains; returns the values that the run computed, by name."""
         folder = name.replace(" ", "_").replace(",", "")
-        said = self.coeus(ranks, program, ["train", *MODEL, *COMMON, *options, f"--job.dump_folder={folder}",
+        said = self.coeus(ranks, program, ["train", *COMMON, *options, f"--job.dump_folder={folder}",
                                            "--training.dataset_path=tokens.h5", "--training.shuffle=false"])
         found = {}
         for line in (self.work / folder / "metrics.jsonl").read_text().splitlines():

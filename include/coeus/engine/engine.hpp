@@ -60,9 +60,10 @@ struct EngineOptions {
     bool snapshot = false;  ///< a StateSnapshot is used, whose memory is planned
     PipelineOptions pipeline;
     Backend backend = Backend::cpu;
-    int architecture = 0;       ///< of the GPU, for the plan: see Processor
-    int64_t cudnn_bytes = 0;    ///< see Processor
-    bool deterministic = true;  ///< see Processor
+    int architecture = 0;                   ///< of the GPU, for the plan: see Processor
+    std::optional<bool> experts_in_8_bits;  ///< see Processor
+    int64_t cudnn_bytes = 0;                ///< see Processor
+    bool deterministic = true;              ///< see Processor
     /// See Processor. Not set: the engine takes cpu_chunk_bytes, or the smallest of gpu_chunk_bytes.
     std::optional<int64_t> chunk_bytes;
     bool graphs = false;  ///< submit a GPU's steps as CUDA graphs, unless something observes them
@@ -79,6 +80,8 @@ class Engine {
 public:
     /// Plans the memory; allocates only the RoPE table.
     Engine(const DecoderConfig& config, const EngineOptions& options);
+    /// The same, with lower(options.pipeline.timetable), which the plans of several ranks share.
+    Engine(const DecoderConfig& config, const EngineOptions& options, const LoweredTimetable& timetable);
 
     const MemoryPlan& plan() const { return plan_; }
     /// The sizes of the arenas as planned; used() returns their peaks so far.

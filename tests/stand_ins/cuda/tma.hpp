@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The PTX instructions that src/kernels/cuda/tma.hpp uses, for the CPU: barriers in shared memory (mbarrier)
+// The PTX instructions that src/kernels/cuda/ptx/tma.hpp uses, for the CPU: barriers in shared memory (mbarrier)
 // and copies of boxes, which arrive at a random time: some early and out of order, the others when no thread
 // can continue without. Their target is NaN until then. These are errors:
 // - a barrier that is outside of the block's memory, not at a multiple of 8 bytes, used before it has begun,

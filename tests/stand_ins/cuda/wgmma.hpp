@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The PTX instructions that src/kernels/cuda/wgmma.hpp uses, for the CPU: operands in shared memory by the
+// The PTX instructions that src/kernels/cuda/ptx/wgmma.hpp uses, for the CPU: operands in shared memory by the
 // PTX ISA's matrix descriptors, and products that are done as late as allowed. Sums are NaN until they are
 // waited for. These are errors:
 // - an operand outside of the block's memory, not at a multiple of 1024 bytes, or not in the 128-byte
