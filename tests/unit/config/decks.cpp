@@ -5,9 +5,9 @@
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/train/dry_run.hpp"
 #include "support/catch.hpp"
-#include "support/options.hpp"
 #include "support/paths.hpp"
 #include "support/support.hpp"
+#include "unit/config/listed_options.hpp"
 
 #include <algorithm>
 #include <map>

@@ -2,8 +2,8 @@
 // Every option name of torchtitan is known: the names in the tables of the reference (section 1 of
 // torchtitan.md), and those in its prose.
 #include "support/catch.hpp"
-#include "support/options.hpp"
 #include "support/support.hpp"
+#include "unit/config/listed_options.hpp"
 
 #include <set>
 #include <sstream>

@@ -6,8 +6,8 @@
 #include "coeus/base/error.hpp"
 #include "coeus/config/config.hpp"
 #include "support/catch.hpp"
-#include "support/options.hpp"
 #include "support/paths.hpp"
+#include "unit/config/listed_options.hpp"
 
 #include <algorithm>
 #include <set>
