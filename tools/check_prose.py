@@ -43,6 +43,8 @@ PHRASES = [(re.compile(pattern, 0 if "Of" in pattern or "Where" in pattern else 
            for pattern, found, instead in PHRASES]
 
 STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+# a name of a test that begins as a sentence does
+CAPITAL = re.compile(r"TEST_CASE\w*\(\s*\"(A|After|All|An|Each|Every|If|No|Several|The|With|Without)\s")
 LINK = re.compile(r"\]\([^)\s]*\)|<?https?://\S+")
 INLINE_CODE = re.compile(r"(`+)(?:(?!\1)[^\n]|\n(?!\n))*?\1")
 
@@ -183,6 +185,9 @@ def check(path, text):
                       if len(line) > WIDTH]
         if path.parts[0] in ("tests", "bench"):
             raws = []
+            for match in CAPITAL.finditer(text):
+                line = text.count("\n", 0, match.start()) + 1
+                found.append((line, f"{path}:{line}: a test's name begins with \"{match.group(1)}\"; write: a small letter"))
             strings = [s for s in strings if re.search(r"\b(?:TEST_CASE|SECTION|INFO|WARN|FAIL|skip|require)\b", s[2])]
         blocks = comments + long_comments + joined_strings(strings)
         for first, raw in raws: blocks += [(first + line - 1, block) for line, block in paragraphs(raw)]

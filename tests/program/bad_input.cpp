@@ -48,7 +48,7 @@ std::string forty_lines() {
 
 }  // namespace
 
-TEST_CASE("Words that are not commands") {
+TEST_CASE("words that are not commands") {
     struct Case {
         Arguments words;
         const char* says;
@@ -64,7 +64,7 @@ TEST_CASE("Words that are not commands") {
     CHECK_THAT(run.output, Contains(wrong.says));
 }
 
-TEST_CASE("A path that cannot be looked at is not called absent") {
+TEST_CASE("a path that cannot be looked at is not called absent") {
     const BadInput bad;
     const std::string loop = bad.path("loop").string();
     fs::create_symlink(loop, loop);
@@ -86,7 +86,7 @@ TEST_CASE("A path that cannot be looked at is not called absent") {
     }
 }
 
-TEST_CASE("Missing data") {
+TEST_CASE("missing data") {
     const BadInput bad;
     const std::string absent = bad.path("absent.h5").string();
     bad.check(absent, {}, "training.dataset_path = \"" + absent + "\": this file or folder does not exist",
@@ -100,7 +100,7 @@ TEST_CASE("Missing data") {
         bad.path("nowhere").string() + ": this file or folder does not exist; a tokenizer is tokenizer.json");
 }
 
-TEST_CASE("Data without tokens") {
+TEST_CASE("data without tokens") {
     const BadInput bad;
     write_file(bad.path("corpus.txt"), forty_lines());
     REQUIRE(run_coeus({"tokenizer", bad.path("corpus.txt"), "--vocab_size=270", "--output", bad.path("tok")})
@@ -124,7 +124,7 @@ TEST_CASE("Data without tokens") {
     CHECK_THAT(again.output, Contains("out/data/"));
 }
 
-TEST_CASE("Text that is not all UTF-8 is counted, located and reported once, however many ranks there are") {
+TEST_CASE("text that is not all UTF-8 is counted, located and reported once, however many ranks there are") {
     const BadInput bad;
     write_file(bad.path("corpus.txt"), forty_lines());
     REQUIRE(run_coeus({"tokenizer", bad.path("corpus.txt"), "--vocab_size=270", "--output", bad.path("tok")})
@@ -165,7 +165,7 @@ TEST_CASE("Text that is not all UTF-8 is counted, located and reported once, how
                   ": is UTF-16, according to its byte order mark; convert it with iconv -f UTF-16 -t UTF-8");
 }
 
-TEST_CASE("Damaged compressed text") {
+TEST_CASE("damaged compressed text") {
     const BadInput bad;
     write_file(bad.path("corpus.txt"), forty_lines());
     REQUIRE(run_coeus({"tokenizer", bad.path("corpus.txt"), "--vocab_size=270", "--output", bad.path("tok")})
@@ -199,7 +199,7 @@ TEST_CASE("Damaged compressed text") {
                    !Contains(".part") && (Contains("/unpacked.txt-") || !Catch::EndsWith(".h5")));
 }
 
-TEST_CASE("A tokenizer.json of an unknown kind") {
+TEST_CASE("a tokenizer.json of an unknown kind") {
     const BadInput bad;
     write_file(bad.path("corpus.txt"), forty_lines());
     const auto check = [&](const std::string& json, const std::string& message, int ranks = 0) {
@@ -221,7 +221,7 @@ TEST_CASE("A tokenizer.json of an unknown kind") {
     check(R"({"model": )", "not valid JSON");
 }
 
-TEST_CASE("Wrong token files") {
+TEST_CASE("wrong token files") {
     const BadInput bad;
     const auto file = [&](const std::string& name, const TokenData& data) {
         write_token_file(bad.path(name), data);
@@ -265,7 +265,7 @@ TEST_CASE("Wrong token files") {
                   ": /loss_mask has 2 entries for 40 tokens, but must have one per token");
 }
 
-TEST_CASE("A step without any label") {
+TEST_CASE("a step without any label") {
     const BadInput bad;
     // the 4 windows of step 2 have no label
     TokenData data = {.tokens = learnable_tokens(20 * 17), .loss_mask = std::vector<uint8_t>(20 * 17, 1)};
@@ -297,7 +297,7 @@ TEST_CASE("A step without any label") {
     CHECK_THAT(validated.output, Contains("validation: no token of its 2 samples is a label"));
 }
 
-TEST_CASE("A mesh or a batch that does not fit the ranks") {
+TEST_CASE("a mesh or a batch that does not fit the ranks") {
     const BadInput bad;
     bad.check(bad.good(), {"--parallelism.data_parallel_shard_degree=3"},
               "the degrees of [parallelism] (dp_shard 3) need 3 ranks, but 2 were started: start 3; with 2 "
@@ -323,7 +323,7 @@ TEST_CASE("A mesh or a batch that does not fit the ranks") {
               "data is held out; to change it, set validation.dataset_path");
 }
 
-TEST_CASE("A folder that cannot be written to") {
+TEST_CASE("a folder that cannot be written to") {
     const BadInput bad;
     // the cases also fail for root: below a file, and where the kernel does not allow folders
     bad.check(bad.good(), {"--job.dump_folder=/proc/coeus"},
@@ -344,7 +344,7 @@ TEST_CASE("A folder that cannot be written to") {
               2);
 }
 
-TEST_CASE("A resumed run with another seed") {
+TEST_CASE("a resumed run with another seed") {
     const BadInput bad;
     train_tiny(bad.out(), bad.good(), {"--checkpoint.enable", steps(2), "--debug.seed=5"});
     bad.check(
@@ -355,7 +355,7 @@ TEST_CASE("A resumed run with another seed") {
     CHECK(fs::exists(bad.out() / checkpoint_of(2)));
 }
 
-TEST_CASE("A loss that is not finite ends the run before the optimizer steps") {
+TEST_CASE("a loss that is not finite ends the run before the optimizer steps") {
     const BadInput bad;
     const Arguments more = {"--optimizer.lr=1e30", "--lr_scheduler.warmup_steps=0",
                             "--training.max_norm=inf"};
@@ -384,7 +384,7 @@ TEST_CASE("A loss that is not finite ends the run before the optimizer steps") {
     }
 }
 
-TEST_CASE("Start files that cannot be read") {
+TEST_CASE("start files that cannot be read") {
     const BadInput bad;
     bad.check(bad.good(), {"--checkpoint.initial_load_path=" + bad.path("nowhere").string()},
               "checkpoint.initial_load_path = \"" + bad.path("nowhere").string() +
@@ -424,7 +424,7 @@ TEST_CASE("Hugging Face folders that a run cannot start from") {
               bad.path("hf/model.safetensors").string() + " is truncated: tensor 'lm_head.weight'", 2);
 }
 
-TEST_CASE("Files that are missing on one node only end all ranks") {
+TEST_CASE("files that are missing on one node only end all ranks") {
     const TemporaryFolder folder;
     fs::create_directories(folder / "a");
     fs::create_directories(folder / "b");

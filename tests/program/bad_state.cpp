@@ -26,7 +26,7 @@ void write_changed_tokens(const fs::path& path, size_t position, uint16_t token)
 
 }  // namespace
 
-TEST_CASE("A token beyond the vocabulary is found where it is read, in training and in validation data") {
+TEST_CASE("a token beyond the vocabulary is found where it is read, in training and in validation data") {
     const TemporaryFolder folder;
     const fs::path data = folder / "data.h5", good = folder / "good.h5", out = folder / "out";
     write_changed_tokens(good, 0, 1);
@@ -54,7 +54,7 @@ TEST_CASE("A token beyond the vocabulary is found where it is read, in training 
     CHECK(count_of(message(3, 65535), validated.output) == 1);
 }
 
-TEST_CASE("Weights that are not finite are not saved, and the last good checkpoint stays") {
+TEST_CASE("weights that are not finite are not saved, and the last good checkpoint stays") {
     const TemporaryFolder folder;
     const fs::path data = folder / "data.h5", out = folder / "out";
     write_token_file(data, {.tokens = learnable_tokens(40 * 17)});
@@ -83,7 +83,7 @@ TEST_CASE("Weights that are not finite are not saved, and the last good checkpoi
 }
 
 TEST_CASE(
-    "A checkpoint that a disk cannot read to the end is not treated as damaged, and nothing replaces it") {
+    "a checkpoint that a disk cannot read to the end is not treated as damaged, and nothing replaces it") {
     const TemporaryFolder folder;
     const fs::path data = folder / "data.h5";
     write_token_file(data, {.tokens = learnable_tokens(40 * 17)});

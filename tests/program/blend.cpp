@@ -39,7 +39,7 @@ std::string sixty_lines() {
 
 }  // namespace
 
-TEST_CASE("A blend gives the same samples on any number of ranks and after a restart") {
+TEST_CASE("a blend gives the same samples on any number of ranks and after a restart") {
     const Sources s;
     const Arguments more =
         blend + Arguments{"--training.shuffle", "--validation.enable", "--validation.freq=3",
@@ -76,7 +76,7 @@ TEST_CASE("A blend gives the same samples on any number of ranks and after a res
 }
 
 TEST_CASE(
-    "Epochs of a blend count windows of all sources, and the start logs how often each source is read") {
+    "epochs of a blend count windows of all sources, and the start logs how often each source is read") {
     const Sources s;
     const Outcome run = train_tiny(s.folder / "out", s.both, blend + Arguments{steps(50)});
     // 200 samples: 140 from 9 windows, 60 from 150
@@ -91,7 +91,7 @@ TEST_CASE(
     CHECK_THAT(one.output, Contains("5 steps = 2.22 epochs of this data"));
 }
 
-TEST_CASE("Token files without weights count by their size, and a source may be text") {
+TEST_CASE("token files without weights count by their size, and a source may be text") {
     const Sources s;
     const Outcome sizes = train_tiny(s.folder / "sizes", s.both, {steps(1)});
     CHECK_THAT(sizes.output, Contains("Data: 5.66 % of " + (s.folder / "a.h5").string()) &&
@@ -118,7 +118,7 @@ TEST_CASE("Token files without weights count by their size, and a source may be 
     CHECK(count_of(" % of ", mixed.output) == 2);
 }
 
-TEST_CASE("Wrong sources and texts end the run with exit code 2") {
+TEST_CASE("wrong sources and texts end the run with exit code 2") {
     const Sources s;
     const auto in_folder = [&](const char* name) { return (s.folder / name).string(); };
     write_file(s.folder / "two.txt", sixty_lines());
@@ -175,7 +175,7 @@ TEST_CASE("Wrong sources and texts end the run with exit code 2") {
                    run.output) == 1);
 }
 
-TEST_CASE("Datasets by name") {
+TEST_CASE("datasets by name") {
     const Sources s;
     const auto run = [&](const Arguments& more) {
         Arguments arguments = tiny_run(s.folder / "out", "x", more);

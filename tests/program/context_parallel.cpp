@@ -20,7 +20,7 @@ void write_data(const fs::path& file) {
 
 }  // namespace
 
-TEST_CASE("Ranks that divide each sequence train as one rank does") {
+TEST_CASE("ranks that divide each sequence train as one rank does") {
     const TemporaryFolder folder;
     write_data(folder / "tokens.h5");
     const Arguments more = {"--training.dtype=float64",
@@ -83,7 +83,7 @@ TEST_CASE("Ranks that divide each sequence train as one rank does") {
     }
 }
 
-TEST_CASE("A deck that asks for something that context parallelism cannot do ends the run with exit code 2") {
+TEST_CASE("a deck that asks for something that context parallelism cannot do ends the run with exit code 2") {
     const TemporaryFolder folder;
     write_data(folder / "tokens.h5");
     const auto refused = [&](const Arguments& more, int ranks) {

@@ -144,11 +144,11 @@ Arguments experts_on_two_ranks() {
 
 }  // namespace
 
-TEST_CASE("A run that is killed at any moment resumes from the last checkpoint that it reported") {
+TEST_CASE("a run that is killed at any moment resumes from the last checkpoint that it reported") {
     campaign(2 * victims, 1);
 }
 
-TEST_CASE("A run with experts on two ranks that is killed at any moment resumes") {
+TEST_CASE("a run with experts on two ranks that is killed at any moment resumes") {
     campaign(3, 3, experts_on_two_ranks() + Arguments{"--checkpoint.async_mode=async"}, Victim::rank_0);
 }
 

@@ -18,7 +18,7 @@ void expect_config_error(const Outcome& outcome, const std::string& message) {
 
 }  // namespace
 
-TEST_CASE("A wrong command line ends with exit code 2 and a message") {
+TEST_CASE("a wrong command line ends with exit code 2 and a message") {
     expect_config_error(run_coeus({"train", "--training.stepz=1"}),
                         "command line: unknown option --training.stepz; did you mean --training.steps?");
     expect_config_error(run_coeus({"train", "--training.seq_len=0"}),
@@ -33,7 +33,7 @@ TEST_CASE("A wrong command line ends with exit code 2 and a message") {
                         "is not implemented yet");
 }
 
-TEST_CASE("A wrong deck ends with exit code 2 and names the line") {
+TEST_CASE("a wrong deck ends with exit code 2 and names the line") {
     const TemporaryFolder folder;
     write_file(folder / "deck.toml", "[training]\nsteps = \"many\"\n");
     expect_config_error(run_coeus({"train", "deck.toml"}, 0, {}, folder.path()),
@@ -49,7 +49,7 @@ TEST_CASE("A wrong deck ends with exit code 2 and names the line") {
                         "training.dataset_path: is not given");
 }
 
-TEST_CASE("Several ranks report a mistake once") {
+TEST_CASE("several ranks report a mistake once") {
     const Outcome outcome = run_coeus({"train", "--training.stepz=1"}, 3);
     CHECK(outcome.exit_code == 2);
     CHECK(count_of("unknown option --training.stepz", outcome.output) == 1);
@@ -68,7 +68,7 @@ TEST_CASE("Slurm tasks that MPI does not see end the run before it starts") {
               .exit_code == 0);
 }
 
-TEST_CASE("Processes that torchrun starts do not train alone") {
+TEST_CASE("processes that torchrun starts do not train alone") {
     const std::vector<std::string> run = {"train", "--training.dataset_path=tokens.h5"};
     expect_config_error(run_coeus(run, 0, {{"RANK", "0"}, {"WORLD_SIZE", "4"}}),
                         "started 4 processes, but MPI sees one rank: each of them would train alone");
@@ -77,7 +77,7 @@ TEST_CASE("Processes that torchrun starts do not train alone") {
     expect_config_error(run_coeus(run, 0, {{"WORLD_SIZE", "4"}}), "tokens.h5");
 }
 
-TEST_CASE("A command that does not run on ranks prints once under mpirun") {
+TEST_CASE("a command that does not run on ranks prints once under mpirun") {
     const std::vector<std::string> words = {"schedule", "--name=1F1B", "--pp=2", "--microbatches=4"};
     const Outcome alone = run_coeus(words), twice = run_coeus(words, 2);
     CAPTURE(alone.output, twice.output);
@@ -86,7 +86,7 @@ TEST_CASE("A command that does not run on ranks prints once under mpirun") {
     CHECK(count_of("frames alive", twice.output) == 1);
 }
 
-TEST_CASE("A dry run logs as little as its deck asks for") {
+TEST_CASE("a dry run logs as little as its deck asks for") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17)});
     const std::string data = "--training.dataset_path=" + (folder / "tokens.h5").string(),
@@ -101,7 +101,7 @@ TEST_CASE("A dry run logs as little as its deck asks for") {
                         "training.seq_len = 0");
 }
 
-TEST_CASE("A dry run counts the reasons for which a run would be refused") {
+TEST_CASE("a dry run counts the reasons for which a run would be refused") {
     const Outcome one = run_coeus({"train", "--dry_run", "--quiet", "--training.dataset_path=no/such.h5"});
     INFO(one.output);
     CHECK(one.exit_code == 0);
@@ -118,7 +118,7 @@ TEST_CASE("A dry run counts the reasons for which a run would be refused") {
     CHECK(count_of("a run would be refused (2 reasons above)", two.output) == 1);
 }
 
-TEST_CASE("With memory_estimation.enable a run plans and does not train") {
+TEST_CASE("with memory_estimation.enable a run plans and does not train") {
     const TemporaryFolder folder;
     const Outcome run =
         run_coeus(tiny_run(folder / "out", folder / "absent.h5", {"--memory_estimation.enable"}), 2);
@@ -129,14 +129,14 @@ TEST_CASE("With memory_estimation.enable a run plans and does not train") {
     CHECK_FALSE(std::filesystem::exists(folder / "out"));
 }
 
-TEST_CASE("The version has three spellings") {
+TEST_CASE("the version has three spellings") {
     const Outcome version = run_coeus({"--version"});
     CHECK(version.exit_code == 0);
     CHECK(version.output.starts_with("coeus "));
     for (const char* spelling : {"-V", "version"}) CHECK(run_coeus({spelling}).output == version.output);
 }
 
-TEST_CASE("Help of the options") {
+TEST_CASE("help of the options") {
     const Outcome help = run_coeus({"help", "options"});
     CHECK(help.exit_code == 0);
     for (const char* word : {"option", "deck", "decks"})

@@ -28,7 +28,7 @@ const Arguments float8 = {"--model.converters=quantize.linear.float8"},
 
 }  // namespace
 
-TEST_CASE("A run in 8 bits says so, and reports FLOP/s but no MFU") {
+TEST_CASE("a run in 8 bits says so, and reports FLOP/s but no MFU") {
     const Runs runs;
     const Outcome run = runs.run(
         "out", float8 + Arguments{steps(2), "--float8.filter_fqns=outptu", "--model.print_after_conversion"});
@@ -52,7 +52,7 @@ TEST_CASE("A run in 8 bits says so, and reports FLOP/s but no MFU") {
     CHECK(count_of("mfu: N/A", nothing.output) == 0);
 }
 
-TEST_CASE("A run with MXFP8 validates on any number of tokens") {
+TEST_CASE("a run with MXFP8 validates on any number of tokens") {
     const Runs runs;
     const std::filesystem::path held_out = runs.path("validation.h5");
     write_token_file(held_out, {.tokens = learnable_tokens(13 * 17)});
@@ -69,7 +69,7 @@ TEST_CASE("A run with MXFP8 validates on any number of tokens") {
     }
 }
 
-TEST_CASE("Runs in 8 bits that model or mesh do not allow end with exit code 2") {
+TEST_CASE("runs in 8 bits that model or mesh do not allow end with exit code 2") {
     const Runs runs;
     const auto check = [&](const Arguments& more, int ranks, const std::string& message) {
         const Outcome run = runs.run("refused", more, ranks);
@@ -90,7 +90,7 @@ TEST_CASE("Runs in 8 bits that model or mesh do not allow end with exit code 2")
           "layers.0.attention.wq [32, 32]: parallelism.tensor_parallel_degree = 2 leaves 16 rows, MXFP8");
 }
 
-TEST_CASE("A run in 8 bits resumes with another recipe, and names the options that changed") {
+TEST_CASE("a run in 8 bits resumes with another recipe, and names the options that changed") {
     const Runs runs;
     const Arguments saves = {"--checkpoint.enable", "--checkpoint.last_save_model_only=false"};
     CHECK(runs.run("out", saves + float8 + Arguments{steps(2)}).exit_code == 0);
@@ -111,7 +111,7 @@ TEST_CASE("A run in 8 bits resumes with another recipe, and names the options th
     CHECK(read_metrics(runs.path("out")).steps.size() == 6);
 }
 
-TEST_CASE("A run in 8 bits resumes to the same checkpoint, exports its weights, and can start from them") {
+TEST_CASE("a run in 8 bits resumes to the same checkpoint, exports its weights, and can start from them") {
     const Runs runs;
     const Arguments gathers = {"--float8.enable_fsdp_float8_all_gather",
                                "--float8.precompute_float8_dynamic_scale_for_fsdp"},

@@ -28,7 +28,7 @@ std::string loads_of(const fs::path& run) {
 
 }  // namespace
 
-TEST_CASE("The loads of experts are recorded in all layers, equally on every mesh") {
+TEST_CASE("the loads of experts are recorded in all layers, equally on every mesh") {
     const TemporaryFolder folder;
     const fs::path data = write_60_windows(folder);
     const Arguments more =
@@ -59,7 +59,7 @@ TEST_CASE("The loads of experts are recorded in all layers, equally on every mes
                Contains("<option>layer 1</option><option>layer 2</option>"));
 }
 
-TEST_CASE("Ranks that divide the experts log their loads and extra rounds, whatever is computed again") {
+TEST_CASE("ranks that divide the experts log their loads and extra rounds, whatever is computed again") {
     const TemporaryFolder folder;
     const fs::path data = write_60_windows(folder);
     const Arguments divided = tiny_experts + Arguments{"--parallelism.expert_parallel_degree=2", steps(2),
@@ -96,7 +96,7 @@ TEST_CASE("Ranks that divide the experts log their loads and extra rounds, whate
 }
 
 TEST_CASE(
-    "After a resume, the loads of experts have each step once, and a new run keeps those of the earlier "
+    "after a resume, the loads of experts have each step once, and a new run keeps those of the earlier "
     "one") {
     const TemporaryFolder folder;
     const fs::path data = write_60_windows(folder), out = folder / "out", whole = folder / "whole";

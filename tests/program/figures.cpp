@@ -29,7 +29,7 @@ double number(const JsonDocument& line, const std::string& field) {
 }  // namespace
 
 TEST_CASE(
-    "Tokens a second of a rank are the step's tokens divided by its seconds and the ranks, on any mesh") {
+    "tokens a second of a rank are the step's tokens divided by its seconds and the ranks, on any mesh") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(200 * 17)});
     struct Layout {
@@ -69,7 +69,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("The largest loss of the data ranks is a mean over the rank's own labels") {
+TEST_CASE("the largest loss of the data ranks is a mean over the rank's own labels") {
     const TemporaryFolder folder;
     // two windows: in the first all 16 labels count, in the second only 3
     TokenData data = {.tokens = learnable_tokens(2 * 17)};
@@ -89,7 +89,7 @@ TEST_CASE("The largest loss of the data ranks is a mean over the rank's own labe
     CHECK(number(both[0], "loss") != Approx((first + second) / 2).epsilon(1e-6));
 }
 
-TEST_CASE("An update waits for the copies of an asynchronous checkpoint") {
+TEST_CASE("an update waits for the copies of an asynchronous checkpoint") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const Arguments saving = {"--checkpoint.enable", "--checkpoint.interval=2",

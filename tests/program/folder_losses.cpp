@@ -191,7 +191,7 @@ std::string file_name(const fs::path& folder, size_t number) {
 
 }  // namespace
 
-TEST_CASE("Folders of others give the losses of transformers in float64") {
+TEST_CASE("folders of others give the losses of transformers in float64") {
     const TemporaryFolder folder;
     const std::vector<OtherFolder> all = other_folders();
     for (size_t i = 0; i < all.size(); ++i) {

@@ -103,7 +103,7 @@ void full_disks(int rounds, uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("A disk that is full for any kind of file loses no checkpoint") {
+TEST_CASE("a disk that is full for any kind of file loses no checkpoint") {
     full_disks(int(std::size(kinds)), 1);
 }
 

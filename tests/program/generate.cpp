@@ -63,7 +63,7 @@ void expect_error(const fs::path& checkpoint, const Arguments& more, const std::
 
 }  // namespace
 
-TEST_CASE("A memorised text is written again") {
+TEST_CASE("a memorised text is written again") {
     const Arguments prompt = {"--prompt", "The dog sat"}, long_enough = {"--length=40"};
     const Arguments greedy = prompt + long_enough + Arguments{"--temperature=0"};
     const std::string text = written(greedy);
@@ -81,7 +81,7 @@ TEST_CASE("A memorised text is written again") {
     CHECK(written({"--temperature=0", "--length=9"}).size() > 9);
 }
 
-TEST_CASE("The same seed gives the same text") {
+TEST_CASE("the same seed gives the same text") {
     const Arguments hot = {"--prompt=The", "--temperature=2.5", "--length=30"};
     const std::string text = written(hot + Arguments{"--seed=3"});
     CHECK(written(hot + Arguments{"--seed=3"}) == text);
@@ -89,7 +89,7 @@ TEST_CASE("The same seed gives the same text") {
     CHECK(written(hot + Arguments{"--seed=3", "--threads=2"}) == text);
 }
 
-TEST_CASE("Prompts of a file are continued in order, in batches of any size") {
+TEST_CASE("prompts of a file are continued in order, in batches of any size") {
     write_file(trained().path("prompts.txt"), "The dog\n\nand the cat\nThe\non the\n");
     const std::string file = trained().path("prompts.txt").string();
     const Arguments greedy = {"--prompts", file, "--temperature=0", "--length=40", "--stop=."};
@@ -120,7 +120,7 @@ TEST_CASE("Prompts of a file are continued in order, in batches of any size") {
     CHECK_THAT(lines, Contains(R"({"prompt":"The cat","text":)"));
 }
 
-TEST_CASE("The name of a file of prompts, not its first line, decides whether it is JSON lines") {
+TEST_CASE("the name of a file of prompts, not its first line, decides whether it is JSON lines") {
     write_file(trained().path("brace.txt"), "\xEF\xBB\xBF{\"prompt\": \"The\"}\n{ The dog\n");
     const std::string plain =
         written({"--prompts", trained().path("brace.txt"), "--temperature=0", "--length=1"});
@@ -132,7 +132,7 @@ TEST_CASE("The name of a file of prompts, not its first line, decides whether it
     }
 }
 
-TEST_CASE("Stop texts, EOS and the statistics") {
+TEST_CASE("stop texts, EOS and the statistics") {
     const Arguments greedy = {"--prompt", "The dog sat", "--temperature=0", "--length=30"};
     CHECK(written(greedy + Arguments{"--stop", ", and"}) == "The dog sat on the mat\n");
     CHECK(written(greedy + Arguments{"--stop", ", and", "--stop=on"}) == "The dog sat \n");
@@ -142,7 +142,7 @@ TEST_CASE("Stop texts, EOS and the statistics") {
                Contains("30 tokens in ") && Contains("tokens/s") && Contains("key/value cache"));
 }
 
-TEST_CASE("A checkpoint can be named in several ways") {
+TEST_CASE("a checkpoint can be named in several ways") {
     const Arguments greedy = {"--prompt", "The dog sat", "--temperature=0", "--length=20"};
     const std::string text = written(greedy);
     CHECK(written(greedy, trained().run() / "checkpoint") == text);

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 // Without llama3_positions_reset: no option restarts positions in each document if attention crosses
 // documents. In llama3_docmask_reset they restart, but with a document mask RoPE depends only on differences
 // of positions.
-TEST_CASE("Ten steps from a Hugging Face folder give the golden values") {
+TEST_CASE("ten steps from a Hugging Face folder give the golden values") {
     struct Case {
         const char* name;
         Arguments arguments;
@@ -47,7 +47,7 @@ TEST_CASE("Ten steps from a Hugging Face folder give the golden values") {
 }
 
 TEST_CASE(
-    "Ten steps from the folder of every other family give the golden values, on one rank and on a mesh") {
+    "ten steps from the folder of every other family give the golden values, on one rank and on a mesh") {
     const Arguments meshes[] = {{"--parallelism.data_parallel_shard_degree=2"},
                                 {"--parallelism.pipeline_parallel_degree=2"},
                                 {"--parallelism.context_parallel_degree=2"},
@@ -67,7 +67,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("Ten steps give the golden values if ranks divide each sequence") {
+TEST_CASE("ten steps give the golden values if ranks divide each sequence") {
     struct Case {
         const char* name;
         Arguments arguments;
@@ -88,7 +88,7 @@ TEST_CASE("Ten steps give the golden values if ranks divide each sequence") {
     }
 }
 
-TEST_CASE("Ten steps give the golden values if ranks divide each layer, or the sequences") {
+TEST_CASE("ten steps give the golden values if ranks divide each layer, or the sequences") {
     // an even length: each rank has a part of the tokens
     const std::string divided = "--parallelism.tensor_parallel_degree=2",
                       copied = "--parallelism.data_parallel_replicate_degree=2";
@@ -111,7 +111,7 @@ TEST_CASE("Ten steps give the golden values if ranks divide each layer, or the s
     }
 }
 
-TEST_CASE("Ten steps on a pipeline give the golden values") {
+TEST_CASE("ten steps on a pipeline give the golden values") {
     const Arguments pipeline = {"--training.dtype=float64", "--parallelism.pipeline_parallel_degree=2"};
     // later arguments take precedence: a local batch of two micro-batches
     const Arguments two = {"--training.local_batch_size=2"},

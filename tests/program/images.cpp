@@ -43,7 +43,7 @@ std::string succeeded(const Outcome& run) {
 
 }  // namespace
 
-TEST_CASE("A run from a folder with images takes the steps of a run from its text model") {
+TEST_CASE("a run from a folder with images takes the steps of a run from its text model") {
     const Folders folders;
     const auto losses = [&](const fs::path& from, int ranks) {
         const fs::path run = folders.folder / fmt::format("{} {}", from.filename().string(), ranks);
@@ -94,7 +94,7 @@ TEST_CASE("convert, generate and info read the text model of a folder with image
     CHECK(generated(folders.images) == generated(folders.text));
 }
 
-TEST_CASE("An incomplete text model of a folder with images is reported with the names in the folder") {
+TEST_CASE("an incomplete text model of a folder with images is reported with the names in the folder") {
     const Folders folders;
     const fs::path config = folders.images / "config.json";
     std::string text = read_file(config);

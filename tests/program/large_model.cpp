@@ -135,7 +135,7 @@ void there_and_back(const DecoderConfig& model, Dtype dtype) {
 
 }  // namespace
 
-TEST_CASE("A model of a million parameters goes through convert and back bit for bit") {
+TEST_CASE("a model of a million parameters goes through convert and back bit for bit") {
     there_and_back(million, Dtype::f32);
     there_and_back(million, Dtype::bf16);
 }

@@ -12,7 +12,7 @@ using namespace coeus;
 using namespace coeus::test;
 using Catch::Contains;
 
-TEST_CASE("Whatever is recomputed, the results are the same") {
+TEST_CASE("whatever is recomputed, the results are the same") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const auto run = [&](const std::string& name, const Arguments& more) {
@@ -42,7 +42,7 @@ TEST_CASE("Whatever is recomputed, the results are the same") {
     }
 }
 
-TEST_CASE("Every rank writes snapshots of its memory, as well as profile and traces") {
+TEST_CASE("every rank writes snapshots of its memory, as well as profile and traces") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const Arguments snapshots = {"--profiling.enable_memory_snapshot", "--profiling.memory_snapshot_freq=2",
@@ -68,7 +68,7 @@ TEST_CASE("Every rank writes snapshots of its memory, as well as profile and tra
     CHECK(std::filesystem::exists(folder / "usual/memory_snapshot/step-00000005/rank_0.json"));
 }
 
-TEST_CASE("A run that does not fit is refused with a remedy, and a dry run reports it") {
+TEST_CASE("a run that does not fit is refused with a remedy, and a dry run reports it") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const Arguments huge = {"--model.ffn_hidden=32768", "--model.dim=2048", "--model.n_layers=256"};
@@ -86,7 +86,7 @@ TEST_CASE("A run that does not fit is refused with a remedy, and a dry run repor
     CHECK_THAT(dry.output, Contains("a run would be refused. ") && Contains(" ranks would do"));
 }
 
-TEST_CASE("If the stages of one rank do not fit, all ranks end") {
+TEST_CASE("if the stages of one rank do not fit, all ranks end") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const Arguments uneven = {"--model.ffn_hidden=16777216", "--model.dim=2048",

@@ -36,7 +36,7 @@ struct Corpus {
 
 }  // namespace
 
-TEST_CASE("Data of another tokenizer is a notice, and an error if a run begins from weights") {
+TEST_CASE("data of another tokenizer is a notice, and an error if a run begins from weights") {
     const Corpus corpus;
     const Outcome same = corpus.run("same", {"--model.hf_assets_path=" + corpus.path("tok")});
     CHECK(same.exit_code == 0);
@@ -69,7 +69,7 @@ TEST_CASE("Data of another tokenizer is a notice, and an error if a run begins f
             .exit_code == 0);
 }
 
-TEST_CASE("A vocabulary much larger than the tokenizer's is a notice") {
+TEST_CASE("a vocabulary much larger than the tokenizer's is a notice") {
     const Corpus corpus;
     const Arguments tokenizer = {"--model.hf_assets_path=" + corpus.path("tok")};
     const Outcome large = corpus.run("large", tokenizer + Arguments{"--model.vocab_size=5000"});
@@ -81,7 +81,7 @@ TEST_CASE("A vocabulary much larger than the tokenizer's is a notice") {
                !Contains(" - warning - "));
 }
 
-TEST_CASE("Weights from which a run does not begin are a notice, in dry runs too") {
+TEST_CASE("weights from which a run does not begin are a notice, in dry runs too") {
     const Corpus corpus;
     REQUIRE(corpus.run("out", {"--model.hf_assets_path=" + corpus.path("tok")}).exit_code == 0);
     REQUIRE(convert_folder(corpus.folder / "out", corpus.folder / "hub").exit_code == 0);
@@ -100,7 +100,7 @@ TEST_CASE("Weights from which a run does not begin are a notice, in dry runs too
     CHECK(count_of(notice, loads.output) == 0);
 }
 
-TEST_CASE("Data that is not shuffled is a notice, in dry runs too") {
+TEST_CASE("data that is not shuffled is a notice, in dry runs too") {
     const Corpus corpus;
     const Arguments in_order = {"--model.hf_assets_path=" + corpus.path("tok"), "--training.shuffle=false"};
     CHECK(count_of("Notice: training.shuffle = false: ", corpus.run("out", in_order).output) == 1);

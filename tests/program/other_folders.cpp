@@ -48,7 +48,7 @@ std::string accepted(const Outcome& run) {
 
 }  // namespace
 
-TEST_CASE("The head of a tied model is dropped if it equals the table, and an error if not") {
+TEST_CASE("the head of a tied model is dropped if it equals the table, and an error if not") {
     const TemporaryFolder folder;
     DecoderConfig model = small_model("qwen3", "debugmodel", 32, 2, 8);
     model.tied = true;
@@ -77,7 +77,7 @@ TEST_CASE("The head of a tied model is dropped if it equals the table, and an er
         run_coeus(run_from_folder(folder / "untied", data, hub, "qwen3", {"--model.tied_embeddings=false"})));
 }
 
-TEST_CASE("A tensor that only the index names is a notice if the model does not need it") {
+TEST_CASE("a tensor that only the index names is a notice if the model does not need it") {
     const TemporaryFolder folder;
     DecoderConfig model = small_model("llama3", "debugmodel", 32, 2, 8);
     for (const bool tied : {true, false}) {
@@ -104,7 +104,7 @@ TEST_CASE("A tensor that only the index names is a notice if the model does not 
                Contains("1 are missing: lm_head"));
 }
 
-TEST_CASE("Quantized weights that are not finite are named by convert, info --verify and a run") {
+TEST_CASE("quantized weights that are not finite are named by convert, info --verify and a run") {
     for (const QuantizedModel& of : quantized_models()) {
         if (of.model.family != "gpt_oss") continue;
         const TemporaryFolder folder;
@@ -133,7 +133,7 @@ TEST_CASE("Quantized weights that are not finite are named by convert, info --ve
     }
 }
 
-TEST_CASE("The balancing biases of experts stay in float32, and are not left out of a folder unasked") {
+TEST_CASE("the balancing biases of experts stay in float32, and are not left out of a folder unasked") {
     const TemporaryFolder folder;
     const fs::path data = folder / "tokens.h5", out = folder / "run", hub = folder / "hub";
     write_token_file(data, {.tokens = learnable_tokens(80 * 17)});
@@ -185,7 +185,7 @@ TEST_CASE("The balancing biases of experts stay in float32, and are not left out
     CHECK(small.dataset("model/layers.0.moe.router.gate.weight").type() == hdf5::Type::bf16);
 }
 
-TEST_CASE("A run from a folder without a place for balancing biases is balanced by the folder's loss") {
+TEST_CASE("a run from a folder without a place for balancing biases is balanced by the folder's loss") {
     const TemporaryFolder folder;
     const fs::path data = folder / "tokens.h5", hub = folder / "hub", out = folder / "run";
     write_token_file(data, {.tokens = learnable_tokens(80 * 17)});

@@ -131,22 +131,22 @@ bool has(const std::string& name, const char* part) {
 
 }  // namespace
 
-TEST_CASE("Every deck of tests/decks trains as one rank does: pipelines") {
+TEST_CASE("every deck of tests/decks trains as one rank does: pipelines") {
     compare_decks([](const std::string& name) { return has(name, "pp"); }, 2);
 }
-TEST_CASE("Every deck of tests/decks trains as one rank does: experts on several ranks") {
+TEST_CASE("every deck of tests/decks trains as one rank does: experts on several ranks") {
     compare_decks([](const std::string& name) { return has(name, "experts"); }, 3);
 }
-TEST_CASE("Every deck of tests/decks trains as one rank does: context parallel") {
+TEST_CASE("every deck of tests/decks trains as one rank does: context parallel") {
     compare_decks([](const std::string& name) { return has(name, "cp") && !has(name, "pp"); }, 4);
 }
-TEST_CASE("Every deck of tests/decks trains as one rank does: data and tensor parallel") {
+TEST_CASE("every deck of tests/decks trains as one rank does: data and tensor parallel") {
     compare_decks(
         [](const std::string& name) { return !has(name, "cp") && !has(name, "pp") && !has(name, "experts"); },
         5);
 }
 
-TEST_CASE("A mesh resumes where it stopped, and another mesh continues from there") {
+TEST_CASE("a mesh resumes where it stopped, and another mesh continues from there") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(200 * 33)});
     const fs::path deck = fs::path(paths::source()) / "tests/decks/full_checkpoint.toml";
@@ -168,7 +168,7 @@ TEST_CASE("A mesh resumes where it stopped, and another mesh continues from ther
     compare(moved, whole, in_float64);
 }
 
-TEST_CASE("Experts on several ranks resume on other meshes with the same losses") {
+TEST_CASE("experts on several ranks resume on other meshes with the same losses") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(200 * 33)});
     const fs::path deck = fs::path(paths::source()) / "tests/decks/experts_fsdp.toml";

@@ -54,7 +54,7 @@ void compare(const MetricLines& is, const MetricLines& should) {
 
 }  // namespace
 
-TEST_CASE("Every schedule gives the results of one rank") {
+TEST_CASE("every schedule gives the results of one rank") {
     const TemporaryFolder folder;
     const fs::path data = write_200_windows(folder);
     train_tiny(folder / "one", data, common);
@@ -102,7 +102,7 @@ TEST_CASE("Every schedule gives the results of one rank") {
     }
 }
 
-TEST_CASE("A run resumes with other stages, also with a tied table") {
+TEST_CASE("a run resumes with other stages, also with a tied table") {
     const TemporaryFolder folder;
     const fs::path data = write_200_windows(folder);
     const Arguments more =
@@ -125,7 +125,7 @@ TEST_CASE("A run resumes with other stages, also with a tied table") {
     CHECK(differing_arrays(folder / "whole" / checkpoint_of(6), folder / "parts" / checkpoint_of(6)).empty());
 }
 
-TEST_CASE("A trace has the actions of the table around their kernels") {
+TEST_CASE("a trace has the actions of the table around their kernels") {
     const TemporaryFolder folder;
     train_tiny(folder / "out", write_200_windows(folder),
                common + pipeline(2, "1F1B") +
@@ -163,7 +163,7 @@ TEST_CASE("A trace has the actions of the table around their kernels") {
     CHECK(enclosed == 2 * 4 * 2);     // two layers
 }
 
-TEST_CASE("A pipeline that does not fit the deck is refused with a remedy") {
+TEST_CASE("a pipeline that does not fit the deck is refused with a remedy") {
     const TemporaryFolder folder;
     const fs::path data = write_200_windows(folder);
     const auto error_of = [&](const Arguments& more, int ranks = 2) {

@@ -60,7 +60,7 @@ void replace_in(const fs::path& file, const std::string& text, const std::string
 
 }  // namespace
 
-TEST_CASE("A run from a quantized folder takes the steps of a run from the decoded folder") {
+TEST_CASE("a run from a quantized folder takes the steps of a run from the decoded folder") {
     for (const QuantizedModel& of : quantized_models()) {
         const Folders folders(of);
         CAPTURE(of.model.family);
@@ -110,7 +110,7 @@ TEST_CASE("convert, generate and info read quantized folders") {
     }
 }
 
-TEST_CASE("Quantized folders that a run cannot start from") {
+TEST_CASE("quantized folders that a run cannot start from") {
     const Folders folders(quantized_models().front());
     const std::string folder = folders.quantized().string(), config = folder + "/config.json";
     folders.refuse(

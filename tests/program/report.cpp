@@ -9,7 +9,7 @@ using Catch::Contains;
 
 namespace fs = std::filesystem;
 
-TEST_CASE("A run leaves a report, and runs are compared") {
+TEST_CASE("a run leaves a report, and runs are compared") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const auto path = [&](const char* name) { return (folder / name).string(); };

@@ -23,7 +23,7 @@ const Arguments saving_at_end = {"--checkpoint.enable", "--checkpoint.interval=1
 
 }  // namespace
 
-TEST_CASE("A run that is stopped and resumed has the bits of an uninterrupted one") {
+TEST_CASE("a run that is stopped and resumed has the bits of an uninterrupted one") {
     struct Case {
         const char* what;
         Arguments arguments;
@@ -66,7 +66,7 @@ TEST_CASE("A run that is stopped and resumed has the bits of an uninterrupted on
     }
 }
 
-TEST_CASE("A run continues on another number of ranks") {
+TEST_CASE("a run continues on another number of ranks") {
     const TemporaryFolder folder;
     const fs::path data = write_30_windows(folder);
     const Arguments more =
@@ -91,7 +91,7 @@ TEST_CASE("A run continues on another number of ranks") {
         CHECK(relatively_close(moving.validations[i].loss, one.validations[i].loss, 1e-11));
 }
 
-TEST_CASE("A resumed run with another batch size repeats and skips no sample") {
+TEST_CASE("a resumed run with another batch size repeats and skips no sample") {
     // The weights stay constant, so the loss of a step of one sequence tells which sample it was.
     const TemporaryFolder folder;
     const fs::path data = write_30_windows(folder);
@@ -113,7 +113,7 @@ TEST_CASE("A resumed run with another batch size repeats and skips no sample") {
     CHECK(read_metrics(folder / "moving").steps.back().tokens_seen == 37 * 16);
 }
 
-TEST_CASE("Windows are shuffled by default, and a resumed run keeps the order of its checkpoint") {
+TEST_CASE("windows are shuffled by default, and a resumed run keeps the order of its checkpoint") {
     const TemporaryFolder folder;
     const fs::path data = write_30_windows(folder);
     const auto train = [&](const char* run, const Arguments& more) {
@@ -147,7 +147,7 @@ TEST_CASE("Windows are shuffled by default, and a resumed run keeps the order of
     CHECK_THAT(train("resumed_ordered", {steps(6)}), Contains("already at step 6"));
 }
 
-TEST_CASE("A finished run says so and leaves everything as it is") {
+TEST_CASE("a finished run says so and leaves everything as it is") {
     const TemporaryFolder folder;
     const fs::path data = write_30_windows(folder), out = folder / "out";
     train_tiny(out, data, saving_at_end + Arguments{steps(3)});
@@ -186,7 +186,7 @@ TEST_CASE("A finished run says so and leaves everything as it is") {
     CHECK(read_metrics(out).steps.size() == 2);
 }
 
-TEST_CASE("After a resume, metrics.jsonl has each step once") {
+TEST_CASE("after a resume, metrics.jsonl has each step once") {
     const TemporaryFolder folder;
     const fs::path data = write_30_windows(folder), out = folder / "out";
     const Arguments more = saving_at_end + Arguments{"--validation.enable", "--validation.freq=2"};
@@ -211,7 +211,7 @@ TEST_CASE("After a resume, metrics.jsonl has each step once") {
 }
 
 TEST_CASE(
-    "A resume from a chosen step begins a new branch, and the checkpoints of the old one stay readable") {
+    "a resume from a chosen step begins a new branch, and the checkpoints of the old one stay readable") {
     const TemporaryFolder folder;
     const fs::path data = write_30_windows(folder), out = folder / "out";
     const Arguments more = saving_at_end + Arguments{"--checkpoint.interval=2"};
@@ -233,7 +233,7 @@ TEST_CASE(
     CHECK_THAT(absent.output, Contains("checkpoint.load_step = 3"));
 }
 
-TEST_CASE("A resumed run names changes since its checkpoint") {
+TEST_CASE("a resumed run names changes since its checkpoint") {
     const TemporaryFolder folder;
     const fs::path data = write_30_windows(folder), out = folder / "out";
     const Arguments start = {"--checkpoint.enable", "--lr_scheduler.warmup_steps=2"};
@@ -256,7 +256,7 @@ TEST_CASE("A resumed run names changes since its checkpoint") {
     CHECK(count_of(samples + "training.shuffle was false, is true)", other.output) == 1);
 }
 
-TEST_CASE("A checkpoint of another run can be a start") {
+TEST_CASE("a checkpoint of another run can be a start") {
     const TemporaryFolder folder;
     const fs::path data = write_30_windows(folder);
     train_tiny(folder / "first", data,
@@ -326,7 +326,7 @@ TEST_CASE("A checkpoint of another run can be a start") {
     CHECK_THAT(resumed.output, Contains("Resuming from") && !Contains("Starting from the weights"));
 }
 
-TEST_CASE("A seed checkpoint holds the weights that any run starts from") {
+TEST_CASE("a seed checkpoint holds the weights that any run starts from") {
     const TemporaryFolder folder;
     const fs::path data = write_30_windows(folder), seeded = folder / "seeded", fresh = folder / "fresh";
     const Arguments seed = saving_at_end + Arguments{"--checkpoint.create_seed_checkpoint"};

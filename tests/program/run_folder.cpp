@@ -31,7 +31,7 @@ struct Place {
 }  // namespace
 
 TEST_CASE(
-    "Relative paths are inside the run's folder, absolute ones are not, and nested folders are created") {
+    "relative paths are inside the run's folder, absolute ones are not, and nested folders are created") {
     const Place place;
     const auto run = [&](const std::string& root) {
         return Arguments{steps(2),
@@ -62,7 +62,7 @@ TEST_CASE(
     CHECK_FALSE(fs::exists(place.out / "saved"));
 }
 
-TEST_CASE("A path that cannot be written to ends the run before it starts") {
+TEST_CASE("a path that cannot be written to ends the run before it starts") {
     const Place place;
     const std::string file = place.data.string();
     place.refuses({"--checkpoint.enable", "--checkpoint.folder=" + file + "/x"},
@@ -86,7 +86,7 @@ TEST_CASE("A path that cannot be written to ends the run before it starts") {
     train_tiny(place.out, place.data, {steps(1), "--metrics.save_tb_folder=/proc/coeus"});
 }
 
-TEST_CASE("A new run keeps the files of the run that was in its folder") {
+TEST_CASE("a new run keeps the files of the run that was in its folder") {
     const Place place;
     const Arguments more = {"--metrics.enable_tensorboard", steps(3)};
     CHECK_FALSE(fs::exists(place.out));
@@ -123,7 +123,7 @@ TEST_CASE("A new run keeps the files of the run that was in its folder") {
 }
 
 TEST_CASE(
-    "If a start is killed while it moves an earlier run's files aside, the next start completes the move") {
+    "if a start is killed while it moves an earlier run's files aside, the next start completes the move") {
     const Place place;
     const Arguments more = {"--metrics.enable_tensorboard", steps(2)};
     train_tiny(place.out, place.data, more);
@@ -144,7 +144,7 @@ TEST_CASE(
     CHECK(event_files(place.out / "tb").size() == 1);
 }
 
-TEST_CASE("A finished run's folder is refused to another deck, and the same deck has nothing left to do") {
+TEST_CASE("a finished run's folder is refused to another deck, and the same deck has nothing left to do") {
     const Place place;
     const Arguments more = {"--checkpoint.enable", steps(2)};
     train_tiny(place.out, place.data, more, 2);
@@ -167,7 +167,7 @@ TEST_CASE("A finished run's folder is refused to another deck, and the same deck
                Contains("the rate may jump") && Contains("Training completed at step 3"));
 }
 
-TEST_CASE("A run resumes in a folder whose name has a line break") {
+TEST_CASE("a run resumes in a folder whose name has a line break") {
     const Place place;
     const fs::path odd = place.folder / "two\nlines";
     train_tiny(odd, place.data, {steps(2), "--checkpoint.enable"});
@@ -175,7 +175,7 @@ TEST_CASE("A run resumes in a folder whose name has a line break") {
     CHECK_THAT(resumed.output, Contains("Resuming from ") && Contains("Training completed at step 3"));
 }
 
-TEST_CASE("A dry run prints and writes the effective deck, and names where values were given") {
+TEST_CASE("a dry run prints and writes the effective deck, and names where values were given") {
     const Place place;
     write_file(place.folder / "my.toml", "[optimizer]\nweight_decay = 0.2\n");
     const Outcome run =

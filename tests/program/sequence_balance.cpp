@@ -34,7 +34,7 @@ Losses losses_of(const fs::path& run) {
 
 }  // namespace
 
-TEST_CASE("The loss that balances sequences is part of the loss, and is logged equally on every mesh") {
+TEST_CASE("the loss that balances sequences is part of the loss, and is logged equally on every mesh") {
     const TemporaryFolder folder;
     const fs::path data = folder / "tokens.h5";
     write_token_file(data, {.tokens = learnable_tokens(60 * 17)});
@@ -64,7 +64,7 @@ TEST_CASE("The loss that balances sequences is part of the loss, and is logged e
 }
 
 TEST_CASE(
-    "A coefficient of the loss that balances sequences is refused by a dense model, and if it is negative") {
+    "a coefficient of the loss that balances sequences is refused by a dense model, and if it is negative") {
     const TemporaryFolder folder;
     const fs::path data = folder / "tokens.h5";
     write_token_file(data, {.tokens = learnable_tokens(60 * 17)});

@@ -177,7 +177,7 @@ void stop_by_chance(int rounds, uint64_t seed, const std::vector<int>& signals) 
 }  // namespace
 
 TEST_CASE(
-    "A run that is asked to stop saves its last complete step, and continues from there to the same bits") {
+    "a run that is asked to stop saves its last complete step, and continues from there to the same bits") {
     const TemporaryFolder folder;
     write_tokens(folder / "tokens.h5");
     Part part("moments of a stop", 1, {.check_all = 1, .short_list = 2});
@@ -206,7 +206,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("A run that is asked to stop while it tokenizes continues there") {
+TEST_CASE("a run that is asked to stop while it tokenizes continues there") {
     const TemporaryFolder folder, tokenizer;
     std::string text;
     for (int i = 0; i < 4000; ++i) text += fmt::format("the cat number {} sat on the mat\n", i * i);
@@ -259,7 +259,7 @@ TEST_CASE("Ctrl-C, a closed terminal and a limit on processor time end a run lik
     }
 }
 
-TEST_CASE("A signal to mpirun is answered once, with its name, before the run stops") {
+TEST_CASE("a signal to mpirun is answered once, with its name, before the run stops") {
     const TemporaryFolder folder;
     write_tokens(folder / "tokens.h5");
     const Arguments arguments =
@@ -283,7 +283,7 @@ TEST_CASE("A signal to mpirun is answered once, with its name, before the run st
     }
 }
 
-TEST_CASE("A run whose output is no longer read trains to its end") {
+TEST_CASE("a run whose output is no longer read trains to its end") {
     const TemporaryFolder folder;
     write_tokens(folder / "tokens.h5");
     const std::string train = coeus_line(tiny_run(folder / "run", folder / "tokens.h5", {steps(6)}));
@@ -295,7 +295,7 @@ TEST_CASE("A run whose output is no longer read trains to its end") {
     CHECK(read_metrics(folder / "run").losses().size() == 6);
 }
 
-TEST_CASE("A limit on the size of files ends a run before its first step, with a message") {
+TEST_CASE("a limit on the size of files ends a run before its first step, with a message") {
     const TemporaryFolder folder;
     write_tokens(folder / "tokens.h5");
     // 10 MB per file: MPI itself needs 4 MB, the checkpoint has 34 MB
@@ -315,7 +315,7 @@ TEST_CASE("A limit on the size of files ends a run before its first step, with a
     CHECK(in_parts.exit_code == 0);
 }
 
-TEST_CASE("Output that cannot be written is an error") {
+TEST_CASE("output that cannot be written is an error") {
     if (!fs::exists("/dev/full")) return;
     for (const Arguments& command : std::vector<Arguments>{{"help"}, {"help", "options"}, {"--version"}}) {
         CAPTURE(command);
@@ -326,7 +326,7 @@ TEST_CASE("Output that cannot be written is an error") {
     CHECK(run_shell(coeus_line({"--version"})).exit_code == 0);
 }
 
-TEST_CASE("A run whose job ends before it can save says so, and keeps the last checkpoint") {
+TEST_CASE("a run whose job ends before it can save says so, and keeps the last checkpoint") {
     const TemporaryFolder folder;
     write_tokens(folder / "tokens.h5");
     // far away at first; after the first save, too close for another one
@@ -363,7 +363,7 @@ TEST_CASE("A run whose job ends before it can save says so, and keeps the last c
     CHECK(list_checkpoints((run / "checkpoint").string()).size() == 1);
 }
 
-TEST_CASE("A run that is asked to stop right after its start does not save again what it has loaded") {
+TEST_CASE("a run that is asked to stop right after its start does not save again what it has loaded") {
     const TemporaryFolder folder;
     write_tokens(folder / "tokens.h5");
     const Arguments options = {"--checkpoint.enable"};
@@ -376,7 +376,7 @@ TEST_CASE("A run that is asked to stop right after its start does not save again
     CHECK_THAT(outcome.output, Contains("Stopped at step 3 of 9 by SIGUSR1: saved") && !Contains("Saved "));
 }
 
-TEST_CASE("A run that is asked to stop at a random moment saves, or loses nothing, and continues") {
+TEST_CASE("a run that is asked to stop at a random moment saves, or loses nothing, and continues") {
     stop_by_chance(1, 1, {SIGUSR1});
 }
 
@@ -392,7 +392,7 @@ TEST_CASE("soak: runs asked to stop by 100 Ctrl-C continue", "[.soak]") {
     stop_by_chance(20, 4, {SIGINT});
 }
 
-TEST_CASE("A run ends before its time is over") {
+TEST_CASE("a run ends before its time is over") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
     const auto arguments_of = [&](int64_t seconds, int64_t margin) {

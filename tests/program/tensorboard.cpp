@@ -49,7 +49,7 @@ fs::path interrupted_run(const TemporaryFolder& folder) {
 
 }  // namespace
 
-TEST_CASE("Event files have the metrics of an interrupted run, each step once") {
+TEST_CASE("event files have the metrics of an interrupted run, each step once") {
     const TemporaryFolder folder;
     const fs::path out = interrupted_run(folder);
     const Shown shown = shown_scalars(out / "tb");
@@ -81,7 +81,7 @@ TEST_CASE("TensorBoard shows the metrics of an interrupted run, each step once")
     CHECK(shown == shown_scalars(out / "tb"));
 }
 
-TEST_CASE("Event files: of no rank, of rank 0, of every rank") {
+TEST_CASE("event files: of no rank, of rank 0, of every rank") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const auto run = [&](const std::string& name, const Arguments& more) {

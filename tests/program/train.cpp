@@ -102,7 +102,7 @@ TEST_CASE("1, 2 and 4 ranks train alike, up to rounding in double") {
     }
 }
 
-TEST_CASE("Samples have the order of the data, and epochs repeat") {
+TEST_CASE("samples have the order of the data, and epochs repeat") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5",
                      {.tokens = learnable_tokens(7 * 5 + 3)});  // 7 windows; 3 tokens are left over
@@ -116,7 +116,7 @@ TEST_CASE("Samples have the order of the data, and epochs repeat") {
     CHECK(std::adjacent_find(epoch.begin(), epoch.end()) == epoch.end());
 }
 
-TEST_CASE("Shuffling permutes the samples, differently in each epoch and for each seed") {
+TEST_CASE("shuffling permutes the samples, differently in each epoch and for each seed") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(20 * 5)});
     const Arguments more = fixed_weights + Arguments{steps(60)};
@@ -149,7 +149,7 @@ TEST_CASE("Shuffling permutes the samples, differently in each epoch and for eac
           positions(part(shuffled, 0, 20), plain));
 }
 
-TEST_CASE("Every 100th window is held out for validation and never trained on") {
+TEST_CASE("every 100th window is held out for validation and never trained on") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(250 * 5)});
     const Arguments more = fixed_weights + Arguments{steps(250), "--training.dtype=float64"};
@@ -176,7 +176,7 @@ TEST_CASE("Every 100th window is held out for validation and never trained on") 
     CHECK(sorted(read_metrics(folder / "shuffled").losses()) == sorted(part(expected, 0, 248)));
 }
 
-TEST_CASE("Separate validation data does not affect the training") {
+TEST_CASE("separate validation data does not affect the training") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(12 * 17)});
     std::vector<uint16_t> other = learnable_tokens(5 * 9 + 1);
@@ -203,7 +203,7 @@ TEST_CASE("Separate validation data does not affect the training") {
     CHECK(read_metrics(folder / "some").validations.at(0).tokens == 2 * 2 * 8);
 }
 
-TEST_CASE("The document mask keeps attention within documents") {
+TEST_CASE("the document mask keeps attention within documents") {
     // One window of two documents; only labels of the second count, so the tokens of the first must not
     // matter.
     const TemporaryFolder folder;
@@ -223,7 +223,7 @@ TEST_CASE("The document mask keeps attention within documents") {
     CHECK(std::fabs(loss("a.h5", {}) - loss("a.h5", {"--training.document_mask"})) > 1e-4);
 }
 
-TEST_CASE("Tokens that the loss mask excludes are not labels") {
+TEST_CASE("tokens that the loss mask excludes are not labels") {
     const TemporaryFolder folder;
     const auto losses = [&](const std::string& name, const TokenData& data) {
         write_token_file(folder / (name + ".h5"), data);
@@ -254,7 +254,7 @@ TEST_CASE("Tokens that the loss mask excludes are not labels") {
     CHECK(relatively_close(sum / 4, plain[0], 1e-12));
 }
 
-TEST_CASE("All types learn alike") {
+TEST_CASE("all types learn alike") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(200 * 17)});
     const Arguments more = {steps(40), "--metrics.log_freq=40"};
@@ -271,7 +271,7 @@ TEST_CASE("All types learn alike") {
         0.05));
 }
 
-TEST_CASE("The output of a run") {
+TEST_CASE("the output of a run") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const fs::path out = folder / "out";
@@ -349,7 +349,7 @@ TEST_CASE("The output of a run") {
     }
 }
 
-TEST_CASE("The output on the terminal can be chosen") {
+TEST_CASE("the output on the terminal can be chosen") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const auto run = [&](const Arguments& more, const std::map<std::string, std::string>& environment = {}) {
@@ -376,7 +376,7 @@ TEST_CASE("The output on the terminal can be chosen") {
     CHECK(read_file(folder / "out/saved.toml") == read_file(folder / "out/deck.toml"));
 }
 
-TEST_CASE("A profile shows where the time went") {
+TEST_CASE("a profile shows where the time went") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const Outcome plain = train_tiny(folder / "plain", folder / "tokens.h5");
@@ -393,7 +393,7 @@ TEST_CASE("A profile shows where the time went") {
     CHECK(count_of("Profile of rank 0: 1 step of ", one.output) == 1);
 }
 
-TEST_CASE("Traces are written for the steps of the cycle, by every rank") {
+TEST_CASE("traces are written for the steps of the cycle, by every rank") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     const Outcome run = train_tiny(
@@ -419,7 +419,7 @@ TEST_CASE("Traces are written for the steps of the cycle, by every rank") {
         }
 }
 
-TEST_CASE("Memory does not grow") {
+TEST_CASE("memory does not grow") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5",
                      {.tokens = learnable_tokens(100 * 17), .documents = {0, 700, 1700}});

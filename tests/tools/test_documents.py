@@ -61,7 +61,7 @@ class Prose(unittest.TestCase):
         yield "src/base/d.cpp", f'/**\n * A text.\n * {sentence}\n */\n', 3
         yield "src/base/e.cpp", f'const char* a = R"(# Title\n\n{sentence}\n)";\n', 3
         yield "src/base/f.cpp", f'f("/*", R"x(\nA "text". {sentence}\n)x");\n', 2
-        yield "tests/unit/a.cpp", f'\n\nTEST_CASE("{sentence}") {{\n', 3
+        yield "tests/unit/a.cpp", f'\n\nTEST_CASE("x. {sentence}") {{\n', 3
         yield "tools/a.py", f'"""{sentence}"""\n', 1
         yield "tools/a.sh", f"#!/bin/sh\n# {sentence}\n", 2
         yield "cmake/a.cmake", f"set(a 1) # {sentence}\n", 1
@@ -111,6 +111,11 @@ class Prose(unittest.TestCase):
         self.assertEqual(check_prose.check(Path("src/a.cpp"), "void f(int /*behind*/);\n// a/*.x\n")[0][:11], "src/a.cpp:1")
         self.assertEqual(check_prose.check(Path("src/a.cpp"), "// a/*.x\nint behind = 1'000 * '\"' * /**/ 2;\n// b*/\n"), [])
         self.assertEqual(check_prose.check(Path("tests/unit/a.cpp"), 'f(R"(\nbehind\n)");\n'), [])
+
+    def test_names_of_tests_begin_in_lower_case(self):
+        self.assertEqual(check_prose.check(Path("tests/mpi/a.cpp"), '\nTEST_CASE(\n    "The sum is exact") {\n'),
+                         ["tests/mpi/a.cpp:2: a test's name begins with \"The\"; write: a small letter"])
+        self.assertEqual(check_prose.check(Path("tests/unit/a.cpp"), 'TEST_CASE("GPUs: a sum is exact", "[The x]") {\n'), [])
 
     def test_columns(self):
         self.assertEqual(check_prose.check(Path("doc/a.md"), "x" * 120 + "\n"), [])

@@ -45,7 +45,7 @@ TEST_CASE("numbers for people") {
     CHECK(join({"a", "b", "c"}, ", ") == "a, b, c");
 }
 
-TEST_CASE("A text is wrapped at its spaces") {
+TEST_CASE("a text is wrapped at its spaces") {
     CHECK(wrapped("", 10).empty());
     CHECK(wrapped("one two three", 13) == "one two three");
     CHECK(wrapped(" one  two", 9) == " one  two");  // unchanged if it fits
@@ -98,7 +98,7 @@ TEST_CASE("a configuration error formats its values") {
     CHECK(int(ExitCode::stopped) == 75);
 }
 
-TEST_CASE("Text for a terminal has no control characters, and stays on its line") {
+TEST_CASE("text for a terminal has no control characters, and stays on its line") {
     CHECK(printable("caf\u00e9 \u4e2d\U0001f600") == "caf\u00e9 \u4e2d\U0001f600");
     CHECK(printable("a\nb\tc\x7f") == "a\\x0ab\\x09c\\x7f");
     CHECK(printable("\033[2J") == "\\x1b[2J");

@@ -106,7 +106,7 @@ TEST_CASE("mpi: ranks started by the mpirun of another MPI do not see each other
               "that MPI");
 }
 
-TEST_CASE("Experts see the ranks of a block as efsdp x ep x etp, with etp varying fastest") {
+TEST_CASE("experts see the ranks of a block as efsdp x ep x etp, with etp varying fastest") {
     // the coordinates by definition: b = (efsdp, ep, etp) for the rank b within dp_shard x cp x tp
     for (const MeshShape& shape :
          {MeshShape{.pp = 2, .dp_replicate = 2, .dp_shard = 2, .cp = 3, .tp = 2, .ep = 4, .etp = 1},

@@ -82,7 +82,7 @@ TEST_CASE("changes: options of a checkpoint's deck without effect are not report
     CHECK_THAT(lines[0], Contains("the run differs from the checkpoint's: model.future was 3, is not given"));
 }
 
-TEST_CASE("Options without a field affect nothing, and every other option declares what it affects") {
+TEST_CASE("options without a field affect nothing, and every other option declares what it affects") {
     bool any[4] = {};
     for (const coeus::config::Option& option : coeus::config::options()) {
         INFO(option.name);

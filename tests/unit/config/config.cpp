@@ -37,7 +37,7 @@ std::string error_of(std::vector<std::string> arguments) {
 
 }  // namespace
 
-TEST_CASE("Without options the config has its defaults") {
+TEST_CASE("without options the config has its defaults") {
     const CommandLine line = parse_command_line({"--training.dataset_path=x.h5"});
     CHECK(line.config.training.seq_len == 2048);
     CHECK(line.config.optimizer.lr == 8e-4);
@@ -49,7 +49,7 @@ TEST_CASE("Without options the config has its defaults") {
     CHECK(line.notices.empty());
 }
 
-TEST_CASE("Forms of the command line") {
+TEST_CASE("forms of the command line") {
     CHECK(config_of({"--training.steps=7"}).training.steps == 7);
     CHECK(config_of({"--training.steps", "7"}).training.steps == 7);
     CHECK(config_of({"--training.steps=7", "--training.steps=8"}).training.steps == 8);
@@ -79,7 +79,7 @@ TEST_CASE("Forms of the command line") {
     CHECK(staged.config.parallelism.module_fqns_per_model_part == std::vector<Words>{{"a", "b"}, {"c"}});
 }
 
-TEST_CASE("A bare switch does not take the deck as its value") {
+TEST_CASE("a bare switch does not take the deck as its value") {
     const test::TemporaryFolder folder;
     test::write_file(folder / "deck.toml", "[training]\nsteps = 3\n");
     const std::string deck = (folder / "deck.toml").string();
@@ -97,7 +97,7 @@ TEST_CASE("A bare switch does not take the deck as its value") {
                                         "); a deck can include others");
 }
 
-TEST_CASE("Dry runs") {
+TEST_CASE("dry runs") {
     const CommandLine line = parsed({"--dry_run", "--ranks", "512"});
     CHECK(line.dry_run);
     CHECK(line.ranks == 512);
@@ -113,7 +113,7 @@ TEST_CASE("Dry runs") {
     CHECK(error_of({"--dry_run=perhaps"}) == "command line: dry_run = perhaps: must be true or false");
 }
 
-TEST_CASE("Mistakes on the command line name option, value and remedy") {
+TEST_CASE("mistakes on the command line name option, value and remedy") {
     CHECK(error_of({"--trainng.steps=1"}) ==
           "command line: unknown option --trainng.steps; did you mean --training.steps?");
     CHECK(error_of({"--steps=1"}) == "command line: unknown option --steps; did you mean --training.steps?");
@@ -154,7 +154,7 @@ TEST_CASE("Mistakes on the command line name option, value and remedy") {
     }
 }
 
-TEST_CASE("Gradients in bfloat16 are refused with what adds to them, or reads them, in float32") {
+TEST_CASE("gradients in bfloat16 are refused with what adds to them, or reads them, in float32") {
     const std::string gradients = "--training.gradient_dtype=bfloat16",
                       begin = "training.gradient_dtype = \"bfloat16\": ",
                       set_float32 = "set training.gradient_dtype = \"float32\", or ";
@@ -183,7 +183,7 @@ TEST_CASE("Gradients in bfloat16 are refused with what adds to them, or reads th
           "bfloat16?");
 }
 
-TEST_CASE("Values out of range name the rule and the nearest valid value") {
+TEST_CASE("values out of range name the rule and the nearest valid value") {
     CHECK(error_of({"--training.seq_len=0"}) ==
           "command line: training.seq_len = 0: must be at least 1; the nearest valid value is 1");
     CHECK(error_of({"--training.steps=0"}) ==
@@ -231,7 +231,7 @@ TEST_CASE("Values out of range name the rule and the nearest valid value") {
           "checkpoint.enable = true or checkpoint.initial_load_path");
 }
 
-TEST_CASE("No integer may be so large that sizes overflow") {
+TEST_CASE("no integer may be so large that sizes overflow") {
     for (const std::string name : {"training.local_batch_size",
                                    "training.global_batch_size",
                                    "training.seq_len",
@@ -267,7 +267,7 @@ TEST_CASE("No integer may be so large that sizes overflow") {
     CHECK(config_of({"--debug.seed=9223372036854775807"}).debug.seed == 9223372036854775807);
 }
 
-TEST_CASE("Rules that concern several options") {
+TEST_CASE("rules that concern several options") {
     CHECK(error_of({"--job.dump_folder="}) ==
           "job.dump_folder = \"\": must name a folder, such as \"./outputs\"");
     CHECK_THAT(error_of({"--model.flavor="}), Contains("model.flavor = \"\""));
@@ -365,7 +365,7 @@ TEST_CASE("Rules that concern several options") {
                Contains("training.local_batch_size = 8: must be a multiple of") && Contains("is 9"));
 }
 
-TEST_CASE("The division into stages can be given in only one way") {
+TEST_CASE("the division into stages can be given in only one way") {
     const std::string listed = "--parallelism.module_fqns_per_model_part=a;b",
                       table = "--parallelism.pipeline_parallel_schedule_csv=x.csv",
                       each = "--parallelism.pipeline_parallel_layers_per_stage=2",
@@ -401,7 +401,7 @@ TEST_CASE("quiet is short for log.quiet") {
     CHECK_THAT(error_of({"--quiet=loud"}), Contains("quiet") && Contains("loud"));
 }
 
-TEST_CASE("Features that are not implemented are refused by name in a real run and noticed in a dry run") {
+TEST_CASE("features that are not implemented are refused by name in a real run and noticed in a dry run") {
     CHECK(error_of({"--model.name=flux"}) ==
           "model.name = \"flux\": is not implemented yet; use deepseek_v3, gpt_oss, llama2, llama3, llama4, "
           "mistral, qwen2 or qwen3");
@@ -441,7 +441,7 @@ TEST_CASE("Features that are not implemented are refused by name in a real run a
                Contains("training.dataset_path: is not given") && Contains("(a run needs it)"));
 }
 
-TEST_CASE("Options without a meaning here: one notice for each reason, only if they ask for something") {
+TEST_CASE("options without a meaning here: one notice for each reason, only if they ask for something") {
     CHECK(
         parsed({"--compile.enable", "--compile.components=model,loss"}).notices ==
         Words{"compile.enable, compile.components have no effect: kernels are compiled when Coeus is built"});
@@ -459,7 +459,7 @@ TEST_CASE("Options without a meaning here: one notice for each reason, only if t
     CHECK_THAT(error_of({"--activation_checkpoint.memory_budget=half"}), Contains("must be a number"));
 }
 
-TEST_CASE("Option names of 2024 are read as the current ones") {
+TEST_CASE("option names of 2024 are read as the current ones") {
     CHECK(config_of({"--training.batch_size=3"}).training.local_batch_size == 3);
     CHECK(config_of({"--training.warmup_steps=7"}).lr_scheduler.warmup_steps == 7);
     CHECK(config_of({"--checkpoint.enable_checkpoint"}).checkpoint.enable);
@@ -492,14 +492,14 @@ TEST_CASE("LOG_RANK chooses the ranks on the terminal, but deck and command line
                Contains("environment variable LOG_RANK: log.ranks = all: must be whole numbers"));
 }
 
-TEST_CASE("Validation takes its batch size and sequence length from training unless it has its own") {
+TEST_CASE("validation takes its batch size and sequence length from training unless it has its own") {
     const Config follows = config_of({"--training.seq_len=64", "--training.local_batch_size=2"});
     CHECK(follows.validation.seq_len == 64);
     CHECK(follows.validation.local_batch_size == 2);
     CHECK(config_of({"--training.seq_len=64", "--validation.seq_len=32"}).validation.seq_len == 32);
 }
 
-TEST_CASE("Data types") {
+TEST_CASE("data types") {
     CHECK(storage_dtype(config_of({})) == Dtype::f32);
     CHECK(compute_dtype(config_of({})) == Dtype::bf16);
     CHECK(storage_dtype(config_of({"--training.dtype=bfloat16"})) == Dtype::bf16);
@@ -508,7 +508,7 @@ TEST_CASE("Data types") {
     CHECK(compute_dtype(config_of({"--training.dtype=float64"})) == Dtype::f64);
 }
 
-TEST_CASE("Gradient accumulation") {
+TEST_CASE("gradient accumulation") {
     Config config;
     config.training.local_batch_size = 4;
     CHECK(gradient_accumulation_steps(config, 3) == 1);
@@ -523,7 +523,7 @@ TEST_CASE("Gradient accumulation") {
     CHECK_THROWS_WITH(gradient_accumulation_steps(config, 100), Contains("the nearest valid value is 400"));
 }
 
-TEST_CASE("The mesh of a deck's degrees") {
+TEST_CASE("the mesh of a deck's degrees") {
     Config config;
     CHECK(mesh_shape(config, 4).dp_shard == 4);
     config.parallelism.data_parallel_replicate_degree = 2;
@@ -562,7 +562,7 @@ TEST_CASE("The mesh of a deck's degrees") {
                       "the degrees of [parallelism] need 12884901888 ranks, but there are 12");
 }
 
-TEST_CASE("All that is wrong with a deck is reported at once, the mesh first") {
+TEST_CASE("all that is wrong with a deck is reported at once, the mesh first") {
     const auto error = [](const Words& more, int ranks) -> std::string {
         Words words = {"--training.dataset_path=x.h5"};
         words.insert(words.end(), more.begin(), more.end());

@@ -5,9 +5,9 @@
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/train/dry_run.hpp"
 #include "support/catch.hpp"
-#include "support/options.hpp"
 #include "support/paths.hpp"
 #include "support/support.hpp"
+#include "unit/config/listed_options.hpp"
 
 #include <algorithm>
 #include <map>
@@ -43,7 +43,7 @@ std::vector<fs::path> decks_under(const fs::path& folder) {
 
 }  // namespace
 
-TEST_CASE("Precedence: command line, deck, included deck, default") {
+TEST_CASE("precedence: command line, deck, included deck, default") {
     const test::TemporaryFolder folder;
     test::write_file(folder / "base/deep/c.toml", "[training]\nsteps = 3\nseq_len = 33\nmax_norm = 3\n");
     test::write_file(folder / "base/b.toml",
@@ -60,7 +60,7 @@ TEST_CASE("Precedence: command line, deck, included deck, default") {
     CHECK(parse_command_line({deck, "--training.steps=9"}).config.training.steps == 9);
 }
 
-TEST_CASE("A later included deck takes precedence over an earlier one") {
+TEST_CASE("a later included deck takes precedence over an earlier one") {
     const test::TemporaryFolder folder;
     test::write_file(folder / "one.toml", "[training]\nsteps = 1\nseq_len = 11\n");
     test::write_file(folder / "two.toml", "include = \"one.toml\"\n[training]\nsteps = 2\n");
@@ -71,7 +71,7 @@ TEST_CASE("A later included deck takes precedence over an earlier one") {
     CHECK(config.training.seq_len == 11);
 }
 
-TEST_CASE("A deck that includes itself is refused") {
+TEST_CASE("a deck that includes itself is refused") {
     const test::TemporaryFolder folder;
     const std::string a = (folder / "a.toml").string(), b = (folder / "b.toml").string();
     test::write_file(a, "include = \"./a.toml\"\n");
@@ -81,7 +81,7 @@ TEST_CASE("A deck that includes itself is refused") {
     CHECK(error_of(a) == b + ": a deck cannot include itself: " + a + " includes " + b + " includes " + a);
 }
 
-TEST_CASE("A deck cannot set the option that names the deck") {
+TEST_CASE("a deck cannot set the option that names the deck") {
     const test::TemporaryFolder folder;
     test::write_file(folder / "a.toml", "include = \"b.toml\"\n");
     test::write_file(folder / "b.toml", "[job]\nconfig_file = \"c.toml\"\n");
@@ -92,7 +92,7 @@ TEST_CASE("A deck cannot set the option that names the deck") {
                               "deck, use include for other decks");
 }
 
-TEST_CASE("Includes are limited to 16 levels and 256 decks, and must be files") {
+TEST_CASE("includes are limited to 16 levels and 256 decks, and must be files") {
     const test::TemporaryFolder folder;
     const auto deck = [&](int number) { return (folder / fmt::format("{}.toml", number)).string(); };
     const auto chain = [&](int levels) {
@@ -119,7 +119,7 @@ TEST_CASE("Includes are limited to 16 levels and 256 decks, and must be files") 
                Contains("/dev/zero: cannot be read: it is a pipe or a device, not a file"));
 }
 
-TEST_CASE("Mistakes in a deck name file, line and column") {
+TEST_CASE("mistakes in a deck name file, line and column") {
     const test::TemporaryFolder folder;
     const std::string deck = (folder / "deck.toml").string();
     const auto error = [&](const std::string& text) {
@@ -168,7 +168,7 @@ TEST_CASE("Mistakes in a deck name file, line and column") {
           (folder / "absent.toml").string() + ": cannot be read: No such file or directory");
 }
 
-TEST_CASE("The effective deck reads back as the same config, for every option") {
+TEST_CASE("the effective deck reads back as the same config, for every option") {
     const test::TemporaryFolder folder;
     const std::string deck = (folder / "deck.toml").string(), again = (folder / "again.toml").string();
     const auto parse = [](const std::string& file) { return parse_command_line({file, "--dry_run"}).config; };
@@ -256,7 +256,7 @@ TEST_CASE("The effective deck reads back as the same config, for every option") 
     CHECK(with_a_field > 100);
 }
 
-TEST_CASE("The effective deck names its deck and can be run again") {
+TEST_CASE("the effective deck names its deck and can be run again") {
     const test::TemporaryFolder folder;
     test::write_file(folder / "a.toml", "[training]\nsteps = 5\ndataset_path = \"x\"\n");
     const Config config = parse_command_line({(folder / "a.toml").string()}).config;
@@ -270,7 +270,7 @@ TEST_CASE("The effective deck names its deck and can be run again") {
     CHECK(deck_text(Config()).starts_with("# The effective deck.\n"));
 }
 
-TEST_CASE("Every deck under inputs is accepted") {
+TEST_CASE("every deck under inputs is accepted") {
     const auto decks = decks_under(inputs);
     REQUIRE(decks.size() >= 9);
     for (const fs::path& deck : decks) {
@@ -286,7 +286,7 @@ TEST_CASE("Every deck under inputs is accepted") {
     CHECK(config.training.steps * config.training.global_batch_size * config.training.seq_len == 614400);
 }
 
-TEST_CASE("The decks of torchtitan, of both generations, are accepted without changes") {
+TEST_CASE("the decks of torchtitan, of both generations, are accepted without changes") {
     const fs::path folder = test::shared("decks");
     if (folder.empty()) return;
     const auto decks = decks_under(folder);
@@ -382,7 +382,7 @@ const std::map<std::string, int> ranks_of_inputs = {
 
 }  // namespace
 
-TEST_CASE("The decks of torchtitan pass a dry run on the number of ranks that they were made for") {
+TEST_CASE("the decks of torchtitan pass a dry run on the number of ranks that they were made for") {
     const fs::path folder = test::shared("decks");
     if (folder.empty()) return;
     for (const fs::path& deck : decks_under(folder)) {
@@ -400,7 +400,7 @@ TEST_CASE("The decks of torchtitan pass a dry run on the number of ranks that th
     CHECK_THAT(dry_run_error(folder / "torchtitan-toml/llama3__llama3_70b.toml", 12), Contains("12"));
 }
 
-TEST_CASE("The decks under inputs pass a dry run on the number of ranks that they name") {
+TEST_CASE("the decks under inputs pass a dry run on the number of ranks that they name") {
     for (const fs::path& deck : decks_under(inputs)) {
         INFO(deck);
         const auto known = ranks_of_inputs.find(deck.lexically_relative(inputs).string());
@@ -440,7 +440,7 @@ void check_recipes(const fs::path& folder, const std::map<std::string, int>& dec
 
 }  // namespace
 
-TEST_CASE("The decks under inputs take each recipe of 8 bits") {
+TEST_CASE("the decks under inputs take each recipe of 8 bits") {
     check_recipes(inputs, ranks_of_inputs);
 }
 
@@ -449,7 +449,7 @@ TEST_CASE("soak: the decks of torchtitan take each recipe of 8 bits", "[.soak]")
         check_recipes(folder, ranks_of_torchtitans);
 }
 
-TEST_CASE("Weights of a blend: one for each path, greater than 0") {
+TEST_CASE("weights of a blend: one for each path, greater than 0") {
     const auto error = [](std::vector<std::string> arguments) -> std::string {
         try {
             parse_command_line(arguments);
@@ -478,7 +478,7 @@ TEST_CASE("Weights of a blend: one for each path, greater than 0") {
           std::vector<double>{2, 0.5});
 }
 
-TEST_CASE("Datasets by name are looked for in a few folders") {
+TEST_CASE("datasets by name are looked for in a few folders") {
     const test::TemporaryFolder folder;
     test::write_file(folder / "mine.jsonl.gz", "x");
     test::write_file(folder / "c4_test/data.json", "x");

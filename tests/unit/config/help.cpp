@@ -3,9 +3,9 @@
 #include "coeus/base/error.hpp"
 #include "coeus/config/config.hpp"
 #include "support/catch.hpp"
-#include "support/options.hpp"
 #include "support/paths.hpp"
 #include "support/support.hpp"
+#include "unit/config/listed_options.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -28,7 +28,7 @@ TEST_CASE("doc/decks.md is up to date") {
     CHECK(test::read_file(fs::path(test::paths::source()) / "doc/decks.md") == options_markdown());
 }
 
-TEST_CASE("Help names every option with default, choices and status") {
+TEST_CASE("help names every option with default, choices and status") {
     const std::string help = options_help();
     CHECK(std::ranges::all_of(test::lines_of(help), [](const auto& line) { return line.size() <= 100; }));
     const std::string joined = std::regex_replace(help, std::regex("\n +"), " ");
@@ -46,7 +46,7 @@ TEST_CASE("Help names every option with default, choices and status") {
     CHECK_THAT(markdown, Contains("## [quantize.linear.float8]"));
 }
 
-TEST_CASE("The reference of the options is wrapped so that its Markdown stays intact") {
+TEST_CASE("the reference of the options is wrapped so that its Markdown stays intact") {
     for (const std::string& line : test::lines_of(options_markdown())) {
         INFO(line);
         if (!line.starts_with('|')) CHECK(line.size() <= 120);  // a row of a table is one line
@@ -61,7 +61,7 @@ TEST_CASE("The reference of the options is wrapped so that its Markdown stays in
     }
 }
 
-TEST_CASE("The reference of the options has those without effect in one table at its end") {
+TEST_CASE("the reference of the options has those without effect in one table at its end") {
     const std::string markdown = options_markdown();
     const size_t table = markdown.find("\n## Options without effect\n"),
                  end = markdown.find("\n## Other names\n");
@@ -86,7 +86,7 @@ TEST_CASE("The reference of the options has those without effect in one table at
     CHECK_THAT(markdown, !Contains("## [fault_tolerance]"));
 }
 
-TEST_CASE("Help shows only the options whose names contain a word") {
+TEST_CASE("help shows only the options whose names contain a word") {
     const auto shown = [](const Words& words) {
         Words names;
         for (const std::string& line : test::lines_of(options_help(words)))

@@ -6,8 +6,8 @@
 #include "coeus/base/error.hpp"
 #include "coeus/config/config.hpp"
 #include "support/catch.hpp"
-#include "support/options.hpp"
 #include "support/paths.hpp"
+#include "unit/config/listed_options.hpp"
 
 #include <algorithm>
 #include <set>
@@ -247,7 +247,7 @@ int64_t count_with(const std::vector<std::string>& lines, const std::string& nam
 
 }  // namespace
 
-TEST_CASE("Every option works, or is reported to have no effect, or is refused by name") {
+TEST_CASE("every option works, or is reported to have no effect, or is refused by name") {
     const std::string usual = "--training.dataset_path=data.txt";
     std::set<std::string> walked;
     for (const Walk& walk : table) {
@@ -321,7 +321,7 @@ TEST_CASE("Every option works, or is reported to have no effect, or is refused b
     CHECK(walked == known);
 }
 
-TEST_CASE("An option with a list of choices refuses any other value with the nearest choice") {
+TEST_CASE("an option with a list of choices refuses any other value with the nearest choice") {
     // includes torchtitan's options without a meaning here
     std::set<std::string> with_words = {"model.attn_backend",
                                         "model.tp_gemm_backend",
@@ -372,7 +372,7 @@ TEST_CASE("memory_estimation.enable makes a dry run") {
                       Contains("--ranks needs --dry_run"));
 }
 
-TEST_CASE("Batches counted in tokens are batches of sequences") {
+TEST_CASE("batches counted in tokens are batches of sequences") {
     const auto parse = [](std::vector<std::string> arguments) {
         arguments.push_back("--training.dataset_path=x");
         return parse_command_line(arguments).config;

@@ -10,7 +10,7 @@
 using namespace coeus;
 using Catch::Contains;
 
-TEST_CASE("A TOML file becomes a flat list in the order of the file, with places") {
+TEST_CASE("a TOML file becomes a flat list in the order of the file, with places") {
     const auto entries = parse_toml(
         "include = \"base.toml\"\n"
         "[training]\n"
@@ -36,7 +36,7 @@ TEST_CASE("A TOML file becomes a flat list in the order of the file, with places
     CHECK(parse_toml("[only_a_section]\n", "x").empty());
 }
 
-TEST_CASE("Errors of TOML files name file, line and column") {
+TEST_CASE("errors of TOML files name file, line and column") {
     CHECK_THROWS_WITH(parse_toml("[training]\nsteps = \n", "deck.toml"),
                       Contains("deck.toml:2:") && Contains("not valid TOML"));
     CHECK_THROWS_WITH(parse_toml("a = 1\na = 2\n", "deck.toml"), Contains("deck.toml:2:"));
@@ -68,7 +68,7 @@ TEST_CASE("Errors of TOML files name file, line and column") {
     CHECK_THROWS_WITH(read_toml(folder / "cut.toml"), Contains("cut.toml:3:"));
 }
 
-TEST_CASE("A key of too many parts is refused, with line and limit") {
+TEST_CASE("a key of too many parts is refused, with line and limit") {
     const auto key_of = [](int parts) {
         std::string key = "a";
         for (int i = 1; i < parts; ++i) key += i % 2 ? ".a" : " . \"a\"";
@@ -98,7 +98,7 @@ TEST_CASE("A key of too many parts is refused, with line and limit") {
     CHECK(parse_toml("a = " + nested + "\n", "x").size() == 1);
 }
 
-TEST_CASE("Values written as TOML read back as the same values") {
+TEST_CASE("values written as TOML read back as the same values") {
     const std::vector<TomlValue> values = {
         {true},
         {int64_t(-7)},
@@ -121,7 +121,7 @@ TEST_CASE("Values written as TOML read back as the same values") {
     }
 }
 
-TEST_CASE("Tables in a list are kept as text that reads back as the same tables") {
+TEST_CASE("tables in a list are kept as text that reads back as the same tables") {
     const auto entries = parse_toml(
         "[[a.groups]]\nname = \"x\\\"y\"\n[a.groups.inner]\nlr = 1e-3\n\"odd key\" = [1, 2]\n[[a.groups]]\n",
         "x");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/options.hpp"
+#include "unit/config/listed_options.hpp"
 
 #include "coeus/config/config.hpp"
 #include "support/support.hpp"

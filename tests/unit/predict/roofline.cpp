@@ -48,8 +48,8 @@ Planned with_own_backward(Planned p) {
 }
 
 // With the chunks of logits that a run has on such a GPU.
-Planned with_chunks_on(Planned p, const char* gpu) {
-    p.options = with_largest_chunks(p.model, p.options, machine_of_gpu(gpu).gpu->memory_bytes);
+Planned with_chunks_on(Planned p, const char* gpu_name) {
+    p.options = with_largest_chunks(p.model, p.options, machine_of_gpu(gpu_name).gpu->memory_bytes);
     return p;
 }
 
