@@ -6,8 +6,8 @@
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
 #include "coeus/device/named_range.hpp"
+#include "coeus/metrics/load_history.hpp"
 #include "coeus/models/config_fields.hpp"
-#include "coeus/report/load_history.hpp"
 #include "coeus/session/gpu_memory_use.hpp"
 
 #include <cmath>

@@ -6,10 +6,10 @@
 #include "coeus/base/telemetry_file.hpp"
 #include "coeus/config/config.hpp"
 #include "coeus/engine/engine.hpp"
+#include "coeus/metrics/run_folder.hpp"
 #include "coeus/observe/kernel_profile.hpp"
 #include "coeus/observe/memory_snapshot.hpp"
 #include "coeus/observe/step_traces.hpp"
-#include "coeus/report/run_folder.hpp"
 
 #include <cstdint>
 #include <optional>
