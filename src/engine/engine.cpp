@@ -86,9 +86,10 @@ auto recompute_for(const DecoderConfig& config, const EngineOptions& options, co
     const Executor executor(options.pipeline.timetable, rank, stages_of(any, nullptr), exec);
     return choose(options.recompute, config.all_layers(), [&](const std::vector<Recompute>& choices) {
         const Decoder decoder(config, options.types, 1, place_in(options.mesh, first), parts, choices);
-        return measure_training(decoder, executor, micro_batch_of(options), {},
-                                {.threads = options.threads, .chunk_bytes = options.chunk_bytes.value()},
-                                mesh, options.exchanges, options.backend);
+        const Processor processor = {.threads = options.threads, .chunk_bytes = options.chunk_bytes.value()};
+        return measure_training(decoder, executor,
+                                {micro_batch_of(options), {}, processor, options.exchanges, options.backend},
+                                mesh);
     });
 }
 
@@ -121,9 +122,10 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
       optimizer_(options.optimizer, options.seed, options.param_groups) {
     optimizer_.attach(decoder_.parameters());
     static_cast<Processor&>(exec_) = processor_of(options_);
-    layers_ = measure_training(decoder_, executor_, micro_batch_of(options_), options.validation,
-                               processor_of(options_), Mesh::planned(options.mesh, options.rank),
-                               options_.exchanges, options.backend, options_.overlap_pairs);
+    layers_ = measure_training(decoder_, executor_,
+                               {micro_batch_of(options_), options.validation, processor_of(options_),
+                                options_.exchanges, options.backend, options_.overlap_pairs},
+                               Mesh::planned(options.mesh, options.rank));
     measure_update();
     plan_ = plan_training(options_, decoder_, quantized_weights_, gathered_, layers_);
 }
@@ -235,23 +237,6 @@ LayerMemory Engine::used() const {
     used.paired_temporaries = paired_temp_.peak();
     used.workspace = exec_.workspace.peak();
     return used;
-}
-
-Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs,
-                    Arena& temp, const ExpertExchange& experts) {
-    return {.exec = exec_,
-            .k = *kernels_,
-            .frame = frame,
-            .temp = temp,
-            .batch = batch,
-            .scalars = scalars,
-            .kv = *exchanges_->kv,
-            .tp = exchanges_->tp,
-            .cp = exchanges_->cp,
-            .tokens = *exchanges_->tokens,
-            .loss = exchanges_->loss,
-            .experts = experts,
-            .inputs = inputs};
 }
 
 // Shapes of the flow between stages for this many tokens of this rank's part of sequences.
@@ -384,8 +369,9 @@ void Engine::forward_backward(const Batch& local_batch, bool last) {
     const BlockInputs& inputs = offloaded_inputs_ ? *offloaded_inputs_ : inputs_in_frame();
     executor_.forward_backward(
         flow_of(micro_batches_[0].count()), last, [&](int m, Frame& frame, bool paired) {
-            Ctx c = context(micro_batches_[size_t(m)], frame, step_->scalars(), inputs,
-                            paired ? paired_temp_ : temp_, exchanges_->trained_experts(paired));
+            Ctx c = exchanges_->context(
+                {exec_, *kernels_, frame, paired ? paired_temp_ : temp_, step_->scalars(), inputs},
+                micro_batches_[size_t(m)], paired ? Exchanges::Pass::paired : Exchanges::Pass::training);
             c.loads = loads_;
             return c;
         });
@@ -486,8 +472,8 @@ double Engine::evaluate(const SampleRows& local) {
     validation_->stage({});
     validation_->bring(exec_);
     executor_.evaluate(flow_of(micro_batches_[0].count()), [this](int, Frame& frame, bool) {
-        return context(micro_batches_[0], frame, validation_->scalars(), inputs_in_frame(), temp_,
-                       exchanges_->experts[0]);
+        return exchanges_->context({exec_, *kernels_, frame, temp_, validation_->scalars()},
+                                   micro_batches_[0], Exchanges::Pass::validation);
     });
     return validation_->read(exec_).loss;
 }

@@ -154,13 +154,7 @@ Tensor Generator::append(std::span<const Next> tokens) {
 
 Tensor Generator::run(const Batch& batch, const KvExchange& exchange) {
     const Tensor logits = logits_.view.slice_rows(0, batch.sequences);
-    Ctx c{.exec = exec_,
-          .k = *kernels_,
-          .frame = frame_,
-          .temp = temp_,
-          .batch = batch,
-          .scalars = step_.scalars(),
-          .kv = exchange};
+    Ctx c = generating_context({exec_, *kernels_, frame_, temp_, step_.scalars()}, batch, exchange);
     stage_.last_logits(c, logits);
     const Tensor on_host = logits_on_host_.slice_rows(0, batch.sequences);
     exec_.queue->copy(on_host.data, logits.data, logits.bytes());

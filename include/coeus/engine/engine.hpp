@@ -172,8 +172,6 @@ private:
     void add_balance_loss();
     void balance_experts();
     void agree_on_refusal();
-    Ctx context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs,
-                Arena& temp, const ExpertExchange& experts);
     Flow flow_of(int64_t tokens) const;
 
     EngineOptions options_;

@@ -30,6 +30,16 @@ class BlockInputs;
 /// The inputs of recomputed blocks stay in the frame; see block_inputs.hpp.
 const BlockInputs& inputs_in_frame();
 
+/// What one computation uses, whatever its layers exchange with other ranks.
+struct Workplace {
+    Exec& exec;
+    const Kernels& k;
+    Frame& frame;
+    Arena& temp;
+    StepScalars& scalars;
+    const BlockInputs& inputs = inputs_in_frame();
+};
+
 struct Ctx {
     Exec& exec;
     const Kernels& k;

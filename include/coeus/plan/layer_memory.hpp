@@ -30,12 +30,18 @@ struct LayerMemory {
 /// ConfigError if the activations of a micro-batch of this shape have more bytes than 64 bits can count; the
 /// check uses an upper bound in floating point.
 void require_countable(const DecoderConfig& model, const BatchShape& shape);
-/// The larger of what training (a micro-batch) and validation need, for the stages of the mesh's rank. The
-/// shapes are those of whole sequences and must be countable. `overlap_pairs`: see EngineOptions.
-LayerMemory measure_training(const Model& model, const Executor& executor, const BatchShape& training,
-                             const BatchShape& validation, const Processor& processor, const Mesh& mesh,
-                             const ExchangeOptions& exchanges = {}, Backend backend = Backend::cpu,
-                             bool overlap_pairs = false);
+/// What the layers of a run compute, and how. The shapes are those of whole sequences and must be countable.
+struct TrainingPasses {
+    BatchShape training;    ///< a micro-batch
+    BatchShape validation;  ///< sequences 0: no validation
+    Processor processor;
+    ExchangeOptions exchanges = {};
+    Backend backend = Backend::cpu;
+    bool overlap_pairs = false;  ///< see EngineOptions
+};
+/// The larger of what training and validation need, for the stages of the mesh's rank.
+LayerMemory measure_training(const Model& model, const Executor& executor, const TrainingPasses& passes,
+                             const Mesh& mesh);
 /// The same for a whole model on one rank, one micro-batch after the other.
 LayerMemory measure_training(const Model& model, const BatchShape& training, const BatchShape& validation,
                              const Processor& processor, const Mesh& mesh = mesh_of_one(),

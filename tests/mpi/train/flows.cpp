@@ -44,7 +44,8 @@ FlowResult run(const Timetable& table, const Communicator& pipeline, std::vector
     std::vector<Stage> stages;
     for (const ModelPart& part : model.parts()) stages.emplace_back(model, part);
     Executor executor(table, rank, stages, exec);
-    const LayerMemory layers = measure_training(model, executor, flow_batch, flow_batch, {1}, mesh_of_one());
+    const LayerMemory layers =
+        measure_training(model, executor, {flow_batch, flow_batch, {1}}, mesh_of_one());
     CHECK(layers.executor.flow_tensors == 2);
     model.allocate(true);
     model.parameters().initialise(3, 1);
