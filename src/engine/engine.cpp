@@ -298,20 +298,23 @@ void Engine::begin_gradients() {
     if (loads_.view) kernels_->zero(exec_, loads_);
 }
 
-bool Engine::update() {
+StepOutcome Engine::update() {
     if (gives_graphs())
         update_.give(exec_, [this] { submit_update(); });
     else
         submit_update();
     gathered_.forget_weights();
-    const bool overflows = step_->read(exec_).overflow > 0;
-    if (overflows) repeat_with_rounds();
-    twice_of_late_ = twice_of_late_ << 1 | std::bitset<10>(overflows);
+    StepOutcome outcome;
+    outcome.computed_twice = step_->read(exec_).overflow > 0;
+    if (outcome.computed_twice) repeat_with_rounds();
+    twice_of_late_ = twice_of_late_ << 1 | std::bitset<10>(outcome.computed_twice);
     if (uses_expert_blocks() && twice_of_late_.count() >= 3) {
+        outcome.gave_up_blocks = true;
         options_.exchanges.expert_blocks = options_.graphs = false;
         exchanges_->use_blocks(false);
     }
-    return step_->last_read().refusals == 0;
+    outcome.taken = step_->last_read().refusals == 0;
+    return outcome;
 }
 
 void Engine::submit_update() {

@@ -155,22 +155,10 @@ bool Trainer::train_step(const StepBatch& batch) {
         [this] { return !must_stop(); });
     if (!whole) return false;
     saving_.wait_for_copies();
-    const int64_t twice = engine_.steps_computed_twice();
-    const bool in_blocks = engine_.uses_expert_blocks();
-    const bool taken = engine_.update();
+    const StepOutcome outcome = engine_.update();
     given.reset();
-    if (engine_.steps_computed_twice() > twice && first_rank())
-        log::info(
-            "Step {} was computed twice, the second time not as a CUDA graph: more rows went from one rank "
-            "to "
-            "the experts of another than model.non_blocking_capacity_factor = {} has room for ({} such steps "
-            "since the start)",
-            progress_.step + 1, config_.model.non_blocking_capacity_factor, engine_.steps_computed_twice());
-    if (in_blocks && !engine_.uses_expert_blocks() && first_rank())
-        log::warn(
-            "Three of ten steps were computed twice. From now on, steps do not run as CUDA graphs; a larger "
-            "model.non_blocking_capacity_factor would avoid this");
-    if (!taken) {
+    if (first_rank()) log_repetition(outcome);
+    if (!outcome.taken) {
         pass_over();
         return true;
     }
@@ -187,6 +175,19 @@ bool Trainer::train_step(const StepBatch& batch) {
     progress_.sample += global_batch_;
     progress_.tokens_seen += batch.samples.count() * mesh_.size(axis::dp);
     return true;
+}
+
+void Trainer::log_repetition(const StepOutcome& outcome) const {
+    if (outcome.computed_twice)
+        log::info(
+            "Step {} was computed twice, the second time not as a CUDA graph: more rows went from one rank "
+            "to the experts of another than model.non_blocking_capacity_factor = {} has room for ({} such "
+            "steps since the start)",
+            progress_.step + 1, config_.model.non_blocking_capacity_factor, engine_.steps_computed_twice());
+    if (outcome.gave_up_blocks)
+        log::warn(
+            "Three of ten steps were computed twice. From now on, steps do not run as CUDA graphs; a larger "
+            "model.non_blocking_capacity_factor would avoid this");
 }
 
 // All ranks call it at the same places of the program, since it is collective.

@@ -99,7 +99,7 @@ void MeshRun::compute_gradients(int64_t number, TestBatch& batch, const StepLimi
 
 bool MeshRun::step(int64_t number, TestBatch& batch, const StepLimits& limits) {
     compute_gradients(number, batch, limits);
-    return engine.update();
+    return engine.update().taken;
 }
 
 void MeshRun::poison_gradients() {

@@ -35,6 +35,14 @@ struct StepLimits {
     double norm = std::numeric_limits<double>::infinity();
 };
 
+/// What became of a step.
+struct StepOutcome {
+    bool taken = false;  ///< false: it was refused, and nothing was updated
+    /// Blocks of rows from other ranks had no room for all rows, so it was computed again, in rounds.
+    bool computed_twice = false;
+    bool gave_up_blocks = false;  ///< all later steps run in rounds from the start, kernel by kernel
+};
+
 struct EngineOptions {
     StateTypes types;
     BatchShape training;  ///< a local batch of whole sequences, which the pipeline divides into micro-batches
@@ -122,14 +130,14 @@ public:
         int64_t step, double learning_rate, int64_t valid_tokens,
         FunctionRef<SampleRows(int64_t)> local_batch, const StepLimits& limits = {},
         FunctionRef<bool()> goes_on = [] { return true; });
-    /// Clips by the global norm and updates the weights. Returns false, without an update, if the loss or the
-    /// norm is not finite or exceeds its limit on any rank. If blocks of experts' rows had no room for all
-    /// rows of the step (ExchangeOptions::expert_blocks), first computes the gradients again, with rounds and
-    /// kernel by kernel. After three such steps within ten, all later steps run so from the start.
-    bool update();
+    /// Clips by the global norm and updates the weights. Refuses the step if the loss or the norm is not
+    /// finite or exceeds its limit on any rank. If blocks of experts' rows had no room for all rows of the
+    /// step (ExchangeOptions::expert_blocks), first computes the gradients again, with rounds and kernel by
+    /// kernel. After three such steps within ten, it gives up blocks.
+    StepOutcome update();
     /// How many steps were computed twice.
     int64_t steps_computed_twice() const { return computed_twice_; }
-    /// False: blocks of experts' rows were given up, see update().
+    /// False: there are none, or they were given up, see update().
     bool uses_expert_blocks() const { return options_.exchanges.expert_blocks; }
     /// Must be called after the owned weights were changed other than by update().
     void renew_weights();
@@ -140,7 +148,6 @@ public:
     /// This rank's sum of the token losses of a validation batch (not divided by anything); 0 if it does not
     /// have the last stage. All ranks of the mesh must call it equally often.
     double evaluate(const SampleRows& local);
-    /// Memory in use on this rank; for arenas, also the high-water mark.
     const Executor& executor() const { return executor_; }
     const Arena& temporaries() const { return temp_; }
 

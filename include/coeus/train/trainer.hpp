@@ -74,6 +74,7 @@ private:
     StepTime observed_step(BatchLoader& loader, bool profiled);
     /// False, with nothing changed, if the run has to stop.
     bool train_step(const StepBatch& batch);
+    void log_repetition(const StepOutcome& outcome) const;
     /// After a step that was refused: skips it or rewinds, as the guards decide, or ends the run.
     void pass_over();
     void report();

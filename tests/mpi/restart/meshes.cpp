@@ -157,7 +157,7 @@ public:
         engine.compute_gradients(number, learning_rate, mesh_[axis::dp].all_reduce(batch.valid_tokens),
                                  [&](int64_t i) { return samples.slice(i * local_, local_); });
         if (beside) beside->wait_for_copies();
-        CHECK(engine.update());
+        CHECK(engine.update().taken);
         return engine.scalars().loss;
     }
 

@@ -49,7 +49,7 @@ struct Ready {
 bool step(Engine& engine, TestBatch& batch, int64_t number, int64_t at_a_time = 2, double rate = 1e-2) {
     engine.compute_gradients(number, rate, batch.valid_labels(),
                              [&](int64_t i) { return batch.local_batch(i * at_a_time, at_a_time); });
-    return engine.update();
+    return engine.update().taken;
 }
 
 }  // namespace
@@ -139,7 +139,7 @@ TEST_CASE("engine: validation does not affect training") {
             with.engine.evaluate(other.local_batch(0, 1)) + with.engine.evaluate(other.local_batch(1, 1));
         CHECK(relatively_close(a, b, 1e-13));
         CHECK(a > 0);
-        CHECK(with.engine.update());
+        CHECK(with.engine.update().taken);
         step(without.engine, batch, number);
         CHECK(with.engine.scalars().loss == without.engine.scalars().loss);
     }
