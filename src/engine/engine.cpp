@@ -386,11 +386,11 @@ void Engine::sum_over_ranks() {
     (*mesh_)[axis::tp].all_reduce(exec_, decoder_.parameters().partial_gradients());
     if (const Storage* table = decoder_.shared_storage()) table_ranks_->all_reduce(exec_, table->gradient);
     StepScalars& scalars = step_->scalars();
-    add_balance_loss();
+    add_losses_of_own_tokens();
     exec_.queue->copy(&scalars.own_loss, &scalars.loss, sizeof scalars.loss);
     (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.loss, Dtype::f64, {1}));
-    if (decoder_.depths() > 0)
-        (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.mtp_loss, Dtype::f64, {1}));
+    for (const PartOfLoss& part : decoder_.losses())
+        (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.losses[part.number], Dtype::f64, {1}));
     // Integers: the sum does not depend on the order. Pipeline ranks have counted other layers.
     const auto sum_over_all = [&](Tensor counts) {
         for (const unsigned axes : {loss_axes, unsigned(axis::tp)}) (*mesh_)[axes].all_reduce(exec_, counts);
@@ -399,14 +399,14 @@ void Engine::sum_over_ranks() {
     if (loads_.view) sum_over_all(loads_);
 }
 
-// A tensor-parallel rank has this loss of its own tokens only, but the cross entropy of all tokens.
-void Engine::add_balance_loss() {
-    if (decoder_.config().moe.sequence_balance <= 0) return;
+void Engine::add_losses_of_own_tokens() {
     StepScalars& scalars = step_->scalars();
-    const Tensor balance_loss(&scalars.balance_loss, Dtype::f64, {1});
-    (*mesh_)[axis::tp].all_reduce(exec_, balance_loss);
-    kernels_->sum(exec_, &scalars.loss, balance_loss);
-    (*mesh_)[loss_axes].all_reduce(exec_, balance_loss);
+    for (const PartOfLoss& part : decoder_.losses()) {
+        if (part.terms != PartOfLoss::Terms::of_own_tokens) continue;
+        const Tensor sum(&scalars.losses[part.number], Dtype::f64, {1});
+        (*mesh_)[axis::tp].all_reduce(exec_, sum);
+        kernels_->sum(exec_, &scalars.loss, sum);
+    }
 }
 
 void Engine::balance_experts() {

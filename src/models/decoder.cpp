@@ -10,6 +10,22 @@
 
 namespace coeus {
 
+namespace {
+
+std::vector<PartOfLoss> losses_of(const DecoderConfig& config) {
+    std::vector<PartOfLoss> losses;
+    if (config.moe.sequence_balance > 0)
+        losses.push_back({.number = decoder_loss::balance,
+                          .topic = "moe",
+                          .name = "sequence_balance_loss",
+                          .terms = PartOfLoss::Terms::of_own_tokens});
+    if (config.mtp_layers > 0)
+        losses.push_back({.number = decoder_loss::mtp, .topic = "", .name = "mtp_loss"});
+    return losses;
+}
+
+}  // namespace
+
 Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions,
                  const ModelPlace& place, const std::vector<DecoderPart>& parts,
                  const std::vector<Recompute>& recompute)
@@ -18,6 +34,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
       tables_{{positions, config.attention.rotated_dim(), config.rope.theta, config.rope.scaling,
                types.accumulate()},
               {positions, config.attention.temperature, types.accumulate()}} {
+    losses_ = losses_of(config);
     const auto has = [&](const auto& what) { return std::ranges::any_of(parts, what); };
     const bool embeds = has(&DecoderPart::embedding), heads = has(&DecoderPart::head);
     const Declare declare(parameters_, config_);

@@ -327,9 +327,9 @@ void Trainer::report() {
     metrics.loss_max = loss_max_;
     metrics.grad_norm = scalars.grad_norm;
     metrics.lr = scalars.learning_rate;
+    for (const PartOfLoss& part : engine_.decoder().losses())
+        metrics.losses.push_back({part.topic, part.name, scalars.losses[part.number]});
     const MoeConfig& experts = engine_.decoder().config().moe;
-    if (experts.sequence_balance > 0) metrics.sequence_balance_loss = scalars.balance_loss;
-    if (engine_.decoder().depths() > 0) metrics.mtp_loss = scalars.mtp_loss;
     const std::vector<int64_t> loads = engine_.loads();
     metrics.experts = expert_loads(loads, experts.experts, mesh_.shape().ep);
     if (mesh_.shape().ep > 1)

@@ -83,8 +83,7 @@ OneRankResults train(const MeshCase& one_rank, int64_t steps, bool validates_fir
         step.is_finite = run.step(number, batch);
         const StepScalars& scalars = run.engine.scalars();
         step.loss = scalars.loss;
-        step.balance_loss = scalars.balance_loss;
-        step.mtp_loss = scalars.mtp_loss;
+        step.losses = scalars.losses;
         step.norm = scalars.grad_norm;
         step.gradients = run.whole(&Storage::gradient);
         if (!is_validated(number, steps, validates_first)) continue;
@@ -178,8 +177,8 @@ std::string OneRankComparison::difference(size_t i) {
         if (!many.step(step, batch) || (one && !of_one.is_finite)) lines += "a step was not finite\n";
         const StepScalars& scalars = many.engine.scalars();
         compare("loss", scalars.loss, of_one.loss, step, tolerances.loss);
-        compare("balance loss", scalars.balance_loss, of_one.balance_loss, step, tolerances.loss);
-        compare("mtp loss", scalars.mtp_loss, of_one.mtp_loss, step, tolerances.loss);
+        for (size_t part = 0; part < scalars.losses.size(); ++part)
+            compare("part of the loss", scalars.losses[part], of_one.losses[part], step, tolerances.loss);
         compare("norm", scalars.grad_norm, of_one.norm, step, tolerances.later);
         compare_all(
             "gradient", &Storage::gradient, step, [&](const OneRankResults& results) -> const auto& {

@@ -176,7 +176,7 @@ private:
     void repeat_with_rounds();
     void forward_backward(const Batch& local_batch, bool last);
     void sum_over_ranks();
-    void add_balance_loss();
+    void add_losses_of_own_tokens();
     void balance_experts();
     void agree_on_refusal();
     Flow flow_of(int64_t tokens) const;

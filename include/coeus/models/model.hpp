@@ -35,6 +35,19 @@ struct ModelPart {
     bool operator==(const ModelPart&) const = default;
 };
 
+/// A part of the loss that a step reports by itself, as "topic_name" or "name".
+struct PartOfLoss {
+    /// Where its terms are before the engine sums them over the ranks.
+    enum class Terms : uint8_t {
+        in_loss,       ///< in the loss too; tensor-parallel ranks have all of them
+        of_own_tokens  ///< not in the loss yet; tensor-parallel ranks have those of their own tokens
+    };
+    size_t number = 0;  ///< in StepScalars::losses
+    std::string topic;  ///< "moe"; may be empty
+    std::string name;   ///< ends in "_loss"
+    Terms terms = Terms::in_loss;
+};
+
 /// The constructor of a model declares its parameters and creates its blocks. allocate() takes the memory
 /// later, so that planning needs none.
 class Model {
@@ -58,6 +71,9 @@ public:
     /// How many places further ahead than the next token its blocks and objectives read
     /// (Batch::tokens_ahead).
     int64_t depths() const { return depths_; }
+    /// The parts of the loss that this model has, in the order in which they are reported; all ranks have
+    /// the same.
+    const std::vector<PartOfLoss>& losses() const { return losses_; }
     /// Allocates the parameters and the tables that blocks read on a device. Before that, both have only
     /// shapes.
     /// `with_optimizer`: see Parameters.
@@ -75,6 +91,7 @@ protected:
     Parameters parameters_;
     std::vector<Segment> segments_;
     std::vector<ModelPart> parts_;
+    std::vector<PartOfLoss> losses_;
     const Storage* shared_storage_ = nullptr;
     int64_t depths_ = 0;
 };
