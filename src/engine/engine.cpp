@@ -156,8 +156,8 @@ void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& ker
     validation_.emplace(device);
     gathered_.allocate(gather_ranks(mesh), options_.streams, exec_, *kernels_);
     for (const MatrixRanks& ranks : matrix_ranks(mesh)) matrix_ranks_.push_back(ranks);
-    if (const int64_t rows = decoder_.config().moe_rows(); rows > 0)
-        loads_ = OwnedTensor(Dtype::i64, {rows, decoder_.config().moe.experts}, "expert loads", memory);
+    if (const Counters counters = decoder_.counters(); counters.rows > 0)
+        counts_ = OwnedTensor(Dtype::i64, {counters.rows, counters.columns}, counters.name, memory);
     exec_.workspace = Arena(layers_.workspace, "kernel workspace", memory);
     executor_.allocate(layers_.executor, mesh[axis::pp], options_.pipeline.sends);
     temp_ = Arena(layers_.temporaries, "temporaries", memory);
@@ -180,13 +180,12 @@ void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& ker
     if (options_.validation.sequences > 0) validation_part_ = part_of(options_.validation, 1, 0);
     micro_batches_.resize(size_t(options_.pipeline.timetable.microbatches));
     const Placement& placement = options_.pipeline.timetable.placement;
-    if (decoder_.config().embeds_at_end() &&
-        placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
-        table_ranks_ =
+    if (decoder_.ends_share_storage() && placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
+        sharing_ranks_ =
             mesh[axis::pp].split(decoder_.shared_storage() ? 0 : 1, "ranks with the embedding table");
-    if (table_ranks_) mesh.connect(*table_ranks_);
+    if (sharing_ranks_) mesh.connect(*sharing_ranks_);
     for (const Communicator* sum : summing(mesh, options_.exchanges)) sum->prepare_sums();
-    if (decoder_.shared_storage()) table_ranks_->prepare_sums();
+    if (decoder_.shared_storage()) sharing_ranks_->prepare_sums();
 }
 
 // Those of each sharding.
@@ -295,7 +294,7 @@ bool Engine::submit_graphs() {
 void Engine::begin_gradients() {
     step_->bring(exec_);
     decoder_.parameters().begin_gradients(exec_, *kernels_);
-    if (loads_.view) kernels_->zero(exec_, loads_);
+    if (counts_.view) kernels_->zero(exec_, counts_);
 }
 
 StepOutcome Engine::update() {
@@ -326,7 +325,7 @@ void Engine::submit_update() {
     optimizer_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars(), &matrices,
                       offloaded_ ? &*offloaded_ : nullptr);
     quantized_weights_.finish_update(exec_, *kernels_, (*mesh_)[owner_axes]);
-    balance_experts();
+    decoder_.after_update(exec_, *kernels_, counts_, step_->scalars());
 }
 
 // Nothing was updated, and the local batches are still staged.
@@ -375,7 +374,7 @@ void Engine::forward_backward(const Batch& local_batch, bool last) {
             Ctx c = exchanges_->context(
                 {exec_, *kernels_, frame, paired ? paired_temp_ : temp_, step_->scalars(), inputs},
                 micro_batches_[size_t(m)], paired ? Exchanges::Pass::paired : Exchanges::Pass::training);
-            c.loads = loads_;
+            c.counts = counts_;
             return c;
         });
 }
@@ -384,7 +383,8 @@ void Engine::sum_over_ranks() {
     gathered_.finish_gradients();
     const ObservedExchange noted(exec_, Exchange::reduce_gradients);
     (*mesh_)[axis::tp].all_reduce(exec_, decoder_.parameters().partial_gradients());
-    if (const Storage* table = decoder_.shared_storage()) table_ranks_->all_reduce(exec_, table->gradient);
+    if (const Storage* shared = decoder_.shared_storage())
+        sharing_ranks_->all_reduce(exec_, shared->gradient);
     StepScalars& scalars = step_->scalars();
     add_losses_of_own_tokens();
     exec_.queue->copy(&scalars.own_loss, &scalars.loss, sizeof scalars.loss);
@@ -396,7 +396,7 @@ void Engine::sum_over_ranks() {
         for (const unsigned axes : {loss_axes, unsigned(axis::tp)}) (*mesh_)[axes].all_reduce(exec_, counts);
     };
     if (options_.exchanges.expert_blocks) sum_over_all(Tensor(&scalars.overflow, Dtype::i64, {1}));
-    if (loads_.view) sum_over_all(loads_);
+    if (counts_.view) sum_over_all(counts_);
 }
 
 void Engine::add_losses_of_own_tokens() {
@@ -409,18 +409,9 @@ void Engine::add_losses_of_own_tokens() {
     }
 }
 
-void Engine::balance_experts() {
-    const double rate = decoder_.config().moe.balance_rate;
-    if (rate <= 0) return;
-    for (const Decoder::BalanceBias& bias : decoder_.balance_biases())
-        kernels_->balance_experts(exec_, bias.storage->master,
-                                  loads_.view.slice_rows(bias.row, 1).reshape({loads_.view.cols()}), rate,
-                                  step_->scalars());
-}
-
-std::vector<int64_t> Engine::loads() const {
-    std::vector<int64_t> all(size_t(loads_.view ? loads_.view.count() : 0));
-    if (!all.empty()) exec_.device->copy(all.data(), loads_.view.data, loads_.view.bytes());
+std::vector<int64_t> Engine::counts() const {
+    std::vector<int64_t> all(size_t(counts_.view ? counts_.view.count() : 0));
+    if (!all.empty()) exec_.device->copy(all.data(), counts_.view.data, counts_.view.bytes());
     return all;
 }
 
@@ -433,7 +424,7 @@ void Engine::observe_arenas(ArenaObserver* arenas) {
 
 void Engine::observe_pipeline(ActionObserver* actions, CommunicationObserver* communication) {
     executor_.observe_actions(actions);
-    if (table_ranks_) table_ranks_->observe(communication);
+    if (sharing_ranks_) sharing_ranks_->observe(communication);
 }
 
 std::vector<std::pair<std::string, const Arena*>> Engine::arenas() const {

@@ -10,7 +10,7 @@ Tensor Router::logits(Ctx& c, Tensor x) const {
 Router::Choice Router::choose(Ctx& c, Tensor logits) const {
     const Shape shape = {logits.rows(), options_.top_k};
     const Choice choice = {{c.frame.keep(Dtype::i32, shape), c.frame.keep(logits.dtype, shape)}, logits};
-    const Tensor loads = c.loads ? c.loads.slice_rows(row_, 1).reshape({c.loads.cols()}) : Tensor{};
+    const Tensor loads = c.counts ? c.counts.slice_rows(row_, 1).reshape({c.counts.cols()}) : Tensor{};
     c.k.route(c.exec, choice.experts, choice.weights, loads, logits, bias_ ? bias_->w : Tensor{}, options_);
     return choice;
 }

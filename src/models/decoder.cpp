@@ -143,6 +143,15 @@ std::vector<Decoder::BalanceBias> Decoder::balance_biases() const {
     return all;
 }
 
+void Decoder::after_update(Exec& exec, const Kernels& kernels, Tensor counts,
+                           const StepScalars& scalars) const {
+    if (config_.moe.balance_rate <= 0) return;
+    for (const BalanceBias& bias : balance_biases())
+        kernels.balance_experts(exec, bias.storage->master,
+                                counts.slice_rows(bias.row, 1).reshape({counts.cols()}),
+                                config_.moe.balance_rate, scalars);
+}
+
 std::vector<std::vector<int64_t>> equal_layers(const DecoderConfig& config) {
     std::vector<std::vector<int64_t>> groups;
     for (int64_t i = 0; i < config.layers; ++i) {

@@ -68,7 +68,7 @@ MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, const L
     // tokens and positions of a prompt or of a step, and the slots of a step
     const int64_t ids = 2 * std::max(cache.context(), cache.sequences()) + cache.sequences();
     plan.add(term::token_ids, ids * size_of(Dtype::i32));
-    plan.add(term::position_tables, decoder.tables().bytes());
+    plan.add(term::position_tables, decoder.table_bytes());
     plan.add(term::cache, cache.bytes());
     return plan;
 }

@@ -329,9 +329,8 @@ void Trainer::report() {
     metrics.lr = scalars.learning_rate;
     for (const PartOfLoss& part : engine_.decoder().losses())
         metrics.losses.push_back({part.topic, part.name, scalars.losses[part.number]});
-    const MoeConfig& experts = engine_.decoder().config().moe;
-    const std::vector<int64_t> loads = engine_.loads();
-    metrics.experts = expert_loads(loads, experts.experts, mesh_.shape().ep);
+    const std::vector<int64_t> loads = engine_.counts();
+    metrics.experts = expert_loads(loads, engine_.decoder().counters().columns, mesh_.shape().ep);
     if (mesh_.shape().ep > 1)
         metrics.extra_rounds = mesh_.world().all_reduce(engine_.extra_rounds(), Reduce::max);
     if (const int64_t twice = engine_.steps_computed_twice(); twice > 0) metrics.steps_computed_twice = twice;

@@ -91,7 +91,7 @@ OneRankResults train(const MeshCase& one_rank, int64_t steps, bool validates_fir
         step.validation_loss = run.evaluate(validated);
     }
     results.weights = run.whole(&Storage::master);
-    results.loads = run.engine.loads();
+    results.loads = run.engine.counts();
     return results;
 }
 
@@ -193,11 +193,11 @@ std::string OneRankComparison::difference(size_t i) {
         "weight", &Storage::master, steps,
         [](const OneRankResults& results) -> const auto& { return results.weights; });
     // integers, and biases that follow from them
-    std::vector<int64_t> loads = one ? one->loads : many.engine.loads();
-    if (one && loads.size() != many.engine.loads().size()) lines += "there are loads of other experts\n";
-    loads.resize(many.engine.loads().size());
+    std::vector<int64_t> loads = one ? one->loads : many.engine.counts();
+    if (one && loads.size() != many.engine.counts().size()) lines += "there are loads of other experts\n";
+    loads.resize(many.engine.counts().size());
     if (!loads.empty()) world_.broadcast(Tensor(loads.data(), Dtype::i64, {int64_t(loads.size())}), owner);
-    if (many.engine.loads() != loads) lines += "the loads of experts differ\n";
+    if (many.engine.counts() != loads) lines += "the loads of experts differ\n";
     const auto is = many.whole(&Storage::master);
     if (one)
         for (const auto& [name, values] : one->weights)

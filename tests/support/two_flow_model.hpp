@@ -17,7 +17,6 @@ public:
     Flow flow_into(size_t segment, int64_t rows) const override;
 
 private:
-    void allocate_tables(const Device& /*device*/) override {}
     int64_t dim_;
 };
 

@@ -112,9 +112,9 @@ public:
     /// True if steps are submitted as CUDA graphs. Nothing inside a graph can be observed, so they are not
     /// used while something observes.
     bool gives_graphs() const { return options_.graphs && !exec_.is_synchronous() && exec_.observers.none(); }
-    /// How often the experts of each layer were chosen in the last step, on all ranks together: [layers with
-    /// experts, experts]. Empty if there are no experts.
-    std::vector<int64_t> loads() const;
+    /// The counters of the last step (Model::counters()), summed over all ranks: [rows, columns]. Empty if
+    /// there are none.
+    std::vector<int64_t> counts() const;
     /// Rounds of experts' rows after the first ones, summed over the layers and micro-batches of the last
     /// step on this rank.
     int64_t extra_rounds() const { return exchanges_->extra_rounds(); }
@@ -177,7 +177,6 @@ private:
     void forward_backward(const Batch& local_batch, bool last);
     void sum_over_ranks();
     void add_losses_of_own_tokens();
-    void balance_experts();
     void agree_on_refusal();
     Flow flow_of(int64_t tokens) const;
 
@@ -189,7 +188,8 @@ private:
     Gathered gathered_;
     std::vector<MatrixRanks> matrix_ranks_;  // by sharding
     Executor executor_;
-    std::optional<Communicator> table_ranks_;  // the two ranks with the embedding table, if the last needs it
+    std::optional<Communicator>
+        sharing_ranks_;  // the two ranks with Model::shared_storage(), if there are two
     ParamGroups optimizer_;
     LayerMemory layers_;
     MemoryPlan plan_;
@@ -202,7 +202,7 @@ private:
     BatchPart training_part_, validation_part_;
     std::vector<Batch> micro_batches_;  // of a local batch
     std::optional<StepState> step_, validation_;
-    OwnedTensor loads_;  // Ctx::loads of a step
+    OwnedTensor counts_;  // Ctx::counts of a step
     StepGraph first_gradients_{"the gradients of a step's first local batch"},
         gradients_between_{"the gradients of a local batch between the first and the last"},
         last_gradients_{"the gradients of a step's last local batch, and their sums"}, update_{"the update"};

@@ -23,7 +23,7 @@ struct SequenceBalance {
 class Router {
 public:
     /// `gate`: [E, D]. `bias`: acc [E], added to the scores for the choice alone, or null. `row`: the layer's
-    /// row of Ctx::loads.
+    /// row of Ctx::counts.
     Router(const TokenLinear& gate, const Storage* bias, const RouteOptions& options, int64_t row,
            SequenceBalance balance = {})
         : gate_(gate), bias_(bias), options_(options), row_(row), balance_(balance) {}

@@ -27,22 +27,30 @@ public:
             const ModelPlace& place = {}, const std::vector<Recompute>& recompute = {})
         : Decoder(config, types, positions, place, {DecoderPart::whole(config)}, recompute) {}
     const DecoderConfig& config() const { return config_; }
-    /// The biases that balance the loads of this rank's layers with experts, and the layer's row of
-    /// Ctx::loads.
-    struct BalanceBias {
-        const Storage* storage;
-        int64_t row;
-    };
-    std::vector<BalanceBias> balance_biases() const;
+    /// The loads of experts: a row for each layer with experts.
+    Counters counters() const override {
+        return {"loads of experts", config_.moe_rows(), config_.moe.experts};
+    }
+    /// Balances the loads by the biases of this rank's layers with experts.
+    void after_update(Exec& exec, const Kernels& kernels, Tensor counts,
+                      const StepScalars& scalars) const override;
+    bool ends_share_storage() const override { return config_.embeds_at_end(); }
     const PositionTables& tables() const { return tables_; }
     int64_t positions() const { return tables_.positions(); }
     /// The hidden state, one tensor [rows, D]; and what enters a layer of multi-token prediction, two of
     /// them.
     Flow flow_into(size_t segment, int64_t rows) const override;
     void allocate_tables(const Device& device) override { tables_.allocate(device); }
+    int64_t table_bytes() const override { return tables_.bytes(); }
 
 private:
     void declare_neighbours();
+    // A bias that balances loads, and its layer's row of Ctx::counts.
+    struct BalanceBias {
+        const Storage* storage;
+        int64_t row;
+    };
+    std::vector<BalanceBias> balance_biases() const;
 
     DecoderConfig config_;
     PositionTables tables_;

@@ -25,10 +25,10 @@ inline constexpr const char *weights = "weights", *compute_weights = "weights in
                             *flows = "pipeline buffers", *temporaries = "temporaries",
                             *workspace = "kernel workspace", *token_ids = "token ids",
                             *reduction = "reduction buffers", *position_tables = "position tables",
-                            *loads = "loads of experts", *cache = "key/value cache",
-                            *copies = "copies for checkpoints", *snapshot = "in-memory snapshot",
-                            *libraries = "library buffers", *nccl = "NCCL buffers (estimate)",
-                            *spare = "kept free", *offloading = "offloading buffers",
+                            *cache = "key/value cache", *copies = "copies for checkpoints",
+                            *snapshot = "in-memory snapshot", *libraries = "library buffers",
+                            *nccl = "NCCL buffers (estimate)", *spare = "kept free",
+                            *offloading = "offloading buffers",
                             *ids_and_reductions = "token ids and reductions";
 }  // namespace term
 

@@ -254,7 +254,7 @@ TEST_CASE("engine: the loads of experts are those of the last step, in all of it
     Ready ready(options(Dtype::f64, 1, 2), config);
     for (int64_t number : {1, 2, 3}) {
         CHECK(step(ready.engine, batch, number, 1));
-        const std::vector<int64_t> loads = ready.engine.loads();
+        const std::vector<int64_t> loads = ready.engine.counts();
         REQUIRE(int64_t(loads.size()) == config.moe_rows() * config.moe.experts);
         for (auto row = loads.begin(); row != loads.end(); row += config.moe.experts)
             CHECK(std::accumulate(row, row + config.moe.experts, int64_t(0)) ==
