@@ -31,8 +31,9 @@ MemoryPlan plan_training(const EngineOptions& options, const Model& model, const
     const bool gpu = options.backend == Backend::cuda, shared = model.shared_storage() != nullptr;
     const MemoryPlace host = gpu ? MemoryPlace::host : MemoryPlace::device;
     const Parameters::Bytes state = parameters.bytes(true), offloaded = parameters.offloaded_bytes();
-    const TokenIdBytes ids = token_id_bytes(options.training, options.accumulation, options.validation,
-                                            mesh.size(axis::cp), options.backend, model.depths());
+    const BatchKind& batches = model.batches();
+    const BatchBytes of_batches = batches.bytes({options.training, options.accumulation}, options.validation,
+                                                mesh.size(axis::cp), options.backend);
     const int64_t reduction = reduction_bytes(options, mesh, shared);
 
     MemoryPlan plan;
@@ -47,7 +48,7 @@ MemoryPlan plan_training(const EngineOptions& options, const Model& model, const
     plan.add(term::flows, layers.executor.slots);
     plan.add(term::temporaries, layers.temporaries + layers.paired_temporaries);
     plan.add(term::workspace, layers.workspace);
-    plan.add(term::token_ids, gpu ? ids.device : ids.host);
+    plan.add(batches.name(), gpu ? of_batches.device : of_batches.host);
     if (!gpu) plan.add(term::reduction, reduction);
     plan.add(term::position_tables, model.table_bytes());
     const Counters counters = model.counters();
@@ -66,7 +67,7 @@ MemoryPlan plan_training(const EngineOptions& options, const Model& model, const
     plan.add(term::offloading, layers.input_places);
     if (options.types.offload)
         plan.add(term::offloading, Offloaded::bytes(parameters, options.offload_chunk));
-    if (gpu) plan.add(term::ids_and_reductions, ids.host + reduction, host);
+    if (gpu) plan.add(fmt::format("{} and reductions", batches.name()), of_batches.host + reduction, host);
     return plan;
 }
 

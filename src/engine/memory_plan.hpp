@@ -7,7 +7,7 @@
 namespace coeus {
 
 /// The plan of a rank, from the result of measure_training(). Memory that the CPU holds for a GPU is counted
-/// as host memory; token ids are on both.
+/// as host memory; batches are on both.
 MemoryPlan plan_training(const EngineOptions& options, const Model& model, const QuantizedWeights& quantized,
                          const Gathered& gathered, const LayerMemory& layers);
 

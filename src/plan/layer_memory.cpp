@@ -28,20 +28,6 @@ private:
     double flops_ = 0;
 };
 
-// A batch for planning; `ranks` ranks divide each sequence of `shape`.
-Batch planned_batch(const BatchShape& shape, int ranks, int64_t depths = 0) {
-    const int64_t count = shape.count() / ranks;
-    const Tensor ids(nullptr, Dtype::i32, {count}), further(nullptr, Dtype::i32, {depths, count});
-    return {.sequences = shape.sequences,
-            .seq_len = shape.seq_len / ranks,
-            .tokens = ids,
-            .labels = ids,
-            .positions = ids,
-            .document_start = shape.masks_documents ? Tensor(nullptr, Dtype::i32, {shape.count()}) : Tensor(),
-            .further_tokens = further,
-            .further_labels = further};
-}
-
 // Runs `pass` with kernels that do nothing, and returns the peaks.
 template <class Pass>
 Measured measure(const Processor& processor, Backend backend, const BlockInputs& inputs, const Pass& pass) {
@@ -65,22 +51,6 @@ void take_larger(LayerMemory& layers, const Measured& m, int64_t& frame) {
     layers.executor.frame_on_host = std::max(layers.executor.frame_on_host, m.on_host);
     for (const AttentionCall& call : m.attention) add_if_new(layers.attention, call);
 }
-
-}  // namespace
-
-void require_countable(const DecoderConfig& m, const BatchShape& shape) {
-    const AttentionConfig& a = m.attention;
-    const double widths = 8 * double(m.dim) + 4 * double((a.heads + a.kv_heads) * a.head_dim) +
-                          4 * double(m.feed_forward.hidden) + double(a.heads);
-    const double bytes = 8 * double(shape.count()) * double(m.all_layers()) * widths;
-    if (bytes > 1e18)
-        throw ConfigError(
-            "training.local_batch_size x seq_len = {} x {}: the activations would take {:.1e} bytes; "
-            "lower one of them",
-            shape.sequences, shape.seq_len, bytes);
-}
-
-namespace {
 
 // Runs the passes of training and validation, one stage after the other, and collects what they need.
 class DryRun {
@@ -114,13 +84,13 @@ public:
 
 private:
     Flow flow_into(size_t segment, const BatchShape& shape) const {
-        return model_.flow_into(segment, shape.count() / mesh_.size(axis::cp | axis::tp));
+        return model_.flow_into(segment, shape.divided(mesh_.size(axis::cp)));
     }
 
     template <class Layers>
     Measured pass(const BatchShape& shape, const BlockInputs& inputs, Exchanges::Pass which, int64_t& most,
                   const Layers& run_layers) {
-        const Batch batch = planned_batch(shape, mesh_.size(axis::cp), model_.depths());
+        const Batch batch = model_.batches().planned(shape, mesh_.size(axis::cp));
         Measured m = measure(passes_.processor, passes_.backend, inputs, [&](const Workplace& at) {
             Ctx c = exchanges_.context(at, batch, which);
             run_layers(c);
@@ -201,16 +171,16 @@ LayerMemory measure_training(const Model& model, const BatchShape& training, con
     return measure_training(model, executor, {training, validation, processor, exchanges}, mesh);
 }
 
-LayerMemory measure_generation(const Decoder& decoder, const KvCache& cache, const Processor& processor,
-                               Backend backend) {
+LayerMemory measure_generation(const Model& model, int64_t vocab, const KvCache& cache,
+                               const Processor& processor, Backend backend) {
     LayerMemory layers;
-    const Stage stage(decoder);
-    const Dtype type = decoder.parameters().types().accumulate();
+    const Stage stage(model);
+    const Dtype type = model.parameters().types().accumulate();
     const auto pass = [&](const BatchShape& shape, const KvExchange& exchange) {
-        const Batch batch = planned_batch(shape, 1);
+        const Batch batch = model.batches().planned(shape, 1);
         const Measured m = measure(processor, backend, inputs_in_frame(), [&](const Workplace& at) {
             Ctx c = generating_context(at, batch, exchange);
-            stage.last_logits(c, Tensor(nullptr, type, {shape.sequences, decoder.config().vocab}));
+            stage.last_logits(c, Tensor(nullptr, type, {shape.sequences, vocab}));
         });
         take_larger(layers, m, layers.executor.frame);
     };

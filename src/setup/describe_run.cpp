@@ -99,7 +99,7 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
     for (const std::string& line : describe_quantized(engine)) lines.push_back(line);
     if (config.model.print_after_conversion)
         for (const std::string& line : describe_linear_layers(engine)) lines.push_back(line);
-    if (const std::string optimizers = engine.optimizer().text(engine.decoder().parameters());
+    if (const std::string optimizers = engine.optimizer().text(engine.model().parameters());
         optimizers.find(',') != std::string::npos || !options.param_groups.empty())
         lines.push_back("Optimizer: " + optimizers);
     if (mesh.cp > 1)
@@ -127,7 +127,7 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
             "(model.non_blocking_capacity_factor = {})",
             mesh.ep, own, m.moe.experts, with_commas(rows.first), more, options.exchanges.expert_capacity));
     }
-    if (const std::string recomputed = engine.recompute().text(engine.decoder().layers_here());
+    if (const std::string recomputed = engine.recompute().text(engine.model().layers_here());
         !recomputed.empty())
         lines.push_back(recomputed);
     if (std::string notice = prefetch_notice(mesh, options.gather); !notice.empty())

@@ -97,7 +97,7 @@ Trainer::StepTime Trainer::observed_step(BatchLoader& loader, bool profiled) {
     if (snapshot_due()) snapshot.emplace(engine_, size_t(config_.profiling.memory_snapshot_max_entries));
     watchdog_.begin_step(progress_.step + 1);
     const Timer timer;
-    if (faults_) faults_->at_step(progress_.step + 1, engine_.decoder().parameters(), engine_.exec());
+    if (faults_) faults_->at_step(progress_.step + 1, engine_.model().parameters(), engine_.exec());
     const std::optional<StepBatch> batch = loader.next();
     if (must_stop() || !train_step(*batch)) end_run();
     const StepTime time = {timer.seconds(), batch->seconds_waited};
@@ -327,10 +327,10 @@ void Trainer::report() {
     metrics.loss_max = loss_max_;
     metrics.grad_norm = scalars.grad_norm;
     metrics.lr = scalars.learning_rate;
-    for (const PartOfLoss& part : engine_.decoder().losses())
+    for (const PartOfLoss& part : engine_.model().losses())
         metrics.losses.push_back({part.topic, part.name, scalars.losses[part.number]});
     const std::vector<int64_t> loads = engine_.counts();
-    metrics.experts = expert_loads(loads, engine_.decoder().counters().columns, mesh_.shape().ep);
+    metrics.experts = expert_loads(loads, engine_.model().counters().columns, mesh_.shape().ep);
     if (mesh_.shape().ep > 1)
         metrics.extra_rounds = mesh_.world().all_reduce(engine_.extra_rounds(), Reduce::max);
     if (const int64_t twice = engine_.steps_computed_twice(); twice > 0) metrics.steps_computed_twice = twice;

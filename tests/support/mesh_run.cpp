@@ -238,7 +238,7 @@ PipelineOptions pipeline_of(const std::string& schedule, int ranks, int micro_ba
     const int stages = pipeline.timetable.stages();
     // if there are more stages than layers, these weights leave some stages without a layer
     const bool few = model.layers + 2 < 2 * stages;
-    pipeline.parts = split_evenly(model, stages, {.embedding = few ? 1 : 0, .head = few ? 1 : 0});
+    pipeline.parts = ModelConfig(model)->split(stages, {.embedding = few ? 1 : 0, .head = few ? 1 : 0});
     pipeline.sends = Sends::synchronous;
     return pipeline;
 }

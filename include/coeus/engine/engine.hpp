@@ -5,9 +5,10 @@
 
 #include "coeus/comm/mesh.hpp"
 #include "coeus/device/step_graph.hpp"
-#include "coeus/engine/batch_part.hpp"
 #include "coeus/layers/block_inputs.hpp"
 #include "coeus/layers/exchanges/exchanges.hpp"
+#include "coeus/models/decoder.hpp"
+#include "coeus/models/model_config.hpp"
 #include "coeus/optim/param_groups.hpp"
 #include "coeus/pipeline/executor.hpp"
 #include "coeus/plan/memory.hpp"
@@ -18,14 +19,15 @@
 
 #include <bitset>
 #include <limits>
+#include <memory>
 #include <optional>
 
 namespace coeus {
 
-/// How the decoder is divided into stages, and in which order these run.
+/// How the model is divided into stages, and in which order these run.
 struct PipelineOptions {
     Timetable timetable = one_stage();
-    std::vector<DecoderPart> parts;  ///< of all stages; empty: one stage is the whole decoder
+    std::vector<ModelPart> parts;  ///< of all stages; empty: one stage is the whole model
     Sends sends = Sends::standard;
 };
 
@@ -81,12 +83,12 @@ struct EngineOptions {
 
 /// The memory plans of the pipeline ranks, whose stages differ. Each is the plan of the first rank of a
 /// pipeline stage; all ranks with the same stages have the same plan.
-std::vector<MemoryPlan> plans_of_stages(const DecoderConfig& config, const EngineOptions& options);
+std::vector<MemoryPlan> plans_of_stages(const ModelConfig& config, const EngineOptions& options);
 
 class Engine {
 public:
-    /// Plans the memory; allocates only the RoPE table.
-    Engine(const DecoderConfig& config, const EngineOptions& options);
+    /// Plans the memory, and allocates none.
+    Engine(const ModelConfig& config, const EngineOptions& options);
 
     const MemoryPlan& plan() const { return plan_; }
     /// The sizes of the arenas as planned; used() returns their peaks so far.
@@ -104,8 +106,12 @@ public:
     /// The same with other kernels than those of the backend.
     void allocate(const Mesh& mesh, const Device& device, const Kernels& kernels);
 
-    Decoder& decoder() { return decoder_; }
-    const Decoder& decoder() const { return decoder_; }
+    const ModelConfig& config() const { return config_; }
+    Model& model() { return *model_; }
+    const Model& model() const { return *model_; }
+    /// The model, which must be a decoder: for what is about text alone.
+    Decoder& decoder();
+    const Decoder& decoder() const;
     const EngineOptions& options() const { return options_; }
     Exec& exec() { return exec_; }
     const Kernels& kernels() const { return *kernels_; }
@@ -121,15 +127,14 @@ public:
     /// The scalars of the last update().
     const StepScalars& scalars() const { return step_->last_read(); }
 
-    /// Computes the gradients and the loss of a step, summed over the ranks. `step` counts from 1.
-    /// `valid_tokens` is the number of labels that count, on all ranks together. local_batch(i) returns each
-    /// of the options().accumulation local batches, which must stay valid until update() is called. `goes_on`
-    /// is called before each local batch except the first, on all ranks alike, unless the step is a graph. If
-    /// it returns false, the step is given up and false is returned.
+    /// Computes the gradients and the loss of a step, summed over the ranks. `step` counts from 1. `counted`
+    /// is the number of what the loss is a mean of (labels that count), on all ranks together. local_batch(i)
+    /// returns each of the options().accumulation local batches, which must stay valid until update() is
+    /// called. `goes_on` is called before each local batch except the first, on all ranks alike, unless the
+    /// step is a graph. If it returns false, the step is given up and false is returned.
     bool compute_gradients(
-        int64_t step, double learning_rate, int64_t valid_tokens,
-        FunctionRef<SampleRows(int64_t)> local_batch, const StepLimits& limits = {},
-        FunctionRef<bool()> goes_on = [] { return true; });
+        int64_t step, double learning_rate, int64_t counted, FunctionRef<LocalBatch(int64_t)> local_batch,
+        const StepLimits& limits = {}, FunctionRef<bool()> goes_on = [] { return true; });
     /// Clips by the global norm and updates the weights. Refuses the step if the loss or the norm is not
     /// finite or exceeds its limit on any rank. If blocks of experts' rows had no room for all rows of the
     /// step (ExchangeOptions::expert_blocks), first computes the gradients again, with rounds and kernel by
@@ -147,7 +152,7 @@ public:
     void forget_graphs();
     /// This rank's sum of the token losses of a validation batch (not divided by anything); 0 if it does not
     /// have the last stage. All ranks of the mesh must call it equally often.
-    double evaluate(const SampleRows& local);
+    double evaluate(const LocalBatch& local);
     const Executor& executor() const { return executor_; }
     const Arena& temporaries() const { return temp_; }
 
@@ -178,12 +183,12 @@ private:
     void sum_over_ranks();
     void add_losses_of_own_tokens();
     void agree_on_refusal();
-    Flow flow_of(int64_t tokens) const;
 
+    ModelConfig config_;
     EngineOptions options_;
     const Mesh* mesh_ = nullptr;
     std::vector<Recompute> recomputed_;
-    Decoder decoder_;
+    std::unique_ptr<Model> model_;
     QuantizedWeights quantized_weights_;
     Gathered gathered_;
     std::vector<MatrixRanks> matrix_ranks_;  // by sharding
@@ -199,7 +204,7 @@ private:
     std::optional<Exchanges> exchanges_;  // its streams must end before the arenas
     std::optional<Offloaded> offloaded_;
     std::optional<OffloadedInputs> offloaded_inputs_;
-    BatchPart training_part_, validation_part_;
+    std::unique_ptr<BatchPart> training_part_, validation_part_;
     std::vector<Batch> micro_batches_;  // of a local batch
     std::optional<StepState> step_, validation_;
     OwnedTensor counts_;  // Ctx::counts of a step

@@ -6,6 +6,7 @@
 
 #include "coeus/models/decoder_part.hpp"
 #include "coeus/models/model.hpp"
+#include "coeus/models/token_batches.hpp"
 
 #include <vector>
 
@@ -37,9 +38,12 @@ public:
     bool ends_share_storage() const override { return config_.embeds_at_end(); }
     const PositionTables& tables() const { return tables_; }
     int64_t positions() const { return tables_.positions(); }
+    /// How many places further ahead than the next token it reads: those of multi-token prediction.
+    int64_t depths() const { return config_.mtp_layers; }
+    const BatchKind& batches() const override { return batches_; }
     /// The hidden state, one tensor [rows, D]; and what enters a layer of multi-token prediction, two of
     /// them.
-    Flow flow_into(size_t segment, int64_t rows) const override;
+    Flow flow_into(size_t segment, const BatchShape& local) const override;
     void allocate_tables(const Device& device) override { tables_.allocate(device); }
     int64_t table_bytes() const override { return tables_.bytes(); }
 
@@ -53,7 +57,12 @@ private:
     std::vector<BalanceBias> balance_biases() const;
 
     DecoderConfig config_;
+    TokenBatches batches_;
     PositionTables tables_;
 };
+
+/// The model as a decoder, which it must be: for what is about text alone.
+Decoder& decoder_of(Model& model);
+const Decoder& decoder_of(const Model& model);
 
 }  // namespace coeus

@@ -5,6 +5,7 @@
 
 #include "coeus/layers/block.hpp"
 #include "coeus/layers/objective.hpp"
+#include "coeus/models/batch_kind.hpp"
 #include "coeus/state/parameters.hpp"
 
 #include <memory>
@@ -77,9 +78,8 @@ public:
     /// A parameter of the first and the last stage that another pipeline rank has too, so that their
     /// gradients must be summed; else null.
     const Storage* shared_storage() const { return shared_storage_; }
-    /// How many places further ahead than the next token its blocks and objectives read
-    /// (Batch::tokens_ahead).
-    int64_t depths() const { return depths_; }
+    /// What its blocks and objectives read.
+    virtual const BatchKind& batches() const = 0;
     /// The parts of the loss that this model has, in the order in which they are reported; all ranks have
     /// the same.
     const std::vector<PartOfLoss>& losses() const { return losses_; }
@@ -99,9 +99,9 @@ public:
     virtual void allocate_tables(const Device& /*device*/) {}
     virtual int64_t table_bytes() const { return 0; }
 
-    /// Shapes of the tensors that enter a segment, without data. Those between stages are alike. `rows`:
-    /// tokens of a micro-batch on this rank.
-    virtual Flow flow_into(size_t segment, int64_t rows) const = 0;
+    /// Shapes of the tensors that enter a segment, without data. Those between stages are alike. `local`: a
+    /// micro-batch with this rank's part of each sequence, whose tokens tensor-parallel ranks divide.
+    virtual Flow flow_into(size_t segment, const BatchShape& local) const = 0;
 
 protected:
     Model(const StateTypes& types, const ModelPlace& place) : parameters_(types, place) {}
@@ -111,7 +111,6 @@ protected:
     std::vector<ModelPart> parts_;
     std::vector<PartOfLoss> losses_;
     const Storage* shared_storage_ = nullptr;
-    int64_t depths_ = 0;
 };
 
 }  // namespace coeus

@@ -7,7 +7,7 @@
 #include "coeus/kernels/cudnn.hpp"
 #include "coeus/layers/exchanges/exchanges.hpp"
 #include "coeus/layers/kv_cache.hpp"
-#include "coeus/models/decoder.hpp"
+#include "coeus/models/model.hpp"
 #include "coeus/pipeline/executor.hpp"
 
 namespace coeus {
@@ -27,9 +27,6 @@ struct LayerMemory {
     std::vector<AttentionCall> attention;
 };
 
-/// ConfigError if the activations of a micro-batch of this shape have more bytes than 64 bits can count; the
-/// check uses an upper bound in floating point.
-void require_countable(const DecoderConfig& model, const BatchShape& shape);
 /// What the layers of a run compute, and how. The shapes are those of whole sequences and must be countable.
 struct TrainingPasses {
     BatchShape training;    ///< a micro-batch
@@ -46,10 +43,10 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
 LayerMemory measure_training(const Model& model, const BatchShape& training, const BatchShape& validation,
                              const Processor& processor, const Mesh& mesh = mesh_of_one(),
                              const ExchangeOptions& exchanges = {});
-/// The memory for generation: `cache.sequences()` texts at a time of up to `cache.context()` tokens each.
-/// Each text is first read whole, one at a time; then all continue by one token at a time. `cache` needs no
-/// memory.
-LayerMemory measure_generation(const Decoder& decoder, const KvCache& cache, const Processor& processor,
-                               Backend backend = Backend::cpu);
+/// The memory for generation with a language model of `vocab` token ids: `cache.sequences()` texts at a time
+/// of up to `cache.context()` tokens each. Each text is first read whole, one at a time; then all continue by
+/// one token at a time. `cache` needs no memory.
+LayerMemory measure_generation(const Model& model, int64_t vocab, const KvCache& cache,
+                               const Processor& processor, Backend backend = Backend::cpu);
 
 }  // namespace coeus

@@ -57,7 +57,7 @@ FlowResult run(const Timetable& table, const Communicator& pipeline, std::vector
     for (TestBatch& batch : batches) views.push_back(batch.view());
     StepScalars scalars;
     scalars.loss_scale = 0.125;
-    const Flow flow = model.flow_into(1, flow_batch.count());
+    const Flow flow = model.flow_into(1, flow_batch);
     executor.forward_backward(flow, true, [&](int m, Frame& frame, bool /*paired*/) -> Ctx {
         return {.exec = exec,
                 .k = cpu_kernels(),

@@ -177,7 +177,7 @@ TEST_CASE("engine: the plan counts the exchange of a table that two stages share
     };
     for (const auto& [backend, place] :
          {std::pair(Backend::cpu, MemoryPlace::device), std::pair(Backend::cuda, MemoryPlace::host)}) {
-        const char* name = backend == Backend::cpu ? term::reduction : term::ids_and_reductions;
+        const char* name = backend == Backend::cpu ? term::reduction : "token ids and reductions";
         CHECK(plan_of(true, backend).bytes(name, place) ==
               plan_of(false, backend).bytes(name, place) + Communicator::reduction_bytes(2));
     }
