@@ -53,15 +53,15 @@ void BatchLoader::run() {
 void BatchLoader::fill(int64_t step, Buffer& buffer) {
     const auto [first, count] = samples_of(step, options_.global_batch, options_.rank, options_.ranks);
     const auto length = size_t(stream_.seq_len());
-    buffer.valid_tokens = 0;
+    buffer.counted = 0;
     const Recorded recorded(OperationKind::data, operation_name::read_samples,
                             std::source_location::current());
     for (int64_t row = 0; row < count; ++row) {
         const auto part = [&](std::vector<int32_t>& all) {
             return std::span(all).subspan(size_t(row) * length, length);
         };
-        buffer.valid_tokens += stream_.sample(options_.first_sample + first + row, part(buffer.tokens),
-                                              part(buffer.labels), part(buffer.document_start));
+        buffer.counted += stream_.sample(options_.first_sample + first + row, part(buffer.tokens),
+                                         part(buffer.labels), part(buffer.document_start));
     }
 }
 
@@ -85,7 +85,7 @@ std::optional<StepBatch> BatchLoader::next() {
                                  .labels = buffer.labels,
                                  .document_start = buffer.document_start},
                      .first_sample = options_.first_sample + step * options_.global_batch,
-                     .valid_tokens = buffer.valid_tokens,
+                     .counted = buffer.counted,
                      .seconds_waited = timer.seconds()};
 }
 

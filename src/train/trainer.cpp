@@ -138,9 +138,9 @@ bool Trainer::train_step(const StepBatch& batch) {
         const ObservedExchange noted(engine_.exec(), kind);
         return call();
     };
-    const int64_t valid_tokens =
-        exchange(Exchange::count_labels, [&] { return mesh_[axis::dp].all_reduce(batch.valid_tokens); });
-    if (valid_tokens == 0)
+    const int64_t counted =
+        exchange(Exchange::count_labels, [&] { return mesh_[axis::dp].all_reduce(batch.counted); });
+    if (counted == 0)
         throw ConfigError(
             "step {}: no token is a label, so there is no loss (samples {} to {}); check /loss_mask of the "
             "training data",
@@ -151,7 +151,7 @@ bool Trainer::train_step(const StepBatch& batch) {
     std::optional<Watchdog::Graphs> given(std::in_place, watchdog_, engine_.gives_graphs());
     const bool whole = engine_.compute_gradients(
         progress_.next_optimizer_step(), config_.optimizer.lr * schedule_.factor(progress_.schedule_step()),
-        valid_tokens, [&](int64_t i) { return samples.slice(i * sequences, sequences); }, guards_->limits(),
+        counted, [&](int64_t i) { return samples.slice(i * sequences, sequences); }, guards_->limits(),
         [this] { return !must_stop(); });
     if (!whole) return false;
     saving_.wait_for_copies();
@@ -167,9 +167,8 @@ bool Trainer::train_step(const StepBatch& batch) {
     loss_max_ = exchange(Exchange::compare_losses, [&] {
         const double own_loss =
             mesh_[axis::pp].all_reduce(mesh_[axis::cp].all_reduce(engine_.scalars().own_loss));
-        const double own_mean = batch.valid_tokens > 0
-                                    ? own_loss * double(valid_tokens) / double(batch.valid_tokens)
-                                    : -std::numeric_limits<double>::infinity();
+        const double own_mean = batch.counted > 0 ? own_loss * double(counted) / double(batch.counted)
+                                                  : -std::numeric_limits<double>::infinity();
         return mesh_[axis::dp].all_reduce(own_mean, Reduce::max);
     });
     progress_.sample += global_batch_;

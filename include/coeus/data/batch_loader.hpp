@@ -21,7 +21,7 @@ namespace coeus {
 struct StepBatch {
     SampleRows samples;
     int64_t first_sample = 0;   ///< first sample of the step, over all ranks
-    int64_t valid_tokens = 0;   ///< number of labels on this rank that are not masked
+    int64_t counted = 0;        ///< number of labels on this rank that are not masked
     double seconds_waited = 0;  ///< how long next() waited for this batch
 };
 
@@ -48,7 +48,7 @@ public:
 private:
     struct Buffer {
         std::vector<int32_t> tokens, labels, document_start;
-        int64_t valid_tokens = 0;
+        int64_t counted = 0;
     };
     void run();
     void fill(int64_t step, Buffer& buffer);

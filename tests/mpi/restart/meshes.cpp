@@ -154,7 +154,7 @@ public:
         SampleRows samples = batch.samples;
         samples.document_start = {};
         Engine& engine = model_.engine;
-        engine.compute_gradients(number, learning_rate, mesh_[axis::dp].all_reduce(batch.valid_tokens),
+        engine.compute_gradients(number, learning_rate, mesh_[axis::dp].all_reduce(batch.counted),
                                  [&](int64_t i) { return samples.slice(i * local_, local_); });
         if (beside) beside->wait_for_copies();
         CHECK(engine.update().taken);

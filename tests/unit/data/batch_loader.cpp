@@ -27,7 +27,7 @@ TEST_CASE("batch loader: the samples of each step, from any sample, on any rank"
                 CHECK(batch.first_sample == first_sample + step * 4);
                 CHECK(batch.samples.sequences == 2);
                 CHECK(batch.samples.seq_len == 3);
-                CHECK(batch.valid_tokens == 6);
+                CHECK(batch.counted == 6);
                 CHECK(batch.seconds_waited >= 0);
                 REQUIRE(batch.samples.tokens.size() == 6);
                 for (int64_t row = 0; row < 2; ++row) {
