@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/models/model_config.hpp"
 
+#include "coeus/base/text.hpp"
 #include "coeus/models/decoder.hpp"
-
-#include <fmt/format.h>
 
 namespace coeus {
 
@@ -14,6 +13,7 @@ public:
     explicit DecoderDescription(const DecoderConfig& config) : config_(config) {}
 
     std::string name() const override { return fmt::format("{} {}", config_.family, config_.flavor); }
+    std::string shapes() const override;
     size_t segments() const override { return DecoderPart::whole(config_).segments(config_).last; }
     int64_t layers() const override { return config_.all_layers(); }
     int64_t layers_to_split() const override { return config_.layers; }
@@ -53,6 +53,25 @@ private:
 
     DecoderConfig config_;
 };
+
+// The widths between the matrices of dense layers, and of layers with experts.
+std::string widths_text(const DecoderConfig& m) {
+    std::vector<std::string> parts;
+    if (m.feed_forward.hidden > 0) parts.push_back(fmt::format("ffn {}", m.feed_forward.hidden));
+    if (m.moe.experts > 0)
+        parts.push_back(
+            fmt::format("{} experts of {}, {} for each token", m.moe.experts, m.moe.hidden, m.moe.top_k));
+    if (m.moe.shared_hidden > 0) parts.push_back(fmt::format("shared experts of {}", m.moe.shared_hidden));
+    return join(parts, ", ");
+}
+
+std::string DecoderDescription::shapes() const {
+    const DecoderConfig& m = config_;
+    return fmt::format("dim {}, {} layers{}, {} heads, {} kv heads, {}, vocabulary {}{}", m.dim, m.layers,
+                       m.mtp_layers > 0 ? fmt::format(" and {} for further tokens", m.mtp_layers) : "",
+                       m.attention.heads, m.attention.kv_heads, widths_text(m), m.vocab,
+                       m.tied ? ", tied" : "");
+}
 
 // Layers have the number of the first layer like them, other segments negative numbers.
 std::vector<int64_t> DecoderDescription::kinds_of_segments() const {

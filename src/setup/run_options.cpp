@@ -62,10 +62,9 @@ void require_mesh_fits(const DecoderConfig& model, const Config& config, const M
 
 }  // namespace
 
-EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads, const RankTransport& transport, int architecture,
-                             bool cudnn) {
-    require_mesh_fits(model, config, mesh);
+EngineOptions engine_options(const Config& config, const ModelConfig& model, const MeshShape& mesh, int rank,
+                             int threads, const RankTransport& transport, int architecture, bool cudnn) {
+    if (const DecoderConfig* decoder = model->decoder()) require_mesh_fits(*decoder, config, mesh);
     EngineOptions options;
     options.types = {.master = storage_dtype(config),
                      .compute = compute_dtype(config),
@@ -117,8 +116,8 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     return options;
 }
 
-EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads) {
+EngineOptions engine_options(const Config& config, const ModelConfig& model, const MeshShape& mesh, int rank,
+                             int threads) {
     EngineOptions options =
         engine_options(config, model, mesh, rank, threads, RankTransport{}, 0,
                        backend_from_deck(config) == Backend::cuda && config.kernels.attention != "own");

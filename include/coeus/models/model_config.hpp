@@ -23,6 +23,8 @@ public:
 
     /// Family and flavor: "llama3 8B".
     virtual std::string name() const = 0;
+    /// "dim 4096, 32 layers, 32 heads, 8 kv heads, ffn 14336, vocabulary 128256"
+    virtual std::string shapes() const = 0;
     virtual size_t segments() const = 0;
     virtual int64_t layers() const = 0;
     /// Those that split() divides among stages.

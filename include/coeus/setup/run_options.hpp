@@ -19,12 +19,11 @@ namespace coeus {
 /// streams have no threads of their own: NCCL queues all calls at once, and needs those of several
 /// communicators in the same order on every rank. Steps are run as CUDA graphs if the host takes no part in
 /// them. `cudnn`: the ranks use cuDNN. Chunks on GPUs are the smallest (chunk_choice.hpp).
-EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads, const RankTransport& transport, int architecture,
-                             bool cudnn);
+EngineOptions engine_options(const Config& config, const ModelConfig& model, const MeshShape& mesh, int rank,
+                             int threads, const RankTransport& transport, int architecture, bool cudnn);
 /// For planning: as if each rank had a GPU of its own and NCCL and cuDNN were installed.
-EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads);
+EngineOptions engine_options(const Config& config, const ModelConfig& model, const MeshShape& mesh, int rank,
+                             int threads);
 /// The learning-rate schedule of this deck. Appends a line to `notices` for each phase that was shortened.
 /// `begins`: the step of the run at which the schedule begins. If the deck gives no length for the schedule,
 /// it ends with the run.
