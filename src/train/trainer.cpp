@@ -38,10 +38,11 @@ void Trainer::run() {
     }
     std::optional<BatchLoader> loader;
     const auto read_on = [&] {
-        loader.emplace(data_.training(), BatchLoader::Options{.global_batch = global_batch_,
-                                                              .rank = mesh_.rank(axis::dp),
-                                                              .ranks = mesh_.size(axis::dp),
-                                                              .first_sample = progress_.sample});
+        loader.emplace(std::make_unique<TokenReader>(data_.training(), config_.training.document_mask),
+                       BatchLoader::Options{.global_batch = global_batch_,
+                                            .rank = mesh_.rank(axis::dp),
+                                            .ranks = mesh_.size(axis::dp),
+                                            .first_sample = progress_.sample});
     };
     read_on();
     goodput_.emplace(first_rank() ? folder_.goodput_file() : "", start_up_.end(), progress_.step,
@@ -146,12 +147,10 @@ bool Trainer::train_step(const StepBatch& batch) {
             "training data",
             progress_.step + 1, batch.first_sample, batch.first_sample + global_batch_ - 1);
     const int64_t sequences = engine_.options().training.sequences;
-    SampleRows samples = batch.samples;
-    if (!config_.training.document_mask) samples.document_start = {};
     std::optional<Watchdog::Graphs> given(std::in_place, watchdog_, engine_.gives_graphs());
     const bool whole = engine_.compute_gradients(
         progress_.next_optimizer_step(), config_.optimizer.lr * schedule_.factor(progress_.schedule_step()),
-        counted, [&](int64_t i) { return samples.slice(i * sequences, sequences); }, guards_->limits(),
+        counted, [&](int64_t i) { return batch.samples.slice(i * sequences, sequences); }, guards_->limits(),
         [this] { return !must_stop(); });
     if (!whole) return false;
     saving_.wait_for_copies();
@@ -172,7 +171,7 @@ bool Trainer::train_step(const StepBatch& batch) {
         return mesh_[axis::dp].all_reduce(own_mean, Reduce::max);
     });
     progress_.sample += global_batch_;
-    progress_.tokens_seen += batch.samples.count() * mesh_.size(axis::dp);
+    progress_.tokens_seen += batch.samples.text.count() * mesh_.size(axis::dp);
     return true;
 }
 

@@ -12,6 +12,9 @@ struct LocalBatch {
     LocalBatch(const SampleRows& rows) : text(rows) {}  // NOLINT(google-explicit-constructor)
 
     SampleRows text;  ///< sequences 0: the batch has no text
+
+    /// The samples [first, first + number).
+    LocalBatch slice(int64_t first, int64_t number) const { return text.slice(first, number); }
 };
 
 }  // namespace coeus
