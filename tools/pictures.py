@@ -200,7 +200,7 @@ STEP = [
     (0, 0, "files", "a thread reads the next samples", [("BatchLoader", "data/batch_loader.cpp")]),
     (0, 1, "run", "the samples of this step; all ranks count labels", [("train_step", "train/trainer.cpp")]),
     (1, 1, "model", "numbers of the step to the device; gradients = 0", [("compute_gradients", "engine/engine.cpp")]),
-    (2, 1, "model", "this rank's part, cut into micro-batches", [("BatchPart", "engine/batch_part.cpp")]),
+    (2, 1, "model", "this rank's part, cut into micro-batches", [("BatchPart", "models/token_batches.cpp")]),
     (3, 1, "model", "this rank's actions, by the pipeline schedule", [("Executor", "pipeline/executor.cpp")]),
     (4, 1, "model", "embedding, blocks, head; activations are kept", [("Stage::forward", "pipeline/stage.cpp")]),
     (4, 0, "machine", "all-gather of the next weights", [("Gathered", "state/fsdp.cpp")]),

@@ -52,7 +52,7 @@ struct Run {
                 ->timetable(
                     {.ranks = mesh.shape().pp, .microbatches = int(micro_batches), .virtual_stages = 2});
         options.pipeline.parts =
-            split_evenly(config, options.pipeline.timetable.stages(), {.embedding = 0, .head = 0});
+            ModelConfig(config)->split(options.pipeline.timetable.stages(), {.embedding = 0, .head = 0});
         engine = std::make_unique<Engine>(config, options);
         engine->allocate(mesh);
         engine->decoder().parameters().initialise(1, 1);

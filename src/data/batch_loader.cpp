@@ -9,15 +9,9 @@
 
 namespace coeus {
 
-BatchLoader::BatchLoader(SampleStream stream, const Options& options)
-    : stream_(std::move(stream)), options_(options) {
-    const size_t tokens =
-        size_t(samples_of(0, options.global_batch, options.rank, options.ranks).count * stream_.seq_len());
-    for (Buffer& buffer : buffers_) {
-        buffer.tokens.resize(tokens);
-        buffer.labels.resize(tokens);
-        buffer.document_start.resize(tokens);
-    }
+BatchLoader::BatchLoader(std::unique_ptr<StepReader> reader, const Options& options)
+    : reader_(std::move(reader)), options_(options) {
+    reader_->reserve(samples_of(0, options.global_batch, options.rank, options.ranks).count);
     thread_ = std::thread([this] { run(); });
 }
 
@@ -38,7 +32,7 @@ void BatchLoader::run() {
             changed_.wait(lock, [&] { return stop_ || step - 2 < taken_; });
             if (stop_) return;
             lock.unlock();
-            fill(step, buffers_[size_t(step % 2)]);
+            read_[size_t(step % 2)] = read(step);
             lock.lock();
             filled_ = step + 1;
             changed_.notify_all();
@@ -50,19 +44,11 @@ void BatchLoader::run() {
     }
 }
 
-void BatchLoader::fill(int64_t step, Buffer& buffer) {
+ReadSamples BatchLoader::read(int64_t step) {
     const auto [first, count] = samples_of(step, options_.global_batch, options_.rank, options_.ranks);
-    const auto length = size_t(stream_.seq_len());
-    buffer.valid_tokens = 0;
     const Recorded recorded(OperationKind::data, operation_name::read_samples,
                             std::source_location::current());
-    for (int64_t row = 0; row < count; ++row) {
-        const auto part = [&](std::vector<int32_t>& all) {
-            return std::span(all).subspan(size_t(row) * length, length);
-        };
-        buffer.valid_tokens += stream_.sample(options_.first_sample + first + row, part(buffer.tokens),
-                                              part(buffer.labels), part(buffer.document_start));
-    }
+    return reader_->read(options_.first_sample + first, count, size_t(step % 2));
 }
 
 std::optional<StepBatch> BatchLoader::next() {
@@ -77,15 +63,10 @@ std::optional<StepBatch> BatchLoader::next() {
     while (!changed_.wait_for(lock, look, [&] { return error_ || filled_ > step; }))
         if (stop_request() != 0) return std::nullopt;
     if (filled_ <= step) std::rethrow_exception(error_);
-    const Buffer& buffer = buffers_[size_t(step % 2)];
-    const int64_t rows = samples_of(0, options_.global_batch, options_.rank, options_.ranks).count;
-    return StepBatch{.samples = {.sequences = rows,
-                                 .seq_len = stream_.seq_len(),
-                                 .tokens = buffer.tokens,
-                                 .labels = buffer.labels,
-                                 .document_start = buffer.document_start},
+    const ReadSamples& read = read_[size_t(step % 2)];
+    return StepBatch{.samples = read.samples,
                      .first_sample = options_.first_sample + step * options_.global_batch,
-                     .valid_tokens = buffer.valid_tokens,
+                     .counted = read.counted,
                      .seconds_waited = timer.seconds()};
 }
 

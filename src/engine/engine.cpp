@@ -31,9 +31,9 @@ BatchShape micro_batch_of(const EngineOptions& options) {
 }
 
 // The options with their defaults filled in.
-EngineOptions complete(const DecoderConfig& config, EngineOptions options) {
+EngineOptions complete(const ModelConfig& config, EngineOptions options) {
     PipelineOptions& pipeline = options.pipeline;
-    if (pipeline.parts.empty()) pipeline.parts = {DecoderPart::whole(config)};
+    if (pipeline.parts.empty()) pipeline.parts = {config.whole()};
     require(pipeline.timetable.ranks() == options.mesh.pp &&
                 pipeline.timetable.stages() == int(pipeline.parts.size()),
             "a pipeline needs the ranks of the mesh and a part of the model for each stage");
@@ -46,13 +46,13 @@ EngineOptions complete(const DecoderConfig& config, EngineOptions options) {
     options.exchanges.expert_blocks = options.graphs && options.mesh.ep > 1;
     if (!options.chunk_bytes)
         options.chunk_bytes = options.backend == Backend::cpu ? cpu_chunk_bytes : gpu_chunk_bytes.back();
-    require_countable(config, micro_batch_of(options));
-    require_countable(config, options.validation);
+    config->require_countable(micro_batch_of(options));
+    config->require_countable(options.validation);
     return options;
 }
 
-std::vector<DecoderPart> parts_of(const PipelineOptions& pipeline, int rank) {
-    std::vector<DecoderPart> parts;
+std::vector<ModelPart> parts_of(const PipelineOptions& pipeline, int rank) {
+    std::vector<ModelPart> parts;
     for (const int stage : pipeline.timetable.placement.stages_of(rank))
         parts.push_back(pipeline.parts[size_t(stage)]);
     return parts;
@@ -77,26 +77,29 @@ Processor processor_of(const EngineOptions& options) {
 // The choices for this rank's stages, or their plan, by `choose`: as planned by the first of the ranks with
 // these stages. All of them must choose alike: recomputation repeats communication, and if parts are not
 // even, ranks that plan for themselves could choose differently.
-auto recompute_for(const DecoderConfig& config, const EngineOptions& options,
-                   const LoweredTimetable& timetable, const auto& choose) {
+auto recompute_for(const ModelConfig& config, const EngineOptions& options, const LoweredTimetable& timetable,
+                   const auto& choose) {
     const int rank = options.mesh.coordinate(options.rank, axis::pp);
     const int first = rank * (options.mesh.ranks() / options.mesh.pp);
     const Mesh mesh = Mesh::planned(options.mesh, first);
-    const std::vector<DecoderPart> parts = parts_of(options.pipeline, rank);
+    const std::vector<ModelPart> parts = parts_of(options.pipeline, rank);
     Exec exec;
-    const Decoder any(config, options.types, 1, place_in(options.mesh, first), parts, {});
-    const Executor executor(timetable, rank, stages_of(any, nullptr), exec);
-    return choose(options.recompute, config.all_layers(), [&](const std::vector<Recompute>& choices) {
-        const Decoder decoder(config, options.types, 1, place_in(options.mesh, first), parts, choices);
-        return measure_training(decoder, executor, micro_batch_of(options), {},
-                                {.threads = options.threads, .chunk_bytes = options.chunk_bytes.value()},
-                                mesh, options.exchanges, options.backend);
+    const auto model_with = [&](const std::vector<Recompute>& choices) {
+        return config->build(options.types, 1, place_in(options.mesh, first), parts, choices);
+    };
+    const std::unique_ptr<Model> any = model_with({});
+    const Executor executor(timetable, rank, stages_of(*any, nullptr), exec);
+    return choose(options.recompute, config->layers(), [&](const std::vector<Recompute>& choices) {
+        const Processor processor = {.threads = options.threads, .chunk_bytes = options.chunk_bytes.value()};
+        return measure_training(*model_with(choices), executor,
+                                {micro_batch_of(options), {}, processor, options.exchanges, options.backend},
+                                mesh);
     });
 }
 
 }  // namespace
 
-std::vector<MemoryPlan> plans_of_stages(const DecoderConfig& config, const EngineOptions& options) {
+std::vector<MemoryPlan> plans_of_stages(const ModelConfig& config, const EngineOptions& options) {
     std::vector<MemoryPlan> plans;
     const LoweredTimetable timetable = lower(options.pipeline.timetable);
     EngineOptions of_rank = options;
@@ -108,30 +111,33 @@ std::vector<MemoryPlan> plans_of_stages(const DecoderConfig& config, const Engin
 }
 
 RecomputePlan Engine::recompute() const {
-    return recompute_for(decoder_.config(), options_, lower(options_.pipeline.timetable), plan_recompute);
+    return recompute_for(config_, options_, lower(options_.pipeline.timetable), plan_recompute);
 }
 
-Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
+Engine::Engine(const ModelConfig& config, const EngineOptions& options)
     : Engine(config, options, lower(options.pipeline.timetable)) {}
 
-Engine::Engine(const DecoderConfig& config, const EngineOptions& options, const LoweredTimetable& timetable)
-    : options_(complete(config, options)),
+Engine::Engine(const ModelConfig& config, const EngineOptions& options, const LoweredTimetable& timetable)
+    : config_(config),
+      options_(complete(config, options)),
       recomputed_(recompute_for(config, options_, timetable, choose_recompute)),
-      decoder_(config, options.types, std::max(options.training.seq_len, options.validation.seq_len),
-               place_in(options.mesh, options.rank),
-               parts_of(options_.pipeline, options.mesh.coordinate(options.rank, axis::pp)), recomputed_),
-      quantized_weights_(decoder_.parameters()),
-      gathered_(decoder_.parameters(), options.gather),
-      executor_(timetable, options.mesh.coordinate(options.rank, axis::pp), stages_of(decoder_, &gathered_),
+      model_(config->build(options.types, std::max(options.training.seq_len, options.validation.seq_len),
+                           place_in(options.mesh, options.rank),
+                           parts_of(options_.pipeline, options.mesh.coordinate(options.rank, axis::pp)),
+                           recomputed_)),
+      quantized_weights_(model_->parameters()),
+      gathered_(model_->parameters(), options.gather),
+      executor_(timetable, options.mesh.coordinate(options.rank, axis::pp), stages_of(*model_, &gathered_),
                 exec_),
       optimizer_(options.optimizer, options.seed, options.param_groups) {
-    optimizer_.attach(decoder_.parameters());
+    optimizer_.attach(model_->parameters());
     static_cast<Processor&>(exec_) = processor_of(options_);
-    layers_ = measure_training(decoder_, executor_, micro_batch_of(options_), options.validation,
-                               processor_of(options_), Mesh::planned(options.mesh, options.rank),
-                               options_.exchanges, options.backend, options_.overlap_pairs);
+    layers_ = measure_training(*model_, executor_,
+                               {micro_batch_of(options_), options.validation, processor_of(options_),
+                                options_.exchanges, options.backend, options_.overlap_pairs},
+                               Mesh::planned(options.mesh, options.rank));
     measure_update();
-    plan_ = plan_training(options_, decoder_, quantized_weights_, gathered_, layers_);
+    plan_ = plan_training(options_, *model_, quantized_weights_, gathered_, layers_);
 }
 
 // The update comes after the last layer, so its scratch memory shares the arena of the layers' temporaries.
@@ -141,7 +147,7 @@ void Engine::measure_update() {
     Arena scratch;
     const std::vector<MatrixRanks> ranks = matrix_ranks(mesh);
     const WholeMatrices matrices(ranks, scratch);
-    optimizer_.transform(exec, dry_kernels_of(options_.backend), decoder_.parameters(), matrices);
+    optimizer_.transform(exec, dry_kernels_of(options_.backend), model_->parameters(), matrices);
     layers_.temporaries = std::max(layers_.temporaries, scratch.peak());
     layers_.workspace = std::max(layers_.workspace, exec.workspace.peak());
 }
@@ -154,50 +160,51 @@ void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& ker
     exec_.run_on(device);
     kernels_ = &kernels;
     const Memory& memory = device.memory();
-    decoder_.allocate(true, device);
+    model_->allocate(true, device);
     quantized_weights_.allocate();
     step_.emplace(device);
     validation_.emplace(device);
     gathered_.allocate(gather_ranks(mesh), options_.streams, exec_, *kernels_);
     for (const MatrixRanks& ranks : matrix_ranks(mesh)) matrix_ranks_.push_back(ranks);
-    if (const int64_t rows = decoder_.config().moe_rows(); rows > 0)
-        loads_ = OwnedTensor(Dtype::i64, {rows, decoder_.config().moe.experts}, "expert loads", memory);
+    if (const Counters counters = model_->counters(); counters.rows > 0)
+        counts_ = OwnedTensor(Dtype::i64, {counters.rows, counters.columns}, counters.name, memory);
     exec_.workspace = Arena(layers_.workspace, "kernel workspace", memory);
     executor_.allocate(layers_.executor, mesh[axis::pp], options_.pipeline.sends);
     temp_ = Arena(layers_.temporaries, "temporaries", memory);
     paired_temp_ = Arena(layers_.paired_temporaries, "temporaries of pairs", memory);
-    if (options_.types.offload) offloaded_.emplace(decoder_.parameters(), options_.offload_chunk, exec_);
+    if (options_.types.offload) offloaded_.emplace(model_->parameters(), options_.offload_chunk, exec_);
     if (layers_.activations_on_host > 0)
-        offloaded_inputs_.emplace(flow_of(micro_batch_of(options_).count() / mesh.size(axis::cp)), exec_);
+        offloaded_inputs_.emplace(model_->flow_into(1, micro_batch_of(options_).divided(mesh.size(axis::cp))),
+                                  exec_);
     exchanges_.emplace(options_.exchanges, mesh, exec_, options_.streams);
     if (options_.overlap_pairs) {
         executor_.take_turns_in_pairs();
         exchanges_->set_meanwhile([this] { executor_.other_of_pair(); });
     }
-    const auto part_of = [&](const BatchShape& shape, int64_t local_batches, int64_t depths) {
-        return BatchPart(shape, local_batches,
-                         part_of_sequence(shape.seq_len, mesh.size(axis::cp), mesh.rank(axis::cp),
-                                          options_.exchanges.context.balancing),
-                         depths, device);
+    const auto part_of = [&](const LocalBatches& batches) {
+        return model_->batches().part(
+            batches,
+            part_of_sequence(batches.shape.seq_len, mesh.size(axis::cp), mesh.rank(axis::cp),
+                             options_.exchanges.context.balancing),
+            device);
     };
-    training_part_ = part_of(options_.training, options_.accumulation, decoder_.depths());
-    if (options_.validation.sequences > 0) validation_part_ = part_of(options_.validation, 1, 0);
+    training_part_ = part_of({options_.training, options_.accumulation});
+    if (options_.validation.sequences > 0) validation_part_ = part_of({options_.validation, 1, false});
     micro_batches_.resize(size_t(options_.pipeline.timetable.microbatches));
     const Placement& placement = options_.pipeline.timetable.placement;
-    if (decoder_.config().embeds_at_end() &&
-        placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
-        table_ranks_ =
-            mesh[axis::pp].split(decoder_.shared_storage() ? 0 : 1, "ranks with the embedding table");
-    if (table_ranks_) mesh.connect(*table_ranks_);
+    if (model_->ends_share_storage() && placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
+        sharing_ranks_ =
+            mesh[axis::pp].split(model_->shared_storage() ? 0 : 1, "ranks with the embedding table");
+    if (sharing_ranks_) mesh.connect(*sharing_ranks_);
     for (const Communicator* sum : summing(mesh, options_.exchanges)) sum->prepare_sums();
-    if (decoder_.shared_storage()) table_ranks_->prepare_sums();
+    if (model_->shared_storage()) sharing_ranks_->prepare_sums();
 }
 
 // Those of each sharding.
 std::vector<MatrixRanks> Engine::matrix_ranks(const Mesh& mesh) const {
     std::vector<MatrixRanks> ranks;
-    for (size_t sharding = 0; sharding < decoder_.parameters().places().size(); ++sharding)
-        if (sharding != dense_sharding && sharding == decoder_.parameters().expert_sharding_in_use())
+    for (size_t sharding = 0; sharding < model_->parameters().places().size(); ++sharding)
+        if (sharding != dense_sharding && sharding == model_->parameters().expert_sharding_in_use())
             ranks.push_back({mesh[axis::efsdp], mesh[axis::etp]});
         else
             ranks.push_back({mesh[axis::fsdp], mesh[axis::tp]});
@@ -206,7 +213,7 @@ std::vector<MatrixRanks> Engine::matrix_ranks(const Mesh& mesh) const {
 
 // The communicators of each sharding.
 std::vector<GatherRanks> Engine::gather_ranks(const Mesh& mesh) const {
-    const Parameters& parameters = decoder_.parameters();
+    const Parameters& parameters = model_->parameters();
     const Communicator& replicas = mesh[axis::dp_replicate];
     std::vector<GatherRanks> ranks;
     for (size_t sharding = 0; sharding < parameters.places().size(); ++sharding)
@@ -243,39 +250,25 @@ LayerMemory Engine::used() const {
     return used;
 }
 
-Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs,
-                    Arena& temp, const ExpertExchange& experts) {
-    return {.exec = exec_,
-            .k = *kernels_,
-            .frame = frame,
-            .temp = temp,
-            .batch = batch,
-            .scalars = scalars,
-            .kv = *exchanges_->kv,
-            .tp = exchanges_->tp,
-            .cp = exchanges_->cp,
-            .tokens = *exchanges_->tokens,
-            .loss = exchanges_->loss,
-            .experts = experts,
-            .inputs = inputs};
+Decoder& Engine::decoder() {
+    return decoder_of(*model_);
 }
 
-// Shapes of the flow between stages for this many tokens of this rank's part of sequences.
-Flow Engine::flow_of(int64_t tokens) const {
-    return decoder_.flow_into(1, tokens / (*mesh_)[axis::tp].size());
+const Decoder& Engine::decoder() const {
+    return decoder_of(model());
 }
 
 // First stages what the host adds to a step; then submits the work, which is the same in each step.
-bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t valid_tokens,
-                               FunctionRef<SampleRows(int64_t)> local_batch, const StepLimits& limits,
+bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t counted,
+                               FunctionRef<LocalBatch(int64_t)> local_batch, const StepLimits& limits,
                                FunctionRef<bool()> goes_on) {
     exec_.queue->finish();  // waits for a step without update()
-    StepScalars scalars = optimizer_.begin_step(uint64_t(step), learning_rate, valid_tokens);
+    StepScalars scalars = optimizer_.begin_step(uint64_t(step), learning_rate, counted);
     scalars.loss_limit = limits.loss;
     scalars.norm_limit = limits.norm;
     staged_ = scalars;
     step_->stage(scalars);
-    for (int64_t i = 0; i < options_.accumulation; ++i) training_part_.stage(i, local_batch(i));
+    for (int64_t i = 0; i < options_.accumulation; ++i) training_part_->stage(i, local_batch(i));
     exchanges_->forget_extra_rounds();
     return gives_graphs() ? submit_graphs() : submit_gradients(goes_on);
 }
@@ -287,7 +280,7 @@ bool Engine::submit_gradients(FunctionRef<bool()> goes_on) {
         if (i > 0 && !options_.graphs && !goes_on())
             whole = false;
         else
-            forward_backward(training_part_.bring(exec_, i), i == options_.accumulation - 1);
+            forward_backward(training_part_->bring(exec_, i), i == options_.accumulation - 1);
     }
     sum_over_ranks();
     return whole;
@@ -301,7 +294,7 @@ bool Engine::submit_graphs() {
     gathered_.forget_weights();
     for (int64_t i = 0; i < options_.accumulation; ++i) {
         const bool first = i == 0, last = i == options_.accumulation - 1;
-        const Batch batch = training_part_.bring(exec_, i);
+        const Batch batch = training_part_->bring(exec_, i);
         StepGraph& graph = last ? last_gradients_ : first ? first_gradients_ : gradients_between_;
         graph.give(exec_, [&] {
             if (first) begin_gradients();
@@ -315,36 +308,39 @@ bool Engine::submit_graphs() {
 
 void Engine::begin_gradients() {
     step_->bring(exec_);
-    decoder_.parameters().begin_gradients(exec_, *kernels_);
-    if (loads_.view) kernels_->zero(exec_, loads_);
+    model_->parameters().begin_gradients(exec_, *kernels_);
+    if (counts_.view) kernels_->zero(exec_, counts_);
 }
 
-bool Engine::update() {
+StepOutcome Engine::update() {
     if (gives_graphs())
         update_.give(exec_, [this] { submit_update(); });
     else
         submit_update();
     gathered_.forget_weights();
-    const bool overflows = step_->read(exec_).overflow > 0;
-    if (overflows) repeat_with_rounds();
-    twice_of_late_ = twice_of_late_ << 1 | std::bitset<10>(overflows);
+    StepOutcome outcome;
+    outcome.computed_twice = step_->read(exec_).overflow > 0;
+    if (outcome.computed_twice) repeat_with_rounds();
+    twice_of_late_ = twice_of_late_ << 1 | std::bitset<10>(outcome.computed_twice);
     if (uses_expert_blocks() && twice_of_late_.count() >= 3) {
+        outcome.gave_up_blocks = true;
         options_.exchanges.expert_blocks = options_.graphs = false;
         exchanges_->use_blocks(false);
     }
-    return step_->last_read().refusals == 0;
+    outcome.taken = step_->last_read().refusals == 0;
+    return outcome;
 }
 
 void Engine::submit_update() {
-    measure_norm(exec_, *kernels_, decoder_.parameters(), step_->scalars(), options_.max_norm,
+    measure_norm(exec_, *kernels_, model_->parameters(), step_->scalars(), options_.max_norm,
                  (*mesh_)[owner_axes]);
     if (options_.limits) agree_on_refusal();
     const WholeMatrices matrices(matrix_ranks_, temp_);
     quantized_weights_.begin_update(exec_, *kernels_);
-    optimizer_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars(), &matrices,
+    optimizer_.update(exec_, *kernels_, model_->parameters(), step_->scalars(), &matrices,
                       offloaded_ ? &*offloaded_ : nullptr);
     quantized_weights_.finish_update(exec_, *kernels_, (*mesh_)[owner_axes]);
-    balance_experts();
+    model_->after_update(exec_, *kernels_, counts_, step_->scalars());
 }
 
 // Nothing was updated, and the local batches are still staged.
@@ -368,7 +364,7 @@ void Engine::agree_on_refusal() {
 }
 
 void Engine::renew_weights() {
-    decoder_.parameters().refresh_compute(exec_, *kernels_);
+    model_->parameters().refresh_compute(exec_, *kernels_);
     quantized_weights_.renew(exec_, *kernels_, (*mesh_)[owner_axes]);
     gathered_.forget_weights();
 }
@@ -389,10 +385,11 @@ void Engine::forward_backward(const Batch& local_batch, bool last) {
         micro_batches_[m] = local_batch.slice(int64_t(m) * shape.sequences, shape.sequences);
     const BlockInputs& inputs = offloaded_inputs_ ? *offloaded_inputs_ : inputs_in_frame();
     executor_.forward_backward(
-        flow_of(micro_batches_[0].count()), last, [&](int m, Frame& frame, bool paired) {
-            Ctx c = context(micro_batches_[size_t(m)], frame, step_->scalars(), inputs,
-                            paired ? paired_temp_ : temp_, exchanges_->trained_experts(paired));
-            c.loads = loads_;
+        model_->flow_into(1, micro_batches_[0].shape()), last, [&](int m, Frame& frame, bool paired) {
+            Ctx c = exchanges_->context(
+                {exec_, *kernels_, frame, paired ? paired_temp_ : temp_, step_->scalars(), inputs},
+                micro_batches_[size_t(m)], paired ? Exchanges::Pass::paired : Exchanges::Pass::training);
+            c.counts = counts_;
             return c;
         });
 }
@@ -400,44 +397,35 @@ void Engine::forward_backward(const Batch& local_batch, bool last) {
 void Engine::sum_over_ranks() {
     gathered_.finish_gradients();
     const ObservedExchange noted(exec_, Exchange::reduce_gradients);
-    (*mesh_)[axis::tp].all_reduce(exec_, decoder_.parameters().partial_gradients());
-    if (const Storage* table = decoder_.shared_storage()) table_ranks_->all_reduce(exec_, table->gradient);
+    (*mesh_)[axis::tp].all_reduce(exec_, model_->parameters().partial_gradients());
+    if (const Storage* shared = model_->shared_storage()) sharing_ranks_->all_reduce(exec_, shared->gradient);
     StepScalars& scalars = step_->scalars();
-    add_balance_loss();
+    add_losses_of_own_tokens();
     exec_.queue->copy(&scalars.own_loss, &scalars.loss, sizeof scalars.loss);
     (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.loss, Dtype::f64, {1}));
-    if (decoder_.depths() > 0)
-        (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.mtp_loss, Dtype::f64, {1}));
+    for (const PartOfLoss& part : model_->losses())
+        (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.losses[part.number], Dtype::f64, {1}));
     // Integers: the sum does not depend on the order. Pipeline ranks have counted other layers.
     const auto sum_over_all = [&](Tensor counts) {
         for (const unsigned axes : {loss_axes, unsigned(axis::tp)}) (*mesh_)[axes].all_reduce(exec_, counts);
     };
     if (options_.exchanges.expert_blocks) sum_over_all(Tensor(&scalars.overflow, Dtype::i64, {1}));
-    if (loads_.view) sum_over_all(loads_);
+    if (counts_.view) sum_over_all(counts_);
 }
 
-// A tensor-parallel rank has this loss of its own tokens only, but the cross entropy of all tokens.
-void Engine::add_balance_loss() {
-    if (decoder_.config().moe.sequence_balance <= 0) return;
+void Engine::add_losses_of_own_tokens() {
     StepScalars& scalars = step_->scalars();
-    const Tensor balance_loss(&scalars.balance_loss, Dtype::f64, {1});
-    (*mesh_)[axis::tp].all_reduce(exec_, balance_loss);
-    kernels_->sum(exec_, &scalars.loss, balance_loss);
-    (*mesh_)[loss_axes].all_reduce(exec_, balance_loss);
+    for (const PartOfLoss& part : model_->losses()) {
+        if (part.terms != PartOfLoss::Terms::of_own_tokens) continue;
+        const Tensor sum(&scalars.losses[part.number], Dtype::f64, {1});
+        (*mesh_)[axis::tp].all_reduce(exec_, sum);
+        kernels_->sum(exec_, &scalars.loss, sum);
+    }
 }
 
-void Engine::balance_experts() {
-    const double rate = decoder_.config().moe.balance_rate;
-    if (rate <= 0) return;
-    for (const Decoder::BalanceBias& bias : decoder_.balance_biases())
-        kernels_->balance_experts(exec_, bias.storage->master,
-                                  loads_.view.slice_rows(bias.row, 1).reshape({loads_.view.cols()}), rate,
-                                  step_->scalars());
-}
-
-std::vector<int64_t> Engine::loads() const {
-    std::vector<int64_t> all(size_t(loads_.view ? loads_.view.count() : 0));
-    if (!all.empty()) exec_.device->copy(all.data(), loads_.view.data, loads_.view.bytes());
+std::vector<int64_t> Engine::counts() const {
+    std::vector<int64_t> all(size_t(counts_.view ? counts_.view.count() : 0));
+    if (!all.empty()) exec_.device->copy(all.data(), counts_.view.data, counts_.view.bytes());
     return all;
 }
 
@@ -450,7 +438,7 @@ void Engine::observe_arenas(ArenaObserver* arenas) {
 
 void Engine::observe_pipeline(ActionObserver* actions, CommunicationObserver* communication) {
     executor_.observe_actions(actions);
-    if (table_ranks_) table_ranks_->observe(communication);
+    if (sharing_ranks_) sharing_ranks_->observe(communication);
 }
 
 std::vector<std::pair<std::string, const Arena*>> Engine::arenas() const {
@@ -468,7 +456,7 @@ std::vector<std::pair<std::string, const Arena*>> Engine::arenas() const {
 }
 
 const Storage* Engine::storage_of(const Tensor& tensor) const {
-    const Parameters& parameters = decoder_.parameters();
+    const Parameters& parameters = model_->parameters();
     const auto holds = [&](const Tensor& whole) {
         const auto *first = static_cast<const std::byte*>(whole.data),
                    *at = static_cast<const std::byte*>(tensor.data);
@@ -486,14 +474,14 @@ const Storage* Engine::storage_of(const Tensor& tensor) const {
     return nullptr;
 }
 
-double Engine::evaluate(const SampleRows& local) {
-    validation_part_.stage(0, local);
-    micro_batches_[0] = validation_part_.bring(exec_, 0);
+double Engine::evaluate(const LocalBatch& local) {
+    validation_part_->stage(0, local);
+    micro_batches_[0] = validation_part_->bring(exec_, 0);
     validation_->stage({});
     validation_->bring(exec_);
-    executor_.evaluate(flow_of(micro_batches_[0].count()), [this](int, Frame& frame, bool) {
-        return context(micro_batches_[0], frame, validation_->scalars(), inputs_in_frame(), temp_,
-                       exchanges_->experts[0]);
+    executor_.evaluate(model_->flow_into(1, micro_batches_[0].shape()), [this](int, Frame& frame, bool) {
+        return exchanges_->context({exec_, *kernels_, frame, temp_, validation_->scalars()},
+                                   micro_batches_[0], Exchanges::Pass::validation);
     });
     return validation_->read(exec_).loss;
 }

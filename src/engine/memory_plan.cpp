@@ -8,8 +8,8 @@ namespace coeus {
 namespace {
 
 // Buffers for the pieces of gradients from peers, for all communicators that sum.
-int64_t reduction_bytes(const EngineOptions& options, const Mesh& mesh, bool shared_table) {
-    int64_t bytes = shared_table ? Communicator::reduction_bytes(2) : 0;
+int64_t reduction_bytes(const EngineOptions& options, const Mesh& mesh, bool shared) {
+    int64_t bytes = shared ? Communicator::reduction_bytes(2) : 0;
     for (const Communicator* ranks : summing(mesh, options.exchanges))
         bytes += Communicator::reduction_bytes(ranks->size());
     return bytes;
@@ -24,18 +24,17 @@ std::vector<const Communicator*> summing(const Mesh& mesh, const ExchangeOptions
     return all;
 }
 
-MemoryPlan plan_training(const EngineOptions& options, const Decoder& decoder,
-                         const QuantizedWeights& quantized, const Gathered& gathered,
-                         const LayerMemory& layers) {
+MemoryPlan plan_training(const EngineOptions& options, const Model& model, const QuantizedWeights& quantized,
+                         const Gathered& gathered, const LayerMemory& layers) {
     const Mesh mesh = Mesh::planned(options.mesh, options.rank);
-    const Parameters& parameters = decoder.parameters();
-    const bool gpu = options.backend == Backend::cuda, shared_table = decoder.shared_storage() != nullptr;
+    const Parameters& parameters = model.parameters();
+    const bool gpu = options.backend == Backend::cuda, shared = model.shared_storage() != nullptr;
     const MemoryPlace host = gpu ? MemoryPlace::host : MemoryPlace::device;
     const Parameters::Bytes state = parameters.bytes(true), offloaded = parameters.offloaded_bytes();
-    const TokenIdBytes ids =
-        token_id_bytes(options.training, options.accumulation, options.validation, mesh.size(axis::cp),
-                       options.backend, decoder.config().mtp_layers);
-    const int64_t reduction = reduction_bytes(options, mesh, shared_table);
+    const BatchKind& batches = model.batches();
+    const BatchBytes of_batches = batches.bytes({options.training, options.accumulation}, options.validation,
+                                                mesh.size(axis::cp), options.backend);
+    const int64_t reduction = reduction_bytes(options, mesh, shared);
 
     MemoryPlan plan;
     plan.add(state);
@@ -49,18 +48,18 @@ MemoryPlan plan_training(const EngineOptions& options, const Decoder& decoder,
     plan.add(term::flows, layers.executor.slots);
     plan.add(term::temporaries, layers.temporaries + layers.paired_temporaries);
     plan.add(term::workspace, layers.workspace);
-    plan.add(term::token_ids, gpu ? ids.device : ids.host);
+    plan.add(batches.name(), gpu ? of_batches.device : of_batches.host);
     if (!gpu) plan.add(term::reduction, reduction);
-    plan.add(term::position_tables, decoder.tables().bytes());
-    const DecoderConfig& model = decoder.config();
-    plan.add(term::loads, padded_bytes(model.moe_rows() * model.moe.experts * size_of(Dtype::i64)));
+    plan.add(term::position_tables, model.table_bytes());
+    const Counters counters = model.counters();
+    plan.add(counters.name, padded_bytes(counters.count() * size_of(Dtype::i64)));
     if (options.copies_state)
         plan.add(term::copies,
                  (state.master + state.moments + offloaded.total()) / mesh.size(axis::dp_replicate), host);
     if (options.snapshot) plan.add(term::snapshot, StateSnapshot::bytes(parameters), host);
     plan.add(term::libraries,
              gpu ? cuda_library_bytes : library_bytes(options.types.compute, options.mesh.ranks()));
-    const int communicators = carrying_communicators(options.mesh) + (shared_table ? 1 : 0);
+    const int communicators = carrying_communicators(options.mesh) + (shared ? 1 : 0);
     if (gpu && options.nccl && communicators > 0) {
         plan.add(term::nccl, nccl_bytes(communicators, options.nvls));
         plan.add(term::spare, spare_bytes);
@@ -68,7 +67,7 @@ MemoryPlan plan_training(const EngineOptions& options, const Decoder& decoder,
     plan.add(term::offloading, layers.input_places);
     if (options.types.offload)
         plan.add(term::offloading, Offloaded::bytes(parameters, options.offload_chunk));
-    if (gpu) plan.add(term::ids_and_reductions, ids.host + reduction, host);
+    if (gpu) plan.add(fmt::format("{} and reductions", batches.name()), of_batches.host + reduction, host);
     return plan;
 }
 

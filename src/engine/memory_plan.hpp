@@ -7,10 +7,9 @@
 namespace coeus {
 
 /// The plan of a rank, from the result of measure_training(). Memory that the CPU holds for a GPU is counted
-/// as host memory; token ids are on both.
-MemoryPlan plan_training(const EngineOptions& options, const Decoder& decoder,
-                         const QuantizedWeights& quantized, const Gathered& gathered,
-                         const LayerMemory& layers);
+/// as host memory; batches are on both.
+MemoryPlan plan_training(const EngineOptions& options, const Model& model, const QuantizedWeights& quantized,
+                         const Gathered& gathered, const LayerMemory& layers);
 
 /// The communicators of a mesh that sum tensors: gradients over shards and replicas, gradients and tokens
 /// over tensor-parallel ranks, and gradients of keys and values that were gathered.

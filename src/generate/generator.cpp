@@ -90,7 +90,8 @@ Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, 
       decoder_(without_mtp(config), {.master = dtype == Dtype::bf16 ? Dtype::f32 : dtype, .compute = dtype},
                context),
       stage_(decoder_),
-      layers_(measure_generation(decoder_, cache_, {threads, device.architecture()}, device.backend())),
+      layers_(measure_generation(decoder_, config.vocab, cache_, {threads, device.architecture()},
+                                 device.backend())),
       plan_(plan_generation(decoder_, cache_, layers_)),
       kernels_(&kernels_of(device.backend())),
       exec_(device),
@@ -154,13 +155,7 @@ Tensor Generator::append(std::span<const Next> tokens) {
 
 Tensor Generator::run(const Batch& batch, const KvExchange& exchange) {
     const Tensor logits = logits_.view.slice_rows(0, batch.sequences);
-    Ctx c{.exec = exec_,
-          .k = *kernels_,
-          .frame = frame_,
-          .temp = temp_,
-          .batch = batch,
-          .scalars = step_.scalars(),
-          .kv = exchange};
+    Ctx c = generating_context({exec_, *kernels_, frame_, temp_, step_.scalars()}, batch, exchange);
     stage_.last_logits(c, logits);
     const Tensor on_host = logits_on_host_.slice_rows(0, batch.sequences);
     exec_.queue->copy(on_host.data, logits.data, logits.bytes());

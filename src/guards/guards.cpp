@@ -30,7 +30,7 @@ Guards::Guards(const Config::Guards& options, Engine& engine, const std::vector<
       engine_(engine),
       state_{.spikes = SpikeGuard(options.spike_window, options.spike_z_score)},
       snapshot_state_(state_) {
-    const Parameters& parameters = engine.decoder().parameters();
+    const Parameters& parameters = engine.model().parameters();
     if (rewinds(options)) snapshot_.emplace(parameters, engine.exec());
     if (options.compare_replicas_interval == 0) return;
     replicas_.emplace(parameters, engine.mesh(), hosts);

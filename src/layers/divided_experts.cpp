@@ -262,7 +262,7 @@ Tensor DividedExperts::forward(Ctx& c, Tensor x, const Routed& routed, FunctionR
         };
         finish(0, first_round(c, sent, inputs, during.rows));
         const int64_t rounds = c.experts.rounds(rows_of(c, sent));
-        if (c.loads) c.experts.add_extra_rounds(rounds - 1);
+        if (c.counts) c.experts.add_extra_rounds(rounds - 1);
         for (int64_t round = 1; round < rounds; ++round) {
             const Scope of_round(c.temp);
             finish(round, later_round(c, sent, round, inputs));

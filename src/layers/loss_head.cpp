@@ -107,7 +107,7 @@ void LossHead::for_each_chunk(Ctx& c, Tensor all, Tensor w, const Each& each) co
         done += chunk.rows;
     }
     c.k.sum(c.exec, &c.scalars.loss, losses);
-    if (part_) c.k.sum(c.exec, &(c.scalars.*part_), losses);
+    if (part_) c.k.sum(c.exec, &c.scalars.losses[*part_], losses);
 }
 
 void LossHead::losses_of(Ctx& c, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels) const {

@@ -10,7 +10,7 @@ Tensor Router::logits(Ctx& c, Tensor x) const {
 Router::Choice Router::choose(Ctx& c, Tensor logits) const {
     const Shape shape = {logits.rows(), options_.top_k};
     const Choice choice = {{c.frame.keep(Dtype::i32, shape), c.frame.keep(logits.dtype, shape)}, logits};
-    const Tensor loads = c.loads ? c.loads.slice_rows(row_, 1).reshape({c.loads.cols()}) : Tensor{};
+    const Tensor loads = c.counts ? c.counts.slice_rows(row_, 1).reshape({c.counts.cols()}) : Tensor{};
     c.k.route(c.exec, choice.experts, choice.weights, loads, logits, bias_ ? bias_->w : Tensor{}, options_);
     return choice;
 }
@@ -32,7 +32,7 @@ Tensor Router::choose_backward(Ctx& c, const Choice& choice, Tensor dweights, Dt
     const Scope temps(c.temp);
     const Tensor exact = type == logits.dtype ? dlogits : c.temp.alloc(logits.dtype, logits.shape);
     c.k.route_backward(c.exec, exact, dweights, logits, choice.experts, options_);
-    if (sequence_balance_ > 0) balance_sequences(c, exact, choice);
+    if (balance_.coefficient > 0) balance_sequences(c, exact, choice);
     if (type != logits.dtype) c.k.cast(c.exec, dlogits, exact);
     return dlogits;
 }
@@ -59,9 +59,9 @@ void Router::balance_sequences(Ctx& c, Tensor dlogits, const Choice& choice) con
     c.k.count_by_sequence(c.exec, counts, choice.experts, rows);
     sum_choices(c, c.tp, Exchange::sum_token_choices, counts);
     sum_choices(c, c.cp, Exchange::sum_part_choices, counts);
-    c.k.balance_sequences(c.exec, dlogits, losses, logits, counts, rows, sequence_balance_, options_,
+    c.k.balance_sequences(c.exec, dlogits, losses, logits, counts, rows, balance_.coefficient, options_,
                           c.scalars);
-    c.k.sum(c.exec, &c.scalars.balance_loss, losses);
+    c.k.sum(c.exec, &c.scalars.losses[balance_.part], losses);
 }
 
 // What is pushed last is popped first: the experts, the choice, the shared experts, the gate. The input of

@@ -18,7 +18,7 @@ Flow RecomputeBlock::backward(Ctx& c, Flow dout) const {
     const Flow in = c.inputs.recall(c, this, dout.count());
     const FrameScope kept(c.frame);
     Ctx again = c;
-    again.loads = {};  // the forward has counted
+    again.counts = {};  // the forward has counted
     block_->rebuild(again, in);
     return block_->backward(c, dout);
 }

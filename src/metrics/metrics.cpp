@@ -43,6 +43,12 @@ std::string gpu_text(const StepMetrics& m) {
     return join(parts, " ");
 }
 
+// "mtp loss" for "mtp_loss".
+std::string words_of(std::string name) {
+    std::ranges::replace(name, '_', ' ');
+    return name;
+}
+
 bool is_past(const std::string& text, const MetricsFile::Past& past) {
     try {
         const JsonDocument document = JsonDocument::parse(text, "metrics.jsonl");
@@ -114,6 +120,10 @@ std::optional<ExpertLoads> expert_loads(std::span<const int64_t> loads, int64_t 
     return result;
 }
 
+bool is_part_of_loss(std::string_view key) {
+    return key.ends_with("_loss") && key != "validation_loss";
+}
+
 std::string console_line(const StepMetrics& m, bool color) {
     std::vector<std::string> parts = {
         painted(fmt::format("step: {:2}", m.step), Color::red, color),
@@ -130,9 +140,8 @@ std::string console_line(const StepMetrics& m, bool color) {
     if (m.experts)
         parts.push_back(fmt::format("expert load: {:.2f} to {:.2f}", m.experts->min, m.experts->max));
     if (m.extra_rounds.value_or(0) > 0) parts.push_back(fmt::format("extra rounds: {}", *m.extra_rounds));
-    if (m.sequence_balance_loss)
-        parts.push_back(fmt::format("sequence balance loss: {:.5f}", *m.sequence_balance_loss));
-    if (m.mtp_loss) parts.push_back(fmt::format("mtp loss: {:.5f}", *m.mtp_loss));
+    for (const LossMetric& loss : m.losses)
+        parts.push_back(fmt::format("{}: {:.5f}", words_of(loss.name), loss.value));
     if (const std::string gpu = gpu_text(m); !gpu.empty()) parts.push_back("gpu: " + gpu);
     return join(parts, "  ");
 }
@@ -163,8 +172,7 @@ std::string json_line(const StepMetrics& m) {
     if (m.experts && m.experts->rank_max) line.set("moe_rank_load_max", *m.experts->rank_max);
     if (m.extra_rounds) line.set("moe_extra_rounds", *m.extra_rounds);
     if (m.steps_computed_twice) line.set("moe_steps_computed_twice", *m.steps_computed_twice);
-    if (m.sequence_balance_loss) line.set("moe_sequence_balance_loss", *m.sequence_balance_loss);
-    if (m.mtp_loss) line.set("mtp_loss", *m.mtp_loss);
+    for (const LossMetric& loss : m.losses) line.set(loss.key(), loss.value);
     if (m.gpu_memory_gib) line.set("gpu_memory_gib", *m.gpu_memory_gib);
     if (m.gpu_power_w) line.set("gpu_power_w", *m.gpu_power_w);
     if (m.gpu_clock_mhz) line.set("gpu_clock_mhz", *m.gpu_clock_mhz);

@@ -105,8 +105,9 @@ std::vector<Scalar> tensorboard_scalars(const StepMetrics& m) {
     if (m.extra_rounds) scalars.push_back({"moe/extra_rounds", double(*m.extra_rounds)});
     if (m.steps_computed_twice)
         scalars.push_back({"moe/steps_computed_twice", double(*m.steps_computed_twice)});
-    if (m.sequence_balance_loss) scalars.push_back({"moe/sequence_balance_loss", *m.sequence_balance_loss});
-    if (m.mtp_loss) scalars.push_back({"loss_metrics/mtp_loss", *m.mtp_loss});
+    for (const LossMetric& loss : m.losses)
+        scalars.push_back(
+            {fmt::format("{}/{}", loss.topic.empty() ? "loss_metrics" : loss.topic, loss.name), loss.value});
     if (m.mfu) scalars.push_back({"mfu(%)", *m.mfu});
     if (m.gpu_memory_gib) scalars.push_back({"gpu/memory(GiB)", *m.gpu_memory_gib});
     if (m.gpu_power_w) scalars.push_back({"gpu/power(W)", *m.gpu_power_w});

@@ -375,7 +375,7 @@ std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& con
                                 .round_robin = m.round_robin};
     return std::make_unique<Moe>(
         Router(TokenLinear(router, input, router_bias), balance, route,
-               declare.model().moe_row(declare.layer()), m.sequence_balance),
+               declare.model().moe_row(declare.layer()), {m.sequence_balance, decoder_loss::balance}),
         parameters.expert_place().ep > 1 ? divided_experts(products) : local_experts(products),
         std::move(shared));
 }

@@ -10,14 +10,32 @@
 
 namespace coeus {
 
+namespace {
+
+std::vector<PartOfLoss> losses_of(const DecoderConfig& config) {
+    std::vector<PartOfLoss> losses;
+    if (config.moe.sequence_balance > 0)
+        losses.push_back({.number = decoder_loss::balance,
+                          .topic = "moe",
+                          .name = "sequence_balance_loss",
+                          .terms = PartOfLoss::Terms::of_own_tokens});
+    if (config.mtp_layers > 0)
+        losses.push_back({.number = decoder_loss::mtp, .topic = "", .name = "mtp_loss"});
+    return losses;
+}
+
+}  // namespace
+
 Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions,
                  const ModelPlace& place, const std::vector<DecoderPart>& parts,
                  const std::vector<Recompute>& recompute)
     : Model(types, place),
       config_(config),
+      batches_(config.mtp_layers),
       tables_{{positions, config.attention.rotated_dim(), config.rope.theta, config.rope.scaling,
                types.accumulate()},
               {positions, config.attention.temperature, types.accumulate()}} {
+    losses_ = losses_of(config);
     const auto has = [&](const auto& what) { return std::ranges::any_of(parts, what); };
     const bool embeds = has(&DecoderPart::embedding), heads = has(&DecoderPart::head);
     const Declare declare(parameters_, config_);
@@ -28,7 +46,6 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
     };
 
     const int depths = int(config.mtp_layers);
-    depths_ = depths;
     const bool embeds_at_end = config.embeds_at_end() && heads,
                shared = config.embeds_at_end() && embeds != heads;
     const int uses_as_head = 1 + depths,
@@ -87,9 +104,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
             segments_.back().objective =
                 std::make_unique<MtpHead>(*output, depth + 1, config.mtp_scale / depths);
     }
-    for (const DecoderPart& part : parts)
-        parts_.push_back({.first = part.embedding ? 0 : size_t(part.first_layer) + 1,
-                          .last = part.head ? segments_.size() : size_t(part.last_layer) + 1});
+    for (const DecoderPart& part : parts) parts_.push_back(part.segments(config));
     declare_neighbours();
 }
 
@@ -126,6 +141,34 @@ std::vector<Decoder::BalanceBias> Decoder::balance_biases() const {
     return all;
 }
 
+void Decoder::after_update(Exec& exec, const Kernels& kernels, Tensor counts,
+                           const StepScalars& scalars) const {
+    if (config_.moe.balance_rate <= 0) return;
+    for (const BalanceBias& bias : balance_biases())
+        kernels.balance_experts(exec, bias.storage->master,
+                                counts.slice_rows(bias.row, 1).reshape({counts.cols()}),
+                                config_.moe.balance_rate, scalars);
+}
+
+namespace {
+
+template <class To, class From>
+To& decoder_in(From& model) {
+    auto* decoder = dynamic_cast<To*>(&model);
+    require(decoder != nullptr, "the model is not a decoder");
+    return *decoder;
+}
+
+}  // namespace
+
+Decoder& decoder_of(Model& model) {
+    return decoder_in<Decoder>(model);
+}
+
+const Decoder& decoder_of(const Model& model) {
+    return decoder_in<const Decoder>(model);
+}
+
 std::vector<std::vector<int64_t>> equal_layers(const DecoderConfig& config) {
     std::vector<std::vector<int64_t>> groups;
     for (int64_t i = 0; i < config.layers; ++i) {
@@ -136,8 +179,9 @@ std::vector<std::vector<int64_t>> equal_layers(const DecoderConfig& config) {
     return groups;
 }
 
-Flow Decoder::flow_into(size_t segment, int64_t rows) const {
+Flow Decoder::flow_into(size_t segment, const BatchShape& local) const {
     if (segment == 0) return {};
+    const int64_t rows = local.count() / parameters_.place().tp;
     const Tensor hidden(nullptr, parameters_.types().compute, {rows, config_.dim});
     const bool is_mtp_layer = segment > 1 && segments_[segment - 1].kind == Segment::Kind::block;
     return is_mtp_layer ? Flow({hidden, hidden}) : Flow(hidden);

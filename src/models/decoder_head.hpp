@@ -6,6 +6,7 @@
 #include "coeus/layers/loss_head.hpp"
 #include "coeus/layers/norm.hpp"
 #include "coeus/layers/objective.hpp"
+#include "coeus/models/decoder_config.hpp"
 
 namespace coeus {
 
@@ -29,9 +30,9 @@ private:
 class MtpHead : public Objective {
 public:
     /// The labels are `depth` places further ahead than those of the batch. `output`, `weight`: see LossHead.
-    /// The loss is also added to scalars.mtp_loss.
+    /// The loss is also added to its part of scalars.losses.
     MtpHead(const Storage& output, int64_t depth, double weight)
-        : loss_(output, weight, &StepScalars::mtp_loss), depth_(depth) {}
+        : loss_(output, weight, decoder_loss::mtp), depth_(depth) {}
 
     /// `in`: x [T/P, D].
     void forward(Ctx& c, Flow in) const override {

@@ -143,13 +143,13 @@ std::string ParamGroups::text(const Parameters& parameters) const {
     return join(parts, ", ");
 }
 
-StepScalars ParamGroups::begin_step(uint64_t step, double learning_rate, int64_t valid_tokens) const {
+StepScalars ParamGroups::begin_step(uint64_t step, double learning_rate, int64_t counted) const {
     require(step > 0, "steps count from 1");
-    require(valid_tokens > 0, "a step without valid tokens has no mean loss");
+    require(counted > 0, "a step without valid tokens has no mean loss");
     StepScalars scalars;
     scalars.step = step;
     scalars.learning_rate = learning_rate;
-    scalars.loss_scale = 1 / double(valid_tokens);
+    scalars.loss_scale = 1 / double(counted);
     for (size_t i = 0; i < groups_.size(); ++i) {
         scalars.groups[i].learning_rate = groups_[i].rate * learning_rate;
         groups_[i].optimizer->begin_step(step, scalars.groups[i]);

@@ -42,7 +42,7 @@ void Stage::train_objective(Ctx& c, const Segment& segment, const Flow& flow) co
 
 // The gradient of an objective's input: that of its loss, added to that of the segments after it.
 Flow Stage::objective_gradient(Ctx& c, size_t segment, const Flow& of_rest) const {
-    const Flow own = pop_flow(c, this, model_->flow_into(segment, 0).count());
+    const Flow own = pop_flow(c, this, model_->flow_into(segment, {}).count());
     if (segment + 1 < part_.last) {
         add_flow(c, of_rest, own);
         return of_rest;
@@ -111,7 +111,7 @@ void Stage::backward_weight(Ctx& c) const {
 // The frame holds only one block at a time, and the flow between blocks.
 Flow Stage::without_backward(Ctx& c, Flow in) const {
     const bool reads_batch = part_.first == 0;
-    Flow flow = keep_like(c, reads_batch ? model_->flow_into(1, c.batch.count() / c.tp.size()) : in);
+    Flow flow = keep_like(c, reads_batch ? model_->flow_into(1, c.batch.shape()) : in);
     if (!reads_batch) cast_flow(c, flow, in);
     const size_t end = std::min(part_.last, model_->first_objective());
     for (size_t s = part_.first; s < end; ++s) {

@@ -59,30 +59,18 @@ std::string MemoryPlan::text(std::optional<int64_t> limit_bytes) const {
     return lines;
 }
 
-MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, const LayerMemory& layers) {
+MemoryPlan plan_generation(const Model& model, const KvCache& cache, const LayerMemory& layers) {
     MemoryPlan plan;
-    plan.add(decoder.parameters().bytes(false));
+    plan.add(model.parameters().bytes(false));
     plan.add(term::activations, layers.activations);
     plan.add(term::temporaries, layers.temporaries);
     plan.add(term::workspace, layers.workspace);
     // tokens and positions of a prompt or of a step, and the slots of a step
     const int64_t ids = 2 * std::max(cache.context(), cache.sequences()) + cache.sequences();
-    plan.add(term::token_ids, ids * size_of(Dtype::i32));
-    plan.add(term::position_tables, decoder.tables().bytes());
+    plan.add(model.batches().name(), ids * size_of(Dtype::i32));
+    plan.add(term::position_tables, model.table_bytes());
     plan.add(term::cache, cache.bytes());
     return plan;
-}
-
-TokenIdBytes token_id_bytes(const BatchShape& training, int64_t local_batches, const BatchShape& validation,
-                            int context_ranks, Backend backend, int64_t depths) {
-    const int64_t step = local_batches * training.count(), one = training.count() + validation.count();
-    const int64_t read = 3 * (2 * step + validation.count());
-    const int64_t parts = 2 * ((1 + depths) * step + validation.count()) / context_ranks,
-                  positions = one / context_ranks;
-    const int64_t id = size_of(Dtype::i32);
-    if (backend == Backend::cpu) return {.host = (read + parts + positions) * id};
-    return {.host = (read + parts + step + validation.count()) * id,
-            .device = ((3 * one + 2 * depths * training.count()) / context_ranks + one) * id};
 }
 
 int64_t library_bytes(Dtype compute, int ranks) {

@@ -62,14 +62,14 @@ std::vector<Alternative> with_offloading(const Alternative& now) {
     return all;
 }
 
-bool divides(const DecoderConfig& model, const EngineOptions& options) {
+bool divides(const ModelConfig& model, const EngineOptions& options) {
     const int64_t tp = options.mesh.tp, cp = options.mesh.cp;
     const bool by_heads = cp > 1 && options.exchanges.context.exchange == ContextExchange::heads;
     // a block of MX lies within the tokens of a rank
     const int64_t block = has_blocks(options.types.quantize.linear) ? scale_block : 1;
     const int64_t heads = by_heads ? tp * cp : tp, pieces = block * (cp > 1 ? 2 * tp * cp : tp);
-    return model.attention.heads % heads == 0 && model.attention.kv_heads % heads == 0 &&
-           options.training.seq_len % pieces == 0 && options.validation.seq_len % pieces == 0;
+    return model->divides_heads(heads) && options.training.seq_len % pieces == 0 &&
+           options.validation.seq_len % pieces == 0;
 }
 
 // All data-parallel ranks shard parameters, except that `tp` and `cp` times as many serve these axes.
@@ -84,7 +84,7 @@ Alternative with_mesh(const Alternative& now, int tp, int cp) {
     return other;
 }
 
-std::vector<Alternative> with_other_meshes(const DecoderConfig& model, const Alternative& now) {
+std::vector<Alternative> with_other_meshes(const ModelConfig& model, const Alternative& now) {
     std::vector<Alternative> all = {now};
     const int data = now.options.mesh.size(axis::dp);
     for (int tp = 1; tp <= data; tp *= 2)
@@ -120,7 +120,7 @@ struct Needed {
                (on_host > 0 ? fmt::format(" and {} of host memory", bytes_text(double(on_host))) : "");
     }
 };
-Needed needed_by(const DecoderConfig& model, const EngineOptions& options) {
+Needed needed_by(const ModelConfig& model, const EngineOptions& options) {
     Needed most;
     for (const MemoryPlan& plan : plans_of_stages(model, options)) {
         most.bytes = std::max(most.bytes, plan.total());
@@ -169,7 +169,7 @@ std::vector<std::string> settings_that_change(const EngineOptions& from, const E
 }
 
 // All ways to train `sequences` sequences per step on the ranks of `options`, the cheapest first.
-std::vector<Alternative> ways_to_run(const DecoderConfig& model, const EngineOptions& options,
+std::vector<Alternative> ways_to_run(const ModelConfig& model, const EngineOptions& options,
                                      int64_t sequences) {
     std::vector<Alternative> all;
     for (const Alternative& kept : with_less_kept({.options = options}))
@@ -183,14 +183,14 @@ std::vector<Alternative> ways_to_run(const DecoderConfig& model, const EngineOpt
 
 }  // namespace
 
-std::vector<Alternative> alternatives(const DecoderConfig& model, const EngineOptions& options) {
+std::vector<Alternative> alternatives(const ModelConfig& model, const EngineOptions& options) {
     std::vector<Alternative> all = ways_to_run(model, options, step_sequences(options));
     std::erase_if(all, [](const Alternative& way) { return way.cost == 0; });
     for (Alternative& way : all) way.says = settings_that_change(options, way.options);
     return all;
 }
 
-std::string memory_advice(const DecoderConfig& model, const EngineOptions& options, int64_t limit_bytes,
+std::string memory_advice(const ModelConfig& model, const EngineOptions& options, int64_t limit_bytes,
                           int64_t host_limit_bytes, const AdviceCheck& holds) {
     int64_t least = needed_by(model, options).bytes;
     // Finds the first way that fits and that a run would accept.
@@ -233,7 +233,7 @@ std::string memory_advice(const DecoderConfig& model, const EngineOptions& optio
         bytes_text(double(least_on_these_ranks)));
 }
 
-std::string spare_memory_advice(const DecoderConfig& model, const EngineOptions& options, int64_t limit_bytes,
+std::string spare_memory_advice(const ModelConfig& model, const EngineOptions& options, int64_t limit_bytes,
                                 const AdviceCheck& holds) {
     using Mode = RecomputeOptions::Mode;
     const Needed now = needed_by(model, options);

@@ -263,7 +263,7 @@ int64_t Recording::launches_beside() const {
     return all;
 }
 
-Recording record_step(const DecoderConfig& config, const EngineOptions& options) {
+Recording record_step(const ModelConfig& config, const EngineOptions& options) {
     if (options.types.offload)
         throw ConfigError("the transfers of offloaded state (training.enable_cpu_offload) are not recorded");
     EngineOptions recorded = options;
@@ -287,20 +287,13 @@ Recording record_step(const DecoderConfig& config, const EngineOptions& options)
         sums(recorder, beside.reduce, Purpose::gradients);
     std::optional<BesideRecorder> conversions;
     if (beside.convert) conversions.emplace(recorder, *beside.convert, Purpose::gradients);
-    const BatchShape& batch = options.training;
-    const std::vector<int32_t> ids(size_t(batch.count()));  // zeros: tokens, labels, and starts of documents
-    const SampleRows rows = {
-        .sequences = batch.sequences,
-        .seq_len = batch.seq_len,
-        .tokens = ids,
-        .labels = ids,
-        .document_start = batch.masks_documents ? std::span<const int32_t>(ids) : std::span<const int32_t>()};
+    const auto zeros = engine.model().batches().zeros(options.training);
     const auto end_graph = [&] {
         if (options.graphs) recorder.finish_queues();
         return true;
     };
     engine.compute_gradients(
-        1, 0, 1, [&](int64_t) { return rows; }, {}, end_graph);
+        1, 0, 1, [&](int64_t) { return *zeros; }, {}, end_graph);
     engine.update();
     recorder.stop();
     mesh.observe(nullptr);

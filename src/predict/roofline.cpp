@@ -2,7 +2,6 @@
 #include "coeus/predict/roofline.hpp"
 
 #include "coeus/base/text.hpp"
-#include "coeus/models/decoder.hpp"
 #include "coeus/pipeline/simulate.hpp"
 #include "coeus/predict/timeline.hpp"
 
@@ -22,12 +21,12 @@ EngineOptions with_local_batches(EngineOptions options, int64_t number) {
 }
 
 // Seconds of a local batch at the machine's peak.
-std::optional<double> seconds_at_peak(const DecoderConfig& config, const EngineOptions& options,
+std::optional<double> seconds_at_peak(const ModelConfig& config, const EngineOptions& options,
                                       const MachineFile& machine, double tokens) {
     const auto peak = machine.peak.find(options.types.compute);
     if (peak == machine.peak.end() || options.types.quantize.any() || options.mesh.pp > 1)
         return std::nullopt;
-    return config.flops_per_token(options.training.seq_len) * tokens / peak->second;
+    return config->flops_per_token(options.training.seq_len) * tokens / peak->second;
 }
 
 constexpr double printed = 0.05e-3;  // seconds
@@ -83,19 +82,16 @@ std::vector<CommunicationRow> communication_of(const Played& one, const Played& 
     return rows;
 }
 
-// The stages of a pipeline rank, with the kind of each layer.
-std::string content_of(const DecoderConfig& config, const EngineOptions& options, int rank) {
-    std::map<int64_t, int64_t> kinds;
-    for (const std::vector<int64_t>& group : equal_layers(config))
-        for (const int64_t layer : group) kinds[layer] = group.front();
+// The stages of a pipeline rank, with the kind of each segment.
+std::string content_of(const ModelConfig& config, const EngineOptions& options, int rank) {
+    const std::vector<int64_t> kinds = config->kinds_of_segments();
     std::string text;
     if (options.mesh.pp == 1) return text;
     for (const int stage : options.pipeline.timetable.placement.stages_of(rank)) {
-        const DecoderPart& part = options.pipeline.parts[size_t(stage)];
-        text += part.embedding ? "embedding " : "";
-        for (int64_t layer = part.first_layer; layer < part.last_layer; ++layer)
-            text += fmt::format("{} ", kinds.at(layer));
-        text += part.head ? "head;" : ";";
+        const ModelPart& part = options.pipeline.parts[size_t(stage)];
+        for (size_t segment = part.first; segment < part.last; ++segment)
+            text += fmt::format("{} ", kinds[segment]);
+        text += ";";
     }
     return text;
 }
@@ -129,7 +125,7 @@ LaunchOrder planned_order(const MachineFile& machine, const EngineOptions& optio
 }
 
 // A step of one local batch, and how much longer one of two takes.
-Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, const MachineFile& machine,
+Roofline roofline_of(const ModelConfig& config, const EngineOptions& options, const MachineFile& machine,
                      LaunchOrder order, bool in_tf32) {
     const Rates rates(machine, options.nvls);
     const Recording one = record_step(config, with_local_batches(options, 1)),
@@ -178,7 +174,7 @@ Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, 
     return all;
 }
 
-Roofline roofline_of_slowest(const DecoderConfig& config, const EngineOptions& options,
+Roofline roofline_of_slowest(const ModelConfig& config, const EngineOptions& options,
                              const MachineFile& machine, LaunchOrder order, bool in_tf32) {
     Roofline slowest;
     std::vector<double> steps;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "derived.hpp"
 
+#include "coeus/report/metrics.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -66,9 +68,10 @@ MetricSeries bits_per_byte(const RunData& run, const MetricSeries& losses,
 // The loss without its parts that are not the cross entropy of the next token.
 MetricSeries cross_entropy(const RunData& run) {
     MetricSeries losses = run.of("loss");
-    for (const char* part : {"mtp_loss", "moe_sequence_balance_loss"})
-        for (const auto& [step, value] : run.of(part))
-            if (const auto at = losses.find(step); at != losses.end()) at->second -= value;
+    for (const auto& [field, values] : run.series)
+        if (is_part_of_loss(field))
+            for (const auto& [step, value] : values)
+                if (const auto at = losses.find(step); at != losses.end()) at->second -= value;
     return losses;
 }
 

@@ -35,7 +35,7 @@ EngineOptions with_chunks(EngineOptions options, std::optional<int64_t> of_check
 
 }  // namespace
 
-EngineOptions with_largest_chunks(const DecoderConfig& model, const EngineOptions& options,
+EngineOptions with_largest_chunks(const ModelConfig& model, const EngineOptions& options,
                                   std::optional<int64_t> limit, std::optional<int64_t> of_checkpoint) {
     return with_chunks(options, of_checkpoint, [&](const EngineOptions& larger) {
         return !limit || std::ranges::all_of(plans_of_stages(model, larger),
@@ -43,7 +43,7 @@ EngineOptions with_largest_chunks(const DecoderConfig& model, const EngineOption
     });
 }
 
-EngineOptions with_largest_chunks(const DecoderConfig& model, const EngineOptions& options, int64_t limit,
+EngineOptions with_largest_chunks(const ModelConfig& model, const EngineOptions& options, int64_t limit,
                                   const Communicator& world, std::optional<int64_t> of_checkpoint) {
     return with_chunks(options, of_checkpoint, [&](const EngineOptions& larger) {
         int64_t lacking = 0;

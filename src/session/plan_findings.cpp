@@ -67,7 +67,7 @@ Findings memory_findings(const PlannedRun& planned) {
     return found;
 }
 
-bool advice_holds(const Config& config, const DecoderConfig& model, const Alternative& advice) {
+bool advice_holds(const Config& config, const ModelConfig& model, const Alternative& advice) {
     try {
         const Config changed = with_settings(config, advice.says);
         EngineOptions options =

@@ -55,7 +55,7 @@ PlannedSpeed planned_speed(const PlannedRun& planned) {
 std::string run_length(const PlannedRun& planned, double step_seconds) {
     const Config& config = planned.command_line.config;
     const EngineOptions& options = planned.engine.options();
-    const auto state_bytes = double(planned.engine.decoder().parameters().full_state_bytes());
+    const auto state_bytes = double(planned.engine.model().parameters().full_state_bytes());
     const int64_t steps = config.training.steps, ranks = options.mesh.ranks();
     const double tokens = double(config.training.local_batch_size) * double(options.mesh.size(axis::dp)) *
                           double(options.accumulation) * double(config.training.seq_len);

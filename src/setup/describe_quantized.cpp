@@ -81,10 +81,8 @@ std::string names_of(const std::vector<MatrixGroup>& groups, FunctionRef<bool(co
 
 int64_t parameters_in_8_bits(const Engine& engine) {
     int64_t sum = 0;
-    for (const LayerMatrix& matrix : layer_matrices(engine.decoder()))
-        if (matrix.recipe != Recipe::none)
-            sum += matrix.outputs * matrix.inputs *
-                   (matrix.of_experts ? engine.decoder().config().moe.experts : 1);
+    for (const LayerMatrix& matrix : layer_matrices(engine.model()))
+        if (matrix.recipe != Recipe::none) sum += matrix.number * matrix.outputs * matrix.inputs;
     return sum;
 }
 
@@ -92,7 +90,7 @@ std::vector<std::string> describe_quantized(const Engine& engine) {
     const StateTypes& types = engine.options().types;
     const Quantize& quantize = types.quantize;
     if (!quantize.any()) return {};
-    const std::vector<LayerMatrix> matrices = layer_matrices(engine.decoder());
+    const std::vector<LayerMatrix> matrices = layer_matrices(engine.model());
     std::vector<std::string> recipes, lines;
     const bool linear = converts_some(matrices, false), experts = converts_some(matrices, true),
                on_gpu = engine.options().backend == Backend::cuda;
@@ -101,8 +99,7 @@ std::vector<std::string> describe_quantized(const Engine& engine) {
     if (!recipes.empty())
         lines.push_back(fmt::format("In 8 bits: {} of {} parameters ({}); MFU is not reported",
                                     with_commas(parameters_in_8_bits(engine)),
-                                    with_commas(engine.decoder().config().parameters()),
-                                    join(recipes, ", ")));
+                                    with_commas(engine.config()->parameters()), join(recipes, ", ")));
     if (!recipes.empty() && !on_gpu)
         lines.push_back("CPUs have no products of 8-bit numbers: they are computed exactly, in software");
     if (linear && on_gpu && quantize.emulate)
@@ -145,7 +142,7 @@ std::vector<std::string> describe_linear_layers(const Engine& engine) {
     const StateTypes& types = engine.options().types;
     if (!types.quantize.any()) return {};
     std::string text = "Linear layers:";
-    const std::vector<MatrixGroup> groups = matrix_groups(types.quantize, layer_matrices(engine.decoder()));
+    const std::vector<MatrixGroup> groups = matrix_groups(types.quantize, layer_matrices(engine.model()));
     size_t widest = 0, widest_size = 0;
     for (const MatrixGroup& group : groups) {
         widest = std::max(widest, group.name.size());
@@ -161,7 +158,7 @@ std::vector<std::string> describe_linear_layers(const Engine& engine) {
 
 std::vector<std::string> idle_converters(const Engine& engine) {
     const StateTypes& types = engine.options().types;
-    const std::vector<LayerMatrix> matrices = layer_matrices(engine.decoder());
+    const std::vector<LayerMatrix> matrices = layer_matrices(engine.model());
     std::vector<std::string> warnings;
     const auto look = [&](Recipe recipe, bool of_experts) {
         if (recipe != Recipe::none && !converts_some(matrices, of_experts))

@@ -53,81 +53,76 @@ std::string chunks_text(const DecoderConfig& m, const Config::Training& training
         chunk);
 }
 
-// The widths between the matrices of dense layers, and of layers with experts.
-std::string widths_text(const DecoderConfig& m) {
-    std::vector<std::string> parts;
-    if (m.feed_forward.hidden > 0) parts.push_back(fmt::format("ffn {}", m.feed_forward.hidden));
-    if (m.moe.experts > 0)
-        parts.push_back(
-            fmt::format("{} experts of {}, {} for each token", m.moe.experts, m.moe.hidden, m.moe.top_k));
-    if (m.moe.shared_hidden > 0) parts.push_back(fmt::format("shared experts of {}", m.moe.shared_hidden));
-    return join(parts, ", ");
+std::string model_text(const ModelConfig& model, int64_t seq_len) {
+    const int64_t all = model->parameters(), active = model->active_parameters();
+    return fmt::format("Model: {}, {} parameters{} ({}), {:.4g} FLOPs per token", model->name(),
+                       with_commas(all), active < all ? ", " + with_commas(active) + " active" : "",
+                       model->shapes(), model->flops_per_token(seq_len));
 }
 
-std::string parameters_text(const DecoderConfig& m) {
-    const int64_t all = m.parameters(), active = m.active_parameters();
-    return with_commas(all) + " parameters" + (active < all ? ", " + with_commas(active) + " active" : "");
+std::string batch_text(const Config& config, const MeshShape& mesh, const EngineOptions& options) {
+    const int64_t sequences = options.training.sequences * mesh.size(axis::dp) * options.accumulation;
+    return fmt::format(
+        "Batch: {} of {} tokens per step ({} local x {} data {} x {} accumulation), {} (warm-up {})",
+        counted(sequences, "sequence"), options.training.seq_len, options.training.sequences,
+        mesh.size(axis::dp), mesh.size(axis::dp) == 1 ? "rank" : "ranks", options.accumulation,
+        counted(config.training.steps, "step"),
+        std::min(config.lr_scheduler.warmup_steps,
+                 config.lr_scheduler.total_steps.value_or(config.training.steps)));
+}
+
+std::string divided_sequences_text(const Config::Parallelism& deck, const MeshShape& mesh, int64_t seq_len) {
+    return fmt::format(
+        "Sequences: each of {} ranks has {} of {} tokens (load balancer {}); keys and values "
+        "are exchanged by {}",
+        mesh.cp, seq_len / mesh.cp, seq_len, deck.context_parallel_load_balancer,
+        deck.context_parallel_rotate_method);
+}
+
+std::string divided_experts_text(const MoeConfig& moe, const MeshShape& mesh, const Engine& engine) {
+    const EngineOptions& options = engine.options();
+    const int64_t tokens = options.training.count() / options.pipeline.timetable.microbatches /
+                           (mesh.size(axis::cp | axis::tp) / mesh.size(axis::etp)),
+                  own = moe.experts / mesh.ep;
+    const ExpertCapacity rows =
+        ExpertCapacity::of(mesh.ep, tokens, moe.top_k, own, options.exchanges.expert_capacity);
+    const std::string more =
+        rows.later == 0 ? ", as many as can come"
+        : engine.uses_expert_blocks()
+            ? ", an equal part from each rank; a step with more from one of them is computed twice"
+            : fmt::format("; more of them come in rounds of {}", with_commas(rows.later));
+    return fmt::format(
+        "Experts: each of {} ranks has {} of {}, and room for {} rows of tokens at a time{} "
+        "(model.non_blocking_capacity_factor = {})",
+        mesh.ep, own, moe.experts, with_commas(rows.first), more, options.exchanges.expert_capacity);
 }
 
 }  // namespace
 
 std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine,
                                       std::optional<int64_t> memory_limit) {
-    const DecoderConfig& m = engine.decoder().config();
     const EngineOptions& options = engine.options();
-    const int64_t sequences = options.training.sequences * mesh.size(axis::dp) * options.accumulation;
     std::vector<std::string> lines = {
         mesh.ranks() == 1 ? std::string("Mesh: 1 rank")
                           : fmt::format("Mesh: {} ranks: {}", mesh.ranks(), mesh.text()),
-        fmt::format(
-            "Model: {} {}, {} (dim {}, {} layers{}, {} heads, {} kv heads, {}, vocabulary {}{}), {:.4g} "
-            "FLOPs per token",
-            m.family, m.flavor, parameters_text(m), m.dim, m.layers,
-            m.mtp_layers > 0 ? fmt::format(" and {} for further tokens", m.mtp_layers) : "",
-            m.attention.heads, m.attention.kv_heads, widths_text(m), m.vocab, m.tied ? ", tied" : "",
-            m.flops_per_token(options.training.seq_len)),
+        model_text(engine.config(), options.training.seq_len),
         fmt::format("Types: weights {}, compute {}, gradients {}", name_of(options.types.master),
                     name_of(options.types.compute), gradients_text(options.types)),
-        fmt::format(
-            "Batch: {} of {} tokens per step ({} local x {} data {} x {} accumulation), {} (warm-up {})",
-            counted(sequences, "sequence"), options.training.seq_len, options.training.sequences,
-            mesh.size(axis::dp), mesh.size(axis::dp) == 1 ? "rank" : "ranks", options.accumulation,
-            counted(config.training.steps, "step"),
-            std::min(config.lr_scheduler.warmup_steps,
-                     config.lr_scheduler.total_steps.value_or(config.training.steps))),
-    };
+        batch_text(config, mesh, options)};
     for (const std::string& line : describe_quantized(engine)) lines.push_back(line);
     if (config.model.print_after_conversion)
         for (const std::string& line : describe_linear_layers(engine)) lines.push_back(line);
-    if (const std::string optimizers = engine.optimizer().text(engine.decoder().parameters());
+    if (const std::string optimizers = engine.optimizer().text(engine.model().parameters());
         optimizers.find(',') != std::string::npos || !options.param_groups.empty())
         lines.push_back("Optimizer: " + optimizers);
     if (mesh.cp > 1)
-        lines.push_back(
-            fmt::format("Sequences: each of {} ranks has {} of {} tokens (load balancer {}); keys and values "
-                        "are exchanged by {}",
-                        mesh.cp, options.training.seq_len / mesh.cp, options.training.seq_len,
-                        config.parallelism.context_parallel_load_balancer,
-                        config.parallelism.context_parallel_rotate_method));
-    if (std::string chunks = chunks_text(m, config.training); !chunks.empty())
-        lines.push_back(std::move(chunks));
-    if (mesh.ep > 1) {
-        const int64_t tokens = options.training.count() / options.pipeline.timetable.microbatches /
-                               (mesh.size(axis::cp | axis::tp) / mesh.size(axis::etp)),
-                      own = m.moe.experts / mesh.ep;
-        const ExpertCapacity rows =
-            ExpertCapacity::of(mesh.ep, tokens, m.moe.top_k, own, options.exchanges.expert_capacity);
-        const std::string more =
-            rows.later == 0 ? ", as many as can come"
-            : engine.uses_expert_blocks()
-                ? ", an equal part from each rank; a step with more from one of them is computed twice"
-                : fmt::format("; more of them come in rounds of {}", with_commas(rows.later));
-        lines.push_back(fmt::format(
-            "Experts: each of {} ranks has {} of {}, and room for {} rows of tokens at a time{} "
-            "(model.non_blocking_capacity_factor = {})",
-            mesh.ep, own, m.moe.experts, with_commas(rows.first), more, options.exchanges.expert_capacity));
+        lines.push_back(divided_sequences_text(config.parallelism, mesh, options.training.seq_len));
+    if (const DecoderConfig* decoder = engine.config()->decoder()) {
+        if (std::string chunks = chunks_text(*decoder, config.training); !chunks.empty())
+            lines.push_back(std::move(chunks));
+        if (mesh.ep > 1) lines.push_back(divided_experts_text(decoder->moe, mesh, engine));
     }
-    if (const std::string recomputed = engine.recompute().text(engine.decoder().layers_here());
+    if (const std::string recomputed = engine.recompute().text(engine.model().layers_here());
         !recomputed.empty())
         lines.push_back(recomputed);
     if (std::string notice = prefetch_notice(mesh, options.gather); !notice.empty())
@@ -136,12 +131,13 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
     lines.push_back(engine.plan().text(memory_limit));
     if (mesh.pp > 1) {
         std::vector<std::string> totals;
-        for (const MemoryPlan& plan : plans_of_stages(m, options))
+        for (const MemoryPlan& plan : plans_of_stages(engine.config(), options))
             totals.push_back(bytes_text(double(plan.total())));
         lines.push_back("The plan above is for pipeline rank 0. Totals of all pipeline ranks: " +
                         join(totals, ", "));
     }
-    for (const std::string& line : describe_pipeline(config, m, options.pipeline)) lines.push_back(line);
+    for (const std::string& line : describe_pipeline(config, engine.config(), options.pipeline))
+        lines.push_back(line);
     if (engine.options().overlap_pairs)
         lines.push_back("Pairs: forward and backward take turns while experts exchange rows");
     return lines;

@@ -2,7 +2,7 @@
 // The matrices of a model that take part in the choice of what is computed in 8 bits.
 #pragma once
 
-#include "coeus/models/decoder.hpp"
+#include "coeus/models/model.hpp"
 #include "coeus/state/quantize.hpp"
 
 #include <vector>
@@ -11,6 +11,6 @@ namespace coeus {
 
 /// The matrices of the whole model that are multiplied by tokens, and its table of tokens. The projection of
 /// a tied model is listed in addition to its table.
-std::vector<LayerMatrix> layer_matrices(const Decoder& decoder);
+std::vector<LayerMatrix> layer_matrices(const Model& model);
 
 }  // namespace coeus

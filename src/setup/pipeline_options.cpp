@@ -23,7 +23,7 @@ struct Stages {
     std::string said_by;  // begins a message: "parallelism.pipeline_parallel_layers_per_stage = 2: "
 };
 
-Stages stages_from_deck(const Deck& deck, const DecoderConfig& model, const Schedule& schedule) {
+Stages stages_from_deck(const Deck& deck, const ModelConfig& model, const Schedule& schedule) {
     if (!deck.module_fqns_per_model_part.empty()) {
         const auto count = int64_t(deck.module_fqns_per_model_part.size());
         return {count, fmt::format("parallelism.module_fqns_per_model_part: its {} stages: ", count)};
@@ -31,7 +31,7 @@ Stages stages_from_deck(const Deck& deck, const DecoderConfig& model, const Sche
     if (!deck.pipeline_parallel_layers_per_stage)
         return {deck.pipeline_parallel_degree * schedule.default_virtual_stages,
                 "parallelism.pipeline_parallel_schedule: "};
-    const int64_t all = model.layers + deck.pipeline_parallel_first_stage_less_layers +
+    const int64_t all = model->layers_to_split() + deck.pipeline_parallel_first_stage_less_layers +
                         deck.pipeline_parallel_last_stage_less_layers;
     const int64_t each = *deck.pipeline_parallel_layers_per_stage, count = div_ceil(all, each);
     return {count,
@@ -61,7 +61,7 @@ void require_even(const Stages& stages, int64_t ranks) {
         stages.said_by, refusal.rule, stages.count, ranks, stages.count / ranks, refusal.nearest);
 }
 
-Timetable built_in(const Config& config, const DecoderConfig& model, const MeshShape& mesh) {
+Timetable built_in(const Config& config, const ModelConfig& model, const MeshShape& mesh) {
     const Deck& deck = config.parallelism;
     const Schedule* schedule = find_schedule(deck.pipeline_parallel_schedule);
     if (schedule == nullptr)
@@ -106,7 +106,7 @@ Timetable from_csv(const Config& config, const MeshShape& mesh) {
 
 }  // namespace
 
-PipelineOptions pipeline_from_deck(const Config& config, const DecoderConfig& model, const MeshShape& mesh) {
+PipelineOptions pipeline_from_deck(const Config& config, const ModelConfig& model, const MeshShape& mesh) {
     if (mesh.pp == 1) return {};
     const Deck& deck = config.parallelism;
     PipelineOptions pipeline;
@@ -114,12 +114,11 @@ PipelineOptions pipeline_from_deck(const Config& config, const DecoderConfig& mo
         deck.pipeline_parallel_schedule_csv.empty() ? built_in(config, model, mesh) : from_csv(config, mesh);
     const int stages = pipeline.timetable.stages();
     if (deck.module_fqns_per_model_part.empty()) {
-        pipeline.parts = split_evenly(model, stages,
-                                      {.embedding = deck.pipeline_parallel_first_stage_less_layers,
-                                       .head = deck.pipeline_parallel_last_stage_less_layers});
+        pipeline.parts = model->split(stages, {.embedding = deck.pipeline_parallel_first_stage_less_layers,
+                                               .head = deck.pipeline_parallel_last_stage_less_layers});
         return pipeline;
     }
-    pipeline.parts = split_by_names(model, deck.module_fqns_per_model_part);
+    pipeline.parts = model->split(deck.module_fqns_per_model_part);
     if (int(pipeline.parts.size()) != stages)
         throw ConfigError("parallelism.module_fqns_per_model_part: has {} stages, but {} has {}",
                           pipeline.parts.size(), pipeline.timetable.name, stages);
@@ -128,21 +127,32 @@ PipelineOptions pipeline_from_deck(const Config& config, const DecoderConfig& mo
 
 namespace {
 
+// Depths of multi-token prediction.
+int64_t depths_of(const ModelConfig& model) {
+    return model->decoder() ? model->decoder()->mtp_layers : 0;
+}
+
 // True if layers of multi-token prediction make the last stage longer than all others.
-bool has_long_end(const std::vector<DecoderPart>& parts, const DecoderConfig& model) {
-    int64_t most = 0;
-    for (const DecoderPart& part : parts)
-        if (!part.head) most = std::max(most, part.layers());
-    return model.mtp_layers > 0 && parts.back().layers() + model.mtp_layers > most;
+bool has_long_end(const std::vector<ModelPart>& parts, const ModelConfig& model) {
+    if (depths_of(model) == 0) return false;
+    int64_t most = 0, last = 0;
+    for (const ModelPart& part : parts) {
+        const DecoderPart stage = DecoderPart::of(*model->decoder(), part);
+        if (stage.head)
+            last = stage.layers();
+        else
+            most = std::max(most, stage.layers());
+    }
+    return last + depths_of(model) > most;
 }
 
 // "; ...", or "" if no larger cost of the last stage makes it short enough.
-std::string remedy_of_long_end(Config config, const DecoderConfig& model, int ranks) {
+std::string remedy_of_long_end(Config config, const ModelConfig& model, int ranks) {
     if (!config.parallelism.module_fqns_per_model_part.empty())
         return "; move layers to earlier stages in parallelism.module_fqns_per_model_part";
     int64_t& cost = config.parallelism.pipeline_parallel_last_stage_less_layers;
     try {
-        for (int64_t more = 0; more <= model.mtp_layers; ++more) {
+        for (int64_t more = 0; more <= depths_of(model); ++more) {
             ++cost;
             if (!has_long_end(pipeline_from_deck(config, model, {.pp = ranks}).parts, model))
                 return fmt::format("; set parallelism.pipeline_parallel_last_stage_less_layers = {}", cost);
@@ -154,17 +164,17 @@ std::string remedy_of_long_end(Config config, const DecoderConfig& model, int ra
 
 }  // namespace
 
-std::vector<std::string> describe_pipeline(const Config& config, const DecoderConfig& model,
+std::vector<std::string> describe_pipeline(const Config& config, const ModelConfig& model,
                                            const PipelineOptions& pipeline) {
     const Timetable& table = pipeline.timetable;
     if (table.stages() == 1) return {};
     const std::string depths =
-        model.mtp_layers == 0 ? "" : fmt::format(", {} for further tokens", model.mtp_layers);
+        depths_of(model) == 0 ? "" : fmt::format(", {} for further tokens", depths_of(model));
     std::vector<std::string> stages;
     for (int stage = 0; stage < table.stages(); ++stage) {
-        const DecoderPart& part = pipeline.parts[size_t(stage)];
-        stages.push_back(fmt::format("{}{} (rank {})", part.text(), part.head ? depths : "",
-                                     table.placement.rank_of(stage)));
+        const bool last = stage + 1 == table.stages();
+        stages.push_back(fmt::format("{}{} (rank {})", model->text(pipeline.parts[size_t(stage)]),
+                                     last ? depths : "", table.placement.rank_of(stage)));
     }
     std::vector<std::string> lines = {
         fmt::format("Pipeline: {}, {} ranks, {} stages, {} micro-batches per local batch, bubble {:.1f} %",

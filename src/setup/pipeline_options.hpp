@@ -4,7 +4,7 @@
 
 #include "coeus/config/config.hpp"
 #include "coeus/engine/engine.hpp"
-#include "coeus/models/decoder_config.hpp"
+#include "coeus/models/model_config.hpp"
 
 namespace coeus {
 
@@ -12,11 +12,11 @@ namespace coeus {
 /// stages is that of the CSV file or of module_fqns_per_model_part, or follows from layers_per_stage, or is
 /// the schedule's default. ConfigError with option, rule and nearest valid value; for a CSV file with the
 /// first action that breaks a rule.
-PipelineOptions pipeline_from_deck(const Config& config, const DecoderConfig& model, const MeshShape& mesh);
+PipelineOptions pipeline_from_deck(const Config& config, const ModelConfig& model, const MeshShape& mesh);
 
 /// Lines that a run logs about the pipeline of its deck at the start: schedule and bubble; stages; notices if
 /// there are fewer micro-batches than stages, and if multi-token prediction makes the last stage the longest.
-std::vector<std::string> describe_pipeline(const Config& config, const DecoderConfig& model,
+std::vector<std::string> describe_pipeline(const Config& config, const ModelConfig& model,
                                            const PipelineOptions& pipeline);
 
 }  // namespace coeus

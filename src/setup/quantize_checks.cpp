@@ -10,14 +10,14 @@ namespace coeus {
 
 namespace {
 
-void require_experts(const Config& config, const DecoderConfig& model) {
-    if (model.moe.experts > 0) return;
+void require_experts(const Config& config, const ModelConfig& model) {
+    if (model->decoder() && model->decoder()->moe.experts > 0) return;
     for (const std::string& converter : config.model.converters) {
         if (!converter.starts_with("quantize.grouped_mm.")) continue;
         const std::string kind = converter.substr(converter.rfind('.') + 1);
         throw ConfigError(
-            "model.converters: {} converts experts, but {} {} has no experts; remove it{}", converter,
-            model.family, model.flavor,
+            "model.converters: {} converts experts, but {} has no experts; remove it{}", converter,
+            model->name(),
             uses_converter(config, "quantize.linear." + kind)
                 ? fmt::format(", or {0}.moe_fqns_prototype, which adds it to quantize.linear.{0}", kind)
                 : "");
@@ -38,9 +38,9 @@ std::string part_for_filter(const std::string& name) {
     return before == std::string::npos ? name : name.substr(before + 1);
 }
 
-void require_parts_fit(const DecoderConfig& model, const EngineOptions& options) {
-    const Decoder decoder(model, options.types, 1);
-    for (const LayerMatrix& matrix : layer_matrices(decoder)) {
+void require_parts_fit(const ModelConfig& model, const EngineOptions& options) {
+    const auto built = model->build(options.types, 1, {}, {model.whole()}, {});
+    for (const LayerMatrix& matrix : layer_matrices(*built)) {
         const bool mx = has_blocks(matrix.recipe), by_rows = matrix.split == Split::rows;
         if (matrix.recipe == Recipe::none || (!by_rows && matrix.split != Split::cols)) continue;
         if (!mx && (matrix.of_experts || !multiplies_in_8_bits(options))) continue;
@@ -102,7 +102,7 @@ bool multiplies_experts_in_8_bits(const EngineOptions& options) {
            experts_multiply_8_bits(options.architecture, options.experts_in_8_bits);
 }
 
-void require_quantized_fits(const Config& config, const DecoderConfig& model, const EngineOptions& options) {
+void require_quantized_fits(const Config& config, const ModelConfig& model, const EngineOptions& options) {
     require_experts(config, model);
     require_parts_fit(model, options);
     require_tokens_fit(options);

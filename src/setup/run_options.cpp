@@ -63,9 +63,9 @@ void require_mesh_fits(const DecoderConfig& model, const Config& config, const M
 
 }  // namespace
 
-EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, const RankMachine& machine) {
-    require_mesh_fits(model, config, mesh);
+EngineOptions engine_options(const Config& config, const ModelConfig& model, const MeshShape& mesh, int rank,
+                             const RankMachine& machine) {
+    if (const DecoderConfig* decoder = model->decoder()) require_mesh_fits(*decoder, config, mesh);
     EngineOptions options;
     options.types = {.master = storage_dtype(config),
                      .compute = compute_dtype(config),
@@ -118,7 +118,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     return options;
 }
 
-EngineOptions planned_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
+EngineOptions planned_options(const Config& config, const ModelConfig& model, const MeshShape& mesh,
                               int architecture, int threads, int rank) {
     const Backend backend = backend_from_deck(config);
     EngineOptions options =

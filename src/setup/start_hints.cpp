@@ -160,7 +160,7 @@ int64_t gradient_roundings(const Engine& engine) {
     const EngineOptions& options = engine.options();
     // shards that are summed in each micro-batch add up in float32
     const bool keeps = options.gather.gradients == Keep::all;
-    const auto& storages = engine.decoder().parameters().storages();
+    const auto& storages = engine.model().parameters().storages();
     const bool rounds = std::ranges::any_of(storages, [&](const Storage& storage) {
         return storage.g.dtype == Dtype::bf16 && (keeps || !storage.is_gathered());
     });

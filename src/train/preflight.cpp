@@ -98,7 +98,7 @@ void add_saves_and_schedule(Findings& found, const PlannedRun& planned) {
     if (saves.enable && !saves.load_only)
         found.add(Topic::files,
                   fmt::format("A checkpoint takes {} on disk; {}",
-                              bytes_text(double(planned.engine.decoder().parameters().full_state_bytes())),
+                              bytes_text(double(planned.engine.model().parameters().full_state_bytes())),
                               saves.keep_latest_k == 0
                                   ? "all are kept (checkpoint.keep_latest_k = 0)"
                                   : fmt::format("the newest {} are kept (checkpoint.keep_latest_k)",
@@ -111,15 +111,16 @@ void add_saves_and_schedule(Findings& found, const PlannedRun& planned) {
 // What a start would find in the files that it reads, and in the folders that it writes to.
 void add_files(Findings& found, const PlannedRun& planned) {
     const Config& config = planned.command_line.config;
+    const DecoderConfig& model = *planned.model->decoder();
     found.add(Topic::files, absent_files(config), Severity::refusal_here);
     const std::string weights = weights_at_start(config);
-    const DataCheck data = check_data(config, planned.model.vocab, weights);
+    const DataCheck data = check_data(config, model.vocab, weights);
     for (const std::string& error : data.errors)
         found.add(Topic::files, error + real_run_refuses, Severity::refusal);
     for (const std::string& error : data.failed)
         found.add(Topic::files, notice_on_this_host(error), Severity::refusal_here);
-    add_refused_weights(found, config, planned.model, weights);
-    found.add(Topic::files, refused_on_this_host(config, planned.model, weights), Severity::refusal_here);
+    add_refused_weights(found, config, model, weights);
+    found.add(Topic::files, refused_on_this_host(config, model, weights), Severity::refusal_here);
     // if the deck names the folder, absent_files() has reported it
     if (config.model.tokenizer() == Config().model.tokenizer() || !config.model.tokenizer_path.empty())
         found.add(Topic::files, data.absent, Severity::refusal_here);

@@ -66,7 +66,7 @@ std::optional<Resume> Resume::load(const Config& config, const Saving& saving, E
         loaded = load_initial(options, saving, world);
     if (!loaded) return std::nullopt;
     if (excludes(excluded, "optimizer"))
-        engine.decoder().parameters().clear_moments(engine.exec(), engine.kernels());
+        engine.model().parameters().clear_moments(engine.exec(), engine.kernels());
     const bool own = is_in(loaded->path, saving.checkpoints().folder().path());
     return Resume(config, std::move(*loaded), std::move(excluded), own);
 }

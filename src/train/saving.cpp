@@ -57,15 +57,15 @@ Saving::Saving(const Config& config, const DecoderConfig& model, const RunFolder
                    config.checkpoint.files, std::move(writer)) {}
 
 int64_t Saving::full_state_bytes() const {
-    return engine_.decoder().parameters().full_state_bytes();
+    return engine_.model().parameters().full_state_bytes();
 }
 
 std::vector<CheckpointTensor> Saving::weights() const {
-    return checkpoint_tensors(engine_.decoder().parameters(), false);
+    return checkpoint_tensors(engine_.model().parameters(), false);
 }
 
 std::vector<CheckpointTensor> Saving::full_state() const {
-    return checkpoint_tensors(engine_.decoder().parameters(), true);
+    return checkpoint_tensors(engine_.model().parameters(), true);
 }
 
 void Saving::begin(std::function<void(const SavedCheckpoint&)> noted) {

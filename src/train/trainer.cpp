@@ -45,10 +45,11 @@ void Trainer::train() {
     const int64_t steps = config_.training.steps;
     std::optional<BatchLoader> loader;
     const auto read_on = [&] {
-        loader.emplace(data_.training(), BatchLoader::Options{.global_batch = global_batch(),
-                                                              .rank = mesh().rank(axis::dp),
-                                                              .ranks = mesh().size(axis::dp),
-                                                              .first_sample = progress_.sample});
+        loader.emplace(std::make_unique<TokenReader>(data_.training(), config_.training.document_mask),
+                       BatchLoader::Options{.global_batch = global_batch(),
+                                            .rank = mesh().rank(axis::dp),
+                                            .ranks = mesh().size(axis::dp),
+                                            .first_sample = progress_.sample});
     };
     read_on();
     goodput_.emplace(first_rank() ? folder_.goodput_file() : "", start_up_.end(), progress_.step,
@@ -93,7 +94,7 @@ Trainer::StepTime Trainer::observed_step(BatchLoader& loader, bool profiled) {
     observers_->begin(step, profiled);
     watchdog_.begin_step(step);
     const Timer timer;
-    if (faults_) faults_->at_step(step, engine().decoder().parameters(), engine().exec());
+    if (faults_) faults_->at_step(step, engine().model().parameters(), engine().exec());
     const std::optional<StepBatch> batch = loader.next();
     if (must_stop() || !train_step(*batch)) end_run();
     const StepTime time = {timer.seconds(), batch->seconds_waited};
@@ -114,39 +115,25 @@ bool Trainer::train_step(const StepBatch& batch) {
         const ObservedExchange noted(engine().exec(), kind);
         return call();
     };
-    const int64_t valid_tokens =
-        exchange(Exchange::count_labels, [&] { return mesh()[axis::dp].all_reduce(batch.valid_tokens); });
-    if (valid_tokens == 0)
+    const int64_t counted =
+        exchange(Exchange::count_labels, [&] { return mesh()[axis::dp].all_reduce(batch.counted); });
+    if (counted == 0)
         throw ConfigError(
             "step {}: no token is a label, so there is no loss (samples {} to {}); check /loss_mask of the "
             "training data",
             progress_.step + 1, batch.first_sample, batch.first_sample + global_batch() - 1);
     const int64_t sequences = engine().options().training.sequences;
-    SampleRows samples = batch.samples;
-    if (!config_.training.document_mask) samples.document_start = {};
     std::optional<Watchdog::Graphs> given(std::in_place, watchdog_, engine().gives_graphs());
     const bool whole = engine().compute_gradients(
         progress_.next_optimizer_step(), config_.optimizer.lr * schedule_.factor(progress_.schedule_step()),
-        valid_tokens, [&](int64_t i) { return samples.slice(i * sequences, sequences); }, guards_->limits(),
+        counted, [&](int64_t i) { return batch.samples.slice(i * sequences, sequences); }, guards_->limits(),
         [this] { return !must_stop(); });
     if (!whole) return false;
     saving_.wait_for_copies();
-    const int64_t twice = engine().steps_computed_twice();
-    const bool in_blocks = engine().uses_expert_blocks();
-    const bool taken = engine().update();
+    const StepOutcome outcome = engine().update();
     given.reset();
-    if (engine().steps_computed_twice() > twice && first_rank())
-        log::info(
-            "Step {} was computed twice, the second time not as a CUDA graph: more rows went from one rank "
-            "to "
-            "the experts of another than model.non_blocking_capacity_factor = {} has room for ({} such steps "
-            "since the start)",
-            progress_.step + 1, config_.model.non_blocking_capacity_factor, engine().steps_computed_twice());
-    if (in_blocks && !engine().uses_expert_blocks() && first_rank())
-        log::warn(
-            "Three of ten steps were computed twice. From now on, steps do not run as CUDA graphs; a larger "
-            "model.non_blocking_capacity_factor would avoid this");
-    if (!taken) {
+    if (first_rank()) log_repetition(outcome);
+    if (!outcome.taken) {
         pass_over();
         return true;
     }
@@ -155,14 +142,26 @@ bool Trainer::train_step(const StepBatch& batch) {
     loss_max_ = exchange(Exchange::compare_losses, [&] {
         const double own_loss =
             mesh()[axis::pp].all_reduce(mesh()[axis::cp].all_reduce(engine().scalars().own_loss));
-        const double own_mean = batch.valid_tokens > 0
-                                    ? own_loss * double(valid_tokens) / double(batch.valid_tokens)
-                                    : -std::numeric_limits<double>::infinity();
+        const double own_mean = batch.counted > 0 ? own_loss * double(counted) / double(batch.counted)
+                                                  : -std::numeric_limits<double>::infinity();
         return mesh()[axis::dp].all_reduce(own_mean, Reduce::max);
     });
     progress_.sample += global_batch();
-    progress_.tokens_seen += batch.samples.count() * mesh().size(axis::dp);
+    progress_.tokens_seen += batch.samples.text.count() * mesh().size(axis::dp);
     return true;
+}
+
+void Trainer::log_repetition(const StepOutcome& outcome) const {
+    if (outcome.computed_twice)
+        log::info(
+            "Step {} was computed twice, the second time not as a CUDA graph: more rows went from one rank "
+            "to the experts of another than model.non_blocking_capacity_factor = {} has room for ({} such "
+            "steps since the start)",
+            progress_.step + 1, config_.model.non_blocking_capacity_factor, engine().steps_computed_twice());
+    if (outcome.gave_up_blocks)
+        log::warn(
+            "Three of ten steps were computed twice. From now on, steps do not run as CUDA graphs; a larger "
+            "model.non_blocking_capacity_factor would avoid this");
 }
 
 // All ranks call it at the same places of the program, since it is collective.
@@ -302,11 +301,10 @@ void Trainer::report() {
     metrics.loss_max = loss_max_;
     metrics.grad_norm = scalars.grad_norm;
     metrics.lr = scalars.learning_rate;
-    const MoeConfig& experts = engine().decoder().config().moe;
-    if (experts.sequence_balance > 0) metrics.sequence_balance_loss = scalars.balance_loss;
-    if (engine().decoder().depths() > 0) metrics.mtp_loss = scalars.mtp_loss;
-    const std::vector<int64_t> loads = engine().loads();
-    metrics.experts = expert_loads(loads, experts.experts, mesh().shape().ep);
+    for (const PartOfLoss& part : engine().model().losses())
+        metrics.losses.push_back({part.topic, part.name, scalars.losses[part.number]});
+    const std::vector<int64_t> loads = engine().counts();
+    metrics.experts = expert_loads(loads, engine().model().counters().columns, mesh().shape().ep);
     if (mesh().shape().ep > 1)
         metrics.extra_rounds = mesh().world().all_reduce(engine().extra_rounds(), Reduce::max);
     if (const int64_t twice = engine().steps_computed_twice(); twice > 0)
@@ -368,7 +366,7 @@ TrainRecord Trainer::record() const {
     train.seed = config_.debug.seed;
     train.deck = deck_text(config_);
     train.version = version();
-    train.model = describe_model(session_.model());
+    train.model = describe_model(text_model());
     train.guards = guards_->record();
     return train;
 }

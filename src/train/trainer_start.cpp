@@ -46,10 +46,10 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
       folder_(config_, rank_.world(),
               [this] { owner_.take([this] { stop_.end_if_agreed(before_training); }); }),
       session_(config_, rank_, start_up),
-      data_(start_up.make<TrainingData>("data", config_, session_.model().vocab, folder_.data_folder(),
+      data_(start_up.make<TrainingData>("data", config_, text_model().vocab, folder_.data_folder(),
                                         rank_.world(), rank_.cpu().cores)),
       schedule_(schedule_from_deck(config_, &notices_)),
-      saving_(config_, session_.model(), folder_, rank_.mesh(), engine(), owner_.writer()),
+      saving_(config_, text_model(), folder_, rank_.mesh(), engine(), owner_.writer()),
       reporting_(folder_, rank_.world(), rank_.device()) {
     watchdog_.set_gpu(rank_.device().bus_id());
     watchdog_.meet_in(folder_.root(), owner_.id());
@@ -135,10 +135,10 @@ void Trainer::begin_reporting() {
     const double tokens = double(global_batch() * config_.training.seq_len) / rank_.world().size();
     reporting_.begin(past(),
                      {.tokens_per_step = tokens,
-                      .flops_per_token = session_.model().flops_per_token(config_.training.seq_len),
+                      .flops_per_token = session_.model()->flops_per_token(config_.training.seq_len),
                       // the known peaks are not those of 8-bit products
                       .peak_flops = parameters_in_8_bits(engine()) > 0 ? std::nullopt : peak_flops_,
-                      .expert_layers = session_.model().layers_with_experts()},
+                      .expert_layers = text_model().layers_with_experts()},
                      [this] { owner_.require_owned(); });
 }
 
@@ -148,9 +148,9 @@ std::optional<StartRecord> Trainer::start_record() const {
     for (const std::string& host : watchdog_.hosts())
         if (std::ranges::find(hosts, host) == hosts.end()) hosts.push_back(host);
     return StartRecord{.version = version(),
-                       .model = session_.model().family + " " + session_.model().flavor,
-                       .parameters = session_.model().parameters(),
-                       .active_parameters = session_.model().active_parameters(),
+                       .model = session_.model()->name(),
+                       .parameters = session_.model()->parameters(),
+                       .active_parameters = session_.model()->active_parameters(),
                        .ranks = rank_.world().size(),
                        .mesh = mesh().shape().text(),
                        .machine = rank_.device().is_host() ? cpu_name() : rank_.device().name(),

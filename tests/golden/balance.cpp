@@ -58,7 +58,7 @@ TEST_CASE(
         model.zero_gradients();
         model.forward_backward(batch);
         measure_norm(model.exec, cpu_kernels(), model.parameters(), model.scalars, 1);
-        const double balance = model.scalars.balance_loss;
+        const double balance = model.scalars.losses[decoder_loss::balance];
         CHECK(relatively_close(balance, 0.02 * expected.number("aux_loss"), 1e-12));
         CHECK(relatively_close(model.scalars.loss, expected.number("cross_entropy"), 1e-12));
         CHECK(relatively_close(model.scalars.loss + balance, expected.number("loss"), 1e-12));

@@ -173,16 +173,17 @@ void check_mtp(const fs::path& folder, const StateTypes& types, const MtpToleran
     const double scale = c.expected().number("mtp_scale") / double(depths),
                  valid = double(batch.valid_labels());
     CHECK(relatively_close(scalars.loss, c.expected().number("loss"), tolerance.loss));
-    CHECK(relatively_close(scalars.mtp_loss, scale * further / valid, tolerance.loss));
-    CHECK(relatively_close(scalars.loss - scalars.mtp_loss, sums[0] / valid, tolerance.loss));
+    CHECK(relatively_close(scalars.losses[decoder_loss::mtp], scale * further / valid, tolerance.loss));
+    CHECK(
+        relatively_close(scalars.loss - scalars.losses[decoder_loss::mtp], sums[0] / valid, tolerance.loss));
     CHECK(relatively_close(scalars.grad_norm, c.expected().number("grad_norm"), tolerance.norm));
     check_golden_gradients(c.model, folder.string(), tolerance.each_gradient, tolerance.all_gradients);
 
     // validation has the loss of the next token only
-    c.model.scalars.loss = c.model.scalars.mtp_loss = 0;
+    c.model.scalars.loss = c.model.scalars.losses[decoder_loss::mtp] = 0;
     c.model.evaluate(batch);
     CHECK(relatively_close(scalars.loss, sums[0] / valid, tolerance.loss));
-    CHECK(scalars.mtp_loss == 0);
+    CHECK(scalars.losses[decoder_loss::mtp] == 0);
 }
 
 void check_mtp_cases(const StateTypes& types, const MtpTolerances& tolerance) {

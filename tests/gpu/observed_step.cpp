@@ -38,7 +38,7 @@ Step second_step(const Device& device, bool observed) {
     const auto take_step = [&](int64_t number) {
         engine.compute_gradients(number, 1e-2, batch.valid_labels(),
                                  [&](int64_t i) { return batch.local_batch(2 * i, 2); });
-        CHECK(engine.update());
+        CHECK(engine.update().taken);
     };
     take_step(1);
     Step step;

@@ -136,7 +136,7 @@ TEST_CASE(
                                  [&](int64_t i) { return batch.local_batch(i * c.sequences, c.sequences); });
     const float nan = std::numeric_limits<float>::quiet_NaN();
     c.device->copy(parameters.gradients().data, &nan, sizeof(nan));
-    CHECK_FALSE(run.engine.update());
+    CHECK_FALSE(run.engine.update().taken);
     for (size_t i = 0; i < state.size(); ++i) CHECK(all_of(parameters, kinds[i]) == state[i]);
 }
 

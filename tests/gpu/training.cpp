@@ -87,7 +87,7 @@ Result train(const Device& device, const Choice& choice) {
         batch.tokens[size_t(step)] = int32_t(step);  // each row is different
         engine.compute_gradients(step, 1e-2, batch.valid_labels(),
                                  [&](int64_t i) { return batch.local_batch(2 * i, 2); });
-        CHECK(engine.update());
+        CHECK(engine.update().taken);
         result.losses.push_back(engine.scalars().loss);
         result.norms.push_back(engine.scalars().grad_norm);
         result.validation = engine.evaluate(other.local_batch(0, 1));
@@ -194,7 +194,7 @@ TEST_CASE("a GPU's chunks of logits are planned as large as they are used") {
         TestBatch batch(2, tokens, config.vocab);
         engine.compute_gradients(1, 1e-2, batch.valid_labels(),
                                  [&](int64_t) { return batch.local_batch(0, 2); });
-        CHECK(engine.update());
+        CHECK(engine.update().taken);
         CHECK(engine.used().temporaries == engine.layer_memory().temporaries);
         temporaries.push_back(engine.layer_memory().temporaries);
     }
@@ -268,7 +268,7 @@ TEST_CASE(
             engine.compute_gradients(
                 number, 1e-2, batch.valid_labels(), [&](int64_t i) { return batch.local_batch(2 * i, 2); },
                 limits);
-            return engine.update();
+            return engine.update().taken;
         };
         const auto weights = [&] {
             std::vector<double> all;

@@ -97,7 +97,7 @@ private:
         poison(frame_, frame_bytes_);
         poison(temp_, temp_bytes_);
         poison(exec_.workspace, workspace_bytes_);
-        scalars_.loss = scalars_.balance_loss = 0;
+        scalars_.loss = scalars_.losses[decoder_loss::balance] = 0;
         return {exec_, cpu_kernels(), frame_, temp_, batch_, scalars_};
     }
 
@@ -113,7 +113,7 @@ private:
         const Tensor y = layer_.forward(c, x());
         const double of_forward = value_of(y);
         if (options_.balance_loss) layer_.backward(c, y ? dy_.view : Tensor{});
-        return of_forward + scalars_.balance_loss;
+        return of_forward + scalars_.losses[decoder_loss::balance];
     }
 
     void run_backward() {

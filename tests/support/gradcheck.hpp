@@ -29,7 +29,7 @@ struct GradcheckOptions {
     double tolerance = 1e-7;
     // standard deviation of normal values that are added to the initial parameters
     double spread = 0;
-    // the function has also the loss that the backward adds to scalars.balance_loss
+    // the function has also the loss that the backward adds to scalars.losses[decoder_loss::balance]
     bool balance_loss = false;
     int threads = 1;
 };

@@ -2,7 +2,7 @@
 // Micro-batches and decoders with everything they need to run, for tests of layers, stages and golden values.
 #pragma once
 
-#include "coeus/engine/batch_part.hpp"
+#include "coeus/models/decoder.hpp"
 #include "coeus/optim/param_groups.hpp"
 #include "coeus/pipeline/stage.hpp"
 #include "coeus/plan/layer_memory.hpp"

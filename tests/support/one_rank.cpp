@@ -83,8 +83,7 @@ OneRankResults train(const MeshCase& one_rank, int64_t steps, bool validates_fir
         step.is_finite = run.step(number, batch);
         const StepScalars& scalars = run.engine.scalars();
         step.loss = scalars.loss;
-        step.balance_loss = scalars.balance_loss;
-        step.mtp_loss = scalars.mtp_loss;
+        step.losses = scalars.losses;
         step.norm = scalars.grad_norm;
         step.gradients = run.whole(&Storage::gradient);
         if (!is_validated(number, steps, validates_first)) continue;
@@ -92,7 +91,7 @@ OneRankResults train(const MeshCase& one_rank, int64_t steps, bool validates_fir
         step.validation_loss = run.evaluate(validated);
     }
     results.weights = run.whole(&Storage::master);
-    results.loads = run.engine.loads();
+    results.loads = run.engine.counts();
     return results;
 }
 
@@ -178,8 +177,8 @@ std::string OneRankComparison::difference(size_t i) {
         if (!many.step(step, batch) || (one && !of_one.is_finite)) lines += "a step was not finite\n";
         const StepScalars& scalars = many.engine.scalars();
         compare("loss", scalars.loss, of_one.loss, step, tolerances.loss);
-        compare("balance loss", scalars.balance_loss, of_one.balance_loss, step, tolerances.loss);
-        compare("mtp loss", scalars.mtp_loss, of_one.mtp_loss, step, tolerances.loss);
+        for (size_t part = 0; part < scalars.losses.size(); ++part)
+            compare("part of the loss", scalars.losses[part], of_one.losses[part], step, tolerances.loss);
         compare("norm", scalars.grad_norm, of_one.norm, step, tolerances.later);
         compare_all(
             "gradient", &Storage::gradient, step, [&](const OneRankResults& results) -> const auto& {
@@ -194,11 +193,11 @@ std::string OneRankComparison::difference(size_t i) {
         "weight", &Storage::master, steps,
         [](const OneRankResults& results) -> const auto& { return results.weights; });
     // integers, and biases that follow from them
-    std::vector<int64_t> loads = one ? one->loads : many.engine.loads();
-    if (one && loads.size() != many.engine.loads().size()) lines += "there are loads of other experts\n";
-    loads.resize(many.engine.loads().size());
+    std::vector<int64_t> loads = one ? one->loads : many.engine.counts();
+    if (one && loads.size() != many.engine.counts().size()) lines += "there are loads of other experts\n";
+    loads.resize(many.engine.counts().size());
     if (!loads.empty()) world_.broadcast(Tensor(loads.data(), Dtype::i64, {int64_t(loads.size())}), owner);
-    if (many.engine.loads() != loads) lines += "the loads of experts differ\n";
+    if (many.engine.counts() != loads) lines += "the loads of experts differ\n";
     const auto is = many.whole(&Storage::master);
     if (one)
         for (const auto& [name, values] : one->weights)

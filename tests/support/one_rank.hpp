@@ -31,7 +31,8 @@ inline constexpr Tolerances in_8_bits_and_float32 = {1e-4, 1e-4, 3e-3, 5e-2};
 struct OneRankResults {
     struct Step {
         bool is_finite = false;
-        double loss = 0, balance_loss = 0, mtp_loss = 0, norm = 0;
+        double loss = 0, norm = 0;
+        std::array<double, StepScalars::most_losses> losses = {};  ///< parts of the loss
         std::optional<double> validation_loss;  ///< of the steps after which it is compared
         std::map<std::string, std::vector<double>> gradients;
     };

@@ -119,9 +119,9 @@ TwoFlowModel::TwoFlowModel(size_t blocks, int64_t dim, int64_t vocab, const Stat
     if (ends) segments_.back().objective = std::make_unique<SummedLoss>(output);
 }
 
-Flow TwoFlowModel::flow_into(size_t segment, int64_t rows) const {
+Flow TwoFlowModel::flow_into(size_t segment, const BatchShape& local) const {
     if (segment == 0) return {};
-    const Tensor one(nullptr, parameters_.types().compute, {rows, dim_});
+    const Tensor one(nullptr, parameters_.types().compute, {local.count(), dim_});
     return Flow({one, one});
 }
 

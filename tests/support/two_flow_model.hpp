@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coeus/models/model.hpp"
+#include "coeus/models/token_batches.hpp"
 
 namespace coeus::test {
 
@@ -14,11 +15,12 @@ public:
     TwoFlowModel(size_t blocks, int64_t dim, int64_t vocab, const StateTypes& types, bool recompute,
                  const std::vector<ModelPart>& parts = {}, const ShardPlace& place = {});
 
-    Flow flow_into(size_t segment, int64_t rows) const override;
+    const BatchKind& batches() const override { return batches_; }
+    Flow flow_into(size_t segment, const BatchShape& local) const override;
 
 private:
-    void allocate_tables(const Device& /*device*/) override {}
     int64_t dim_;
+    TokenBatches batches_;
 };
 
 }  // namespace coeus::test

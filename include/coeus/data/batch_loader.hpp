@@ -3,25 +3,24 @@
 // allocated once.
 #pragma once
 
-#include "coeus/base/sample_rows.hpp"
-#include "coeus/data/blend.hpp"
+#include "coeus/data/step_reader.hpp"
 
 #include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <vector>
 
 namespace coeus {
 
 /// This rank's samples of one step. A local batch is a range of its rows.
 struct StepBatch {
-    SampleRows samples;
+    LocalBatch samples;
     int64_t first_sample = 0;   ///< first sample of the step, over all ranks
-    int64_t valid_tokens = 0;   ///< number of labels on this rank that are not masked
+    int64_t counted = 0;        ///< what the mean of the loss counts in this rank's samples: see ReadSamples
     double seconds_waited = 0;  ///< how long next() waited for this batch
 };
 
@@ -34,8 +33,11 @@ public:
         int64_t first_sample = 0;
     };
 
-    /// The files of the stream must outlive the loader. The thread begins to prepare the first batch at once.
-    BatchLoader(SampleStream stream, const Options& options);
+    /// The thread begins to prepare the first batch at once.
+    BatchLoader(std::unique_ptr<StepReader> reader, const Options& options);
+    /// Reads windows of tokens. The files of the stream must outlive the loader.
+    BatchLoader(SampleStream stream, const Options& options)
+        : BatchLoader(std::make_unique<TokenReader>(std::move(stream)), options) {}
     ~BatchLoader();
     BatchLoader(const BatchLoader&) = delete;
     BatchLoader& operator=(const BatchLoader&) = delete;
@@ -46,16 +48,12 @@ public:
     std::optional<StepBatch> next();
 
 private:
-    struct Buffer {
-        std::vector<int32_t> tokens, labels, document_start;
-        int64_t valid_tokens = 0;
-    };
     void run();
-    void fill(int64_t step, Buffer& buffer);
+    ReadSamples read(int64_t step);
 
-    SampleStream stream_;
+    std::unique_ptr<StepReader> reader_;
     Options options_;
-    std::array<Buffer, 2> buffers_;  // step s uses buffer s % 2
+    std::array<ReadSamples, StepReader::buffers> read_;  // step s uses buffer s % 2
     std::mutex mutex_;
     std::condition_variable changed_;
     int64_t filled_ = 0;  // steps below this number (counted from the start) are prepared

@@ -5,9 +5,10 @@
 
 #include "coeus/comm/mesh.hpp"
 #include "coeus/device/step_graph.hpp"
-#include "coeus/engine/batch_part.hpp"
 #include "coeus/layers/block_inputs.hpp"
 #include "coeus/layers/exchanges/exchanges.hpp"
+#include "coeus/models/decoder.hpp"
+#include "coeus/models/model_config.hpp"
 #include "coeus/optim/param_groups.hpp"
 #include "coeus/pipeline/executor.hpp"
 #include "coeus/plan/memory.hpp"
@@ -18,14 +19,15 @@
 
 #include <bitset>
 #include <limits>
+#include <memory>
 #include <optional>
 
 namespace coeus {
 
-/// How the decoder is divided into stages, and in which order these run.
+/// How the model is divided into stages, and in which order these run.
 struct PipelineOptions {
     Timetable timetable = one_stage();
-    std::vector<DecoderPart> parts;  ///< of all stages; empty: one stage is the whole decoder
+    std::vector<ModelPart> parts;  ///< of all stages; empty: one stage is the whole model
     Sends sends = Sends::standard;
 };
 
@@ -33,6 +35,14 @@ struct PipelineOptions {
 struct StepLimits {
     double loss = std::numeric_limits<double>::infinity();
     double norm = std::numeric_limits<double>::infinity();
+};
+
+/// What became of a step.
+struct StepOutcome {
+    bool taken = false;  ///< false: it was refused, and nothing was updated
+    /// Blocks of rows from other ranks had no room for all rows, so it was computed again, in rounds.
+    bool computed_twice = false;
+    bool gave_up_blocks = false;  ///< all later steps run in rounds from the start, kernel by kernel
 };
 
 struct EngineOptions {
@@ -74,14 +84,14 @@ struct EngineOptions {
 
 /// The memory plans of the pipeline ranks, whose stages differ. Each is the plan of the first rank of a
 /// pipeline stage; all ranks with the same stages have the same plan.
-std::vector<MemoryPlan> plans_of_stages(const DecoderConfig& config, const EngineOptions& options);
+std::vector<MemoryPlan> plans_of_stages(const ModelConfig& config, const EngineOptions& options);
 
 class Engine {
 public:
-    /// Plans the memory; allocates only the RoPE table.
-    Engine(const DecoderConfig& config, const EngineOptions& options);
+    /// Plans the memory, and allocates none.
+    Engine(const ModelConfig& config, const EngineOptions& options);
     /// The same, with lower(options.pipeline.timetable), which the plans of several ranks share.
-    Engine(const DecoderConfig& config, const EngineOptions& options, const LoweredTimetable& timetable);
+    Engine(const ModelConfig& config, const EngineOptions& options, const LoweredTimetable& timetable);
 
     const MemoryPlan& plan() const { return plan_; }
     /// The sizes of the arenas as planned; used() returns their peaks so far.
@@ -99,40 +109,43 @@ public:
     /// The same with other kernels than those of the backend.
     void allocate(const Mesh& mesh, const Device& device, const Kernels& kernels);
 
-    Decoder& decoder() { return decoder_; }
-    const Decoder& decoder() const { return decoder_; }
+    const ModelConfig& config() const { return config_; }
+    Model& model() { return *model_; }
+    const Model& model() const { return *model_; }
+    /// The model, which must be a decoder: for what is about text alone.
+    Decoder& decoder();
+    const Decoder& decoder() const;
     const EngineOptions& options() const { return options_; }
     Exec& exec() { return exec_; }
     const Kernels& kernels() const { return *kernels_; }
     /// True if steps are submitted as CUDA graphs. Nothing inside a graph can be observed, so they are not
     /// used while something observes.
     bool gives_graphs() const { return options_.graphs && !exec_.is_synchronous() && exec_.observers.none(); }
-    /// How often the experts of each layer were chosen in the last step, on all ranks together: [layers with
-    /// experts, experts]. Empty if there are no experts.
-    std::vector<int64_t> loads() const;
+    /// The counters of the last step (Model::counters()), summed over all ranks: [rows, columns]. Empty if
+    /// there are none.
+    std::vector<int64_t> counts() const;
     /// Rounds of experts' rows after the first ones, summed over the layers and micro-batches of the last
     /// step on this rank.
     int64_t extra_rounds() const { return exchanges_->extra_rounds(); }
     /// The scalars of the last update().
     const StepScalars& scalars() const { return step_->last_read(); }
 
-    /// Computes the gradients and the loss of a step, summed over the ranks. `step` counts from 1.
-    /// `valid_tokens` is the number of labels that count, on all ranks together. local_batch(i) returns each
-    /// of the options().accumulation local batches, which must stay valid until update() is called. `goes_on`
-    /// is called before each local batch except the first, on all ranks alike, unless the step is a graph. If
-    /// it returns false, the step is given up and false is returned.
+    /// Computes the gradients and the loss of a step, summed over the ranks. `step` counts from 1. `counted`
+    /// is the number of what the loss is a mean of (labels that count), on all ranks together. local_batch(i)
+    /// returns each of the options().accumulation local batches, which must stay valid until update() is
+    /// called. `goes_on` is called before each local batch except the first, on all ranks alike, unless the
+    /// step is a graph. If it returns false, the step is given up and false is returned.
     bool compute_gradients(
-        int64_t step, double learning_rate, int64_t valid_tokens,
-        FunctionRef<SampleRows(int64_t)> local_batch, const StepLimits& limits = {},
-        FunctionRef<bool()> goes_on = [] { return true; });
-    /// Clips by the global norm and updates the weights. Returns false, without an update, if the loss or the
-    /// norm is not finite or exceeds its limit on any rank. If blocks of experts' rows had no room for all
-    /// rows of the step (ExchangeOptions::expert_blocks), first computes the gradients again, with rounds and
-    /// kernel by kernel. After three such steps within ten, all later steps run so from the start.
-    bool update();
+        int64_t step, double learning_rate, int64_t counted, FunctionRef<LocalBatch(int64_t)> local_batch,
+        const StepLimits& limits = {}, FunctionRef<bool()> goes_on = [] { return true; });
+    /// Clips by the global norm and updates the weights. Refuses the step if the loss or the norm is not
+    /// finite or exceeds its limit on any rank. If blocks of experts' rows had no room for all rows of the
+    /// step (ExchangeOptions::expert_blocks), first computes the gradients again, with rounds and kernel by
+    /// kernel. After three such steps within ten, it gives up blocks.
+    StepOutcome update();
     /// How many steps were computed twice.
     int64_t steps_computed_twice() const { return computed_twice_; }
-    /// False: blocks of experts' rows were given up, see update().
+    /// False: there are none, or they were given up, see update().
     bool uses_expert_blocks() const { return options_.exchanges.expert_blocks; }
     /// Must be called after the owned weights were changed other than by update().
     void renew_weights();
@@ -142,8 +155,7 @@ public:
     void forget_graphs();
     /// This rank's sum of the token losses of a validation batch (not divided by anything); 0 if it does not
     /// have the last stage. All ranks of the mesh must call it equally often.
-    double evaluate(const SampleRows& local);
-    /// Memory in use on this rank; for arenas, also the high-water mark.
+    double evaluate(const LocalBatch& local);
     const Executor& executor() const { return executor_; }
     const Arena& temporaries() const { return temp_; }
 
@@ -172,22 +184,20 @@ private:
     void repeat_with_rounds();
     void forward_backward(const Batch& local_batch, bool last);
     void sum_over_ranks();
-    void add_balance_loss();
-    void balance_experts();
+    void add_losses_of_own_tokens();
     void agree_on_refusal();
-    Ctx context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs,
-                Arena& temp, const ExpertExchange& experts);
-    Flow flow_of(int64_t tokens) const;
 
+    ModelConfig config_;
     EngineOptions options_;
     const Mesh* mesh_ = nullptr;
     std::vector<Recompute> recomputed_;
-    Decoder decoder_;
+    std::unique_ptr<Model> model_;
     QuantizedWeights quantized_weights_;
     Gathered gathered_;
     std::vector<MatrixRanks> matrix_ranks_;  // by sharding
     Executor executor_;
-    std::optional<Communicator> table_ranks_;  // the two ranks with the embedding table, if the last needs it
+    std::optional<Communicator>
+        sharing_ranks_;  // the two ranks with Model::shared_storage(), if there are two
     ParamGroups optimizer_;
     LayerMemory layers_;
     MemoryPlan plan_;
@@ -197,10 +207,10 @@ private:
     std::optional<Exchanges> exchanges_;  // its streams must end before the arenas
     std::optional<Offloaded> offloaded_;
     std::optional<OffloadedInputs> offloaded_inputs_;
-    BatchPart training_part_, validation_part_;
+    std::unique_ptr<BatchPart> training_part_, validation_part_;
     std::vector<Batch> micro_batches_;  // of a local batch
     std::optional<StepState> step_, validation_;
-    OwnedTensor loads_;  // Ctx::loads of a step
+    OwnedTensor counts_;  // Ctx::counts of a step
     StepGraph first_gradients_{"the gradients of a step's first local batch"},
         gradients_between_{"the gradients of a local batch between the first and the last"},
         last_gradients_{"the gradients of a step's last local batch, and their sums"}, update_{"the update"};

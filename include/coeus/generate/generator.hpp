@@ -5,6 +5,7 @@
 
 #include "coeus/device/staged_ids.hpp"
 #include "coeus/layers/kv_cache.hpp"
+#include "coeus/models/decoder.hpp"
 #include "coeus/pipeline/stage.hpp"
 #include "coeus/plan/memory.hpp"
 #include "coeus/state/step_state.hpp"

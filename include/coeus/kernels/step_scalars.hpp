@@ -19,17 +19,18 @@ struct GroupScalars {
 
 struct StepScalars {
     static constexpr size_t most_groups = 32;
+    static constexpr size_t most_losses = 8;
 
     double learning_rate = 0;  ///< of the schedule
     double loss_scale = 1;     ///< 1 / (labels of the step that count, over all data-parallel ranks)
     double loss = 0;           ///< sum of the step's scaled token losses: this rank's, later all ranks'
     double own_loss = 0;       ///< this rank's sum, which stays
-    double mtp_loss = 0;       ///< the part of the loss of tokens further ahead, summed likewise
-    double balance_loss = 0;   ///< the part of the loss that balances sequences' experts, summed likewise
-    double squared_norm = 0;   ///< of the gradient before clipping: this rank's shards, later all ranks'
-    double grad_norm = 0;      ///< L2 norm of the whole model's gradient before clipping
-    double clip = 1;           ///< min(1, max_norm / (grad_norm + 1e-6))
-    uint64_t step = 0;         ///< counted from 1; also seeds stochastic rounding
+    std::array<double, most_losses> losses =
+        {};                   ///< parts of the loss, which the model names; summed likewise
+    double squared_norm = 0;  ///< of the gradient before clipping: this rank's shards, later all ranks'
+    double grad_norm = 0;     ///< L2 norm of the whole model's gradient before clipping
+    double clip = 1;          ///< min(1, max_norm / (grad_norm + 1e-6))
+    uint64_t step = 0;        ///< counted from 1; also seeds stochastic rounding
     /// A step with a larger loss or norm is refused, as is one whose loss or norm is not finite.
     double loss_limit = std::numeric_limits<double>::infinity();
     double norm_limit = std::numeric_limits<double>::infinity();

@@ -13,6 +13,8 @@ struct BatchShape {
     int64_t sequences = 0, seq_len = 0;
     bool masks_documents = false;  ///< the batch has document_start
     int64_t count() const { return sequences * seq_len; }
+    /// The part of each of `ranks` ranks that divide the sequences.
+    BatchShape divided(int ranks) const { return {sequences, seq_len / ranks, masks_documents}; }
 };
 
 /// A local batch or micro-batch of this rank, on the device of the computation. T = sequences * seq_len
@@ -34,6 +36,7 @@ struct Batch {
     Tensor tokens_ahead(int64_t depth) const;
     Tensor labels_ahead(int64_t depth) const;
     int64_t count() const { return sequences * seq_len; }
+    BatchShape shape() const { return {sequences, seq_len, bool(document_start)}; }
     /// The sequences [first, first + number).
     Batch slice(int64_t first, int64_t number) const;
 };

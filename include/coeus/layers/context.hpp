@@ -30,6 +30,16 @@ class BlockInputs;
 /// The inputs of recomputed blocks stay in the frame; see block_inputs.hpp.
 const BlockInputs& inputs_in_frame();
 
+/// What one computation uses, whatever its layers exchange with other ranks.
+struct Workplace {
+    Exec& exec;
+    const Kernels& k;
+    Frame& frame;
+    Arena& temp;
+    StepScalars& scalars;
+    const BlockInputs& inputs = inputs_in_frame();
+};
+
 struct Ctx {
     Exec& exec;
     const Kernels& k;
@@ -44,9 +54,9 @@ struct Ctx {
     const LossExchange& loss = split_loss();        ///< how these combine their parts of the loss
     const ExpertExchange& experts = all_experts();  ///< the ranks that divide the experts
     const BlockInputs& inputs = inputs_in_frame();  ///< where inputs of recomputed blocks are kept
-    /// i64 [layers with experts, experts]: each router adds how often it has chosen each expert. Absent:
-    /// nobody counts, in validation, generation and recomputation.
-    Tensor loads = {};
+    /// i64 [rows, columns], see Model::counters(): a router adds to its layer's row how often it has chosen
+    /// each expert. Absent: nobody counts, in validation, generation and recomputation.
+    Tensor counts = {};
 };
 
 }  // namespace coeus

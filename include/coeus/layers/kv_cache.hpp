@@ -56,4 +56,16 @@ private:
     Tensor slots_;
 };
 
+/// A context of layers that generate: `exchange` reads and fills a cache.
+inline Ctx generating_context(const Workplace& at, const Batch& batch, const KvExchange& exchange) {
+    return {.exec = at.exec,
+            .k = at.k,
+            .frame = at.frame,
+            .temp = at.temp,
+            .batch = batch,
+            .scalars = at.scalars,
+            .kv = exchange,
+            .inputs = at.inputs};
+}
+
 }  // namespace coeus

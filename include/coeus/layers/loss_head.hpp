@@ -13,13 +13,15 @@
 
 #include "coeus/layers/linear_weight.hpp"
 
+#include <optional>
+
 namespace coeus {
 
 class LossHead {
 public:
     /// `output`: [V/P, D]; the table of the embedding if the two are tied. The losses are multiplied by
-    /// `weight`. `part`: a scalar that gets their sum too, or null.
-    explicit LossHead(const Storage& output, double weight = 1, double StepScalars::*part = nullptr)
+    /// `weight`. `part`: the number of the part of the loss (StepScalars::losses) that gets their sum too.
+    explicit LossHead(const Storage& output, double weight = 1, std::optional<size_t> part = {})
         : output_(&output), projection_(output, 0), weight_(weight), part_(part) {}
 
     /// Adds the scaled loss of x [T/P, D] (after the final norm) for labels i32[T] to scalars.loss. The
@@ -40,7 +42,7 @@ private:
     const Storage* output_;
     WeightPart projection_;
     double weight_;
-    double StepScalars::*part_;
+    std::optional<size_t> part_;
 };
 
 }  // namespace coeus

@@ -14,14 +14,19 @@
 
 namespace coeus {
 
+/// The loss that balances the experts within each sequence.
+struct SequenceBalance {
+    double coefficient = 0;  ///< alpha; 0: there is no such loss
+    size_t part = 0;         ///< its number among the parts of the loss (StepScalars::losses)
+};
+
 class Router {
 public:
     /// `gate`: [E, D]. `bias`: acc [E], added to the scores for the choice alone, or null. `row`: the layer's
-    /// row of Ctx::loads. `sequence_balance`: coefficient alpha of the loss that balances the experts within
-    /// each sequence; 0: there is none.
+    /// row of Ctx::counts.
     Router(const TokenLinear& gate, const Storage* bias, const RouteOptions& options, int64_t row,
-           double sequence_balance = 0)
-        : gate_(gate), bias_(bias), options_(options), row_(row), sequence_balance_(sequence_balance) {}
+           SequenceBalance balance = {})
+        : gate_(gate), bias_(bias), options_(options), row_(row), balance_(balance) {}
 
     /// Computes the logits of x [T/P, D], kept.
     Tensor logits(Ctx& c, Tensor x) const;
@@ -34,7 +39,7 @@ public:
     void push(Ctx& c, const Choice& choice) const;
     Choice pop(Ctx& c) const;
     /// dweights (acc) -> gradient of the logits, in `type`, in temp. If there is a loss that balances
-    /// sequences, adds its gradient, and the loss itself to scalars.balance_loss.
+    /// sequences, adds its gradient, and the loss itself to its part of scalars.losses.
     Tensor choose_backward(Ctx& c, const Choice& choice, Tensor dweights, Dtype type) const;
     /// The gradient of x, [T/P, D], in temp.
     Tensor logits_backward(Ctx& c, Tensor dlogits) const { return gate_.backward(c, dlogits); }
@@ -45,7 +50,7 @@ private:
     const Storage* bias_;
     RouteOptions options_;
     int64_t row_;
-    double sequence_balance_;
+    SequenceBalance balance_;
 };
 
 class Moe : public Sublayer {

@@ -11,6 +11,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace coeus {
 
@@ -26,6 +28,18 @@ struct ExpertLoads {
 };
 /// From the tokens of each expert, [layers, experts]; none if there are none. `ranks` divide the experts.
 std::optional<ExpertLoads> expert_loads(std::span<const int64_t> loads, int64_t experts, int ranks);
+
+/// A part of the loss.
+struct LossMetric {
+    std::string topic;  ///< may be empty
+    std::string name;   ///< ends in "_loss"
+    double value = 0;
+
+    /// In metrics.jsonl: "mtp_loss", "moe_sequence_balance_loss".
+    std::string key() const { return topic.empty() ? name : topic + '_' + name; }
+};
+/// Whether a field of metrics.jsonl is a part of `loss`.
+bool is_part_of_loss(std::string_view key);
 
 /// One logged step. Times and rates are averages since the previous logged step.
 struct StepMetrics {
@@ -50,10 +64,7 @@ struct StepMetrics {
     /// Rounds of experts' rows after the first ones, of the rank with most; none without expert parallelism.
     std::optional<int64_t> extra_rounds;
     std::optional<int64_t> steps_computed_twice;  ///< since the start; see Engine::update(); none if 0
-    /// The part of the loss that balances the experts within sequences; none if the model has no such loss.
-    std::optional<double> sequence_balance_loss;
-    /// The part of the loss of tokens further ahead; none without multi-token prediction.
-    std::optional<double> mtp_loss;
+    std::vector<LossMetric> losses;               ///< parts of the loss, as named by the model
     // state of this rank's GPU now; none without a GPU, or if its driver does not report it
     std::optional<double> gpu_memory_gib;  ///< in use by all processes
     std::optional<double> gpu_power_w;

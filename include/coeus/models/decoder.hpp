@@ -6,6 +6,7 @@
 
 #include "coeus/models/decoder_part.hpp"
 #include "coeus/models/model.hpp"
+#include "coeus/models/token_batches.hpp"
 
 #include <vector>
 
@@ -27,25 +28,41 @@ public:
             const ModelPlace& place = {}, const std::vector<Recompute>& recompute = {})
         : Decoder(config, types, positions, place, {DecoderPart::whole(config)}, recompute) {}
     const DecoderConfig& config() const { return config_; }
-    /// The biases that balance the loads of this rank's layers with experts, and the layer's row of
-    /// Ctx::loads.
+    /// The loads of experts: a row for each layer with experts.
+    Counters counters() const override {
+        return {"loads of experts", config_.moe_rows(), config_.moe.experts};
+    }
+    /// Balances the loads by the biases of this rank's layers with experts.
+    void after_update(Exec& exec, const Kernels& kernels, Tensor counts,
+                      const StepScalars& scalars) const override;
+    bool ends_share_storage() const override { return config_.embeds_at_end(); }
+    const PositionTables& tables() const { return tables_; }
+    int64_t positions() const { return tables_.positions(); }
+    /// How many places further ahead than the next token it reads: those of multi-token prediction.
+    int64_t depths() const { return config_.mtp_layers; }
+    const BatchKind& batches() const override { return batches_; }
+    /// The hidden state, one tensor [rows, D]; and what enters a layer of multi-token prediction, two of
+    /// them.
+    Flow flow_into(size_t segment, const BatchShape& local) const override;
+    void allocate_tables(const Device& device) override { tables_.allocate(device); }
+    int64_t table_bytes() const override { return tables_.bytes(); }
+
+private:
+    void declare_neighbours();
+    // A bias that balances loads, and its layer's row of Ctx::counts.
     struct BalanceBias {
         const Storage* storage;
         int64_t row;
     };
     std::vector<BalanceBias> balance_biases() const;
-    const PositionTables& tables() const { return tables_; }
-    int64_t positions() const { return tables_.positions(); }
-    /// The hidden state, one tensor [rows, D]; and what enters a layer of multi-token prediction, two of
-    /// them.
-    Flow flow_into(size_t segment, int64_t rows) const override;
-    void allocate_tables(const Device& device) override { tables_.allocate(device); }
-
-private:
-    void declare_neighbours();
 
     DecoderConfig config_;
+    TokenBatches batches_;
     PositionTables tables_;
 };
+
+/// The model as a decoder, which it must be: for what is about text alone.
+Decoder& decoder_of(Model& model);
+const Decoder& decoder_of(const Model& model);
 
 }  // namespace coeus

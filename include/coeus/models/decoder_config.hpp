@@ -19,6 +19,12 @@ enum class NormType : uint8_t { rms_norm, layer_norm, np_layer_norm };
 /// (2025), or those of 2026.
 enum class InitialValues : uint8_t { of_2025, of_2026 };
 
+/// The parts of a decoder's loss: their numbers in StepScalars::losses.
+namespace decoder_loss {
+inline constexpr size_t balance = 0;  ///< balances the experts within each sequence
+inline constexpr size_t mtp = 1;      ///< of tokens further ahead
+}  // namespace decoder_loss
+
 /// Llama's feed-forward width: round_up(multiplier * int(8 dim / 3), multiple_of).
 struct FfnRule {
     double multiplier = 1;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "coeus/models/decoder_config.hpp"
+#include "coeus/models/model.hpp"
 
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@ struct DecoderPart {
 
     static DecoderPart whole(const DecoderConfig& config) { return {true, 0, config.layers, true}; }
     int64_t layers() const { return last_layer - first_layer; }
+    /// The same as segments of the model (Model::segments()), and back.
+    ModelPart segments(const DecoderConfig& config) const;
+    static DecoderPart of(const DecoderConfig& config, const ModelPart& part);
     /// "tok_embeddings, layers 0 to 3"
     std::string text() const;
     bool operator==(const DecoderPart&) const = default;

@@ -5,6 +5,7 @@
 
 #include "coeus/layers/block.hpp"
 #include "coeus/layers/objective.hpp"
+#include "coeus/models/batch_kind.hpp"
 #include "coeus/state/parameters.hpp"
 
 #include <memory>
@@ -35,6 +36,27 @@ struct ModelPart {
     bool operator==(const ModelPart&) const = default;
 };
 
+/// A part of the loss that a step reports by itself, as "topic_name" or "name".
+struct PartOfLoss {
+    /// Where its terms are before the engine sums them over the ranks.
+    enum class Terms : uint8_t {
+        in_loss,       ///< in the loss too; tensor-parallel ranks have all of them
+        of_own_tokens  ///< not in the loss yet; tensor-parallel ranks have those of their own tokens
+    };
+    size_t number = 0;  ///< in StepScalars::losses
+    std::string topic;  ///< "moe"; may be empty
+    std::string name;   ///< ends in "_loss"
+    Terms terms = Terms::in_loss;
+};
+
+/// What the layers of a model count in a step, in Ctx::counts: how often each layer that chooses (a row) has
+/// taken each of its choices (a column).
+struct Counters {
+    std::string name;  ///< of their memory in a plan
+    int64_t rows = 0, columns = 0;
+    int64_t count() const { return rows * columns; }
+};
+
 /// The constructor of a model declares its parameters and creates its blocks. allocate() takes the memory
 /// later, so that planning needs none.
 class Model {
@@ -53,21 +75,33 @@ public:
     const std::vector<ModelPart>& parts() const { return parts_; }
     /// Numbers, among the layers, of those that this rank has.
     std::vector<size_t> layers_here() const;
-    /// A parameter that another pipeline rank has too, so that their gradients must be summed; else null.
+    /// A parameter of the first and the last stage that another pipeline rank has too, so that their
+    /// gradients must be summed; else null.
     const Storage* shared_storage() const { return shared_storage_; }
-    /// How many places further ahead than the next token its blocks and objectives read
-    /// (Batch::tokens_ahead).
-    int64_t depths() const { return depths_; }
+    /// What its blocks and objectives read.
+    virtual const BatchKind& batches() const = 0;
+    /// The parts of the loss that this model has, in the order in which they are reported; all ranks have
+    /// the same.
+    const std::vector<PartOfLoss>& losses() const { return losses_; }
+    /// The counters of all layers, on this rank or not; rows 0: there are none.
+    virtual Counters counters() const { return {}; }
+    /// Work after the update of a step, as work of the Exec. `counts` are the counters of the step, summed
+    /// over all ranks. Writes nothing if scalars.refusals is not 0.
+    virtual void after_update(Exec& /*exec*/, const Kernels& /*kernels*/, Tensor /*counts*/,
+                              const StepScalars& /*scalars*/) const {}
+    /// True if the first and the last stage have copies of one parameter; see shared_storage().
+    virtual bool ends_share_storage() const { return false; }
     /// Allocates the parameters and the tables that blocks read on a device. Before that, both have only
     /// shapes.
     /// `with_optimizer`: see Parameters.
     void allocate(bool with_optimizer, const Device& device = host_device());
-    /// A part of allocate(): the tables.
-    virtual void allocate_tables(const Device& device) = 0;
+    /// A part of allocate(): the tables, and their bytes.
+    virtual void allocate_tables(const Device& /*device*/) {}
+    virtual int64_t table_bytes() const { return 0; }
 
-    /// Shapes of the tensors that enter a segment, without data. Those between stages are alike. `rows`:
-    /// tokens of a micro-batch on this rank.
-    virtual Flow flow_into(size_t segment, int64_t rows) const = 0;
+    /// Shapes of the tensors that enter a segment, without data. Those between stages are alike. `local`: a
+    /// micro-batch with this rank's part of each sequence, whose tokens tensor-parallel ranks divide.
+    virtual Flow flow_into(size_t segment, const BatchShape& local) const = 0;
 
 protected:
     Model(const StateTypes& types, const ModelPlace& place) : parameters_(types, place) {}
@@ -75,8 +109,8 @@ protected:
     Parameters parameters_;
     std::vector<Segment> segments_;
     std::vector<ModelPart> parts_;
+    std::vector<PartOfLoss> losses_;
     const Storage* shared_storage_ = nullptr;
-    int64_t depths_ = 0;
 };
 
 }  // namespace coeus

@@ -30,9 +30,9 @@ public:
     /// The number of parameters that each optimizer updates: "Muon for 14 parameters, AdamW for 7".
     std::string text(const Parameters& parameters) const;
     /// The scalars at the beginning of a step: its number (from 1), learning rates and bias corrections; no
-    /// loss yet. `learning_rate` is options.lr times the factor of the schedule. `valid_tokens` is the number
+    /// loss yet. `learning_rate` is options.lr times the factor of the schedule. `counted` is the number
     /// of labels that count.
-    StepScalars begin_step(uint64_t step, double learning_rate, int64_t valid_tokens) const;
+    StepScalars begin_step(uint64_t step, double learning_rate, int64_t counted) const;
     /// Updates the part of each trainable parameter that this rank owns. Writes nothing if scalars.refusals
     /// is not 0. `offloaded` is needed for parameters with offloaded state, else null. `matrices` is for
     /// optimizers that need whole matrices; it may be null if there are none. The gradients may be changed.

@@ -7,7 +7,7 @@
 #include "coeus/kernels/cudnn.hpp"
 #include "coeus/layers/exchanges/exchanges.hpp"
 #include "coeus/layers/kv_cache.hpp"
-#include "coeus/models/decoder.hpp"
+#include "coeus/models/model.hpp"
 #include "coeus/pipeline/executor.hpp"
 
 namespace coeus {
@@ -27,23 +27,26 @@ struct LayerMemory {
     std::vector<AttentionCall> attention;
 };
 
-/// ConfigError if the activations of a micro-batch of this shape have more bytes than 64 bits can count; the
-/// check uses an upper bound in floating point.
-void require_countable(const DecoderConfig& model, const BatchShape& shape);
-/// The larger of what training (a micro-batch) and validation need, for the stages of the mesh's rank. The
-/// shapes are those of whole sequences and must be countable. `overlap_pairs`: see EngineOptions.
-LayerMemory measure_training(const Model& model, const Executor& executor, const BatchShape& training,
-                             const BatchShape& validation, const Processor& processor, const Mesh& mesh,
-                             const ExchangeOptions& exchanges = {}, Backend backend = Backend::cpu,
-                             bool overlap_pairs = false);
+/// What the layers of a run compute, and how. The shapes are those of whole sequences and must be countable.
+struct TrainingPasses {
+    BatchShape training;    ///< a micro-batch
+    BatchShape validation;  ///< sequences 0: no validation
+    Processor processor;
+    ExchangeOptions exchanges = {};
+    Backend backend = Backend::cpu;
+    bool overlap_pairs = false;  ///< see EngineOptions
+};
+/// The larger of what training and validation need, for the stages of the mesh's rank.
+LayerMemory measure_training(const Model& model, const Executor& executor, const TrainingPasses& passes,
+                             const Mesh& mesh);
 /// The same for a whole model on one rank, one micro-batch after the other.
 LayerMemory measure_training(const Model& model, const BatchShape& training, const BatchShape& validation,
                              const Processor& processor, const Mesh& mesh = mesh_of_one(),
                              const ExchangeOptions& exchanges = {});
-/// The memory for generation: `cache.sequences()` texts at a time of up to `cache.context()` tokens each.
-/// Each text is first read whole, one at a time; then all continue by one token at a time. `cache` needs no
-/// memory.
-LayerMemory measure_generation(const Decoder& decoder, const KvCache& cache, const Processor& processor,
-                               Backend backend = Backend::cpu);
+/// The memory for generation with a language model of `vocab` token ids: `cache.sequences()` texts at a time
+/// of up to `cache.context()` tokens each. Each text is first read whole, one at a time; then all continue by
+/// one token at a time. `cache` needs no memory.
+LayerMemory measure_generation(const Model& model, int64_t vocab, const KvCache& cache,
+                               const Processor& processor, Backend backend = Backend::cpu);
 
 }  // namespace coeus

@@ -23,13 +23,11 @@ inline constexpr const char *weights = "weights", *compute_weights = "weights in
                             *unreduced_gradients = "unreduced gradients",
                             *summed_gradients = "gradients while summed", *activations = "activations",
                             *flows = "pipeline buffers", *temporaries = "temporaries",
-                            *workspace = "kernel workspace", *token_ids = "token ids",
-                            *reduction = "reduction buffers", *position_tables = "position tables",
-                            *loads = "loads of experts", *cache = "key/value cache",
+                            *workspace = "kernel workspace", *reduction = "reduction buffers",
+                            *position_tables = "position tables", *cache = "key/value cache",
                             *copies = "copies for checkpoints", *snapshot = "in-memory snapshot",
                             *libraries = "library buffers", *nccl = "NCCL buffers (estimate)",
-                            *spare = "kept free", *offloading = "offloading buffers",
-                            *ids_and_reductions = "token ids and reductions";
+                            *spare = "kept free", *offloading = "offloading buffers";
 }  // namespace term
 
 /// The plan of a rank; all sizes are bytes per rank.
@@ -58,22 +56,11 @@ private:
 };
 
 /// The plan for generation, from the result of measure_generation().
-MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, const LayerMemory& layers);
+MemoryPlan plan_generation(const Model& model, const KvCache& cache, const LayerMemory& layers);
 
 /// Memory that CUDA's libraries, kernels and graphs take on a GPU besides Coeus's own: an estimate, until it
 /// is measured on a GPU.
 inline constexpr int64_t cuda_library_bytes = int64_t(768) << 20;
-/// Bytes of token ids. The host has: tokens, labels and document starts of two steps of `local_batches` local
-/// batches (one in use, one being read) and of a validation batch; and, for each local batch of a step, the
-/// tokens, labels and positions of this rank's part, of `context_ranks` parts, in training also the tokens
-/// and labels of `depths` places further ahead. A GPU has this rank's part of one local batch and the
-/// document starts of its whole sequences; the host then also has copies of the document starts for the
-/// transfers.
-struct TokenIdBytes {
-    int64_t host = 0, device = 0;
-};
-TokenIdBytes token_id_bytes(const BatchShape& training, int64_t local_batches, const BatchShape& validation,
-                            int context_ranks = 1, Backend backend = Backend::cpu, int64_t depths = 0);
 /// Bytes that libraries allocate themselves while a model trains, in addition to the loaded program: compiled
 /// kernels of oneDNN or buffers of OpenBLAS, and MPI's buffers for each peer.
 int64_t library_bytes(Dtype compute, int ranks);

@@ -84,6 +84,6 @@ struct Recording {
 /// computation are those of gathers of weights and sums of gradients: casts before and after, scales,
 /// additions to owned gradients. Not for offloaded state (StateTypes::offload), whose transfers are not seen:
 /// ConfigError.
-Recording record_step(const DecoderConfig& config, const EngineOptions& options);
+Recording record_step(const ModelConfig& config, const EngineOptions& options);
 
 }  // namespace coeus

@@ -68,10 +68,10 @@ LaunchOrder planned_order(const MachineFile& machine, const EngineOptions& optio
 
 /// That of options.rank. In a pipeline, all ranks' actions are taken to be as long as this rank's, and it
 /// waits for them as in simulate(). `in_tf32`: a run multiplies in TF32. ConfigError as record_step().
-Roofline roofline_of(const DecoderConfig& config, const EngineOptions& options, const MachineFile& machine,
+Roofline roofline_of(const ModelConfig& config, const EngineOptions& options, const MachineFile& machine,
                      LaunchOrder order = LaunchOrder::overlapped, bool in_tf32 = false);
 /// That of the pipeline rank with the longest step.
-Roofline roofline_of_slowest(const DecoderConfig& config, const EngineOptions& options,
+Roofline roofline_of_slowest(const ModelConfig& config, const EngineOptions& options,
                              const MachineFile& machine, LaunchOrder order = LaunchOrder::overlapped,
                              bool in_tf32 = false);
 

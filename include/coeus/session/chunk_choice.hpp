@@ -16,12 +16,12 @@ namespace coeus {
 /// For planning: `options` with the largest chunks, at most `of_checkpoint` bytes, with which the plan of
 /// each stage is at most `limit` bytes. If none fits: the smallest. If the limit is not known: the largest.
 /// Options for CPUs, and options that have a size, do not change.
-EngineOptions with_largest_chunks(const DecoderConfig& model, const EngineOptions& options,
+EngineOptions with_largest_chunks(const ModelConfig& model, const EngineOptions& options,
                                   std::optional<int64_t> limit,
                                   std::optional<int64_t> of_checkpoint = std::nullopt);
 /// For a run: with the largest chunks with which the plan of each rank is at most its own `limit`.
 /// Collective.
-EngineOptions with_largest_chunks(const DecoderConfig& model, const EngineOptions& options, int64_t limit,
+EngineOptions with_largest_chunks(const ModelConfig& model, const EngineOptions& options, int64_t limit,
                                   const Communicator& world, std::optional<int64_t> of_checkpoint);
 /// A notice if the chunks of a run with `options` are smaller than the largest, or than the checkpoint's;
 /// "" if not, or if the deck chooses the size itself.

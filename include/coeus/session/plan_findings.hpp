@@ -24,6 +24,6 @@ Findings memory_findings(const PlannedRun& planned);
 
 /// True if the deck with the settings of `advice` is valid on the ranks of `advice`, and its memory plan is
 /// not larger than the plan that the advice promises.
-bool advice_holds(const Config& config, const DecoderConfig& model, const Alternative& advice);
+bool advice_holds(const Config& config, const ModelConfig& model, const Alternative& advice);
 
 }  // namespace coeus

@@ -35,7 +35,7 @@ struct PlannedRun {
 
     const CommandLine& command_line;
     MeshShape mesh;
-    DecoderConfig model;
+    ModelConfig model;
     CpuShare cpu;  ///< of one rank alone on this host
     PlannedDevice device;
     std::optional<int64_t> chunks_of_checkpoint;

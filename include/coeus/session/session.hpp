@@ -21,7 +21,7 @@ public:
     /// and require_8_bit_products(). Collective, like every member that is not const.
     Session(const Config& config, Rank& rank, StartUp& start_up);
 
-    const DecoderConfig& model() const { return model_; }
+    const ModelConfig& model() const { return model_; }
     Engine& engine() { return engine_; }
     const Engine& engine() const { return engine_; }
     Rank& rank() const { return rank_; }
@@ -64,7 +64,7 @@ private:
     const Config& config_;
     Rank& rank_;
     StartUp& start_up_;
-    DecoderConfig model_;
+    ModelConfig model_;
     std::optional<int64_t> chunks_of_checkpoint_;
     Engine engine_;
     std::optional<NcclWorld> nccl_;  ///< last: it is destroyed before the queues that wait for it

@@ -28,11 +28,11 @@ struct RankMachine {
 /// streams have no threads of their own: NCCL queues all calls at once, and needs those of several
 /// communicators in the same order on every rank. Steps are run as CUDA graphs if the host takes no part in
 /// them. Chunks on GPUs are the smallest (session/chunk_choice.hpp).
-EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, const RankMachine& machine);
+EngineOptions engine_options(const Config& config, const ModelConfig& model, const MeshShape& mesh, int rank,
+                             const RankMachine& machine);
 /// For planning: as if each rank had a GPU of its own and NCCL and cuDNN were installed. `architecture`: of
 /// the GPU for which is planned; 0: not known.
-EngineOptions planned_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
+EngineOptions planned_options(const Config& config, const ModelConfig& model, const MeshShape& mesh,
                               int architecture, int threads = 1, int rank = 0);
 /// The learning-rate schedule of this deck. Appends a line to `notices` for each phase that was shortened.
 /// `begins`: the step of the run at which the schedule begins. If the deck gives no length for the schedule,

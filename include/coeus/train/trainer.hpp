@@ -67,6 +67,7 @@ private:
     StepTime observed_step(BatchLoader& loader, bool profiled);
     /// False, with nothing changed, if the run has to stop.
     bool train_step(const StepBatch& batch);
+    void log_repetition(const StepOutcome& outcome) const;
     /// After a step that was refused: skips it or rewinds, as the guards decide, or ends the run.
     void pass_over();
     void report();
@@ -99,6 +100,7 @@ private:
     /// Sequences per step, over all data ranks.
     int64_t global_batch() const;
 
+    const DecoderConfig& text_model() const { return *session_.model()->decoder(); }
     Engine& engine() { return session_.engine(); }
     const Engine& engine() const { return session_.engine(); }
     const Mesh& mesh() const { return rank_.mesh(); }

@@ -17,6 +17,28 @@ Exchanges::Exchanges(const ExchangeOptions& options, const Mesh& mesh, Exec& exe
                     BlocksExchange(mesh[axis::ep], mesh[axis::etp], options.expert_capacity, expert_stream)},
       blocks_(options.expert_blocks) {}
 
+const ExpertExchange& Exchanges::experts_for(Pass pass) const {
+    const size_t number = pass == Pass::paired ? 1 : 0;
+    if (blocks_ && pass != Pass::validation) return expert_blocks[number];
+    return experts[number];
+}
+
+Ctx Exchanges::context(const Workplace& at, const Batch& batch, Pass pass) const {
+    return {.exec = at.exec,
+            .k = at.k,
+            .frame = at.frame,
+            .temp = at.temp,
+            .batch = batch,
+            .scalars = at.scalars,
+            .kv = *kv,
+            .tp = tp,
+            .cp = cp,
+            .tokens = *tokens,
+            .loss = loss,
+            .experts = experts_for(pass),
+            .inputs = at.inputs};
+}
+
 void Exchanges::set_meanwhile(const std::function<void()>& meanwhile) {
     for (RoundsExchange& exchange : experts) exchange.set_meanwhile(meanwhile);
     for (BlocksExchange& exchange : expert_blocks) exchange.set_meanwhile(meanwhile);

@@ -151,22 +151,22 @@ public:
     double step(int64_t number, std::vector<int64_t>& read, AsyncCheckpoint* beside = nullptr) {
         const StepBatch batch = loader_.next().value();
         keep_tokens(batch, read);
-        SampleRows samples = batch.samples;
+        SampleRows samples = batch.samples.text;
         samples.document_start = {};
         Engine& engine = model_.engine;
-        engine.compute_gradients(number, learning_rate, mesh_[axis::dp].all_reduce(batch.valid_tokens),
+        engine.compute_gradients(number, learning_rate, mesh_[axis::dp].all_reduce(batch.counted),
                                  [&](int64_t i) { return samples.slice(i * local_, local_); });
         if (beside) beside->wait_for_copies();
-        CHECK(engine.update());
+        CHECK(engine.update().taken);
         return engine.scalars().loss;
     }
 
 private:
     void keep_tokens(const StepBatch& batch, std::vector<int64_t>& read) const {
         std::vector<int64_t> step(size_t(global_batch * seq_len));
-        const size_t first = size_t(mesh_.rank(axis::dp)) * batch.samples.tokens.size();
+        const size_t first = size_t(mesh_.rank(axis::dp)) * batch.samples.text.tokens.size();
         if (mesh_.rank(axis::pp) + mesh_.rank(axis::cp) + mesh_.rank(axis::tp) == 0)
-            std::copy(batch.samples.tokens.begin(), batch.samples.tokens.end(),
+            std::copy(batch.samples.text.tokens.begin(), batch.samples.text.tokens.end(),
                       step.begin() + int64_t(first));
         mesh_.world().all_reduce(Tensor(step.data(), Dtype::i64, {int64_t(step.size())}));
         read.insert(read.end(), step.begin(), step.end());

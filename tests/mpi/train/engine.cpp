@@ -42,7 +42,7 @@ public:
     }
     bool step(int64_t number, TestBatch& batch) {
         compute_gradients(number, batch);
-        return engine.update();
+        return engine.update().taken;
     }
 
     std::vector<double> weights() const {

@@ -189,7 +189,7 @@ TEST_CASE("experts: a pair that takes turns computes the bits of one after the o
                     CHECK(a.step(step, batch));
                     CHECK(b.step(step, batch));
                     CHECK(a.engine.scalars().loss == b.engine.scalars().loss);
-                    CHECK(a.engine.loads() == b.engine.loads());
+                    CHECK(a.engine.counts() == b.engine.counts());
                     CHECK(a.whole(&Storage::gradient) == b.whole(&Storage::gradient));
                     CHECK(a.engine.extra_rounds() == b.engine.extra_rounds());
                     for (const unsigned axis : {unsigned(axis::cp), unsigned(axis::tp)}) {

@@ -44,7 +44,8 @@ FlowResult run(const Timetable& table, const Communicator& pipeline, std::vector
     std::vector<Stage> stages;
     for (const ModelPart& part : model.parts()) stages.emplace_back(model, part);
     Executor executor(lower(table), rank, stages, exec);
-    const LayerMemory layers = measure_training(model, executor, flow_batch, flow_batch, {1}, mesh_of_one());
+    const LayerMemory layers =
+        measure_training(model, executor, {flow_batch, flow_batch, {1}}, mesh_of_one());
     CHECK(layers.executor.flow_tensors == 2);
     model.allocate(true);
     model.parameters().initialise(3, 1);
@@ -56,7 +57,7 @@ FlowResult run(const Timetable& table, const Communicator& pipeline, std::vector
     for (TestBatch& batch : batches) views.push_back(batch.view());
     StepScalars scalars;
     scalars.loss_scale = 0.125;
-    const Flow flow = model.flow_into(1, flow_batch.count());
+    const Flow flow = model.flow_into(1, flow_batch);
     executor.forward_backward(flow, true, [&](int m, Frame& frame, bool /*paired*/) -> Ctx {
         return {.exec = exec,
                 .k = cpu_kernels(),

@@ -125,7 +125,7 @@ TEST_CASE("guards: all ranks refuse a step beyond its limits, and nothing change
         // one gradient of one rank is not a number
         run.compute_gradients(2, second);
         if (last) spoil(run);
-        CHECK_FALSE(run.engine.update());
+        CHECK_FALSE(run.engine.update().taken);
         CHECK(run.engine.scalars().refusals > 0);
         CHECK(state(run) == before);
         CHECK(run.step(2, second, {.loss = loss, .norm = norm}));

@@ -304,7 +304,7 @@ int64_t expected_bytes(const MeshCase& c, const Engine& engine, bool uneven) {
     std::vector<DecoderPart> parts;
     for (const int stage : table.placement.stages_of(rank))
         parts.push_back(c.pipeline.parts.empty() ? DecoderPart::whole(c.model)
-                                                 : c.pipeline.parts[size_t(stage)]);
+                                                 : DecoderPart::of(c.model, c.pipeline.parts[size_t(stage)]));
     const int64_t batches = c.local_batches * table.microbatches, ranks = c.mesh.size(axis::fsdp), e = 8;
     const Sizes sizes(c, world_rank);
     int64_t sent = 0, norms = 0;

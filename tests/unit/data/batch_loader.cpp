@@ -25,11 +25,11 @@ TEST_CASE("batch loader: the samples of each step, from any sample, on any rank"
             for (int64_t step = 0; step < 9; ++step) {
                 const StepBatch batch = loader.next().value();
                 CHECK(batch.first_sample == first_sample + step * 4);
-                CHECK(batch.samples.sequences == 2);
-                CHECK(batch.samples.seq_len == 3);
-                CHECK(batch.valid_tokens == 6);
+                CHECK(batch.samples.text.sequences == 2);
+                CHECK(batch.samples.text.seq_len == 3);
+                CHECK(batch.counted == 6);
                 CHECK(batch.seconds_waited >= 0);
-                REQUIRE(batch.samples.tokens.size() == 6);
+                REQUIRE(batch.samples.text.tokens.size() == 6);
                 for (int64_t row = 0; row < 2; ++row) {
                     std::vector<int32_t> inputs(3), labels(3), start(3);
                     sampler.sample(first_sample + step * 4 + rank * 2 + row, inputs, labels, start);
@@ -37,14 +37,14 @@ TEST_CASE("batch loader: the samples of each step, from any sample, on any rank"
                                           const std::vector<int32_t>& expected) {
                         return std::equal(expected.begin(), expected.end(), all.begin() + row * 3);
                     };
-                    CHECK(same(batch.samples.tokens, inputs));
-                    CHECK(same(batch.samples.labels, labels));
-                    CHECK(same(batch.samples.document_start, start));
+                    CHECK(same(batch.samples.text.tokens, inputs));
+                    CHECK(same(batch.samples.text.labels, labels));
+                    CHECK(same(batch.samples.text.document_start, start));
                 }
                 // two buffers take turns, no other is allocated
                 const int32_t*& buffer = buffers[step % 2];
-                if (!buffer) buffer = batch.samples.tokens.data();
-                CHECK(buffer == batch.samples.tokens.data());
+                if (!buffer) buffer = batch.samples.text.tokens.data();
+                CHECK(buffer == batch.samples.text.tokens.data());
             }
         }
     }
@@ -58,8 +58,8 @@ TEST_CASE("batch loader: a batch stays valid until the next call") {
     for (int32_t step = 0; step < 900; ++step) {
         const StepBatch batch = loader.next().value();
         std::this_thread::yield();
-        REQUIRE(batch.samples.tokens[0] == 3 * step);
-        REQUIRE(batch.samples.labels[1] == 3 * step + 2);
+        REQUIRE(batch.samples.text.tokens[0] == 3 * step);
+        REQUIRE(batch.samples.text.labels[1] == 3 * step + 2);
     }
 }
 

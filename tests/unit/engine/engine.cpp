@@ -49,7 +49,7 @@ struct Ready {
 bool step(Engine& engine, TestBatch& batch, int64_t number, int64_t at_a_time = 2, double rate = 1e-2) {
     engine.compute_gradients(number, rate, batch.valid_labels(),
                              [&](int64_t i) { return batch.local_batch(i * at_a_time, at_a_time); });
-    return engine.update();
+    return engine.update().taken;
 }
 
 }  // namespace
@@ -139,7 +139,7 @@ TEST_CASE("engine: validation does not affect training") {
             with.engine.evaluate(other.local_batch(0, 1)) + with.engine.evaluate(other.local_batch(1, 1));
         CHECK(relatively_close(a, b, 1e-13));
         CHECK(a > 0);
-        CHECK(with.engine.update());
+        CHECK(with.engine.update().taken);
         step(without.engine, batch, number);
         CHECK(with.engine.scalars().loss == without.engine.scalars().loss);
     }
@@ -177,7 +177,7 @@ TEST_CASE("engine: the plan counts the exchange of a table that two stages share
     };
     for (const auto& [backend, place] :
          {std::pair(Backend::cpu, MemoryPlace::device), std::pair(Backend::cuda, MemoryPlace::host)}) {
-        const char* name = backend == Backend::cpu ? term::reduction : term::ids_and_reductions;
+        const char* name = backend == Backend::cpu ? term::reduction : "token ids and reductions";
         CHECK(plan_of(true, backend).bytes(name, place) ==
               plan_of(false, backend).bytes(name, place) + Communicator::reduction_bytes(2));
     }
@@ -254,7 +254,7 @@ TEST_CASE("engine: the loads of experts are those of the last step, in all of it
     Ready ready(options(Dtype::f64, 1, 2), config);
     for (int64_t number : {1, 2, 3}) {
         CHECK(step(ready.engine, batch, number, 1));
-        const std::vector<int64_t> loads = ready.engine.loads();
+        const std::vector<int64_t> loads = ready.engine.counts();
         REQUIRE(int64_t(loads.size()) == config.moe_rows() * config.moe.experts);
         for (auto row = loads.begin(); row != loads.end(); row += config.moe.experts)
             CHECK(std::accumulate(row, row + config.moe.experts, int64_t(0)) ==

@@ -39,10 +39,11 @@ TEST_CASE("memory plan: token ids of a step and pieces of reductions are on the 
                          plan_on_gpu({"--training.local_batch_size=2", "--training.global_batch_size=6"}, 1),
                      two =
                          plan_on_gpu({"--training.local_batch_size=2", "--training.global_batch_size=12"}, 2);
-    const int64_t ids = token_id_bytes({2, 128}, 3, {}, 1, Backend::cuda).host;
+    const int64_t ids = TokenBatches().bytes({{2, 128}, 3}, {}, 1, Backend::cuda).host;
     CHECK(ids > 0);
-    CHECK(one.bytes(term::ids_and_reductions, MemoryPlace::host) == ids);
+    const char* ids_and_reductions = "token ids and reductions";
+    CHECK(one.bytes(ids_and_reductions, MemoryPlace::host) == ids);
     // the ranks of the data axes sum gradients, which needs pieces from each peer
-    CHECK(two.bytes(term::ids_and_reductions, MemoryPlace::host) > ids);
-    CHECK(one.bytes(term::ids_and_reductions) == 0);
+    CHECK(two.bytes(ids_and_reductions, MemoryPlace::host) > ids);
+    CHECK(one.bytes(ids_and_reductions) == 0);
 }

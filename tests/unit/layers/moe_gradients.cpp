@@ -55,12 +55,12 @@ std::string check_moe(const MoeCase& m, int64_t width, const TestBatch& batch) {
             shared = std::make_unique<FeedForward>(s13, s2, input, m.norm_output);
         }
         std::vector<PreNormBlock::Part> parts(1);
-        parts[0] = {
-            std::move(norm),
-            std::make_unique<Moe>(
-                Router(TokenLinear(gate, input, gate_bias), choice_bias, m.route, 0, m.sequence_balance),
-                m.capacity > 0 ? divided_experts({weights, m.gate}) : local_experts({weights, m.gate}),
-                std::move(shared))};
+        parts[0] = {std::move(norm),
+                    std::make_unique<Moe>(Router(TokenLinear(gate, input, gate_bias), choice_bias, m.route, 0,
+                                                 {m.sequence_balance, decoder_loss::balance}),
+                                          m.capacity > 0 ? divided_experts({weights, m.gate})
+                                                         : local_experts({weights, m.gate}),
+                                          std::move(shared))};
         const std::shared_ptr<Block> block = std::make_shared<PreNormBlock>(std::move(parts));
         static const Communicator planned = Communicator::planned(0, 1, "experts");
         static Stream stream(Stream::Mode::deferred);

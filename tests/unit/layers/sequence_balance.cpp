@@ -93,8 +93,10 @@ TEST_CASE("sequence balance: the loss of every sequence and layer is that of the
                 expected +=
                     paper_loss(config.moe, layer, s * three_sequences.seq_len, three_sequences.seq_len);
         // every token is a label, so the losses of sequences have their mean
-        CHECK(close(model.scalars.balance_loss, expected / double(three_sequences.sequences), 1e-14));
-        CHECK(model.scalars.balance_loss > 2 * 0.3 * 0.9);  // an even load has alpha in each layer
+        CHECK(close(model.scalars.losses[decoder_loss::balance], expected / double(three_sequences.sequences),
+                    1e-14));
+        CHECK(model.scalars.losses[decoder_loss::balance] >
+              2 * 0.3 * 0.9);  // an even load has alpha in each layer
     }
 }
 
@@ -110,7 +112,7 @@ TEST_CASE(
         model.forward_backward(batch);
         const std::vector<double> gradient =
             values(model.tensor("layers.1.moe.router.gate.weight", &Storage::g));
-        return std::tuple(model.scalars.balance_loss, model.scalars.loss, gradient);
+        return std::tuple(model.scalars.losses[decoder_loss::balance], model.scalars.loss, gradient);
     };
     const auto [balance, loss, gradient] = train(0.3, {});
     for (const Recompute choice : {Recompute::operations, Recompute::block})
@@ -127,6 +129,6 @@ TEST_CASE("sequence balance: validation has the cross entropy alone") {
     TestModel model(config, {Dtype::f64, Dtype::f64}, three_sequences);
     TestBatch batch(three_sequences.sequences, three_sequences.seq_len, config.vocab);
     model.evaluate(batch);
-    CHECK(model.scalars.balance_loss == 0);
+    CHECK(model.scalars.losses[decoder_loss::balance] == 0);
     CHECK(model.scalars.loss > 0);
 }

@@ -177,7 +177,7 @@ TEST_CASE("metrics: the loss that balances sequences is written only if there is
     const std::string without = console_line(m, false);
     CHECK(json_line(m).find("balance") == std::string::npos);
     const size_t scalars = tensorboard_scalars(m).size();
-    m.sequence_balance_loss = 1.0 / 3000;
+    m.losses = {{"moe", "sequence_balance_loss", 1.0 / 3000}};
     CHECK(console_line(m, false) == without + "  sequence balance loss: 0.00033");
     const JsonDocument line = JsonDocument::parse(json_line(m), "line");
     CHECK(line.root().number("moe_sequence_balance_loss") == 1.0 / 3000);
@@ -191,7 +191,7 @@ TEST_CASE("metrics: the loss of multi-token prediction is written only if there 
     const std::string without = console_line(m, false);
     CHECK(json_line(m).find("mtp") == std::string::npos);
     const size_t scalars = tensorboard_scalars(m).size();
-    m.mtp_loss = 2.0 / 3;
+    m.losses = {{"", "mtp_loss", 2.0 / 3}};
     CHECK(console_line(m, false) == without + "  mtp loss: 0.66667");
     CHECK(JsonDocument::parse(json_line(m), "line").root().number("mtp_loss") == 2.0 / 3);
     const std::vector<Scalar> all = tensorboard_scalars(m);

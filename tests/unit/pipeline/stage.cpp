@@ -109,11 +109,11 @@ TEST_CASE(
     batch.ignore_every(4);
     TestModel model(config, f64, {2, 9});
     const Result with = run(model, batch);
-    const double part = std::exchange(model.scalars.mtp_loss, 0);
+    const double part = std::exchange(model.scalars.losses[decoder_loss::mtp], 0);
     model.scalars.loss = 0;
     model.evaluate(batch);
     CHECK(relatively_close(with.loss, model.scalars.loss + part, 1e-13));
-    CHECK(model.scalars.mtp_loss == 0);
+    CHECK(model.scalars.losses[decoder_loss::mtp] == 0);
     CHECK(part > 0);
 
     config.mtp_scale = 0;

@@ -118,20 +118,21 @@ TEST_CASE("state and tables of a plan") {
     CHECK(plan.bytes(term::gradients) == 4 * n);
     CHECK(plan.bytes(term::moments) == 8 * n);
     CHECK(plan.bytes(term::position_tables) == 100 * 16 * 4);
-    CHECK(plan.bytes(term::token_ids) == token_id_bytes({1, 100}, 1, {}).host);
+    const TokenBatches ids;
+    CHECK(plan.bytes(ids.name()) == ids.bytes({{1, 100}}, {}).host);
     CHECK(plan.total() == 18 * n + 100 * 16 * 4 + layers.activations + layers.temporaries + layers.workspace +
-                              plan.bytes(term::token_ids) + library_bytes(Dtype::bf16, 1));
+                              plan.bytes(ids.name()) + library_bytes(Dtype::bf16, 1));
     CHECK(plan.total(MemoryPlace::host) == 0);
     // tokens, labels, document starts: two steps of 3 micro-batches and a validation batch; tokens, labels
     // and positions of this rank's part of a micro-batch
-    CHECK(token_id_bytes({2, 5}, 3, {1, 7}).host == 4 * (3 * (2 * 3 * 10 + 7) + 2 * (3 * 10 + 7) + (10 + 7)));
-    CHECK(token_id_bytes({2, 5}, 3, {1, 7}, 1, Backend::cpu, 2).host ==
-          token_id_bytes({2, 5}, 3, {1, 7}).host + 4 * 2 * 2 * 3 * 10);
-    CHECK(token_id_bytes({2, 8}, 1, {1, 8}, 4).host == 4 * (3 * (2 * 16 + 8) + 3 * (4 + 2)));
-    const TokenIdBytes of_gpu = token_id_bytes({2, 8}, 3, {1, 8}, 4, Backend::cuda);
+    CHECK(ids.bytes({{2, 5}, 3}, {1, 7}).host == 4 * (3 * (2 * 3 * 10 + 7) + 2 * (3 * 10 + 7) + (10 + 7)));
+    CHECK(TokenBatches(2).bytes({{2, 5}, 3}, {1, 7}).host ==
+          ids.bytes({{2, 5}, 3}, {1, 7}).host + 4 * 2 * 2 * 3 * 10);
+    CHECK(ids.bytes({{2, 8}}, {1, 8}, 4).host == 4 * (3 * (2 * 16 + 8) + 3 * (4 + 2)));
+    const BatchBytes of_gpu = ids.bytes({{2, 8}, 3}, {1, 8}, 4, Backend::cuda);
     CHECK(of_gpu.host == 4 * (3 * (2 * 3 * 16 + 8) + 2 * (3 * 4 + 2) + 3 * 16 + 8));
     CHECK(of_gpu.device == 4 * (3 * (4 + 2) + 16 + 8));
-    const TokenIdBytes further = token_id_bytes({2, 8}, 3, {1, 8}, 4, Backend::cuda, 2);
+    const BatchBytes further = TokenBatches(2).bytes({{2, 8}, 3}, {1, 8}, 4, Backend::cuda);
     CHECK(further.host == of_gpu.host + 4 * 2 * 2 * 3 * 4);
     CHECK(further.device == of_gpu.device + 4 * 2 * 2 * 4);
 }
@@ -141,7 +142,7 @@ TEST_CASE("generation plans no gradients, and uses exactly the planned memory") 
          {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16}}) {
         Decoder decoder(tiny_config(), types, 19);
         KvCache cache(tiny_config().layers, 3, 19, 12, 12, types.compute);
-        const LayerMemory layers = measure_generation(decoder, cache, {2});
+        const LayerMemory layers = measure_generation(decoder, decoder.config().vocab, cache, {2});
         const MemoryPlan plan = plan_generation(decoder, cache, layers);
         CHECK(plan.bytes(term::gradients) == 0);
         CHECK(plan.bytes(term::moments) == 0);

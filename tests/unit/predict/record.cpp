@@ -327,7 +327,7 @@ TEST_CASE("a recording has the actions of a pipeline rank, and messages on a que
     EngineOptions options = options_of({.pp = 2}, 1);
     options.training.sequences = 4;
     options.pipeline.timetable = find_schedule("1F1B")->timetable({.ranks = 2, .microbatches = 4});
-    options.pipeline.parts = split_evenly(model, 2, {});
+    options.pipeline.parts = ModelConfig(model)->split(2, {});
     const Recording r = record_step(model, options);
     CHECK(count(r, begin_action) == 4 + 4);
     CHECK(count(r, end_action) == 4 + 4);

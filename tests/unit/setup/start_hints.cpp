@@ -146,7 +146,7 @@ TEST_CASE("hints: gradients in bfloat16 that many micro-batches round") {
     CHECK(roundings() == 257);
     options.mesh = {.pp = 2};
     options.pipeline.timetable = find_schedule("GPipe")->timetable({.ranks = 2, .microbatches = 2});
-    options.pipeline.parts = split_evenly(tiny_config(2), 2, {});
+    options.pipeline.parts = ModelConfig(tiny_config(2))->split(2, {});
     CHECK(roundings() == 2 * 257);
     options.types.gradients_in_bf16 = false;
     CHECK(roundings() == 0);

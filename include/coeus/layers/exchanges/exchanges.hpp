@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
+#include "coeus/layers/context.hpp"
 #include "coeus/layers/exchanges/context_parallel.hpp"
 #include "coeus/layers/exchanges/expert_exchange.hpp"
 #include "coeus/layers/exchanges/loss_exchange.hpp"
@@ -25,6 +26,9 @@ struct ExchangeOptions {
 
 class Exchanges {
 public:
+    /// Which exchanges a context gets: those of training, those of the other computation of a pair, which
+    /// takes turns with the first, or those of validation.
+    enum class Pass : uint8_t { training, paired, validation };
     /// The mesh and the computation's Exec must outlive them. `streams`: how the exchanges of tokens and of
     /// experts' rows overlap with the computation.
     Exchanges(const ExchangeOptions& options, const Mesh& mesh, Exec& exec, Stream::Mode streams);
@@ -37,11 +41,8 @@ public:
     /// The first exchange is for a computation. The second is for another one, which takes turns with it.
     std::array<RoundsExchange, 2> experts;
     std::array<BlocksExchange, 2> expert_blocks;
-    /// The exchange that training uses now, for the one computation or (`paired`) the other.
-    const ExpertExchange& trained_experts(bool paired) const {
-        if (blocks_) return expert_blocks[size_t(paired)];
-        return experts[size_t(paired)];
-    }
+    /// A context of layers that process this batch.
+    Ctx context(const Workplace& at, const Batch& batch, Pass pass) const;
     /// Selects blocks or rounds for training.
     void use_blocks(bool use) { blocks_ = use; }
     /// The other work of every exchange between experts: ExpertExchange::set_meanwhile.
@@ -53,6 +54,7 @@ public:
     }
 
 private:
+    const ExpertExchange& experts_for(Pass pass) const;
     bool blocks_;
 };
 

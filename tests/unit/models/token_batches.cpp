@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of local batches that a rank takes.
-#include "coeus/engine/batch_part.hpp"
+#include "coeus/models/token_batches.hpp"
 
 #include "support/catch.hpp"
 #include "support/model.hpp"
@@ -17,7 +17,7 @@ TEST_CASE("batch part: tokens further ahead are those of the same sequence and d
         Exec exec;
         for (const SequencePart& own : {SequencePart{.count = 8}, SequencePart{.count = 4, .first = 2},
                                         SequencePart{.count = 4, .first = 1, .gap = 2}}) {
-            BatchPart part({.sequences = 3, .seq_len = 8}, 1, own, 2);
+            TokenPart part({.sequences = 3, .seq_len = 8}, 1, own, 2);
             part.stage(0, batch.local_batch(0, 2));
             const Batch brought = part.bring(exec, 0);
             for (int64_t depth = 0; depth <= 2; ++depth)
@@ -44,13 +44,13 @@ TEST_CASE("batch part: a local batch of another shape than planned is refused, a
     const TestBatch batch(3, 4, 7);
     const SequencePart whole = {.count = 4};
     Exec exec;
-    BatchPart part({.sequences = 2, .seq_len = 4}, 2, whole);
+    TokenPart part({.sequences = 2, .seq_len = 4}, 2, whole);
     const auto refusal = Catch::Contains("a local batch does not have the planned shape");
     CHECK_THROWS_WITH(part.stage(0, batch.local_batch(0, 3)), refusal);
     SampleRows rows = batch.local_batch(0, 2);
     rows.tokens = rows.tokens.first(7);
     CHECK_THROWS_WITH(part.stage(0, rows), refusal);
-    BatchPart longer({.sequences = 2, .seq_len = 5}, 1, {.count = 5});
+    TokenPart longer({.sequences = 2, .seq_len = 5}, 1, {.count = 5});
     CHECK_THROWS_WITH(longer.stage(0, batch.local_batch(0, 2)), refusal);
     part.stage(1, batch.local_batch(2, 1));
     const Batch brought = part.bring(exec, 1);

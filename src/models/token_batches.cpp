@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/engine/batch_part.hpp"
+#include "coeus/models/token_batches.hpp"
 
 #include <algorithm>
 
@@ -33,7 +33,52 @@ Tensor read_only(std::span<const int32_t> ids) {
 
 }  // namespace
 
-BatchPart::BatchPart(const BatchShape& shape, int64_t local_batches, const SequencePart& part, int64_t depths,
+BatchBytes TokenBatches::bytes(const LocalBatches& training, const BatchShape& validation, int ranks,
+                               Backend backend) const {
+    const int64_t step = training.number * training.shape.count(),
+                  one = training.shape.count() + validation.count();
+    const int64_t read = 3 * (2 * step + validation.count());
+    const int64_t parts = 2 * ((1 + depths_) * step + validation.count()) / ranks, positions = one / ranks;
+    const int64_t id = size_of(Dtype::i32);
+    if (backend == Backend::cpu) return {.host = (read + parts + positions) * id};
+    return {.host = (read + parts + step + validation.count()) * id,
+            .device = ((3 * one + 2 * depths_ * training.shape.count()) / ranks + one) * id};
+}
+
+std::unique_ptr<BatchPart> TokenBatches::part(const LocalBatches& batches, const SequencePart& part,
+                                              const Device& device) const {
+    return std::make_unique<TokenPart>(batches.shape, batches.number, part, batches.trains ? depths_ : 0,
+                                       device);
+}
+
+Batch TokenBatches::planned(const BatchShape& shape, int ranks) const {
+    const int64_t count = shape.count() / ranks;
+    const Tensor ids(nullptr, Dtype::i32, {count}), further(nullptr, Dtype::i32, {depths_, count});
+    return {.sequences = shape.sequences,
+            .seq_len = shape.seq_len / ranks,
+            .tokens = ids,
+            .labels = ids,
+            .positions = ids,
+            .document_start = shape.masks_documents ? Tensor(nullptr, Dtype::i32, {shape.count()}) : Tensor(),
+            .further_tokens = further,
+            .further_labels = further};
+}
+
+std::shared_ptr<const LocalBatch> TokenBatches::zeros(const BatchShape& shape) const {
+    struct Zeros {
+        std::vector<int32_t> ids;
+        LocalBatch batch;
+    };
+    const auto zeros = std::make_shared<Zeros>();
+    zeros->ids.resize(size_t(shape.count()));
+    SampleRows& rows = zeros->batch.text;
+    rows = {
+        .sequences = shape.sequences, .seq_len = shape.seq_len, .tokens = zeros->ids, .labels = zeros->ids};
+    if (shape.masks_documents) rows.document_start = zeros->ids;
+    return {zeros, &zeros->batch};
+}
+
+TokenPart::TokenPart(const BatchShape& shape, int64_t local_batches, const SequencePart& part, int64_t depths,
                      const Device& device)
     : seq_len_(shape.seq_len), depths_(depths), part_(part), staged_(size_t(local_batches)) {
     const int64_t own = (1 + depths) * shape.sequences * part.count;
@@ -44,7 +89,8 @@ BatchPart::BatchPart(const BatchShape& shape, int64_t local_batches, const Seque
     positions_ = positions_of(part, shape.sequences, device);
 }
 
-void BatchPart::stage(int64_t place, const SampleRows& local_batch) {
+void TokenPart::stage(int64_t place, const LocalBatch& batch) {
+    const SampleRows& local_batch = batch.text;
     require(local_batch.seq_len == seq_len_ && local_batch.tokens.size() == size_t(local_batch.count()) &&
                 (1 + depths_) * local_batch.sequences * part_.count <= tokens_.count(),
             "a local batch does not have the planned shape");
@@ -62,7 +108,7 @@ void BatchPart::stage(int64_t place, const SampleRows& local_batch) {
     staged_[size_t(place)] = {local_batch.sequences, documents.empty() ? Tensor{} : read_only(documents)};
 }
 
-Batch BatchPart::bring(Exec& exec, int64_t place) const {
+Batch TokenPart::bring(Exec& exec, int64_t place) const {
     const Staged& staged = staged_[size_t(place)];
     const int64_t count = staged.sequences * part_.count;
     const Shape by_depth = {1 + depths_, count};

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// ModelConfig: the configuration of a model of any kind. Engine, plan and predictions know a model by it
+// alone.
+#pragma once
+
+#include "coeus/models/decoder_part.hpp"
+#include "coeus/models/model.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace coeus {
+
+/// What is known of a model before it is built. Each kind of model has one implementation. Segments are those
+/// of Model::segments(), layers those that can be recomputed.
+class ModelDescription {
+public:
+    ModelDescription() = default;
+    virtual ~ModelDescription() = default;
+    ModelDescription(const ModelDescription&) = delete;
+    ModelDescription& operator=(const ModelDescription&) = delete;
+
+    /// Family and flavor: "llama3 8B".
+    virtual std::string name() const = 0;
+    /// "dim 4096, 32 layers, 32 heads, 8 kv heads, ffn 14336, vocabulary 128256"
+    virtual std::string shapes() const = 0;
+    virtual size_t segments() const = 0;
+    virtual int64_t layers() const = 0;
+    /// Those that split() divides among stages.
+    virtual int64_t layers_to_split() const = 0;
+    /// A number for each segment; equal segments have the same.
+    virtual std::vector<int64_t> kinds_of_segments() const = 0;
+    /// "tok_embeddings, layers 0 to 3"
+    virtual std::string text(const ModelPart& part) const = 0;
+
+    /// The stages of a pipeline that divides the layers evenly, and those that have the segments of these
+    /// names. ConfigError as split_evenly() and split_by_names().
+    virtual std::vector<ModelPart> split(int stages, const SplitWeights& weights) const = 0;
+    virtual std::vector<ModelPart> split(const std::vector<std::vector<std::string>>& names) const = 0;
+
+    /// Elements of all parameters, and of those that one token or sample uses.
+    virtual int64_t parameters() const = 0;
+    virtual int64_t active_parameters() const = 0;
+    /// FLOPs of forward and backward.
+    virtual double flops_per_token(int64_t seq_len) const = 0;
+    /// ConfigError if the activations of a micro-batch of this shape have more bytes than 64 bits can count;
+    /// the check uses an upper bound in floating point.
+    virtual void require_countable(const BatchShape& shape) const = 0;
+    /// True if so many ranks can divide the heads of attention.
+    virtual bool divides_heads(int64_t ranks) const = 0;
+
+    /// Declares the parameters and makes the blocks of these parts, which are this rank's. `positions`: the
+    /// most positions of a sequence. `recompute`: what each layer of the whole model recomputes; empty:
+    /// nothing.
+    virtual std::unique_ptr<Model> build(const StateTypes& types, int64_t positions, const ModelPlace& place,
+                                         const std::vector<ModelPart>& parts,
+                                         const std::vector<Recompute>& recompute) const = 0;
+    /// The configuration, if this is a decoder; null: another kind. For what is about text alone.
+    virtual const DecoderConfig* decoder() const { return nullptr; }
+};
+
+/// A value. A kind's own configuration converts to it.
+class ModelConfig {
+public:
+    ModelConfig(const DecoderConfig& decoder);  // NOLINT(google-explicit-constructor)
+    explicit ModelConfig(std::shared_ptr<const ModelDescription> model) : model_(std::move(model)) {}
+
+    const ModelDescription* operator->() const { return model_.get(); }
+    ModelPart whole() const { return {0, model_->segments()}; }
+
+private:
+    std::shared_ptr<const ModelDescription> model_;
+};
+
+}  // namespace coeus

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/models/model_config.hpp"
+
+#include "coeus/base/text.hpp"
+#include "coeus/models/decoder.hpp"
+
+namespace coeus {
+
+namespace {
+
+class DecoderDescription : public ModelDescription {
+public:
+    explicit DecoderDescription(const DecoderConfig& config) : config_(config) {}
+
+    std::string name() const override { return fmt::format("{} {}", config_.family, config_.flavor); }
+    std::string shapes() const override;
+    size_t segments() const override { return DecoderPart::whole(config_).segments(config_).last; }
+    int64_t layers() const override { return config_.all_layers(); }
+    int64_t layers_to_split() const override { return config_.layers; }
+    std::vector<int64_t> kinds_of_segments() const override;
+    std::string text(const ModelPart& part) const override { return DecoderPart::of(config_, part).text(); }
+
+    std::vector<ModelPart> split(int stages, const SplitWeights& weights) const override {
+        return segments_of(split_evenly(config_, stages, weights));
+    }
+    std::vector<ModelPart> split(const std::vector<std::vector<std::string>>& names) const override {
+        return segments_of(split_by_names(config_, names));
+    }
+
+    int64_t parameters() const override { return config_.parameters(); }
+    int64_t active_parameters() const override { return config_.active_parameters(); }
+    double flops_per_token(int64_t seq_len) const override { return config_.flops_per_token(seq_len); }
+    void require_countable(const BatchShape& shape) const override;
+    bool divides_heads(int64_t ranks) const override {
+        return config_.attention.heads % ranks == 0 && config_.attention.kv_heads % ranks == 0;
+    }
+
+    std::unique_ptr<Model> build(const StateTypes& types, int64_t positions, const ModelPlace& place,
+                                 const std::vector<ModelPart>& parts,
+                                 const std::vector<Recompute>& recompute) const override {
+        std::vector<DecoderPart> of_decoder;
+        for (const ModelPart& part : parts) of_decoder.push_back(DecoderPart::of(config_, part));
+        return std::make_unique<Decoder>(config_, types, positions, place, of_decoder, recompute);
+    }
+    const DecoderConfig* decoder() const override { return &config_; }
+
+private:
+    std::vector<ModelPart> segments_of(const std::vector<DecoderPart>& parts) const {
+        std::vector<ModelPart> all;
+        for (const DecoderPart& part : parts) all.push_back(part.segments(config_));
+        return all;
+    }
+
+    DecoderConfig config_;
+};
+
+// The widths between the matrices of dense layers, and of layers with experts.
+std::string widths_text(const DecoderConfig& m) {
+    std::vector<std::string> parts;
+    if (m.feed_forward.hidden > 0) parts.push_back(fmt::format("ffn {}", m.feed_forward.hidden));
+    if (m.moe.experts > 0)
+        parts.push_back(
+            fmt::format("{} experts of {}, {} for each token", m.moe.experts, m.moe.hidden, m.moe.top_k));
+    if (m.moe.shared_hidden > 0) parts.push_back(fmt::format("shared experts of {}", m.moe.shared_hidden));
+    return join(parts, ", ");
+}
+
+std::string DecoderDescription::shapes() const {
+    const DecoderConfig& m = config_;
+    return fmt::format("dim {}, {} layers{}, {} heads, {} kv heads, {}, vocabulary {}{}", m.dim, m.layers,
+                       m.mtp_layers > 0 ? fmt::format(" and {} for further tokens", m.mtp_layers) : "",
+                       m.attention.heads, m.attention.kv_heads, widths_text(m), m.vocab,
+                       m.tied ? ", tied" : "");
+}
+
+// Layers have the number of the first layer like them, other segments negative numbers.
+std::vector<int64_t> DecoderDescription::kinds_of_segments() const {
+    std::vector<int64_t> kinds(segments());
+    for (size_t segment = 0; segment < kinds.size(); ++segment) kinds[segment] = -1 - int64_t(segment);
+    for (const std::vector<int64_t>& group : equal_layers(config_))
+        for (const int64_t layer : group) kinds[size_t(layer) + 1] = group.front();
+    return kinds;
+}
+
+void DecoderDescription::require_countable(const BatchShape& shape) const {
+    const AttentionConfig& a = config_.attention;
+    const double widths = 8 * double(config_.dim) + 4 * double((a.heads + a.kv_heads) * a.head_dim) +
+                          4 * double(config_.feed_forward.hidden) + double(a.heads);
+    const double bytes = 8 * double(shape.count()) * double(config_.all_layers()) * widths;
+    if (bytes > 1e18)
+        throw ConfigError(
+            "training.local_batch_size x seq_len = {} x {}: the activations would take {:.1e} bytes; "
+            "lower one of them",
+            shape.sequences, shape.seq_len, bytes);
+}
+
+}  // namespace
+
+ModelConfig::ModelConfig(const DecoderConfig& decoder)
+    : model_(std::make_shared<DecoderDescription>(decoder)) {}
+
+}  // namespace coeus

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine with a model that is not a decoder, of which it knows the description alone.
+#include "coeus/base/error.hpp"
+#include "coeus/engine/engine.hpp"
+#include "coeus/predict/record.hpp"
+#include "support/catch.hpp"
+#include "support/model.hpp"
+#include "support/two_flow_model.hpp"
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+constexpr int64_t words = 11, dim = 6;
+constexpr size_t blocks = 3;
+
+// A loss that nothing adds to, and a step after the update.
+class Counting : public TwoFlowModel {
+public:
+    Counting(const StateTypes& types, bool recompute, const std::vector<ModelPart>& parts)
+        : TwoFlowModel(blocks, dim, words, types, recompute, parts) {
+        losses_ = {{.number = 3, .topic = "flows", .name = "unused_loss"}};
+    }
+    Counters counters() const override { return {"visits", 2, 5}; }
+    void after_update(Exec& exec, const Kernels& kernels, Tensor counts,
+                      const StepScalars& /*scalars*/) const override {
+        CHECK(counts.shape == Shape{2, 5});
+        kernels.zero(exec, counts);
+        ++updates;
+    }
+    mutable int updates = 0;
+};
+
+class TwoFlowDescription : public ModelDescription {
+public:
+    std::string name() const override { return "two flows"; }
+    std::string shapes() const override { return "dim 6"; }
+    size_t segments() const override { return blocks + 2; }
+    int64_t layers() const override { return blocks; }
+    int64_t layers_to_split() const override { return blocks; }
+    std::vector<int64_t> kinds_of_segments() const override { return {-1, 0, 0, 0, -2}; }
+    std::string text(const ModelPart& part) const override {
+        return fmt::format("{} to {}", part.first, part.last);
+    }
+    std::vector<ModelPart> split(int, const SplitWeights&) const override { return {}; }
+    std::vector<ModelPart> split(const std::vector<std::vector<std::string>>&) const override { return {}; }
+    int64_t parameters() const override { return 3 * words * dim + 2 * int64_t(blocks) * dim * dim; }
+    int64_t active_parameters() const override { return parameters(); }
+    double flops_per_token(int64_t) const override { return 6.0 * double(parameters()); }
+    void require_countable(const BatchShape&) const override {}
+    bool divides_heads(int64_t) const override { return false; }
+    std::unique_ptr<Model> build(const StateTypes& types, int64_t, const ModelPlace&,
+                                 const std::vector<ModelPart>& parts,
+                                 const std::vector<Recompute>& recompute) const override {
+        return std::make_unique<Counting>(types, !recompute.empty() && recompute[0] == Recompute::block,
+                                          parts);
+    }
+};
+
+const ModelConfig two_flows(std::make_shared<TwoFlowDescription>());
+
+EngineOptions options(RecomputeOptions::Mode mode) {
+    return {.types = {.master = Dtype::f64, .compute = Dtype::f64},
+            .training = {.sequences = 2, .seq_len = 7},
+            .accumulation = 2,
+            .validation = {.sequences = 2, .seq_len = 7},
+            .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
+            .recompute = {.mode = mode}};
+}
+
+}  // namespace
+
+TEST_CASE("engine: a model that is not a decoder trains and validates in the memory that was planned") {
+    for (const auto mode : {RecomputeOptions::Mode::nothing, RecomputeOptions::Mode::blocks}) {
+        Engine engine(two_flows, options(mode));
+        engine.allocate();
+        CHECK(engine.model().parameters().count() == two_flows->parameters());
+        CHECK(engine.plan().bytes("visits") == padded_bytes(2 * 5 * 8));
+        engine.model().parameters().initialise(5, 1);
+        engine.renew_weights();
+        TestBatch batch(4, 7, words);
+        const double before = engine.evaluate(batch.local_batch(0, 2));
+        double first = 0;
+        for (int64_t number = 1; number <= 5; ++number) {
+            engine.compute_gradients(number, 1e-2, batch.valid_labels(),
+                                     [&](int64_t i) { return batch.local_batch(i * 2, 2); });
+            CHECK(engine.update().taken);
+            if (number == 1) first = engine.scalars().loss;
+        }
+        CHECK(engine.scalars().loss < first);
+        CHECK(engine.scalars().losses[3] == 0);
+        CHECK(engine.evaluate(batch.local_batch(0, 2)) < before);
+        CHECK(dynamic_cast<const Counting&>(engine.model()).updates == 5);
+        CHECK(engine.counts() == std::vector<int64_t>(10));
+        CHECK(engine.used().activations == engine.layer_memory().activations);
+        CHECK(engine.used().temporaries == engine.layer_memory().temporaries);
+        CHECK(engine.used().workspace == engine.layer_memory().workspace);
+        CHECK_THROWS_AS(engine.decoder(), LogicError);
+    }
+}
+
+TEST_CASE("engine: a step of a model that is not a decoder can be recorded") {
+    const Recording step = record_step(two_flows, options(RecomputeOptions::Mode::nothing));
+    CHECK(step.launches() > 0);
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// ModelConfig: a decoder, known by its description.
+#include "coeus/models/model_config.hpp"
+
+#include "support/catch.hpp"
+#include "support/model.hpp"
+
+#include <set>
+
+namespace coeus::test {
+namespace {
+
+TEST_CASE("model config: the parts of a decoder are its segments, with and without multi-token prediction") {
+    for (const int64_t depths : {0, 2}) {
+        DecoderConfig config = tiny_config(3);
+        config.mtp_layers = depths;
+        const ModelConfig model(config);
+        const Decoder decoder(config, {}, 8);
+        CHECK(decoder.parts() == std::vector{model.whole()});
+        CHECK(decoder.segments().size() == model->segments());
+        for (const int stages : {1, 2, 3, 5}) {
+            const std::vector<ModelPart> parts = model->split(stages, {});
+            const std::vector<DecoderPart> of_decoder = split_evenly(config, stages, {});
+            REQUIRE(parts.size() == of_decoder.size());
+            size_t next = 0;
+            for (size_t i = 0; i < parts.size(); ++i) {
+                CHECK(parts[i].first == next);
+                CHECK(DecoderPart::of(config, parts[i]) == of_decoder[i]);
+                CHECK(model->text(parts[i]) == of_decoder[i].text());
+                next = parts[i].last;
+            }
+            CHECK(next == model->segments());
+        }
+    }
+}
+
+TEST_CASE("model config: equal layers are segments of one kind") {
+    DecoderConfig config = tiny_config(4);
+    config.attention.window = 3;
+    config.windowed = {.period = 2, .first = 1};
+    const std::vector<int64_t> kinds = ModelConfig(config)->kinds_of_segments();
+    REQUIRE(kinds.size() == 6);
+    CHECK((kinds[1] == kinds[3] && kinds[2] == kinds[4]));
+    CHECK(std::set(kinds.begin(), kinds.end()).size() == 4);  // the embedding, two kinds of layers, the head
+}
+
+}  // namespace
+}  // namespace coeus::test
