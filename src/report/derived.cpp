@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "derived.hpp"
 
-#include "coeus/report/metrics.hpp"
+#include "coeus/metrics/metrics.hpp"
 
 #include <algorithm>
 #include <cmath>
