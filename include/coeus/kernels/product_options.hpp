@@ -18,7 +18,7 @@ enum class Recheck : uint8_t { none, old, all };
 /// The kernels that compute products of experts' rows on tensor cores: mma, wgmma with copies by cp.async,
 /// and wgmma with copies by TMA. All sum in the same order and give the same bits.
 enum class ExpertsKernel : uint8_t { mma, wgmma, tma };
-constexpr std::array experts_kernels = {ExpertsKernel::mma, ExpertsKernel::wgmma, ExpertsKernel::tma};
+inline constexpr std::array experts_kernels = {ExpertsKernel::mma, ExpertsKernel::wgmma, ExpertsKernel::tma};
 /// The name in a deck.
 constexpr const char* name_of(ExpertsKernel kernel) {
     constexpr std::array names = {"mma", "wgmma", "tma"};
