@@ -22,6 +22,7 @@
 #include "coeus/setup/start_hints.hpp"
 #include "coeus/train/dry_run.hpp"
 #include "coeus/train/trainer.hpp"
+#include "coeus/train/training_data.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -102,8 +103,11 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
               engine_options(config_, model_, mesh_.shape(), mesh_.world().rank(), cpu_.threads,
                              device_.transport(), device_.device().architecture(), device_.attention().cudnn),
               memory_of(device_), mesh_.world(), chunks_of_checkpoint_))),
-      data_(start_up.make<TrainingData>("data", config_, model_.vocab, folder_.data_folder(), mesh_.world(),
-                                        cpu_.cores)),
+      workload_(start_up.during("data",
+                                [this] {
+                                    return make_workload(config_, model_, folder_.data_folder(),
+                                                         mesh_.world(), cpu_.cores);
+                                })),
       schedule_(schedule_from_deck(config_, &notices_)),
       saving_(config_, model_, folder_, mesh_, engine_, owner_.writer()),
       reporting_(folder_, mesh_.world(), device_.device()) {
@@ -152,8 +156,8 @@ std::vector<std::string> Trainer::describe_start(int local_size, int64_t memory_
     add_all(describe_run(config_, mesh_.shape(), engine_, memory_limit));
     add(notice_on_chunks(config_, engine_.options(), chunks_of_checkpoint_));
     add_all(product_notices(config_, mesh_.shape(), engine_.options()));
-    add(data_.summary());
-    if (const std::string passes = data_.passes(config_.training.steps * global_batch_); !passes.empty())
+    add(workload_->summary());
+    if (const std::string passes = workload_->passes(config_.training.steps * global_batch_); !passes.empty())
         add(fmt::format("{} {} = {}", config_.training.steps, config_.training.steps == 1 ? "step" : "steps",
                         passes));
     StartFacts facts = start_facts(cpu_, local_size, !device_.device().is_host(), config_);
@@ -203,7 +207,6 @@ void Trainer::prepare_folder(bool continues) {
 }
 
 void Trainer::begin_reporting() {
-    if (data_.validation()) evaluator_.emplace(config_, *data_.validation());
     if (config_.metrics.straggler_freq > 0 && mesh_.world().size() > 1)
         stragglers_.emplace(Stragglers::Options{.every = config_.metrics.straggler_freq,
                                                 .percent = config_.metrics.straggler_percent},
@@ -234,9 +237,9 @@ std::optional<StartRecord> Trainer::start_record() const {
                        .mesh = mesh_.shape().text(),
                        .machine = device_.device().is_host() ? cpu_name() : device_.device().name(),
                        .hosts = std::move(hosts),
-                       .data = data_.sources(),
-                       .bytes_per_token = data_.bytes_per_token(),
-                       .validation_bytes_per_token = data_.validation_bytes_per_token(),
+                       .data = workload_->sources(),
+                       .bytes_per_token = workload_->bytes_per_token(),
+                       .validation_bytes_per_token = workload_->validation_bytes_per_token(),
                        .deck = deck_text(config_)};
 }
 
@@ -286,9 +289,9 @@ bool Trainer::load_state() {
     const std::optional<Resume> resume = Resume::load(config_, saving_, engine_, mesh_.world());
     std::optional<bool>& shuffle = config_.training.shuffle;
     if (!shuffle) shuffle = (resume ? resume->shuffle() : std::nullopt).value_or(true);
-    data_.set_shuffled(*shuffle);
+    workload_->set_shuffled(*shuffle);
     if (first_rank())
-        for (const std::string& notice : data_.notices()) log::warn("{}", notice);
+        for (const std::string& notice : workload_->notices()) log::warn("{}", notice);
     if (resume) {
         continue_from(*resume);
         saving_.note_loaded(resume->saved_step(), timer.seconds());
@@ -304,9 +307,7 @@ bool Trainer::load_state() {
 void Trainer::continue_from(const Resume& resume) {
     resume.require_deck_if_finished();
     if (!resume.in_own_folder())
-        on_first_rank(mesh_.world(), [&] {
-            data_.require_tokenizer_of(initial_weights_path(config_), config_.model.tokenizer());
-        });
+        on_first_rank(mesh_.world(), [&] { workload_->require_encoding_of(initial_weights_path(config_)); });
     progress_ = resume.progress();
     guards_->resume(resume.guards());
     std::vector<std::string> notices;
@@ -322,7 +323,7 @@ void Trainer::continue_from(const Resume& resume) {
 void Trainer::start_fresh() {
     if (first_rank() && config_.training.shuffle == false) log::info("{}", unshuffled_notice);
     if (const std::string path = initial_weights_path(config_); !path.empty())
-        on_first_rank(mesh_.world(), [&] { data_.require_tokenizer_of(path, config_.model.tokenizer()); });
+        on_first_rank(mesh_.world(), [&] { workload_->require_encoding_of(path); });
     else if (const std::string notice = first_rank() ? unused_weights_notice(config_) : ""; !notice.empty())
         log::warn("{}", notice);
     if (const std::string source = load_initial_weights(config_, engine_.decoder(), mesh_); !source.empty()) {

@@ -33,6 +33,13 @@ public:
         return T(std::forward<Arguments>(arguments)...);
     }
 
+    /// Returns what the call returns and adds its time to the phase `name`.
+    template <class Call>
+    auto during(const char* name, const Call& call) {
+        const Ending ending(*this, name);
+        return call();
+    }
+
     /// Ends the start-up at the first call. Returns its seconds, also at later calls.
     double end();
     /// "Start-up 0.6 s: program 0.0, MPI 0.3, deck 0.0, ..., other 0.1", the phases in their order. After

@@ -7,6 +7,7 @@
 #include "coeus/comm/mpi.hpp"
 #include "coeus/comm/nccl_world.hpp"
 #include "coeus/config/config.hpp"
+#include "coeus/data/batch_loader.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/engine/engine.hpp"
 #include "coeus/guards/guards.hpp"
@@ -20,16 +21,16 @@
 #include "coeus/report/reporting.hpp"
 #include "coeus/report/run_folder.hpp"
 #include "coeus/setup/rank_device.hpp"
-#include "coeus/train/evaluator.hpp"
 #include "coeus/train/faults.hpp"
 #include "coeus/train/progress.hpp"
 #include "coeus/train/resume.hpp"
 #include "coeus/train/run_owner.hpp"
 #include "coeus/train/saving.hpp"
-#include "coeus/train/training_data.hpp"
+#include "coeus/train/workload.hpp"
 #include "coeus/watchdog/watchdog.hpp"
 
 #include <map>
+#include <memory>
 #include <optional>
 
 namespace coeus {
@@ -123,12 +124,11 @@ private:
     std::optional<int64_t> chunks_of_checkpoint_;
     Engine engine_;
     std::optional<Guards> guards_;  ///< made after the engine has allocated
-    TrainingData data_;
+    std::unique_ptr<Workload> workload_;
     LrSchedule schedule_;
     Saving saving_;
     Reporting reporting_;
     std::optional<double> peak_flops_;
-    std::optional<Evaluator> evaluator_;
     std::optional<GoodputClock> goodput_;
     std::optional<Stragglers> stragglers_;
     std::optional<KernelProfile> profile_;
