@@ -45,11 +45,10 @@ void Trainer::train() {
     const int64_t steps = config_.training.steps;
     std::optional<BatchLoader> loader;
     const auto read_on = [&] {
-        loader.emplace(std::make_unique<TokenReader>(data_.training(), config_.training.document_mask),
-                       BatchLoader::Options{.global_batch = global_batch(),
-                                            .rank = mesh().rank(axis::dp),
-                                            .ranks = mesh().size(axis::dp),
-                                            .first_sample = progress_.sample});
+        loader.emplace(workload_->reader(), BatchLoader::Options{.global_batch = global_batch(),
+                                                                 .rank = mesh().rank(axis::dp),
+                                                                 .ranks = mesh().size(axis::dp),
+                                                                 .first_sample = progress_.sample});
     };
     read_on();
     goodput_.emplace(first_rank() ? folder_.goodput_file() : "", start_up_.end(), progress_.step,
@@ -106,7 +105,7 @@ Trainer::StepTime Trainer::observed_step(BatchLoader& loader, bool profiled) {
 }
 
 bool Trainer::validation_due() const {
-    return evaluator_ && (progress_.step == 1 || progress_.step % config_.validation.freq == 0);
+    return workload_->validates() && (progress_.step == 1 || progress_.step % config_.validation.freq == 0);
 }
 
 bool Trainer::train_step(const StepBatch& batch) {
@@ -147,7 +146,7 @@ bool Trainer::train_step(const StepBatch& batch) {
         return mesh()[axis::dp].all_reduce(own_mean, Reduce::max);
     });
     progress_.sample += global_batch();
-    progress_.tokens_seen += batch.samples.text.count() * mesh().size(axis::dp);
+    progress_.tokens_seen += global_batch() * workload_->tokens_per_sample();
     return true;
 }
 
@@ -296,7 +295,7 @@ void Trainer::report() {
                      progress_.step == config_.training.steps;
     if (!due) return;
     const StepScalars& scalars = engine().scalars();
-    StepMetrics metrics = progress_.metrics(data_.training().num_windows());
+    StepMetrics metrics = progress_.metrics(workload_->samples_per_epoch());
     metrics.loss = scalars.loss;
     metrics.loss_max = loss_max_;
     metrics.grad_norm = scalars.grad_norm;
@@ -353,7 +352,7 @@ void Trainer::note_saved(const SavedCheckpoint& done) {
 }
 
 void Trainer::validate() {
-    const auto measured = evaluator_->run(engine(), [this] { return !must_stop(); });
+    const auto measured = workload_->validate(engine(), [this] { return !must_stop(); });
     progress_.validation_is_left = !measured;
     if (!measured) return;
     ValidationMetrics m = *measured;

@@ -10,6 +10,7 @@
 #include "coeus/setup/run_options.hpp"
 #include "coeus/setup/start_hints.hpp"
 #include "coeus/train/trainer.hpp"
+#include "coeus/train/training_data.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -46,8 +47,11 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
       folder_(config_, rank_.world(),
               [this] { owner_.take([this] { stop_.end_if_agreed(before_training); }); }),
       session_(config_, rank_, start_up),
-      data_(start_up.make<TrainingData>("data", config_, text_model().vocab, folder_.data_folder(),
-                                        rank_.world(), rank_.cpu().cores)),
+      workload_(start_up.phase("data",
+                               [this] {
+                                   return make_workload(config_, session_.model(), folder_.data_folder(),
+                                                        rank_.world(), rank_.cpu().cores);
+                               })),
       schedule_(schedule_from_deck(config_, &notices_)),
       saving_(config_, text_model(), folder_, rank_.mesh(), engine(), owner_.writer()),
       reporting_(folder_, rank_.world(), rank_.device()) {
@@ -85,8 +89,9 @@ void Trainer::describe_start() const {
     for (const Finding& finding : session_.findings())
         if (finding.topic != Finding::Topic::layers)
             (finding.severity == Finding::Severity::fact ? lines : warnings).push_back(finding.text);
-    lines.push_back(data_.summary());
-    if (const std::string passes = data_.passes(config_.training.steps * global_batch()); !passes.empty())
+    lines.push_back(workload_->summary());
+    if (const std::string passes = workload_->passes(config_.training.steps * global_batch());
+        !passes.empty())
         lines.push_back(fmt::format("{} {} = {}", config_.training.steps,
                                     config_.training.steps == 1 ? "step" : "steps", passes));
     add_all(hints());
@@ -124,7 +129,6 @@ void Trainer::prepare_folder(bool continues) {
 }
 
 void Trainer::begin_reporting() {
-    if (data_.validation()) evaluator_.emplace(config_, *data_.validation());
     if (config_.metrics.straggler_freq > 0 && rank_.world().size() > 1)
         stragglers_.emplace(Stragglers::Options{.every = config_.metrics.straggler_freq,
                                                 .percent = config_.metrics.straggler_percent},
@@ -155,9 +159,9 @@ std::optional<StartRecord> Trainer::start_record() const {
                        .mesh = mesh().shape().text(),
                        .machine = rank_.device().is_host() ? cpu_name() : rank_.device().name(),
                        .hosts = std::move(hosts),
-                       .data = data_.sources(),
-                       .bytes_per_token = data_.bytes_per_token(),
-                       .validation_bytes_per_token = data_.validation_bytes_per_token(),
+                       .data = workload_->sources(),
+                       .bytes_per_token = workload_->bytes_per_token(),
+                       .validation_bytes_per_token = workload_->validation_bytes_per_token(),
                        .deck = deck_text(config_)};
 }
 
@@ -169,9 +173,9 @@ bool Trainer::load_state() {
     const std::optional<Resume> resume = Resume::load(config_, saving_, engine(), rank_.world());
     std::optional<bool>& shuffle = config_.training.shuffle;
     if (!shuffle) shuffle = (resume ? resume->shuffle() : std::nullopt).value_or(true);
-    data_.set_shuffled(*shuffle);
+    workload_->set_shuffled(*shuffle);
     if (first_rank())
-        for (const std::string& notice : data_.notices()) log::warn("{}", notice);
+        for (const std::string& notice : workload_->notices()) log::warn("{}", notice);
     if (resume) {
         continue_from(*resume);
         saving_.note_loaded(resume->saved_step(), timer.seconds());
@@ -188,7 +192,7 @@ void Trainer::continue_from(const Resume& resume) {
     resume.require_deck_if_finished();
     if (!resume.in_own_folder())
         on_first_rank(rank_.world(), [&] {
-            data_.require_tokenizer_of(initial_weights_path(config_), config_.model.tokenizer());
+            workload_->require_tokenizer_of(initial_weights_path(config_), config_.model.tokenizer());
         });
     progress_ = resume.progress();
     guards_->resume(resume.guards());
@@ -205,7 +209,8 @@ void Trainer::continue_from(const Resume& resume) {
 void Trainer::start_fresh() {
     if (first_rank() && config_.training.shuffle == false) log::info("{}", unshuffled_notice);
     if (const std::string path = initial_weights_path(config_); !path.empty())
-        on_first_rank(rank_.world(), [&] { data_.require_tokenizer_of(path, config_.model.tokenizer()); });
+        on_first_rank(rank_.world(),
+                      [&] { workload_->require_tokenizer_of(path, config_.model.tokenizer()); });
     else if (const std::string notice = first_rank() ? unused_weights_notice(config_) : ""; !notice.empty())
         log::warn("{}", notice);
     const std::string source = session_.load_initial_weights();

@@ -196,8 +196,8 @@ private:
     Gathered gathered_;
     std::vector<MatrixRanks> matrix_ranks_;  // by sharding
     Executor executor_;
-    std::optional<Communicator>
-        sharing_ranks_;  // the two ranks with Model::shared_storage(), if there are two
+    // the two ranks with Model::shared_storage(), if there are two
+    std::optional<Communicator> sharing_ranks_;
     ParamGroups optimizer_;
     LayerMemory layers_;
     MemoryPlan plan_;

@@ -4,6 +4,7 @@
 
 #include "coeus/comm/mpi.hpp"
 #include "coeus/config/config.hpp"
+#include "coeus/data/batch_loader.hpp"
 #include "coeus/guards/guards.hpp"
 #include "coeus/job/stop.hpp"
 #include "coeus/metrics/goodput.hpp"
@@ -12,17 +13,17 @@
 #include "coeus/optim/lr_schedule.hpp"
 #include "coeus/report/reporting.hpp"
 #include "coeus/session/session.hpp"
-#include "coeus/train/evaluator.hpp"
 #include "coeus/train/faults.hpp"
 #include "coeus/train/progress.hpp"
 #include "coeus/train/resume.hpp"
 #include "coeus/train/run_owner.hpp"
 #include "coeus/train/saving.hpp"
 #include "coeus/train/step_observers.hpp"
-#include "coeus/train/training_data.hpp"
+#include "coeus/train/workload.hpp"
 #include "coeus/watchdog/watchdog.hpp"
 
 #include <map>
+#include <memory>
 #include <optional>
 
 namespace coeus {
@@ -118,12 +119,11 @@ private:
     // planned when the folder is this run's, since it reads the checkpoint from which it resumes
     Session session_;
     std::optional<Guards> guards_;  ///< made after the engine has allocated
-    TrainingData data_;
+    std::unique_ptr<Workload> workload_;
     LrSchedule schedule_;
     Saving saving_;
     Reporting reporting_;
     std::optional<double> peak_flops_;
-    std::optional<Evaluator> evaluator_;
     std::optional<GoodputClock> goodput_;
     std::optional<Stragglers> stragglers_;
     std::optional<StepObservers> observers_;

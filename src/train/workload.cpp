@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/workload.hpp"
+
+#include "coeus/train/evaluator.hpp"
+#include "coeus/train/training_data.hpp"
+
+namespace coeus {
+
+namespace {
+
+class TextWorkload : public Workload {
+public:
+    TextWorkload(const Config& config, int64_t vocab, const std::filesystem::path& cache_folder,
+                 const Communicator& world, int threads)
+        : config_(&config), data_(config, vocab, cache_folder, world, threads) {
+        if (data_.validation()) evaluator_.emplace(config, *data_.validation());
+    }
+
+    void set_shuffled(bool shuffled) override { data_.set_shuffled(shuffled); }
+    std::unique_ptr<StepReader> reader() const override {
+        return std::make_unique<TokenReader>(data_.training(), config_->training.document_mask);
+    }
+    int64_t tokens_per_sample() const override { return data_.training().seq_len(); }
+    int64_t samples_per_epoch() const override { return data_.training().num_windows(); }
+
+    bool validates() const override { return evaluator_.has_value(); }
+    std::optional<ValidationMetrics> validate(Engine& engine, FunctionRef<bool()> goes_on) override {
+        return evaluator_->run(engine, goes_on);
+    }
+
+    std::string summary() const override { return data_.summary(); }
+    std::string passes(int64_t samples) const override { return data_.passes(samples); }
+    std::string sources() const override { return data_.sources(); }
+    std::vector<std::string> notices() const override { return data_.notices(); }
+    std::optional<double> bytes_per_token() const override { return data_.bytes_per_token(); }
+    std::optional<double> validation_bytes_per_token() const override {
+        return data_.validation_bytes_per_token();
+    }
+    void require_encoding_of(const std::string& path) const override {
+        data_.require_tokenizer_of(path, config_->model.tokenizer());
+    }
+
+private:
+    const Config* config_;
+    TrainingData data_;
+    std::optional<Evaluator> evaluator_;
+};
+
+}  // namespace
+
+std::unique_ptr<Workload> make_workload(const Config& config, const ModelConfig& model,
+                                        const std::filesystem::path& cache_folder, const Communicator& world,
+                                        int threads) {
+    const DecoderConfig* decoder = model->decoder();
+    require(decoder != nullptr, "there is no workload for this kind of model");
+    return std::make_unique<TextWorkload>(config, decoder->vocab, cache_folder, world, threads);
+}
+
+}  // namespace coeus
