@@ -191,9 +191,7 @@ bool Trainer::load_state() {
 void Trainer::continue_from(const Resume& resume) {
     resume.require_deck_if_finished();
     if (!resume.in_own_folder())
-        on_first_rank(rank_.world(), [&] {
-            workload_->require_tokenizer_of(initial_weights_path(config_), config_.model.tokenizer());
-        });
+        on_first_rank(rank_.world(), [&] { workload_->require_encoding_of(initial_weights_path(config_)); });
     progress_ = resume.progress();
     guards_->resume(resume.guards());
     std::vector<std::string> notices;
@@ -209,8 +207,7 @@ void Trainer::continue_from(const Resume& resume) {
 void Trainer::start_fresh() {
     if (first_rank() && config_.training.shuffle == false) log::info("{}", unshuffled_notice);
     if (const std::string path = initial_weights_path(config_); !path.empty())
-        on_first_rank(rank_.world(),
-                      [&] { workload_->require_tokenizer_of(path, config_.model.tokenizer()); });
+        on_first_rank(rank_.world(), [&] { workload_->require_encoding_of(path); });
     else if (const std::string notice = first_rank() ? unused_weights_notice(config_) : ""; !notice.empty())
         log::warn("{}", notice);
     const std::string source = session_.load_initial_weights();

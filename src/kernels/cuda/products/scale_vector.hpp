@@ -2,6 +2,7 @@
 // The scales of the rows or columns of a product, as kernels read them.
 #pragma once
 
+#include "../launch.hpp"
 #include "scaled_product.hpp"
 
 namespace coeus::cuda {
