@@ -85,13 +85,14 @@ struct BlockScales {
 
 /// Writes scales in cuBLASLt's layout. Within a tile, rows 32 apart are adjacent, with their four blocks.
 __global__ void lay_out_kernel(uint8_t* to, BlockScales scales, int64_t count) {
-    constexpr int64_t adjacent = 32, quarters = tile_rows / adjacent, of_row = quarters * tile_blocks;
-    const int64_t tiles_across = (scales.blocks + tile_blocks - 1) / tile_blocks;
+    constexpr int64_t adjacent = 32, quarters = ScaleTile::rows / adjacent,
+                      of_row = quarters * ScaleTile::blocks;
+    const int64_t tiles_across = (scales.blocks + ScaleTile::blocks - 1) / ScaleTile::blocks;
     grid_team().each(count, [=](int64_t i) {
-        const int64_t tile = i / tile_bytes, in_tile = i % tile_bytes;
-        const int64_t row = tile / tiles_across * tile_rows + in_tile % of_row / tile_blocks * adjacent +
-                            in_tile / of_row,
-                      block = tile % tiles_across * tile_blocks + in_tile % tile_blocks;
+        const int64_t tile = i / ScaleTile::bytes, in_tile = i % ScaleTile::bytes;
+        const int64_t row = tile / tiles_across * ScaleTile::rows +
+                            in_tile % of_row / ScaleTile::blocks * adjacent + in_tile / of_row,
+                      block = tile % tiles_across * ScaleTile::blocks + in_tile % ScaleTile::blocks;
         to[i] = row < scales.rows && block < scales.blocks ? scales.at(row, block) : uint8_t(0);
     });
 }

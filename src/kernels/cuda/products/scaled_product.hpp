@@ -87,9 +87,12 @@ inline bool needs_vector(const Tensor& t) {
     return has_one_scale(t) || reinterpret_cast<uintptr_t>(t.scale) % 16 != 0;
 }
 /// cuBLASLt's layout of E8M0 scales: tiles of 128 rows by 4 blocks. Rows are along what is not summed.
-constexpr int64_t tile_rows = 128, tile_blocks = 4, tile_bytes = tile_rows * tile_blocks;
+struct ScaleTile {
+    static constexpr int64_t rows = 128, blocks = 4, bytes = rows * blocks;
+};
 constexpr int64_t laid_out_scales(int64_t rows, int64_t depth) {
-    return tile_bytes * div_ceil(rows, tile_rows) * div_ceil(div_ceil(depth, scale_block), tile_blocks);
+    return ScaleTile::bytes * div_ceil(rows, ScaleTile::rows) *
+           div_ceil(div_ceil(depth, scale_block), ScaleTile::blocks);
 }
 
 }  // namespace coeus::cuda
