@@ -119,6 +119,7 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
       executor_(options_.pipeline.timetable, options.mesh.coordinate(options.rank, axis::pp),
                 stages_of(decoder_, &gathered_), exec_),
       optimizer_(options.optimizer, options.seed, options.param_groups) {
+    options_.types.frozen.require_sensible(decoder_.parameters());
     optimizer_.attach(decoder_.parameters());
     static_cast<Processor&>(exec_) = processor_of(options_);
     layers_ = measure_training(decoder_, executor_, micro_batch_of(options_), options.validation,
@@ -178,8 +179,7 @@ void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& ker
     if (options_.validation.sequences > 0) validation_part_ = part_of(options_.validation, 1, 0);
     micro_batches_.resize(size_t(options_.pipeline.timetable.microbatches));
     const Placement& placement = options_.pipeline.timetable.placement;
-    if (decoder_.config().embeds_at_end() &&
-        placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
+    if (decoder_.ends_share_parameter() && placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
         table_ranks_ =
             mesh[axis::pp].split(decoder_.shared_storage() ? 0 : 1, "ranks with the embedding table");
     if (table_ranks_) mesh.connect(*table_ranks_);

@@ -38,7 +38,8 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
     embedded.copies = shared ? 2 : 1;
     embedded.copy = shared && heads ? 1 : 0;
     const Storage& table = parameters_.add(std::move(embedded));
-    if (shared) shared_storage_ = &table;
+    if (shared && table.trainable()) shared_storage_ = &table;
+    ends_share_parameter_ = config.embeds_at_end() && table.trainable();
     segments_.push_back({.name = "tok_embeddings",
                          .kind = Segment::Kind::block,
                          .unit = table_unit,

@@ -153,7 +153,7 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
     }
     layers.flops += pass(training, trained, layers.executor.frame, [&](Ctx& c) {
                         for (const Storage& storage : model.parameters().storages())
-                            c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
+                            if (!storage.is_frozen()) c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
                     }).flops;
     layers.activations = executor.frame_bytes(layers.executor);
     layers.activations_on_host = executor.frame_bytes_on_host(layers.executor);

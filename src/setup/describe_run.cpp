@@ -96,6 +96,8 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
             std::min(config.lr_scheduler.warmup_steps,
                      config.lr_scheduler.total_steps.value_or(config.training.steps))),
     };
+    if (const std::string frozen = Frozen::text(engine.decoder().parameters()); !frozen.empty())
+        lines.push_back("Frozen (model.frozen): " + frozen);
     for (const std::string& line : describe_quantized(engine)) lines.push_back(line);
     if (config.model.print_after_conversion)
         for (const std::string& line : describe_linear_layers(engine)) lines.push_back(line);

@@ -55,6 +55,9 @@ public:
     std::vector<size_t> layers_here() const;
     /// A parameter that another pipeline rank has too, so that their gradients must be summed; else null.
     const Storage* shared_storage() const { return shared_storage_; }
+    /// True if the first and the last stage train the same parameter, which is their shared_storage() if they
+    /// are on two ranks. Equal on all ranks.
+    bool ends_share_parameter() const { return ends_share_parameter_; }
     /// How many places further ahead than the next token its blocks and objectives read
     /// (Batch::tokens_ahead).
     int64_t depths() const { return depths_; }
@@ -76,6 +79,7 @@ protected:
     std::vector<Segment> segments_;
     std::vector<ModelPart> parts_;
     const Storage* shared_storage_ = nullptr;
+    bool ends_share_parameter_ = false;
     int64_t depths_ = 0;
 };
 
