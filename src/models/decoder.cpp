@@ -92,6 +92,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
         parts_.push_back({.first = part.embedding ? 0 : size_t(part.first_layer) + 1,
                           .last = part.head ? segments_.size() : size_t(part.last_layer) + 1});
     declare_neighbours();
+    find_first_trained();
 }
 
 // Units that are used one after the other in the forward, and those of layers in the backward. Units with
@@ -110,6 +111,18 @@ void Decoder::declare_neighbours() {
         before = is_here ? &segment : nullptr;
         if (is_layer) layer_before = before;
     }
+}
+
+// The parameters of a segment have its name before their own, also those of other pipeline ranks.
+void Decoder::find_first_trained() {
+    const auto trains = [&](const Segment& segment) {
+        return std::ranges::any_of(parameters_.model(), [&](const Storage* storage) {
+            return storage->trainable() && storage->params().front().name.starts_with(segment.name + ".");
+        });
+    };
+    // routers compute the loss that balances the experts of a sequence in their backward
+    if (config_.moe.sequence_balance > 0) return;
+    while (first_trained_ < first_objective() && !trains(segments_[first_trained_])) ++first_trained_;
 }
 
 std::vector<Decoder::BalanceBias> Decoder::balance_biases() const {

@@ -43,6 +43,7 @@ public:
 
 private:
     void declare_neighbours();
+    void find_first_trained();
 
     DecoderConfig config_;
     PositionTables tables_;

@@ -49,6 +49,9 @@ public:
     const std::vector<Segment>& segments() const { return segments_; }
     /// Number of the first objective.
     size_t first_objective() const;
+    /// Number of the segment with which a backward ends: those before it train nothing and have no loss of
+    /// their own. At most first_objective().
+    size_t first_trained() const { return first_trained_; }
     /// The parts of this rank, in the order of its stages.
     const std::vector<ModelPart>& parts() const { return parts_; }
     /// Numbers, among the layers, of those that this rank has.
@@ -80,6 +83,7 @@ protected:
     std::vector<ModelPart> parts_;
     const Storage* shared_storage_ = nullptr;
     bool ends_share_parameter_ = false;
+    size_t first_trained_ = 0;
     int64_t depths_ = 0;
 };
 

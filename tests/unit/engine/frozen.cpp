@@ -116,9 +116,10 @@ TEST_CASE("frozen: a half-frozen Llama has gradients and moments of the other ha
           4 * (table + dim));
 }
 
-TEST_CASE("frozen: a half-frozen run takes what is planned for it") {
+TEST_CASE("frozen: a half-frozen run takes what is planned for it, and keeps activations of one half") {
     const MeshCase whole = {
         .mesh = {}, .model = llama(), .types = {Dtype::f32, Dtype::f32}, .sequences = 2, .seq_len = length};
+    int64_t of_whole = 0;
     for (const Patterns& frozen : {Patterns{}, lower_half, Patterns{R"(attention\.w[qk])", "norm"}}) {
         CAPTURE(Frozen(frozen).text());
         const CountedHost host;
@@ -133,6 +134,9 @@ TEST_CASE("frozen: a half-frozen run takes what is planned for it") {
         CHECK(host.taken["weights"] == plan.bytes(term::weights));
         CHECK(host.taken["gradients"] == plan.bytes(term::gradients));
         CHECK(host.taken["optimizer moments"] == plan.bytes(term::moments));
+        const int64_t activations = plan.bytes(term::activations);
+        if (frozen.empty()) of_whole = activations;
+        if (frozen == lower_half) CHECK(double(activations) < 0.6 * double(of_whole));
     }
 }
 
@@ -157,6 +161,24 @@ TEST_CASE("frozen: a step changes nothing that is frozen, and all else as if not
             CHECK(relatively_close(some.norm, std::sqrt(squares), 1e-14));
         }
     }
+}
+
+TEST_CASE("frozen: a backward ends at the first segment that is trained") {
+    const auto first_trained = [](const Patterns& frozen, const DecoderConfig& config) {
+        return Decoder(config, {.frozen = Frozen(frozen)}, 1).first_trained();
+    };
+    CHECK(first_trained({}, llama()) == 0);
+    CHECK(first_trained({"tok_embeddings"}, llama()) == 1);
+    CHECK(first_trained({R"(layers\.0)"}, llama()) == 0);
+    CHECK(first_trained(lower_half, llama()) == 3);
+    CHECK(first_trained({"tok_embeddings", R"(layers\.0\.attention)"}, llama()) == 1);
+    CHECK(first_trained({"tok_embeddings", R"(layers\.)"}, llama()) == 5);
+    // a loss of the sequence's experts is computed in the backward of their layer
+    DecoderConfig experts = llama();
+    set_experts(experts, 1);
+    CHECK(first_trained(lower_half, experts) == 3);
+    experts.moe.sequence_balance = 0.1;
+    CHECK(first_trained(lower_half, experts) == 0);
 }
 
 TEST_CASE("frozen: a table that two stages share is not summed, and not planned for that") {
