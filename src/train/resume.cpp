@@ -26,12 +26,6 @@ bool is_in(const std::string& path, const std::string& folder) {
     return are_same_patiently(std::filesystem::absolute(path).parent_path(), folder);
 }
 
-std::optional<Loaded> load_own(const Config::Checkpoint& options, const Saving& saving) {
-    if (!options.enable) return std::nullopt;
-    if (options.load_step >= 0) return saving.checkpoints().load_step(options.load_step, saving.full_state());
-    return saving.checkpoints().load_newest(saving.full_state());
-}
-
 // With checkpoint.initial_load_model_only = false, a file is needed.
 void require_file_to_resume(const std::string& path) {
     if (is_folder_patiently(path))
@@ -66,19 +60,49 @@ std::vector<std::string> checkpoints_to_load(const Config::Checkpoint& options, 
     return paths;
 }
 
-}  // namespace
-
-std::optional<int64_t> chunks_of_checkpoint(const Config& config) {
-    if (backend_from_deck(config) == Backend::cpu || config.kernels.logits_chunk_mib) return std::nullopt;
+// What `read` makes of the deck of the first of them that can be read.
+template <class Read>
+auto read_deck_to_load(const Config& config, const Read& read) -> std::optional<decltype(read(""))> {
     for (const std::string& path : checkpoints_to_load(config.checkpoint, config.job.dump_folder)) {
         try {
-            const auto mib = logits_chunk_of_deck(read_checkpoint_header(path).train.deck);
-            return mib ? std::optional(*mib << 20) : std::nullopt;
+            return read(read_checkpoint_header(path).train.deck);
         } catch (const std::exception&) {
             continue;  // it is damaged, or is not there: loading it reports this
         }
     }
     return std::nullopt;
+}
+
+// True if the run resets its moments now. Then they are not read: the file may lack those of another
+// optimizer, or of parameters that were frozen. Collective.
+bool resets_moments(const Config& config, const Communicator& world) {
+    const Words& parts = config.checkpoint.exclude_from_loading;
+    if (!excludes(parts, "optimizer")) return false;
+    int64_t resets = 0;
+    on_first_rank(world, [&] {
+        const auto still = read_deck_to_load(config, [&](const std::string& deck) {
+            return excludes(still_to_exclude(parts, deck), "optimizer");
+        });
+        resets = still.value_or(false) ? 1 : 0;
+    });
+    return world.all_reduce(resets, Reduce::max) > 0;
+}
+
+std::optional<Loaded> load_own(const Config& config, const Saving& saving, const Communicator& world) {
+    const Config::Checkpoint& options = config.checkpoint;
+    if (!options.enable) return std::nullopt;
+    const std::vector<CheckpointTensor> tensors =
+        resets_moments(config, world) ? saving.weights() : saving.full_state();
+    if (options.load_step >= 0) return saving.checkpoints().load_step(options.load_step, tensors);
+    return saving.checkpoints().load_newest(tensors);
+}
+
+}  // namespace
+
+std::optional<int64_t> chunks_of_checkpoint(const Config& config) {
+    if (backend_from_deck(config) == Backend::cpu || config.kernels.logits_chunk_mib) return std::nullopt;
+    const auto mib = read_deck_to_load(config, logits_chunk_of_deck).value_or(std::nullopt);
+    return mib ? std::optional(*mib << 20) : std::nullopt;
 }
 
 std::optional<int64_t> chunks_of_checkpoint(const Config& config, const Communicator& world) {
@@ -92,7 +116,7 @@ std::optional<Resume> Resume::load(const Config& config, const Saving& saving, E
                                    const Communicator& world) {
     const Config::Checkpoint& options = config.checkpoint;
     Words excluded = options.exclude_from_loading;
-    std::optional<Loaded> loaded = load_own(options, saving);
+    std::optional<Loaded> loaded = load_own(config, saving, world);
     if (loaded)
         excluded = still_to_exclude(excluded, loaded->train.deck);
     else
