@@ -49,6 +49,9 @@ std::vector<Option> model_options() {
         works(COEUS_FIELD(model.print_after_conversion), to_nothing,
               "Print how each group of equal linear layers is computed, and why some stay in the compute "
               "type. A dry run always does"),
+        works(COEUS_FIELD(model.frozen), to_run,
+              "Parameters that are not trained: regular expressions, each searched in the names of all "
+              "parameters (doc/optimizers.md). They need no memory besides their weights"),
         override_of(COEUS_FIELD(model.dim), "Width of the residual stream", at_least_1),
         override_of(COEUS_FIELD(model.n_layers), "Number of blocks", at_least_1),
         override_of(COEUS_FIELD(model.n_heads), "Number of query heads", at_least_1),

@@ -130,6 +130,7 @@ Engine::Engine(const ModelConfig& config, const EngineOptions& options, const Lo
       executor_(timetable, options.mesh.coordinate(options.rank, axis::pp), stages_of(*model_, &gathered_),
                 exec_),
       optimizer_(options.optimizer, options.seed, options.param_groups) {
+    options_.types.frozen.require_sensible(model_->parameters());
     optimizer_.attach(model_->parameters());
     static_cast<Processor&>(exec_) = processor_of(options_);
     layers_ = measure_training(*model_, executor_,

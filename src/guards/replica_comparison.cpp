@@ -52,7 +52,7 @@ std::vector<ReplicaComparison::Compared> ReplicaComparison::tensors_of(unsigned 
             add("weights", storage.master, parameters_.master_device(storage));
             for (size_t i = 0; i < storage.moments.size(); ++i)
                 add("moments " + storage.kept()[i].name, storage.moments[i], parameters_.moments_device());
-            add("gradients", storage.gradient, parameters_.device());
+            if (!storage.is_frozen()) add("gradients", storage.gradient, parameters_.device());
         }
     return all;
 }

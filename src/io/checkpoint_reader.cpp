@@ -72,9 +72,9 @@ void check_model(const std::string& path, const CheckpointHeader& header,
             path);
     if (absent_state)
         throw ConfigError(
-            "{} is of the same model, but of another optimizer or other optimizer.param_groups: it has no "
-            "{}, which "
-            "this run's optimizer needs. To continue with its weights and a new state of the optimizer, set "
+            "{} is of the same model, but of another optimizer, other optimizer.param_groups or other frozen "
+            "parameters (model.frozen): it has no {}, which this run's optimizer needs. To continue with its "
+            "weights and a new state of the optimizer, set "
             "checkpoint.exclude_from_loading = \"optimizer,lr_scheduler\"",
             path, absent_state->path);
 }

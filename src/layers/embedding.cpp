@@ -16,11 +16,12 @@ Flow Embedding::forward(Ctx& c, Flow in) const {
 }
 
 Flow Embedding::backward(Ctx& c, Flow dout) const {
-    const Scope temps(c.temp);
-    const Tensor all = gather_tokens(c, dout.all().back());
-    if (table_->trainable())
+    if (table_->trainable()) {
+        const Scope temps(c.temp);
+        const Tensor all = gather_tokens(c, dout.all().back());
         c.k.embedding_backward(c.exec, table_->g, all, c.batch.tokens_ahead(depth_),
                                vocabulary_part(*table_));
+    }
     Flow others;
     for (const Tensor& tensor : dout.all().first(dout.all().size() - 1)) others.add(tensor);
     return others;

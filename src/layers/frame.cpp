@@ -54,16 +54,8 @@ Tensor Frame::pop_from(std::vector<Kept>& stack, const void* owner) {
     return tensor;
 }
 
-namespace {
-
-bool is_trainable(const WeightGradient::Part& part) {
-    return part.storage->trainable();
-}
-
-}  // namespace
-
 void Frame::later(Ctx& c, const WeightGradient& gradient) {
-    if (std::ranges::none_of(gradient.parts.all(), is_trainable)) return;
+    if (gradient.parts.all().empty()) return;
     if (!owing_) return add_gradient(c, gradient);
     WeightGradient& owed = owed_.emplace_back(gradient);
     peak_owed_ = std::max(peak_owed_, owed_.size());
@@ -102,7 +94,6 @@ void add_gradient(Ctx& c, const WeightGradient& gradient) {
     const Scope temps(c.temp);
     const auto add = [&](Tensor x, int64_t first) {
         for (const WeightGradient::Part& part : gradient.parts.all()) {
-            if (!is_trainable(part)) continue;
             const Tensor g = part.storage->g, of_x = g.slice_rows(part.first_row, part.dy.cols())
                                                          .slice_cols(gradient.first_col, x.cols());
             const bool replaces = part.storage->begin_product(part.first_row, part.dy.cols());

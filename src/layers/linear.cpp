@@ -73,7 +73,7 @@ Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
                                    .dy_is_lent = forms.dy_of_wgrad.is_8_bit()};
         const Scope of_parts(c.temp);
         for (size_t i = 0; i < parts.size(); ++i)
-            if (parts[i].forms() == forms)
+            if (parts[i].forms() == forms && parts[i].is_trained())
                 gradient.parts.add({.storage = &parts[i].storage(),
                                     .dy = forms.dy_of_wgrad == forms.dy
                                               ? gradients[i]
@@ -122,8 +122,9 @@ Tensor TokenLinear::backward(Ctx& c, Tensor dy) const {
         sum = dx;
         const WeightGradient::Part request = {
             .storage = &part.storage(),
-            .dy = forms.dy_of_wgrad == forms.dy ? gradient
-                                                : operand_of_tokens(c, dy_part, forms.dy_of_wgrad, by),
+            .dy = forms.dy_of_wgrad == forms.dy || !part.is_trained()
+                      ? gradient
+                      : operand_of_tokens(c, dy_part, forms.dy_of_wgrad, by),
             .first_row = part.first_row()};
         if (!weight_.is_mixed()) {
             all.parts.add(request);
@@ -178,7 +179,7 @@ Tensor RowLinear::backward(Ctx& c, Tensor dy) const {
     Tensor all = c.tokens.gather(c, operand_of_tokens(c, dy, forms.dy, by), [&](Tensor rows, int64_t first) {
         multiply(c, dx.slice_rows(first, rows.rows()), rows, w);
     });
-    if (forms.dy_of_wgrad != forms.dy)
+    if (forms.dy_of_wgrad != forms.dy && weight_.is_trained())
         all = c.tokens.gather(c, operand_of_tokens(c, dy, forms.dy_of_wgrad, by), [](Tensor, int64_t) {});
     c.frame.later(c, {.parts = {&weight_.storage(), all},
                       .x = input_.recall(c, forms, Division::columns_of_tokens(c)),

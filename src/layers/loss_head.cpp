@@ -128,7 +128,7 @@ void LossHead::forward(Ctx& c, Tensor x, Tensor labels) const {
         const RecipeForms& forms = projection_.forms();
         const Tensor all = gather_tokens(c, x), dall = parts_of(c, dx), w = projection_.for_forward(c),
                      w_of_dgrad = forms.w_of_dgrad == forms.w ? w : projection_.for_input_gradient(c);
-        const bool needs_other_x = forms.x_of_wgrad != forms.x;
+        const bool trains = projection_.is_trained(), needs_other_x = trains && forms.x_of_wgrad != forms.x;
         const Tokens inputs(c, all, needs_other_x ? forms.x_of_wgrad : Form{});
         const Division by = Division::columns_of_tokens(c);
         for_each_chunk(c, all, w, [&](const Chunk& chunk, Tensor input, Tensor logits, Tensor losses) {
@@ -139,7 +139,8 @@ void LossHead::forward(Ctx& c, Tensor x, Tensor labels) const {
             const Tensor rows = is_copied ? c.temp.alloc(dall.dtype, {chunk.rows, dall.cols()}) : to;
             multiply(c, rows, gradient, w_of_dgrad);
             if (is_copied) c.k.cast(c.exec, to, rows);
-            if (forms.dy_of_wgrad != forms.dy) gradient = as_operand(c, logits, forms.dy_of_wgrad, by);
+            if (trains && forms.dy_of_wgrad != forms.dy)
+                gradient = as_operand(c, logits, forms.dy_of_wgrad, by);
             c.frame.later(c,
                           {.parts = {output_, gradient}, .x = needs_other_x ? inputs.of(c, chunk) : input});
         });

@@ -41,7 +41,8 @@ Param Declare::named(const std::string& name, const Shape& shape, WeightRole rol
             .shape = shape,
             .init = find_family(model_.family).init(role, std::min(layer_, model_.layers - 1), model_),
             .shard = {.tp = split},
-            .role = role_of(role)};
+            .role = role_of(role),
+            .trainable = !parameters_.types().frozen.takes(prefix_ + name)};
 }
 
 Param Declare::linear(const std::string& name, const Shape& shape, WeightRole role, Split split) const {
@@ -54,7 +55,9 @@ Param Declare::linear(const std::string& name, const Shape& shape, WeightRole ro
 LinearWeight Declare::add_stack(std::vector<Param> params) const {
     std::vector<const Storage*> storages;
     for (size_t first = 0, end = 0; first < params.size(); first = end) {
-        while (end < params.size() && params[end].recipe == params[first].recipe) ++end;
+        while (end < params.size() && params[end].recipe == params[first].recipe &&
+               params[end].trainable == params[first].trainable)
+            ++end;
         storages.push_back(
             &parameters_.add({params.begin() + int64_t(first), params.begin() + int64_t(end)}));
     }

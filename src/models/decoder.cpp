@@ -55,7 +55,8 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
     embedded.copies = shared ? 2 : 1;
     embedded.copy = shared && heads ? 1 : 0;
     const Storage& table = parameters_.add(std::move(embedded));
-    if (shared) shared_storage_ = &table;
+    if (shared && table.trainable()) shared_storage_ = &table;
+    ends_share_storage_ = config.embeds_at_end() && table.trainable();
     segments_.push_back({.name = "tok_embeddings",
                          .kind = Segment::Kind::block,
                          .unit = table_unit,
@@ -106,6 +107,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
     }
     for (const DecoderPart& part : parts) parts_.push_back(part.segments(config));
     declare_neighbours();
+    find_first_trained();
 }
 
 // Units that are used one after the other in the forward, and those of layers in the backward. Units with
@@ -124,6 +126,18 @@ void Decoder::declare_neighbours() {
         before = is_here ? &segment : nullptr;
         if (is_layer) layer_before = before;
     }
+}
+
+// The parameters of a segment have its name before their own, also those of other pipeline ranks.
+void Decoder::find_first_trained() {
+    const auto trains = [&](const Segment& segment) {
+        return std::ranges::any_of(parameters_.model(), [&](const Storage* storage) {
+            return storage->trainable() && storage->params().front().name.starts_with(segment.name + ".");
+        });
+    };
+    // routers compute the loss that balances the experts of a sequence in their backward
+    if (config_.moe.sequence_balance > 0) return;
+    while (first_trained_ < first_objective() && !trains(segments_[first_trained_])) ++first_trained_;
 }
 
 std::vector<Decoder::BalanceBias> Decoder::balance_biases() const {

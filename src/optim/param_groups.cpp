@@ -126,7 +126,7 @@ void ParamGroups::attach(Parameters& parameters) const {
                 name_of(rule.options));
     }
     parameters.keep([&](const Param& param) -> Parameters::Kept {
-        if (param.is_exact) return {0, {}};
+        if (!param.trainable) return {0, {}};
         const size_t group = group_of(param);
         return {group, groups_[group].optimizer->moments(parameters.types())};
     });
@@ -136,7 +136,7 @@ std::string ParamGroups::text(const Parameters& parameters) const {
     std::map<std::string, int64_t> count;
     for (const Storage* storage : parameters.model())
         for (const Param& param : storage->params())
-            if (!param.is_exact) ++count[groups_[param.group].options.name];
+            if (param.trainable) ++count[groups_[param.group].options.name];
     std::vector<std::string> parts;
     for (const auto& [name, number] : count)
         parts.push_back(fmt::format("{} for {} parameter{}", name, number, number == 1 ? "" : "s"));

@@ -23,7 +23,7 @@ void Stage::prefetch_forward(size_t segment) const {
 void Stage::prefetch_backward(size_t segment) const {
     if (!gathered_) return;
     int left = gathered_->prefetched_units();
-    for (size_t s = segment; left > 0 && s-- > part_.first;) {
+    for (size_t s = segment; left > 0 && s-- > first_trained();) {
         const Segment& before = model_->segments()[s];
         if (!before.block || before.block->is_lookup()) continue;
         gathered_->prefetch(before.unit);
@@ -54,11 +54,8 @@ Flow Stage::objective_gradient(Ctx& c, size_t segment, const Flow& of_rest) cons
 
 Flow Stage::forward(Ctx& c, Flow in) const {
     Flow flow;
-    if (part_.first > 0) {
-        flow = keep_like(c, in);
-        cast_flow(c, flow, in);
-    }
-    for (size_t s = part_.first; s < part_.last; ++s) {
+    if (first_trained() > 0) flow = without_backward(c, in, first_trained());
+    for (size_t s = first_trained(); s < part_.last; ++s) {
         const Segment& segment = model_->segments()[s];
         const NamedRange range("{} forward", segment.name);
         if (s + 1 == model_->segments().size()) c.inputs.expect_recall(c);
@@ -73,7 +70,7 @@ Flow Stage::forward(Ctx& c, Flow in) const {
 }
 
 Flow Stage::backward(Ctx& c, Flow gradient) const {
-    for (size_t s = part_.last; s-- > part_.first;) {
+    for (size_t s = part_.last; s-- > first_trained();) {
         const Segment& segment = model_->segments()[s];
         const NamedRange range("{} backward", segment.name);
         if (segment.objective) {
@@ -103,17 +100,16 @@ void Stage::backward_weight(Ctx& c) const {
     }
     if (!gathered_) return;
     // complete since I, but only the last W knows that no further I follows
-    for (size_t s = part_.first; s < part_.last; ++s)
+    for (size_t s = first_trained(); s < part_.last; ++s)
         if (const Segment& segment = model_->segments()[s]; segment.block && segment.block->is_lookup())
             gathered_->end_use(segment.unit);
 }
 
 // The frame holds only one block at a time, and the flow between blocks.
-Flow Stage::without_backward(Ctx& c, Flow in) const {
+Flow Stage::without_backward(Ctx& c, Flow in, size_t end) const {
     const bool reads_batch = part_.first == 0;
     Flow flow = keep_like(c, reads_batch ? model_->flow_into(1, c.batch.shape()) : in);
     if (!reads_batch) cast_flow(c, flow, in);
-    const size_t end = std::min(part_.last, model_->first_objective());
     for (size_t s = part_.first; s < end; ++s) {
         const Segment& segment = model_->segments()[s];
         const WithoutBackward kept(c.frame);
@@ -125,7 +121,7 @@ Flow Stage::without_backward(Ctx& c, Flow in) const {
 }
 
 Flow Stage::evaluate(Ctx& c, Flow in) const {
-    const Flow flow = without_backward(c, in);
+    const Flow flow = without_backward(c, in, std::min(part_.last, model_->first_objective()));
     if (!is_last()) return flow;
     const FrameScope kept(c.frame);
     const Segment& first = model_->segments()[model_->first_objective()];
@@ -136,12 +132,12 @@ Flow Stage::evaluate(Ctx& c, Flow in) const {
 
 void Stage::logits(Ctx& c, Tensor out) const {
     const FrameScope kept(c.frame);
-    predict(c, out, without_backward(c, {}));
+    predict(c, out, without_backward(c, {}, model_->first_objective()));
 }
 
 void Stage::last_logits(Ctx& c, Tensor out) const {
     const FrameScope kept(c.frame);
-    const Tensor hidden = without_backward(c, {}).hidden();
+    const Tensor hidden = without_backward(c, {}, model_->first_objective()).hidden();
     const Tensor last = c.frame.keep(hidden.dtype, {c.batch.sequences, hidden.cols()});
     for (int64_t i = 0; i < c.batch.sequences; ++i)
         c.k.cast(c.exec, last.slice_rows(i, 1), hidden.slice_rows((i + 1) * c.batch.seq_len - 1, 1));

@@ -76,7 +76,8 @@ public:
         }
         layers_.flops += training_pass([&](Ctx& c) {
                              for (const Storage& storage : model_.parameters().storages())
-                                 c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
+                                 if (!storage.is_frozen())
+                                     c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
                          }).flops;
         add_executor();
         return layers_;

@@ -48,7 +48,7 @@ struct Parameter {
 };
 std::vector<Parameter> parameters_of(const DecoderConfig& model, const Config& deck) {
     std::vector<Parameter> all;
-    Decoder decoder(model, {}, 1);
+    Decoder decoder(model, {.frozen = Frozen(deck.model.frozen)}, 1);
     ParamGroups(deck.optimizer, 0, param_groups(deck)).attach(decoder.parameters());
     for (const Storage* storage : decoder.parameters().model())
         for (const Param& param : storage->params())

@@ -109,6 +109,8 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
         fmt::format("Types: weights {}, compute {}, gradients {}", name_of(options.types.master),
                     name_of(options.types.compute), gradients_text(options.types)),
         batch_text(config, mesh, options)};
+    if (const std::string frozen = Frozen::text(engine.model().parameters()); !frozen.empty())
+        lines.push_back("Frozen (model.frozen): " + frozen);
     for (const std::string& line : describe_quantized(engine)) lines.push_back(line);
     if (config.model.print_after_conversion)
         for (const std::string& line : describe_linear_layers(engine)) lines.push_back(line);

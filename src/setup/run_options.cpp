@@ -70,7 +70,8 @@ EngineOptions engine_options(const Config& config, const ModelConfig& model, con
     options.types = {.master = storage_dtype(config),
                      .compute = compute_dtype(config),
                      .quantize = quantize_from_deck(config),
-                     .gradients_in_bf16 = gradients_in_bf16(config)};
+                     .gradients_in_bf16 = gradients_in_bf16(config),
+                     .frozen = Frozen(config.model.frozen)};
     options.training = {.sequences = config.training.local_batch_size,
                         .seq_len = config.training.seq_len,
                         .masks_documents = config.training.document_mask};

@@ -47,14 +47,14 @@ public:
     int64_t bytes() const { return bytes_; }
     void allocate(const std::string& what, const Memory& memory) { buffer_ = Buffer(bytes_, what, memory); }
 
-    // The gathered buffer of one storage, [ranks * rows_per_shard, cols]; empty for a storage that is not
-    // gathered.
+    // The gathered buffer of one storage, [ranks * rows_per_shard, cols]; empty for a storage that has no
+    // place here.
     Tensor of(size_t unit, size_t storage) const {
         std::byte* at = buffer_.data() + states[unit].first;
         for (size_t i = parameters_.units()[unit].first; i < storage; ++i)
             at += bytes_of(parameters_.storages()[i]);
         const Storage& s = parameters_.storages()[storage];
-        return Tensor(at, (s.*what_).dtype, {s.is_gathered() ? s.padded_count() : 0});
+        return Tensor(at, (s.*what_).dtype, {count_of(s)});
     }
 
     // Removes the units that overlap a unit's place. None of them may have a lease.
@@ -81,9 +81,12 @@ public:
     std::vector<State> states;  // by unit
 
 private:
+    // Elements of a storage; 0 if it is not gathered, or is frozen and has no gradient.
+    int64_t count_of(const Storage& storage) const {
+        return storage.is_gathered() && storage.*what_ ? storage.padded_count() : 0;
+    }
     int64_t bytes_of(const Storage& storage) const {
-        return storage.is_gathered() ? padded_bytes(storage.padded_count() * size_of((storage.*what_).dtype))
-                                     : 0;
+        return padded_bytes(count_of(storage) * size_of((storage.*what_).dtype));
     }
 
     void stack() {
@@ -111,9 +114,13 @@ Gathered::Gathered(Parameters& parameters, const GatherOptions& options)
     : parameters_(parameters), options_(options) {
     expect_uses();
     for (const Unit& unit : parameters.units()) {
-        const auto first = parameters.storages().begin() + int64_t(unit.first);
-        is_gathered_.push_back(std::any_of(first, first + int64_t(unit.count),
-                                           [](const Storage& storage) { return storage.is_gathered(); }));
+        const auto any = [&](const auto& is) {
+            const auto first = parameters.storages().begin() + int64_t(unit.first);
+            return std::any_of(first, first + int64_t(unit.count), is);
+        };
+        is_gathered_.push_back(any([](const Storage& storage) { return storage.is_gathered(); }));
+        is_scattered_.push_back(
+            any([](const Storage& storage) { return storage.is_gathered() && storage.trainable(); }));
     }
     if (std::ranges::find(is_gathered_, true) == is_gathered_.end()) return;
     weights_ = std::make_unique<Places>(parameters, &Storage::w, options.weights, options.prefetch);
@@ -122,6 +129,10 @@ Gathered::Gathered(Parameters& parameters, const GatherOptions& options)
 
 bool Gathered::is_gathered(size_t unit) const {
     return is_gathered_[unit];
+}
+
+bool Gathered::is_scattered(size_t unit) const {
+    return is_scattered_[unit];
 }
 
 // Work in progress refers to the places, so the streams, which complete their work, end before these. Nobody
@@ -196,7 +207,8 @@ void Gathered::allocate(const std::vector<GatherRanks>& ranks, Stream::Mode stre
     for (size_t u = 0; u < parameters_.units().size(); ++u)
         for_each_gathered(u, [&](size_t i, Storage& storage) {
             storage.w = Tensor(weights_->of(u, i).data, storage.w.dtype, storage.shape());
-            storage.g = Tensor(gradients_->of(u, i).data, storage.g.dtype, storage.shape());
+            if (storage.trainable())
+                storage.g = Tensor(gradients_->of(u, i).data, storage.g.dtype, storage.shape());
         });
 }
 
@@ -375,7 +387,7 @@ bool Gathered::is_in_use(size_t unit) const {
 }
 
 void Gathered::hold_gradients(size_t unit) {
-    if (!is_gathered(unit)) return;
+    if (!is_scattered(unit)) return;
     Places::State& state = gradients_->states[unit];
     if (!state.valid) {
         {
@@ -386,7 +398,7 @@ void Gathered::hold_gradients(size_t unit) {
         for_each_gathered(unit, [&](size_t i, const Storage& storage) {
             if (storage.sums_products())
                 storage.forget_gradient();
-            else
+            else if (storage.trainable())
                 kernels_->zero(*compute_, gradients_->of(unit, i));
         });
         state.valid = true;
@@ -400,7 +412,7 @@ void Gathered::reduce_later(size_t unit, bool complete) {
     for (size_t i = storages.first; i < storages.first + storages.count; ++i)
         parameters_.storages()[i].zero_forgotten(*compute_, *kernels_);
     const ObservedExchange wait(*compute_, Exchange::reduce_gradients);  // the wait if the stream is eager
-    if (is_gathered(unit) && gradients_->states[unit].valid) {
+    if (is_scattered(unit) && gradients_->states[unit].valid) {
         gradients_->states[unit].valid = false;
         gradients_->states[unit].pending =
             reduce_stream_->run([this, unit, &exec = reduce_stream_->exec()] { scatter(exec, unit); });
@@ -414,14 +426,14 @@ void Gathered::reduce_later(size_t unit, bool complete) {
 }
 
 void Gathered::release_gradients(size_t unit) {
-    if (is_gathered(unit) && --gradients_->states[unit].leases > 0) return;
+    if (is_scattered(unit) && --gradients_->states[unit].leases > 0) return;
     const bool complete = last_uses_ && --uses_left_[unit] == 0;
-    const bool stays = !is_gathered(unit) || options_.gradients == Keep::all;
+    const bool stays = !is_scattered(unit) || options_.gradients == Keep::all;
     if (complete || !stays) reduce_later(unit, complete);
 }
 
 void Gathered::give_back_gradients(size_t unit) noexcept {
-    if (is_gathered(unit)) --gradients_->states[unit].leases;
+    if (is_scattered(unit)) --gradients_->states[unit].leases;
     gave_back_ = true;
 }
 

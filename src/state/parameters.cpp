@@ -16,7 +16,7 @@ int64_t bytes_of(const Storage& storage, Dtype dtype) {
 }
 
 int64_t gradient_bytes(const Storage& storage) {
-    return bytes_of(storage, storage.gradient.dtype);
+    return storage.is_frozen() ? 0 : bytes_of(storage, storage.gradient.dtype);
 }
 
 // Bytes of the masters: of exact parameters, or of the others.
@@ -233,6 +233,7 @@ void Parameters::allocate(bool with_optimizer, const Device& device) {
     if (!with_optimizer) return;
     gradient_ = Buffer(b.gradients, "gradients", memory);
     for_each([&, gradients = Layout(gradient_)](Storage& storage) mutable {
+        if (storage.is_frozen()) return;
         storage.gradient = gradients.next(storage, storage.gradient.dtype);
         if (!storage.is_gathered()) storage.g = storage.gradient;
         if (storage.is_partial()) partial_bytes_ = gradients.bytes();
@@ -272,7 +273,7 @@ std::array<Tensor, 3> Parameters::gradients_of(size_t unit, size_t sharding) con
     const Unit& range = units_[unit];
     for (size_t i = range.first; i < range.first + range.count; ++i) {
         const Storage& storage = storages_[i];
-        if (storage.sharding() != sharding) continue;
+        if (storage.sharding() != sharding || storage.is_frozen()) continue;
         Tensor& part = parts[storage.is_partial() ? 0 : has_bf16_gradient(storage) ? 2 : 1];
         const Dtype type = storage.gradient.dtype;
         // storages of a kind are adjacent

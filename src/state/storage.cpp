@@ -21,6 +21,7 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
       place_(place),
       unit_(unit) {
     require(!params_.empty(), "a storage holds at least one parameter");
+    require(params_.size() <= most_params, "a storage holds at most 64 parameters");
     const Param& first = params_.front();
     require(!first.is_exact || (place.fsdp == 1 && !first.trainable),
             "exact parameters are neither gathered nor updated by the optimizer");
@@ -28,8 +29,11 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
     for (Param& param : params_) {
         require(param.shape.cols() == first.shape.cols(),
                 "parameters of one storage must have equal columns");
-        require(param.trainable == first.trainable && param.is_exact == first.is_exact,
-                "parameters of one storage must be trained together or not at all, and of one type");
+        require(param.is_exact == first.is_exact, "parameters of one storage must be of one type");
+        if (param.trainable != first.trainable)
+            throw ConfigError(
+                "model.frozen: {} and {} are stored together, so that both must be frozen or neither",
+                first.name, param.name);
         require(param.shard.tp == first.shard.tp && param.shard.sharding == first.shard.sharding,
                 "parameters of one storage must be divided alike");
         require(param.sums_products == first.sums_products,
@@ -49,6 +53,7 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
     if (has_one_scales())
         one_scales.assign(params_.size(),
                           {Tensor(nullptr, Dtype::i32, {1}), Tensor(nullptr, Dtype::f32, {1})});
+    if (is_frozen()) return;
     const bool is_bf16 = types.gradients_in_bf16 && sums_products() && !is_partial();
     g = Tensor(nullptr, is_bf16 ? Dtype::bf16 : types.accumulate(), shape_);
     gradient = Tensor(nullptr, is_gathered() ? types.accumulate() : g.dtype, shard_shape_);

@@ -27,12 +27,6 @@ bool is_in(const std::string& path, const std::string& folder) {
     return are_same_patiently(std::filesystem::absolute(path).parent_path(), folder);
 }
 
-std::optional<Loaded> load_own(const Config::Checkpoint& options, const Saving& saving) {
-    if (!options.enable) return std::nullopt;
-    if (options.load_step >= 0) return saving.checkpoints().load_step(options.load_step, saving.full_state());
-    return saving.checkpoints().load_newest(saving.full_state());
-}
-
 // With checkpoint.initial_load_model_only = false, a file is needed.
 void require_file_to_resume(const std::string& path) {
     if (is_folder_patiently(path))
@@ -53,13 +47,36 @@ std::optional<Loaded> load_initial(const Config::Checkpoint& options, const Savi
                                   with_moments ? saving.full_state() : saving.weights(), world)};
 }
 
+// True if the run resets its moments now. Then they are not read: the file may lack those of another
+// optimizer, or of parameters that were frozen. Collective.
+bool resets_moments(const Config& config, const Communicator& world) {
+    const Words& parts = config.checkpoint.exclude_from_loading;
+    if (!excludes(parts, "optimizer")) return false;
+    int64_t resets = 0;
+    on_first_rank(world, [&] {
+        read_deck_to_continue(config, [&](const std::string& deck) {
+            resets = excludes(still_to_exclude(parts, deck), "optimizer") ? 1 : 0;
+        });
+    });
+    return world.all_reduce(resets, Reduce::max) > 0;
+}
+
+std::optional<Loaded> load_own(const Config& config, const Saving& saving, const Communicator& world) {
+    const Config::Checkpoint& options = config.checkpoint;
+    if (!options.enable) return std::nullopt;
+    const std::vector<CheckpointTensor> tensors =
+        resets_moments(config, world) ? saving.weights() : saving.full_state();
+    if (options.load_step >= 0) return saving.checkpoints().load_step(options.load_step, tensors);
+    return saving.checkpoints().load_newest(tensors);
+}
+
 }  // namespace
 
 std::optional<Resume> Resume::load(const Config& config, const Saving& saving, Engine& engine,
                                    const Communicator& world) {
     const Config::Checkpoint& options = config.checkpoint;
     Words excluded = options.exclude_from_loading;
-    std::optional<Loaded> loaded = load_own(options, saving);
+    std::optional<Loaded> loaded = load_own(config, saving, world);
     if (loaded)
         excluded = still_to_exclude(excluded, loaded->train.deck);
     else

@@ -65,6 +65,13 @@ void set_recompute(MeshCase& c, int choice) {
 
 }  // namespace
 
+void set_frozen(MeshCase& c, int choice) {
+    if (choice == 1) c.types.frozen = Frozen({"tok_embeddings", R"(layers\.[01]\.)"});
+    if (choice == 2)
+        c.types.frozen =
+            Frozen({R"(layers\.2\.)", R"(attention\.w[qk].*weight)", "w[13]|mlp1", "norm|bias|sinks"});
+}
+
 void set_recipe(MeshCase& c, int choice) {
     if (choice == 0) return;
     constexpr Recipe recipes[] = {Recipe::none, Recipe::tensorwise, Recipe::tensorwise, Recipe::rowwise,
@@ -160,6 +167,7 @@ const std::vector<MeshFactor>& mesh_factors() {
          true, 2},
         {3, always, set_depths, true},
         {recipe_choices, always, set_recipe, true},
+        {3, always, set_frozen, true},
     };
     return all;
 }

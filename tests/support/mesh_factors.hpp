@@ -31,6 +31,9 @@ void set_expert_ranks(MeshCase& c, int choice);
 /// set.
 inline constexpr int recipe_choices = 5;
 void set_recipe(MeshCase& c, int choice);
+/// Freezes nothing (0), the embedding and the first two layers, or the third layer and parts of the others,
+/// of stacked matrices too.
+void set_frozen(MeshCase& c, int choice);
 /// Uses twice as many micro-batches as the mesh has pipeline ranks, a number that all schedules accept.
 void set_schedule(MeshCase& c, const Schedule& schedule);
 

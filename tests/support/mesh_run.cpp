@@ -50,6 +50,7 @@ std::string MeshCase::name() const {
     if (types.offload) text += ", offloaded";
     if (types.gradients_in_bf16) text += ", gradients in bfloat16";
     if (guarded) text += ", guarded";
+    if (const std::string frozen = types.frozen.text(); !frozen.empty()) text += ", frozen: " + frozen;
     if (types.quantize.any())
         text += fmt::format(", recipes {} and {} of experts{}", int(types.quantize.linear),
                             int(types.quantize.experts),

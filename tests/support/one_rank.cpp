@@ -37,8 +37,9 @@ auto members(const RecomputeOptions& options) {
 }
 
 auto members(const StateTypes& types) {
-    const auto& [master, compute, offload, quantize, in_bf16] = types;
-    return std::tuple_cat(std::tie(master, compute, offload, in_bf16), members(quantize));
+    const auto& [master, compute, offload, quantize, in_bf16, frozen] = types;
+    return std::tuple_cat(std::tie(master, compute, offload, in_bf16), std::tuple(frozen.text()),
+                          members(quantize));
 }
 
 // Those that one_rank_of() leaves as they are.

@@ -110,6 +110,7 @@ struct Config {
         std::string initial_values = "2026";  ///< Coeus only: which torchtitan's rules
         Words converters;                     ///< what is computed in 8 bits: sections of `quantize`
         bool print_after_conversion = false;
+        Words frozen;  ///< Coeus only: regular expressions of the parameters that are not trained
         // Coeus only: each overrides one field of the flavour
         std::optional<int64_t> dim, n_layers, n_heads, n_kv_heads, head_dim, vocab_size;
         std::optional<int64_t> ffn_hidden, multiple_of, sliding_window, attention_chunk;

@@ -30,7 +30,9 @@ struct WeightGradient {
         static constexpr size_t most = 8;
         Parts() = default;
         Parts(const Storage* storage, Tensor dy) { add({storage, dy}); }
+        /// Not if the weight is frozen: then nobody needs its gradient.
         void add(const Part& part) {
+            if (!part.storage->trainable()) return;
             require(count_ < most, "a weight gradient has too many parts");
             all_[count_++] = part;
         }
@@ -88,7 +90,7 @@ public:
     std::span<const Kept> last_on_host() const;
 
     /// Handles a weight gradient; all of them pass through here. It is computed now, or postponed (owed)
-    /// while a schedule computes only the gradient of the input, or dropped if the parameter is frozen.
+    /// while a schedule computes only the gradient of the input, or dropped if all parts are frozen.
     void later(Ctx& c, const WeightGradient& gradient);
     /// While it lives, weight gradients are postponed (I of a split backward). What they need stays in the
     /// frame until it is rewound.

@@ -23,6 +23,8 @@ public:
     /// The first of its rows in the storage's w and g, and their number.
     int64_t first_row() const { return first_row_; }
     int64_t rows() const { return rows_; }
+    /// False if it is frozen: then nobody needs the operands of its gradient's product.
+    bool is_trained() const { return storage_->trainable(); }
     /// Its columns of the layer's outputs y, or of their gradient.
     Tensor of(Tensor y) const { return y.slice_cols(first_output_, rows_); }
     /// The operand of the forward's product, and of the input's gradient: in temp, or the weight itself.

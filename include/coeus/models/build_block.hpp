@@ -27,7 +27,8 @@ public:
     Param weight(const std::string& name, const Shape& shape, WeightRole role, Split split) const;
     /// The same for the weight of a linear layer, with the recipe that the run's options give it.
     Param linear(const std::string& name, const Shape& shape, WeightRole role, Split split) const;
-    /// Adds weights that one linear layer multiplies by its input, stacked in storages of equal recipes.
+    /// Adds weights that one linear layer multiplies by its input, stacked in storages of equal recipes that
+    /// are trained or frozen together.
     LinearWeight add_stack(std::vector<Param> params) const;
     /// The same for a whole name: "attention.wq.bias" -> "layers.3.attention.wq.bias".
     Param named(const std::string& name, const Shape& shape, WeightRole role, Split split) const;

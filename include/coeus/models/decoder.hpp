@@ -35,7 +35,6 @@ public:
     /// Balances the loads by the biases of this rank's layers with experts.
     void after_update(Exec& exec, const Kernels& kernels, Tensor counts,
                       const StepScalars& scalars) const override;
-    bool ends_share_storage() const override { return config_.embeds_at_end(); }
     const PositionTables& tables() const { return tables_; }
     int64_t positions() const { return tables_.positions(); }
     /// How many places further ahead than the next token it reads: those of multi-token prediction.
@@ -55,6 +54,7 @@ private:
         int64_t row;
     };
     std::vector<BalanceBias> balance_biases() const;
+    void find_first_trained();
 
     DecoderConfig config_;
     TokenBatches batches_;

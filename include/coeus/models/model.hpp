@@ -71,6 +71,9 @@ public:
     const std::vector<Segment>& segments() const { return segments_; }
     /// Number of the first objective.
     size_t first_objective() const;
+    /// Number of the segment with which a backward ends: those before it train nothing and have no loss of
+    /// their own. At most first_objective().
+    size_t first_trained() const { return first_trained_; }
     /// The parts of this rank, in the order of its stages.
     const std::vector<ModelPart>& parts() const { return parts_; }
     /// Numbers, among the layers, of those that this rank has.
@@ -89,8 +92,9 @@ public:
     /// over all ranks. Writes nothing if scalars.refusals is not 0.
     virtual void after_update(Exec& /*exec*/, const Kernels& /*kernels*/, Tensor /*counts*/,
                               const StepScalars& /*scalars*/) const {}
-    /// True if the first and the last stage have copies of one parameter; see shared_storage().
-    virtual bool ends_share_storage() const { return false; }
+    /// True if the first and the last stage train the same parameter, which is their shared_storage() if they
+    /// are on two ranks. Equal on all ranks.
+    bool ends_share_storage() const { return ends_share_storage_; }
     /// Allocates the parameters and the tables that blocks read on a device. Before that, both have only
     /// shapes.
     /// `with_optimizer`: see Parameters.
@@ -111,6 +115,8 @@ protected:
     std::vector<ModelPart> parts_;
     std::vector<PartOfLoss> losses_;
     const Storage* shared_storage_ = nullptr;
+    bool ends_share_storage_ = false;
+    size_t first_trained_ = 0;
 };
 
 }  // namespace coeus

@@ -6,7 +6,8 @@
 //   F   forward          flow of the stage before (or the tokens) -> flow for the next; objectives
 //                        compute their losses, and already the gradients of the head, whose logits
 //                        are not kept
-//   B   backward         gradient of its output -> gradient of its input, and those of its weights
+//   B   backward         gradient of its output -> gradient of its input, and those of its weights. It
+//                        ends at Model::first_trained(): the forward keeps nothing of the segments before
 //   I   backward_input   the same, but the gradients of its matrices are postponed: the frame owes them
 //   W   backward_weight  computes what the frame owes
 //   W   backward_weight  pays them
@@ -15,6 +16,7 @@
 #include "coeus/models/model.hpp"
 #include "coeus/state/fsdp.hpp"
 
+#include <algorithm>
 #include <optional>
 
 namespace coeus {
@@ -37,7 +39,7 @@ public:
     Flow forward(Ctx& c, Flow in) const;
     /// `gradient` is the gradient of the output; the result, the gradient of the input, overwrites it. The
     /// last stage has no output: the contents of `gradient` do not matter, and it may be empty if nobody
-    /// needs the result.
+    /// needs the result. Nor does the result, if the stages before this one train nothing.
     Flow backward(Ctx& c, Flow gradient) const;
     Flow backward_input(Ctx& c, Flow gradient) const;
     void backward_weight(Ctx& c) const;
@@ -64,7 +66,9 @@ public:
 private:
     size_t first_unit() const { return model_->segments()[part_.first].unit; }
     bool is_last() const { return part_.last == model_->segments().size(); }
-    Flow without_backward(Ctx& c, Flow in) const;
+    /// Runs segments [part_.first, end) and keeps nothing for a backward.
+    Flow without_backward(Ctx& c, Flow in, size_t end) const;
+    size_t first_trained() const { return std::clamp(model_->first_trained(), part_.first, part_.last); }
     void predict(Ctx& c, Tensor out, const Flow& flow) const;
     void train_objective(Ctx& c, const Segment& segment, const Flow& flow) const;
     Flow objective_gradient(Ctx& c, size_t segment, const Flow& of_rest) const;

@@ -6,7 +6,8 @@
 //   weights     the owned rows are all-gathered in the compute type, or in 8 bits (quantized_weights.hpp),
 //               into the unit's place in a buffer
 //   gradients   a full gradient, which is zero or counts as zero (Storage::forget_gradient) at the beginning
-//               of the lease, is reduce-scattered at its end and added to the owned rows
+//               of the lease, is reduce-scattered at its end and added to the owned rows. Frozen
+//               parameters have none
 //
 // Gradients in bfloat16 are summed over ranks in float32: pieces, across all gradients of a unit, are
 // converted into one half of a buffer, summed there, and added to the owned rows, which are float32 (or,
@@ -153,6 +154,7 @@ public:
 private:
     class Places;
     bool is_gathered(size_t unit) const;
+    bool is_scattered(size_t unit) const;
     void hold_weights(size_t unit);
     void release_weights(size_t unit);
     void hold_gradients(size_t unit);
@@ -182,6 +184,7 @@ private:
     std::unique_ptr<Places> weights_, gradients_;
     Buffer sums_;                     // two pieces of gradients in float32; used by the reductions only
     std::vector<bool> is_gathered_;   // by unit: whether some of its storages are gathered
+    std::vector<bool> is_scattered_;  // by unit: whether gradients of some of these are reduce-scattered
     std::vector<GatherRanks> ranks_;  // by sharding
     const Kernels* kernels_ = nullptr;
     Exec* compute_ = nullptr;

@@ -93,6 +93,8 @@ struct Param {
     /// Its weights are in the accumulation type, whatever the types of the run: small numbers that are
     /// updated by small amounts. Not gathered and not offloaded.
     bool is_exact = false;
+    /// True if nothing changes its weights (state/frozen.hpp): then it has neither gradient nor moments.
+    bool is_frozen() const { return !trainable && !is_exact; }
     int64_t groups = 1;    ///< number of matrices with equal rows that are stacked in it
     int64_t together = 1;  ///< so many adjacent rows or columns are on one tensor-parallel rank
     /// Pipeline ranks that have the parameter (two for a table tied to the head), and this rank's number

@@ -11,6 +11,7 @@
 
 #include "coeus/base/function_ref.hpp"
 #include "coeus/kernels/kernels.hpp"
+#include "coeus/state/frozen.hpp"
 #include "coeus/state/param.hpp"
 #include "coeus/state/quantize.hpp"
 
@@ -29,6 +30,7 @@ struct StateTypes {
     /// Layers add products to gradients in bfloat16, if these are not partial (Storage::g). The layers
     /// compute in bfloat16 then, without 8 bits.
     bool gradients_in_bf16 = false;
+    Frozen frozen = {};  ///< which parameters are not trained
     /// True if the masters are offloaded: no layer reads them, since the compute type differs.
     bool offloads_master() const { return offload && compute != master; }
     /// Type of gradients and statistics: f64 if the compute type is f64, otherwise f32.
@@ -71,6 +73,7 @@ public:
     int64_t padded_count() const { return rows_per_shard_ * place_.fsdp * shape_.cols(); }
     size_t unit() const { return unit_; }
     bool trainable() const { return params_.front().trainable; }
+    bool is_frozen() const { return params_.front().is_frozen(); }
     bool is_exact() const { return params_.front().is_exact; }
     Recipe recipe() const { return params_.front().recipe; }
     /// True if each parameter has one scale, in some product.
@@ -86,7 +89,8 @@ public:
 
     Tensor w;  ///< compute type; gathered, or if one rank owns all: the master or a converted copy
     /// Gradient, in the accumulation type; or in bfloat16, if StateTypes::gradients_in_bf16, it sums
-    /// products, and it is not partial: a partial gradient is summed over ranks in place.
+    /// products, and it is not partial: a partial gradient is summed over ranks in place. Absent if the
+    /// parameters are frozen.
     Tensor g;
 
     /// True if all that is added to g are products.
@@ -110,7 +114,8 @@ public:
     Tensor master;   ///< in the master type
     Tensor compute;  ///< in the type of w, if that is another one; w itself if this rank owns all
     /// In the type of g; in the accumulation type if g is gathered, since it sums what ranks and
-    /// micro-batches add. Summed over the ranks before the optimizer reads it.
+    /// micro-batches add. Summed over the ranks before the optimizer reads it. Absent if the parameters are
+    /// frozen.
     Tensor gradient;
     std::vector<Tensor> moments;  ///< as many as kept(), in its order; absent until memory is allocated
 
@@ -130,7 +135,8 @@ public:
 private:
     void lay_out();
     void list_runs();
-    uint64_t all_params() const { return (uint64_t(1) << params_.size()) - 1; }
+    static constexpr size_t most_params = 64;  // bits of forgotten_
+    uint64_t all_params() const { return ~uint64_t(0) >> (most_params - params_.size()); }
     bool is_forgotten(size_t param) const { return (forgotten_ >> param & 1) != 0; }
 
     std::vector<Param> params_;

@@ -63,9 +63,10 @@ struct Kind {
     int attention, experts;  // see set_attention, set_experts
     int64_t depths;          // of multi-token prediction
     int recipe;              // see set_recipe
+    int frozen;              // see set_frozen
 };
-constexpr std::array kinds = {Kind{false, "AdamW", 1, 2, 0, 0}, Kind{true, "Muon", 2, 1, 1, 1},
-                              Kind{false, "Muon", 3, 3, 1, 2}, Kind{true, "AdamW", 5, 4, 0, 3}};
+constexpr std::array kinds = {Kind{false, "AdamW", 1, 2, 0, 0, 0}, Kind{true, "Muon", 2, 1, 1, 1, 2},
+                              Kind{false, "Muon", 3, 3, 1, 2, 0}, Kind{true, "AdamW", 5, 4, 0, 3, 1}};
 
 MeshCase case_of(const Layout& layout, const Kind& kind, const StateTypes& types) {
     MeshCase c = {.mesh = layout.mesh, .model = tiny_config(), .types = types, .seq_len = seq_len};
@@ -89,6 +90,7 @@ MeshCase case_of(const Layout& layout, const Kind& kind, const StateTypes& types
         c.pipeline =
             pipeline_of(layout.schedule, layout.mesh.pp, micro_batches, layout.virtual_stages, c.model);
     set_recipe(c, kind.recipe);
+    set_frozen(c, kind.frozen);
     return c;
 }
 
@@ -206,7 +208,7 @@ std::optional<Mesh> mesh_on(const Communicator& world, const MeshShape& shape) {
     return std::optional<Mesh>(std::in_place, std::move(ranks), shape);
 }
 
-constexpr StateTypes float64 = {Dtype::f64, Dtype::f64};
+const StateTypes float64 = {Dtype::f64, Dtype::f64};
 
 /// Scales of experts' columns depend on the mesh, so experts have no recipe.
 MeshCase float64_case_of(const Layout& layout, const Kind& kind) {

@@ -173,13 +173,17 @@ public:
     bool has_gradients(size_t unit, const std::vector<int>& micro_batches) {
         bool same = true;
         for_each_storage(unit, [&](size_t s, const Storage& storage) {
+            if (!storage.trainable()) {
+                same = same && !storage.gradient && !storage.g;
+                return;
+            }
             const int64_t first = first_element(storage);
             for (int64_t i = 0; i < storage.gradient.count(); ++i) {
                 double expected = 0;
                 for (const int m : micro_batches)
                     for (int r = 0; r < ranks_; ++r)
                         expected += parameters.units()[unit].uses * gradient(s, first + i, m, r);
-                same = same && element(storage.gradient, i) == (storage.trainable() ? expected : 0);
+                same = same && element(storage.gradient, i) == expected;
             }
         });
         return same;

@@ -14,7 +14,7 @@ using namespace coeus::test;
 
 namespace {
 
-constexpr StateTypes doubles = {Dtype::f64, Dtype::f64};
+const StateTypes doubles = {Dtype::f64, Dtype::f64};
 constexpr int64_t words = 11, width = 6;
 constexpr BatchShape flow_batch = {2, 5};
 

@@ -72,7 +72,7 @@ const std::vector<Walk> table = {
     {"model", refused, {"name=flux"}},
     {"model", works, {"converters=quantize.linear.float8", "converters=quantize.linear.mx",
         "converters=quantize.grouped_mm.float8", "converters=quantize.grouped_mm.mx", "converters=float8", "converters=mx",
-        "print_after_conversion=true"}},
+        "print_after_conversion=true", "frozen=output"}},
     {"model", idle, {"attn_backend=flex", "attn_backend=sdpa", "attn_backend=flex_flash",
         "attn_backend=varlen", "tp_gemm_backend=dist_gemm",
         "moe_comm_backend=deepep"}},

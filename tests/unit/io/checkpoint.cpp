@@ -279,11 +279,11 @@ TEST_CASE("checkpoint: another model is refused in words", "[checkpoint]") {
         other.add("optimizer/momentum_buffer/norm.weight", Dtype::f32, {4}, 0);
         CHECK_THROWS_WITH(
             checkpoint.load_newest(other.tensors),
-            Contains(
-                "step-00000005.h5 is of the same model, but of another optimizer or other "
-                "optimizer.param_groups: it has no optimizer/momentum_buffer/norm.weight, which this run's "
-                "optimizer needs. To continue with its weights and a new state of the optimizer, set "
-                "checkpoint.exclude_from_loading = \"optimizer,lr_scheduler\""));
+            Contains("step-00000005.h5 is of the same model, but of another optimizer, other "
+                     "optimizer.param_groups or other frozen parameters (model.frozen): it has no "
+                     "optimizer/momentum_buffer/norm.weight, which this run's optimizer needs. To continue "
+                     "with its weights and a new state of the optimizer, set "
+                     "checkpoint.exclude_from_loading = \"optimizer,lr_scheduler\""));
         CHECK_THROWS_AS(checkpoint.load_newest(other.tensors), ConfigError);
         // a difference of models comes first
         other.add("model/layers.1.attention.wq.weight", Dtype::f32, {4, 4}, 0);

@@ -45,6 +45,7 @@ std::string check_moe(const MoeCase& m, int64_t width, const TestBatch& batch) {
             weights.b2 = &parameters.add(weight("b2", m.experts, width));
             Param choice = norm_weight("choice bias", m.experts);
             choice.trainable = false;
+            choice.is_exact = true;
             choice_bias = &parameters.add(choice);
         }
         std::unique_ptr<Sublayer> shared;

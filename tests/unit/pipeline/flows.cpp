@@ -15,7 +15,7 @@ using namespace coeus::test;
 
 namespace {
 
-constexpr StateTypes doubles = {Dtype::f64, Dtype::f64};
+const StateTypes doubles = {Dtype::f64, Dtype::f64};
 constexpr int64_t words = 11;
 
 // Loss and gradients of a forward and backward in exactly the planned memory, which contains NaN before.

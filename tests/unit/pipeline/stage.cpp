@@ -17,9 +17,9 @@ using namespace coeus::test;
 
 namespace {
 
-constexpr StateTypes f64 = {Dtype::f64, Dtype::f64}, f32 = {Dtype::f32, Dtype::f32},
-                     bf16_over_f32 = {Dtype::f32, Dtype::bf16}, bf16_alone = {Dtype::bf16, Dtype::bf16};
-constexpr StateTypes all_types[] = {f64, f32, bf16_over_f32, bf16_alone};
+const StateTypes f64 = {Dtype::f64, Dtype::f64}, f32 = {Dtype::f32, Dtype::f32},
+                 bf16_over_f32 = {Dtype::f32, Dtype::bf16}, bf16_alone = {Dtype::bf16, Dtype::bf16};
+const StateTypes all_types[] = {f64, f32, bf16_over_f32, bf16_alone};
 
 // Loss and gradients of one pass, as bits.
 struct Result {

@@ -114,6 +114,7 @@ TEST_CASE("torchtitan's checkpoints: tensors that are missing or of another mode
     other[1].name = "optimizer.state.another.weight.exp_avg";
     CHECK_THAT(refusal(other, tiny_deck()),
                Contains("has no tensor 'optimizer.state.tok_embeddings.weight.exp_avg'"));
+    CHECK(refusal(other, tiny_deck({"--model.frozen=tok_embeddings"})) == "read without complaint");
     other = good;
     other[1] = made(other[1].name, {8, 18});
     CHECK_THAT(refusal(other, tiny_deck()),

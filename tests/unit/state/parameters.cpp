@@ -66,7 +66,14 @@ TEST_CASE("storages refuse parameters that cannot be stacked") {
     Param frozen = matrix("b", 2, 3);
     frozen.trainable = false;
     CHECK_THROWS_WITH(parameters.add({matrix("a", 2, 3), frozen}),
-                      Catch::Contains("parameters of one storage must be trained together or not at all"));
+                      Catch::Contains("model.frozen: a and b are stored together, so that both must be "
+                                      "frozen or neither"));
+    Param exact = frozen;
+    exact.is_exact = true;
+    CHECK_THROWS_WITH(parameters.add({frozen, exact}), Catch::Contains("must be of one type"));
+    const std::vector<Param> many(65, matrix("a", 2, 3));
+    CHECK_THROWS_WITH(parameters.add(many), Catch::Contains("at most 64 parameters"));
+    CHECK_NOTHROW(parameters.add({many.begin() + 1, many.end()}));
 }
 
 TEST_CASE("storages refuse parameters whose gradients are of two kinds, and products of some groups") {
@@ -117,8 +124,9 @@ TEST_CASE("at the beginning of a step, gradients are zero, or count as zero if t
                             .sums_products = sums_products});
             sums.push_back(sums_products && trainable && ranks == 1);
         };
-        for (const bool each : {true, false, false, true, true, false}) add(each);
-        add(true, false);
+        for (const bool each : {true, false}) add(each);
+        add(true, false);  // frozen, between two that are zeroed in one call
+        for (const bool each : {false, true, true, false}) add(each);
         parameters.allocate(true);
         for (int64_t i = 0; i < parameters.gradients().count(); ++i)
             set_element(parameters.gradients(), i, 7);
@@ -128,6 +136,8 @@ TEST_CASE("at the beginning of a step, gradients are zero, or count as zero if t
         CHECK(calls.zeros == (ranks == 1 ? 2 : 1));
         for (size_t i = 0; i < sums.size(); ++i) {
             const Storage& storage = parameters.storages()[i];
+            CHECK(bool(storage.gradient) == storage.trainable());
+            if (storage.is_frozen()) continue;
             CHECK(values(storage.gradient) ==
                   std::vector<double>(size_t(storage.gradient.count()), sums[i] ? 7 : 0));
             CHECK(storage.begin_product(0, 4) == sums[i]);
@@ -219,12 +229,13 @@ TEST_CASE("gradients in bfloat16 follow those in float32 that are not partial, a
         };
         const Storage &matrix = add(true), &table = add(false), &partial = add(true, Split::partial);
         parameters.begin_unit();
-        const Storage &frozen = add(true, Split::none, false), &other = add(true), &third = add(true);
+        add(true, Split::none, false);  // frozen: it has no gradient
+        const Storage &whole = add(false), &other = add(true), &third = add(true);
         for (const Storage* storage : {&matrix, &other, &third}) {
             CHECK(storage->g.dtype == Dtype::bf16);
             CHECK(storage->gradient.dtype == (ranks == 1 ? Dtype::bf16 : Dtype::f32));
         }
-        for (const Storage* storage : {&table, &partial, &frozen}) {
+        for (const Storage* storage : {&table, &partial, &whole}) {
             CHECK(storage->g.dtype == Dtype::f32);
             CHECK(storage->gradient.dtype == Dtype::f32);
         }
@@ -239,25 +250,26 @@ TEST_CASE("gradients in bfloat16 follow those in float32 that are not partial, a
         CHECK_THROWS_WITH(parameters.gradients(),
                           Catch::Contains("gradients of two types are not one vector"));
         const auto* at = static_cast<std::byte*>(partial.gradient.data);
-        for (const Storage* storage : {&partial, &table, &frozen, &matrix, &other, &third}) {
+        for (const Storage* storage : {&partial, &table, &whole, &matrix, &other, &third}) {
             CHECK(storage->gradient.data == at);
             CHECK(storage->g.data == at);
             at += storage->gradient.bytes();
         }
         const auto parts = parameters.gradients_of(1);
         CHECK(parts[0].count() == 0);
-        CHECK(parts[1].data == frozen.gradient.data);
+        CHECK(parts[1].data == whole.gradient.data);
         CHECK(parts[1].count() == 64);
         CHECK(parts[2].data == other.gradient.data);
         CHECK(parts[2].dtype == Dtype::bf16);
         CHECK(parts[2].count() == 128);
         // the gradients that do not sum products are zero, the others count as zero
-        for (const Storage& storage : parameters.storages())
-            for (int64_t i = 0; i < 64; ++i) set_element(storage.gradient, i, 7);
+        const std::vector<const Storage*> trained = {&partial, &table, &whole, &matrix, &other, &third};
+        for (const Storage* storage : trained)
+            for (int64_t i = 0; i < 64; ++i) set_element(storage->gradient, i, 7);
         Exec exec;
         parameters.begin_gradients(exec, cpu_kernels());
-        for (const Storage& storage : parameters.storages())
-            CHECK(values(storage.gradient) == std::vector<double>(64, storage.sums_products() ? 7 : 0));
+        for (const Storage* storage : trained)
+            CHECK(values(storage->gradient) == std::vector<double>(64, storage->sums_products() ? 7 : 0));
         other.zero_forgotten(exec, cpu_kernels());
         CHECK(values(other.gradient) == std::vector<double>(64, 0));
         CHECK(values(third.gradient) == std::vector<double>(64, 7));
