@@ -16,6 +16,7 @@
 #include "coeus/base/types.hpp"
 #include "coeus/device/device.hpp"
 #include "coeus/kernels/kernels.hpp"
+#include "coeus/kernels/product_options.hpp"
 
 #include <unistd.h>
 
@@ -34,20 +35,21 @@ using namespace coeus;
 
 namespace {
 
-/// A kernel, the values of COEUS_EXPERTS_WGMMA and COEUS_EXPERTS_8_BITS that ask for it, and how the name of
-/// its launch ends.
+/// A kernel, whether it multiplies codes, and how the name of its launch ends.
 struct By {
-    const char *name, *wgmma, *codes;
-    bool in_8_bits;
+    const char* name;
+    ExpertsKernel kernel;
+    bool codes, in_8_bits;
     const char* launch;
 };
-constexpr By mma = {"mma", "0", "0", false, ""}, decoded = {"decoded", "0", "0", true, ""};
+constexpr By mma = {"mma", ExpertsKernel::mma, false, false, ""},
+             decoded = {"decoded", ExpertsKernel::mma, false, true, ""};
 constexpr By kernels_of_products[] = {mma,
                                       decoded,
-                                      {"codes", "0", "1", true, "_8_bit"},
-                                      {"decoded+tma", "tma", "0", true, "_tma"},
-                                      {"wgmma", "1", "0", false, "_wgmma"},
-                                      {"wgmma+tma", "tma", "0", false, "_tma"}};
+                                      {"codes", ExpertsKernel::mma, true, true, "_8_bit"},
+                                      {"decoded+tma", ExpertsKernel::tma, false, true, "_tma"},
+                                      {"wgmma", ExpertsKernel::wgmma, false, false, "_wgmma"},
+                                      {"wgmma+tma", ExpertsKernel::tma, false, false, "_tma"}};
 
 /// The kernel with whose results those of `by` are compared.
 const By& reference_of(const By& by) {
@@ -353,16 +355,15 @@ private:
             launches.find("_wgmma") != launches.npos || launches.find("_tma") != launches.npos;
         if (*by.launch ? launches.find(by.launch) != launches.npos : !is_by_wgmma) return "";
         if (!warning.empty()) return warning;
-        return *by.codes == '1' ? fmt::format("operands of these sizes are decoded on sm_{}", architecture)
-                                : "operands of these sizes have another kernel";
+        return by.codes ? fmt::format("operands of these sizes are decoded on sm_{}", architecture)
+                        : "operands of these sizes have another kernel";
     }
 
     /// All products by this kernel, each computed twice. Plans the workspace of `exec`.
     std::vector<Result> results_of(const By& by, Exec& exec) const {
-        setenv("COEUS_EXPERTS_WGMMA", by.wgmma, 1);
-        setenv("COEUS_EXPERTS_8_BITS", by.codes, 1);
-        Exec planning;
-        planning.architecture = exec.architecture;
+        set_product_options(exec, {.experts = by.kernel});
+        exec.experts_in_8_bits = by.codes;
+        Exec planning{static_cast<const Processor&>(exec)};
         for (const Form form : forms)
             call(dry_kernels_of(device_.backend()), planning, form,
                  Tensor(nullptr, type_of(form), result_shape(form)), false);

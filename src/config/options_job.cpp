@@ -61,6 +61,19 @@ std::vector<Option> job_options() {
         works(COEUS_FIELD(kernels.deterministic), to_run,
               "Use only kernels that give the same bits each time. `false`: on a GPU, cuDNN may compute the "
               "gradients of attention with sums in any order, which is faster and needs less memory"),
+        works(COEUS_FIELD(kernels.experts), to_nothing,
+              "Kernel for products of experts' rows in bfloat16 on a GPU. `mma`: on every GPU. `wgmma`: on "
+              "Hopper, with copies by `cp.async`. `tma`: on Hopper, `wgmma` with copies by TMA. The last two "
+              "also compute products with few rows. All give the same bits. `auto`: `tma` for many rows on "
+              "Hopper, else `mma`")
+            .one_of({"auto", "mma", "wgmma", "tma"}),
+        works(COEUS_FIELD(kernels.experts_in_8_bits), to_run,
+              "Products of experts in Float8 multiply the 8-bit numbers on GPUs from sm_89 on. `false`: the "
+              "numbers are decoded to bfloat16 first")
+            .defaults_to("`true`, but `false` on Hopper, where this is faster"),
+        works(COEUS_FIELD(kernels.stream_priorities), to_nothing,
+              "On a GPU: kernels of communication begin before blocks of the computation that wait for room. "
+              "`false`: all have the same priority"),
         works(COEUS_FIELD(kernels.logits_chunk_mib), to_run,
               "Size in MiB of the chunks in which the output layer computes logits. The last bits of a run "
               "depend on it")

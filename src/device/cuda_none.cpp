@@ -29,7 +29,7 @@ std::string gpu_bus_id(int /*number*/) {
     throw SystemError(why_no_gpu());
 }
 
-std::unique_ptr<Device> open_gpu(int /*number*/, Waiting /*waiting*/) {
+std::unique_ptr<Device> open_gpu(int /*number*/, const GpuOptions& /*options*/) {
     throw SystemError(why_no_gpu());
 }
 

@@ -8,9 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <cuda_runtime.h>
-#include <string_view>
 
 namespace coeus {
 
@@ -104,12 +102,6 @@ private:
     size_t nodes_ = 0;
 };
 
-// Measurements compare a run with this variable and a run without it.
-bool has_priorities() {
-    const char* const text = std::getenv("COEUS_STREAM_PRIORITIES");
-    return !text || std::string_view(text) != "0";
-}
-
 class GpuEvent : public Event {
 public:
     explicit GpuEvent(int gpu) : gpu_(gpu) {
@@ -133,14 +125,14 @@ private:
 
 class GpuQueue : public Queue {
 public:
-    GpuQueue(int gpu, Waiting waiting, Priority priority) : gpu_(gpu) {
+    GpuQueue(int gpu, const GpuOptions& options, Priority priority) : gpu_(gpu) {
         int least = 0, greatest = 0;
-        if (has_priorities()) COEUS_CHECK_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+        if (options.priorities) COEUS_CHECK_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
         COEUS_CHECK_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
                                                       priority == Priority::high ? greatest : least));
         // waits for events do not follow the flags of the device
         const unsigned flags =
-            cudaEventDisableTiming | (waiting == Waiting::asleep ? cudaEventBlockingSync : 0u);
+            cudaEventDisableTiming | (options.waiting == Waiting::asleep ? cudaEventBlockingSync : 0u);
         for (cudaEvent_t& event : marks_) COEUS_CHECK_CUDA(cudaEventCreateWithFlags(&event, flags));
     }
     ~GpuQueue() override {
@@ -219,9 +211,10 @@ private:
 
 class Gpu : public Device {
 public:
-    Gpu(int number, Waiting waiting) : number_(number), waiting_(waiting) {
+    Gpu(int number, const GpuOptions& options) : number_(number), options_(options) {
         COEUS_CHECK_CUDA(cudaSetDevice(number));
-        if (waiting == Waiting::asleep) COEUS_CHECK_CUDA(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));
+        if (options.waiting == Waiting::asleep)
+            COEUS_CHECK_CUDA(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));
         COEUS_CHECK_CUDA(cudaGetDeviceProperties(&properties_, number));
         name_ = properties_.name;
         compiles_kernels_ = compiles_kernels_for(properties_);
@@ -233,7 +226,7 @@ public:
     const Memory& memory() const override { return memory_; }
     const Memory& staging() const override { return pinned_; }
     std::unique_ptr<Queue> make_queue(Priority priority) const override {
-        return std::make_unique<GpuQueue>(number_, waiting_, priority);
+        return std::make_unique<GpuQueue>(number_, options_, priority);
     }
     std::unique_ptr<Event> make_event() const override { return std::make_unique<GpuEvent>(number_); }
     std::unique_ptr<TimedEvent> make_timed_event() const override {
@@ -261,7 +254,7 @@ private:
     }
 
     int number_;
-    Waiting waiting_;
+    GpuOptions options_;
     cudaDeviceProp properties_ = {};
     std::string name_;
     GpuMemory memory_{name_};
@@ -325,8 +318,8 @@ std::string gpu_bus_id(int number) {
                        part(cudaDevAttrPciDeviceId));
 }
 
-std::unique_ptr<Device> open_gpu(int number, Waiting waiting) {
-    return std::make_unique<Gpu>(number, waiting);
+std::unique_ptr<Device> open_gpu(int number, const GpuOptions& options) {
+    return std::make_unique<Gpu>(number, options);
 }
 
 }  // namespace coeus

@@ -68,6 +68,7 @@ Processor processor_of(const EngineOptions& options) {
     return {.threads = options.threads,
             .architecture = options.architecture,
             .emulates_8_bits = options.types.quantize.emulate,
+            .experts_in_8_bits = options.experts_in_8_bits,
             .cudnn_bytes = options.cudnn_bytes,
             .deterministic = options.deterministic,
             .chunk_bytes = options.chunk_bytes.value()};

@@ -13,9 +13,13 @@ bool multiplies_beside_nccl(const MeshShape& mesh, const EngineOptions& options)
     return options.nccl && mesh.size(axis::fsdp) > 1;
 }
 
+std::string only_on_gpus(const std::string& option, const std::string& what) {
+    return fmt::format("Notice: kernels.{} has no effect on CPUs: it is for {} on GPUs", option, what);
+}
+
 std::string margin_notice(const MeshShape& mesh, const EngineOptions& options) {
+    if (options.backend == Backend::cpu) return only_on_gpus("sm_margin", "products");
     const std::string idle = "Notice: kernels.sm_margin has no effect ";
-    if (options.backend == Backend::cpu) return idle + "on CPUs: it is for products on GPUs";
     if (mesh.size(axis::fsdp) == 1)
         return idle +
                "on this mesh: only where parameters are divided (dp_shard x cp > 1) do products run beside "
@@ -35,9 +39,16 @@ std::string tf32_notice(const Config& config, const EngineOptions& options) {
 }
 
 std::string recheck_notice(const Config& config, const EngineOptions& options) {
-    const std::string idle = "Notice: kernels.autotune_recheck has no effect ";
-    if (options.backend == Backend::cpu) return idle + "on CPUs: it is for products on GPUs";
-    return config.kernels.autotune ? "" : idle + "with kernels.autotune = false";
+    if (options.backend == Backend::cpu) return only_on_gpus("autotune_recheck", "products");
+    return config.kernels.autotune
+               ? ""
+               : "Notice: kernels.autotune_recheck has no effect with kernels.autotune = false";
+}
+
+std::optional<ExpertsKernel> experts_kernel(const std::string& name) {
+    for (const ExpertsKernel kernel : experts_kernels)
+        if (name == name_of(kernel)) return kernel;
+    return {};  // "auto"
 }
 
 }  // namespace
@@ -57,7 +68,8 @@ ProductOptions product_options(const Config& config, const Mesh& mesh, const Eng
                        : config.kernels.autotune_recheck ? Recheck::all
                                                          : Recheck::old,
             .sm_margin = has_margin ? int(config.kernels.sm_margin) : 0,
-            .allow_tf32 = config.kernels.allow_tf32};
+            .allow_tf32 = config.kernels.allow_tf32,
+            .experts = experts_kernel(config.kernels.experts)};
 }
 
 bool multiplies_in_tf32(const Config& config, const EngineOptions& options) {
@@ -74,6 +86,11 @@ std::vector<std::string> product_notices(const Config& config, const MeshShape& 
     if (config.kernels.sm_margin > 0) add(margin_notice(mesh, options));
     if (config.kernels.allow_tf32) add(tf32_notice(config, options));
     if (config.kernels.autotune_recheck) add(recheck_notice(config, options));
+    if (options.backend == Backend::cpu) {
+        if (config.kernels.experts != "auto") add(only_on_gpus("experts", "products of experts"));
+        if (config.kernels.experts_in_8_bits) add(only_on_gpus("experts_in_8_bits", "products of experts"));
+        if (!config.kernels.stream_priorities) add(only_on_gpus("stream_priorities", "communication"));
+    }
     if (options.backend == Backend::cuda && options.types.compute == Dtype::f32)
         add("Notice: attention in float32 runs without tensor cores; training.mixed_precision_param = "
             "\"bfloat16\" would use them");

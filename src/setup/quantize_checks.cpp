@@ -99,7 +99,7 @@ bool multiplies_in_8_bits(const EngineOptions& options) {
 
 bool multiplies_experts_in_8_bits(const EngineOptions& options) {
     return multiplies_in_8_bits(options) && !has_blocks(options.types.quantize.experts) &&
-           experts_multiply_8_bits(options.architecture);
+           experts_multiply_8_bits(options.architecture, options.experts_in_8_bits);
 }
 
 void require_quantized_fits(const Config& config, const DecoderConfig& model, const EngineOptions& options) {

@@ -188,7 +188,8 @@ RankDevice::RankDevice(const Config& config, const Communicator& world, int loca
     const Waiting waiting = placement.cores < cores_for_gpu ? Waiting::asleep : Waiting::awake;
     together(world, [&] {
         const Recorded recorded(OperationKind::driver, "open_gpu", std::source_location::current());
-        gpu_ = open_gpu(placement.number, waiting);
+        gpu_ =
+            open_gpu(placement.number, {.waiting = waiting, .priorities = config.kernels.stream_priorities});
     });
     const std::vector<GpuOfRank> all = gpus_of_ranks(world, *gpu_);
     sharing_ = int(std::ranges::count(all, all[size_t(world.rank())]));

@@ -100,6 +100,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.streams = transport.nccl ? Stream::Mode::eager : Stream::Mode::threaded;
     options.backend = backend_from_deck(config);
     options.architecture = architecture;
+    options.experts_in_8_bits = config.kernels.experts_in_8_bits;
     options.cudnn_bytes = cudnn ? most_cudnn_bytes : 0;
     options.deterministic = config.kernels.deterministic;
     if (const auto mib = config.kernels.logits_chunk_mib) options.chunk_bytes = *mib << 20;

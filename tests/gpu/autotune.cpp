@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with options: with a search for the fastest algorithm, whose stored choice is used from then on;
 // with fewer multiprocessors; in TF32.
-#include "coeus/kernels/product_options.hpp"
 #include "gpu/gpu.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
@@ -15,14 +14,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-KernelCase with_options(const KernelCase& c, const ProductOptions& options) {
-    KernelCase with = c;
-    with.call = [call = c.call, options](const Kernels& kernels, Exec& exec, const Operands& operands) {
-        set_product_options(exec, options);
-        call(kernels, exec, operands);
-    };
-    return with;
-}
 KernelCase autotuned(const KernelCase& c, const std::string& folder) {
     return with_options(c, {.folder = folder});
 }

@@ -5,7 +5,6 @@
 #include "gpu/launches.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
-#include "support/environment.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>
@@ -21,19 +20,17 @@ using namespace coeus::test;
 
 namespace {
 
-/// While it lives, this kernel computes all products of experts: 0 (mma), 1 (wgmma) or tma (wgmma with copies
-/// by TMA).
-struct With : EnvironmentVariable {
-    explicit With(const char* kernel) : EnvironmentVariable("COEUS_EXPERTS_WGMMA", kernel) {}
-};
-constexpr const char* mma = "0";
-constexpr const char* by_wgmma[] = {"1", "tma"};
+constexpr ExpertsKernel by_wgmma[] = {ExpertsKernel::wgmma, ExpertsKernel::tma};
 
 /// The name of the launch of a product by a kernel; on other GPUs than Hopper, mma computes it.
-std::string launch_of(const std::string& product, const std::string& kernel) {
-    return product + (the_gpu().architecture() != 90 || kernel == mma ? ""
-                      : kernel == "1"                                 ? "_wgmma"
-                                                                      : "_tma");
+std::string launch_of(const std::string& product, ExpertsKernel kernel) {
+    if (the_gpu().architecture() != 90 || kernel == ExpertsKernel::mma) return product;
+    return product + "_" + name_of(kernel);
+}
+
+/// The case by this kernel.
+KernelCase by(ExpertsKernel kernel, const KernelCase& c) {
+    return with_options(c, {.experts = kernel});
 }
 
 std::vector<KernelCase> expert_products() {
@@ -141,13 +138,12 @@ void check_against(const Operands& truth, const Operands& result, const KernelCa
 }  // namespace
 
 TEST_CASE("GPU kernels: products of experts by wgmma agree with double, and write nothing else") {
-    for (const char* const kernel : by_wgmma) {
-        const With with(kernel);
+    for (const ExpertsKernel kernel : by_wgmma) {
         std::map<std::string, Launches> launches;  // by the beginning of a case's name
         for (const KernelCase& c : expert_products()) {
             Launches& seen = launches[c.name.substr(0, c.name.find_first_of("0123456789"))];
             const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, Dtype::bf16),
-                           result = run_case_on(the_gpu(), c, Dtype::bf16, Dtype::bf16, 1, &seen);
+                           result = run_case_on(the_gpu(), by(kernel, c), Dtype::bf16, Dtype::bf16, 1, &seen);
             check_against(truth, result, c);
         }
         for (const std::string layout : {"grouped_gemm t ", "grouped_gemm n ", "grouped_gemm_weights "})
@@ -156,12 +152,12 @@ TEST_CASE("GPU kernels: products of experts by wgmma agree with double, and writ
 }
 
 TEST_CASE("GPU kernels: products of experts in 8-bit floats by their codes agree with double") {
-    const EnvironmentVariable with("COEUS_EXPERTS_8_BITS", "1");
     Launches launches;
     for (const KernelCase& c : expert_cases()) {
         if (!c.name.starts_with("scaled_grouped_gemm")) continue;
         const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, Dtype::bf16),
-                       result = run_case_on(the_gpu(), c, Dtype::bf16, Dtype::bf16, 1, &launches);
+                       result = run_case_on(the_gpu(), experts_in_8_bits(c, true), Dtype::bf16, Dtype::bf16,
+                                            1, &launches);
         check_against(truth, result, c);
     }
     if (the_gpu().architecture() < 89) return;
@@ -172,27 +168,26 @@ TEST_CASE("GPU kernels: products of experts in 8-bit floats by their codes agree
 TEST_CASE("GPU kernels: products of experts have the same bits each time, by mma, by wgmma and with TMA") {
     for (const KernelCase& c : expert_products()) {
         set_order(1);
-        const auto result_with = [&](const char* kernel) {
-            const With with(kernel);
-            return run_case_on(the_gpu(), c, Dtype::bf16, Dtype::bf16);
+        const auto result_with = [&](ExpertsKernel kernel) {
+            return run_case_on(the_gpu(), by(kernel, c), Dtype::bf16, Dtype::bf16);
         };
-        const Operands first = result_with(mma);
+        const Operands first = result_with(ExpertsKernel::mma);
         for (const uint64_t order : {2, 3, 4})
-            for (const char* const kernel : by_wgmma) {
+            for (const ExpertsKernel kernel : by_wgmma) {
                 set_order(order);
-                INFO(c.name << ", order " << order << ", COEUS_EXPERTS_WGMMA=" << kernel);
+                INFO(c.name << ", order " << order << ", by " << name_of(kernel));
                 CHECK(same_bits(first, result_with(kernel)));
             }
     }
 }
 
 TEST_CASE("GPU kernels: products of experts by wgmma read nothing of another group") {
-    for (const char* const kernel : by_wgmma)
+    for (const ExpertsKernel kernel : by_wgmma)
         for (const Layout layout : {Layout::t, Layout::n, Layout::weights}) {
-            INFO(int(layout) << ", COEUS_EXPERTS_WGMMA=" << kernel);
-            const With with(kernel);
+            INFO(int(layout) << ", by " << name_of(kernel));
             const TwoGroups product(layout);
             Exec exec(the_gpu());
+            set_product_options(exec, {.experts = kernel});
             Launches launches;
             const Observation observation = exec.observers.add(launches);
             product.fill_second(std::numeric_limits<float>::quiet_NaN());
@@ -205,15 +200,15 @@ TEST_CASE("GPU kernels: products of experts by wgmma read nothing of another gro
 
 TEST_CASE("GPU kernels: products of experts with TMA run in graphs") {
     for (const Layout layout : {Layout::t, Layout::n, Layout::weights}) {
-        const With with("tma");
         const TwoGroups product(layout);
         Exec exec(the_gpu());
+        set_product_options(exec, {.experts = ExpertsKernel::tma});
         Launches launches;
         const Observation observation = exec.observers.add(launches);
         exec.queue->begin_recording();
         product.give(exec);
         const auto graph = exec.queue->end_recording();
-        CHECK(launches.names == std::set{launch_of(product.name(), "tma")});
+        CHECK(launches.names == std::set{launch_of(product.name(), ExpertsKernel::tma)});
         for (const float value : {2.0f, 0.5f}) {
             product.fill_first_of_a(value);
             exec.queue->give(*graph);

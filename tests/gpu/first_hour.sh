@@ -443,9 +443,9 @@ B2;nccl;NCCL keeps the order of operations;NCCL_LAUNCH_ORDER_IMPLICIT=1;NCCL_LAU
 B6;nccl;NCCL on 16 blocks;--comm.max_ctas=16;--comm.max_ctas=0;
 B6;nccl;NCCL on 8 blocks;--comm.max_ctas=8;--comm.max_ctas=0;
 B6;nccl;products leave 16 multiprocessors;--kernels.sm_margin=16;--kernels.sm_margin=0;
-experts;sm_90;products of experts by wgmma;COEUS_EXPERTS_WGMMA=1;COEUS_EXPERTS_WGMMA=0;$experts
-experts;sm_90;products of experts by wgmma, with copies by TMA;COEUS_EXPERTS_WGMMA=tma;COEUS_EXPERTS_WGMMA=1;$experts
-experts;sm_89+;products of experts in 8 bits, by their codes, beside decoded ones;COEUS_EXPERTS_8_BITS=1;COEUS_EXPERTS_8_BITS=0;$experts $eight
+experts;sm_90;products of experts by wgmma;--kernels.experts=wgmma;--kernels.experts=mma;$experts
+experts;sm_90;products of experts by wgmma, with copies by TMA;--kernels.experts=tma;--kernels.experts=wgmma;$experts
+experts;sm_89+;products of experts in 8 bits, by their codes, beside decoded ones;--kernels.experts_in_8_bits=true;--kernels.experts_in_8_bits=false;$experts $eight
 float8;sm_89+;linear layers in 8 bits, with one scale for each matrix, beside bfloat16;$linear;;
 float8;sm_89+;linear layers in 8 bits, with a scale for each row, beside bfloat16;$linear --quantize.linear.float8.recipe_name=rowwise;;
 B14;;gradients in bfloat16;--training.gradient_dtype=bfloat16;--training.gradient_dtype=float32;
@@ -458,7 +458,7 @@ B13;;measured choice of cuBLASLt's algorithms;--kernels.autotune=true;--kernels.
 B17;;TF32 in float32;--kernels.allow_tf32=true;--kernels.allow_tf32=false;--training.mixed_precision_param=float32
 B18;2;context parallel as a ring;$rotate=alltoall;$rotate=allgather;--parallelism.context_parallel_degree=2
 B19;tp;asynchronous tensor parallelism;$async=true;$async=false;--parallelism.tensor_parallel_degree=$tp
-B20;2;communication before computation;COEUS_STREAM_PRIORITIES=1;COEUS_STREAM_PRIORITIES=0;
+B20;2;communication before computation;--kernels.stream_priorities=true;--kernels.stream_priorities=false;
 B21;2;prefetch of two units;--parallelism.fsdp_prefetch=2;--parallelism.fsdp_prefetch=1;
 B29;2;every step observed, which needs steps without graphs;--metrics.straggler_freq=1;--metrics.straggler_freq=0;--training.disable_cuda_graphs
 other;nccl;exchange by NCCL;--comm.transport=nccl;--comm.transport=staged;

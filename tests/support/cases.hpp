@@ -7,9 +7,11 @@
 
 #include "coeus/device/memory.hpp"
 #include "coeus/kernels/kernels.hpp"
+#include "coeus/kernels/product_options.hpp"
 #include "support/copy_converting.hpp"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -191,6 +193,10 @@ Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype
 /// The same on a GPU; the returned operands are on the host. `observer`, if not null, is told of the calls.
 Operands run_case_on(const Device& gpu, const KernelCase& c, Dtype type, Dtype values, uint64_t seed = 1,
                      KernelObserver* observer = nullptr);
+/// The case with these options of products.
+KernelCase with_options(const KernelCase& c, const ProductOptions& options);
+/// The case with this Processor::experts_in_8_bits.
+KernelCase experts_in_8_bits(const KernelCase& c, std::optional<bool> asked);
 /// Fills a tensor with NaN (indices with a negative number, codes with a number).
 void poison(const Tensor& t);
 

@@ -213,4 +213,22 @@ Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype
     return operands;
 }
 
+KernelCase with_options(const KernelCase& c, const ProductOptions& options) {
+    KernelCase with = c;
+    with.call = [call = c.call, options](const Kernels& kernels, Exec& exec, const Operands& operands) {
+        set_product_options(exec, options);
+        call(kernels, exec, operands);
+    };
+    return with;
+}
+
+KernelCase experts_in_8_bits(const KernelCase& c, std::optional<bool> asked) {
+    KernelCase with = c;
+    with.call = [call = c.call, asked](const Kernels& kernels, Exec& exec, const Operands& operands) {
+        exec.experts_in_8_bits = asked;
+        call(kernels, exec, operands);
+    };
+    return with;
+}
+
 }  // namespace coeus::test

@@ -449,9 +449,8 @@ class FirstHour(Script):
                                   ("codes", "dW += dy^T x"): "operands of these sizes are decoded on sm_90"})
 
     def test_a_list_of_kernels(self):
-        # results of which only some rows are compared; variables of the environment have no effect
-        done = subprocess.run([BUILT / "bench/gpu_grouped", "wgmma,codes", "1", "1030", "16", "16"], capture_output=True, text=True,
-                              env=dict(os.environ, COEUS_EXPERTS_WGMMA="0", COEUS_EXPERTS_8_BITS="0"))
+        # results of which only some rows are compared
+        done = subprocess.run([BUILT / "bench/gpu_grouped", "wgmma,codes", "1", "1030", "16", "16"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         products = [json.loads(line) for line in done.stdout.splitlines()]
         self.assertEqual([p["kernels"] for p in products], ["wgmma"] * 3 + ["codes"] * 3)
@@ -498,8 +497,8 @@ class FirstHour(Script):
 
     def test_warnings_and_needs_of_settings(self):
         self.fake_with(["model.name", "model.flavor", "model.n_layers", "model.vocab_size", "model.converters",
-                        "quantize.grouped_mm.float8.fqns"],
-                       "[ \"${COEUS_EXPERTS_WGMMA-}\" != 1 ] || echo '[coeus] 2026 - warning - experts are computed by mma'")
+                        "quantize.grouped_mm.float8.fqns", "kernels.experts", "kernels.experts_in_8_bits"],
+                       "case \"$*\" in *kernels.experts=wgmma*) echo '[coeus] 2026 - warning - experts are computed by mma' ;; esac")
         driver = """case "$*" in *compute_cap*) echo {} ;; *list-gpus*) echo 'GPU 0' ;; *) exit 9 ;; esac"""
         script(self.folder / "tools/nvidia-smi", driver.format("9.0"))
         report = self.run_script("experts", "settings-again")

@@ -62,11 +62,14 @@ struct Config {
     struct Kernels {
         /// time cuBLASLt's algorithms when a shape is first used, and keep the fastest
         bool autotune = true;
-        bool autotune_recheck = false;   ///< time all that were kept again, not only old ones
-        int64_t sm_margin = 0;           ///< multiprocessors that products leave to NCCL
-        bool allow_tf32 = false;         ///< products of operands in float32
-        std::string attention = "auto";  ///< own, cudnn, auto (cuDNN if it is found)
-        bool deterministic = true;       ///< no kernel of a library adds with atomics
+        bool autotune_recheck = false;          ///< time all that were kept again, not only old ones
+        int64_t sm_margin = 0;                  ///< multiprocessors that products leave to NCCL
+        bool allow_tf32 = false;                ///< products of operands in float32
+        std::string attention = "auto";         ///< own, cudnn, auto (cuDNN if it is found)
+        bool deterministic = true;              ///< no kernel of a library adds with atomics
+        std::string experts = "auto";           ///< products of experts: mma, wgmma, tma, auto (by the GPU)
+        std::optional<bool> experts_in_8_bits;  ///< not set: by the GPU
+        bool stream_priorities = true;          ///< kernels of communication begin before waiting blocks
         /// MiB of logits in a chunk. Not set: 8 on a CPU; on a GPU as in the checkpoint from which the run
         /// resumes, or by the memory.
         std::optional<int64_t> logits_chunk_mib;

@@ -161,8 +161,12 @@ std::string gpu_bus_id(int number);
 /// How a thread waits for a GPU: by looking at it all the time, or asleep, which takes longer to notice the
 /// end and leaves the core to others.
 enum class Waiting : uint8_t { awake, asleep };
+struct GpuOptions {
+    Waiting waiting = Waiting::awake;
+    bool priorities = true;  ///< false: queues of high priority have a normal one
+};
 /// Opens a GPU by its number. The device must outlive everything that is made from it. SystemError if it
 /// cannot be used.
-std::unique_ptr<Device> open_gpu(int number, Waiting waiting = Waiting::awake);
+std::unique_ptr<Device> open_gpu(int number, const GpuOptions& options = {});
 
 }  // namespace coeus

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 
 namespace coeus {
 
@@ -35,6 +36,9 @@ struct Processor {
     int architecture = 0;
     /// Products of 8-bit floats are computed in bfloat16, also if the GPU has products of 8-bit floats.
     bool emulates_8_bits = false;
+    /// Products of experts' rows multiply 8-bit floats as they are; if false, these are decoded first. Not
+    /// set: as is faster on the GPU (experts_multiply_8_bits).
+    std::optional<bool> experts_in_8_bits = {};
     /// The most workspace that cuDNN may use for the gradients of attention; 0: our own kernels compute
     /// attention.
     int64_t cudnn_bytes = 0;

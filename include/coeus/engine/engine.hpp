@@ -60,9 +60,10 @@ struct EngineOptions {
     bool snapshot = false;  ///< a StateSnapshot is used, whose memory is planned
     PipelineOptions pipeline;
     Backend backend = Backend::cpu;
-    int architecture = 0;       ///< of the GPU, for the plan: see Processor
-    int64_t cudnn_bytes = 0;    ///< see Processor
-    bool deterministic = true;  ///< see Processor
+    int architecture = 0;                   ///< of the GPU, for the plan: see Processor
+    std::optional<bool> experts_in_8_bits;  ///< see Processor
+    int64_t cudnn_bytes = 0;                ///< see Processor
+    bool deterministic = true;              ///< see Processor
     /// See Processor. Not set: the engine takes cpu_chunk_bytes, or the smallest of gpu_chunk_bytes.
     std::optional<int64_t> chunk_bytes;
     bool graphs = false;  ///< submit a GPU's steps as CUDA graphs, unless something observes them

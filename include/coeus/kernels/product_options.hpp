@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How cuBLASLt computes the matrix products of a GPU.
+// How a GPU computes matrix products: by cuBLASLt, and those of experts by kernels of Coeus.
 #pragma once
 
 #include "coeus/device/exec.hpp"
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace coeus {
@@ -12,6 +14,16 @@ namespace coeus {
 /// Which of the kept algorithms are timed again when they are first used: none; those that were timed more
 /// than 30 days ago, or never; all.
 enum class Recheck : uint8_t { none, old, all };
+
+/// The kernels that compute products of experts' rows on tensor cores: mma, wgmma with copies by cp.async,
+/// and wgmma with copies by TMA. All sum in the same order and give the same bits.
+enum class ExpertsKernel : uint8_t { mma, wgmma, tma };
+inline constexpr std::array experts_kernels = {ExpertsKernel::mma, ExpertsKernel::wgmma, ExpertsKernel::tma};
+/// The name in a deck.
+constexpr const char* name_of(ExpertsKernel kernel) {
+    constexpr std::array names = {"mma", "wgmma", "tma"};
+    return names[size_t(kernel)];
+}
 
 struct ProductOptions {
     /// The fastest of the algorithms that cuBLASLt suggests is found at the first use of each shape and kept
@@ -23,6 +35,11 @@ struct ProductOptions {
     Recheck recheck = Recheck::none;
     int sm_margin = 0;        ///< multiprocessors that products leave free; fewer than the GPU has
     bool allow_tf32 = false;  ///< operands in float32 are rounded to TF32, for tensor cores
+    /// Computes products of experts' rows; wgmma and tma also compute those with few rows for each group,
+    /// which mma would compute otherwise, as its tiles are smaller. None: tma on Hopper, where it was the
+    /// fastest one for all sizes measured (doc/gpu.md); mma on other GPUs. If the kernel cannot run, a
+    /// warning gives the reason and says which one is used.
+    std::optional<ExpertsKernel> experts = {};
 };
 /// Sets the options of this Exec, which must not have run a product yet. Does nothing on the CPU.
 void set_product_options(Exec& exec, const ProductOptions& options);

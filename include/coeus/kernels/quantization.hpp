@@ -13,6 +13,8 @@
 
 #include "coeus/device/tensor.hpp"
 
+#include <optional>
+
 namespace coeus {
 
 /// How the scale of a group follows from its largest magnitude.
@@ -54,9 +56,8 @@ enum class Recipe : uint8_t { none, tensorwise, rowwise, rowwise_with_gw_hp, mx_
 
 /// True if products of experts multiply 8-bit numbers with scales of rows as they are on GPUs of this compute
 /// capability; otherwise these are decoded to bfloat16. This is so from sm_89 on, but not on Hopper, whose
-/// wgmma multiplies the decoded numbers faster. The environment variable COEUS_EXPERTS_8_BITS chooses from
-/// sm_89 on: 0 decodes, 1 does not.
-bool experts_multiply_8_bits(int architecture);
+/// wgmma multiplies the decoded numbers faster. `asked` chooses from sm_89 on.
+bool experts_multiply_8_bits(int architecture, std::optional<bool> asked);
 
 /// The forms of the operands of the three products.
 struct RecipeForms {

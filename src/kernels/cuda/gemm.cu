@@ -203,7 +203,8 @@ namespace coeus {
 void set_product_options(Exec& exec, const ProductOptions& options) {
     if (exec.device->is_host()) return;
     cuda::CudaState& state = cuda::state_of(exec);
-    require(!state.products, "set_product_options must be called before the first product");
+    require(!state.products && !state.grouped_choice,
+            "set_product_options must be called before the first product");
     require(options.sm_margin >= 0 && options.sm_margin < exec.device->multiprocessors(),
             "set_product_options: no multiprocessor is left");
     state.product_options = options;

@@ -5,35 +5,25 @@
 #include "grouped_gemm_wgmma.hpp"
 #include "tensor_map.hpp"
 
-#include <cstdlib>
 #include <string>
-#include <string_view>
 
 namespace coeus::cuda {
 
-GroupedChoice grouped_choice(const Device& gpu) {
-    const char* const text = std::getenv("COEUS_EXPERTS_WGMMA");
-    const std::string_view asked = text ? text : "";
-    const std::string by_whom = asked.empty() ? "" : fmt::format("COEUS_EXPERTS_WGMMA={}: ", asked);
+GroupedChoice grouped_choice(const Device& gpu, std::optional<ExpertsKernel> asked) {
+    const std::string by_whom = asked ? fmt::format("kernels.experts = \"{}\": ", name_of(*asked)) : "";
     const auto warn = [&](const char* kernel, const std::string& reason) {
         log::warn("{}products of experts are computed by {}: {}", by_whom, kernel, reason);
     };
-    if (asked == "0") return {};
-    if (!asked.empty() && asked != "1" && asked != "tma")
-        log::warn(
-            "{}this is not a kernel for products of experts, and has no effect; choices are 0 (mma), 1 "
-            "(wgmma) and tma (wgmma with copies by TMA)",
-            by_whom);
-    const bool is_choice = asked == "1" || asked == "tma";
+    if (asked == ExpertsKernel::mma) return {};
     const std::string reason = why_no_wgmma(gpu);
     if (!reason.empty()) {
-        if (is_choice || has_wgmma(gpu)) warn("mma, not by wgmma", reason);
+        if (asked || has_wgmma(gpu)) warn("mma, not by wgmma", reason);
         return {};
     }
-    if (asked == "1") return {GroupedKernel::wgmma, true};
-    if (has_tensor_maps()) return {GroupedKernel::tma, is_choice};
+    if (asked == ExpertsKernel::wgmma) return {ExpertsKernel::wgmma, true};
+    if (has_tensor_maps()) return {ExpertsKernel::tma, asked.has_value()};
     warn("wgmma without TMA", "this driver does not describe matrices for TMA");
-    return {GroupedKernel::wgmma, is_choice};
+    return {ExpertsKernel::wgmma, asked.has_value()};
 }
 
 }  // namespace coeus::cuda

@@ -2,7 +2,9 @@
 // Which kernel computes products of experts' rows on tensor cores.
 #pragma once
 
-#include <cstdint>
+#include "coeus/kernels/product_options.hpp"
+
+#include <optional>
 
 namespace coeus {
 class Device;
@@ -10,20 +12,13 @@ class Device;
 
 namespace coeus::cuda {
 
-/// All sum in the same order and give the same bits.
-enum class GroupedKernel : uint8_t { mma, wgmma, tma };
-
 struct GroupedChoice {
-    GroupedKernel kernel = GroupedKernel::mma;
-    /// Also for products with few rows for each group, which mma computes otherwise: its tiles are smaller.
-    bool few_rows = false;
+    ExpertsKernel kernel = ExpertsKernel::mma;
+    bool few_rows = false;  ///< also for products with few rows for each group
 };
 
-/// On Hopper, wgmma with copies by TMA, which was the fastest one for all sizes measured (doc/gpu.md); mma on
-/// other GPUs. The environment variable COEUS_EXPERTS_WGMMA chooses another one: 0 is mma, 1 is wgmma with
-/// copies by cp.async, tma is wgmma with copies by TMA; the last two for products with few rows as well. If
-/// the usual kernel of the GPU, or the one that is asked for, cannot run, a warning gives the reason and says
-/// which one is used.
-GroupedChoice grouped_choice(const Device& gpu);
+/// The kernel that ProductOptions::experts asks for, or the usual one of the GPU. If it cannot run, warns
+/// with the reason and chooses another one.
+GroupedChoice grouped_choice(const Device& gpu, std::optional<ExpertsKernel> asked);
 
 }  // namespace coeus::cuda

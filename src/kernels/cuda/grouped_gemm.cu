@@ -168,12 +168,12 @@ void multiply(Exec& exec, const char* name, Tensor d, Tensor a, Tensor b, const 
         const bool few_rows = has_few_rows<left_deep>(p, buffer_rows);
         if (tensor_cores_fit({d, a, b})) {
             std::optional<GroupedChoice>& choice = state_of(exec).grouped_choice;
-            if (!choice) choice = grouped_choice(*exec.device);
+            if (!choice) choice = grouped_choice(*exec.device, state_of(exec).product_options.experts);
             if (few_rows && !choice->few_rows)
                 return multiply_on_tensor_cores<64, left_deep, right_deep>(exec, name, p, buffer_rows);
             switch (choice->kernel) {
-                case GroupedKernel::tma: return multiply_by_tma<left_deep, right_deep>(exec, p, a, b);
-                case GroupedKernel::wgmma:
+                case ExpertsKernel::tma: return multiply_by_tma<left_deep, right_deep>(exec, p, a, b);
+                case ExpertsKernel::wgmma:
                     return multiply_by_wgmma<left_deep, right_deep>(exec, p, buffer_rows);
                 default:
                     return multiply_on_tensor_cores<128, left_deep, right_deep>(exec, name, p, buffer_rows);

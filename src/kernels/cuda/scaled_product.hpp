@@ -75,8 +75,8 @@ inline bool multiplies_codes(const Exec& exec, const Tensor& d, std::initializer
     // the kernels store two elements of d at a time
     const bool stores_pairs = d.cols() % 2 == 0 && d.ld % 2 == 0 &&
                               reinterpret_cast<uintptr_t>(d.data) % (2 * size_t(size_of(d.dtype))) == 0;
-    return experts_multiply_8_bits(exec.architecture) && !exec.emulates_8_bits && stores_pairs &&
-           std::all_of(operands.begin(), operands.end(), [](const Tensor& t) {
+    return experts_multiply_8_bits(exec.architecture, exec.experts_in_8_bits) && !exec.emulates_8_bits &&
+           stores_pairs && std::all_of(operands.begin(), operands.end(), [](const Tensor& t) {
                return t.dtype == Dtype::fp8_e4m3 && !has_blocks(t) && t.cols() % 16 == 0 && t.ld % 16 == 0 &&
                       reinterpret_cast<uintptr_t>(t.data) % 16 == 0;
            });

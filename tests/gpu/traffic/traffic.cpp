@@ -7,7 +7,6 @@
 #include "stand_ins/cuda/memory_counter.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
-#include "support/environment.hpp"
 #include "support/paths.hpp"
 #include "support/support.hpp"
 #include "unit/cuda/pretended_gpu.hpp"
@@ -31,11 +30,11 @@ struct TypedCase {
     KernelCase of;
     Dtype type = Dtype::bf16;
     int architecture = 90;
-    const char* experts = "";    ///< COEUS_EXPERTS_WGMMA
-    bool library_scales = true;  ///< cuBLASLt multiplies by vectors of scales
+    std::optional<ExpertsKernel> experts = {};  ///< see ProductOptions
+    bool library_scales = true;                 ///< cuBLASLt multiplies by vectors of scales
     std::string name() const {
         std::string text = of.name + ", " + name_of(type);
-        if (*experts) text += fmt::format(", COEUS_EXPERTS_WGMMA={}", experts);
+        if (experts) text += fmt::format(", by {}", coeus::name_of(*experts));
         if (architecture != 90) text += fmt::format(", sm_{}", architecture);
         if (!library_scales) text += ", cuBLASLt without vectors of scales";
         return text;
@@ -106,7 +105,7 @@ std::vector<TypedCase> traffic_cases() {
     list.push_back({momentum_case(32768, true)});
     list.push_back({descend_case(32768, true)});
     for (KernelCase& c : grouped_product_cases(2, 64, 128, 64)) list.push_back({std::move(c)});
-    for (const char* kernel : {"0", "1", "tma"})
+    for (const ExpertsKernel kernel : experts_kernels)
         for (KernelCase& c : grouped_product_cases(2, 128, 128, 256))
             list.push_back({.of = std::move(c), .experts = kernel});
     list.push_back({scaled_gemm_case({.m = 64, .n = 64, .k = 64}, Residual::none, false)});
@@ -239,16 +238,15 @@ void add(MemoryCounts& sum, const MemoryCounts& more) {
 
 Table measured_table() {
     Table table;
-    // otherwise Hopper, which is emulated, would decode 8-bit floats of experts
-    const EnvironmentVariable codes("COEUS_EXPERTS_8_BITS", "1");
     for (const TypedCase& c : traffic_cases()) {
         INFO(c.name());
-        const EnvironmentVariable experts("COEUS_EXPERTS_WGMMA", *c.experts ? c.experts : nullptr);
         const PretendedGpu gpu(c.architecture);
         emulation::set_vector_products(c.library_scales);
         MemoryCounter counter;
         Calls calls;
-        run_case_on(gpu.get(), c.of, c.type, c.type, 1, &calls);
+        // in 8 bits: otherwise Hopper, which is emulated, would decode 8-bit floats of experts
+        const KernelCase of = experts_in_8_bits(with_options(c.of, {.experts = c.experts}), true);
+        run_case_on(gpu.get(), of, c.type, c.type, 1, &calls);
         const std::vector<MemoryCounts> grids = counter.take();
         size_t next = 0;
         auto& lines = table.emplace_back(c.name(), KernelLimits()).second;

@@ -8,6 +8,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/device/cpu.hpp"
+#include "coeus/device/exec.hpp"
 #include "stand_ins/cuda/runtime.hpp"
 #include "support/catch.hpp"
 #include "support/paths.hpp"
@@ -92,6 +93,19 @@ TEST_CASE("device: threads wait for the GPU asleep if cores are few") {
     const std::string cores = world.size() == 2 ? "3" : "1.5";
     CHECK_THAT(text_on("core:6 pu:1"), Contains(", waiting for it asleep (" + cores + " cores per rank)"));
     CHECK(emulation::device_flags == cudaDeviceScheduleBlockingSync);
+}
+
+TEST_CASE("device: queues of communication have a high priority unless the deck says otherwise") {
+    const Communicator world = Communicator::world("world");
+    Config config;
+    const auto priority = [&] {
+        const RankDevice chosen(config, world, world.rank(), world.size());
+        const Exec gathers(chosen.device(), Priority::high);
+        return emulation::priority(static_cast<cudaStream_t>(gathers.queue->native()));
+    };
+    CHECK(priority() == -5);
+    config.kernels.stream_priorities = false;
+    CHECK(priority() == 0);
 }
 
 TEST_CASE("device: a rank gets the GPU near the core to which it is bound") {

@@ -96,9 +96,9 @@ void run_products_of_experts() {
     };
     std::vector<KernelCase> cases = test_cases();
     std::erase_if(cases, [](const KernelCase& c) { return !c.name.starts_with("grouped_gemm"); });
-    for (const char* const wgmma : {"0", "1", "tma"}) {
-        setenv("COEUS_EXPERTS_WGMMA", wgmma, 1);
+    for (const ExpertsKernel kernel : experts_kernels) {
         Exec exec(*gpu);
+        set_product_options(exec, {.experts = kernel});
         for (const bool transposed : {false, true})
             cuda_kernels().grouped_gemm(exec, operand(Dtype::f32, {1024, 128}),
                                         operand(Dtype::bf16, {1024, 128}),
@@ -106,9 +106,10 @@ void run_products_of_experts() {
                                         {.begins = operand(Dtype::i32, {2}),
                                          .counts = operand(Dtype::i32, {2}),
                                          .assignments = 1024});
-        run_cases(cases);
+        std::vector<KernelCase> by_kernel;
+        for (const KernelCase& c : cases) by_kernel.push_back(with_options(c, {.experts = kernel}));
+        run_cases(by_kernel);
     }
-    unsetenv("COEUS_EXPERTS_WGMMA");
 }
 
 }  // namespace

@@ -220,6 +220,7 @@ TEST_CASE("The effective deck reads back as the same config, for every option") 
                           "\"mxfp8_rceil\"",
                           "\"staged\"",
                           "\"own\"",
+                          "\"wgmma\"",
                           "\"1-12:00:00\"",
                           "\"rewind\"",
                           "\"skip\"",

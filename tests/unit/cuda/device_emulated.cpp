@@ -235,7 +235,7 @@ TEST_CASE("a GPU: a thread waits for it asleep if that was asked for") {
     const auto made_for = [](Waiting waiting) {
         emulation::device_flags = 0;
         const size_t before = emulation::events_with_sleep;
-        const auto gpu = open_gpu(0, waiting);
+        const auto gpu = open_gpu(0, {.waiting = waiting});
         const Exec computation(*gpu);
         return emulation::events_with_sleep - before;
     };
@@ -280,9 +280,9 @@ TEST_CASE("a GPU: communication has a high priority, also in graphs") {
     const auto graph = computation.queue->end_recording();
     CHECK(emulation::graph_flags == cudaGraphInstantiateFlagUseNodePriority);
 
-    setenv("COEUS_STREAM_PRIORITIES", "0", 1);
-    CHECK(priority_of(Stream(Stream::Mode::eager, computation, Priority::high).exec()) == 0);
-    unsetenv("COEUS_STREAM_PRIORITIES");
+    const auto other = open_gpu(0, {.priorities = false});
+    const Exec without(*other);
+    CHECK(priority_of(Stream(Stream::Mode::eager, without, Priority::high).exec()) == 0);
 }
 
 TEST_CASE("a GPU: the memory that libraries take is counted") {

@@ -2,13 +2,14 @@
 // Which kernel computes products of experts: by the GPU, the driver, the program and the user.
 #include "coeus/base/log.hpp"
 #include "coeus/kernels/kernels.hpp"
+#include "coeus/kernels/product_options.hpp"
 #include "gpu/gpu.hpp"
 #include "stand_ins/cuda/cuda.h"
 #include "stand_ins/cuda/runtime.hpp"
 #include "support/catch.hpp"
-#include "support/environment.hpp"
 #include "support/support.hpp"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,9 +36,17 @@ char kernel_of(const emulation::Launch& launch) {
                                                                        : 'm';
 }
 
+using Asked = std::optional<ExpertsKernel>;
+constexpr Asked not_asked = std::nullopt;
+
+std::string words_of(Asked asked) {
+    return asked ? fmt::format("kernels.experts = \"{}\": ", name_of(*asked)) : "";
+}
+
 /// Two products of one group whose elements are 1. Without `has_kernels`, the GPU finds no kernels after it
 /// was opened, and the products are not computed.
-Seen two_products(int64_t rows = many_rows, bool recorded = false, bool has_kernels = true) {
+Seen two_products(Asked asked = {}, int64_t rows = many_rows, bool recorded = false,
+                  bool has_kernels = true) {
     Seen seen;
     const TemporaryFolder folder;
     log::init({.file = (folder / "log").string(), .quiet = true});
@@ -57,6 +66,7 @@ Seen two_products(int64_t rows = many_rows, bool recorded = false, bool has_kern
     const Groups groups = {
         .begins = places.view.slice_rows(0, 1), .counts = places.view.slice_rows(1, 1), .assignments = rows};
     Exec exec(*gpu);
+    set_product_options(exec, {.experts = asked});
     emulation::set_kernels_for_gpu(has_kernels);
     emulation::on_launch = [&](const emulation::Launch& launch) {
         seen.kernels += kernel_of(launch);
@@ -76,8 +86,6 @@ Seen two_products(int64_t rows = many_rows, bool recorded = false, bool has_kern
     seen.said = read_file(folder / "log");
     return seen;
 }
-
-constexpr const char* setting_name = "COEUS_EXPERTS_WGMMA";
 
 struct Architecture {
     explicit Architecture(int number) : before(std::exchange(emulation::architecture, number)) {}
@@ -105,25 +113,22 @@ void check(const Seen& seen, const std::string& kernels, const std::string& warn
 
 TEST_CASE("products of experts: on Hopper wgmma with TMA computes those with many rows, also in graphs") {
     check(two_products(), "tt", "");
-    check(two_products(many_rows, true), "tt", "");
-    check(two_products(few_rows), "mm", "");
+    check(two_products(not_asked, many_rows, true), "tt", "");
+    check(two_products(not_asked, few_rows), "mm", "");
 }
 
-TEST_CASE("products of experts: the environment variable chooses the kernel") {
+TEST_CASE("products of experts: an option chooses the kernel") {
     struct Choice {
-        const char *value, *kernels, *of_few_rows;
+        ExpertsKernel kernel;
+        const char *kernels, *of_few_rows;
     };
-    for (const auto& [value, kernels, of_few_rows] :
-         {Choice{"0", "mm", "mm"}, Choice{"1", "ww", "ww"}, Choice{"tma", "tt", "tt"}}) {
-        CAPTURE(value);
-        const EnvironmentVariable setting(setting_name, value);
-        check(two_products(), kernels, "");
-        check(two_products(few_rows), of_few_rows, "");
+    for (const auto& [kernel, kernels, of_few_rows] :
+         {Choice{ExpertsKernel::mma, "mm", "mm"}, Choice{ExpertsKernel::wgmma, "ww", "ww"},
+          Choice{ExpertsKernel::tma, "tt", "tt"}}) {
+        CAPTURE(name_of(kernel));
+        check(two_products(kernel), kernels, "");
+        check(two_products(kernel, few_rows), of_few_rows, "");
     }
-    const EnvironmentVariable setting(setting_name, "search");
-    check(two_products(), "tt",
-          "COEUS_EXPERTS_WGMMA=search: this is not a kernel for products of experts, and has no effect; "
-          "choices are 0 (mma), 1 (wgmma) and tma (wgmma with copies by TMA)");
 }
 
 TEST_CASE("products of experts: wgmma does without TMA if the driver does not describe matrices") {
@@ -132,43 +137,35 @@ TEST_CASE("products of experts: wgmma does without TMA if the driver does not de
         "products of experts are computed by wgmma without TMA: this driver does not describe matrices for "
         "TMA";
     check(two_products(), "ww", warning);
-    check(two_products(few_rows), "mm", warning);
-    {
-        const EnvironmentVariable setting(setting_name, "tma");
-        check(two_products(few_rows), "ww", "COEUS_EXPERTS_WGMMA=tma: " + warning);
-    }
-    for (const char* const value : {"0", "1"}) {
-        const EnvironmentVariable setting(setting_name, value);
-        check(two_products(), *value == '0' ? "mm" : "ww", "");
-    }
+    check(two_products(not_asked, few_rows), "mm", warning);
+    check(two_products(ExpertsKernel::tma, few_rows), "ww", words_of(ExpertsKernel::tma) + warning);
+    check(two_products(ExpertsKernel::mma), "mm", "");
+    check(two_products(ExpertsKernel::wgmma), "ww", "");
 }
 
 TEST_CASE("products of experts: other GPUs use mma, which is a warning only if wgmma is asked for") {
     for (const int number : {80, 100}) {
         const Architecture architecture(number);
-        for (const char* const value : {static_cast<const char*>(nullptr), "0", "1", "tma"}) {
-            const std::string asked = value ? value : "";
-            CAPTURE(number, asked);
-            const EnvironmentVariable setting(setting_name, value);
-            check(two_products(), "mm",
-                  asked.empty() || asked == "0"
+        for (const Asked asked :
+             {not_asked, Asked(ExpertsKernel::mma), Asked(ExpertsKernel::wgmma), Asked(ExpertsKernel::tma)}) {
+            CAPTURE(number, words_of(asked));
+            check(two_products(asked), "mm",
+                  !asked || asked == ExpertsKernel::mma
                       ? ""
-                      : fmt::format("COEUS_EXPERTS_WGMMA={}: products of experts are computed by mma, not by "
-                                    "wgmma: only GPUs of compute capability 9.0 have it, and emulated GPU "
-                                    "has {}.0",
-                                    asked, number / 10));
+                      : fmt::format("{}products of experts are computed by mma, not by wgmma: only GPUs of "
+                                    "compute capability 9.0 have it, and emulated GPU has {}.0",
+                                    words_of(asked), number / 10));
         }
     }
 }
 
 TEST_CASE("products of experts: a program without the kernel of wgmma computes by mma, and says so") {
-    for (const std::string value : {"", "1", "tma"}) {
-        CAPTURE(value);
-        const EnvironmentVariable setting(setting_name, value.empty() ? nullptr : value.c_str());
-        const Seen seen = two_products(many_rows, false, false);
+    for (const Asked asked : {not_asked, Asked(ExpertsKernel::wgmma), Asked(ExpertsKernel::tma)}) {
+        CAPTURE(words_of(asked));
+        const Seen seen = two_products(asked, many_rows, false, false);
         CHECK(seen.kernels == "mm");
         CHECK(
-            seen.says((value.empty() ? "" : "COEUS_EXPERTS_WGMMA=" + value + ": ") +
+            seen.says(words_of(asked) +
                       "products of experts are computed by mma, not by wgmma: this program does not have the "
                       "kernel for compute capability 9.0 ("));
         CHECK(count_of("products of experts", seen.said) == 1);

@@ -6,11 +6,10 @@
 #include "pretended_gpu.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
-#include "support/environment.hpp"
 #include "support/mesh_factors.hpp"
 #include "support/support.hpp"
 
-#include <cstdlib>
+#include <optional>
 #include <set>
 
 using namespace coeus;
@@ -57,8 +56,6 @@ KernelCase emulated(KernelCase c) {
     return c;
 }
 
-constexpr const char* codes_setting = "COEUS_EXPERTS_8_BITS";
-
 struct ShortSums {
     ShortSums() { emulation::shortens_sums = true; }
     ~ShortSums() { emulation::shortens_sums = false; }
@@ -67,13 +64,13 @@ struct ShortSums {
 }  // namespace
 
 TEST_CASE("products of experts in 8-bit floats multiply the codes from sm_89 on, and agree with double") {
-    const EnvironmentVariable setting(codes_setting, "1");  // for Hopper, which has a faster way
-    for (const int architecture : {89, 90})                 // which multiply in 8 bits, and in half precision
+    for (const int architecture : {89, 90})  // which multiply in 8 bits, and in half precision
         for (const KernelCase& c : scaled_grouped_cases()) {
             const PretendedGpu gpu(architecture);
             const auto& expected = is_of_weights(c) ? of_codes_weights : of_codes;
             for (const Dtype type : {Dtype::bf16, Dtype::f32})
-                CHECK(launches_of(gpu.get(), c, type) == expected);
+                // asked for, since Hopper has a faster way
+                CHECK(launches_of(gpu.get(), experts_in_8_bits(c, true), type) == expected);
         }
     for (const KernelCase& c : {scaled_grouped_cases().front(), scaled_grouped_cases().back()})
         for (const int architecture : {100, 120})
@@ -83,14 +80,13 @@ TEST_CASE("products of experts in 8-bit floats multiply the codes from sm_89 on,
 TEST_CASE(
     "products of experts in 8-bit floats are decoded on sm_80 and sm_90, if the run or the user says so, and "
     "for odd sizes") {
-    const EnvironmentVariable by_mma("COEUS_EXPERTS_WGMMA", "0");
+    const auto by_mma = [](const KernelCase& c) { return with_options(c, {.experts = ExpertsKernel::mma}); };
     for (const KernelCase& c : scaled_grouped_cases()) {
         const auto& expected = is_of_weights(c) ? decoded_weights : decoded;
         CHECK(launches_of(80, c) == expected);
-        CHECK(launches_of(90, c) == expected);
+        CHECK(launches_of(90, by_mma(c)) == expected);
         CHECK(launches_of(89, emulated(c)) == expected);
-        const EnvironmentVariable setting(codes_setting, "0");
-        CHECK(launches_of(89, c) == expected);
+        CHECK(launches_of(89, experts_in_8_bits(c, false)) == expected);
     }
     for (const KernelCase& c : expert_cases())
         if (c.name.starts_with("scaled_grouped") && c.name.ends_with(" 5 x 2 of 3"))
@@ -131,15 +127,14 @@ TEST_CASE("products of experts in 8-bit floats sum in float32, also if tensor co
 
 TEST_CASE("products of experts in 8-bit floats use exactly the workspace planned for their architecture") {
     for (const int architecture : {80, 89, 90, 100, 120})
-        for (const char* const setting : {"", "0", "1"})
-            for (const KernelCase& c : scaled_grouped_cases()) {
-                INFO(c.name << " on sm_" << architecture << ", COEUS_EXPERTS_8_BITS=" << setting);
+        for (const std::optional<bool> asked : {std::optional<bool>(), {false}, {true}})
+            for (const KernelCase& usual : scaled_grouped_cases()) {
+                const KernelCase c = experts_in_8_bits(usual, asked);
+                INFO(c.name << " on sm_" << architecture << (!asked ? "" : *asked ? ", codes" : ", decoded"));
                 const PretendedGpu gpu(architecture);
-                const EnvironmentVariable variable(codes_setting, setting);
                 const Operands operands = prepared_operands(c, Dtype::bf16, Dtype::bf16);
                 const int64_t planned = planned_bytes(c, operands, 1, dry_cuda_kernels(), architecture);
-                const bool multiplies_codes = *setting == '\0' ? architecture >= 89 && architecture != 90
-                                                               : architecture >= 89 && *setting == '1';
+                const bool multiplies_codes = architecture >= 89 && asked.value_or(architecture != 90);
                 CHECK((planned == 0) == multiplies_codes);
                 Exec exec;
                 exec.architecture = architecture;

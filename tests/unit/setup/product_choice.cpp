@@ -98,6 +98,26 @@ TEST_CASE("products: TF32 is for operands in float32") {
           "training.mixed_precision_param = \"float32\"");
 }
 
+TEST_CASE(
+    "products: the deck chooses the kernel of experts' products, and whether they multiply 8-bit numbers") {
+    CHECK_FALSE(run_with(1, {}).options().experts);
+    for (const ExpertsKernel kernel : experts_kernels) {
+        const Words asked = {fmt::format("--kernels.experts={}", name_of(kernel))};
+        CHECK(run_with(1, asked).options().experts == kernel);
+        CHECK(run_with(1, asked).notices().empty());
+    }
+    CHECK_FALSE(run_with(1, {}).engine.experts_in_8_bits.has_value());
+    CHECK(run_with(1, {"--kernels.experts_in_8_bits"}).engine.experts_in_8_bits == true);
+    CHECK(run_with(1, {"--kernels.experts_in_8_bits=false"}).engine.experts_in_8_bits == false);
+    for (const auto& [option, purpose] : {std::pair{"experts=tma", "products of experts"},
+                                          std::pair{"experts_in_8_bits=false", "products of experts"},
+                                          std::pair{"stream_priorities=false", "communication"}}) {
+        const std::string name = std::string(option).substr(0, std::string(option).find('='));
+        CHECK(only_notice_of(1, {"--device=cpu", std::string("--kernels.") + option}) ==
+              "Notice: kernels." + name + " has no effect on CPUs: it is for " + purpose + " on GPUs");
+    }
+}
+
 TEST_CASE("products: attention in float32 on a GPU is reported") {
     CHECK(only_notice_of(1, {compute_in_float32}) ==
           "Notice: attention in float32 runs without tensor cores; training.mixed_precision_param = "

@@ -111,8 +111,8 @@ TEST_CASE("quantize options: a line says whether a GPU multiplies the 8-bit numb
     const std::string in_bfloat16 =
         "\nProducts of experts are computed in bfloat16 from 8-bit numbers on this GPU\n";
     const std::string in_8_bits = "\nProducts of experts multiply 8-bit numbers on this GPU\n";
-    const auto planned_on = [](const std::string& kind, const std::string& gpu) {
-        return planned(with_experts + experts(kind) + Words{"--gpu=" + gpu});
+    const auto planned_on = [](const std::string& kind, const std::string& gpu, const Words& more = {}) {
+        return planned(with_experts + experts(kind) + Words{"--gpu=" + gpu} + more);
     };
     for (const std::string gpu : {"l40s", "b200"})
         CHECK_THAT(planned_on("float8", gpu), Contains(in_8_bits) && !Contains(in_bfloat16));
@@ -120,12 +120,10 @@ TEST_CASE("quantize options: a line says whether a GPU multiplies the 8-bit numb
         CHECK_THAT(planned_on("float8", gpu), Contains(in_bfloat16) && !Contains(in_8_bits));
     for (const std::string gpu : {"a100", "h100", "b200"})
         CHECK_THAT(planned_on("mx", gpu), Contains(in_bfloat16) && !Contains("software"));
-    setenv("COEUS_EXPERTS_8_BITS", "0", 1);
-    CHECK_THAT(planned_on("float8", "b200"), Contains(in_bfloat16) && !Contains(in_8_bits));
-    setenv("COEUS_EXPERTS_8_BITS", "1", 1);
-    CHECK_THAT(planned_on("float8", "h100"), Contains(in_8_bits) && !Contains(in_bfloat16));
-    CHECK_THAT(planned_on("float8", "a100"), Contains(in_bfloat16) && !Contains(in_8_bits));
-    unsetenv("COEUS_EXPERTS_8_BITS");
+    const Words decoded = {"--kernels.experts_in_8_bits=false"}, codes = {"--kernels.experts_in_8_bits"};
+    CHECK_THAT(planned_on("float8", "b200", decoded), Contains(in_bfloat16) && !Contains(in_8_bits));
+    CHECK_THAT(planned_on("float8", "h100", codes), Contains(in_8_bits) && !Contains(in_bfloat16));
+    CHECK_THAT(planned_on("float8", "a100", codes), Contains(in_bfloat16) && !Contains(in_8_bits));
     const std::string any = "\nProducts of experts";
     CHECK_THAT(planned(with_experts + experts("mx")), !Contains(any));
     CHECK_THAT(planned(float8 + Words{"--gpu=h100"}), !Contains(any));
