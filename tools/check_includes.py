@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the layers: a folder includes only itself and the folders that cmake/libraries.cmake lets it use. A heavy
-third-party header is included only by .cpp files and private headers of the folder it belongs to."""
+"""Checks the layers: a folder includes only itself and the folders that cmake/libraries.cmake lets it use, and it includes
+each folder that is named there after its USES. A heavy third-party header is included only by .cpp files and private
+headers of the folder it belongs to."""
 import os
 import re
 import sys
@@ -73,13 +74,24 @@ def check(path, text, allowed, private_headers):
     return found
 
 
+def unused(uses, code):
+    """The entries of USES that no file of their folder includes. `code`: (path, text) of each file."""
+    included = {folder: set() for folder in uses}
+    for path, text in code:
+        if (folder := folder_of(path)) in included:
+            included[folder] |= {Path(name).parts[1] for _, _, name in includes(text) if name.startswith("coeus/")}
+    return [f"cmake/libraries.cmake: {folder} uses {used}, but no file of {folder} includes it"
+            for folder, listed in uses.items() for used in listed if used not in included[folder]]
+
+
 def main():
     allowed = sources.layers()
     code = sources.code()
     private_headers = {p for p in code if p.parts[0] == "src" and p.suffix in (".hpp", ".cuh")}
-    found = []
-    for path in code:
-        found += check(path, (sources.ROOT / path).read_text(), allowed, private_headers)
+    texts = [(path, (sources.ROOT / path).read_text()) for path in code]
+    found = unused(sources.uses(), texts)
+    for path, text in texts:
+        found += check(path, text, allowed, private_headers)
     return sources.report(found, f"{len(code)} files: layers of includes, places of heavy headers")
 
 

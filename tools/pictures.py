@@ -166,7 +166,7 @@ def draw_folders(allowed):
 
     # the widest row may need more than this width
     margin = 6
-    first = min(x[name] - box_width[name] / 2 for name in uses) - margin
+    first = min(min(x[name] - box_width[name] / 2 for name in uses), min(x.values())) - margin
     x = {place: at - first for place, at in x.items()}
     width = round(max(max(x[name] + box_width[name] / 2 for name in uses), max(x.values())) + margin)
     height = row_height * len(rows) + 4

@@ -25,15 +25,23 @@ def code(root=ROOT):
     return [path for path in files(root) if path.suffix in CODE]
 
 
+def uses(root=ROOT):
+    """folder -> the folders after its USES in cmake/libraries.cmake."""
+    text = (root / "cmake/libraries.cmake").read_text()
+    found = {}
+    for name, arguments in re.findall(r"^coeus_library\((\w+)([^)]*)\)", text, re.MULTILINE):
+        listed = re.search(r"USES([\w\s]*?)(LIBRARIES|$)", arguments)
+        found[name] = listed.group(1).split() if listed else []
+    return found
+
+
 def layers(root=ROOT):
     """folder -> the folders that it may include (with itself), from cmake/libraries.cmake. A folder may only use
     folders above it in that file, so there are no cycles."""
-    text = (root / "cmake/libraries.cmake").read_text()
     allowed = {}
-    for name, arguments in re.findall(r"^coeus_library\((\w+)([^)]*)\)", text, re.MULTILINE):
-        uses = re.search(r"USES([\w\s]*?)(LIBRARIES|$)", arguments)
+    for name, listed in uses(root).items():
         below = {name}
-        for used in uses.group(1).split() if uses else []:
+        for used in listed:
             if used not in allowed:
                 sys.exit(f"cmake/libraries.cmake: {name} uses {used}, which is not below it")
             below |= allowed[used]

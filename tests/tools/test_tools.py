@@ -106,6 +106,15 @@ class Includes(unittest.TestCase):
             self.assertIn(what, found[0])
             self.assertTrue(found[0].startswith(name + ":1:"))
 
+    def test_an_entry_that_nothing_needs(self):
+        uses = {"base": [], "comm": ["base"], "apps": ["comm", "base"]}
+        code = [(Path("include/coeus/comm/mpi.hpp"), '#include "coeus/base/log.hpp"\n'),
+                (Path("src/apps/main.cpp"), '#include <mpi.h>\n#include "coeus/comm/mpi.hpp"\n'),
+                (Path("tests/unit/apps/main.cpp"), '#include "coeus/base/log.hpp"\n')]
+        self.assertEqual(check_includes.unused(uses, code),
+                         ["cmake/libraries.cmake: apps uses base, but no file of apps includes it"])
+        self.assertEqual(check_includes.unused({"base": [], "comm": ["base"], "apps": ["comm"]}, code), [])
+
     def test_layers_are_read_from_the_build(self):
         layers = sources.layers()
         self.assertEqual(layers["base"], {"base"})
