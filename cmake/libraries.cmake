@@ -57,11 +57,11 @@ set_source_files_properties(src/file/toml.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUS
 coeus_library(kernels USES device base LIBRARIES coeus_onednn coeus_openblas OpenMP::OpenMP_CXX)
 # whether the compiler fuses the multiply-adds of a sum depends on the shape of the loop; here all shapes must give the
 # same bits
-set_source_files_properties(src/kernels/cpu/thin_gemm.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+set_source_files_properties(src/kernels/cpu/products/thin_gemm.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 # with AVX-512, GCC prefers vectors of 256 bits; conversions to 8 bits and back take 0.6 to 0.7 of the time with 512
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
-    set_source_files_properties(src/kernels/cpu/quantization.cpp PROPERTIES COMPILE_OPTIONS -mprefer-vector-width=512
-                                                                            SKIP_UNITY_BUILD_INCLUSION ON)
+    set_source_files_properties(src/kernels/cpu/quantization/quantization.cpp
+        PROPERTIES COMPILE_OPTIONS -mprefer-vector-width=512 SKIP_UNITY_BUILD_INCLUSION ON)
 endif()
 # for tests/unit: the CPU's kernels of a build for x86-64-v3, made to believe that the CPU has no AVX-512. On a CPU that
 # has none, the usual build has the same kernels.

@@ -14,8 +14,8 @@ if ! why=$(tools/find_nvcc.sh 2>&1); then
 fi
 # 100a and 120 from CUDA 12.8 on
 gpus=${GPUS:-80 89 90a 100a 120}
-interfaces="device/gpu device/named_range kernels/cuda/launch kernels/cuda/gemm kernels/cuda/cublaslt kernels/cuda/scaled_gemm
-    kernels/cuda/attention_cudnn"
+interfaces="device/gpu device/named_range kernels/cuda/launch kernels/cuda/products/gemm kernels/cuda/libraries/cublaslt
+    kernels/cuda/products/scaled_gemm kernels/cuda/attention/attention_cudnn"
 failed=
 
 compile() { # NAME OPTION [SOURCE ...]: all sources if none is named

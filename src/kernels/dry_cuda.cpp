@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table for planning runs of a GPU; needs no GPU.
 #include "coeus/kernels/cudnn.hpp"
-#include "cuda/mma_of_8_bits.hpp"
+#include "cuda/ptx/mma_of_8_bits.hpp"
 #include "cuda/workspace.hpp"
 #include "observed.hpp"
 

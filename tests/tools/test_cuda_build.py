@@ -57,7 +57,7 @@ class KernelResources(WithFolder):
         """Makes a build folder with one CUDA object, which ptxas reported so."""
         program(self.folder / "nvcc", f"echo 'Cuda compilation tools, release 13.0, V{version}'")
         (self.folder / "CMakeCache.txt").write_text(f"CMAKE_CUDA_COMPILER:FILEPATH={self.folder}/nvcc\n")
-        objects = self.folder / "CMakeFiles/coeus_cuda.dir/src/kernels/cuda"
+        objects = self.folder / "CMakeFiles/coeus_cuda.dir/src/kernels/cuda/attention"
         objects.mkdir(parents=True, exist_ok=True)
         (objects / "attention_mma.cu.o").touch()
         (objects / "attention_mma.cu.o.ptxas").write_text(report)

@@ -5,7 +5,7 @@
 
 #include "coeus/device/exec.hpp"
 #include "coeus/kernels/product_options.hpp"
-#include "grouped_choice.hpp"
+#include "experts/grouped_choice.hpp"
 
 #include <algorithm>
 #include <cuda_runtime.h>

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "coeus/kernels/kernels.hpp"
-#include "cudnn_attention.hpp"
-#include "scaled_product.hpp"
+#include "libraries/cudnn_attention.hpp"
+#include "products/scaled_product.hpp"
 
 #include <algorithm>
 

@@ -369,8 +369,8 @@ TEST_CASE("the table of traffic has every entry of the table of kernels") {
 
 TEST_CASE("the table of traffic has every kernel that is launched") {
     std::set<std::string> missing;
-    for (const auto& entry :
-         std::filesystem::directory_iterator(std::filesystem::path(paths::source()) / "src/kernels/cuda")) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(
+             std::filesystem::path(paths::source()) / "src/kernels/cuda")) {
         if (entry.path().extension() != ".cu") continue;
         const std::string text = read_file(entry.path().string()), call = "launch(exec, ";
         for (size_t at = text.find(call); at != std::string::npos; at = text.find(call, at + 1)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The PTX instructions that src/kernels/cuda/mma.hpp uses, for the CPU: fragments of matrices by the tables
-// of the PTX ISA, and copies whose bytes arrive as late as allowed.
+// The PTX instructions that src/kernels/cuda/ptx/mma.hpp uses, for the CPU: fragments of matrices by the
+// tables of the PTX ISA, and copies whose bytes arrive as late as allowed.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The PTX instructions that src/kernels/cuda/tma.hpp uses, for the CPU: barriers in shared memory (mbarrier)
-// and copies of boxes, which arrive at a random time: some early and out of order, the others when no thread
-// can continue without. Their target is NaN until then. These are errors:
+// The PTX instructions that src/kernels/cuda/ptx/tma.hpp uses, for the CPU: barriers in shared memory
+// (mbarrier) and copies of boxes, which arrive at a random time: some early and out of order, the others when
+// no thread can continue without. Their target is NaN until then. These are errors:
 // - a barrier that is outside of the block's memory, not at a multiple of 8 bytes, used before it has begun,
 //   begun twice, or without arrivals; a copy with one that was not shown (fence.mbarrier_init)
 // - more arrivals in a phase than its number, and a parity other than 0 and 1

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The PTX instructions that src/kernels/cuda/wgmma.hpp uses, for the CPU: operands in shared memory by the
-// PTX ISA's matrix descriptors, and products that are done as late as allowed. Sums are NaN until they are
-// waited for. These are errors:
+// The PTX instructions that src/kernels/cuda/ptx/wgmma.hpp uses, for the CPU: operands in shared memory by
+// the PTX ISA's matrix descriptors, and products that are done as late as allowed. Sums are NaN until they
+// are waited for. These are errors:
 // - an operand outside of the block's memory, not at a multiple of 1024 bytes, or not in the 128-byte
 //   swizzle;
 // - an operand that has bytes which no asynchronous copy has brought, or which the thread that copied them

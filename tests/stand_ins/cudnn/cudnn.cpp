@@ -3,7 +3,7 @@
 // operations of a graph one after the other on the emulated streams, in float32. Products that are added to
 // float32 sums in memory are added in an order drawn from the seed, as atomics would. COEUS_CUDNN=stand-in
 // loads it, and COEUS_CUDNN=stand-in-MODE one that lacks something (see Mode).
-#include "../../../src/kernels/cuda/cudnn.hpp"
+#include "../../../src/kernels/cuda/libraries/cudnn.hpp"
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/types.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks our declarations of cuDNN against the library's own; compiled if there is a cudnn.h.
-#include "../../../src/kernels/cuda/cudnn.hpp"
+#include "../../../src/kernels/cuda/libraries/cudnn.hpp"
 
 #include <cudnn.h>
 

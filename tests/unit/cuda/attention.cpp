@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice of attention on tensor cores; its results are tested in tests/gpu.
-#include "../../../src/kernels/cuda/attention_mma.hpp"
+#include "../../../src/kernels/cuda/attention/attention_mma.hpp"
 #include "support/catch.hpp"
 
 using namespace coeus;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The emulated tensor cores and copies against the tables of the PTX ISA, element by element.
-#include "../../../src/kernels/cuda/mma.hpp"
+#include "../../../src/kernels/cuda/ptx/mma.hpp"
 
 #include "coeus/base/small_floats.hpp"
 #include "support/catch.hpp"

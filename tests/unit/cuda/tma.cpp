@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The emulated TMA and its barriers: against plain loops, and what is reported if a kernel breaks a rule.
-#include "../../../src/kernels/cuda/tma.hpp"
+#include "../../../src/kernels/cuda/ptx/tma.hpp"
 
-#include "../../../src/kernels/cuda/tensor_map.hpp"
+#include "../../../src/kernels/cuda/ptx/tensor_map.hpp"
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The emulated products of a warpgroup: the layouts of the PTX ISA, and what is reported if a kernel breaks a
 // rule.
-#include "../../../src/kernels/cuda/wgmma.hpp"
+#include "../../../src/kernels/cuda/ptx/wgmma.hpp"
 
 #include "support/catch.hpp"
 

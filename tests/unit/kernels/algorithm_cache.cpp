@@ -2,7 +2,7 @@
 // The algorithms that are stored for CUDA's libraries, and the search for the fastest one.
 #include "coeus/kernels/algorithm_cache.hpp"
 
-#include "../../../src/kernels/cuda/fastest.hpp"
+#include "../../../src/kernels/cuda/products/fastest.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 

@@ -5,7 +5,7 @@
 // for it).
 #include "coeus/kernels/cudnn.hpp"
 
-#include "../../../src/kernels/cuda/cudnn_attention.hpp"
+#include "../../../src/kernels/cuda/libraries/cudnn_attention.hpp"
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
 #include "support/part.hpp"

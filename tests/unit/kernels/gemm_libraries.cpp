@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The implementations of matrix products from which gemm chooses by the CPU: each against plain loops, even
 // if gemm would not choose it on this CPU.
-#include "../../../src/kernels/cpu/onednn_gemm.hpp"
-#include "../../../src/kernels/cpu/openblas_gemm.hpp"
-#include "../../../src/kernels/cpu/packed_gemm.hpp"
-#include "../../../src/kernels/cpu/thin_gemm.hpp"
+#include "../../../src/kernels/cpu/products/onednn_gemm.hpp"
+#include "../../../src/kernels/cpu/products/openblas_gemm.hpp"
+#include "../../../src/kernels/cpu/products/packed_gemm.hpp"
+#include "../../../src/kernels/cpu/products/thin_gemm.hpp"
 #include "coeus/base/random.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"

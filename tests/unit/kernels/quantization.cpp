@@ -2,7 +2,7 @@
 // Matrices of 8-bit floats: scales and elements by their definitions, and slices.
 #include "quantization.hpp"
 
-#include "../../../src/kernels/cpu/onednn_gemm.hpp"
+#include "../../../src/kernels/cpu/products/onednn_gemm.hpp"
 #include "../../../src/kernels/scales.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"

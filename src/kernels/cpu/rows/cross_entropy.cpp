@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "../../rows/cross_entropy.hpp"
+
+#include "../cpu.hpp"
+
+#include <cmath>
+#include <limits>
+
+namespace coeus::cpu {
+
+void Cpu::log_sum_exp(Exec& exec, Tensor lse, Tensor at_label, Tensor logits, Tensor labels,
+                      VocabularyPart part) {
+    require(
+        lse.count() == logits.rows() && at_label.count() == logits.rows() && labels.count() == logits.rows(),
+        "log sum exp: needs one label and one result for each row");
+    const Rows<const int32_t> label_of = rows_of<const int32_t>(labels);
+    dispatch(logits.dtype, [&]<class T>(T) {
+        using A = Acc<T>;
+        A *sum = lse.as<A>(), *value = at_label.as<A>();
+        parallel_rows(exec, logits.rows(), logits.cols(), [&](int64_t t) {
+            const T* row = logits.row<const T>(t);
+            const int64_t column = *label_of[t] - part.first;
+            sum[t] = log_sum_exp_row(Lane(), row, logits.cols());
+            value[t] = column >= 0 && column < logits.cols() ? A(load(row[column])) : A(0);
+        });
+    });
+}
+
+void Cpu::add_log_sum_exp(Exec& exec, Tensor lse, Tensor parts) {
+    require(lse.count() == parts.cols(), "log sum exp: parts and sum differ in length");
+    const int64_t count = parts.rows();
+    dispatch(lse.dtype, [&]<class A>(A) {
+        if constexpr (std::is_same_v<A, bf16>) {
+            throw LogicError("log sum exp is in the accumulate type");
+        } else {
+            A* sum = lse.as<A>();
+            const Rows<const A> rows = rows_of<const A>(parts);
+            parallel_rows(exec, lse.count(), count,
+                          [&](int64_t t) { sum[t] = add_log_sum_exp_at(rows, count, t); });
+        }
+    });
+}
+
+void Cpu::cross_entropy(Exec& exec, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
+                        Tensor at_label, VocabularyPart part, double weight, const StepScalars& scalars) {
+    require(losses.count() == logits.rows() && labels.count() == logits.rows() &&
+                lse.count() == logits.rows() && at_label.count() == logits.rows(),
+            "cross entropy: needs one label and one loss for each row");
+    const Rows<const int32_t> label_of = rows_of<const int32_t>(labels);
+    dispatch(logits.dtype, [&]<class T>(T) {
+        using A = Acc<T>;
+        A* loss = losses.as<A>();
+        const A *sum = lse.as<const A>(), *value = at_label.as<const A>(),
+                scale = A(weight * scalars.loss_scale);
+        parallel_rows(exec, logits.rows(), logits.cols(), [&](int64_t t) {
+            const int32_t label = *label_of[t];
+            const bool inside = label >= 0 && label < part.total;
+            loss[t] = token_loss(label, part.total, scale, sum[t], value[t]);
+            if (dlogits)
+                cross_entropy_gradient_row(Lane(), dlogits.row<T>(t), logits.row<const T>(t),
+                                           label - part.first, logits.cols(), sum[t], inside ? scale : A(0));
+        });
+    });
+}
+
+}  // namespace coeus::cpu

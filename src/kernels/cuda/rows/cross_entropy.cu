@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loss of the head: one block for each row of logits.
+#include "../../rows/cross_entropy.hpp"
+#include "../../rows/matrix.hpp"
+#include "../cuda.hpp"
+#include "../launch.hpp"
+#include "team.hpp"
+
+#include <cmath>
+#include <limits>
+
+namespace coeus::cuda {
+
+namespace {
+
+template <class T>
+__global__ void log_sum_exp_kernel(Acc<T>* lse, Acc<T>* at_label, Rows<const T> logits,
+                                   Rows<const int32_t> labels, int64_t width, int64_t first) {
+    const BlockTeam team(shared_memory());
+    const int64_t t = blockIdx.x, column = *labels[t] - first;
+    const Acc<T> sum = log_sum_exp_row(team, logits[t], width);
+    if (!team.first()) return;
+    lse[t] = sum;
+    at_label[t] = column >= 0 && column < width ? load(logits[t][column]) : Acc<T>(0);
+}
+
+template <class A>
+__global__ void add_log_sum_exp_kernel(A* lse, Rows<const A> parts, int64_t count, int64_t rows) {
+    grid_team().each(rows, [=](int64_t t) { lse[t] = add_log_sum_exp_at(parts, count, t); });
+}
+
+template <class T>
+__global__ void cross_entropy_kernel(Acc<T>* losses, Rows<T> dlogits, Rows<const T> logits,
+                                     Rows<const int32_t> labels, const Acc<T>* lse, const Acc<T>* at_label,
+                                     int64_t width, VocabularyPart part, double weight,
+                                     const StepScalars* scalars) {
+    using A = Acc<T>;
+    const BlockTeam team(shared_memory());
+    const int64_t t = blockIdx.x;
+    const int32_t label = *labels[t];
+    const A scale = A(weight * scalars->loss_scale);
+    if (team.first()) losses[t] = token_loss(label, part.total, scale, lse[t], at_label[t]);
+    if (dlogits.data)
+        cross_entropy_gradient_row(team, dlogits[t], logits[t], label - part.first, width, lse[t],
+                                   label >= 0 && label < part.total ? scale : A(0));
+}
+
+}  // namespace
+
+void Cuda::log_sum_exp(Exec& exec, Tensor lse, Tensor at_label, Tensor logits, Tensor labels,
+                       VocabularyPart part) {
+    require(
+        lse.count() == logits.rows() && at_label.count() == logits.rows() && labels.count() == logits.rows(),
+        "log sum exp: needs one label and one result for each row");
+    dispatch(logits.dtype, [&]<class T>(T) {
+        using A = Acc<T>;
+        launch(exec, "log_sum_exp", {blocks_for(logits.rows()), 512, BlockTeam::shared_bytes},
+               log_sum_exp_kernel<T>, lse.as<A>(), at_label.as<A>(), rows_of<const T>(logits),
+               rows_of<const int32_t>(labels), logits.cols(), part.first);
+    });
+}
+
+void Cuda::add_log_sum_exp(Exec& exec, Tensor lse, Tensor parts) {
+    require(lse.count() == parts.cols(), "log sum exp: parts and sum differ in length");
+    launch(exec, "add_log_sum_exp", {blocks_for(div_ceil(lse.count(), 256))}, add_log_sum_exp_kernel<float>,
+           lse.as<float>(), rows_of<const float>(parts), parts.rows(), lse.count());
+}
+
+void Cuda::cross_entropy(Exec& exec, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
+                         Tensor at_label, VocabularyPart part, double weight, const StepScalars& scalars) {
+    require(losses.count() == logits.rows() && labels.count() == logits.rows() &&
+                lse.count() == logits.rows() && at_label.count() == logits.rows(),
+            "cross entropy: needs one label and one loss for each row");
+    dispatch(logits.dtype, [&]<class T>(T) {
+        using A = Acc<T>;
+        launch(exec, "cross_entropy", {blocks_for(logits.rows()), 512, BlockTeam::shared_bytes},
+               cross_entropy_kernel<T>, losses.as<A>(), rows_of<T>(dlogits), rows_of<const T>(logits),
+               rows_of<const int32_t>(labels), lse.as<const A>(), at_label.as<const A>(), logits.cols(), part,
+               weight, &scalars);
+    });
+}
+
+}  // namespace coeus::cuda
