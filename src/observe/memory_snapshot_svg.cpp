@@ -33,9 +33,9 @@ const CallKind& kind_of(const std::string& name) {
                          [&](const CallKind& kind) { return name.starts_with(kind.name); });
 }
 
-class Picture {
+class SnapshotPicture {
 public:
-    explicit Picture(const MemorySnapshot& snapshot) : snapshot_(snapshot) {
+    explicit SnapshotPicture(const MemorySnapshot& snapshot) : snapshot_(snapshot) {
         int64_t peaks = 0;
         for (const auto& arena : snapshot.arenas()) peaks += arena.peak;
         const double gaps = between_arenas * double(snapshot.arenas().size());
@@ -146,7 +146,7 @@ private:
 }  // namespace
 
 std::string MemorySnapshot::svg(int64_t step, int rank) const {
-    return Picture(*this).draw(step, rank);
+    return SnapshotPicture(*this).draw(step, rank);
 }
 
 }  // namespace coeus

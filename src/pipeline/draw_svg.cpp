@@ -32,9 +32,9 @@ std::string shade(Color color, int which, int of) {
     return fmt::format("#{:02x}{:02x}{:02x}", mix(color.red), mix(color.green), mix(color.blue));
 }
 
-class Picture {
+class TimetablePicture {
 public:
-    Picture(const Timetable& table, const Simulation& simulation)
+    TimetablePicture(const Timetable& table, const Simulation& simulation)
         : table_(table),
           simulation_(simulation),
           unit_(std::clamp(1100 / double(simulation.makespan), 16.0, 30.0)),
@@ -167,7 +167,7 @@ private:
 }  // namespace
 
 std::string timetable_svg(const Timetable& table, const Simulation& simulation) {
-    return Picture(table, simulation).draw();
+    return TimetablePicture(table, simulation).draw();
 }
 
 }  // namespace coeus

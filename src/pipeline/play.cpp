@@ -9,9 +9,9 @@ namespace {
 
 constexpr int64_t not_done = -1;
 
-class Player {
+class TimetablePlayer {
 public:
-    Player(const Timetable& table, const CostModel& cost, Pairs pairs)
+    TimetablePlayer(const Timetable& table, const CostModel& cost, Pairs pairs)
         : table_(table),
           cost_(cost),
           pairs_(pairs),
@@ -99,7 +99,7 @@ std::optional<Need> need_of(const Action& action, int stages) {
 }
 
 Played play(const Timetable& table, const CostModel& cost, Pairs pairs) {
-    return Player(table, cost, pairs).run();
+    return TimetablePlayer(table, cost, pairs).run();
 }
 
 }  // namespace coeus::pipeline

@@ -18,10 +18,10 @@ struct Free {
     int number, after;
 };
 
-class Writer {
+class ProgramWriter {
 public:
     // `slots`: how many there are; 0: counts how many are in use at once if sends take no time.
-    Writer(const Placement& placement, int microbatches, int rank, int slots)
+    ProgramWriter(const Placement& placement, int microbatches, int rank, int slots)
         : placement_(placement), rank_(rank), counting_(slots == 0) {
         program_.stages = placement.stages_of(rank);
         program_.microbatches = microbatches;
@@ -227,7 +227,7 @@ std::vector<bool> with_next(const Timetable& lowered, int rank) {
 Program written(const Placement& placement, int microbatches, int rank, const Row& row,
                 const std::vector<bool>& together) {
     const auto write = [&](int slots) {
-        Writer writer(placement, microbatches, rank, slots);
+        ProgramWriter writer(placement, microbatches, rank, slots);
         for (size_t i = 0; i < row.size(); ++i)
             for (const Action& action : row[i])
                 writer.add(action, together[i], row[i].is_pair() && &action == row[i].begin());

@@ -77,9 +77,9 @@ const std::map<std::string, const char*>& classes_of_kernels() {
     return all;
 }
 
-class Player {
+class RecordingPlayer {
 public:
-    Player(const Recording& recording, const Rates& rates, bool graphs, LaunchOrder order)
+    RecordingPlayer(const Recording& recording, const Rates& rates, bool graphs, LaunchOrder order)
         : recording_(recording),
           rates_(rates),
           gap_((graphs ? rates.machine().launch_in_graph : rates.machine().launch).value_or(0)),
@@ -231,7 +231,7 @@ size_t class_order(const std::string& name) {
 }
 
 Played play(const Recording& recording, const Rates& rates, bool graphs, LaunchOrder order) {
-    return Player(recording, rates, graphs, order).play();
+    return RecordingPlayer(recording, rates, graphs, order).play();
 }
 
 }  // namespace coeus

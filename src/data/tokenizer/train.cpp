@@ -58,9 +58,9 @@ constexpr Pair pair_of(int32_t left, int32_t right) {
 
 // The state of training: every distinct word as ids, and for each pair of ids its count and the words that
 // contain it.
-class Trainer {
+class MergeTrainer {
 public:
-    explicit Trainer(const WordCounts& words) {
+    explicit MergeTrainer(const WordCounts& words) {
         std::array<int32_t, 256> id_of_byte;
         for (int rank = 0; rank < 256; ++rank) {
             id_of_byte[byte_of_rank(rank)] = rank;
@@ -217,7 +217,7 @@ WordCounts count_words(const Corpus& corpus, int threads) {
 }
 
 std::vector<std::pair<std::string, std::string>> train_bpe(const WordCounts& words, int64_t vocab_size) {
-    return Trainer(words).run(vocab_size);
+    return MergeTrainer(words).run(vocab_size);
 }
 
 TokenizerTraining train_tokenizer(const Corpus& corpus, int64_t vocab_size,
