@@ -46,7 +46,7 @@ class Underway {
 public:
     Underway(Ctx& c, Exchange kind, Tensor moved, Work work) : c_(c), kind_(kind), work_(std::move(work)) {
         const ObservedExchange noted(c.exec, kind, moved);  // all of it, if the stream is eager
-        pending_ = c.experts.stream.run([this] { work_(c_.experts.stream.exec()); });
+        pending_ = c.experts.stream().run([this] { work_(c_.experts.stream().exec()); });
     }
     Underway(const Underway&) = delete;
     Underway& operator=(const Underway&) = delete;
@@ -59,7 +59,7 @@ public:
     // ranks, with which this one makes other exchanges, may have another number of them, and all must change
     // between their computations at the same places.
     void join_in(int64_t round) {
-        if (round == 0 && c_.experts.meanwhile) c_.experts.meanwhile();
+        if (round == 0) c_.experts.meanwhile();
         join();
     }
 
@@ -76,8 +76,8 @@ constexpr auto nothing = [] {};
 // which take longer, unless another computation continues while they are waited for.
 struct Beside {
     Beside(Ctx& c, FunctionRef<void()> work)
-        : counts(c.experts.meanwhile ? work : FunctionRef<void()>(nothing)),
-          rows(c.experts.meanwhile ? FunctionRef<void()>(nothing) : work) {}
+        : counts(c.experts.has_meanwhile() ? work : FunctionRef<void()>(nothing)),
+          rows(c.experts.has_meanwhile() ? FunctionRef<void()>(nothing) : work) {}
     FunctionRef<void()> counts, rows;
 };
 
@@ -114,7 +114,7 @@ private:
     // Sorted rows of the selected round to their experts, where they arrive in the order of the ranks.
     auto to_experts(Ctx& c, Rows sorted, Rows arrived) const {
         return Underway(c, Exchange::rows_to_experts, arrived.rows, [&c, sorted, arrived](Exec& exec) {
-            c.experts.ranks.grouped(exec, [&] {
+            c.experts.expert_ranks().grouped(exec, [&] {
                 c.experts.send(exec, arrived.rows, sorted.rows);
                 if (sorted.numbers) c.experts.send(exec, arrived.numbers, sorted.numbers);
             });
@@ -123,7 +123,7 @@ private:
     // The other way: back to their places among the sorted rows.
     auto from_experts(Ctx& c, Rows by_rank, Rows sorted) const {
         return Underway(c, Exchange::rows_from_experts, by_rank.rows, [&c, by_rank, sorted](Exec& exec) {
-            c.experts.ranks.grouped(exec, [&] {
+            c.experts.expert_ranks().grouped(exec, [&] {
                 c.experts.send_back(exec, sorted.rows, by_rank.rows);
                 if (by_rank.numbers) c.experts.send_back(exec, sorted.numbers, by_rank.numbers);
             });
@@ -133,12 +133,12 @@ private:
 
 // The tokens that this rank sends: its own, or those of all ranks that divide each expert.
 Tensor tokens_of(Ctx& c, Tensor own) {
-    return c.experts.each.size() == 1 ? own : gather_tokens(c, own);
+    return c.experts.tensor_ranks().size() == 1 ? own : gather_tokens(c, own);
 }
 
 Sent DividedExperts::send(Ctx& c, Tensor x, const Routed& routed) const {
-    const int64_t tokens = x.rows() * c.experts.each.size(), k = routed.experts.cols(),
-                  ranks = c.experts.ranks.size(), experts = products_.experts() * ranks;
+    const int64_t tokens = x.rows() * c.experts.tensor_ranks().size(), k = routed.experts.cols(),
+                  ranks = c.experts.expert_ranks().size(), experts = products_.experts() * ranks;
     const ExpertRows all = c.experts.rows_of(tokens, k, products_.experts());
     Sent sent;
     sent.slots = c.frame.keep(Dtype::i32, {tokens, k});
@@ -151,7 +151,7 @@ Sent DividedExperts::send(Ctx& c, Tensor x, const Routed& routed) const {
     }
     const Scope temps(c.temp);
     c.experts.place(c, sent.slots, sent.sources,
-                    sent.counts.slice_rows(c.experts.ranks.rank(), 1).reshape({experts}),
+                    sent.counts.slice_rows(c.experts.expert_ranks().rank(), 1).reshape({experts}),
                     tokens_of(c, routed.experts));
     c.k.gather_rows(c.exec, column(sent.weights), column(tokens_of(c, routed.weights)), sent.sources, 1);
     return sent;
@@ -167,7 +167,7 @@ Tensor DividedExperts::sorted(Ctx& c, const Sent& sent, Tensor tokens) const {
 
 // The same of x, while the ranks exchange their counts, which determine the rounds.
 Tensor DividedExperts::sorted_inputs(Ctx& c, const Sent& sent, Tensor x, FunctionRef<void()> beside) const {
-    const Communicator& ranks = c.experts.ranks;
+    const Communicator& ranks = c.experts.expert_ranks();
     Underway counts(c, Exchange::count_rows, sent.counts, [&](Exec& exec) {
         ranks.all_gather(exec, sent.counts, sent.counts.slice_rows(ranks.rank(), 1));
     });
@@ -207,7 +207,7 @@ Arrived DividedExperts::bring(Ctx& c, const Sent& sent, int64_t round, Tensor in
     underway.join_in(round);
     c.k.gather_rows(c.exec, a.rows, arrived.rows, a.sources, 1);
     c.k.gather_rows(c.exec, column(a.weights), arrived.numbers, a.sources, 1);
-    products_.first(c, a.gate_up, a.rows, a.groups, c.experts.each);
+    products_.first(c, a.gate_up, a.rows, a.groups, c.experts.tensor_ranks());
     return a;
 }
 
@@ -256,18 +256,19 @@ Tensor DividedExperts::forward(Ctx& c, Tensor x, const Routed& routed, FunctionR
         const Tensor inputs = sorted_inputs(c, sent, x, during.counts);
         const auto finish = [&](int64_t round, const Arrived& a) {
             const Scope of_round(c.temp);
-            return_rows(c, round, a, {products_.second(c, a.gate_up, a.weights, a.groups, c.experts.each)},
+            return_rows(c, round, a,
+                        {products_.second(c, a.gate_up, a.weights, a.groups, c.experts.tensor_ranks())},
                         {results}, nothing);
         };
         finish(0, first_round(c, sent, inputs, during.rows));
         const int64_t rounds = c.experts.rounds(rows_of(c, sent));
-        if (c.loads) c.experts.extra_rounds += rounds - 1;
+        if (c.loads) c.experts.add_extra_rounds(rounds - 1);
         for (int64_t round = 1; round < rounds; ++round) {
             const Scope of_round(c.temp);
             finish(round, later_round(c, sent, round, inputs));
         }
     }
-    sum_of_experts(c, c.experts.each, y, y, results, sent.slots);
+    sum_of_experts(c, c.experts.tensor_ranks(), y, y, results, sent.slots);
     return y;
 }
 
@@ -303,7 +304,7 @@ Tensor DividedExperts::backward(Ctx& c, Tensor dy, Tensor dx, FunctionRef<Tensor
                 c.k.gather_rows(c.exec, rows, arrived.rows, of.sources, 1);
                 return rows;
             };
-            const Tensor dinputs = products_.backward(c, of, dweights, drows, c.experts.each, when);
+            const Tensor dinputs = products_.backward(c, of, dweights, drows, c.experts.tensor_ranks(), when);
             return_rows(c, round, of, {dinputs, column(dweights)}, gradients, during_return);
         };
         c.experts.select(0, all);
@@ -317,8 +318,8 @@ Tensor DividedExperts::backward(Ctx& c, Tensor dy, Tensor dx, FunctionRef<Tensor
             }
         }
     }
-    sum_of_experts(c, c.experts.each, dx, base, gradients.rows, sent.slots);
-    numbers_of_tokens(c, c.experts.each, dchosen, gradients.numbers, sent.slots);
+    sum_of_experts(c, c.experts.tensor_ranks(), dx, base, gradients.rows, sent.slots);
+    numbers_of_tokens(c, c.experts.tensor_ranks(), dchosen, gradients.numbers, sent.slots);
     return dchosen;
 }
 

@@ -8,7 +8,7 @@
 #include "coeus/device/named_range.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/observe/memory_snapshot.hpp"
-#include "coeus/plan/machine.hpp"
+#include "coeus/plan/cpu_peak.hpp"
 #include "coeus/report/load_history.hpp"
 #include "gpu_memory_use.hpp"
 

@@ -9,7 +9,7 @@
 #include "coeus/device/cpu.hpp"
 #include "coeus/device/gpu_presence.hpp"
 #include "coeus/engine/memory_advice.hpp"
-#include "coeus/plan/machine.hpp"
+#include "coeus/plan/cpu_peak.hpp"
 #include "coeus/predict/machine_file.hpp"
 #include "coeus/pretrained/initial_weights.hpp"
 #include "coeus/pretrained/model_source.hpp"

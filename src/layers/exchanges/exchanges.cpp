@@ -18,8 +18,8 @@ Exchanges::Exchanges(const ExchangeOptions& options, const Mesh& mesh, Exec& exe
       blocks_(options.expert_blocks) {}
 
 void Exchanges::set_meanwhile(const std::function<void()>& meanwhile) {
-    for (const int paired : {0, 1})
-        experts[size_t(paired)].meanwhile = expert_blocks[size_t(paired)].meanwhile = meanwhile;
+    for (RoundsExchange& exchange : experts) exchange.set_meanwhile(meanwhile);
+    for (BlocksExchange& exchange : expert_blocks) exchange.set_meanwhile(meanwhile);
 }
 
 }  // namespace coeus

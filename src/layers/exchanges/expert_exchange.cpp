@@ -32,7 +32,7 @@ void RoundsExchange::place(Ctx& c, Tensor slots, Tensor sources, Tensor counts, 
 }
 
 void RoundsExchange::prepare(const Exec& exec, Tensor counts, const ExpertRows& rows) const {
-    if (ranks.is_planned()) return;
+    if (expert_ranks().is_planned()) return;
     std::span<const int32_t> here = {counts.as<const int32_t>(), size_t(counts.count())};
     if (!exec.device->is_host()) {
         counts_on_host_.resize(here.size());
@@ -40,11 +40,11 @@ void RoundsExchange::prepare(const Exec& exec, Tensor counts, const ExpertRows& 
         exec.queue->finish();
         here = counts_on_host_;
     }
-    rounds_.set(here, ranks.rank(), capacity(rows));
+    rounds_.set(here, expert_ranks().rank(), capacity(rows));
 }
 
 int64_t RoundsExchange::rounds(const ExpertRows& rows) const {
-    if (ranks.is_planned()) return capacity(rows).later > 0 ? 2 : 1;
+    if (expert_ranks().is_planned()) return capacity(rows).later > 0 ? 2 : 1;
     return rounds_.count();
 }
 
@@ -54,16 +54,16 @@ ArrivingRows RoundsExchange::select(int64_t round, const ExpertRows& /*rows*/) c
 }
 
 void RoundsExchange::send(Exec& exec, Tensor arrived, Tensor sent) const {
-    ranks.all_to_all(exec, arrived, rounds_.received(), sent, rounds_.sent());
+    expert_ranks().all_to_all(exec, arrived, rounds_.received(), sent, rounds_.sent());
 }
 
 void RoundsExchange::send_back(Exec& exec, Tensor sent, Tensor arrived) const {
-    ranks.all_to_all(exec, sent, rounds_.sent(), arrived, rounds_.received());
+    expert_ranks().all_to_all(exec, sent, rounds_.sent(), arrived, rounds_.received());
 }
 
 int64_t BlocksExchange::room(const ExpertRows& rows) const {
     const int64_t worst = rows.tokens * std::min(rows.top_k, rows.experts);
-    const double wanted = std::ceil(capacity_factor * double(rows.count()) / double(rows.ranks));
+    const double wanted = std::ceil(capacity_factor() * double(rows.count()) / double(rows.ranks));
     return wanted >= double(worst) ? worst : std::max<int64_t>(1, int64_t(wanted));
 }
 
@@ -71,7 +71,7 @@ void BlocksExchange::place(Ctx& c, Tensor slots, Tensor sources, Tensor counts, 
     const Scope temps(c.temp);
     const Tensor sorted = c.temp.alloc(Dtype::i32, slots.shape);
     sort_by_expert(c, sorted, c.temp.alloc(Dtype::i32, {experts.count()}), counts, experts);
-    c.k.rows_in_blocks(c.exec, slots, sources, sorted, counts, ranks.size(), &c.scalars.overflow);
+    c.k.rows_in_blocks(c.exec, slots, sources, sorted, counts, expert_ranks().size(), &c.scalars.overflow);
 }
 
 void BlocksExchange::prepare(const Exec& /*exec*/, Tensor /*counts*/, const ExpertRows& /*rows*/) const {}
@@ -81,15 +81,16 @@ int64_t BlocksExchange::rounds(const ExpertRows& /*rows*/) const {
 }
 
 ArrivingRows BlocksExchange::select(int64_t /*round*/, const ExpertRows& rows) const {
-    return {.first_expert = ranks.rank() * rows.experts, .experts = rows.experts, .room = room(rows)};
+    return {
+        .first_expert = expert_ranks().rank() * rows.experts, .experts = rows.experts, .room = room(rows)};
 }
 
 void BlocksExchange::send(Exec& exec, Tensor arrived, Tensor sent) const {
-    ranks.all_to_all(exec, arrived, sent);
+    expert_ranks().all_to_all(exec, arrived, sent);
 }
 
 void BlocksExchange::send_back(Exec& exec, Tensor sent, Tensor arrived) const {
-    ranks.all_to_all(exec, sent, arrived);
+    expert_ranks().all_to_all(exec, sent, arrived);
 }
 
 }  // namespace coeus

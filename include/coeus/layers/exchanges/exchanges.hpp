@@ -44,12 +44,12 @@ public:
     }
     /// Selects blocks or rounds for training.
     void use_blocks(bool use) { blocks_ = use; }
-    /// Sets ExpertExchange::meanwhile of every exchange.
+    /// The other work of every exchange between experts: ExpertExchange::set_meanwhile.
     void set_meanwhile(const std::function<void()>& meanwhile);
     /// ExpertExchange::extra_rounds of both computations together.
-    int64_t extra_rounds() const { return experts[0].extra_rounds + experts[1].extra_rounds; }
+    int64_t extra_rounds() const { return experts[0].extra_rounds() + experts[1].extra_rounds(); }
     void forget_extra_rounds() {
-        for (RoundsExchange& exchange : experts) exchange.extra_rounds = 0;
+        for (RoundsExchange& exchange : experts) exchange.forget_extra_rounds();
     }
 
 private:

@@ -13,6 +13,7 @@
 #include "coeus/layers/exchanges/expert_rounds.hpp"
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 namespace coeus {
@@ -27,15 +28,23 @@ struct ExpertRows {
 
 class ExpertExchange {
 public:
-    /// `across` has different experts on each rank; the ranks of `within` divide each expert: the
-    /// tensor-parallel ranks, or only this one. `factor`: model.non_blocking_capacity_factor. The exchanges
-    /// run on `beside`. All must outlive it.
-    ExpertExchange(const Communicator& across, const Communicator& within, double factor, Stream& beside)
-        : ranks(across), each(within), stream(beside), capacity_factor(factor) {}
+    /// Each of `expert_ranks` has other experts; `tensor_ranks` divide each expert: the tensor-parallel
+    /// ranks, or only this one. `factor`: model.non_blocking_capacity_factor. The exchanges run on `stream`.
+    /// All must outlive it.
+    ExpertExchange(const Communicator& expert_ranks, const Communicator& tensor_ranks, double factor,
+                   Stream& stream)
+        : expert_ranks_(expert_ranks),
+          tensor_ranks_(tensor_ranks),
+          stream_(stream),
+          capacity_factor_(factor) {}
     virtual ~ExpertExchange() = default;
 
+    const Communicator& expert_ranks() const { return expert_ranks_; }
+    const Communicator& tensor_ranks() const { return tensor_ranks_; }
+    Stream& stream() const { return stream_; }
+
     ExpertRows rows_of(int64_t tokens, int64_t top_k, int64_t experts) const {
-        return {ranks.size(), tokens, top_k, experts};
+        return {expert_ranks_.size(), tokens, top_k, experts};
     }
     /// The most rows that arrive in each round.
     virtual ExpertCapacity capacity(const ExpertRows& rows) const = 0;
@@ -55,22 +64,36 @@ public:
     virtual void send(Exec& exec, Tensor arrived, Tensor sent) const = 0;
     virtual void send_back(Exec& exec, Tensor sent, Tensor arrived) const = 0;
 
-    const Communicator &ranks, &each;
-    Stream& stream;
-    double capacity_factor;
-    /// Called before the computation waits for an exchange: it may do other work until then. Absent: nothing.
-    std::function<void()> meanwhile;
+    /// The other work that a computation does before it waits for an exchange. Absent: nothing.
+    void set_meanwhile(std::function<void()> work) { meanwhile_ = std::move(work); }
+    bool has_meanwhile() const { return bool(meanwhile_); }
+    void meanwhile() const {
+        if (meanwhile_) meanwhile_();
+    }
     /// Rounds after the first one, of all forwards that count loads. The engine sets it to 0 before a step.
-    mutable int64_t extra_rounds = 0;
+    int64_t extra_rounds() const { return extra_rounds_; }
+    void add_extra_rounds(int64_t rounds) const { extra_rounds_ += rounds; }
+    void forget_extra_rounds() { extra_rounds_ = 0; }
+
+protected:
+    double capacity_factor() const { return capacity_factor_; }
+
+private:
+    const Communicator &expert_ranks_, &tensor_ranks_;
+    Stream& stream_;
+    double capacity_factor_;
+    std::function<void()> meanwhile_;
+    mutable int64_t extra_rounds_ = 0;
 };
 
 class RoundsExchange : public ExpertExchange {
 public:
-    RoundsExchange(const Communicator& across, const Communicator& within, double factor, Stream& beside)
-        : ExpertExchange(across, within, factor, beside), rounds_(across.size()) {}
+    RoundsExchange(const Communicator& expert_ranks, const Communicator& tensor_ranks, double factor,
+                   Stream& stream)
+        : ExpertExchange(expert_ranks, tensor_ranks, factor, stream), rounds_(expert_ranks.size()) {}
 
     ExpertCapacity capacity(const ExpertRows& rows) const override {
-        return ExpertCapacity::of(rows.ranks, rows.tokens, rows.top_k, rows.experts, capacity_factor);
+        return ExpertCapacity::of(rows.ranks, rows.tokens, rows.top_k, rows.experts, capacity_factor());
     }
     int64_t sent(const ExpertRows& rows) const override { return rows.count(); }
     void place(Ctx& c, Tensor slots, Tensor sources, Tensor counts, Tensor experts) const override;

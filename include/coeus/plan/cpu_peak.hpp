@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peak rates of this machine, to which MFU refers.
+// The peak rates of this CPU, to which MFU refers.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"

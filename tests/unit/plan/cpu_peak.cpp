@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/plan/machine.hpp"
+#include "coeus/plan/cpu_peak.hpp"
 
 #include "coeus/base/clock.hpp"
 #include "support/catch.hpp"
