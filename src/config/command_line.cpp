@@ -384,14 +384,10 @@ void complete(const Settings& settings, Config& config) {
     add_converter_of_experts(settings, config);
 }
 
-}  // namespace
-
-CommandLine parse_command_line(const std::vector<std::string>& arguments, int ranks) {
-    CommandLine result;
-    Found found = parse(arguments);
-    const std::string deck = deck_of(found);
+// Takes what only the command line has, such as --dry_run, out of the options.
+void take_flags(po::variables_map& options, CommandLine& result) {
     const auto take_boolean = [&](const char* name) {
-        const auto setting = take(found.options, name);
+        const auto setting = take(options, name);
         if (!setting) return false;
         const bool* on = setting->value.as<bool>();
         if (on == nullptr) reject(*setting, "must be true or false");
@@ -399,20 +395,70 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments, int ra
     };
     result.dry_run = take_boolean(dry_run_option);
     result.strict = take_boolean(strict_option);
-    if (const auto setting = take(found.options, gpu_option)) {
+    if (const auto setting = take(options, gpu_option)) {
         result.gpu = setting->text;
         if (result.gpu.empty())
             reject(*setting, "must be the name of a GPU, such as h100, or a machine file");
     }
-    if (const auto setting = take(found.options, memory_option)) {
+    if (const auto setting = take(options, memory_option)) {
         result.memory_bytes = memory_of(*setting);
     }
-    if (const auto setting = take(found.options, ranks_option)) {
+    if (const auto setting = take(options, ranks_option)) {
         const int64_t* count = setting->value.as<int64_t>();
         if (count == nullptr || *count < 1 || *count > max_ranks)
             reject(*setting, fmt::format("must be a whole number from 1 to {}", max_ranks));
         result.ranks = int(*count);
     }
+}
+
+// The values of the deck, the command line and the environment.
+void assign_all(const Settings& settings, CommandLine& result, Errors& errors) {
+    Config& config = result.config;
+    for (const Option& option : options())
+        if (const auto setting = settings.find(option.name); setting != settings.end())
+            errors.collect([&] { assign(option, setting->second, config); }, option.name);
+    for (const auto& [name, setting] : settings) result.origins[name] = setting.place;
+    // before a folder's architecture decided, a deck without model.name meant the default family
+    if (config.model.flavor == "hf" && !result.origins.contains("model.name"))
+        if (const std::string family = family_of_folder(config.model.hf_assets_path); !family.empty())
+            config.model.name = family;
+    if (config.memory_estimation.enable && !result.dry_run) {
+        result.dry_run = true;
+        result.notices.push_back("memory_estimation.enable = true: this is a dry run that plans the memory");
+    }
+}
+
+// ConfigError if a real run gets what is for a dry run.
+void require_dry_run(const CommandLine& result) {
+    if (result.ranks > 0 && !result.dry_run)
+        throw ConfigError("{}: --ranks needs --dry_run; a real run has the ranks that mpirun or srun starts",
+                          here);
+    if ((!result.gpu.empty() || result.memory_bytes > 0) && !result.dry_run)
+        throw ConfigError("{}: --{} needs --dry_run; a real run asks the device for its memory", here,
+                          result.gpu.empty() ? memory_option : gpu_option);
+    if (result.strict && !result.dry_run) throw ConfigError("{}: --strict needs --dry_run", here);
+    if (!result.gpu.empty() && result.config.device == "cpu")
+        throw ConfigError("{}: --gpu={} plans for a GPU, but device = \"cpu\"; remove one of the two", here,
+                          result.gpu);
+}
+
+// The number of ranks that are planned, if this is a dry run of one rank without --ranks.
+void plan_fewest_ranks(CommandLine& result) {
+    result.ranks = fewest_ranks(result.config.parallelism);
+    if (result.ranks > 1)
+        result.notices.push_back(fmt::format(
+            "Planned for {} ranks, the fewest that the degrees of [parallelism] need; --ranks N plans for "
+            "another number",
+            result.ranks));
+}
+
+}  // namespace
+
+CommandLine parse_command_line(const std::vector<std::string>& arguments, int ranks) {
+    CommandLine result;
+    Found found = parse(arguments);
+    const std::string deck = deck_of(found);
+    take_flags(found.options, result);
 
     Errors errors;
     Settings settings;
@@ -423,41 +469,13 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments, int ra
     add_environment(settings, errors);
 
     Config& config = result.config;
-    for (const Option& option : options())
-        if (const auto setting = settings.find(option.name); setting != settings.end())
-            errors.collect([&] { assign(option, setting->second, config); }, option.name);
-    for (const auto& [name, setting] : settings) result.origins[name] = setting.place;
-    // before a folder's architecture decided, a deck without model.name meant the default family
-    if (config.model.flavor == "hf" && !result.origins.contains("model.name"))
-        if (const std::string family = family_of_folder(config.model.hf_assets_path); !family.empty())
-            config.model.name = family;
+    assign_all(settings, result, errors);
     config.job.config_file = deck;
-    if (config.memory_estimation.enable && !result.dry_run) {
-        result.dry_run = true;
-        result.notices.push_back("memory_estimation.enable = true: this is a dry run that plans the memory");
-    }
-    if (result.ranks > 0 && !result.dry_run)
-        throw ConfigError("{}: --ranks needs --dry_run; a real run has the ranks that mpirun or srun starts",
-                          here);
-    if ((!result.gpu.empty() || result.memory_bytes > 0) && !result.dry_run)
-        throw ConfigError("{}: --{} needs --dry_run; a real run asks the device for its memory", here,
-                          result.gpu.empty() ? memory_option : gpu_option);
-    if (result.strict && !result.dry_run) throw ConfigError("{}: --strict needs --dry_run", here);
-    if (!result.gpu.empty() && config.device == "cpu")
-        throw ConfigError("{}: --gpu={} plans for a GPU, but device = \"cpu\"; remove one of the two", here,
-                          result.gpu);
+    require_dry_run(result);
     if (!result.gpu.empty()) config.device = "cuda";
     errors.collect([&] { complete(settings, config); });
     errors.collect([&] { config.job.dump_folder = fill_in_options(config.job.dump_folder, config); });
-    if (result.dry_run && result.ranks == 0 && ranks == 1) {
-        result.ranks = fewest_ranks(config.parallelism);
-        if (result.ranks > 1)
-            result.notices.push_back(
-                fmt::format("Planned for {} ranks, the fewest that the degrees of [parallelism] need; "
-                            "--ranks N plans for "
-                            "another number",
-                            result.ranks));
-    }
+    if (result.dry_run && result.ranks == 0 && ranks == 1) plan_fewest_ranks(result);
     if (result.dry_run && result.ranks > 0) ranks = result.ranks;
     if (ranks > 0) errors.collect([&] { check_mesh(config, ranks, result.dry_run); }, "parallel_degree");
     find_datasets(settings, config, result.notices, result.absent);

@@ -247,6 +247,29 @@ std::string CorpusReport::text_warning() const {
                        worst_file, with_commas(worst_flaws), worst_place);
 }
 
+namespace {
+
+void tell_skipped(std::vector<std::string> files) {
+    const size_t count = files.size();
+    if (count == 0) return;
+    constexpr size_t most_names = 5;
+    files.resize(std::min(count, most_names));
+    log::warn("skipped {}, not text by the name or the first bytes: {}{}",
+              count == 1 ? "a file" : fmt::format("{} files", with_commas(int64_t(count))), join(files, ", "),
+              count > most_names ? ", ..." : "");
+}
+
+void tell_repeated(const std::vector<std::string>& files) {
+    if (files.empty()) return;
+    log::warn(
+        "{} given more than once, but read only once: {}{}; to train on a source more often, use "
+        "training.dataset_weights",
+        files.size() == 1 ? "a file is" : fmt::format("{} files are", with_commas(int64_t(files.size()))),
+        files[0], files.size() == 1 ? "" : ", ...");
+}
+
+}  // namespace
+
 Corpus::Corpus(const std::vector<fs::path>& inputs, BadLines bad_lines,
                const std::vector<std::string>& include)
     : bad_lines_(bad_lines) {
@@ -293,22 +316,10 @@ Corpus::Corpus(const std::vector<fs::path>& inputs, BadLines bad_lines,
                               ? ""
                               : fmt::format(" of text, but {}{}",
                                             counted(int64_t(skipped.size()), "other file"), first_format));
-    if (const size_t count = skipped.size(); count > 0) {
-        constexpr size_t most_names = 5;
-        skipped.resize(std::min(count, most_names));
-        log::warn("skipped {}, not text by the name or the first bytes: {}{}",
-                  count == 1 ? "a file" : fmt::format("{} files", with_commas(int64_t(count))),
-                  join(skipped, ", "), count > most_names ? ", ..." : "");
-    }
+    tell_skipped(skipped);
     if (bytes_ == 0) throw ConfigError("{}: is empty, there is no text to read", join(given, ", "));
     surprises.tell();
-    if (!repeated.empty())
-        log::warn(
-            "{} given more than once, but read only once: {}{}; to train on a source more often, use "
-            "training.dataset_weights",
-            repeated.size() == 1 ? "a file is"
-                                 : fmt::format("{} files are", with_commas(int64_t(repeated.size()))),
-            repeated[0], repeated.size() == 1 ? "" : ", ...");
+    tell_repeated(repeated);
 }
 
 std::string Corpus::source() const {
