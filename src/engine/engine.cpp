@@ -77,14 +77,15 @@ Processor processor_of(const EngineOptions& options) {
 // The choices for this rank's stages, or their plan, by `choose`: as planned by the first of the ranks with
 // these stages. All of them must choose alike: recomputation repeats communication, and if parts are not
 // even, ranks that plan for themselves could choose differently.
-auto recompute_for(const DecoderConfig& config, const EngineOptions& options, const auto& choose) {
+auto recompute_for(const DecoderConfig& config, const EngineOptions& options,
+                   const LoweredTimetable& timetable, const auto& choose) {
     const int rank = options.mesh.coordinate(options.rank, axis::pp);
     const int first = rank * (options.mesh.ranks() / options.mesh.pp);
     const Mesh mesh = Mesh::planned(options.mesh, first);
     const std::vector<DecoderPart> parts = parts_of(options.pipeline, rank);
     Exec exec;
     const Decoder any(config, options.types, 1, place_in(options.mesh, first), parts, {});
-    const Executor executor(options.pipeline.timetable, rank, stages_of(any, nullptr), exec);
+    const Executor executor(timetable, rank, stages_of(any, nullptr), exec);
     return choose(options.recompute, config.all_layers(), [&](const std::vector<Recompute>& choices) {
         const Decoder decoder(config, options.types, 1, place_in(options.mesh, first), parts, choices);
         return measure_training(decoder, executor, micro_batch_of(options), {},
@@ -97,28 +98,32 @@ auto recompute_for(const DecoderConfig& config, const EngineOptions& options, co
 
 std::vector<MemoryPlan> plans_of_stages(const DecoderConfig& config, const EngineOptions& options) {
     std::vector<MemoryPlan> plans;
+    const LoweredTimetable timetable = lower(options.pipeline.timetable);
     EngineOptions of_rank = options;
     for (int stage = 0; stage < options.mesh.pp; ++stage) {
         of_rank.rank = stage * (options.mesh.ranks() / options.mesh.pp);
-        plans.push_back(Engine(config, of_rank).plan());
+        plans.push_back(Engine(config, of_rank, timetable).plan());
     }
     return plans;
 }
 
 RecomputePlan Engine::recompute() const {
-    return recompute_for(decoder_.config(), options_, plan_recompute);
+    return recompute_for(decoder_.config(), options_, lower(options_.pipeline.timetable), plan_recompute);
 }
 
 Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
+    : Engine(config, options, lower(options.pipeline.timetable)) {}
+
+Engine::Engine(const DecoderConfig& config, const EngineOptions& options, const LoweredTimetable& timetable)
     : options_(complete(config, options)),
-      recomputed_(recompute_for(config, options_, choose_recompute)),
+      recomputed_(recompute_for(config, options_, timetable, choose_recompute)),
       decoder_(config, options.types, std::max(options.training.seq_len, options.validation.seq_len),
                place_in(options.mesh, options.rank),
                parts_of(options_.pipeline, options.mesh.coordinate(options.rank, axis::pp)), recomputed_),
       quantized_weights_(decoder_.parameters()),
       gathered_(decoder_.parameters(), options.gather),
-      executor_(options_.pipeline.timetable, options.mesh.coordinate(options.rank, axis::pp),
-                stages_of(decoder_, &gathered_), exec_),
+      executor_(timetable, options.mesh.coordinate(options.rank, axis::pp), stages_of(decoder_, &gathered_),
+                exec_),
       optimizer_(options.optimizer, options.seed, options.param_groups) {
     optimizer_.attach(decoder_.parameters());
     static_cast<Processor&>(exec_) = processor_of(options_);

@@ -27,7 +27,7 @@ private:
 
 }  // namespace
 
-Executor::Executor(const Timetable& table, int rank, std::vector<Stage> stages, Exec& exec)
+Executor::Executor(const LoweredTimetable& table, int rank, std::vector<Stage> stages, Exec& exec)
     : exec_(exec),
       stages_(std::move(stages)),
       training_(program_of(table, rank)),

@@ -46,13 +46,13 @@ std::vector<Message> messages_of(const Timetable& table, const pipeline::Played&
 
 }  // namespace
 
-Timetable lower(const Timetable& table, const CostModel& cost) {
+LoweredTimetable lower(const Timetable& table, const CostModel& cost) {
     require(std::min({cost.forward, cost.backward, cost.backward_input, cost.backward_weight}) > 0,
             "every computation must take time");
     check(table);
     const pipeline::Played played = pipeline::play(table, cost, pipeline::Pairs::together);
 
-    Timetable lowered = {table.name, table.placement, table.microbatches, {}};
+    LoweredTimetable lowered = {{table.name, table.placement, table.microbatches, {}}};
     lowered.rows.resize(table.rows.size());
     std::vector<size_t> next(table.rows.size());  // by rank: index in played.rows
     const auto copy_cells_before = [&](int rank, int64_t time) {

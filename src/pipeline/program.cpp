@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <optional>
 #include <utility>
 
 namespace coeus {
@@ -206,7 +205,7 @@ bool is_message(const Cell& cell) {
 // ranks, in opposite directions and adjacent in both rows, and the first is not in a pair with the one
 // before. The other rank finds the same pairs. As one event a pair takes the place of both messages in the
 // common sequence of all rows, since nothing is between them.
-std::vector<bool> with_next(const Timetable& lowered, int rank) {
+std::vector<bool> with_next(const LoweredTimetable& lowered, int rank) {
     const Row& row = lowered.rows[size_t(rank)];
     std::vector<bool> together(row.size());
     std::vector<ptrdiff_t> last(lowered.rows.size());  // by rank: where its other end of a message was found
@@ -237,23 +236,11 @@ Program written(const Placement& placement, int microbatches, int rank, const Ro
     return counted.slots == 0 ? counted : write(counted.slots + 1);
 }
 
-// A plan asks for the programs of every rank of one timetable, for many choices of other options.
-const Timetable& lowered_once(const Timetable& table) {
-    thread_local std::optional<std::vector<Row>> last;
-    thread_local Timetable lowered;
-    if (last != table.rows) {
-        lowered = lower(table);
-        last = table.rows;
-    }
-    return lowered;
-}
-
 }  // namespace
 
-Program program_of(const Timetable& table, int rank) {
-    const Timetable& lowered = lowered_once(table);
-    return written(table.placement, table.microbatches, rank, lowered.rows[size_t(rank)],
-                   with_next(lowered, rank));
+Program program_of(const LoweredTimetable& table, int rank) {
+    return written(table.placement, table.microbatches, rank, table.rows[size_t(rank)],
+                   with_next(table, rank));
 }
 
 Program forward_program(const Placement& placement, int rank) {

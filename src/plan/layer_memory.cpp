@@ -167,7 +167,7 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
 LayerMemory measure_training(const Model& model, const BatchShape& training, const BatchShape& validation,
                              const Processor& processor, const Mesh& mesh, const ExchangeOptions& exchanges) {
     Exec exec;
-    const Executor executor(one_stage(), 0, {Stage(model)}, exec);
+    const Executor executor(lower(one_stage()), 0, {Stage(model)}, exec);
     return measure_training(model, executor, training, validation, processor, mesh, exchanges);
 }
 

@@ -80,6 +80,8 @@ class Engine {
 public:
     /// Plans the memory; allocates only the RoPE table.
     Engine(const DecoderConfig& config, const EngineOptions& options);
+    /// The same, with lower(options.pipeline.timetable), which the plans of several ranks share.
+    Engine(const DecoderConfig& config, const EngineOptions& options, const LoweredTimetable& timetable);
 
     const MemoryPlan& plan() const { return plan_; }
     /// The sizes of the arenas as planned; used() returns their peaks so far.

@@ -38,7 +38,7 @@ public:
     using ContextOf = std::function<Ctx(int microbatch, Frame& frame, bool paired)>;
 
     /// `exec` is that of the computation; its observers see the waits. It must outlive the executor.
-    Executor(const Timetable& table, int rank, std::vector<Stage> stages, Exec& exec);
+    Executor(const LoweredTimetable& table, int rank, std::vector<Stage> stages, Exec& exec);
 
     /// The program for the micro-batches of a local batch.
     const Program& training() const { return training_; }

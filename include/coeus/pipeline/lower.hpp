@@ -13,9 +13,11 @@
 
 namespace coeus {
 
-/// The timetable with its messages; Action::peer is set. `cost` (all values above 0) only decides where
-/// receives are placed. Throws like check().
-Timetable lower(const Timetable& table, const CostModel& cost = {});
+/// A timetable with its messages; Action::peer is set.
+struct LoweredTimetable : Timetable {};
+
+/// `cost` (all values above 0) only decides where receives are placed. Throws like check().
+LoweredTimetable lower(const Timetable& table, const CostModel& cost = {});
 
 /// How a lowered timetable is run.
 enum class Queues {

@@ -44,8 +44,8 @@ struct Program {
     std::vector<ProgramStep> steps;
 };
 
-/// A rank's program for a timetable of computations.
-Program program_of(const Timetable& table, int rank);
+/// A rank's program.
+Program program_of(const LoweredTimetable& table, int rank);
 /// The program of one micro-batch forward through all stages, for validation.
 Program forward_program(const Placement& placement, int rank);
 

@@ -43,7 +43,7 @@ FlowResult run(const Timetable& table, const Communicator& pipeline, std::vector
     Exec exec;
     std::vector<Stage> stages;
     for (const ModelPart& part : model.parts()) stages.emplace_back(model, part);
-    Executor executor(table, rank, stages, exec);
+    Executor executor(lower(table), rank, stages, exec);
     const LayerMemory layers = measure_training(model, executor, flow_batch, flow_batch, {1}, mesh_of_one());
     CHECK(layers.executor.flow_tensors == 2);
     model.allocate(true);

@@ -227,7 +227,8 @@ private:
 
 std::vector<Program> programs_of(const Timetable& table) {
     std::vector<Program> programs;
-    for (int rank = 0; rank < table.ranks(); ++rank) programs.push_back(program_of(table, rank));
+    const LoweredTimetable lowered = lower(table);
+    for (int rank = 0; rank < table.ranks(); ++rank) programs.push_back(program_of(lowered, rank));
     return programs;
 }
 
@@ -288,7 +289,7 @@ TEST_CASE("a program without its waits overwrites data before they are sent") {
 }
 
 TEST_CASE("one rank with one stage exchanges nothing and has one frame") {
-    const Program program = program_of(one_stage(), 0);
+    const Program program = program_of(lower(one_stage()), 0);
     CHECK(program.frames == 1);
     CHECK(program.slots == 0);
     CHECK(program.messages == 0);
@@ -300,7 +301,7 @@ TEST_CASE("one rank with one stage exchanges nothing and has one frame") {
 TEST_CASE("a computation knows the stage whose forward is next on its rank, also in the next local batch") {
     const auto text_of_rank = [](const Timetable& table, int rank) {
         std::string text;
-        for (const ProgramStep& step : program_of(table, rank).steps) {
+        for (const ProgramStep& step : program_of(lower(table), rank).steps) {
             if (!step.action.computes()) {
                 CHECK(step.forward_next == -1);
                 continue;
