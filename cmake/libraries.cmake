@@ -30,11 +30,11 @@ function(coeus_library name)
     if(NOT name STREQUAL kernels)
         coeus_compile_in_batches(coeus_${name})
     endif()
-    if(name MATCHES "^(device|file|kernels|data)$")
+    if(name MATCHES "^(device|file|hdf5|kernels|data)$")
         coeus_optimise_sanitized(coeus_${name})
     endif()
     # what runs at the start of a job or once a step: -O3 would take a third longer to compile
-    if(name MATCHES "^(apps|config|guards|job|models|observe|report|setup|train|watchdog)$")
+    if(name MATCHES "^(apps|config|guards|job|metrics|models|observe|report|setup|train|watchdog)$")
         target_compile_options(coeus_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
     endif()
     # each *_none.cpp is compiled separately: its functions report that there is no GPU, and its object must stay out of
@@ -50,10 +50,11 @@ set_source_files_properties(src/base/version.cpp PROPERTIES COMPILE_DEFINITIONS
 coeus_library(device USES base LIBRARIES coeus_hwloc OpenMP::OpenMP_CXX ${CMAKE_DL_LIBS})
 coeus_library(comm USES device base LIBRARIES MPI::MPI_CXX)
 coeus_library(job USES comm base LIBRARIES Threads::Threads)
-coeus_library(file USES device base LIBRARIES coeus_hdf5 nlohmann_json::nlohmann_json coeus_tomlplusplus coeus_xxhash
-    coeus_zlib coeus_zstd)
+coeus_library(file USES device base LIBRARIES nlohmann_json::nlohmann_json coeus_tomlplusplus coeus_xxhash coeus_zlib
+    coeus_zstd)
 # this file changes macros on which other files' headers depend
 set_source_files_properties(src/file/toml.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+coeus_library(hdf5 USES file base LIBRARIES coeus_libhdf5)
 coeus_library(kernels USES device base LIBRARIES coeus_onednn coeus_openblas OpenMP::OpenMP_CXX)
 # whether the compiler fuses the multiply-adds of a sum depends on the shape of the loop; here all shapes must give the
 # same bits
@@ -86,8 +87,9 @@ coeus_library(layers USES state comm kernels device base LIBRARIES OpenMP::OpenM
 coeus_library(models USES layers state kernels file base)
 coeus_library(pipeline USES models layers state comm device file base)
 coeus_library(optim USES state comm device base)
-coeus_library(io USES state comm device file base)
-coeus_library(data USES file base LIBRARIES coeus_pcre2 coeus_utf8proc coeus_sentencepiece Threads::Threads)
+coeus_library(hub USES state comm device file base)
+coeus_library(io USES hub state comm hdf5 device file base)
+coeus_library(data USES hdf5 file base LIBRARIES coeus_pcre2 coeus_utf8proc coeus_sentencepiece Threads::Threads)
 coeus_library(plan USES pipeline models layers comm kernels base)
 coeus_library(engine USES plan pipeline optim layers state comm device base)
 coeus_library(predict USES engine pipeline models comm kernels file base)
@@ -98,11 +100,12 @@ if(NOT COEUS_LIBRARIES_OF)
 endif()
 coeus_library(generate USES plan pipeline data layers state device file base)
 coeus_library(config USES models optim state comm file base LIBRARIES Boost::program_options)
-coeus_library(pretrained USES config models io data optim state comm device file base)
+coeus_library(pretrained USES config models io hub data optim state comm device file base)
 coeus_library(guards USES config engine io state comm device file base)
 coeus_library(observe USES config engine pipeline comm device file base)
 coeus_library(watchdog USES config comm file base LIBRARIES Threads::Threads)
-coeus_library(report USES config plan comm device file base)
+coeus_library(metrics USES config comm device file base)
+coeus_library(report USES metrics config comm device file base)
 if(NOT COEUS_LIBRARIES_OF)
     set(page ${PROJECT_SOURCE_DIR}/src/report/page/page)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page}.css ${page}.js)
@@ -123,8 +126,8 @@ const char* const page_script = R"js(@script@)js";
     target_include_directories(coeus_report PRIVATE ${PROJECT_SOURCE_DIR}/src/report/page)
 endif()
 coeus_library(setup USES engine config pipeline optim models state comm kernels device base)
-coeus_library(train USES setup predict report watchdog observe guards pretrained engine config job plan optim data io models
-    state comm device file base LIBRARIES Threads::Threads)
+coeus_library(train USES setup predict report metrics watchdog observe guards pretrained engine config job plan optim data io
+    models state comm device file base LIBRARIES Threads::Threads)
 
 add_library(coeus INTERFACE)
 get_property(libraries GLOBAL PROPERTY COEUS_LIBRARIES)
@@ -167,8 +170,8 @@ endif()
 # the commands; main() is not in the library
 include(cmake/jobscripts.cmake)
 include(cmake/built_with.cmake)
-coeus_library(apps USES train setup report watchdog observe pretrained generate config job pipeline data io
-    models comm kernels device file base LIBRARIES coeus_jobscripts coeus_built_with)
+coeus_library(apps USES train setup report watchdog observe pretrained generate config job pipeline data io hub
+    models comm kernels device hdf5 file base LIBRARIES coeus_jobscripts coeus_built_with)
 # coeus_executable(NAME LIBRARIES): the program, with the libraries of a build with or without GPUs
 function(coeus_executable name)
     add_executable(${name} ${PROJECT_SOURCE_DIR}/src/apps/main.cpp)

@@ -3,8 +3,8 @@
 // in an HDF5 file.
 #pragma once
 
-#include "coeus/file/hdf5.hpp"
 #include "coeus/file/raw_file.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -3,7 +3,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/patient_io.hpp"
-#include "coeus/file/hdf5.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 #include "parallel.hpp"
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/device/host_rows.hpp"
 #include "coeus/io/checksum.hpp"
-#include "coeus/io/held_block.hpp"
+#include "coeus/state/held_block.hpp"
 #include "coeus/state/replica.hpp"
 
 #include <algorithm>

@@ -6,8 +6,8 @@
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/file/convert.hpp"
+#include "coeus/file/finite.hpp"
 #include "coeus/io/checkpoint_room.hpp"
-#include "finite.hpp"
 
 #include <algorithm>
 #include <filesystem>

@@ -8,8 +8,8 @@
 #include "coeus/file/hub_name.hpp"
 #include "coeus/file/quantized.hpp"
 #include "coeus/file/raw_file.hpp"
-#include "coeus/io/hub.hpp"
-#include "coeus/io/hub_weights.hpp"
+#include "coeus/hub/hub.hpp"
+#include "coeus/hub/hub_weights.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 

@@ -3,8 +3,7 @@
 
 #include "coeus/base/log.hpp"
 #include "coeus/comm/together.hpp"
-#include "coeus/plan/cpu_peak.hpp"
-#include "coeus/report/load_history.hpp"
+#include "coeus/metrics/load_history.hpp"
 #include "coeus/report/report.hpp"
 
 #include <algorithm>

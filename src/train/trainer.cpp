@@ -6,10 +6,10 @@
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
 #include "coeus/device/named_range.hpp"
+#include "coeus/metrics/load_history.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/observe/memory_snapshot.hpp"
 #include "coeus/plan/cpu_peak.hpp"
-#include "coeus/report/load_history.hpp"
 #include "gpu_memory_use.hpp"
 
 #include <cmath>

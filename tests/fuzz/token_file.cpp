@@ -5,7 +5,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/data/sampler.hpp"
-#include "coeus/file/hdf5.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 #include "target.hpp"
 
 #include <cstdint>

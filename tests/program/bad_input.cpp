@@ -2,7 +2,7 @@
 // Data and runs that cannot work: the exit code, and a message that names key, value and rule, logged once
 // however many ranks there are. For mistakes in decks and options see decks.cpp, for those in checkpoints
 // checkpoint.cpp.
-#include "coeus/file/hdf5.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 #include "support/paths.hpp"

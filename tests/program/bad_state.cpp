@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // States that a run must not accept or save as if they were good: tokens beyond the vocabulary in a file that
 // claims otherwise, and weights that are not finite.
-#include "coeus/file/hdf5.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 #include "support/paths.hpp"

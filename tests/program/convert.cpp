@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // coeus convert, and Hugging Face folders written after the last step: both preserve every bit.
 #include "coeus/data/tokenizer.hpp"
-#include "coeus/file/hdf5.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"

@@ -3,8 +3,8 @@
 // if there is a Python with torch, new ones (tests/tools/write_dcp.py).
 #include "coeus/pretrained/dcp.hpp"
 
-#include "coeus/file/hdf5.hpp"
 #include "coeus/file/safetensors.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "program/python.hpp"
 #include "program/tiny_run.hpp"

@@ -5,7 +5,7 @@
 // - deck.toml, tokens.h5: 8 steps in float64, and their data
 // - one_file, in_parts: the dump folders of that run after step 4, with checkpoint.files = 1 and 2
 // - whole/metrics.jsonl: the metrics that this commit wrote in all 8 steps
-#include "coeus/file/hdf5.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 #include "support/paths.hpp"

@@ -2,7 +2,7 @@
 // expert_loads.jsonl and the heat map of a run: equal on all meshes, with each step once after a resume, and
 // kept when another run begins in the folder.
 #include "coeus/file/json.hpp"
-#include "coeus/report/load_history.hpp"
+#include "coeus/metrics/load_history.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 

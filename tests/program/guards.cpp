@@ -4,7 +4,7 @@
 #include "coeus/base/random.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/io/checkpoint.hpp"
-#include "coeus/report/load_history.hpp"
+#include "coeus/metrics/load_history.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hugging Face folders as other programs write them, and what a folder that Coeus writes cannot hold.
-#include "coeus/file/hdf5.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"

@@ -3,8 +3,8 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/random.hpp"
-#include "coeus/file/hdf5.hpp"
 #include "coeus/file/json.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 #include "support/catch.hpp"
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 #include "support/mesh_run.hpp"
 
 #include "coeus/comm/nccl_world.hpp"
-#include "coeus/io/held_block.hpp"
+#include "coeus/state/held_block.hpp"
 #include "coeus/state/replica.hpp"
 #include "support/cases.hpp"
 #include "support/copy_converting.hpp"

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "coeus/engine/batch_part.hpp"
-#include "coeus/io/held_block.hpp"
 #include "coeus/optim/param_groups.hpp"
 #include "coeus/pipeline/stage.hpp"
 #include "coeus/plan/layer_memory.hpp"
+#include "coeus/state/held_block.hpp"
 #include "coeus/state/quantized_weights.hpp"
 #include "support/moments.hpp"
 

@@ -478,7 +478,7 @@ endfunction()
 
     def test_a_system_that_fits(self):
         said = self.configure()
-        self.assertIn("all is well up to coeus_hdf5", said)
+        self.assertIn("all is well up to coeus_libhdf5", said)
         for wrong in ("too old", "MPICH", "would start ranks", "has been tried"):
             self.assertNotIn(wrong, said)
 

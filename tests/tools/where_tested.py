@@ -32,7 +32,7 @@ class Tests:
                 self.table.append((pattern, [Path("tests") / name for name in files.split(", ")]))
 
     def headers(self, path, text):
-        """Our own headers that a file includes, relative to the root: "include/coeus/io/hub.hpp", "src/io/checkpoint_file.hpp"."""
+        """Our own headers that a file includes, relative to the root: "include/coeus/hub/hub.hpp", "src/io/checkpoint_file.hpp"."""
         found = set()
         for name in INCLUDE.findall(text):
             if name.startswith("coeus/"):

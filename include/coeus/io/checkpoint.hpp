@@ -9,9 +9,9 @@
 
 #include "coeus/comm/communicator.hpp"
 #include "coeus/device/device.hpp"
-#include "coeus/file/hdf5.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 #include "coeus/io/checkpoint_folder.hpp"
-#include "coeus/io/held_block.hpp"
+#include "coeus/state/held_block.hpp"
 
 #include <cstdint>
 #include <functional>

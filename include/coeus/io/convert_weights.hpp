@@ -3,9 +3,9 @@
 // the ranks, so that it needs little memory for models of any size.
 #pragma once
 
+#include "coeus/hub/hub.hpp"
+#include "coeus/hub/hub_writer.hpp"
 #include "coeus/io/checkpoint.hpp"
-#include "coeus/io/hub.hpp"
-#include "coeus/io/hub_writer.hpp"
 
 namespace coeus {
 

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
+#include "coeus/hub/hub.hpp"
+#include "coeus/hub/hub_writer.hpp"
 #include "coeus/io/convert_weights.hpp"
-#include "coeus/io/hub.hpp"
-#include "coeus/io/hub_writer.hpp"
 #include "coeus/models/decoder.hpp"
 #include "coeus/models/registry.hpp"
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "coeus/file/toml.hpp"
-#include "coeus/report/goodput.hpp"
-#include "coeus/report/load_history.hpp"
+#include "coeus/metrics/goodput.hpp"
+#include "coeus/metrics/load_history.hpp"
 
 #include <cstdint>
 #include <filesystem>

@@ -7,9 +7,9 @@
 #include "coeus/config/config.hpp"
 #include "coeus/device/device.hpp"
 #include "coeus/device/gpu_monitor.hpp"
-#include "coeus/report/metrics.hpp"
-#include "coeus/report/run_folder.hpp"
-#include "coeus/report/tensorboard.hpp"
+#include "coeus/metrics/metrics.hpp"
+#include "coeus/metrics/run_folder.hpp"
+#include "coeus/metrics/tensorboard.hpp"
 
 #include <functional>
 #include <memory>

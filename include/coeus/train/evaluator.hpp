@@ -5,7 +5,7 @@
 #include "coeus/config/config.hpp"
 #include "coeus/data/blend.hpp"
 #include "coeus/engine/engine.hpp"
-#include "coeus/report/metrics.hpp"
+#include "coeus/metrics/metrics.hpp"
 
 #include <optional>
 

@@ -4,7 +4,7 @@
 
 #include "coeus/guards/guards.hpp"
 #include "coeus/io/checkpoint.hpp"
-#include "coeus/report/metrics.hpp"
+#include "coeus/metrics/metrics.hpp"
 
 #include <cstdint>
 

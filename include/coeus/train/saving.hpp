@@ -6,7 +6,7 @@
 #include "coeus/config/config.hpp"
 #include "coeus/engine/engine.hpp"
 #include "coeus/io/async_checkpoint.hpp"
-#include "coeus/report/run_folder.hpp"
+#include "coeus/metrics/run_folder.hpp"
 
 #include <functional>
 #include <optional>

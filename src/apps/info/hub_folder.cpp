@@ -5,7 +5,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/file/hub_config.hpp"
-#include "coeus/io/hub.hpp"
+#include "coeus/hub/hub.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "coeus/pretrained/pretrained.hpp"

@@ -4,7 +4,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
-#include "coeus/file/hdf5.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 #include "kinds.hpp"
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include "coeus/device/memory.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
-#include "coeus/io/hub_writer.hpp"
+#include "coeus/hub/hub_writer.hpp"
 #include "mpi/io/groups.hpp"
 #include "support/catch.hpp"
 

@@ -2,7 +2,7 @@
 // Token files for tests.
 #pragma once
 
-#include "coeus/file/hdf5.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 
 #include <filesystem>
 #include <functional>

@@ -3,8 +3,8 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/patient_io.hpp"
-#include "coeus/file/hdf5.hpp"
 #include "coeus/file/json.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 #include "support/catch.hpp"
 #include "support/full_disk.hpp"
 #include "support/support.hpp"

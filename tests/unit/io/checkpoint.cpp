@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/device/memory.hpp"
-#include "coeus/file/hdf5.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 #include "coeus/io/async_checkpoint.hpp"
 #include "support/catch.hpp"
 #include "support/checkpoint_state.hpp"

@@ -3,7 +3,7 @@
 #include "coeus/models/hub_model.hpp"
 
 #include "coeus/file/hub_config.hpp"
-#include "coeus/io/hub.hpp"
+#include "coeus/hub/hub.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/registry.hpp"
 #include "hub_config.hpp"

@@ -2,7 +2,7 @@
 // The starts of a run: what goodput.jsonl says about each of them, and what reports show of it.
 #include "coeus/base/error.hpp"
 #include "coeus/file/json.hpp"
-#include "coeus/report/goodput.hpp"
+#include "coeus/metrics/goodput.hpp"
 #include "coeus/report/report.hpp"
 #include "report_data.hpp"
 #include "support/catch.hpp"

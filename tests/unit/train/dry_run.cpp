@@ -5,8 +5,8 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/data/bpe_training.hpp"
-#include "coeus/file/hdf5.hpp"
 #include "coeus/file/host_error.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 #include "support/advice.hpp"
 #include "support/catch.hpp"
 #include "support/environment.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/io/held_block.hpp"
+#include "coeus/state/held_block.hpp"
 
 #include "coeus/state/storage.hpp"
 

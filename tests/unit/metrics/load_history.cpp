@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // expert_loads.jsonl: which steps are recorded, its lines, and what is read of complete and damaged files.
-#include "coeus/report/load_history.hpp"
+#include "coeus/metrics/load_history.hpp"
 
-#include "coeus/report/metrics.hpp"
+#include "coeus/metrics/metrics.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 

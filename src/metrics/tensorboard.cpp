@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Only four forms of protobuf's wire format are needed: varints (0), numbers of 8 and of 4 bytes (1, 5), and
 // bytes with their length (2). A field begins with (number << 3) | form.
-#include "coeus/report/tensorboard.hpp"
+#include "coeus/metrics/tensorboard.hpp"
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/file/hdf5.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/report/run_folder.hpp"
+#include "coeus/metrics/run_folder.hpp"
 
 #include "coeus/base/error_text.hpp"
 #include "coeus/base/log.hpp"

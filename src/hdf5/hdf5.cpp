@@ -3,7 +3,7 @@
 //   format of HDF5 1.8 (checksums of metadata; readable by any library since 2008)
 //   no times (the same calls give the same bytes)
 //   arrays of 64 KiB or more begin at multiples of 4 KiB (memory maps, stripes of parallel file systems)
-#include "coeus/file/hdf5.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 
 #include "coeus/base/flight_recorder.hpp"
 #include "coeus/base/patient_io.hpp"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lines of the terminal and of metrics.jsonl, the file after a resume, and rates.
-#include "coeus/report/metrics.hpp"
+#include "coeus/metrics/metrics.hpp"
 
 #include "coeus/base/error.hpp"
 #include "coeus/file/json.hpp"
-#include "coeus/report/tensorboard.hpp"
+#include "coeus/metrics/tensorboard.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "finite.hpp"
+#include "coeus/file/finite.hpp"
 
 namespace coeus {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/report/metrics.hpp"
+#include "coeus/metrics/metrics.hpp"
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/error_text.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/report/start_record.hpp"
+#include "coeus/metrics/start_record.hpp"
 
 #include "coeus/base/text.hpp"
 

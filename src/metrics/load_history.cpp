@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/report/load_history.hpp"
+#include "coeus/metrics/load_history.hpp"
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/patient_io.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums over starts, repeated steps, and the file after a run was killed.
-#include "coeus/report/goodput.hpp"
+#include "coeus/metrics/goodput.hpp"
 
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantized tensors of Hugging Face folders, whole and in parts, and what is refused.
-#include "coeus/io/hub_weights.hpp"
+#include "coeus/hub/hub_weights.hpp"
 
 #include "coeus/device/memory.hpp"
-#include "coeus/io/hub.hpp"
+#include "coeus/hub/hub.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 #include "support/write_safetensors.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/io/hub_weights.hpp"
+#include "coeus/hub/hub_weights.hpp"
 
 #include "coeus/base/patient_io.hpp"
 #include "coeus/file/convert.hpp"

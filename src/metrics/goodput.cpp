@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/report/goodput.hpp"
+#include "coeus/metrics/goodput.hpp"
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"

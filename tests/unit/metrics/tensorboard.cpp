@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Event files as a reader of the formats sees them: framing, checksums, messages, restarts.
-#include "coeus/report/tensorboard.hpp"
+#include "coeus/metrics/tensorboard.hpp"
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/io/hub.hpp"
+#include "coeus/hub/hub.hpp"
 
 #include "coeus/base/patient_io.hpp"
 #include "coeus/device/host_rows.hpp"
 #include "coeus/file/convert.hpp"
-#include "finite.hpp"
+#include "coeus/file/finite.hpp"
 
 #include <algorithm>
 #include <array>

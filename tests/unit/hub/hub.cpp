@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/io/hub.hpp"
+#include "coeus/hub/hub.hpp"
 
 #include "coeus/comm/communicator.hpp"
 #include "coeus/device/memory.hpp"
-#include "coeus/io/hub_writer.hpp"
+#include "coeus/hub/hub_writer.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 #include "support/write_safetensors.hpp"

@@ -3,7 +3,7 @@
 // types.
 #pragma once
 
-#include "coeus/file/hdf5.hpp"
+#include "coeus/hdf5/hdf5.hpp"
 
 #include <hdf5.h>
 

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "coeus/base/telemetry_file.hpp"
-#include "coeus/report/metrics.hpp"
+#include "coeus/metrics/metrics.hpp"
 
 #include <cstdint>
 #include <filesystem>

@@ -5,8 +5,8 @@
 
 #include "coeus/device/device.hpp"
 #include "coeus/file/hub_place.hpp"
-#include "coeus/io/held_block.hpp"
-#include "coeus/io/hub_weights.hpp"
+#include "coeus/hub/hub_weights.hpp"
+#include "coeus/state/held_block.hpp"
 
 #include <cstdint>
 #include <functional>

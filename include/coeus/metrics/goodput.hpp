@@ -8,7 +8,7 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/telemetry_file.hpp"
-#include "coeus/report/start_record.hpp"
+#include "coeus/metrics/start_record.hpp"
 
 #include <cstdint>
 #include <filesystem>
