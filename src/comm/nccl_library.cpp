@@ -33,28 +33,27 @@ std::string nccl_path() {
 NcclLibrary load_nccl(const std::string& path) {
     const SharedLibrary library(path, "NCCL", "2.13 or newer");
     NcclLibrary nccl;
-    const auto find = [&](const char* name, auto*& function) { library.find(name, function); };
-    find("ncclGetVersion", nccl.get_version);
+    library.find("ncclGetVersion", nccl.get_version);
     if (nccl.version() < oldest)
         throw ConfigError("{} is NCCL {}; 2.13 or newer is needed", path, nccl.version_text());
-    find("ncclGetUniqueId", nccl.get_unique_id);
-    find("ncclCommInitRank", nccl.comm_init_rank);
+    library.find("ncclGetUniqueId", nccl.get_unique_id);
+    library.find("ncclCommInitRank", nccl.comm_init_rank);
     library.find_optional("ncclCommInitRankConfig", nccl.comm_init_rank_config);
     library.find_optional("ncclCommInitRankScalable", nccl.comm_init_rank_scalable);
     library.find_optional("ncclCommSplit", nccl.comm_split);
     library.find_optional("ncclCommFinalize", nccl.comm_finalize);
-    find("ncclCommDestroy", nccl.comm_destroy);
-    find("ncclCommAbort", nccl.comm_abort);
-    find("ncclCommGetAsyncError", nccl.comm_get_async_error);
-    find("ncclGetErrorString", nccl.get_error_string);
-    find("ncclGetLastError", nccl.get_last_error);
-    find("ncclGroupStart", nccl.group_start);
-    find("ncclGroupEnd", nccl.group_end);
-    find("ncclAllReduce", nccl.all_reduce);
-    find("ncclReduceScatter", nccl.reduce_scatter);
-    find("ncclAllGather", nccl.all_gather);
-    find("ncclSend", nccl.send);
-    find("ncclRecv", nccl.receive);
+    library.find("ncclCommDestroy", nccl.comm_destroy);
+    library.find("ncclCommAbort", nccl.comm_abort);
+    library.find("ncclCommGetAsyncError", nccl.comm_get_async_error);
+    library.find("ncclGetErrorString", nccl.get_error_string);
+    library.find("ncclGetLastError", nccl.get_last_error);
+    library.find("ncclGroupStart", nccl.group_start);
+    library.find("ncclGroupEnd", nccl.group_end);
+    library.find("ncclAllReduce", nccl.all_reduce);
+    library.find("ncclReduceScatter", nccl.reduce_scatter);
+    library.find("ncclAllGather", nccl.all_gather);
+    library.find("ncclSend", nccl.send);
+    library.find("ncclRecv", nccl.receive);
     return nccl;
 }
 

@@ -14,21 +14,20 @@ constexpr size_t oldest = 90000;
 CudnnLibrary load_cudnn(const std::string& path) {
     const SharedLibrary library(path, "cuDNN", "9");
     CudnnLibrary cudnn;
-    const auto find = [&](const char* name, auto*& function) { library.find(name, function); };
-    find("cudnnGetVersion", cudnn.get_version);
+    library.find("cudnnGetVersion", cudnn.get_version);
     if (cudnn.get_version() < oldest)
         throw ConfigError("{} is cuDNN {}; 9.0 or newer is needed", path, cudnn.get_version());
-    find("cudnnGetErrorString", cudnn.get_error_string);
-    find("cudnnGetLastErrorString", cudnn.get_last_error_string);
-    find("cudnnCreate", cudnn.create);
-    find("cudnnDestroy", cudnn.destroy);
-    find("cudnnSetStream", cudnn.set_stream);
-    find("cudnnBackendCreateDescriptor", cudnn.create_descriptor);
-    find("cudnnBackendDestroyDescriptor", cudnn.destroy_descriptor);
-    find("cudnnBackendFinalize", cudnn.finalize);
-    find("cudnnBackendSetAttribute", cudnn.set_attribute);
-    find("cudnnBackendGetAttribute", cudnn.get_attribute);
-    find("cudnnBackendExecute", cudnn.execute);
+    library.find("cudnnGetErrorString", cudnn.get_error_string);
+    library.find("cudnnGetLastErrorString", cudnn.get_last_error_string);
+    library.find("cudnnCreate", cudnn.create);
+    library.find("cudnnDestroy", cudnn.destroy);
+    library.find("cudnnSetStream", cudnn.set_stream);
+    library.find("cudnnBackendCreateDescriptor", cudnn.create_descriptor);
+    library.find("cudnnBackendDestroyDescriptor", cudnn.destroy_descriptor);
+    library.find("cudnnBackendFinalize", cudnn.finalize);
+    library.find("cudnnBackendSetAttribute", cudnn.set_attribute);
+    library.find("cudnnBackendGetAttribute", cudnn.get_attribute);
+    library.find("cudnnBackendExecute", cudnn.execute);
     return cudnn;
 }
 
