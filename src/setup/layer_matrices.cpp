@@ -13,11 +13,11 @@ std::vector<LayerMatrix> layer_matrices(const Model& model) {
             matrices.push_back({.parameter = param.name,
                                 .outputs = param.rows_per_group(),
                                 .inputs = param.shape.cols(),
-                                .number = param.shape.rank == 3 ? param.groups : 1,
                                 .of_experts = param.shape.rank == 3,
                                 .recipe = param.recipe,
                                 .always_stays = !param.takes_recipe,
-                                .split = param.shard.tp});
+                                .split = param.shard.tp,
+                                .number = param.shape.rank == 3 ? param.groups : 1});
         }
     const auto* decoder = dynamic_cast<const Decoder*>(&model);
     if (decoder != nullptr && decoder->config().tied)

@@ -55,11 +55,11 @@ const char* name_of(Recipe recipe);
 struct LayerMatrix {
     std::string parameter;
     int64_t outputs = 0, inputs = 0;  ///< the whole shape, of one expert
-    int64_t number = 1;               ///< so many of this shape: the experts
     bool of_experts = false;
     Recipe recipe = Recipe::none;  ///< as built
     bool always_stays = false;     ///< the model never computes it in 8 bits
     Split split = Split::none;     ///< how tensor-parallel ranks divide it
+    int64_t number = 1;            ///< of matrices of this shape: the experts
 };
 
 /// Why a matrix is not quantized.

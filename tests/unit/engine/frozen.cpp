@@ -59,7 +59,7 @@ struct FrozenStep {
         TestBatch batch(2, length, config.vocab);
         engine.compute_gradients(1, 1e-2, batch.valid_labels(),
                                  [&](int64_t) { return batch.local_batch(0, 2); });
-        CHECK(engine.update());
+        CHECK(engine.update().taken);
         loss = engine.scalars().loss;
         norm = engine.scalars().grad_norm;
         gradients = all(engine, &Storage::gradient);

@@ -12,14 +12,14 @@ using namespace coeus::test;
 
 namespace {
 
-constexpr int64_t words = 11, dim = 6;
+constexpr int64_t words = 11, flow_dim = 6;
 constexpr size_t blocks = 3;
 
 // A loss that nothing adds to, and a step after the update.
 class Counting : public TwoFlowModel {
 public:
     Counting(const StateTypes& types, bool recompute, const std::vector<ModelPart>& parts)
-        : TwoFlowModel(blocks, dim, words, types, recompute, parts) {
+        : TwoFlowModel(blocks, flow_dim, words, types, recompute, parts) {
         losses_ = {{.number = 3, .topic = "flows", .name = "unused_loss"}};
     }
     Counters counters() const override { return {"visits", 2, 5}; }
@@ -45,7 +45,9 @@ public:
     }
     std::vector<ModelPart> split(int, const SplitWeights&) const override { return {}; }
     std::vector<ModelPart> split(const std::vector<std::vector<std::string>>&) const override { return {}; }
-    int64_t parameters() const override { return 3 * words * dim + 2 * int64_t(blocks) * dim * dim; }
+    int64_t parameters() const override {
+        return 3 * words * flow_dim + 2 * int64_t(blocks) * flow_dim * flow_dim;
+    }
     int64_t active_parameters() const override { return parameters(); }
     double flops_per_token(int64_t) const override { return 6.0 * double(parameters()); }
     void require_countable(const BatchShape&) const override {}

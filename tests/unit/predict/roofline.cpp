@@ -25,13 +25,13 @@ const std::string roofline_decks = paths::source() + "/tests/data/roofline/",
                   machines = paths::source() + "/tests/data/machines/";
 
 // A deck's model and options for a GPU.
-struct Planned {
+struct PlannedDeck {
     DecoderConfig model;
     EngineOptions options;
 };
 
-Planned planned(const std::string& deck, int ranks, const Words& more = {}) {
-    Words words = {roofline_decks + deck, "--dry_run", "--device=cuda"};
+PlannedDeck planned(const std::string& file, int ranks, const Words& more = {}) {
+    Words words = {roofline_decks + file, "--dry_run", "--device=cuda"};
     words.insert(words.end(), more.begin(), more.end());
     const Config config = parse_command_line(words).config;
     const DecoderConfig model = model_from_deck(config);
@@ -42,13 +42,13 @@ Planned planned(const std::string& deck, int ranks, const Words& more = {}) {
 }
 
 // Attention's backward by our own kernels, its forward by cuDNN, whose backward gets no workspace.
-Planned with_own_backward(Planned p) {
+PlannedDeck with_own_backward(PlannedDeck p) {
     p.options.cudnn_bytes = 4096;
     return p;
 }
 
 // With the chunks of logits that a run has on such a GPU.
-Planned with_chunks_on(Planned p, const char* gpu_name) {
+PlannedDeck with_chunks_on(PlannedDeck p, const char* gpu_name) {
     p.options = with_largest_chunks(p.model, p.options, machine_of_gpu(gpu_name).gpu->memory_bytes);
     return p;
 }
@@ -107,7 +107,7 @@ TEST_CASE("the roofline with the rates of a review gives the MFU that the review
                                                     Estimated{"roofline_c.toml", 1, "reviewed_h200", 0.47},
                                                     Estimated{"roofline_d.toml", 8, "reviewed_h100", 0.43}}) {
         CAPTURE(deck);
-        const Planned p = with_own_backward(planned(deck, ranks));
+        const PlannedDeck p = with_own_backward(planned(deck, ranks));
         const Roofline roofline =
             roofline_of(p.model, p.options, machine_of_gpu(machines + machine + ".toml"));
         CHECK(roofline.mfu_of_local_batch().value() == Approx(mfu).margin(0.03));
@@ -127,7 +127,7 @@ TEST_CASE("what a run does by default reaches the MFU that is asked for, at the 
          {Bar{"roofline_a.toml", 1, "h100-sxm", 0.57}, Bar{"roofline_b.toml", 1, "h200", 0.61},
           Bar{"roofline_c.toml", 1, "h200", 0.60}, Bar{"roofline_d.toml", 8, "h100-sxm", 0.53}}) {
         CAPTURE(deck);
-        const Planned p = with_chunks_on(planned(deck, ranks), gpu);
+        const PlannedDeck p = with_chunks_on(planned(deck, ranks), gpu);
         CHECK(p.options.deterministic);
         CHECK(p.options.chunk_bytes == gpu_chunk_bytes.front());
         const Roofline roofline = roofline_of(p.model, p.options, machine_of_gpu(gpu));
@@ -136,7 +136,7 @@ TEST_CASE("what a run does by default reaches the MFU that is asked for, at the 
         CHECK(roofline.by_data_sheet.empty());
         CHECK(roofline.left_out.empty());
         // with our own backward, each is slower
-        const Planned own = with_own_backward(planned(deck, ranks));
+        const PlannedDeck own = with_own_backward(planned(deck, ranks));
         const Roofline slower = roofline_of(own.model, own.options, machine_of_gpu(gpu));
         CHECK(slower.mfu_of_local_batch().value() < roofline.mfu_of_local_batch().value());
     }
@@ -147,7 +147,7 @@ TEST_CASE("what a run does by default reaches the MFU that is asked for, at the 
 TEST_CASE("the roofline is near the steps that were measured") {
     const Words one = {"--training.global_batch_size=-1"},
                 four = {"--training.global_batch_size=-1", "--model.n_layers=4"};
-    const auto step = [](const Planned& p, const char* gpu) {
+    const auto step = [](const PlannedDeck& p, const char* gpu) {
         return roofline_of(p.model, p.options, machine_of_gpu(gpu)).step();
     };
     CHECK(step(with_own_backward(planned("roofline_b.toml", 1, one)), "h200") == Approx(1.208).epsilon(0.05));
@@ -163,7 +163,7 @@ TEST_CASE("the roofline is near the steps that were measured") {
 }
 
 TEST_CASE("a roofline counts what a step adds to its local batches, and collectives that nothing hides") {
-    const Planned p = planned("roofline_d.toml", 8);
+    const PlannedDeck p = planned("roofline_d.toml", 8);
     const Roofline roofline = roofline_of(p.model, p.options, machine_of_gpu("h100"));
     double rows = 0, once = 0;
     for (const RooflineRow& row : roofline.rows) {
@@ -191,7 +191,7 @@ TEST_CASE("a roofline counts what a step adds to its local batches, and collecti
 }
 
 TEST_CASE("a roofline has both orders of operations, and each is the other one's other") {
-    const Planned p = planned("roofline_d.toml", 8);
+    const PlannedDeck p = planned("roofline_d.toml", 8);
     const MachineFile machine = with_slower_links(10);
     const Roofline overlapped = roofline_of(p.model, p.options, machine),
                    serial = roofline_of(p.model, p.options, machine, LaunchOrder::serial);
@@ -213,7 +213,7 @@ TEST_CASE("a roofline has both orders of operations, and each is the other one's
 }
 
 TEST_CASE("the order of a run is that of the machine's NCCL and driver") {
-    const Planned p = planned("roofline_d.toml", 8);
+    const PlannedDeck p = planned("roofline_d.toml", 8);
     MachineFile machine = machine_of_gpu("h100");
     CHECK(planned_order(machine, p.options) == LaunchOrder::overlapped);
     machine.nccl = 22602, machine.driver = 12090;
@@ -238,8 +238,8 @@ TEST_CASE("the order of a run is that of the machine's NCCL and driver") {
 
 TEST_CASE("two units ahead, gathers of a slow network are hidden that are not with one") {
     const MachineFile machine = with_slower_links(10);
-    const Planned one = planned("roofline_d.toml", 8),
-                  two = planned("roofline_d.toml", 8, {"--parallelism.fsdp_prefetch=2"});
+    const PlannedDeck one = planned("roofline_d.toml", 8),
+                      two = planned("roofline_d.toml", 8, {"--parallelism.fsdp_prefetch=2"});
     const Roofline near = roofline_of(one.model, one.options, machine),
                    far = roofline_of(two.model, two.options, machine);
     CHECK(row_of(near, "waits for gathers of weights") > 0.005);
@@ -264,7 +264,7 @@ TEST_CASE("each axis of a mesh has its exposed communication") {
                   "messages of stages",
                   "waits for messages of stages"}}) {
         CAPTURE(purpose);
-        const Planned p = planned("roofline_d.toml", 8, options);
+        const PlannedDeck p = planned("roofline_d.toml", 8, options);
         const Roofline roofline = roofline_of(p.model, p.options, machine_of_gpu("h100"));
         const auto row = std::ranges::find(roofline.communication, purpose, &CommunicationRow::name);
         REQUIRE(row != roofline.communication.end());
@@ -283,7 +283,7 @@ TEST_CASE("each axis of a mesh has its exposed communication") {
 TEST_CASE("a pipeline rank waits for others as its schedule says") {
     const Words options = {"--parallelism.pipeline_parallel_degree=4",
                            "--parallelism.data_parallel_shard_degree=2", "--training.local_batch_size=8"};
-    const Planned p = planned("roofline_d.toml", 8, options);
+    const PlannedDeck p = planned("roofline_d.toml", 8, options);
     const Roofline roofline = roofline_of(p.model, p.options, machine_of_gpu("h100"));
     const double waits = row_of(roofline, "waits for other stages"),
                  messages = row_of(roofline, "waits for messages of stages");
@@ -293,9 +293,9 @@ TEST_CASE("a pipeline rank waits for others as its schedule says") {
 
 // 8, 9, 8 and 7 blocks; the last rank has the output layer, too
 TEST_CASE("the roofline of a pipeline is that of its slowest rank") {
-    Planned p = planned("roofline_d.toml", 8,
-                        {"--parallelism.pipeline_parallel_degree=4",
-                         "--parallelism.data_parallel_shard_degree=2", "--training.local_batch_size=8"});
+    PlannedDeck p = planned("roofline_d.toml", 8,
+                            {"--parallelism.pipeline_parallel_degree=4",
+                             "--parallelism.data_parallel_shard_degree=2", "--training.local_batch_size=8"});
     const MachineFile machine = machine_of_gpu("h100");
     const Roofline slowest = roofline_of_slowest(p.model, p.options, machine);
     REQUIRE(slowest.steps_of_ranks.size() == 4);
