@@ -101,6 +101,10 @@ TEST_CASE("engine: a model that is not a decoder trains and validates in the mem
 }
 
 TEST_CASE("engine: a step of a model that is not a decoder can be recorded") {
-    const Recording step = record_step(two_flows, options(RecomputeOptions::Mode::nothing));
+    EngineOptions on_gpu = options(RecomputeOptions::Mode::nothing);
+    on_gpu.types = {.master = Dtype::f32, .compute = Dtype::f32};
+    on_gpu.backend = Backend::cuda;
+    on_gpu.architecture = 90;
+    const Recording step = record_step(two_flows, on_gpu);
     CHECK(step.launches() > 0);
 }
