@@ -5,6 +5,7 @@
 #include "memory_plan.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace coeus {
 
@@ -30,6 +31,17 @@ BatchShape micro_batch_of(const EngineOptions& options) {
             .masks_documents = options.training.masks_documents};
 }
 
+// True if the parts are the whole model, one after the other.
+bool are_whole(const std::vector<ModelPart>& parts, const ModelPart& whole) {
+    size_t next = whole.first;
+    return std::ranges::all_of(parts,
+                               [&](const ModelPart& part) {
+                                   return std::exchange(next, part.last) == part.first &&
+                                          part.first <= part.last;
+                               }) &&
+           next == whole.last;
+}
+
 // The options with their defaults filled in.
 EngineOptions complete(const ModelConfig& config, EngineOptions options) {
     PipelineOptions& pipeline = options.pipeline;
@@ -37,6 +49,8 @@ EngineOptions complete(const ModelConfig& config, EngineOptions options) {
     require(pipeline.timetable.ranks() == options.mesh.pp &&
                 pipeline.timetable.stages() == int(pipeline.parts.size()),
             "a pipeline needs the ranks of the mesh and a part of the model for each stage");
+    require(are_whole(pipeline.parts, config.whole()),
+            "the parts of a pipeline must be the whole model, one after the other");
     require(options.training.sequences % pipeline.timetable.microbatches == 0,
             "a local batch must divide evenly into micro-batches");
     options.overlap_pairs = options.overlap_pairs && options.mesh.ep > 1 && pipeline.timetable.has_pairs() &&

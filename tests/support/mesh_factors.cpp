@@ -53,7 +53,7 @@ bool can_divide_experts(const MeshShape& mesh) {
 // so that the gradients of queries would be nothing but rounding errors. Two depths therefore have longer
 // documents, and longer sequences for several of them.
 void set_depths(MeshCase& c, int depths) {
-    c.model.mtp_layers = depths;
+    set_mtp(c, depths);
     if (depths < 2 || !c.document_mask) return;
     c.document_length = 5;
     c.seq_len *= 2;

@@ -244,6 +244,11 @@ PipelineOptions pipeline_of(const std::string& schedule, int ranks, int micro_ba
     return pipeline;
 }
 
+void set_mtp(MeshCase& c, int64_t depths) {
+    c.model.mtp_layers = depths;
+    if (!c.pipeline.parts.empty()) c.pipeline.parts.back().last = ModelConfig(c.model).whole().last;
+}
+
 std::vector<MeshShape> meshes_of(int ranks, const std::vector<Axis>& axes) {
     std::vector<MeshShape> all = {{}};
     for (const Axis axis : axes) {

@@ -81,6 +81,8 @@ std::string differs_when_offloaded(MeshCase c, const Communicator& world, int64_
 /// Stages that divide the model as evenly as possible, in this schedule.
 PipelineOptions pipeline_of(const std::string& schedule, int ranks, int micro_batches, int virtual_stages,
                             const DecoderConfig& model);
+/// Sets the depths of multi-token prediction, which are in the last stage.
+void set_mtp(MeshCase& c, int64_t depths);
 /// Every mesh of `ranks` ranks over these axes; the other degrees are 1.
 std::vector<MeshShape> meshes_of(int ranks, const std::vector<Axis>& axes);
 

@@ -172,7 +172,7 @@ TEST_CASE("experts: a pair that takes turns computes the bits of one after the o
                 set_schedule(c, schedule);
                 if (!c.pipeline.timetable.has_pairs()) continue;
                 c.local_batches = 2;
-                c.model.mtp_layers = draw(2);
+                set_mtp(c, draw(2));
                 c.streams = mode;
                 c.gather = {.weights = Keep::all, .gradients = Keep::all};
                 c.recompute = {.mode = RecomputeOptions::Mode(draw(4)), .every = 1, .budget = 0.3};

@@ -103,6 +103,21 @@ TEST_CASE("engine: a model that is not a decoder trains and validates in the mem
 }
 
 TEST_CASE("engine: a step of a model that is not a decoder can be recorded") {
-    const Recording step = record_step(two_flows, options(RecomputeOptions::Mode::nothing));
+    EngineOptions on_gpu = options(RecomputeOptions::Mode::nothing);
+    on_gpu.types = {.master = Dtype::f32, .compute = Dtype::f32};
+    on_gpu.backend = Backend::cuda;
+    on_gpu.architecture = 90;
+    const Recording step = record_step(two_flows, on_gpu);
     CHECK(step.launches() > 0);
+}
+
+TEST_CASE("engine: parts of a pipeline that are not the whole model are refused") {
+    const auto with = [](const std::vector<ModelPart>& parts) {
+        EngineOptions wrong = options(RecomputeOptions::Mode::nothing);
+        wrong.pipeline.parts = parts;
+        return Engine(two_flows, wrong).plan().total();
+    };
+    CHECK(with({{0, blocks + 2}}) > 0);
+    CHECK_THROWS_AS(with({{0, blocks}}), LogicError);
+    CHECK_THROWS_AS(with({{1, blocks + 2}}), LogicError);
 }
