@@ -129,7 +129,7 @@ TEST_CASE("frozen: a half-frozen run takes what is planned for it, and keeps act
         MeshRun run(c, mesh_of_one());
         TestBatch batch = batch_of_step(c, 1);
         CHECK(run.step(1, batch));
-        CHECK(use_differs_from_plan(c, run.engine) == "");
+        CHECK(use_differs_from_plan(c, run.engine).empty());
         const MemoryPlan& plan = run.engine.plan();
         CHECK(host.taken["weights"] == plan.bytes(term::weights));
         CHECK(host.taken["gradients"] == plan.bytes(term::gradients));
