@@ -2,7 +2,6 @@
 // The device of each rank: GPUs that cannot be used, GPUs near the cores of ranks, GPUs that ranks hide from
 // each other, how threads wait for a GPU, and what is in use of its memory.
 #include "coeus/session/rank_device.hpp"
-#include "coeus/setup/device_choice.hpp"
 
 #include "../../../src/session/gpu_placement.hpp"
 #include "coeus/base/error.hpp"
@@ -10,6 +9,7 @@
 #include "coeus/device/cpu.hpp"
 #include "coeus/device/exec.hpp"
 #include "coeus/session/gpu_memory_use.hpp"
+#include "coeus/setup/device_choice.hpp"
 #include "stand_ins/cuda/runtime.hpp"
 #include "support/catch.hpp"
 #include "support/paths.hpp"
