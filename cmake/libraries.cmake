@@ -34,7 +34,7 @@ function(coeus_library name)
         coeus_optimise_sanitized(coeus_${name})
     endif()
     # what runs at the start of a job or once a step: -O3 would take a third longer to compile
-    if(name MATCHES "^(apps|config|guards|job|metrics|models|observe|report|session|setup|train|watchdog)$")
+    if(name MATCHES "^(apps|config|guards|info|job|metrics|models|observe|report|session|setup|train|watchdog)$")
         target_compile_options(coeus_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
     endif()
     # each *_none.cpp is compiled separately: its functions report that there is no GPU, and its object must stay out of
@@ -129,6 +129,7 @@ coeus_library(setup USES engine config pipeline optim models state comm device b
 coeus_library(session USES setup predict observe pretrained engine config plan io comm kernels device base)
 coeus_library(train USES session setup report metrics watchdog observe guards pretrained engine config job plan optim data io models
     state comm device file base LIBRARIES Threads::Threads)
+coeus_library(info USES session pretrained data io hub models kernels hdf5 file base)
 
 add_library(coeus INTERFACE)
 get_property(libraries GLOBAL PROPERTY COEUS_LIBRARIES)
@@ -171,8 +172,8 @@ endif()
 # the commands; main() is not in the library
 include(cmake/jobscripts.cmake)
 include(cmake/built_with.cmake)
-coeus_library(apps USES train session report watchdog observe pretrained generate config job pipeline data io hub
-    models comm kernels device hdf5 file base LIBRARIES coeus_jobscripts coeus_built_with)
+coeus_library(apps USES info train session report watchdog observe pretrained generate config job pipeline data io
+    models comm device file base LIBRARIES coeus_jobscripts coeus_built_with)
 # coeus_executable(NAME LIBRARIES): the program, with the libraries of a build with or without GPUs
 function(coeus_executable name)
     add_executable(${name} ${PROJECT_SOURCE_DIR}/src/apps/main.cpp)

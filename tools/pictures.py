@@ -20,6 +20,7 @@ import sources
 # folder -> (kind, contents); one line for each coeus_library of cmake/libraries.cmake
 FOLDERS = {
     "apps": ("run", "sub-commands"),
+    "info": ("run", "what files and folders are"),
     "train": ("run", "one run: start, steps, saving, resuming"),
     "session": ("run", "a rank made ready to run"),
     "setup": ("run", "options of a run"),

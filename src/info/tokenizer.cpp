@@ -4,11 +4,11 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
-#include "kinds.hpp"
+#include "coeus/info/kinds.hpp"
 
 #include <algorithm>
 
-namespace coeus::apps {
+namespace coeus::info {
 
 namespace {
 
@@ -42,9 +42,9 @@ void show_sample(const Tokenizer& tokenizer) {
         }
         pieces.push_back(piece);
     }
-    info_line("sample", sample);
-    info_line("", fmt::format("{} tokens: {}", ids.size(), join(numbers, " ")));
-    info_line("", join(pieces, "|"));
+    entry("sample", sample);
+    entry("", fmt::format("{} tokens: {}", ids.size(), join(numbers, " ")));
+    entry("", join(pieces, "|"));
 }
 
 void verify(const Tokenizer& tokenizer) {
@@ -57,37 +57,37 @@ void verify(const Tokenizer& tokenizer) {
         }
     }
     const std::string back = tokenizer.decode(tokenizer.encode(sample));
-    info_line("verified", fmt::format("{} ids have a token{}; the sample decodes to {}",
-                                      with_commas(tokenizer.vocab_size() - without),
-                                      without ? fmt::format(", {} have none", with_commas(without)) : "",
-                                      back == sample ? "itself" : "\"" + back + "\""));
+    entry("verified", fmt::format("{} ids have a token{}; the sample decodes to {}",
+                                 with_commas(tokenizer.vocab_size() - without),
+                                 without ? fmt::format(", {} have none", with_commas(without)) : "",
+                                 back == sample ? "itself" : "\"" + back + "\""));
 }
 
 }  // namespace
 
-void show_tokenizer(const std::string& place, const InfoOptions& options) {
+void show_tokenizer(const std::string& place, const Options& options) {
     const Tokenizer tokenizer(place);
     print("{}: tokenizer, {}\n", place, tokenizer.kind());
-    info_line("vocabulary", with_commas(tokenizer.vocab_size()));
+    entry("vocabulary", with_commas(tokenizer.vocab_size()));
     const auto one = [&](std::optional<int32_t> id) {
         return id ? named(tokenizer, *id) : std::string("none");
     };
-    info_line("BOS", one(tokenizer.bos_id()));
-    info_line("EOS", one(tokenizer.eos_id()));
+    entry("BOS", one(tokenizer.bos_id()));
+    entry("EOS", one(tokenizer.eos_id()));
     const auto around = [&](const Tokenizer::Ends& ends) {
         return fmt::format("{} | text | {}", list_of(tokenizer, ends.before), list_of(tokenizer, ends.after));
     };
-    info_line("own template", around(tokenizer.own_ends()));
-    info_line("documents", around(tokenizer.document_ends()));
+    entry("own template", around(tokenizer.own_ends()));
+    entry("documents", around(tokenizer.document_ends()));
     std::vector<int32_t> special = tokenizer.special_ids();
     const size_t count = special.size();
     special.resize(std::min(count, most_shown));
-    info_line("special tokens", list_of(tokenizer, special) +
-                                    (count > most_shown ? fmt::format(", ... ({} in all)", count) : ""));
-    info_line("hash", tokenizer.hash());
-    if (!tokenizer.notice().empty()) info_line("note", tokenizer.notice());
+    entry("special tokens",
+         list_of(tokenizer, special) + (count > most_shown ? fmt::format(", ... ({} in all)", count) : ""));
+    entry("hash", tokenizer.hash());
+    if (!tokenizer.notice().empty()) entry("note", tokenizer.notice());
     show_sample(tokenizer);
     if (options.verify) verify(tokenizer);
 }
 
-}  // namespace coeus::apps
+}  // namespace coeus::info

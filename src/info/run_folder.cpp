@@ -7,8 +7,8 @@
 #include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/toml.hpp"
+#include "coeus/info/kinds.hpp"
 #include "coeus/io/checkpoint.hpp"
-#include "kinds.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -17,7 +17,7 @@
 #include <sstream>
 #include <system_error>
 
-namespace coeus::apps {
+namespace coeus::info {
 
 namespace {
 
@@ -82,38 +82,38 @@ void show_deck_of(const fs::path& file, const Metrics& metrics) {
     const auto value = [&](const char* key) {
         return deck.contains(key) ? deck[key] : std::string("not given");
     };
-    info_line("description", value("job.description"));
-    info_line("model", value("model.name") + " " + value("model.flavor"));
-    info_line("data", value("training.dataset_path"));
-    info_line("step", fmt::format("{} of {}", metrics.training ? with_commas(metrics.training->step) : "0",
-                                  value("training.steps")));
+    entry("description", value("job.description"));
+    entry("model", value("model.name") + " " + value("model.flavor"));
+    entry("data", value("training.dataset_path"));
+    entry("step", fmt::format("{} of {}", metrics.training ? with_commas(metrics.training->step) : "0",
+                             value("training.steps")));
 }
 
 }  // namespace
 
-void show_run_folder(const std::string& folder, const InfoOptions& options) {
+void show_run_folder(const std::string& folder, const Options& options) {
     const fs::path root = folder;
     print("{}: folder of a run\n", folder);
     const Metrics metrics = read_metrics(root / "metrics.jsonl");
     show_deck_of(root / "deck.toml", metrics);
     if (metrics.training)
-        info_line("last loss", fmt::format("{:.5f} ({})", metrics.training->loss, metrics.training->text));
+        entry("last loss", fmt::format("{:.5f} ({})", metrics.training->loss, metrics.training->text));
     if (metrics.validation)
-        info_line("validation", fmt::format("{:.5f} at step {}", metrics.validation->loss,
-                                            with_commas(metrics.validation->step)));
+        entry("validation", fmt::format("{:.5f} at step {}", metrics.validation->loss,
+                                       with_commas(metrics.validation->step)));
     const std::vector<std::string> checkpoints = checkpoints_in(root);
-    if (checkpoints.empty()) info_line("checkpoints", "none");
+    if (checkpoints.empty()) entry("checkpoints", "none");
     for (const std::string& file : checkpoints) {
         if (options.verify) {
             show_checkpoint(file, options);
             continue;
         }
         const CheckpointHeader header = read_checkpoint_header(file);
-        info_line("checkpoint", fmt::format("{}: step {}, {}, {}", file, with_commas(header.train.step),
-                                            header.full ? "weights and optimizer" : "weights only",
-                                            bytes_text(double(header.bytes))));
+        entry("checkpoint", fmt::format("{}: step {}, {}, {}", file, with_commas(header.train.step),
+                                       header.full ? "weights and optimizer" : "weights only",
+                                       bytes_text(double(header.bytes))));
     }
-    if (options.verify) info_line("verified", fmt::format("{} lines of metrics", with_commas(metrics.lines)));
+    if (options.verify) entry("verified", fmt::format("{} lines of metrics", with_commas(metrics.lines)));
 }
 
-}  // namespace coeus::apps
+}  // namespace coeus::info

@@ -4,16 +4,16 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/convert.hpp"
+#include "coeus/info/kinds.hpp"
 #include "coeus/io/convert_weights.hpp"
 #include "coeus/pretrained/pretrained.hpp"
-#include "kinds.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <vector>
 
-namespace coeus::apps {
+namespace coeus::info {
 
 namespace {
 
@@ -93,4 +93,4 @@ void show_difference(const std::string& path, const std::string& other) {
     if (alone.size() > most) print("  ... and {} more that only one of them has\n", alone.size() - most);
 }
 
-}  // namespace coeus::apps
+}  // namespace coeus::info

@@ -2,15 +2,15 @@
 // coeus info --products: the algorithms that searches on GPUs have kept, and how fast they were.
 #include "coeus/base/error.hpp"
 #include "coeus/base/user_cache.hpp"
+#include "coeus/info/kinds.hpp"
 #include "coeus/kernels/algorithm_cache.hpp"
-#include "kinds.hpp"
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <utility>
 
-namespace coeus::apps {
+namespace coeus::info {
 
 namespace {
 
@@ -111,4 +111,4 @@ void show_products(const std::string& folder) {
     }
 }
 
-}  // namespace coeus::apps
+}  // namespace coeus::info

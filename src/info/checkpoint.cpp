@@ -4,8 +4,8 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/info/kinds.hpp"
 #include "coeus/pretrained/pretrained.hpp"
-#include "kinds.hpp"
 
 #include <cstdio>
 #include <filesystem>
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace coeus::apps {
+namespace coeus::info {
 
 namespace {
 
@@ -42,13 +42,13 @@ void verify(const std::string& path, const CheckpointHeader& header) {
     if (!damaged.empty())
         throw ConfigError("{} is damaged: {} of its blocks do not match their checksums", path,
                           damaged.size());
-    info_line("verified", fmt::format("{} in {} arrays match their checksums", bytes_text(double(bytes)),
-                                      header.arrays.size()));
+    entry("verified", fmt::format("{} in {} arrays match their checksums", bytes_text(double(bytes)),
+                                 header.arrays.size()));
 }
 
 }  // namespace
 
-void show_checkpoint(const std::string& file, const InfoOptions& options) {
+void show_checkpoint(const std::string& file, const Options& options) {
     const CheckpointHeader header = read_checkpoint_header(file);
     print("{}: checkpoint of Coeus, {}, {}\n", file, header.full ? "weights and optimizer" : "weights only",
           bytes_text(double(header.bytes)));
@@ -56,20 +56,20 @@ void show_checkpoint(const std::string& file, const InfoOptions& options) {
     for (const auto& array : header.arrays)
         if (array.path.starts_with("model/")) parameters += array.shape.count();
     if (!header.parts.empty())
-        info_line("files", fmt::format("this file and {} parts in {}", header.parts.size(),
-                                       std::filesystem::path(header.parts[0]).parent_path().string()));
-    info_line("step", with_commas(header.train.step));
-    if (header.train.schedule_step) info_line("schedule step", with_commas(*header.train.schedule_step));
-    if (header.train.optimizer_step) info_line("optimizer step", with_commas(*header.train.optimizer_step));
-    info_line("tokens seen", with_commas(header.train.tokens_seen));
-    info_line("next sample", with_commas(header.train.sample));
-    info_line("seed", std::to_string(header.train.seed));
-    info_line("parameters", with_commas(parameters));
-    info_line("model", header.train.model);
-    info_line("written by", header.train.version);
+        entry("files", fmt::format("this file and {} parts in {}", header.parts.size(),
+                                  std::filesystem::path(header.parts[0]).parent_path().string()));
+    entry("step", with_commas(header.train.step));
+    if (header.train.schedule_step) entry("schedule step", with_commas(*header.train.schedule_step));
+    if (header.train.optimizer_step) entry("optimizer step", with_commas(*header.train.optimizer_step));
+    entry("tokens seen", with_commas(header.train.tokens_seen));
+    entry("next sample", with_commas(header.train.sample));
+    entry("seed", std::to_string(header.train.seed));
+    entry("parameters", with_commas(parameters));
+    entry("model", header.train.model);
+    entry("written by", header.train.version);
     for (const auto& array : header.arrays)
         print("  {:<60} {:<9} {}\n", printable(array.path), hdf5::name_of(array.type), array.shape.text());
     if (options.verify) verify(file, header);
 }
 
-}  // namespace coeus::apps
+}  // namespace coeus::info

@@ -13,7 +13,7 @@
 #include <map>
 #include <set>
 
-namespace coeus::apps {
+namespace coeus::info {
 
 namespace {
 
@@ -51,12 +51,12 @@ void list_tensors(const Safetensors& weights) {
     std::vector<std::string> types;
     for (const auto& [type, n] : elements) types.push_back(fmt::format("{} of {}", with_commas(n), type));
     if (const std::vector<std::string> ghosts = weights.ghosts(); !ghosts.empty())
-        info_line("missing", fmt::format("{} that the index names and no file has, such as {}", ghosts.size(),
-                                         printable(ghosts.front())));
-    info_line("tensors", fmt::format("{} in {} file{}, {}", weights.names().size(), files.size(),
-                                     files.size() == 1 ? "" : "s", bytes_text(double(bytes))));
-    info_line("elements",
-              elements.size() == 1 ? types[0] : fmt::format("{}: {}", with_commas(count), join(types, ", ")));
+        entry("missing", fmt::format("{} that the index names and no file has, such as {}", ghosts.size(),
+                                    printable(ghosts.front())));
+    entry("tensors", fmt::format("{} in {} file{}, {}", weights.names().size(), files.size(),
+                                files.size() == 1 ? "" : "s", bytes_text(double(bytes))));
+    entry("elements",
+         elements.size() == 1 ? types[0] : fmt::format("{}: {}", with_commas(count), join(types, ", ")));
     for (const std::string& name : weights.names()) {
         const Safetensors::Entry& entry = weights.entry(name);
         print("  {:<60} {:<11} {}\n", printable(name), name_of(entry.dtype), entry.shape.text());
@@ -86,14 +86,14 @@ void verify_tensors(const std::string& place, const Safetensors& weights) {
     if (bad > 0)
         throw ConfigError("{}: {} elements are not finite, the first of them in tensor '{}'", place,
                           with_commas(bad), first_bad);
-    info_line("verified", fmt::format("{} read, all elements are finite", bytes_text(double(total))));
+    entry("verified", fmt::format("{} read, all elements are finite", bytes_text(double(total))));
 }
 
-void show_safetensors(const std::string& place, const InfoOptions& options) {
+void show_safetensors(const std::string& place, const Options& options) {
     const Safetensors weights = Safetensors::open(place);
     print("{}: safetensors\n", place);
     list_tensors(weights);
     if (options.verify) verify_tensors(place, weights);
 }
 
-}  // namespace coeus::apps
+}  // namespace coeus::info

@@ -16,7 +16,7 @@
 #include <cstdio>
 #include <map>
 
-namespace coeus::apps {
+namespace coeus::info {
 
 namespace {
 
@@ -65,7 +65,7 @@ void verify_quantized(const DecoderConfig& model, const HubWeights& weights) {
 // Compares the weights with those that the model of config.json has.
 void check_complete(const DecoderConfig& model, const HubWeights& weights) {
     const std::string& folder = weights.folder();
-    if (weights.quantization()) info_line("quantization", weights.quantization().text());
+    if (weights.quantization()) entry("quantization", weights.quantization().text());
     std::vector<std::string> missing, wrong;
     std::map<std::string, HubPlace> expected;
     for (const HubTensor& tensor : hub_tensors(model))
@@ -84,32 +84,30 @@ void check_complete(const DecoderConfig& model, const HubWeights& weights) {
     if (!wrong.empty())
         throw ConfigError("{}: the weights do not fit the model of config.json: {}", folder, some_of(wrong));
     for (const auto& [name, place] : expected) weights.elements(place);  // throws if its scales do not fit it
-    info_line("complete",
-              fmt::format("yes: all {} tensors that config.json requires exist", expected.size()));
+    entry("complete", fmt::format("yes: all {} tensors that config.json requires exist", expected.size()));
     if (const int64_t others = weights.count_others(); others > 0)
-        info_line("ignored", fmt::format("{} tensors do not belong to the text model", others));
+        entry("ignored", fmt::format("{} tensors do not belong to the text model", others));
 }
 
 }  // namespace
 
-void show_hub_folder(const std::string& folder, const InfoOptions& options) {
+void show_hub_folder(const std::string& folder, const Options& options) {
     const std::string architecture = architecture_of(folder);
     const bool built = is_built(architecture);
     print("{}: Hugging Face folder\n", folder);
-    info_line("architecture",
-              architecture + (built ? "" : " (not implemented yet: Coeus cannot train or run it)"));
+    entry("architecture",
+         architecture + (built ? "" : " (not implemented yet: Coeus cannot train or run it)"));
     std::optional<DecoderConfig> model;
     if (built) {
         const HubModel read = read_hub_model(folder);
         model = read.config;
-        info_line("model", describe_model(*model));
-        info_line("parameters", with_commas(model->parameters()));
+        entry("model", describe_model(*model));
+        entry("parameters", with_commas(model->parameters()));
         if (!read.unknown_keys.empty())
-            info_line("unknown keys",
-                      fmt::format("config.json: Coeus ignores {}", join(read.unknown_keys, ", ")));
+            entry("unknown keys", fmt::format("config.json: Coeus ignores {}", join(read.unknown_keys, ", ")));
     }
     if (!Safetensors::is_at(folder)) {
-        info_line("weights", "none, only shapes");
+        entry("weights", "none, only shapes");
     } else {
         const Safetensors weights = Safetensors::open(folder);
         list_tensors(weights);
@@ -117,9 +115,9 @@ void show_hub_folder(const std::string& folder, const InfoOptions& options) {
         if (model) {
             const int64_t depths = depths_in(folder, *model);
             if (depths < model->mtp_layers)
-                info_line("left out",
-                          fmt::format("{} of {} layers of multi-token prediction, which have no tensors",
-                                      model->mtp_layers - depths, model->mtp_layers));
+                entry("left out",
+                     fmt::format("{} of {} layers of multi-token prediction, which have no tensors",
+                                 model->mtp_layers - depths, model->mtp_layers));
             model->mtp_layers = depths;
             check_complete(*model, HubWeights::open(folder));
         }
@@ -135,4 +133,4 @@ void show_hub_folder(const std::string& folder, const InfoOptions& options) {
     if (Tokenizer::is_at(folder)) show_tokenizer(folder, options);
 }
 
-}  // namespace coeus::apps
+}  // namespace coeus::info

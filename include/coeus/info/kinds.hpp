@@ -11,32 +11,33 @@
 #include <utility>
 #include <vector>
 
-namespace coeus::apps {
+namespace coeus::info {
 
-struct InfoOptions {
+struct Options {
     bool verify = false;                ///< read and check all data
     bool model = false;                 ///< for a deck: print one line per parameter
     int ranks = 0;                      ///< for a deck: plan for this many; 0: as few as its degrees need
     std::string gpu = {}, memory = {};  ///< for a deck: as in a dry run; "": plan for this host
 };
 
-void show_checkpoint(const std::string& file, const InfoOptions& options);
-void show_token_file(const std::string& path, const InfoOptions& options);
+void show_checkpoint(const std::string& file, const Options& options);
+void show_token_file(const std::string& path, const Options& options);
 /// `place`: a folder or a file.
-void show_tokenizer(const std::string& place, const InfoOptions& options);
-void show_deck(const std::string& file, const InfoOptions& options);
-/// Shows how the program was built.
-void show_build();
+void show_tokenizer(const std::string& place, const Options& options);
+void show_deck(const std::string& file, const Options& options);
 /// Shows the algorithms of products that are kept in this folder and the folders in it; "": the user's cache.
 void show_products(const std::string& folder);
 /// Prints the step from which `coeus train` with these arguments (without --newest_step) would resume.
 void show_newest_step(const std::vector<std::string>& arguments);
 /// `place`: a .safetensors file, an index, or a folder with one of them.
-void show_safetensors(const std::string& place, const InfoOptions& options);
-void show_hub_folder(const std::string& folder, const InfoOptions& options);
+void show_safetensors(const std::string& place, const Options& options);
+void show_hub_folder(const std::string& folder, const Options& options);
 /// Compares the weights of two checkpoints, runs or Hugging Face folders.
 void show_difference(const std::string& path, const std::string& other);
-void show_run_folder(const std::string& folder, const InfoOptions& options);
+void show_run_folder(const std::string& folder, const Options& options);
+
+/// Shows a file or folder of any of these kinds. ConfigError if it does not exist, or is of no kind.
+void show(const std::string& path, const Options& options);
 
 /// Prints to stdout. Control characters from files are escaped (printable_lines).
 template <class... Args>
@@ -45,10 +46,10 @@ void print(fmt::format_string<Args...> format, Args&&... args) {
 }
 
 /// "  name           value"
-inline void info_line(const std::string& name, const std::string& value) {
+inline void entry(const std::string& name, const std::string& value) {
     print("  {:<14} {}\n", name, value);
 }
 /// "1.50 GiB"
 std::string file_size(const std::string& path);
 
-}  // namespace coeus::apps
+}  // namespace coeus::info

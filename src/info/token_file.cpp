@@ -5,12 +5,12 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/hdf5/hdf5.hpp"
-#include "kinds.hpp"
+#include "coeus/info/kinds.hpp"
 
 #include <algorithm>
 #include <vector>
 
-namespace coeus::apps {
+namespace coeus::info {
 
 namespace {
 
@@ -33,24 +33,24 @@ void verify_tokens(const TokenFile& tokens, const hdf5::File& file) {
                 "{} is damaged: it contains the id {}, but its attribute {} allows only ids up to {}",
                 tokens.path(), largest, name, said);
     }
-    info_line("verified", fmt::format("the largest id is {}", with_commas(largest)));
+    entry("verified", fmt::format("the largest id is {}", with_commas(largest)));
 }
 
 }  // namespace
 
-void show_token_file(const std::string& path, const InfoOptions& options) {
+void show_token_file(const std::string& path, const Options& options) {
     const hdf5::File file = hdf5::File::open(path);
     const TokenFile tokens(path);
     print("{}: token file, {}\n", path, file_size(path));
-    info_line("tokens", fmt::format("{} ({})", with_commas(tokens.num_tokens()),
-                                    hdf5::name_of(file.dataset("tokens").type())));
-    info_line("documents", with_commas(tokens.num_documents()));
-    info_line("loss mask", tokens.has_loss_mask() ? "yes" : "no");
+    entry("tokens", fmt::format("{} ({})", with_commas(tokens.num_tokens()),
+                               hdf5::name_of(file.dataset("tokens").type())));
+    entry("documents", with_commas(tokens.num_documents()));
+    entry("loss mask", tokens.has_loss_mask() ? "yes" : "no");
     for (const char* name : {"source", "tokenizer", "vocab_size"})
         if (file.has_attribute(name))
-            info_line(name, std::string(name) == "vocab_size" ? with_commas(file.int_attribute(name))
-                                                              : file.string_attribute(name));
+            entry(name, std::string(name) == "vocab_size" ? with_commas(file.int_attribute(name))
+                                                         : file.string_attribute(name));
     if (options.verify) verify_tokens(tokens, file);
 }
 
-}  // namespace coeus::apps
+}  // namespace coeus::info

@@ -2,14 +2,14 @@
 // coeus info for a deck: mesh, model, batches and memory, as in a dry run. --model lists the parameters.
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/info/kinds.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/session/plan_findings.hpp"
-#include "kinds.hpp"
 
 #include <algorithm>
 #include <filesystem>
 
-namespace coeus::apps {
+namespace coeus::info {
 
 namespace {
 
@@ -62,7 +62,7 @@ void list_parameters(const Decoder& decoder, int64_t seq_len) {
 
 }  // namespace
 
-void show_deck(const std::string& file, const InfoOptions& options) {
+void show_deck(const std::string& file, const Options& options) {
     std::vector<std::string> arguments = {file, "--dry_run"};
     if (!options.gpu.empty()) arguments.push_back("--gpu=" + options.gpu);
     if (!options.memory.empty()) arguments.push_back("--memory=" + options.memory);
@@ -88,4 +88,4 @@ void show_newest_step(const std::vector<std::string>& arguments) {
     print("{}\n", files.empty() ? 0 : files.back().step);
 }
 
-}  // namespace coeus::apps
+}  // namespace coeus::info
