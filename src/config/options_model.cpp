@@ -51,7 +51,7 @@ std::vector<Option> model_options() {
               "type. A dry run always does"),
         works(COEUS_FIELD(model.frozen), to_run,
               "Parameters that are not trained: regular expressions, each searched in the names of all "
-              "parameters (doc/optimizers.md). They need no memory besides their weights"),
+              "parameters (doc/optimizers.md). They have no gradients and no moments"),
         override_of(COEUS_FIELD(model.dim), "Width of the residual stream", at_least_1),
         override_of(COEUS_FIELD(model.n_layers), "Number of blocks", at_least_1),
         override_of(COEUS_FIELD(model.n_heads), "Number of query heads", at_least_1),

@@ -80,7 +80,7 @@ TrainRecord load_checkpoint(const std::string& path, const std::vector<Checkpoin
 }
 
 std::optional<CheckpointStore::Loaded> CheckpointStore::load_newest(
-    const std::vector<CheckpointTensor>& tensors) const {
+    FunctionRef<std::vector<CheckpointTensor>(const std::string&)> tensors_of) const {
     // only rank 0 lists the folder: on a network file system other ranks may see new files later
     std::vector<std::string> listed;  // newest first
     on_first_rank(ranks_, [&] {
@@ -97,7 +97,7 @@ std::optional<CheckpointStore::Loaded> CheckpointStore::load_newest(
     std::string damage;
     for (const std::string& path : listed) {
         on_first_rank(ranks_, [&] { require_readable(path); });
-        const Attempt attempt = attempt_load(path, tensors, ranks_, {});
+        const Attempt attempt = attempt_load(path, tensors_of(path), ranks_, {});
         if (attempt.damage.empty()) return Loaded{path, attempt.train};
         if (ranks_.rank() == 0) log::warn("checkpoint skipped: {}", attempt.damage);
         damage = attempt.damage;

@@ -6,7 +6,9 @@
 namespace coeus {
 
 Flow RecomputeBlock::forward(Ctx& c, Flow in) const {
-    BlockInputs::Kept kept = c.inputs.keep(c, this, in);
+    // without a backward nobody recalls the input, so it does not leave the device
+    const BlockInputs& inputs = c.frame.has_backward() ? c.inputs : inputs_in_frame();
+    BlockInputs::Kept kept = inputs.keep(c, this, in);
     const WithoutBackward scope(c.frame);
     const Flow result = block_->forward(c, in);
     kept.left.join();

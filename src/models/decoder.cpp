@@ -35,7 +35,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
       tables_{{positions, config.attention.rotated_dim(), config.rope.theta, config.rope.scaling,
                types.accumulate()},
               {positions, config.attention.temperature, types.accumulate()}} {
-    losses_ = losses_of(config);
+    set_losses(losses_of(config));
     const auto has = [&](const auto& what) { return std::ranges::any_of(parts, what); };
     const bool embeds = has(&DecoderPart::embedding), heads = has(&DecoderPart::head);
     const Declare declare(parameters_, config_);
@@ -56,7 +56,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
     embedded.copy = shared && heads ? 1 : 0;
     const Storage& table = parameters_.add(std::move(embedded));
     if (shared && table.trainable()) shared_storage_ = &table;
-    ends_share_storage_ = config.embeds_at_end() && table.trainable();
+    ends_train_one_parameter_ = config.embeds_at_end() && table.trainable();
     segments_.push_back({.name = "tok_embeddings",
                          .kind = Segment::Kind::block,
                          .unit = table_unit,

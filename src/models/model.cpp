@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/models/model.hpp"
 
+#include "coeus/base/error.hpp"
+#include "coeus/kernels/step_scalars.hpp"
+
 #include <algorithm>
+#include <bitset>
+#include <utility>
 
 namespace coeus {
 
@@ -18,6 +23,17 @@ std::vector<size_t> Model::layers_here() const {
 
 size_t Model::first_objective() const {
     return size_t(std::ranges::find(segments_, Segment::Kind::objective, &Segment::kind) - segments_.begin());
+}
+
+void Model::set_losses(std::vector<PartOfLoss> losses) {
+    std::bitset<StepScalars::most_losses> taken;
+    for (const PartOfLoss& part : losses) {
+        require(part.number < taken.size() && !taken[part.number],
+                "parts of a loss need different numbers below StepScalars::most_losses");
+        require(part.name.ends_with("_loss"), "the name of a part of a loss ends in \"_loss\"");
+        taken.set(part.number);
+    }
+    losses_ = std::move(losses);
 }
 
 void Model::allocate(bool with_optimizer, const Device& device) {

@@ -36,23 +36,17 @@ std::string weights_at_start(const Config& config) {
     return resumes ? "" : initial_weights_path(config);
 }
 
-void read_deck_to_continue(const Config& config, FunctionRef<void(const std::string&)> read) {
+std::optional<int64_t> chunks_of_checkpoint(const Config& config) {
+    if (backend_from_deck(config) == Backend::cpu || config.kernels.logits_chunk_mib) return std::nullopt;
     for (const std::string& path : checkpoints_to_continue(config)) {
         try {
-            return read(read_checkpoint_header(path).train.deck);
+            const auto mib = logits_chunk_of_deck(read_checkpoint_header(path).train.deck);
+            return mib ? std::optional(*mib << 20) : std::nullopt;
         } catch (const std::exception&) {
             continue;  // it is damaged, or is not there: loading it reports this
         }
     }
-}
-
-std::optional<int64_t> chunks_of_checkpoint(const Config& config) {
-    std::optional<int64_t> bytes;
-    if (backend_from_deck(config) == Backend::cpu || config.kernels.logits_chunk_mib) return bytes;
-    read_deck_to_continue(config, [&](const std::string& deck) {
-        if (const auto mib = logits_chunk_of_deck(deck)) bytes = *mib << 20;
-    });
-    return bytes;
+    return std::nullopt;
 }
 
 std::optional<int64_t> chunks_of_checkpoint(const Config& config, const Communicator& world) {

@@ -47,27 +47,32 @@ std::optional<Loaded> load_initial(const Config::Checkpoint& options, const Savi
                                   with_moments ? saving.full_state() : saving.weights(), world)};
 }
 
-// True if the run resets its moments now. Then they are not read: the file may lack those of another
-// optimizer, or of parameters that were frozen. Collective.
-bool resets_moments(const Config& config, const Communicator& world) {
-    const Words& parts = config.checkpoint.exclude_from_loading;
-    if (!excludes(parts, "optimizer")) return false;
+// True if a run that resumes from this file resets its moments. Then they are not read: the file may lack
+// those of another optimizer, or of parameters that were frozen. Collective.
+bool resets_moments(const Words& excluded, const std::string& path, const Communicator& world) {
+    if (!excludes(excluded, "optimizer")) return false;
     int64_t resets = 0;
     on_first_rank(world, [&] {
-        read_deck_to_continue(config, [&](const std::string& deck) {
-            resets = excludes(still_to_exclude(parts, deck), "optimizer") ? 1 : 0;
-        });
+        try {
+            const std::string deck = read_checkpoint_header(path).train.deck;
+            resets = excludes(still_to_exclude(excluded, deck), "optimizer") ? 1 : 0;
+        } catch (const std::exception&) {
+            // it is damaged, or is not there: loading it reports this
+        }
     });
     return world.all_reduce(resets, Reduce::max) > 0;
 }
 
-std::optional<Loaded> load_own(const Config& config, const Saving& saving, const Communicator& world) {
-    const Config::Checkpoint& options = config.checkpoint;
+std::optional<Loaded> load_own(const Config::Checkpoint& options, const Saving& saving,
+                               const Communicator& world) {
     if (!options.enable) return std::nullopt;
-    const std::vector<CheckpointTensor> tensors =
-        resets_moments(config, world) ? saving.weights() : saving.full_state();
-    if (options.load_step >= 0) return saving.checkpoints().load_step(options.load_step, tensors);
-    return saving.checkpoints().load_newest(tensors);
+    const CheckpointStore& store = saving.checkpoints();
+    const auto tensors_of = [&](const std::string& path) {
+        return resets_moments(options.exclude_from_loading, path, world) ? saving.weights()
+                                                                         : saving.full_state();
+    };
+    if (options.load_step < 0) return store.load_newest(tensors_of);
+    return store.load_step(options.load_step, tensors_of(store.folder().path_of(options.load_step)));
 }
 
 }  // namespace
@@ -76,7 +81,7 @@ std::optional<Resume> Resume::load(const Config& config, const Saving& saving, E
                                    const Communicator& world) {
     const Config::Checkpoint& options = config.checkpoint;
     Words excluded = options.exclude_from_loading;
-    std::optional<Loaded> loaded = load_own(config, saving, world);
+    std::optional<Loaded> loaded = load_own(options, saving, world);
     if (loaded)
         excluded = still_to_exclude(excluded, loaded->train.deck);
     else

@@ -25,6 +25,7 @@ public:
 
     bool validates() const override { return evaluator_.has_value(); }
     std::optional<ValidationMetrics> validate(Engine& engine, FunctionRef<bool()> goes_on) override {
+        require(evaluator_.has_value(), "a workload without validation cannot validate");
         return evaluator_->run(engine, goes_on);
     }
 

@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 
 #include <algorithm>
+#include <fstream>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -85,6 +86,38 @@ TEST_CASE("program: a run that trains again what was frozen needs its optimizer 
     CHECK_THAT(refused.output, Contains("checkpoint.exclude_from_loading = \"optimizer,lr_scheduler\""));
     train_tiny(run, data, saving + Arguments{steps(4), again});
     CHECK(arrays(run / checkpoint_of(4), "optimizer/", true) == 22);
+}
+
+TEST_CASE(
+    "program: whether moments are reset is decided by the checkpoint that is loaded, if the newest is "
+    "damaged") {
+    const TemporaryFolder folder;
+    const fs::path data = folder / "tokens.h5", run = folder / "run";
+    write_token_file(data, {.tokens = learnable_tokens(160 * 17)});
+    const std::string again = "--checkpoint.exclude_from_loading=optimizer,lr_scheduler";
+    const auto damage_newest = [&] {
+        std::fstream file(run / checkpoint_of(4), std::ios::in | std::ios::out | std::ios::binary);
+        file.seekp(int64_t(fs::file_size(run / checkpoint_of(4))) / 2);
+        file.write("damage, damage, damage", 22);
+    };
+    SECTION("the older one has been reset already") {
+        train_tiny(run, data, saving + Arguments{steps(2), again});
+        train_tiny(run, data, saving + Arguments{steps(4)});
+        const std::vector<double> losses = read_metrics(run).losses();
+        damage_newest();
+        const Outcome resumed = train_tiny(run, data, saving + Arguments{steps(4), again});
+        CHECK_THAT(resumed.output, Contains("checkpoint skipped: "));
+        CHECK(read_metrics(run).losses() == losses);  // with the moments of step 2
+    }
+    SECTION("the newest one has been reset already") {
+        train_tiny(run, data, saving + frozen + Arguments{steps(2)});
+        train_tiny(run, data, saving + Arguments{steps(4), again});
+        const std::vector<double> losses = read_metrics(run).losses();
+        damage_newest();
+        const Outcome resumed = train_tiny(run, data, saving + Arguments{steps(4), again});
+        CHECK_THAT(resumed.output, Contains("checkpoint skipped: "));
+        CHECK(read_metrics(run).losses() == losses);
+    }
 }
 
 TEST_CASE("program: a pattern that freezes nothing is refused, by a dry run too") {

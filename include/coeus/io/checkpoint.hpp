@@ -7,6 +7,7 @@
 // So a file named step-00000100.h5 is always complete, even if the run is killed.
 #pragma once
 
+#include "coeus/base/function_ref.hpp"
 #include "coeus/comm/communicator.hpp"
 #include "coeus/device/device.hpp"
 #include "coeus/hdf5/hdf5.hpp"
@@ -98,7 +99,12 @@ public:
     /// Loads the newest full checkpoint that is intact. Damaged ones are skipped with a warning. None if
     /// there is no checkpoint. ConfigError if all are damaged, or if an intact one is of another model.
     /// SystemError if the folder exists but cannot be listed, or if a file cannot be read.
-    std::optional<Loaded> load_newest(const std::vector<CheckpointTensor>& tensors) const;
+    std::optional<Loaded> load_newest(const std::vector<CheckpointTensor>& tensors) const {
+        return load_newest([&](const std::string&) { return tensors; });
+    }
+    /// The same with the arrays that `tensors_of` says for the path of a file; called on all ranks.
+    std::optional<Loaded> load_newest(
+        FunctionRef<std::vector<CheckpointTensor>(const std::string&)> tensors_of) const;
     /// ConfigError, which lists the steps of existing checkpoints, if there is none of this step.
     Loaded load_step(int64_t step, const std::vector<CheckpointTensor>& tensors) const;
 

@@ -94,7 +94,7 @@ public:
                               const StepScalars& /*scalars*/) const {}
     /// True if the first and the last stage train the same parameter, which is their shared_storage() if they
     /// are on two ranks. Equal on all ranks.
-    bool ends_share_storage() const { return ends_share_storage_; }
+    bool ends_train_one_parameter() const { return ends_train_one_parameter_; }
     /// Allocates the parameters and the tables that blocks read on a device. Before that, both have only
     /// shapes.
     /// `with_optimizer`: see Parameters.
@@ -109,13 +109,16 @@ public:
 
 protected:
     Model(const StateTypes& types, const ModelPlace& place) : parameters_(types, place) {}
+    /// Declares losses(): with different numbers below StepScalars::most_losses, and names that end in
+    /// "_loss".
+    void set_losses(std::vector<PartOfLoss> losses);
 
     Parameters parameters_;
     std::vector<Segment> segments_;
     std::vector<ModelPart> parts_;
     std::vector<PartOfLoss> losses_;
     const Storage* shared_storage_ = nullptr;
-    bool ends_share_storage_ = false;
+    bool ends_train_one_parameter_ = false;
     size_t first_trained_ = 0;
 };
 

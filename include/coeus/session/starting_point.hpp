@@ -3,7 +3,6 @@
 // weights.
 #pragma once
 
-#include "coeus/base/function_ref.hpp"
 #include "coeus/comm/communicator.hpp"
 #include "coeus/config/config.hpp"
 
@@ -17,9 +16,6 @@ namespace coeus {
 /// The checkpoints from which a run with this deck may continue, the preferred one first: those of its own
 /// folder, else that of checkpoint.initial_load_path if all of it is loaded.
 std::vector<std::string> checkpoints_to_continue(const Config& config);
-/// Calls `read` with the deck of the first of them that can be read, if there is one. If `read` throws, the
-/// next one is read.
-void read_deck_to_continue(const Config& config, FunctionRef<void(const std::string&)> read);
 
 /// Path of the weights from which a run with this deck starts; "" if it resumes from its own folder, or
 /// starts from random weights.

@@ -32,7 +32,7 @@ public:
     virtual int64_t samples_per_epoch() const = 0;
 
     virtual bool validates() const = 0;
-    /// As Evaluator::run().
+    /// As Evaluator::run(). Only if validates().
     virtual std::optional<ValidationMetrics> validate(Engine& engine, FunctionRef<bool()> goes_on) = 0;
 
     /// One line for the log.

@@ -20,7 +20,7 @@ class Counting : public TwoFlowModel {
 public:
     Counting(const StateTypes& types, bool recompute, const std::vector<ModelPart>& parts)
         : TwoFlowModel(blocks, flow_dim, words, types, recompute, parts) {
-        losses_ = {{.number = 3, .topic = "flows", .name = "unused_loss"}};
+        set_losses({{.number = 3, .topic = "flows", .name = "unused_loss"}});
     }
     Counters counters() const override { return {"visits", 2, 5}; }
     void after_update(Exec& exec, const Kernels& kernels, Tensor counts,
@@ -120,4 +120,18 @@ TEST_CASE("engine: parts of a pipeline that are not the whole model are refused"
     CHECK(with({{0, blocks + 2}}) > 0);
     CHECK_THROWS_AS(with({{0, blocks}}), LogicError);
     CHECK_THROWS_AS(with({{1, blocks + 2}}), LogicError);
+}
+
+TEST_CASE("engine: a model that is not a decoder names each part of its loss once, and with room for it") {
+    struct With : TwoFlowModel {
+        explicit With(const std::vector<PartOfLoss>& losses)
+            : TwoFlowModel(blocks, flow_dim, words, {.master = Dtype::f64, .compute = Dtype::f64}, false,
+                           {{0, blocks + 2}}) {
+            set_losses(losses);
+        }
+    };
+    CHECK(With({{.number = 7, .name = "a_loss"}, {.number = 0, .name = "b_loss"}}).losses().size() == 2);
+    CHECK_THROWS_AS(With({{.number = 8, .name = "a_loss"}}), LogicError);
+    CHECK_THROWS_AS(With({{.number = 1, .name = "a_loss"}, {.number = 1, .name = "b_loss"}}), LogicError);
+    CHECK_THROWS_AS(With({{.number = 1, .name = "a"}}), LogicError);
 }
