@@ -409,8 +409,53 @@ TEST_CASE("info plans a deck for devices that this machine does not have") {
     CHECK_THAT(unknown.output, Contains("did you mean h100?"));
 }
 
+namespace {
+
+// The lines from the device on to the one about checkpoints, without what marks lines of a log.
+std::string plan_in(const std::string& log) {
+    std::istringstream lines(log);
+    std::string plan;
+    for (std::string line; std::getline(lines, line);) {
+        for (const std::string mark : {" - info - ", " - warning - "})
+            if (const size_t at = line.find(mark); line.starts_with("[coeus] ") && at != std::string::npos)
+                line.erase(0, at + mark.size());
+        if (line.starts_with("A checkpoint takes ")) return plan;
+        if (line.starts_with("Planned for ")) plan.clear();  // one before may tell for how many ranks
+        if (!plan.empty() || line.starts_with("Planned for ")) plan += line + "\n";
+    }
+    return "no end of the plan in " + log;
+}
+
+// The lines of `coeus info` after its first, without their two spaces.
+std::string plan_shown(const std::string& output) {
+    std::istringstream lines(output);
+    std::string plan, line;
+    std::getline(lines, line);
+    while (std::getline(lines, line)) plan += line.substr(std::min<size_t>(2, line.size())) + "\n";
+    return plan;
+}
+
+}  // namespace
+
+TEST_CASE("info prints the plan of a dry run, line by line") {
+    const std::string inputs = paths::source() + "/inputs/";
+    for (const Arguments& arguments :
+         {Arguments{inputs + "llama3_debug.toml"}, Arguments{inputs + "llama3_debug.toml", "--memory=64MiB"},
+          Arguments{inputs + "llama3_debug_float8.toml", "--gpu=b200"},
+          Arguments{inputs + "deepseek_v3_16b.toml", "--gpu=h100"}}) {
+        const Outcome planned = run_coeus(Arguments{"train"} + arguments + Arguments{"--dry_run"});
+        const std::string plan = plan_in(planned.output), info = plan_shown(shown(arguments));
+        INFO(plan << "\n---\n" << info);
+        CHECK(info.starts_with(plan));
+        const std::string rest = info.substr(std::min(plan.size(), info.size()));
+        const bool ends = rest.empty() || rest.starts_with("Notice: ") || rest.starts_with("Hint: ") ||
+                          rest.starts_with("Groups:");
+        CHECK(ends);
+    }
+}
+
 // As a dry run of the same deck, which logs preflight(): unit/train/dry_run.cpp.
-TEST_CASE("info prints the plan of a dry run, for every deck under inputs") {
+TEST_CASE("info prints all of the plan, for every deck under inputs") {
     for (const auto& entry : fs::recursive_directory_iterator(paths::source() + "/inputs")) {
         if (entry.path().extension() != ".toml") continue;
         INFO(entry.path());
