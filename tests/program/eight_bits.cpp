@@ -48,8 +48,9 @@ TEST_CASE("a run in 8 bits says so, and reports FLOP/s but no MFU") {
     CHECK(nothing.exit_code == 0);
     CHECK(count_of("warning - quantize.linear.mx converts nothing: all linear layers stay in float32 ",
                    nothing.output) == 1);
+    // then MFU is reported; a noisy measurement of the peak may hide that, since none above 100 % is shown
     CHECK(count_of("In 8 bits", nothing.output) == 0);
-    CHECK(count_of("mfu: N/A", nothing.output) == 0);
+    CHECK(count_of("MFU is not reported", nothing.output) == 0);
 }
 
 TEST_CASE("a run with MXFP8 validates on any number of tokens") {
