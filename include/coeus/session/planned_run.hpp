@@ -29,9 +29,9 @@ struct PlannedDevice {
 PlannedDevice planned_device(const CommandLine& command_line, Backend backend);
 
 struct PlannedRun {
-    /// Plans for `ranks` ranks. `command_line` outlives it. ConfigError for the same mistakes as a run's
-    /// start.
-    PlannedRun(const CommandLine& command_line, int ranks);
+    /// Plans for `ranks` ranks what is asked for, which outlives it. ConfigError for the same mistakes as a
+    /// run's start.
+    PlannedRun(const CommandLine& asked, int ranks);
 
     const CommandLine& command_line;
     MeshShape mesh;

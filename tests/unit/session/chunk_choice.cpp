@@ -118,8 +118,8 @@ TEST_CASE("chunks of logits: a notice says why they are smaller") {
         options.chunk_bytes = bytes;
         return notice_on_chunks(config, options, of_checkpoint);
     };
-    CHECK(notice(chunk_gib, std::nullopt) == "");
-    CHECK(notice(chunk_gib, chunk_gib) == "");
+    CHECK(notice(chunk_gib, std::nullopt).empty());
+    CHECK(notice(chunk_gib, chunk_gib).empty());
     CHECK(
         notice(chunk_gib / 4, std::nullopt) ==
         "Notice: logits are computed in chunks of 256 MiB; with 1.00 GiB, a rank would not fit into its GPU");
@@ -135,7 +135,7 @@ TEST_CASE("chunks of logits: a notice says why they are smaller") {
     EngineOptions options;
     options.backend = Backend::cuda;
     options.chunk_bytes = chunk_gib / 4;
-    CHECK(notice_on_chunks(given, options, std::nullopt) == "");
+    CHECK(notice_on_chunks(given, options, std::nullopt).empty());
 }
 
 TEST_CASE("chunks of logits: a dry run plans 1 GiB on an H200 and 256 MiB on a small card") {
@@ -147,7 +147,7 @@ TEST_CASE("chunks of logits: a dry run plans 1 GiB on an H200 and 256 MiB on a s
                            large_deck_with({fmt::format("--memory={}MiB", (p.bytes(chunk_gib) - 1) >> 20)}),
                            8);
     CHECK_THAT(large.plan, Contains(total(chunk_gib) + " of "));
-    CHECK(large.chunks == "");
+    CHECK(large.chunks.empty());
     CHECK_THAT(small.plan, Contains(total(chunk_gib / 4) + " of "));
     CHECK(
         small.chunks ==
