@@ -67,9 +67,10 @@ std::vector<Option> job_options() {
               "also compute products with few rows. All give the same bits. `auto`: `tma` for many rows on "
               "Hopper, else `mma`")
             .one_of({"auto", "mma", "wgmma", "tma"}),
-        works(COEUS_FIELD(kernels.experts_in_8_bits), to_run,
-              "Products of experts in Float8 with a scale for each row (`rowwise`) multiply the 8-bit numbers "
-              "on GPUs from sm_89 on. `false`: the numbers are decoded to bfloat16 first")
+        works(
+            COEUS_FIELD(kernels.experts_in_8_bits), to_run,
+            "Products of experts in Float8 with a scale for each row (`rowwise`) multiply the 8-bit numbers "
+            "on GPUs from sm_89 on. `false`: the numbers are decoded to bfloat16 first")
             .defaults_to("`true`, but `false` on Hopper, where this is faster"),
         works(COEUS_FIELD(kernels.stream_priorities), to_nothing,
               "On a GPU: kernels of communication begin before blocks of the computation that wait for room. "

@@ -207,7 +207,8 @@ void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& ker
     if (options_.validation.sequences > 0) validation_part_ = part_of({options_.validation, 1, false});
     micro_batches_.resize(size_t(options_.pipeline.timetable.microbatches));
     const Placement& placement = options_.pipeline.timetable.placement;
-    if (model_->ends_train_one_parameter() && placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
+    if (model_->ends_train_one_parameter() &&
+        placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
         sharing_ranks_ =
             mesh[axis::pp].split(model_->shared_storage() ? 0 : 1, "ranks with the embedding table");
     if (sharing_ranks_) mesh.connect(*sharing_ranks_);

@@ -43,7 +43,7 @@ void verify(const std::string& path, const CheckpointHeader& header) {
         throw ConfigError("{} is damaged: {} of its blocks do not match their checksums", path,
                           damaged.size());
     entry("verified", fmt::format("{} in {} arrays match their checksums", bytes_text(double(bytes)),
-                                 header.arrays.size()));
+                                  header.arrays.size()));
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ void show_checkpoint(const std::string& file, const Options& options) {
         if (array.path.starts_with("model/")) parameters += array.shape.count();
     if (!header.parts.empty())
         entry("files", fmt::format("this file and {} parts in {}", header.parts.size(),
-                                  std::filesystem::path(header.parts[0]).parent_path().string()));
+                                   std::filesystem::path(header.parts[0]).parent_path().string()));
     entry("step", with_commas(header.train.step));
     if (header.train.schedule_step) entry("schedule step", with_commas(*header.train.schedule_step));
     if (header.train.optimizer_step) entry("optimizer step", with_commas(*header.train.optimizer_step));

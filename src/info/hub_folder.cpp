@@ -96,7 +96,7 @@ void show_hub_folder(const std::string& folder, const Options& options) {
     const bool built = is_built(architecture);
     print("{}: Hugging Face folder\n", folder);
     entry("architecture",
-         architecture + (built ? "" : " (not implemented yet: Coeus cannot train or run it)"));
+          architecture + (built ? "" : " (not implemented yet: Coeus cannot train or run it)"));
     std::optional<DecoderConfig> model;
     if (built) {
         const HubModel read = read_hub_model(folder);
@@ -104,7 +104,8 @@ void show_hub_folder(const std::string& folder, const Options& options) {
         entry("model", describe_model(*model));
         entry("parameters", with_commas(model->parameters()));
         if (!read.unknown_keys.empty())
-            entry("unknown keys", fmt::format("config.json: Coeus ignores {}", join(read.unknown_keys, ", ")));
+            entry("unknown keys",
+                  fmt::format("config.json: Coeus ignores {}", join(read.unknown_keys, ", ")));
     }
     if (!Safetensors::is_at(folder)) {
         entry("weights", "none, only shapes");
@@ -116,8 +117,8 @@ void show_hub_folder(const std::string& folder, const Options& options) {
             const int64_t depths = depths_in(folder, *model);
             if (depths < model->mtp_layers)
                 entry("left out",
-                     fmt::format("{} of {} layers of multi-token prediction, which have no tensors",
-                                 model->mtp_layers - depths, model->mtp_layers));
+                      fmt::format("{} of {} layers of multi-token prediction, which have no tensors",
+                                  model->mtp_layers - depths, model->mtp_layers));
             model->mtp_layers = depths;
             check_complete(*model, HubWeights::open(folder));
         }

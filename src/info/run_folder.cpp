@@ -86,7 +86,7 @@ void show_deck_of(const fs::path& file, const Metrics& metrics) {
     entry("model", value("model.name") + " " + value("model.flavor"));
     entry("data", value("training.dataset_path"));
     entry("step", fmt::format("{} of {}", metrics.training ? with_commas(metrics.training->step) : "0",
-                             value("training.steps")));
+                              value("training.steps")));
 }
 
 }  // namespace
@@ -100,7 +100,7 @@ void show_run_folder(const std::string& folder, const Options& options) {
         entry("last loss", fmt::format("{:.5f} ({})", metrics.training->loss, metrics.training->text));
     if (metrics.validation)
         entry("validation", fmt::format("{:.5f} at step {}", metrics.validation->loss,
-                                       with_commas(metrics.validation->step)));
+                                        with_commas(metrics.validation->step)));
     const std::vector<std::string> checkpoints = checkpoints_in(root);
     if (checkpoints.empty()) entry("checkpoints", "none");
     for (const std::string& file : checkpoints) {
@@ -110,8 +110,8 @@ void show_run_folder(const std::string& folder, const Options& options) {
         }
         const CheckpointHeader header = read_checkpoint_header(file);
         entry("checkpoint", fmt::format("{}: step {}, {}, {}", file, with_commas(header.train.step),
-                                       header.full ? "weights and optimizer" : "weights only",
-                                       bytes_text(double(header.bytes))));
+                                        header.full ? "weights and optimizer" : "weights only",
+                                        bytes_text(double(header.bytes))));
     }
     if (options.verify) entry("verified", fmt::format("{} lines of metrics", with_commas(metrics.lines)));
 }

@@ -52,11 +52,11 @@ void list_tensors(const Safetensors& weights) {
     for (const auto& [type, n] : elements) types.push_back(fmt::format("{} of {}", with_commas(n), type));
     if (const std::vector<std::string> ghosts = weights.ghosts(); !ghosts.empty())
         entry("missing", fmt::format("{} that the index names and no file has, such as {}", ghosts.size(),
-                                    printable(ghosts.front())));
+                                     printable(ghosts.front())));
     entry("tensors", fmt::format("{} in {} file{}, {}", weights.names().size(), files.size(),
-                                files.size() == 1 ? "" : "s", bytes_text(double(bytes))));
+                                 files.size() == 1 ? "" : "s", bytes_text(double(bytes))));
     entry("elements",
-         elements.size() == 1 ? types[0] : fmt::format("{}: {}", with_commas(count), join(types, ", ")));
+          elements.size() == 1 ? types[0] : fmt::format("{}: {}", with_commas(count), join(types, ", ")));
     for (const std::string& name : weights.names()) {
         const Safetensors::Entry& entry = weights.entry(name);
         print("  {:<60} {:<11} {}\n", printable(name), name_of(entry.dtype), entry.shape.text());

@@ -43,13 +43,13 @@ void show_token_file(const std::string& path, const Options& options) {
     const TokenFile tokens(path);
     print("{}: token file, {}\n", path, file_size(path));
     entry("tokens", fmt::format("{} ({})", with_commas(tokens.num_tokens()),
-                               hdf5::name_of(file.dataset("tokens").type())));
+                                hdf5::name_of(file.dataset("tokens").type())));
     entry("documents", with_commas(tokens.num_documents()));
     entry("loss mask", tokens.has_loss_mask() ? "yes" : "no");
     for (const char* name : {"source", "tokenizer", "vocab_size"})
         if (file.has_attribute(name))
             entry(name, std::string(name) == "vocab_size" ? with_commas(file.int_attribute(name))
-                                                         : file.string_attribute(name));
+                                                          : file.string_attribute(name));
     if (options.verify) verify_tokens(tokens, file);
 }
 

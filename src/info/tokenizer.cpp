@@ -58,9 +58,9 @@ void verify(const Tokenizer& tokenizer) {
     }
     const std::string back = tokenizer.decode(tokenizer.encode(sample));
     entry("verified", fmt::format("{} ids have a token{}; the sample decodes to {}",
-                                 with_commas(tokenizer.vocab_size() - without),
-                                 without ? fmt::format(", {} have none", with_commas(without)) : "",
-                                 back == sample ? "itself" : "\"" + back + "\""));
+                                  with_commas(tokenizer.vocab_size() - without),
+                                  without ? fmt::format(", {} have none", with_commas(without)) : "",
+                                  back == sample ? "itself" : "\"" + back + "\""));
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ void show_tokenizer(const std::string& place, const Options& options) {
     const size_t count = special.size();
     special.resize(std::min(count, most_shown));
     entry("special tokens",
-         list_of(tokenizer, special) + (count > most_shown ? fmt::format(", ... ({} in all)", count) : ""));
+          list_of(tokenizer, special) + (count > most_shown ? fmt::format(", ... ({} in all)", count) : ""));
     entry("hash", tokenizer.hash());
     if (!tokenizer.notice().empty()) entry("note", tokenizer.notice());
     show_sample(tokenizer);

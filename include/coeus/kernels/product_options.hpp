@@ -37,8 +37,8 @@ struct ProductOptions {
     bool allow_tf32 = false;  ///< operands in float32 are rounded to TF32, for tensor cores
     /// Computes products of experts' rows; wgmma and tma also compute those with few rows for each group,
     /// which mma would compute otherwise, as its tiles are smaller. None: tma on Hopper, where it was the
-    /// fastest one for all sizes measured (doc/performance.md); mma on other GPUs. If the kernel cannot run, a
-    /// warning gives the reason and says which one is used.
+    /// fastest one for all sizes measured (doc/performance.md); mma on other GPUs. If the kernel cannot run,
+    /// a warning gives the reason and says which one is used.
     std::optional<ExpertsKernel> experts = {};
 };
 /// Sets the options of this Exec, which must not have run a product yet. Does nothing on the CPU.
