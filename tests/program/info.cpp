@@ -439,9 +439,13 @@ std::string plan_shown(const std::string& output) {
 
 TEST_CASE("info prints the plan of a dry run, line by line") {
     const std::string inputs = paths::source() + "/inputs/";
+    const TemporaryFolder folder;
+    const std::string without_list = (folder / "deck.toml").string();
+    write_file(without_list, "include = \"" + inputs + "llama3_debug_float8.toml\"\n[model]\n" +
+                                 "print_after_conversion = false\n");
     for (const Arguments& arguments :
          {Arguments{inputs + "llama3_debug.toml"}, Arguments{inputs + "llama3_debug.toml", "--memory=64MiB"},
-          Arguments{inputs + "llama3_debug_float8.toml", "--gpu=b200"},
+          Arguments{inputs + "llama3_debug_float8.toml", "--gpu=b200"}, Arguments{without_list, "--gpu=b200"},
           Arguments{inputs + "deepseek_v3_16b.toml", "--gpu=h100"}}) {
         const Outcome planned = run_coeus(Arguments{"train"} + arguments + Arguments{"--dry_run"});
         const std::string plan = plan_in(planned.output), info = plan_shown(shown(arguments));

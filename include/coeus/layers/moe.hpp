@@ -16,7 +16,7 @@ namespace coeus {
 
 /// The loss that balances the experts within each sequence.
 struct SequenceBalance {
-    double coefficient = 0;  ///< alpha; 0: there is no such loss
+    double coefficient = 0;  ///< alpha; 0: none
     size_t part = 0;         ///< its number among the parts of the loss (StepScalars::losses)
 };
 
