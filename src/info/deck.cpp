@@ -76,7 +76,12 @@ void show_deck(const std::string& file, const Options& options) {
     if (planned.mesh.ranks() > 1) print("  Groups:\n    {}\n", indented(planned.mesh.groups_text(), 4));
     for (const auto& lines : {deck.notices, deck.refusals, deck.absent})
         for (const std::string& line : lines) print("  Notice: {}\n", line);
-    if (options.model) list_parameters(planned.engine.decoder(), config.training.seq_len);
+    if (options.model) {
+        if (!planned.model->decoder())
+            throw ConfigError("--model: lists the parameters of decoders, and {} is none",
+                              planned.model->name());
+        list_parameters(planned.engine.decoder(), config.training.seq_len);
+    }
 }
 
 void show_newest_step(const std::vector<std::string>& arguments) {

@@ -7,6 +7,7 @@
 #include "decoder_head.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace coeus {
 
@@ -191,6 +192,28 @@ std::vector<std::vector<int64_t>> equal_layers(const DecoderConfig& config) {
         (same == groups.end() ? groups.emplace_back() : *same).push_back(i);
     }
     return groups;
+}
+
+std::string other_shape(const DecoderConfig& model, const DecoderConfig& source) {
+    std::map<std::string, Shape> theirs;
+    const Decoder ours(model, {}, 1), other(source, {}, 1);
+    for (const Storage* storage : other.parameters().model())
+        for (const Param& param : storage->params()) theirs.emplace(param.name, param.shape);
+    for (const Storage* storage : ours.parameters().model())
+        for (const Param& param : storage->params()) {
+            const auto found = theirs.find(param.name);
+            if (found != theirs.end() && !(found->second == param.shape))
+                return fmt::format("{} is {} in this run, {} there", param.name, param.shape.text(),
+                                   found->second.text());
+        }
+    if (source.moe.balance_rate > 0 && !model.moe.has_balance_bias() && model.moe_rows() > 0)
+        return fmt::format(
+            "it has biases that balance the experts, and this model has none; set "
+            "model.moe.load_balance_coeff = {}",
+            source.moe.balance_rate);
+    return model.layers > source.layers
+               ? fmt::format("n_layers is {} in this run, {} there", model.layers, source.layers)
+               : "";
 }
 
 Flow Decoder::flow_into(size_t segment, const BatchShape& local) const {

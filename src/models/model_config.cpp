@@ -2,6 +2,7 @@
 #include "coeus/models/model_config.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/models/config_fields.hpp"
 #include "coeus/models/decoder.hpp"
 
 namespace coeus {
@@ -27,6 +28,10 @@ public:
         return segments_of(split_by_names(config_, names));
     }
 
+    std::string description() const override { return describe_model(config_); }
+    std::string other_shape(const std::string& description, const std::string& source) const override {
+        return coeus::other_shape(config_, model_from_description(description, source));
+    }
     int64_t parameters() const override { return config_.parameters(); }
     int64_t active_parameters() const override { return config_.active_parameters(); }
     double flops_per_token(int64_t seq_len) const override { return config_.flops_per_token(seq_len); }

@@ -14,7 +14,6 @@
 #include "coeus/pretrained/pretrained.hpp"
 
 #include <filesystem>
-#include <map>
 
 namespace coeus {
 
@@ -82,29 +81,24 @@ void check_initial_weights(const Config& config) {
     if (options.initial_load_in_hf) check_quantization(options, path);
 }
 
-std::string other_shape(const DecoderConfig& model, const DecoderConfig& source) {
-    std::map<std::string, Shape> theirs;
-    const Decoder ours(model, {}, 1), other(source, {}, 1);
-    for (const Storage* storage : other.parameters().model())
-        for (const Param& param : storage->params()) theirs.emplace(param.name, param.shape);
-    for (const Storage* storage : ours.parameters().model())
-        for (const Param& param : storage->params()) {
-            const auto found = theirs.find(param.name);
-            if (found != theirs.end() && !(found->second == param.shape))
-                return fmt::format("{} is {} in this run, {} there", param.name, param.shape.text(),
-                                   found->second.text());
-        }
-    if (source.moe.balance_rate > 0 && !model.moe.has_balance_bias() && model.moe_rows() > 0)
-        return fmt::format(
-            "it has biases that balance the experts, and this model has none; set "
-            "model.moe.load_balance_coeff = {}",
-            source.moe.balance_rate);
-    return model.layers > source.layers
-               ? fmt::format("n_layers is {} in this run, {} there", model.layers, source.layers)
-               : "";
+namespace {
+
+// Weights are found by the names of a decoder's parameters.
+const DecoderConfig& decoder_with_weights(const Config& config, const ModelConfig& model) {
+    if (const DecoderConfig* decoder = model->decoder()) return *decoder;
+    throw ConfigError(
+        "checkpoint.{} = {}: {} is not a decoder, and starts from random weights or from a whole checkpoint "
+        "of its own (checkpoint.initial_load_model_only = false)",
+        config.checkpoint.initial_load_in_hf ? "initial_load_in_hf" : "initial_load_path",
+        config.checkpoint.initial_load_in_hf ? "true"
+                                             : fmt::format("\"{}\"", config.checkpoint.initial_load_path),
+        model->name());
 }
 
-void require_weights_of(const Config& config, const DecoderConfig& model) {
+}  // namespace
+
+void require_weights_of(const Config& config, const ModelConfig& of_run) {
+    const DecoderConfig& model = decoder_with_weights(config, of_run);
     check_initial_weights(config);
     const Pretrained source(initial_weights_path(config));
     source.require_depths_of(model);
@@ -113,9 +107,12 @@ void require_weights_of(const Config& config, const DecoderConfig& model) {
     if (source.is_hub()) (void)HubWeights::open(source.path());  // throws if there are none
 }
 
-std::string load_initial_weights(const Config& config, Decoder& decoder, const Mesh& mesh) {
+std::string load_initial_weights(const Config& config, const ModelConfig& of_run, Model& model,
+                                 const Mesh& mesh) {
     const std::string path = initial_weights_path(config);
     if (path.empty()) return "";
+    decoder_with_weights(config, of_run);
+    Decoder& decoder = decoder_of(model);
     on_first_rank(mesh.world(), [&] { check_initial_weights(config); });
     // the deck's model came from the same config.json
     const bool is_known = config.model.flavor == "hf" && config.model.hf_assets_path == path;

@@ -14,7 +14,7 @@
 #include "coeus/session/starting_point.hpp"
 #include "coeus/setup/run_options.hpp"
 #include "coeus/train/resume.hpp"
-#include "coeus/train/training_data.hpp"
+#include "coeus/train/workload.hpp"
 
 #include <stdexcept>
 
@@ -55,7 +55,7 @@ std::vector<std::string> absent_files(const Config& config) {
 constexpr const char* real_run_refuses = " (a real run refuses this)";
 
 // Why a run would be refused before its first step because of these weights, as far as they are here.
-void add_refused_weights(Findings& found, const Config& config, const DecoderConfig& model,
+void add_refused_weights(Findings& found, const Config& config, const ModelConfig& model,
                          const std::string& weights) {
     try {
         if (weights.empty() || !leads_somewhere(weights)) return;
@@ -72,7 +72,7 @@ void add_refused_weights(Findings& found, const Config& config, const DecoderCon
 }
 
 // Why a run on this host would be refused: its folder, and what is in it. A run elsewhere has another one.
-std::vector<std::string> refused_on_this_host(const Config& config, const DecoderConfig& model,
+std::vector<std::string> refused_on_this_host(const Config& config, const ModelConfig& model,
                                               const std::string& weights) {
     std::vector<std::string> reasons;
     const auto attempt = [&](const auto& check) {
@@ -111,10 +111,10 @@ void add_saves_and_schedule(Findings& found, const PlannedRun& planned) {
 // What a start would find in the files that it reads, and in the folders that it writes to.
 void add_files(Findings& found, const PlannedRun& planned) {
     const Config& config = planned.command_line.config;
-    const DecoderConfig& model = *planned.model->decoder();
+    const ModelConfig& model = planned.model;
     found.add(Topic::files, absent_files(config), Severity::refusal_here);
     const std::string weights = weights_at_start(config);
-    const DataCheck data = check_data(config, model.vocab, weights);
+    const DataCheck data = check_samples(config, model, weights);
     for (const std::string& error : data.errors)
         found.add(Topic::files, error + real_run_refuses, Severity::refusal);
     for (const std::string& error : data.failed)

@@ -6,7 +6,6 @@
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/io/checkpoint.hpp"
-#include "coeus/models/config_fields.hpp"
 #include "coeus/pretrained/initial_weights.hpp"
 #include "coeus/session/starting_point.hpp"
 #include "coeus/setup/run_options.hpp"
@@ -93,7 +92,7 @@ std::optional<Resume> Resume::load(const Config& config, const Saving& saving, E
     return Resume(config, std::move(*loaded), std::move(excluded), own);
 }
 
-void Resume::require_possible(const Config& config, const DecoderConfig& model) {
+void Resume::require_possible(const Config& config, const ModelConfig& model) {
     const Config::Checkpoint& options = config.checkpoint;
     const std::string folder =
         (std::filesystem::path(config.job.dump_folder) / options.folder).lexically_normal().string();
@@ -111,8 +110,7 @@ void Resume::require_possible(const Config& config, const DecoderConfig& model) 
             continue;  // a run skips it too
         }
         const TrainRecord& train = header->train;
-        if (const std::string other = other_shape(model, model_from_description(train.model, path));
-            !other.empty())
+        if (const std::string other = model->other_shape(train.model, path); !other.empty())
             throw ConfigError("{} is of another model: {}", path, other);
         const Words& parts = options.exclude_from_loading;
         Resume(config, {path, train}, own ? still_to_exclude(parts, train.deck) : parts, own)

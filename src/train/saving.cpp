@@ -46,7 +46,7 @@ void check_room(const Config& config, const CheckpointFolder& folder, int64_t el
 
 }  // namespace
 
-Saving::Saving(const Config& config, const DecoderConfig& model, const RunFolder& folder, const Mesh& mesh,
+Saving::Saving(const Config& config, const ModelConfig& model, const RunFolder& folder, const Mesh& mesh,
                Engine& engine, CheckpointWriter writer)
     : config_(config),
       model_(model),
@@ -54,7 +54,12 @@ Saving::Saving(const Config& config, const DecoderConfig& model, const RunFolder
       world_(mesh.world()),
       engine_(engine),
       checkpoints_(folder.checkpoint_folder().string(), config.checkpoint.keep_latest_k, mesh.world(),
-                   config.checkpoint.files, std::move(writer)) {}
+                   config.checkpoint.files, std::move(writer)) {
+    if (config.checkpoint.last_save_in_hf && !model->decoder())
+        throw ConfigError(
+            "checkpoint.last_save_in_hf = true: {} has no form in Hugging Face folders; remove it",
+            model->name());
+}
 
 int64_t Saving::full_state_bytes() const {
     return engine_.model().parameters().full_state_bytes();
@@ -158,7 +163,7 @@ void Saving::require_exported() const {
 
 // True if the folder would be without biases that are not 0.
 bool Saving::loses_biases() const {
-    if (hub_holds_biases(model_)) return false;
+    if (hub_holds_biases(*model_->decoder())) return false;
     bool loses = false;
     for (const CheckpointTensor& tensor : weights()) {
         if (!tensor.is_exact) continue;
@@ -194,6 +199,7 @@ void Saving::export_model(const TrainRecord& train) {
 }
 
 std::string Saving::export_hub(int64_t step, Dtype dtype) {
+    const DecoderConfig& model = *model_->decoder();
     std::string folder = export_path(step);
     const std::vector<CheckpointTensor> tensors = weights();
     std::vector<std::string> paths;
@@ -204,7 +210,7 @@ std::string Saving::export_hub(int64_t step, Dtype dtype) {
     }
     // a folder that an earlier start of this run left when it reached this step
     on_first_rank(world_, [&] { std::filesystem::remove_all(folder); });
-    HubWriter writer(folder, hub_config_of(model_), hub_entries(paths, shapes, model_), dtype,
+    HubWriter writer(folder, hub_config_of(model), hub_entries(paths, shapes, model), dtype,
                      world_.rank() == 0 ? hub_tokenizer(config_.model.tokenizer()) : HubTokenizer(), world_);
     write_hub(writer, tensors, world_);
     return folder;

@@ -7,7 +7,6 @@
 #include "coeus/base/version.hpp"
 #include "coeus/device/named_range.hpp"
 #include "coeus/metrics/load_history.hpp"
-#include "coeus/models/config_fields.hpp"
 #include "coeus/session/gpu_memory_use.hpp"
 
 #include <cmath>
@@ -365,7 +364,7 @@ TrainRecord Trainer::record() const {
     train.seed = config_.debug.seed;
     train.deck = deck_text(config_);
     train.version = version();
-    train.model = describe_model(text_model());
+    train.model = session_.model()->description();
     train.guards = guards_->record();
     return train;
 }

@@ -53,7 +53,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
                                                         rank_.world(), rank_.cpu().cores);
                                })),
       schedule_(schedule_from_deck(config_, &notices_)),
-      saving_(config_, text_model(), folder_, rank_.mesh(), engine(), owner_.writer()),
+      saving_(config_, session_.model(), folder_, rank_.mesh(), engine(), owner_.writer()),
       reporting_(folder_, rank_.world(), rank_.device()) {
     watchdog_.set_gpu(rank_.device().bus_id());
     watchdog_.meet_in(folder_.root(), owner_.id());

@@ -47,14 +47,23 @@ private:
     std::optional<Evaluator> evaluator_;
 };
 
+// There is one kind of samples so far, text, which decoders read.
+const DecoderConfig& reader_of_text(const ModelConfig& model) {
+    const DecoderConfig* decoder = model->decoder();
+    require(decoder != nullptr, "there is no workload for this kind of model");
+    return *decoder;
+}
+
 }  // namespace
+
+DataCheck check_samples(const Config& config, const ModelConfig& model, const std::string& weights) {
+    return check_data(config, reader_of_text(model).vocab, weights);
+}
 
 std::unique_ptr<Workload> make_workload(const Config& config, const ModelConfig& model,
                                         const std::filesystem::path& cache_folder, const Communicator& world,
                                         int threads) {
-    const DecoderConfig* decoder = model->decoder();
-    require(decoder != nullptr, "there is no workload for this kind of model");
-    return std::make_unique<TextWorkload>(config, decoder->vocab, cache_folder, world, threads);
+    return std::make_unique<TextWorkload>(config, reader_of_text(model).vocab, cache_folder, world, threads);
 }
 
 }  // namespace coeus

@@ -8,6 +8,7 @@
 #include "coeus/models/model.hpp"
 #include "coeus/models/token_batches.hpp"
 
+#include <string>
 #include <vector>
 
 namespace coeus {
@@ -15,6 +16,10 @@ namespace coeus {
 /// Groups of equal layers, each with the numbers of its layers; sorted by their first layer. Without those of
 /// multi-token prediction.
 std::vector<std::vector<int64_t>> equal_layers(const DecoderConfig& config);
+
+/// The first parameter that has another shape in `source`, such as "norm.weight is [256] in this run, [512]
+/// there"; "" if all that both have are alike and `source` has as many layers.
+std::string other_shape(const DecoderConfig& model, const DecoderConfig& source);
 
 class Decoder : public Model {
 public:

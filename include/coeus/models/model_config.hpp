@@ -39,6 +39,13 @@ public:
     virtual std::vector<ModelPart> split(int stages, const SplitWeights& weights) const = 0;
     virtual std::vector<ModelPart> split(const std::vector<std::vector<std::string>>& names) const = 0;
 
+    /// What a checkpoint says of the model: JSON. A run knows by it whether it may continue.
+    virtual std::string description() const = 0;
+    /// Why weights of the model with this description() do not fit this one, such as "norm.weight is [256] in
+    /// this run, [512] there"; "" if all that both have are alike. ConfigError naming `source`: it is not a
+    /// description of this kind of model.
+    virtual std::string other_shape(const std::string& description, const std::string& source) const = 0;
+
     /// Elements of all parameters, and of those that one token or sample uses.
     virtual int64_t parameters() const = 0;
     virtual int64_t active_parameters() const = 0;

@@ -4,7 +4,7 @@
 
 #include "coeus/comm/mesh.hpp"
 #include "coeus/config/config.hpp"
-#include "coeus/models/decoder.hpp"
+#include "coeus/models/model_config.hpp"
 
 #include <string>
 
@@ -21,14 +21,12 @@ std::string unused_weights_notice(const Config& config);
 /// ConfigError if the weights at initial_weights_path() are missing or not of the kind that the deck says.
 void check_initial_weights(const Config& config);
 /// The same, and ConfigError if they are of another model. Reads the descriptions of the files only.
-void require_weights_of(const Config& config, const DecoderConfig& model);
+void require_weights_of(const Config& config, const ModelConfig& model);
 
-/// The first parameter that has another shape in `source`, such as "norm.weight is [256] in this run, [512]
-/// there"; "" if all that both have are alike and `source` has as many layers.
-std::string other_shape(const DecoderConfig& model, const DecoderConfig& source);
-
-/// Loads the weights at initial_weights_path(). Returns their path, or "" if there is none. ConfigError if
-/// they are missing, damaged or do not fit the model. Collective.
-std::string load_initial_weights(const Config& config, Decoder& decoder, const Mesh& mesh);
+/// Loads the weights at initial_weights_path() into the model that `of_run` built. Returns their path, or ""
+/// if there is none. ConfigError if they are missing, damaged or do not fit the model, or if it is not a
+/// decoder. Collective.
+std::string load_initial_weights(const Config& config, const ModelConfig& of_run, Model& model,
+                                 const Mesh& mesh);
 
 }  // namespace coeus

@@ -30,7 +30,7 @@ public:
 
     /// ConfigError if a run on this host could not resume from the checkpoint that it would choose, as far as
     /// its description says. Loads nothing.
-    static void require_possible(const Config& config, const DecoderConfig& model);
+    static void require_possible(const Config& config, const ModelConfig& model);
     /// Why the checkpoint of checkpoint.load_step is not here; "" if it is, or if the deck does not ask for
     /// one.
     static std::string missing_step(const Config& config);

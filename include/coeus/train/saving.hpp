@@ -16,8 +16,9 @@ namespace coeus {
 /// Every member that reads or writes files is collective. Its errors are those of CheckpointStore.
 class Saving {
 public:
-    /// All arguments outlive it. Engine::allocate() is called before anything is loaded or saved.
-    Saving(const Config& config, const DecoderConfig& model, const RunFolder& folder, const Mesh& mesh,
+    /// All arguments outlive it. ConfigError if the deck wants a Hugging Face folder of a model without such
+    /// a form. Engine::allocate() is called before anything is loaded or saved.
+    Saving(const Config& config, const ModelConfig& model, const RunFolder& folder, const Mesh& mesh,
            Engine& engine, CheckpointWriter writer);
 
     const CheckpointStore& checkpoints() const { return checkpoints_; }
@@ -73,7 +74,7 @@ private:
     void note(const std::optional<SavedCheckpoint>& done);
 
     const Config& config_;
-    const DecoderConfig& model_;
+    const ModelConfig& model_;
     const RunFolder& folder_;
     const Communicator& world_;
     Engine& engine_;

@@ -7,6 +7,7 @@
 #include "coeus/data/step_reader.hpp"
 #include "coeus/engine/engine.hpp"
 #include "coeus/metrics/metrics.hpp"
+#include "coeus/train/training_data.hpp"
 
 #include <filesystem>
 #include <memory>
@@ -51,6 +52,9 @@ public:
     /// something else than what these were trained on.
     virtual void require_encoding_of(const std::string& path) const = 0;
 };
+
+/// What a start would find in the files of the samples; see check_data().
+DataCheck check_samples(const Config& config, const ModelConfig& model, const std::string& weights);
 
 /// The workload of the deck for this kind of model. Text: as TrainingData. `config` must outlive it.
 /// Collective.

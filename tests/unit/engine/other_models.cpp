@@ -45,6 +45,8 @@ public:
     }
     std::vector<ModelPart> split(int, const SplitWeights&) const override { return {}; }
     std::vector<ModelPart> split(const std::vector<std::vector<std::string>>&) const override { return {}; }
+    std::string description() const override { return "{}"; }
+    std::string other_shape(const std::string&, const std::string&) const override { return ""; }
     int64_t parameters() const override {
         return 3 * words * flow_dim + 2 * int64_t(blocks) * flow_dim * flow_dim;
     }
