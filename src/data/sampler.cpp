@@ -2,7 +2,6 @@
 #include "coeus/data/sampler.hpp"
 
 #include "coeus/base/error.hpp"
-#include "coeus/base/random.hpp"
 #include "coeus/base/text.hpp"
 
 #include <algorithm>
@@ -11,9 +10,10 @@ namespace coeus {
 
 namespace {
 
-constexpr int64_t held_out_every = 100;
-
+// The number of windows in the file.
 int64_t windows_in(const TokenFile& file, const Sampler::Options& options) {
+    if (options.seq_len < 1)
+        throw ConfigError("training.seq_len must be at least 1, but is {}", options.seq_len);
     const int64_t window = options.seq_len + 1, all = file.num_tokens() / window;
     if (all == 0)
         throw ConfigError(
@@ -21,35 +21,21 @@ int64_t windows_in(const TokenFile& file, const Sampler::Options& options) {
             "training.seq_len of at most {}",
             file.path(), with_commas(file.num_tokens()), with_commas(window),
             with_commas(file.num_tokens() - 1));
-    if (options.subset == Subset::all) return all;
-    if (all == 1)
+    if (all == 1 && options.subset != Subset::all)
         throw ConfigError(
             "{}: {} tokens make only one window of seq_len + 1 = {}, so none can be held out for validation; "
             "use more data, or separate validation data (validation.dataset_path)",
             file.path(), with_commas(file.num_tokens()), with_commas(window));
-    const int64_t held_out = std::max<int64_t>(1, all / held_out_every);
-    return options.subset == Subset::held_out ? held_out : all - held_out;
+    return all;
 }
 
 }  // namespace
 
-Sampler::Sampler(const TokenFile& file, const Options& options) : file_(&file), options_(options) {
-    if (options.seq_len < 1)
-        throw ConfigError("training.seq_len must be at least 1, but is {}", options.seq_len);
-    num_windows_ = windows_in(file, options);
-}
-
-int64_t Sampler::window_of(int64_t i) const {
-    const int64_t epoch = i / num_windows_;
-    int64_t index = i % num_windows_;
-    if (options_.shuffle)
-        index = int64_t(Permutation(uint64_t(num_windows_), options_.seed,
-                                    stream_of("shuffle") + uint64_t(epoch))(uint64_t(index)));
-    if (options_.subset == Subset::all) return index;
-    const int64_t all = file_->num_tokens() / (options_.seq_len + 1);
-    if (options_.subset == Subset::held_out) return std::min((index + 1) * held_out_every, all) - 1;
-    return index + index / (held_out_every - 1);  // of each 100 windows, the first 99 are for training
-}
+Sampler::Sampler(const TokenFile& file, const Options& options)
+    : file_(&file),
+      options_(options),
+      order_(windows_in(file, options),
+             {.seed = options.seed, .shuffle = options.shuffle, .subset = options.subset}) {}
 
 int64_t Sampler::sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t> labels,
                         std::span<int32_t> document_start) const {
@@ -81,13 +67,6 @@ int64_t Sampler::sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t>
         document_start[size_t(t)] = int32_t(start);
     }
     return valid;
-}
-
-SampleRange samples_of(int64_t step, int64_t global_batch, int64_t rank, int64_t ranks) {
-    require(global_batch > 0 && ranks > 0 && global_batch % ranks == 0 && rank >= 0 && rank < ranks,
-            "the global batch size must be a multiple of the number of data-parallel ranks");
-    const int64_t count = global_batch / ranks;
-    return {step * global_batch + rank * count, count};
 }
 
 }  // namespace coeus

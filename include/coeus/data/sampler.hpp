@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of sample i of a run are a pure function of (seed, i), so that the data are the same on any mesh
-// and a checkpoint stores the position in the data as one integer. The token stream is cut into consecutive
-// windows of seq_len + 1 tokens; the first seq_len are the inputs, the last seq_len the labels. Epochs
-// repeat. With `shuffle`, the order of the windows is different in each epoch.
-//   step s uses samples [s G, (s + 1) G), with the global batch size G; data rank r of R uses the r-th of R
-//   contiguous parts of them
+// The samples of a token file. Its tokens are cut into consecutive windows of seq_len + 1; the first seq_len
+// are the inputs, the last seq_len the labels. SampleOrder says which window a run reads when.
 #pragma once
 
+#include "coeus/data/sample_order.hpp"
 #include "coeus/data/token_file.hpp"
 
 #include <cstdint>
@@ -16,10 +13,6 @@ namespace coeus {
 
 /// Labels with this value are masked: they do not count in the loss.
 constexpr int32_t ignore_label = -100;
-
-/// A subset of a file's windows: `held_out` is every 100th window (the last one if there are fewer than 100);
-/// `training` is all others.
-enum class Subset { all, training, held_out };
 
 class Sampler {
 public:
@@ -37,9 +30,9 @@ public:
 
     int64_t seq_len() const { return options_.seq_len; }
     /// Number of windows of this subset; samples [k num_windows, (k + 1) num_windows) are epoch k.
-    int64_t num_windows() const { return num_windows_; }
+    int64_t num_windows() const { return order_.count(); }
     /// The number of sample i's window in the whole file.
-    int64_t window_of(int64_t i) const;
+    int64_t window_of(int64_t i) const { return order_(i); }
 
     /// Writes sample i; all spans have seq_len elements. `document_start[t]`: index in the window of the
     /// first token of token t's document (0 if the document starts before the window). Returns the number
@@ -50,13 +43,7 @@ public:
 private:
     const TokenFile* file_;
     Options options_;
-    int64_t num_windows_;
+    SampleOrder order_;
 };
-
-/// The samples of one step that belong to data rank r of R: global_batch must be a multiple of R.
-struct SampleRange {
-    int64_t first, count;
-};
-SampleRange samples_of(int64_t step, int64_t global_batch, int64_t rank, int64_t ranks);
 
 }  // namespace coeus
