@@ -24,7 +24,7 @@ public:
     };
 
     SampleOrder() = default;
-    /// Of a source with `all` samples: at least 1, or at least 2 if one is to be held out.
+    /// The source has `all` samples: at least 1, or at least 2 if some are held out.
     SampleOrder(int64_t all, const Options& options);
 
     /// Number of samples of the subset; [k count(), (k + 1) count()) are epoch k.
