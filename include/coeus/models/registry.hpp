@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ModelFamily, and the table of the families by name. A new family needs one file and a line in registry.cpp.
-// A program outside src that links the library registers its own family (register_family).
+// ModelFamily, and the table of the families by name. A new family needs a file in models/families and a line
+// in registry.cpp. A program outside src that links the library registers its own family (register_family).
 #pragma once
 
 #include "coeus/file/hub_place.hpp"
