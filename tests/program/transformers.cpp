@@ -6,6 +6,7 @@
 #include "coeus/io/convert_weights.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/family.hpp"
+#include "coeus/models/hub_config.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 #include "program/python.hpp"

@@ -1,98 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by families: the usual keys of config.json, names of tensors, and initial values.
+// ModelFamily: models that differ in numbers only, with their form in Hugging Face folders, their initial
+// values and perhaps blocks of their own. Families are listed in registry.hpp.
 #pragma once
 
-#include "coeus/models/registry.hpp"
+#include "coeus/file/hub_place.hpp"
+#include "coeus/file/json.hpp"
+#include "coeus/layers/block.hpp"
+#include "coeus/models/decoder_config.hpp"
+#include "coeus/models/hub_names.hpp"
+#include "coeus/state/param.hpp"
 
-#include <span>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace coeus {
 
-/// A key that must have one value or be absent. It is written with that value.
-struct HubConstant {
-    const char* key;
-    Json value;
-    const char* why;                ///< "biases are not implemented yet"
-    const char* synonym = nullptr;  ///< another name of the value
+/// The role of a parameter in the model, on which its initial values depend.
+enum class WeightRole : uint8_t {
+    embedding,
+    output,
+    norm,  ///< also of heads
+    attention_in,
+    attention_out,
+    attention_bias,
+    sink,
+    router,
+    router_bias,
+    expert_bias,  ///< of both matrices of an expert
+    balance,      ///< the biases that balance the loads of experts
+    gate,         ///< and the next two: also of experts
+    up,
+    down,
+    joint  ///< multi-token prediction: of the embedding and the hidden state together
 };
-/// The activation function of SwiGLU.
-inline HubConstant silu_alone() {
-    return {"hidden_act", "silu", "others are not implemented yet", "swish"};
-}
 
-/// Reads fields by their usual keys; fields whose key is absent are not changed. Without num_key_value_heads,
-/// there are as many key/value heads as heads; without head_dim, it is hidden_size / num_attention_heads.
-/// ConfigError: a required key is absent, or a value is outside the field's limits.
-void read_hub_fields(const JsonView& json, DecoderConfig& config);
-void write_hub_fields(Json& json, const DecoderConfig& config);
+class Declare;
 
-/// RoPE in the formats of transformers 5 (rope_parameters) and of earlier versions (rope_theta,
-/// rope_scaling), with Llama 3.1's scaling and YaRN, from all places where transformers reads it.
-/// `positions`: the model's longest sequence. `fraction`: the part of a head that the family rotates.
-/// ConfigError: two places do not agree, an object has an unknown key or one RoPE for each type of layer, or
-/// partial_rotary_factor has another value.
-void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions, double fraction = 1);
-void write_hub_rope(Json& json, const RopeConfig& rope);
+/// The functions for Hugging Face folders may be null, all four of them, and `architectures` empty: then the
+/// family has no form there.
+struct ModelFamily {
+    std::string name;                        ///< "llama3"
+    std::vector<DecoderConfig> flavors;      ///< those of torchtitan, the smallest first
+    std::vector<std::string> architectures;  ///< in config.json of Hugging Face folders: "LlamaForCausalLM"
+    /// "model_type" of each architecture in config.json: "llama". Empty: these types are not known, so that
+    /// config.json must name its architecture.
+    std::vector<std::string> model_types = {};
 
-/// The sliding window, which is `usual` if there is no key, and the layers that have it: by "layer_types" if
-/// there are any, else `layers`, from number "max_window_layers" on if there is this key. `has_window`: false
-/// if another key says that there is none. ConfigError if the layers are not a LayerPattern.
-void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_window, LayerPattern layers,
-                     int64_t usual = 4096);
-/// Writes "sliding_window", "max_window_layers" and "layer_types".
-void write_hub_window(Json& json, const DecoderConfig& config);
-
-/// Experts of an architecture without a place for balancing biases: there are none, and a loss balances the
-/// loads, with the coefficient "router_aux_loss_coef" (see hub_model.hpp). transformers
-/// adds this loss only if "output_router_logits" is true. If it is not, coefficients above 0.1 count as the
-/// default of its classes, 0.001: gpt-oss's folders have 0.9, an earlier default. ConfigError if it is
-/// negative.
-void read_hub_balance(const JsonView& json, DecoderConfig& config);
-/// Leaves out the coefficient of a model that was balanced by biases alone.
-void write_hub_balance(Json& json, const DecoderConfig& config);
-/// A number without the last digits, which arithmetic has changed.
-double without_last_digits(double number);
-
-/// The pattern of those layers for which `has` is true, of which there is at least one. ConfigError, naming
-/// the list that says so, if they are not regular.
-LayerPattern regular_pattern(const JsonView& list, const std::vector<bool>& has);
-
-/// An integer. ConfigError if it is less than `least`.
-int64_t at_least(int64_t least, const JsonView& json, const char* key, int64_t otherwise);
-/// The one that is there of two keys for the same number, or `b`. ConfigError if both are there and differ.
-const char* either_key(const JsonView& json, const char* a, const char* b);
-/// A truth value. As in transformers, null is false.
-bool truth(const JsonView& json, const char* key, bool otherwise);
-/// True if the key is there and null.
-bool is_null(const JsonView& json, const char* key);
-
-/// Marks a part of config.json as known, with all its keys: the model does not depend on it.
-void ignore_hub_part(const JsonView& json, const char* key);
-
-/// ConfigError if a key has another value.
-void require_hub_constants(const JsonView& json, std::span<const HubConstant> constants);
-void write_hub_constants(Json& json, std::span<const HubConstant> constants);
-
-/// A parameter of a layer, and its tensor in a Hugging Face folder, both without the number of the layer.
-struct HubName {
-    const char *ours, *theirs;
+    /// Returns the model of a config.json. ConfigError naming file and key: a missing or wrong value, a
+    /// feature that is not implemented. The caller sets name and flavour.
+    DecoderConfig (*from_hub)(const JsonView& json) = nullptr;
+    /// Sets the keys of config.json for this model, including the architecture. A field that config.json
+    /// cannot express may be missing: the caller compares with the result of from_hub.
+    void (*to_hub)(Json& json, const DecoderConfig& config) = nullptr;
+    /// Returns the tensors of a Hugging Face folder that contain the rows of a parameter with this shape,
+    /// each row once; none if the folder has no place for it, which means zero.
+    std::vector<HubPlace> (*hub_places)(const std::string& parameter, const Shape& shape,
+                                        const DecoderConfig& config) = nullptr;
+    /// Returns true for a tensor of such a folder that is not a parameter.
+    bool (*hub_ignores)(const std::string& tensor, const DecoderConfig& config) = nullptr;
+    /// Returns, for such a tensor, the one whose elements it must have; none if it has no meaning.
+    std::optional<HubCopy> (*hub_copy_of)(const std::string& tensor,
+                                          const DecoderConfig& config) = usually_copied_in_hub;
+    /// Returns the initial values of a parameter. `layer` is the number of its layer, or 0 if it is in none.
+    Init (*init)(WeightRole role, int64_t layer, const DecoderConfig& config) = nullptr;
+    /// Declares the parameters of layer declare.layer(), and builds its block. build_block.hpp builds the
+    /// parts of usual blocks. Norms and activation functions put their output where `output` says. The table
+    /// outlives the block. If it is null, a block has attention and a feed-forward layer, each after a norm.
+    std::unique_ptr<Block> (*own_block)(const Declare& declare, const PositionTables& tables,
+                                        Output output) = nullptr;
 };
-/// "layers.3.<ours>" -> "model.layers.3.<theirs>"; "" if the list does not have the parameter.
-std::string hub_name_in(std::span<const HubName> names, const std::string& parameter);
-
-/// The places of a parameter that is one tensor of the folder, element for element, or, for experts, one
-/// tensor for each.
-std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape& shape,
-                                       const DecoderConfig& config);
-/// The places of matrices [E, rows, cols] that one tensor [E, cols, columns] has, each of them transposed:
-/// our rows are its columns from `first` on.
-std::vector<HubPlace> transposed_hub_places(const std::string& name, const Shape& shape, int64_t columns,
-                                            int64_t first);
-/// "layers.3.attention.wq.weight" -> "model.layers.3.self_attn.q_proj.weight". LogicError for a name that is
-/// not a parameter of a dense decoder.
-std::string usual_hub_name(const std::string& parameter);
-/// True for constants in old files, and for the head of a model with tied embeddings.
-bool usually_ignored_in_hub(const std::string& tensor, const DecoderConfig& config);
 
 /// torchtitan's rule: matrices that write to the residual stream, and the up projection, have smaller initial
 /// values in later layers.

@@ -43,14 +43,6 @@ std::string family_of_folder(const std::string& folder);
 const ModelFamily& claimed_family(std::span<const ModelFamily> families, const JsonView& config,
                                   const std::string& named);
 
-/// The coefficient of moe.sequence_balance in the terms of transformers, router_aux_loss_coef. Its loss is
-/// E sum_e f_e p_e (Fedus et al. 2021, Switch Transformers, eq. 4-6): f_e is the choices of expert e divided
-/// by the tokens, p_e the mean of the softmax over all experts. Here it is the mean over sequences and layers
-/// with experts; moe.sequence_balance weighs the sum over these layers, with f_e divided by top_k. 0 without
-/// experts.
-double router_aux_loss_coef(const DecoderConfig& model);
-void set_router_aux_loss_coef(DecoderConfig& model, double coefficient);
-
 /// The inverse of model_from_hub, without types and tokens. ConfigError naming a field whose value cannot be
 /// expressed in this architecture's config.json.
 Json hub_config_of(const DecoderConfig& model);

@@ -1,79 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// ModelFamily, and the table of the families by name. A new family needs one file and a line in registry.cpp.
-// A program outside src that links the library registers its own family (register_family).
+// The table of the model families by name. A new family needs a file in models/families and a line in
+// registry.cpp. A program outside src that links the library registers its own family (register_family).
 #pragma once
 
-#include "coeus/file/hub_place.hpp"
-#include "coeus/file/json.hpp"
-#include "coeus/layers/block.hpp"
-#include "coeus/models/decoder_config.hpp"
-#include "coeus/state/param.hpp"
+#include "coeus/models/family.hpp"
 
-#include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
 namespace coeus {
-
-/// The role of a parameter in the model, on which its initial values depend.
-enum class WeightRole : uint8_t {
-    embedding,
-    output,
-    norm,  ///< also of heads
-    attention_in,
-    attention_out,
-    attention_bias,
-    sink,
-    router,
-    router_bias,
-    expert_bias,  ///< of both matrices of an expert
-    balance,      ///< the biases that balance the loads of experts
-    gate,         ///< and the next two: also of experts
-    up,
-    down,
-    joint  ///< multi-token prediction: of the embedding and the hidden state together
-};
-
-class Declare;
-
-/// What usual families leave out as a copy: the head of a model with tied embeddings. None: not a copy.
-std::optional<HubCopy> usually_copied_in_hub(const std::string& tensor, const DecoderConfig& config);
-
-/// The functions for Hugging Face folders may be null, all four of them, and `architectures` empty: then the
-/// family has no form there.
-struct ModelFamily {
-    std::string name;                        ///< "llama3"
-    std::vector<DecoderConfig> flavors;      ///< those of torchtitan, the smallest first
-    std::vector<std::string> architectures;  ///< in config.json of Hugging Face folders: "LlamaForCausalLM"
-    /// "model_type" of each architecture in config.json: "llama". Empty: these types are not known, so that
-    /// config.json must name its architecture.
-    std::vector<std::string> model_types = {};
-
-    /// Returns the model of a config.json. ConfigError naming file and key: a missing or wrong value, a
-    /// feature that is not implemented. The caller sets name and flavour.
-    DecoderConfig (*from_hub)(const JsonView& json) = nullptr;
-    /// Sets the keys of config.json for this model, including the architecture. A field that config.json
-    /// cannot express may be missing: the caller compares with the result of from_hub.
-    void (*to_hub)(Json& json, const DecoderConfig& config) = nullptr;
-    /// Returns the tensors of a Hugging Face folder that contain the rows of a parameter with this shape,
-    /// each row once; none if the folder has no place for it, which means zero.
-    std::vector<HubPlace> (*hub_places)(const std::string& parameter, const Shape& shape,
-                                        const DecoderConfig& config) = nullptr;
-    /// Returns true for a tensor of such a folder that is not a parameter.
-    bool (*hub_ignores)(const std::string& tensor, const DecoderConfig& config) = nullptr;
-    /// Returns, for such a tensor, the one whose elements it must have; none if it has no meaning.
-    std::optional<HubCopy> (*hub_copy_of)(const std::string& tensor,
-                                          const DecoderConfig& config) = usually_copied_in_hub;
-    /// Returns the initial values of a parameter. `layer` is the number of its layer, or 0 if it is in none.
-    Init (*init)(WeightRole role, int64_t layer, const DecoderConfig& config) = nullptr;
-    /// Declares the parameters of layer declare.layer(), and builds its block. build_block.hpp builds the
-    /// parts of usual blocks. Norms and activation functions put their output where `output` says. The table
-    /// outlives the block. If it is null, a block has attention and a feed-forward layer, each after a norm.
-    std::unique_ptr<Block> (*own_block)(const Declare& declare, const PositionTables& tables,
-                                        Output output) = nullptr;
-};
 
 /// Returns all families, also those that the program registered.
 const std::vector<ModelFamily>& model_families();

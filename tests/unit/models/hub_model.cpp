@@ -5,6 +5,7 @@
 #include "coeus/file/hub_config.hpp"
 #include "coeus/hub/hub.hpp"
 #include "coeus/models/config_fields.hpp"
+#include "coeus/models/hub_config.hpp"
 #include "coeus/models/registry.hpp"
 #include "hub_config.hpp"
 #include "support/catch.hpp"

@@ -3,6 +3,7 @@
 #include "coeus/pretrained/model_source.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/models/hub_config.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "coeus/models/registry.hpp"
 #include "support/catch.hpp"

@@ -3,6 +3,7 @@
 // and values. Qwen 3 (Yang et al. 2025): a norm of each head of queries and keys in their place; the flavours
 // with a second number of parameters (the active ones) have experts.
 #include "coeus/models/family.hpp"
+#include "coeus/models/hub_config.hpp"
 
 #include <array>
 #include <cmath>

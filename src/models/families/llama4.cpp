@@ -3,6 +3,7 @@
 // shared expert. The flavours "_irope" have layers without RoPE that attend to all tokens; the others attend
 // to a chunk.
 #include "coeus/models/family.hpp"
+#include "coeus/models/hub_config.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,6 +2,7 @@
 // gpt-oss (OpenAI 2025, gpt-oss-120b and gpt-oss-20b Model Card, section 2): a window in every second layer,
 // a sink for each head, biases everywhere, YaRN, and experts with a clamped activation function.
 #include "coeus/models/family.hpp"
+#include "coeus/models/hub_config.hpp"
 
 #include <array>
 #include <cmath>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mistral 7B (Jiang et al. 2023): Llama with a sliding window in every layer.
 #include "coeus/models/family.hpp"
+#include "coeus/models/hub_config.hpp"
 
 #include <array>
 

@@ -2,6 +2,7 @@
 // DeepSeek V3 (DeepSeek-AI 2024): latent attention, dense layers followed by layers with routed and shared
 // experts, YaRN. The flavours 16B and 236B have the shapes and the softmax router of DeepSeek V2.
 #include "coeus/models/family.hpp"
+#include "coeus/models/hub_config.hpp"
 
 #include <array>
 #include <charconv>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "coeus/models/hub_config.hpp"
+
 #include "coeus/base/text.hpp"
 #include "coeus/models/config_fields.hpp"
-#include "coeus/models/family.hpp"
-#include "coeus/models/hub_model.hpp"
 
 #include <array>
 #include <utility>
@@ -368,94 +368,6 @@ void write_hub_balance(Json& json, const DecoderConfig& config) {
 
 double without_last_digits(double number) {
     return std::stod(fmt::format("{:.12g}", number));
-}
-
-std::string hub_name_in(std::span<const HubName> names, const std::string& parameter) {
-    const std::string layers = "layers.";
-    if (!parameter.starts_with(layers)) return "";
-    const size_t dot = parameter.find('.', layers.size());
-    if (dot == std::string::npos) return "";
-    const std::string_view in_layer = std::string_view(parameter).substr(dot + 1);
-    const auto found = std::ranges::find(names, in_layer, &HubName::ours);
-    return found == names.end() ? "" : "model." + parameter.substr(0, dot + 1) + found->theirs;
-}
-
-std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape& shape,
-                                       const DecoderConfig&) {
-    if (parameter.ends_with(".moe.expert_bias")) return {};
-    const std::string experts = ".moe.experts.";
-    const size_t at = parameter.find(experts);
-    if (at == std::string::npos) return {HubPlace::whole(usual_hub_name(parameter), shape)};
-    using Names = std::array<std::pair<std::string_view, const char*>, 3>;
-    static constexpr Names matrices = {{{"w1", "gate_proj"}, {"w2", "down_proj"}, {"w3", "up_proj"}}};
-    const std::string_view matrix = std::string_view(parameter).substr(at + experts.size());
-    const auto name = std::ranges::find(matrices, matrix, &Names::value_type::first);
-    if (name == matrices.end()) throw LogicError("no Hugging Face name for " + parameter);
-    const Shape of_one = {shape[1], shape[2]};
-    std::vector<HubPlace> places;
-    for (int64_t e = 0; e < shape[0]; ++e) {
-        places.push_back(HubPlace::whole(
-            fmt::format("model.{}.mlp.experts.{}.{}.weight", parameter.substr(0, at), e, name->second),
-            of_one));
-        places.back().first_row = e * of_one.rows();
-    }
-    return places;
-}
-
-std::vector<HubPlace> transposed_hub_places(const std::string& name, const Shape& shape, int64_t columns,
-                                            int64_t first) {
-    const int64_t rows = shape[1], cols = shape[2];
-    std::vector<HubPlace> places;
-    for (int64_t e = 0; e < shape[0]; ++e)
-        places.push_back({.name = name,
-                          .shape = {shape[0], cols, columns},
-                          .first_row = e * rows,
-                          .rows = rows,
-                          .offset = e * cols * columns + first,
-                          .row_stride = 1,
-                          .col_stride = columns});
-    return places;
-}
-
-std::string usual_hub_name(const std::string& parameter) {
-    static constexpr std::array<HubName, 20> of_layer = {
-        {{"attention_norm.weight", "input_layernorm.weight"},
-         {"ffn_norm.weight", "post_attention_layernorm.weight"},
-         {"attention.wq.weight", "self_attn.q_proj.weight"},
-         {"attention.wk.weight", "self_attn.k_proj.weight"},
-         {"attention.wv.weight", "self_attn.v_proj.weight"},
-         {"attention.wo.weight", "self_attn.o_proj.weight"},
-         {"attention.wq.bias", "self_attn.q_proj.bias"},
-         {"attention.wk.bias", "self_attn.k_proj.bias"},
-         {"attention.wv.bias", "self_attn.v_proj.bias"},
-         {"attention.wo.bias", "self_attn.o_proj.bias"},
-         {"attention.q_norm.weight", "self_attn.q_norm.weight"},
-         {"attention.k_norm.weight", "self_attn.k_norm.weight"},
-         {"attention.sinks", "self_attn.sinks"},
-         {"moe.router.gate.weight", "mlp.gate.weight"},
-         {"moe.shared_experts.w1.weight", "mlp.shared_experts.gate_proj.weight"},
-         {"moe.shared_experts.w2.weight", "mlp.shared_experts.down_proj.weight"},
-         {"moe.shared_experts.w3.weight", "mlp.shared_experts.up_proj.weight"},
-         {"feed_forward.w1.weight", "mlp.gate_proj.weight"},
-         {"feed_forward.w2.weight", "mlp.down_proj.weight"},
-         {"feed_forward.w3.weight", "mlp.up_proj.weight"}}};
-    if (parameter == "tok_embeddings.weight") return "model.embed_tokens.weight";
-    if (parameter == "norm.weight") return "model.norm.weight";
-    if (parameter == "output.weight") return "lm_head.weight";
-    std::string name = hub_name_in(of_layer, parameter);
-    if (name.empty()) throw LogicError("no Hugging Face name for " + parameter);
-    return name;
-}
-
-bool usually_ignored_in_hub(const std::string& tensor, const DecoderConfig& config) {
-    return tensor.ends_with("rotary_emb.inv_freq") || usually_copied_in_hub(tensor, config);
-}
-
-std::optional<HubCopy> usually_copied_in_hub(const std::string& tensor, const DecoderConfig& config) {
-    if (!config.tied || tensor != "lm_head.weight") return std::nullopt;
-    return HubCopy{"model.embed_tokens.weight",
-                   "to use both, set tie_word_embeddings to false in config.json (or, for a run, "
-                   "model.tied_embeddings = false)"};
 }
 
 }  // namespace coeus

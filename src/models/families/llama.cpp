@@ -2,6 +2,7 @@
 // Llama 2 (Touvron et al. 2023) and Llama 3, 3.1, 3.2 (Grattafiori et al. 2024). Their config.json differ
 // only in numbers.
 #include "coeus/models/family.hpp"
+#include "coeus/models/hub_config.hpp"
 
 #include <array>
 

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between the keys of config.json, in Hugging Face folders, and the fields of a model: the usual keys, and
+// what the families need for their own ones. hub_model.hpp reads the file.
+#pragma once
+
+#include "coeus/file/json.hpp"
+#include "coeus/models/decoder_config.hpp"
+
+#include <span>
+#include <vector>
+
+namespace coeus {
+
+/// A key that must have one value or be absent. It is written with that value.
+struct HubConstant {
+    const char* key;
+    Json value;
+    const char* why;                ///< "biases are not implemented yet"
+    const char* synonym = nullptr;  ///< another name of the value
+};
+/// The activation function of SwiGLU.
+inline HubConstant silu_alone() {
+    return {"hidden_act", "silu", "others are not implemented yet", "swish"};
+}
+
+/// Reads fields by their usual keys; fields whose key is absent are not changed. Without num_key_value_heads,
+/// there are as many key/value heads as heads; without head_dim, it is hidden_size / num_attention_heads.
+/// ConfigError: a required key is absent, or a value is outside the field's limits.
+void read_hub_fields(const JsonView& json, DecoderConfig& config);
+void write_hub_fields(Json& json, const DecoderConfig& config);
+
+/// RoPE in the formats of transformers 5 (rope_parameters) and of earlier versions (rope_theta,
+/// rope_scaling), with Llama 3.1's scaling and YaRN, from all places where transformers reads it.
+/// `positions`: the model's longest sequence. `fraction`: the part of a head that the family rotates.
+/// ConfigError: two places do not agree, an object has an unknown key or one RoPE for each type of layer, or
+/// partial_rotary_factor has another value.
+void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions, double fraction = 1);
+void write_hub_rope(Json& json, const RopeConfig& rope);
+
+/// The sliding window, which is `usual` if there is no key, and the layers that have it: by "layer_types" if
+/// there are any, else `layers`, from number "max_window_layers" on if there is this key. `has_window`: false
+/// if another key says that there is none. ConfigError if the layers are not a LayerPattern.
+void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_window, LayerPattern layers,
+                     int64_t usual = 4096);
+/// Writes "sliding_window", "max_window_layers" and "layer_types".
+void write_hub_window(Json& json, const DecoderConfig& config);
+
+/// Experts of an architecture without a place for balancing biases: there are none, and a loss balances the
+/// loads, with the coefficient "router_aux_loss_coef". transformers adds this loss only if
+/// "output_router_logits" is true. If it is not, coefficients above 0.1 count as the default of its classes,
+/// 0.001: gpt-oss's folders have 0.9, an earlier default. ConfigError if it is negative.
+void read_hub_balance(const JsonView& json, DecoderConfig& config);
+/// Leaves out the coefficient of a model that was balanced by biases alone.
+void write_hub_balance(Json& json, const DecoderConfig& config);
+/// The coefficient of moe.sequence_balance in the terms of transformers, router_aux_loss_coef. Its loss is
+/// E sum_e f_e p_e (Fedus et al. 2021, Switch Transformers, eq. 4-6): f_e is the choices of expert e divided
+/// by the tokens, p_e the mean of the softmax over all experts. Here it is the mean over sequences and layers
+/// with experts; moe.sequence_balance weighs the sum over these layers, with f_e divided by top_k. 0 without
+/// experts.
+double router_aux_loss_coef(const DecoderConfig& model);
+void set_router_aux_loss_coef(DecoderConfig& model, double coefficient);
+
+/// A number without the last digits, which arithmetic has changed.
+double without_last_digits(double number);
+
+/// The pattern of those layers for which `has` is true, of which there is at least one. ConfigError, naming
+/// the list that says so, if they are not regular.
+LayerPattern regular_pattern(const JsonView& list, const std::vector<bool>& has);
+
+/// An integer. ConfigError if it is less than `least`.
+int64_t at_least(int64_t least, const JsonView& json, const char* key, int64_t otherwise);
+/// The one that is there of two keys for the same number, or `b`. ConfigError if both are there and differ.
+const char* either_key(const JsonView& json, const char* a, const char* b);
+/// A truth value. As in transformers, null is false.
+bool truth(const JsonView& json, const char* key, bool otherwise);
+/// True if the key is there and null.
+bool is_null(const JsonView& json, const char* key);
+
+/// Marks a part of config.json as known, with all its keys: the model does not depend on it.
+void ignore_hub_part(const JsonView& json, const char* key);
+
+/// ConfigError if a key has another value.
+void require_hub_constants(const JsonView& json, std::span<const HubConstant> constants);
+void write_hub_constants(Json& json, std::span<const HubConstant> constants);
+
+}  // namespace coeus

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between the tensors of a Hugging Face folder and the parameters of a model: the usual names and places.
+#pragma once
+
+#include "coeus/file/hub_place.hpp"
+#include "coeus/models/decoder_config.hpp"
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace coeus {
+
+/// A parameter of a layer, and its tensor in a Hugging Face folder, both without the number of the layer.
+struct HubName {
+    const char *ours, *theirs;
+};
+/// "layers.3.<ours>" -> "model.layers.3.<theirs>"; "" if the list does not have the parameter.
+std::string hub_name_in(std::span<const HubName> names, const std::string& parameter);
+
+/// The places of a parameter that is one tensor of the folder, element for element, or, for experts, one
+/// tensor for each.
+std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape& shape,
+                                       const DecoderConfig& config);
+/// The places of matrices [E, rows, cols] that one tensor [E, cols, columns] has, each of them transposed:
+/// our rows are its columns from `first` on.
+std::vector<HubPlace> transposed_hub_places(const std::string& name, const Shape& shape, int64_t columns,
+                                            int64_t first);
+/// "layers.3.attention.wq.weight" -> "model.layers.3.self_attn.q_proj.weight". LogicError for a name that the
+/// list of usual names does not have.
+std::string usual_hub_name(const std::string& parameter);
+/// True for constants in old files, and for the head of a model with tied embeddings.
+bool usually_ignored_in_hub(const std::string& tensor, const DecoderConfig& config);
+/// What usual families leave out as a copy: the head of a model with tied embeddings. None: not a copy.
+std::optional<HubCopy> usually_copied_in_hub(const std::string& tensor, const DecoderConfig& config);
+
+}  // namespace coeus
