@@ -15,8 +15,8 @@ namespace coeus {
 /// rms_norm; layer_norm with a weight; np_layer_norm without parameters. None has a bias.
 enum class NormType : uint8_t { rms_norm, layer_norm, np_layer_norm };
 
-/// The rules for initial values, if a family of torchtitan has changed its own: those of its decks in TOML
-/// (2025), or those of 2026.
+/// Which initial values of torchtitan a model has, if torchtitan has changed those of its family: of 2025,
+/// when its decks were in TOML, or of 2026.
 enum class InitialValues : uint8_t { of_2025, of_2026 };
 
 /// The parts of a decoder's loss: their numbers in StepScalars::losses.
