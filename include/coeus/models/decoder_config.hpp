@@ -85,10 +85,9 @@ struct DecoderConfig {
     /// The same with those experts only that one token uses.
     int64_t active_parameters() const;
     /// FLOPs of forward and backward: 6 (N - N_embedding) + 6 S sum of H (d + e) over the layers, where N are
-    /// the active parameters. A tied
-    /// table is also the output projection, so N_embedding is not subtracted. Causality and recomputation
-    /// are not taken into account (torchtitan's rule). The output projection counts once for each token that
-    /// is predicted.
+    /// the active parameters. A tied table is also the output projection, so N_embedding is not subtracted.
+    /// Causality and recomputation are not taken into account (torchtitan's rule). The output projection
+    /// counts once for each token that is predicted.
     double flops_per_token(int64_t seq_len) const;
     /// The part of these FLOPs for the attention scores of `seq_len` tokens.
     double score_flops_per_token(int64_t seq_len) const;
