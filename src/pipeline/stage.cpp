@@ -99,7 +99,7 @@ void Stage::backward_weight(Ctx& c) const {
         gradients.release();
     }
     if (!gathered_) return;
-    // complete since I, but only the last W knows that no further I follows
+    // the gradients of looked-up tables are complete after I, but only W knows whether another I follows
     for (size_t s = first_trained(); s < part_.last; ++s)
         if (const Segment& segment = model_->segments()[s]; segment.block && segment.block->is_lookup())
             gathered_->end_use(segment.unit);

@@ -331,7 +331,7 @@ DcpFolder::Payload DcpFolder::payload(const std::string& name, const Part& part,
         throw ConfigError("{} is truncated: a part of {} bytes begins at byte {}, but the file ends at {}",
                           what, with_commas(part.bytes), with_commas(part.position), with_commas(all));
     const auto stream = file.bytes().subspan(size_t(part.position), size_t(part.bytes));
-    // the elements are between; they are read in where they are used
+    // the archive's headers are at both ends; the elements between them are read in where they are used
     const size_t around = std::min(stream.size(), size_t(1) << 20);
     file.read_in(stream.first(around));
     file.read_in(stream.last(around));

@@ -8,7 +8,8 @@ namespace coeus {
 
 namespace {
 
-// Collectives of NCCL are under way while a layer computes: weights are gathered, gradients scattered.
+// True if collectives of NCCL run beside products: weights are gathered and gradients scattered while layers
+// compute.
 bool multiplies_beside_nccl(const MeshShape& mesh, const EngineOptions& options) {
     return options.nccl && mesh.size(axis::fsdp) > 1;
 }

@@ -208,7 +208,7 @@ std::string Saving::export_hub(int64_t step, Dtype dtype) {
         paths.push_back(tensor.path);
         shapes.push_back(tensor.shape);
     }
-    // a folder that an earlier start of this run left when it reached this step
+    // an earlier start of this run may have reached this step, and left a folder
     on_first_rank(world_, [&] { std::filesystem::remove_all(folder); });
     HubWriter writer(folder, hub_config_of(model), hub_entries(paths, shapes, model), dtype,
                      world_.rank() == 0 ? hub_tokenizer(config_.model.tokenizer()) : HubTokenizer(), world_);

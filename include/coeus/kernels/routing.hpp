@@ -91,7 +91,7 @@ struct ArrivingRows {
 struct Gate {
     double limit = 0;  ///< 0: none
     double alpha = 1, shift = 0;
-    bool interleaved = false;  ///< g and u alternate in a row; false: g is its first half
+    bool interleaved = false;  ///< g and u alternate in a row (gpt-oss); false: g is its first half
     /// A row's scale multiplies g and u, instead of the result: the weight of an expert's input (Llama 4).
     bool scales_input = false;
 

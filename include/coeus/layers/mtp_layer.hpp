@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // MtpLayer: one depth of multi-token prediction (DeepSeek-AI 2024, DeepSeek-V3, section 2.2). It makes the
-// hidden state of depth k of that of depth k - 1 and the embeddings of the tokens k places ahead:
+// hidden state of depth k from that of depth k - 1 and the embeddings of the tokens k places ahead:
 //   h_k = norm(block(W [enorm(e_k); hnorm(h_{k-1})]))
-// All operations but the block treat each token alone, so tensor-parallel ranks do so with their own tokens.
+// All operations but the block work on single tokens, so each tensor-parallel rank has only its own tokens.
 #pragma once
 
 #include "coeus/layers/block.hpp"

@@ -23,9 +23,9 @@ struct Division {
 /// zero. The kernel that writes t finds them (kernels.hpp), and the functions below need not.
 Tensor with_largest(Ctx& c, Tensor t, Tensor bits);
 
-/// t with room in temp for its rounded rows (Tensor::rounded), which the kernel that writes it makes and
-/// operand_of_tokens() returns: values where that would make values. t itself if its rows are too long for
-/// the kernel. No rank may have other columns.
+/// t with room in temp for its rounded rows (Tensor::rounded), codes or values, as operand_of_tokens() would
+/// make them. The kernel that writes t writes them too, and operand_of_tokens() only returns them. t itself
+/// if its rows are too long for the kernel. No rank may have other columns.
 Tensor with_rounded_rows(Ctx& c, Tensor t);
 
 /// x in a form, in temp; x itself in the compute type. `experts` (optional): the groups of its rows, whose

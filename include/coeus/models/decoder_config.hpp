@@ -15,8 +15,8 @@ namespace coeus {
 /// rms_norm; layer_norm with a weight; np_layer_norm without parameters. None has a bias.
 enum class NormType : uint8_t { rms_norm, layer_norm, np_layer_norm };
 
-/// The rules for initial values, if a family of torchtitan has changed its own: those of its decks in TOML
-/// (2025), or those of 2026.
+/// Which initial values of torchtitan a model has, if torchtitan has changed those of its family: of 2025,
+/// when its decks were in TOML, or of 2026.
 enum class InitialValues : uint8_t { of_2025, of_2026 };
 
 /// The parts of a decoder's loss: their numbers in StepScalars::losses.
@@ -85,10 +85,9 @@ struct DecoderConfig {
     /// The same with those experts only that one token uses.
     int64_t active_parameters() const;
     /// FLOPs of forward and backward: 6 (N - N_embedding) + 6 S sum of H (d + e) over the layers, where N are
-    /// the active parameters. A tied
-    /// table is also the output projection, so N_embedding is not subtracted. Causality and recomputation
-    /// are not taken into account (torchtitan's rule). The output projection counts once for each token that
-    /// is predicted.
+    /// the active parameters. A tied table is also the output projection, so N_embedding is not subtracted.
+    /// Causality and recomputation are not taken into account (torchtitan's rule). The output projection
+    /// counts once for each token that is predicted.
     double flops_per_token(int64_t seq_len) const;
     /// The part of these FLOPs for the attention scores of `seq_len` tokens.
     double score_flops_per_token(int64_t seq_len) const;

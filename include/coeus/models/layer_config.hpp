@@ -67,11 +67,8 @@ struct MoeConfig {
     double scale = 1;
     int64_t groups = 1, kept_groups = 1;
     bool router_bias = false;  ///< the logits have a bias
-    bool biases = false;       ///< both matrices of an expert have biases (gpt-oss); needs gate.interleaved
-    /// The activation function; whether the weight of a token multiplies the expert's input (Llama 4) or its
-    /// result; and `interleaved`, whether the rows of an expert's gate and up projections take turns in one
-    /// matrix (gpt-oss) or are two.
-    Gate gate;
+    bool biases = false;       ///< both matrices of an expert have biases; needs gate.interleaved
+    Gate gate;                 ///< the activation between both matrices of an expert; SwiGLU in most models
     /// The amount by which each step changes the biases that balance the loads (Wang et al. 2024).
     double balance_rate = 0;
     bool keeps_bias = false;  ///< these biases are there even if the rate is 0, and then stay as they are

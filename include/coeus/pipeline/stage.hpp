@@ -10,7 +10,6 @@
 //                        ends at Model::first_trained(): the forward keeps nothing of the segments before
 //   I   backward_input   the same, but the gradients of its matrices are postponed: the frame owes them
 //   W   backward_weight  computes what the frame owes
-//   W   backward_weight  pays them
 #pragma once
 
 #include "coeus/models/model.hpp"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recording: the kernels and collectives of a step and the waits of queues for each other, in the order in
-// which a rank submits them. The engine
-// itself runs the step, with kernels that compute nothing, on a device without memory (make_planned_device)
-// and with ranks that are not there (Mesh::planned).
+// which a rank submits them. The engine itself runs the step, with kernels that compute nothing, on a device
+// without memory (make_planned_device) and with ranks that are not there (Mesh::planned).
 #pragma once
 
 #include "coeus/engine/engine.hpp"

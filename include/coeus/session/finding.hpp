@@ -21,7 +21,7 @@ struct Finding {
     enum class Topic : uint8_t {
         length,    ///< what the whole run takes
         deck,      ///< the deck and the command line
-        device,    ///< for what is planned
+        device,    ///< the device that is planned for
         plan,      ///< mesh, model, batches, types and memory: the same for a run, a dry run and `coeus info`
         layers,    ///< in which type each linear layer computes
         files,     ///< checkpoints, weights, data, folders

@@ -15,7 +15,7 @@ namespace coeus {
 /// chunks_of_checkpoint().
 Findings plan_findings(const Config& config, const MeshShape& mesh, const Engine& engine,
                        std::optional<int64_t> memory_limit, std::optional<int64_t> of_checkpoint);
-/// The device for which is planned, and these findings.
+/// The device that the run is planned for, and these findings.
 Findings plan_findings(const PlannedRun& planned);
 
 /// A refusal if a rank does not fit into the device's memory, with the cheapest change that makes it fit. A

@@ -141,7 +141,9 @@ public:
     /// Sets whether the leases of gradients that follow are the last uses of their units in the step. A
     /// unit's gradient is complete when as many of these leases have ended as the unit has uses.
     void expect_last_uses(bool last) { last_uses_ = last; }
-    /// Counts a last use whose lease ended before expect_last_uses() was called.
+    /// Counts the last use of a unit whose lease has ended without being counted. If a schedule divides
+    /// backwards into I and W, a looked-up table has its whole gradient after I, but only W tells which
+    /// micro-batch is the last.
     void end_use(size_t unit);
     /// Makes the computation wait for all work of the streams.
     void finish_streams();

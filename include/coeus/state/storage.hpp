@@ -95,12 +95,14 @@ public:
 
     /// True if all that is added to g are products.
     bool sums_products() const { return params_.front().sums_products && trainable(); }
-    /// From now on g counts as zero, whatever is in its memory. For storages that sum products.
+    /// From now on g counts as zero, whatever is in its memory, so that nothing has to write zeros. For
+    /// storages that sum products.
     void forget_gradient() const { forgotten_ = all_params(); }
     /// Called before a product is added to these rows of g: all of them, or those of one parameter without
-    /// groups. True if they still count as zero without being so: the product must replace what is there.
+    /// groups. True for their first product after forget_gradient(): it must replace what is in the memory,
+    /// which is not zero.
     bool begin_product(int64_t first_row, int64_t rows) const;
-    /// Sets the rows of g to zero that still count as zero.
+    /// Writes zeros into the rows of g that have had no product since forget_gradient().
     void zero_forgotten(Exec& exec, const Kernels& kernels) const;
 
     /// For each parameter, if they have one scale: the largest magnitude i32[1], and the scale f32[1] of w in

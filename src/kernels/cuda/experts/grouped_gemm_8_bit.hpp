@@ -8,7 +8,7 @@ namespace coeus::cuda {
 
 /// As scaled_grouped_gemm, for operands for which multiplies_codes() is true.
 void multiply_grouped_codes(Exec& exec, Tensor d, Tensor a, Operand b, const Groups& groups);
-/// As scaled_grouped_gemm_weights, likewise.
+/// As scaled_grouped_gemm_weights, for such operands.
 void multiply_grouped_codes(Exec& exec, Tensor d, Tensor a, Tensor b, Tensor c, const Groups& groups);
 
 }  // namespace coeus::cuda
